@@ -1,0 +1,1 @@
+"""Drivers of hilserver: one module each, found by the entry point group ``hilserver.drivers``."""
