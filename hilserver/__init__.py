@@ -1,0 +1,1 @@
+"""hilserver: virtual hydraulics on a real servo valve (hardware in the loop)."""

@@ -1,0 +1,1 @@
+"""The circuit engine: a circuit is data that one compiled program steps."""

@@ -1,0 +1,50 @@
+"""Generates ``evaluate``: one branch per kernel of the library. What it writes can be read in the cache folder."""
+
+from __future__ import annotations
+
+from hilserver.circuit.library import RECORDED, SUMMED, WRITTEN, Contract, Library, Role
+
+
+def generate(library: Library) -> str:
+    """Source text of a module with ``evaluate(ix, val, z, y, d)`` and the tuple ``KERNELS`` of the functions it calls."""
+    modules = sorted({contract.kernel.function.__module__ for contract in library.contracts})
+    lines = ['"""Generated from the component library: runs every kernel call of a packed circuit."""', ""]
+    lines += [f"import {module} as m{number}" for number, module in enumerate(modules)]
+    lines += ["from hilserver.circuit.engine import CALLS, N_CALLS", ""]
+    for contract in library.contracts:
+        function = contract.kernel.function
+        lines.append(f"k{contract.kind} = m{modules.index(function.__module__)}.{function.__name__}")
+    lines += ["", "", "def evaluate(ix, val, z, y, d):", "    row = ix[CALLS]", "    for _ in range(ix[N_CALLS]):"]
+    lines += ["        kind, a, p, r = ix[row], ix[row + 1], ix[row + 2], ix[row + 3]", "        row += 4"]
+    for contract in library.contracts:
+        lines += [" " * 8 + line for line in _branch(contract)]
+    return "\n".join(lines) + "\n"
+
+
+def _branch(contract: Contract) -> list[str]:
+    """Gather the arguments, call the kernel, scatter the results. The order of index slots is that of pack.call_slots."""
+    slot = parameter = record = 0
+    arguments = []
+    for term in contract.arguments:
+        if term.from_parameters:
+            arguments.append(f"val[p + {parameter}]")
+            parameter += 1
+        else:
+            arguments.append(f"z[ix[a + {slot}]]")
+            slot += 1
+    names = ", ".join(term.word for term in contract.results)
+    word = "if" if contract.kind == 0 else "elif"
+    lines = [f"{word} kind == {contract.kind}:  # {contract.component.type_name}"]
+    lines.append(f"    {names} = k{contract.kind}({', '.join(arguments)})")
+    for term in contract.results:
+        if term.role in SUMMED:
+            lines.append(f"    d[ix[a + {slot}]] += {term.word}")
+        elif term.role in WRITTEN:
+            lines.append(f"    z[ix[a + {slot}]] = {term.word}")
+        elif term.role is Role.DERIVATIVE:
+            lines.append(f"    d[ix[a + {slot}]] = {term.word}")
+        slot += term.role is not Role.OBSERVABLE
+        if term.role in RECORDED:
+            lines.append(f"    y[r + {record}] = {term.word}")
+            record += 1
+    return lines

@@ -1,0 +1,202 @@
+"""The compiled core: derivatives of a packed circuit, integrators with sub-steps, state carry-over.
+
+These functions are linked to the generated ``evaluate`` and compiled by :mod:`hilserver.circuit.program`.
+A packed circuit is two arrays, ``ix`` (int64) and ``val`` (float64); the header of ``ix`` says where its tables begin.
+``z`` holds the circuit's values (states first, then time, boundary pressures, signals), ``y`` the recorded results,
+``d`` the derivatives and, behind them, the sums of flow, capacitance, force and mass at the nodes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# header of ix
+N_STATES, N_VALUES, N_RECORDED, N_SUMS = 0, 1, 2, 3
+N_CALLS, CALLS = 4, 5
+N_HYDRAULIC, HYDRAULIC = 6, 7
+N_MECHANICAL, MECHANICAL = 8, 9
+N_FLOWS, FLOWS = 10, 11
+N_BOUND, BOUND = 12, 13
+N_PORTS, PORTS = 14, 15
+INTEGRATOR, SUBSTEPS = 16, 17
+LOWER, UPPER, SCALE, INITIAL = 18, 19, 20, 21
+HEADER = 24
+
+EULER, RK4, ROSENBROCK = 0, 1, 2
+GAMMA = 1.0 - 0.5 * 2.0**0.5  # L-stable, ROS2
+
+
+def evaluate(ix: Integers, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
+    """Run every kernel of the circuit; the real one is generated from the component library."""
+    raise NotImplementedError
+
+
+def derivatives(ix: Integers, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
+    """Fill ``d`` with the time derivatives of the states at ``z``; states at a hard limit don't move beyond it."""
+    n = ix[N_STATES]
+    for i in range(n + ix[N_SUMS]):
+        d[i] = 0.0
+    evaluate(ix, val, z, y, d)
+    row = ix[HYDRAULIC]
+    for _ in range(ix[N_HYDRAULIC]):
+        d[ix[row]] = d[ix[row + 1]] / d[ix[row + 1] + 1]  # dp/dt = sum of flows / sum of capacitances
+        row += 2
+    row = ix[MECHANICAL]
+    for _ in range(ix[N_MECHANICAL]):
+        i = ix[row]
+        d[i] = z[i + 1]
+        d[i + 1] = d[ix[row + 1]] / d[ix[row + 1] + 1]  # dv/dt = sum of forces / sum of masses
+        row += 2
+    lower, upper = ix[LOWER], ix[UPPER]
+    for i in range(n):
+        if (z[i] <= val[lower + i] and d[i] < 0.0) or (z[i] >= val[upper + i] and d[i] > 0.0):
+            d[i] = 0.0
+
+
+def clip_states(ix: Integers, val: Floats, z: Floats) -> None:
+    """Put every state back within its hard limits."""
+    lower, upper = ix[LOWER], ix[UPPER]
+    for i in range(ix[N_STATES]):
+        z[i] = min(max(z[i], val[lower + i]), val[upper + i])
+
+
+def euler(ix: Integers, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
+    """Explicit Euler."""
+    n = ix[N_STATES]
+    derivatives(ix, val, z, y, work)
+    for i in range(n):
+        z[i] += h * work[i]
+    z[n] += h
+
+
+def rk4(ix: Integers, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
+    """The classical Runge-Kutta method of fourth order."""
+    n = ix[N_STATES]
+    d, start, total = work, work[n + ix[N_SUMS] :], work[2 * n + ix[N_SUMS] :]
+    t = z[n]
+    for i in range(n):
+        start[i] = z[i]
+        total[i] = 0.0
+    for stage in range(4):
+        derivatives(ix, val, z, y, d)
+        weight = 1.0 if stage == 0 or stage == 3 else 2.0
+        reach = h if stage == 2 else 0.5 * h
+        for i in range(n):
+            total[i] += weight * d[i]
+            z[i] = start[i] + reach * d[i]
+        z[n] = t + reach
+    for i in range(n):
+        z[i] = start[i] + h / 6.0 * total[i]
+    z[n] = t + h
+
+
+def rosenbrock(ix: Integers, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
+    """ROS2: linearly implicit, second order with any Jacobian, L-stable; for stiff, small volumes.
+
+    (I - g·h·J) k1 = f(z);  (I - g·h·J) k2 = f(z + h·k1) - 2·k1;  z + 3/2·h·k1 + 1/2·h·k2,  g = 1 - 1/sqrt(2).
+    Source: Verwer, Spee, Blom & Hundsdorfer, SIAM J. Sci. Comput. 20 (1999) 1456.
+    """
+    n = ix[N_STATES]
+    m = n + ix[N_SUMS]
+    d, start, f, k = work, work[m:], work[m + n :], work[m + 2 * n :]
+    matrix = work[m + 3 * n : m + 3 * n + n * n]
+    t = z[n]
+    derivatives(ix, val, z, y, d)
+    for i in range(n):
+        start[i] = z[i]
+        f[i] = d[i]
+    for j in range(n):
+        step = 1e-7 * max(abs(start[j]), val[ix[SCALE] + j])
+        step = (start[j] + step) - start[j]
+        if start[j] + step > val[ix[UPPER] + j]:
+            step = -step
+        z[j] = start[j] + step
+        derivatives(ix, val, z, y, d)
+        z[j] = start[j]
+        for i in range(n):
+            matrix[i * n + j] = (1.0 if i == j else 0.0) - GAMMA * h * (d[i] - f[i]) / step
+    for i in range(n):
+        k[i] = f[i]
+    solve(matrix, k, n, True, work[m + 3 * n + n * n :])
+    for i in range(n):
+        f[i] = k[i]  # k1
+        z[i] = start[i] + h * k[i]
+    z[n] = t + h
+    clip_states(ix, val, z)
+    derivatives(ix, val, z, y, d)
+    for i in range(n):
+        k[i] = d[i] - 2.0 * f[i]
+    solve(matrix, k, n, False, work[m + 3 * n + n * n :])
+    for i in range(n):
+        z[i] = start[i] + h * (1.5 * f[i] + 0.5 * k[i])
+
+
+def solve(matrix: Floats, b: Floats, n: int, factorise: bool, pivots: Floats) -> None:
+    """Gaussian elimination with partial pivoting in place: b <- matrix^-1 b; the factors stay in ``matrix``."""
+    if factorise:
+        for col in range(n):
+            best = col
+            for i in range(col + 1, n):
+                if abs(matrix[i * n + col]) > abs(matrix[best * n + col]):
+                    best = i
+            pivots[col] = best
+            if best != col:
+                for j in range(n):
+                    matrix[col * n + j], matrix[best * n + j] = matrix[best * n + j], matrix[col * n + j]
+            for i in range(col + 1, n):
+                factor = matrix[i * n + col] / matrix[col * n + col]
+                matrix[i * n + col] = factor
+                if factor != 0.0:
+                    for j in range(col + 1, n):
+                        matrix[i * n + j] -= factor * matrix[col * n + j]
+    for col in range(n):
+        best = int(pivots[col])
+        b[col], b[best] = b[best], b[col]
+    for i in range(n):
+        for j in range(i):
+            b[i] -= matrix[i * n + j] * b[j]
+    for i in range(n - 1, -1, -1):
+        for j in range(i + 1, n):
+            b[i] -= matrix[i * n + j] * b[j]
+        b[i] /= matrix[i * n + i]
+
+
+def advance(ix: Integers, val: Floats, z: Floats, y: Floats, work: Floats, n_steps: int, h: float) -> None:
+    """Integrate ``n_steps`` steps of ``h`` seconds with inputs held; then refresh ``y`` and the boundary flows in ``z``."""
+    for _ in range(n_steps):
+        if ix[INTEGRATOR] == RK4:
+            rk4(ix, val, z, y, work, h)
+        elif ix[INTEGRATOR] == EULER:
+            euler(ix, val, z, y, work, h)
+        else:
+            rosenbrock(ix, val, z, y, work, h)
+        clip_states(ix, val, z)
+    derivatives(ix, val, z, y, work)
+    row = ix[FLOWS]
+    for _ in range(ix[N_FLOWS]):
+        z[ix[row]] = work[ix[row + 1]]
+        row += 2
+
+
+def load(ix: Integers, val: Floats, z: Floats) -> None:
+    """Set all values to the circuit's initial ones."""
+    for i in range(ix[N_VALUES]):
+        z[i] = val[ix[INITIAL] + i]
+
+
+def carry(ix: Integers, val: Floats, source: Integers, old: Floats, z: Floats) -> None:
+    """Start circuit (ix, val) from the values of another: z[i] = old[source[i]], or its initial value where source is -1."""
+    load(ix, val, z)
+    for i in range(ix[N_VALUES]):
+        if source[i] >= 0:
+            z[i] = old[source[i]]
+    clip_states(ix, val, z)
+
+
+def work_size(n_states: int, n_sums: int) -> int:
+    """Length of the scratch array ``work`` that every integrator is content with."""
+    return n_sums + 6 * n_states + n_states * n_states + 8

@@ -1,0 +1,205 @@
+"""A circuit as the user draws it: components by name, the nodes that connect them, solver and fluid."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from hilserver.circuit.library import Library
+from hilserver.components.base import Component, Datasheet, Fluid
+from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
+from hilserver.units import Length, Pressure, Velocity
+
+RIG = "rig."
+"""Prefix of nodes that are ports of the real machine: their pressure is measured (``rig.A``)."""
+
+
+class Solver(Datasheet):
+    """How the circuit is integrated."""
+
+    integrator: Literal["euler", "rk4", "rosenbrock"] = Field(
+        default="rk4", description="rosenbrock: linearly implicit and L-stable, for stiff, small volumes"
+    )
+    substeps: int = Field(default=10, ge=1, le=1000, description="integration steps per tick")
+
+
+class NodeStart(Datasheet):
+    """Initial values of a node."""
+
+    pressure: Pressure = Field(default="0 bar", description="initial pressure of a hydraulic node")
+    position: Length = Field(default="0 m", description="initial position of a mechanical node")
+    velocity: Velocity = Field(default="0 m/s", description="initial velocity of a mechanical node")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A component in a circuit with its connections: node name per port; node name or constant per signal input."""
+
+    name: str
+    component: Component
+    ports: Mapping[str, str]
+    signals: Mapping[str, str | float]
+
+
+@dataclass(frozen=True)
+class Circuit:
+    """A validated circuit; ``source`` is the table as the user gave it, the truth for changes and for the log."""
+
+    description: str
+    fluid: Fluid
+    solver: Solver
+    placed: tuple[Placed, ...]
+    starts: Mapping[str, NodeStart]
+    source: Mapping[str, Any] = field(repr=False)
+
+    def hydraulic_nodes(self) -> list[str]:
+        """Names in order of first use."""
+        return list(dict.fromkeys(p.ports[port] for p in self.placed for port in p.component.hydraulic))
+
+    def mechanical_nodes(self) -> list[str]:
+        """Names in order of first use."""
+        return list(dict.fromkeys(p.ports[port] for p in self.placed for port in p.component.mechanical))
+
+    def rig_ports(self) -> list[str]:
+        """The measured ports of the machine that the circuit connects to, without the prefix."""
+        return [name.removeprefix(RIG) for name in self.hydraulic_nodes() if name.startswith(RIG)]
+
+    def inputs(self) -> list[str]:
+        """Signals that no component writes: they come from the operator or the work cycle."""
+        written = {p.signals[port] for p in self.placed for port in p.component.outputs}
+        read = [node for p in self.placed for port in p.component.inputs if isinstance(node := p.signals[port], str)]
+        return list(dict.fromkeys(node for node in read if node not in written))
+
+
+_TABLES = ("description", "fluid", "solver", "components", "nodes")
+
+
+def read_circuit(raw: Mapping[str, Any], library: Library, file: str = "") -> Circuit:
+    """Validate a circuit table. Raises ConfigurationError with all its problems."""
+    problems = [
+        Problem("unknown key." + did_you_mean(key, _TABLES), key, file) for key in raw if key not in _TABLES
+    ]
+
+    def model(kind: type[Any], value: object, key: str) -> Any:
+        try:
+            return kind.model_validate(value)
+        except ValidationError as error:
+            problems.extend(problems_of(error, value, file=file, prefix=key, names=kind.model_fields))
+            return None
+
+    description = raw.get("description", "")
+    if not isinstance(description, str):
+        problems.append(Problem(f"{shown(description)} is not a text in quotes.", "description", file))
+    fluid = model(Fluid, raw.get("fluid", {}), "fluid")
+    solver = model(Solver, raw.get("solver", {}), "solver")
+    starts = {name: model(NodeStart, value, f"nodes.{name}") for name, value in _table(raw, "nodes", file, problems)}
+    placed = [_place(name, value, library, file, problems) for name, value in _table(raw, "components", file, problems)]
+    if not raw.get("components"):
+        problems.append(Problem("a circuit needs at least one component.", "components", file))
+    if problems:
+        raise ConfigurationError(problems)
+    circuit = Circuit(
+        description, fluid, solver, tuple(p for p in placed if p is not None), starts, copy.deepcopy(dict(raw))
+    )
+    problems += list(_check_connections(circuit, file))
+    if problems:
+        raise ConfigurationError(problems)
+    return circuit
+
+
+def _table(raw: Mapping[str, Any], key: str, file: str, problems: list[Problem]) -> list[tuple[str, Any]]:
+    table = raw.get(key, {})
+    if isinstance(table, Mapping):
+        return list(table.items())
+    problems.append(Problem(f"{shown(table)} is not a table.", key, file))
+    return []
+
+
+def _place(name: str, value: object, library: Library, file: str, problems: list[Problem]) -> Placed | None:
+    key = f"components.{name}"
+    if not isinstance(value, Mapping):
+        problems.append(Problem(f"{shown(value)} is not a table.", key, file))
+        return None
+    if not name or any(character in name for character in '."[] \n\t'):
+        problems.append(Problem("a component's name has no dots, brackets, quotes or spaces.", key, file))
+    kind = library.types.get(value.get("type")) if isinstance(value.get("type"), str) else None
+    if kind is None:
+        named = value.get("type")
+        text = "missing: which component is it?" if named is None else f"{shown(named)} is not a component type."
+        problems.append(Problem(text + did_you_mean(str(named), library.types), f"{key}.type", file))
+        return None
+    ports = _ports(value.get("ports", {}), kind, f"{key}.ports", file, problems)
+    signals = _signals(value, kind, key, file, problems)
+    values = {k: v for k, v in value.items() if k not in ("type", "ports", *kind.inputs, *kind.outputs)}
+    try:
+        component = kind.model_validate(values)
+    except ValidationError as error:
+        names = [*kind.model_fields, "ports", *kind.inputs, *kind.outputs]
+        problems.extend(problems_of(error, values, file=file, prefix=key, names=names))
+        return None
+    return Placed(name, component, ports, signals)
+
+
+def _ports(
+    raw: object, kind: type[Component], key: str, file: str, problems: list[Problem]
+) -> dict[str, str]:
+    if not isinstance(raw, Mapping):
+        problems.append(Problem(f'{shown(raw)} is not a table like {{ P = "supply" }}.', key, file))
+        return {}
+    wanted = (*kind.hydraulic, *kind.mechanical)
+    for port, node in raw.items():
+        if port not in wanted:
+            problems.append(Problem(f"{kind.type_name} has no such port." + did_you_mean(port, wanted), f"{key}.{port}", file))
+        elif not isinstance(node, str) or not node:
+            problems.append(Problem(f"{shown(node)} is not the name of a node.", f"{key}.{port}", file))
+    for port in wanted:
+        if port not in raw:
+            problems.append(Problem("port is not connected: name the node it connects to.", f"{key}.{port}", file))
+    return {port: node for port, node in raw.items() if isinstance(node, str)}
+
+
+def _signals(
+    raw: Mapping[str, Any], kind: type[Component], key: str, file: str, problems: list[Problem]
+) -> dict[str, str | float]:
+    signals: dict[str, str | float] = {}
+    for port in (*kind.inputs, *kind.outputs):
+        node = raw.get(port)
+        if isinstance(node, str) and node:
+            signals[port] = node
+        elif port in kind.inputs and isinstance(node, int | float) and not isinstance(node, bool) and abs(node) < 1e300:
+            signals[port] = float(node)
+        elif node is None:
+            problems.append(Problem("signal is not connected: name the signal it connects to.", f"{key}.{port}", file))
+        else:
+            problems.append(Problem(f"{shown(node)} is neither the name of a signal nor a finite number.", f"{key}.{port}", file))
+    return signals
+
+
+def _check_connections(circuit: Circuit, file: str) -> Iterator[Problem]:
+    """Each node is of one kind; each signal has one writer; initial values belong to nodes that exist."""
+    used: dict[str, str] = {}
+    for placed in circuit.placed:
+        for port, node in (*placed.ports.items(), *((p, n) for p, n in placed.signals.items() if isinstance(n, str))):
+            kind = _kind_of_port(placed.component, port)
+            if used.setdefault(node, kind) != kind:
+                key = f"components.{placed.name}.{port}"
+                yield Problem(f'"{node}" is a {used[node]} node elsewhere and a {kind} node here.', key, file)
+    writers: dict[str, str] = {}
+    for placed in circuit.placed:
+        for port in placed.component.outputs:
+            node = str(placed.signals[port])
+            if writers.setdefault(node, placed.name) != placed.name:
+                yield Problem(f'signal "{node}" is written by {writers[node]} too.', f"components.{placed.name}.{port}", file)
+    for name in circuit.starts:
+        if name not in used:
+            yield Problem("no component connects to this node." + did_you_mean(name, used), f"nodes.{name}", file)
+
+
+def _kind_of_port(component: Component, port: str) -> str:
+    if port in component.hydraulic:
+        return "hydraulic"
+    return "mechanical" if port in component.mechanical else "signal"

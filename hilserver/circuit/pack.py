@@ -1,0 +1,269 @@
+"""Validated circuit -> packed circuit: two arrays that the compiled program steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+import numpy as np
+
+from hilserver.circuit import engine as e
+from hilserver.circuit.library import RECORDED, SUMMED, WRITTEN, Contract, Library, Role, Term
+from hilserver.circuit.model import RIG, Circuit, Placed
+from hilserver.errors import ConfigurationError, Problem
+from hilserver.units import ATMOSPHERE
+
+INTEGRATORS = {"euler": e.EULER, "rk4": e.RK4, "rosenbrock": e.ROSENBROCK}
+_VAPOUR = -ATMOSPHERE  # gauge; a node's pressure does not fall below absolute zero
+
+
+@dataclass(frozen=True)
+class PackedCircuit:
+    """A circuit as arrays. ``values`` names the entries of z, ``recorded`` those of y; ``kinds`` tells which may be carried over."""
+
+    index: e.Integers
+    value: e.Floats
+    values: tuple[str, ...]
+    recorded: tuple[str, ...]
+    kinds: tuple[str, ...]
+
+    @property
+    def n_states(self) -> int:
+        """Number of integrated states."""
+        return int(self.index[e.N_STATES])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all values as they stand in a row: z, then y."""
+        return self.values + self.recorded
+
+    @property
+    def work_size(self) -> int:
+        """Length of the scratch array the integrators need."""
+        return e.work_size(self.n_states, int(self.index[e.N_SUMS]))
+
+    def carried_from(self, old: PackedCircuit) -> e.Integers:
+        """For each value its place in ``old`` (same name, same kind), or -1: what survives a switch."""
+        places = {(name, kind): place for place, (name, kind) in enumerate(zip(old.values, old.kinds, strict=True))}
+        carried = [
+            places.get((name, kind), -1) if kind != "constant" else -1
+            for name, kind in zip(self.values, self.kinds, strict=True)
+        ]
+        return np.array(carried, dtype=np.int64)
+
+
+def pack(
+    circuit: Circuit, library: Library, bindings: Mapping[str, int] | None = None, ports: tuple[str, ...] = (), file: str = ""
+) -> PackedCircuit:
+    """Pack a circuit.
+
+    ``bindings`` maps outside names (``rig.A``, ``joystick``) to row columns that are copied in before each step; None binds
+    nothing (the caller sets inputs itself). ``ports`` are the rig's ports in the order in which their flows are looked up.
+    Raises ConfigurationError for nodes without a volume or mass, signal loops, and names that nobody provides.
+    """
+    return _Packer(circuit, library, bindings, ports, file).packed()
+
+
+class _Packer:
+    def __init__(
+        self, circuit: Circuit, library: Library, bindings: Mapping[str, int] | None, ports: tuple[str, ...], file: str
+    ) -> None:
+        self.circuit, self.library, self.bindings, self.ports, self.file = circuit, library, bindings, ports, file
+        self.calls = [(placed, contract) for placed in circuit.placed for contract in library.contracts_of(type(placed.component))]
+        self.problems: list[Problem] = []
+        self.names: list[str] = []
+        self.kinds: list[str] = []
+        self.initial: list[float] = []
+        self.limits: list[tuple[float, float, float]] = []
+        self.place: dict[str, int] = {}
+        self.sums: dict[str, int] = {}
+
+    def packed(self) -> PackedCircuit:
+        self._find_owners()
+        self._lay_out_values()
+        order = self._order()
+        if self.problems:
+            raise ConfigurationError(self.problems)
+        return self._write(order)
+
+    # --- who owns what ---------------------------------------------------------------------------------------------
+
+    def _find_owners(self) -> None:
+        """Nodes with a state (volume, mass), prescribed nodes (tank, source), and the nodes that have neither."""
+        gives: dict[Role, dict[str, str]] = {role: {} for role in Role}
+        for placed, contract in self.calls:
+            for term in contract.results:
+                if term.role in (*SUMMED, *WRITTEN):
+                    node = _node(placed, term)
+                    if term.role is Role.PRESSURE and gives[term.role].get(node, placed.name) != placed.name:
+                        self._problem(f'"{node}" gets its pressure from {gives[term.role][node]} too.', placed)
+                    gives[term.role].setdefault(node, placed.name)
+        self.prescribed = gives[Role.PRESSURE].keys() | gives[Role.POSITION].keys()
+        self.hydraulic, self.mechanical, self.boundary = [], [], []
+        for node in self.circuit.hydraulic_nodes():
+            if node.startswith(RIG) or node in self.prescribed:
+                self.boundary.append(node)
+            elif node in gives[Role.CAPACITANCE]:
+                self.hydraulic.append(node)
+            else:
+                users = ", ".join(p.name for p in self.circuit.placed if node in p.ports.values())
+                self._problem(
+                    f'node "{node}" has no volume: its pressure is undefined. Add a volume, pipe or hose to it (it connects {users}).'
+                )
+        for node in self.circuit.mechanical_nodes():
+            if node in gives[Role.MASS]:
+                self.mechanical.append(node)
+            elif node not in self.prescribed:
+                self._problem(f'node "{node}" has no mass: its motion is undefined. Add a load_mass to it.')
+        for port in self.circuit.rig_ports():
+            if self.bindings is not None and RIG + port not in self.bindings:
+                known = ", ".join(name for name in self.bindings if name.startswith(RIG)) or "none"
+                self._problem(f'"{RIG}{port}" is not a port of the rig. The rig\'s ports: {known}.')
+
+    def _problem(self, text: str, placed: Placed | None = None) -> None:
+        self.problems.append(Problem(text, f"components.{placed.name}" if placed else "", self.file))
+
+    # --- layout of z -----------------------------------------------------------------------------------------------
+
+    def _value(self, name: str, kind: str, initial: float = 0.0) -> None:
+        self.place[name] = len(self.names)
+        self.names.append(name)
+        self.kinds.append(kind)
+        self.initial.append(initial)
+
+    def _lay_out_values(self) -> None:
+        starts = self.circuit.starts
+        for node in self.hydraulic:
+            start = starts[node].pressure if node in starts else 0.0
+            self._state(f"{node}.p", "Pa", start, _VAPOUR, np.inf, 1e5)
+        for node in self.mechanical:
+            position, velocity = (starts[node].position, starts[node].velocity) if node in starts else (0.0, 0.0)
+            self._state(f"{node}.x", "m", position, -np.inf, np.inf, 1e-3)
+            self._state(f"{node}.v", "m/s", velocity, -np.inf, np.inf, 1e-3)
+        for placed in self.circuit.placed:
+            parameters = placed.component.parameters(self.circuit.fluid)
+            for s in placed.component.states:
+                numbers = [parameters[v] if isinstance(v, str) else v for v in (s.initial, s.lower, s.upper, s.scale)]
+                self._state(f"{placed.name}.{s.name}", s.unit, *numbers)
+        self.n_states = len(self.names)
+        self._value("t", "s")
+        for node in self.boundary:
+            self._value(f"{node}.p", "boundary", starts[node].pressure if node in starts else 0.0)
+        for node in self.circuit.mechanical_nodes():
+            if node not in self.mechanical:
+                self._value(f"{node}.x", "boundary", starts[node].position if node in starts else 0.0)
+                self._value(f"{node}.v", "boundary", starts[node].velocity if node in starts else 0.0)
+        for placed in self.circuit.placed:
+            for port, signal in placed.signals.items():
+                if not isinstance(signal, str):
+                    self._value(f"{placed.name}.{port}", "constant", signal)
+                elif signal not in self.place:
+                    self._value(signal, "signal")
+        for node in (node for node in self.boundary if node.startswith(RIG)):
+            self._value(f"{node}.q", "flow")
+        for signal in self.circuit.inputs():
+            if self.bindings is not None and signal not in self.bindings:
+                known = ", ".join(name for name in self.bindings if not name.startswith(RIG)) or "none"
+                self._problem(f'signal "{signal}" is written by no component and is not an input of the rig. The rig\'s inputs: {known}.')
+        for node in (*self.hydraulic, *self.boundary, *self.circuit.mechanical_nodes()):
+            self.sums[node] = 2 * len(self.sums)
+
+    def _state(self, name: str, unit: str, initial: float, lower: float, upper: float, scale: float) -> None:
+        self._value(name, unit, initial)
+        self.limits.append((lower, upper, scale))
+
+    # --- order of the calls ----------------------------------------------------------------------------------------
+
+    def _order(self) -> list[int]:
+        """Writers of a signal or of a prescribed pressure before its readers; otherwise as drawn."""
+        if self.problems:
+            return []
+        writers = {
+            self._slot(*call, term): number
+            for number, call in enumerate(self.calls)
+            for term in call[1].results
+            if term.role in WRITTEN
+        }
+        graph: dict[int, set[int]] = {}
+        for number, call in enumerate(self.calls):
+            reads = {self._slot(*call, term) for term in call[1].arguments if not term.from_parameters}
+            graph[number] = {writers[slot] for slot in reads if slot in writers}
+        try:
+            return list(TopologicalSorter(graph).static_order())
+        except CycleError as error:
+            names = " -> ".join(self.calls[number][0].name for number in error.args[1])
+            self._problem(f"signals run in a circle: {names}. Break it with a component that has a lag.")
+            return []
+
+    def _slot(self, placed: Placed, contract: Contract, term: Term) -> int:
+        """Index in z of an argument, in z or d of a result."""
+        role = term.role
+        if role is Role.TIME:
+            return self.n_states
+        if role in (Role.STATE, Role.DERIVATIVE):
+            return self.place[f"{placed.name}.{term.name}"]
+        if role is Role.SIGNAL:
+            signal = placed.signals[term.name]
+            return self.place[signal if isinstance(signal, str) else f"{placed.name}.{term.name}"]
+        node = _node(placed, term)
+        if role in SUMMED:
+            return self.n_states + self.sums[node] + (role in (Role.CAPACITANCE, Role.MASS))
+        return self.place[f"{node}.{role.value[0]}"]
+
+    # --- the arrays ------------------------------------------------------------------------------------------------
+
+    def _write(self, order: list[int]) -> PackedCircuit:
+        tables: dict[int, list[int]] = {e.CALLS: [], e.HYDRAULIC: [], e.MECHANICAL: [], e.FLOWS: [], e.BOUND: [], e.PORTS: []}
+        slots: list[int] = []
+        parameters: list[float] = []
+        recorded: list[str] = []
+        for number in order:
+            placed, contract = self.calls[number]
+            values = placed.component.parameters(self.circuit.fluid)
+            tables[e.CALLS] += [contract.kind, len(slots), len(parameters), len(recorded)]
+            slots += [self._slot(placed, contract, term) for term in contract.arguments if not term.from_parameters]
+            slots += [self._slot(placed, contract, term) for term in contract.results if term.role is not Role.OBSERVABLE]
+            parameters += [float(values[term.name]) for term in contract.arguments if term.from_parameters]
+            recorded += [f"{placed.name}.{term.word}" for term in contract.results if term.role in RECORDED]
+        for node in self.hydraulic:
+            tables[e.HYDRAULIC] += [self.place[f"{node}.p"], self.n_states + self.sums[node]]
+        for node in self.mechanical:
+            tables[e.MECHANICAL] += [self.place[f"{node}.x"], self.n_states + self.sums[node]]
+        for node in self.boundary:
+            if node.startswith(RIG):
+                tables[e.FLOWS] += [self.place[f"{node}.q"], self.n_states + self.sums[node]]
+        for name, column in (self.bindings or {}).items():
+            target = f"{name}.p" if name.startswith(RIG) else name
+            if target in self.place:
+                tables[e.BOUND] += [self.place[target], column]
+        tables[e.PORTS] = [self.place.get(f"{RIG}{port}.q", -1) for port in self.ports]
+        return self._assemble(tables, slots, parameters, recorded)
+
+    def _assemble(
+        self, tables: dict[int, list[int]], slots: list[int], parameters: list[float], recorded: list[str]
+    ) -> PackedCircuit:
+        index = [0] * e.HEADER + slots
+        sections = [*np.array(self.limits, dtype=float).reshape(-1, 3).T, np.array(self.initial)]
+        offset = 0
+        for header, section in zip((e.LOWER, e.UPPER, e.SCALE, e.INITIAL), sections, strict=True):
+            index[header] = offset
+            offset += len(section)
+        calls = tables[e.CALLS]
+        for start in range(0, len(calls), 4):
+            calls[start + 1] += e.HEADER
+            calls[start + 2] += offset
+        counts = {e.CALLS: 4, e.HYDRAULIC: 2, e.MECHANICAL: 2, e.FLOWS: 2, e.BOUND: 2, e.PORTS: 1}
+        for header, table in tables.items():
+            index[header - 1], index[header] = len(table) // counts[header], len(index)
+            index += table
+        index[e.N_STATES], index[e.N_VALUES] = self.n_states, len(self.names)
+        index[e.N_RECORDED], index[e.N_SUMS] = len(recorded), 2 * len(self.sums)
+        index[e.INTEGRATOR] = INTEGRATORS[self.circuit.solver.integrator]
+        index[e.SUBSTEPS] = self.circuit.solver.substeps
+        value = np.concatenate([*sections, np.array(parameters, dtype=float)])
+        return PackedCircuit(np.array(index, dtype=np.int64), value, tuple(self.names), tuple(recorded), tuple(self.kinds))
+
+
+def _node(placed: Placed, term: Term) -> str:
+    return placed.ports[term.name]

@@ -1,0 +1,1 @@
+"""The component library: one file per hydraulic component."""

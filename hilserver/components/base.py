@@ -1,0 +1,119 @@
+"""What a component is: datasheet values, ports, states, and kernels whose argument names are the contract.
+
+See docs/architecture.md for the naming contract of kernels.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from hilserver.units import ATMOSPHERE, Density, Number, Pressure
+
+Parameters = Mapping[str, float]
+
+
+class Datasheet(BaseModel):
+    """Base of everything read from a configuration: frozen, unknown keys refused, defaults validated."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+
+class Fluid(Datasheet):
+    """The oil of a circuit, shared by its volumes and lines."""
+
+    bulk_modulus: Pressure = Field(default="1.5e9 Pa", gt=0, description="of the oil without air, B_o")
+    air_fraction: Number = Field(default=0.0, ge=0, lt=0.5, description="free air by volume at atmospheric pressure")
+    polytropic_exponent: Number = Field(default=1.4, ge=1, le=1.67, description="of the free air, kappa")
+    density: Density = Field(default="870 kg/m^3", gt=0, description="of the oil")
+
+    def parameters(self) -> dict[str, float]:
+        """Kernel parameters of a volume of this oil."""
+        return {"B_o": self.bulk_modulus, "alpha_0": self.air_fraction, "kappa": self.polytropic_exponent, "p_0": ATMOSPHERE}
+
+
+@dataclass(frozen=True)
+class State:
+    """A state of a component: unit, initial value, hard limits, typical size (numbers or names of parameters)."""
+
+    name: str
+    unit: str
+    initial: float | str = 0.0
+    lower: float | str = -float("inf")
+    upper: float | str = float("inf")
+    scale: float | str = 1.0
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled-to-be function of scalars with its contract: argument and result names."""
+
+    function: Callable[..., Any]
+    arguments: tuple[str, ...]
+    results: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Unique name: module and function."""
+        return f"{self.function.__module__}.{self.function.__qualname__}"
+
+
+class Component(Datasheet):
+    """Base of all components. Fields are datasheet values; class attributes say what it connects to.
+
+    ``hydraulic``, ``mechanical``: port names, connected by ``ports = { P = "supply" }`` in the circuit file.
+    ``inputs``, ``outputs``: signal ports, connected by a key of their own name (``command = "joystick"``).
+    ``states``: what it remembers. ``kernels``: filled by the :func:`kernel` decorator.
+    """
+
+    type_name: ClassVar[str] = ""
+    hydraulic: ClassVar[tuple[str, ...]] = ()
+    mechanical: ClassVar[tuple[str, ...]] = ()
+    inputs: ClassVar[tuple[str, ...]] = ()
+    outputs: ClassVar[tuple[str, ...]] = ()
+    states: ClassVar[tuple[State, ...]] = ()
+    kernels: ClassVar[list[Kernel]] = []
+
+    description: str = Field(default="", description="free text for the reader of the circuit")
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.kernels = []
+
+    def parameters(self, fluid: Fluid) -> Parameters:
+        """Semi-empirical kernel parameters (SI) from the datasheet values."""
+        raise NotImplementedError
+
+
+AnyComponent = TypeVar("AnyComponent", bound=type[Component])
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+
+
+def kernel(component: type[Component]) -> Callable[[AnyFunction], AnyFunction]:
+    """Make a function of scalars a kernel of ``component``; the function itself is returned unchanged."""
+
+    def register(function: AnyFunction) -> AnyFunction:
+        component.kernels.append(Kernel(function, tuple(inspect.signature(function).parameters), _result_names(function)))
+        return function
+
+    return register
+
+
+def _result_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names in the function's one return statement."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    returns = [node for node in ast.walk(tree) if isinstance(node, ast.Return)]
+    where = f"kernel {function.__module__}.{function.__qualname__}"
+    if len(returns) != 1 or returns[0].value is None:
+        raise TypeError(f"{where}: must have exactly one return statement, has {len(returns)}")
+    value = returns[0].value
+    names = value.elts if isinstance(value, ast.Tuple) else [value]
+    if not all(isinstance(name, ast.Name) for name in names):
+        raise TypeError(f"{where}: must return plain names such as q_P, dK (they are the contract)")
+    return tuple(name.id for name in names if isinstance(name, ast.Name))

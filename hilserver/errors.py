@@ -1,0 +1,129 @@
+"""Errors for the user: what is wrong, where (file, key, value), what would be right."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+
+class HilserverError(Exception):
+    """Base of all errors that hilserver raises on purpose; its text is a sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong in a configuration or a message.
+
+    ``key`` is the dotted path of the value (``components.relief.override[1]``), ``file`` where it stands.
+    """
+
+    message: str
+    key: str = ""
+    file: str = ""
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.file, self.key, self.message) if part)
+
+
+class ConfigurationError(HilserverError):
+    """A configuration or a request that can't be used; ``problems`` lists all that is wrong, not only the first."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class DriverError(HilserverError):
+    """A device that can't be opened, read or written; names the device and, where known, the channel."""
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """`` Did you mean x?`` for a close match, else the sorted list of what is allowed."""
+    names = sorted(choices)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if close:
+        return f" Did you mean {close[0]}?"
+    return f" Allowed: {', '.join(names)}." if names else ""
+
+
+def dotted(location: Sequence[str | int]) -> str:
+    """``("override", 1)`` -> ``override[1]``."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else str(part))
+    return text
+
+
+def shown(value: object) -> str:
+    """A value as the user wrote it, shortened to one line of at most 60 characters."""
+    text = repr(value) if not isinstance(value, str) else f'"{value}"'
+    text = " ".join(text.split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+_TYPE_WORDS = {
+    "string": "a text in quotes",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "dict": "a table",
+    "model": "a table",
+    "list": "a list",
+    "tuple": "a list",
+}
+
+
+def problems_of(
+    error: ValidationError, raw: object, *, file: str = "", prefix: str = "", names: Iterable[str] = ()
+) -> list[Problem]:
+    """The problems of a pydantic error in the user's words.
+
+    ``raw`` is the value that was validated (to quote what the user wrote), ``names`` the keys allowed at the top level.
+    """
+    found = []
+    for entry in error.errors(include_url=False):
+        location = tuple(part for part in entry["loc"] if part not in _INTERNAL and not str(part).startswith("function-"))
+        value = _lookup(raw, location, entry["input"])
+        key = ".".join(part for part in (prefix, dotted(location)) if part)
+        found.append(Problem(_sentence(entry, value, names), key, file))
+    return found
+
+
+_INTERNAL = {"__root__"}
+
+
+def _lookup(raw: object, location: Sequence[str | int], default: object) -> object:
+    for part in location:
+        if isinstance(raw, Mapping) and part in raw:
+            raw = raw[part]
+        elif isinstance(raw, Sequence) and not isinstance(raw, str) and isinstance(part, int) and part < len(raw):
+            raw = raw[part]
+        else:
+            return default
+    return raw
+
+
+def _sentence(entry: Any, value: object, names: Iterable[str]) -> str:
+    kind, context = entry["type"], entry.get("ctx", {})
+    if kind == "extra_forbidden":
+        return "unknown key." + (did_you_mean(str(entry["loc"][-1]), names) if len(entry["loc"]) == 1 else "")
+    if kind == "missing":
+        return "missing: this value has no default and must be given."
+    bounds = {"greater_than": ">", "greater_than_equal": ">=", "less_than": "<", "less_than_equal": "<="}
+    if kind in bounds:
+        limit = context[{">": "gt", ">=": "ge", "<": "lt", "<=": "le"}[bounds[kind]]]
+        return f"{shown(value)} is out of range: must be {bounds[kind]} {limit:g} (SI unit)."
+    if kind in ("literal_error", "enum"):
+        return f"{shown(value)} is not one of {context['expected']}."
+    if kind == "finite_number":
+        return f"{shown(value)} is not a finite number."
+    if kind in ("value_error", "assertion_error"):
+        return str(context.get("error", entry["msg"]))
+    for word, meaning in _TYPE_WORDS.items():
+        if kind.startswith(word) and kind.endswith(("_type", "_parsing", "_from_float")):
+            return f"{shown(value)} is not {meaning}."
+    return f"{shown(value)}: {entry['msg']}."
