@@ -194,9 +194,9 @@ class Ring:
     def read(self, cursor: int, out: FloatArray) -> tuple[int, int, int]:
         """Copy the rows from number `cursor` on, as many as there are, to the first rows of `out` (float64[n, width]).
 
-        Returns (rows copied, next cursor, rows lost): from `cursor` on, first the rows that were overwritten before they
-        could be read, then the copied ones; so ``next cursor == cursor + lost + copied``. Raises ValueError for a cursor
-        beyond the rows published.
+        Returns (rows copied, next cursor, rows lost): from `cursor` on, first the rows that were overwritten before
+        they could be read, then the copied ones, so ``next cursor == cursor + lost + copied``. Raises ValueError for a
+        cursor beyond the rows published.
         """
         published = self._published[0]
         if not 0 <= cursor <= published:
@@ -216,7 +216,7 @@ class Ring:
         return max(published - self.capacity + 1, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Message:
     """A command: `record` is float64[8], `payload` raw bytes, aligned so that ``payload.view(np.float64)`` is too."""
 

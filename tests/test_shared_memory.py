@@ -1,0 +1,509 @@
+"""Shared memory between real processes: whole rows and commands only, whoever is killed whenever."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hilserver.realtime.shared import (
+    Heartbeat,
+    LoopMemory,
+    MailboxFull,
+    Ring,
+    Segment,
+    SharedMemoryError,
+    segment_path,
+)
+
+WIDTH = 300
+Start = Callable[..., "subprocess.Popen[str]"]
+
+_HEADER = """
+import os, resource, signal, sys, time
+import numpy as np
+from hilserver.realtime.shared import *
+path = sys.argv[1]
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return segment_path("test", tmp_path)
+
+
+@pytest.fixture
+def start(path: Path) -> Iterator[Start]:
+    """Starts a Python process with the given code, which finds the segment's path in `path`; ends it after the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(code: str) -> subprocess.Popen[str]:
+        arguments = [sys.executable, "-c", _HEADER + textwrap.dedent(code), str(path)]
+        process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def create(path: Path, **changes: int) -> LoopMemory:
+    shape = {"row_width": WIDTH, "ring_rows": 8, "mailbox_slots": 4, "payload_bytes": 4096} | changes
+    return LoopMemory.create(path, **shape)
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30.0
+    while not condition():
+        assert time.monotonic() < deadline, "waited for 30 s in vain"
+        time.sleep(0.001)
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    assert process.wait(30) == -signal.SIGKILL
+
+
+# ---------------------------------------------------------------------------------------------------------------- ring
+
+PUBLISH_NUMBERED_ROWS = f"""
+ring = LoopMemory.attach(path).ring
+row = np.empty({WIDTH})
+while True:
+    row[:] = ring.published
+    ring.publish(row)
+"""
+
+
+def numbered(sequence: int, width: int = WIDTH) -> np.ndarray:
+    return np.full(width, float(sequence))
+
+
+def test_ring_is_read_in_order_and_in_batches(path: Path) -> None:
+    out = np.full((5, WIDTH), np.nan)
+    with create(path, ring_rows=8) as memory:
+        ring = memory.ring
+        assert ring.latest(out[0]) == -1
+        assert ring.read(0, out) == (0, 0, 0)
+        assert [ring.publish(numbered(n)) for n in range(6)] == list(range(6))
+        assert ring.read(0, out) == (5, 5, 0)
+        np.testing.assert_array_equal(out[:, 0], [0, 1, 2, 3, 4])
+        for n in range(6, 10):
+            ring.publish(numbered(n))
+        assert ring.read(5, out) == (5, 10, 0)  # across the end of the ring
+        np.testing.assert_array_equal(out[:, -1], [5, 6, 7, 8, 9])
+        assert ring.read(10, out) == (0, 10, 0)
+        assert ring.latest(out[0]) == 9
+        np.testing.assert_array_equal(out[0], numbered(9))
+
+
+def test_ring_says_how_many_rows_a_slow_reader_lost(path: Path) -> None:
+    out = np.empty((100, WIDTH))
+    with create(path, ring_rows=8) as memory:
+        for n in range(20):
+            memory.ring.publish(numbered(n))
+        assert memory.ring.read(2, out) == (7, 20, 11)  # 8 rows, less the slot the writer may be filling
+        np.testing.assert_array_equal(out[:7, 0], np.arange(13, 20))
+
+
+@pytest.mark.parametrize("cursor", [-1, 1])
+def test_ring_refuses_a_cursor_outside_of_the_run(path: Path, cursor: int) -> None:
+    with create(path) as memory, pytest.raises(ValueError, match=f"cursor {cursor} of a ring with 0 rows"):
+        memory.ring.read(cursor, np.empty((1, WIDTH)))
+
+
+def test_ring_never_yields_a_torn_row(path: Path, start: Start) -> None:
+    batch, newest = np.empty((8, WIDTH)), np.empty(WIDTH)
+    with create(path, ring_rows=3) as memory:
+        ring, cursor, rows, lost = memory.ring, 0, 0, 0
+        start(PUBLISH_NUMBERED_ROWS)
+        wait_until(lambda: ring.published > 0)
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
+            count, following, gone = ring.read(cursor, batch)
+            expected = np.arange(cursor + gone, following, dtype=float)
+            assert following == cursor + gone + count
+            np.testing.assert_array_equal(batch[:count], np.broadcast_to(expected[:, None], (count, WIDTH)))
+            cursor, rows, lost = following, rows + count, lost + gone
+            sequence = ring.latest(newest)
+            np.testing.assert_array_equal(newest, numbered(sequence))
+    assert rows > 0
+    assert lost > 0, "the writer never came round: the test has shown nothing"
+
+
+def test_writer_killed_in_the_middle_of_a_row_leaves_no_trace(path: Path, start: Start) -> None:
+    dies_halfway = f"""
+        class Deadly:
+            def __float__(self):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        ring = LoopMemory.attach(path).ring
+        row = np.full({WIDTH}, -1.0).astype(object)
+        row[{WIDTH // 2}] = Deadly()
+        ring.publish(row)
+    """
+    out = np.empty((8, WIDTH))
+    with create(path, ring_rows=4) as memory:
+        for n in range(6):
+            memory.ring.publish(numbered(n))
+        assert start(dies_halfway).wait(30) == -signal.SIGKILL
+        assert -1.0 in np.frombuffer(memory.segment.buffer), "the writer died before it touched the row"
+        assert memory.ring.read(0, out) == (3, 6, 3)
+        np.testing.assert_array_equal(out[:3], [numbered(n) for n in (3, 4, 5)])
+        assert memory.ring.latest(out[0]) == 5
+        np.testing.assert_array_equal(out[0], numbered(5))
+
+        resumed = start(PUBLISH_NUMBERED_ROWS)  # goes on with the next number
+        wait_until(lambda: memory.ring.published > 10)
+        kill(resumed)
+        last = memory.ring.latest(out[0])
+        assert last == memory.ring.published - 1
+        np.testing.assert_array_equal(out[0], numbered(last))
+
+
+# ------------------------------------------------------------------------------------------------------------- mailbox
+
+POST_NUMBERED_COMMANDS = """
+mailbox = LoopMemory.attach(path).mailbox
+while True:
+    n = mailbox.posted
+    try:
+        mailbox.post(np.full(8, float(n)), np.full(n % 512, n, np.int64))
+    except MailboxFull:
+        pass
+"""
+
+
+def check_numbered(sequence: int, record: np.ndarray, payload: np.ndarray) -> None:
+    np.testing.assert_array_equal(record, np.full(8, float(sequence)))
+    np.testing.assert_array_equal(payload.view(np.int64), np.full(sequence % 512, sequence))
+
+
+def test_commands_are_taken_in_order_one_at_a_time(path: Path) -> None:
+    with create(path) as memory:
+        mailbox = memory.mailbox
+        assert mailbox.take() is None
+        packed = np.linspace(0.0, 1.0, 77)
+        assert mailbox.post(np.arange(8.0), packed) == 0
+        assert mailbox.post([9.0] * 8) == 1
+        first = mailbox.take()
+        assert first is not None
+        assert first.sequence == 0
+        np.testing.assert_array_equal(first.record, np.arange(8.0))
+        np.testing.assert_array_equal(first.payload.view(np.float64), packed)
+        assert first.payload.view(np.float64).flags.aligned
+        second = mailbox.take()
+        assert second is not None
+        assert (second.sequence, len(second.payload)) == (1, 0)
+        assert mailbox.take() is None
+
+
+def test_full_mailbox_refuses_and_loses_nothing(path: Path) -> None:
+    with create(path, mailbox_slots=4) as memory:
+        mailbox = memory.mailbox
+        for n in range(4):
+            mailbox.post(np.full(8, float(n)))
+        with pytest.raises(MailboxFull, match="last 4 commands"):
+            mailbox.post(np.full(8, 4.0))
+        held = mailbox.take()
+        with pytest.raises(MailboxFull):  # command 0 may still be in use
+            mailbox.post(np.full(8, 4.0))
+        assert held is not None
+        np.testing.assert_array_equal(held.record, np.zeros(8))
+        mailbox.take()
+        assert mailbox.post(np.full(8, 4.0)) == 4
+        rest = [message.sequence for message in iter(mailbox.take, None)]
+        assert rest == [2, 3, 4]
+
+
+def test_observer_reads_a_command_until_it_is_overwritten(path: Path) -> None:
+    with create(path, mailbox_slots=4) as memory:
+        observer = LoopMemory.attach(path).mailbox
+        for n in range(6):
+            memory.mailbox.post(np.full(8, float(n)), np.full(3, n, np.uint8))
+            memory.mailbox.take()
+        assert [n for n in range(-2, 9) if observer.peek(n)] == [3, 4, 5]  # 4 slots, less the one that may be changing
+        copy = observer.peek(3)
+        for n in range(6, 10):
+            memory.mailbox.take()
+            memory.mailbox.post(np.full(8, float(n)), np.full(3, n, np.uint8))
+        assert observer.peek(3) is None
+        assert copy is not None
+        np.testing.assert_array_equal(copy.record, np.full(8, 3.0))
+        np.testing.assert_array_equal(copy.payload, [3, 3, 3])
+
+
+def test_a_command_that_does_not_fit_is_refused(path: Path) -> None:
+    with create(path, payload_bytes=100) as memory:
+        with pytest.raises(ValueError, match="payload of 101 bytes: the mailbox has room for 100"):
+            memory.mailbox.post(np.zeros(8), bytes(101))
+        with pytest.raises(ValueError, match=r"record of shape \(7,\)"):
+            memory.mailbox.post(np.zeros(7))
+        assert memory.mailbox.posted == 0
+        assert memory.mailbox.post(np.zeros(8), bytes(100)) == 0
+
+
+def test_commands_stay_whole_and_complete_while_posters_are_killed(path: Path, start: Start) -> None:
+    with create(path, mailbox_slots=3) as memory:
+        observer, taken, peeked = LoopMemory.attach(path).mailbox, 0, 0
+        for _ in range(3):
+            poster = start(POST_NUMBERED_COMMANDS)
+            goal = taken + 300
+            while taken < goal:
+                assert poster.poll() is None
+                message = memory.mailbox.take()
+                if message is not None:
+                    assert message.sequence == taken
+                    check_numbered(message.sequence, message.record, message.payload)
+                    taken += 1
+                copy = observer.peek(observer.posted - 2)
+                if copy is not None:
+                    check_numbered(copy.sequence, copy.record, copy.payload)
+                    peeked += 1
+            kill(poster)
+        assert peeked > 0
+
+
+def test_command_at_which_the_taker_was_killed_is_taken_again(path: Path, start: Start) -> None:
+    with create(path) as memory:
+        for n in range(3):
+            memory.mailbox.post(np.full(8, float(n)))
+        dies = "mailbox = LoopMemory.attach(path).mailbox; mailbox.take(); mailbox.take(); os.kill(os.getpid(), 9)"
+        assert start(dies).wait(30) == -signal.SIGKILL
+        heir = start("m = LoopMemory.attach(path).mailbox; print(*(x.sequence for x in iter(m.take, None)))")
+        assert line(heir) == "1 2"
+
+
+# ---------------------------------------------------------------------------------------------------- heartbeat, info
+
+
+def test_heartbeat_ages_from_the_last_beat_of_a_killed_process(path: Path, start: Start) -> None:
+    with create(path) as memory:
+        heart = memory.supervisor_heartbeat
+        assert heart.age() == float("inf")
+        began = time.monotonic()
+        beating = start(
+            """
+            memory = LoopMemory.attach(path)
+            while True:
+                memory.supervisor_heartbeat.beat()
+                time.sleep(0.001)
+            """
+        )
+        wait_until(lambda: heart.beats > 5)
+        assert 0.0 <= heart.age() <= time.monotonic() - began
+        kill(beating)
+        beats, age = heart.beats, heart.age()
+        time.sleep(0.05)
+        assert heart.beats == beats
+        assert heart.age() >= age + 0.05
+        assert memory.loop_heartbeat.beats == 0
+
+
+def test_loop_says_who_it_is_and_is_asked_to_stop(path: Path, start: Start) -> None:
+    with create(path) as memory:
+        loop = start(
+            """
+            memory = LoopMemory.attach(path)
+            memory.info.loop_pid = os.getpid()
+            while not memory.info.stop_requested:
+                time.sleep(0.001)
+            print(memory.owner_pid)
+            """
+        )
+        wait_until(lambda: memory.info.loop_pid == loop.pid)
+        memory.info.stop_requested = True
+        assert line(loop) == str(os.getpid())
+        assert loop.wait(30) == 0
+
+
+# ------------------------------------------------------------------------------------------------------------- segment
+
+HOLD = "memory = LoopMemory.create(path, row_width=4, ring_rows=9); print('created', flush=True); sys.stdin.read()"
+
+
+def test_parts_fit_in_a_segment_of_their_own(path: Path) -> None:
+    size = Ring.nbytes(3, 5)
+    with Segment.create(path, size + Heartbeat.nbytes(), shape=(3, 5)) as segment:
+        Ring(segment.buffer[:size], 3, 5).publish(numbered(7, 3))
+        Heartbeat(segment.buffer[size:]).beat()
+        other = Segment.attach(path)
+        width, rows, *_ = other.shape
+        out = np.empty(3)
+        assert Ring(other.buffer[:size], width, rows).latest(out) == 0
+        np.testing.assert_array_equal(out, numbered(7, 3))
+        assert Heartbeat(other.buffer[size:]).beats == 1
+
+
+def test_segment_is_for_its_user_only_and_goes_with_its_owner(path: Path) -> None:
+    previous = os.umask(0)
+    try:
+        memory = create(path)
+    finally:
+        os.umask(previous)
+    assert path.stat().st_mode & 0o777 == 0o600
+    LoopMemory.attach(path).close()
+    assert path.exists()
+    memory.close()
+    assert not path.exists()
+    memory.close()
+    with create(path):  # the name is free again
+        memory.close()  # and no longer ours to remove
+        assert path.exists()
+
+
+def test_segment_of_a_living_owner_is_refused_by_name_of_its_process(path: Path, start: Start) -> None:
+    owner = start(HOLD)
+    assert line(owner) == "created"
+    with pytest.raises(SharedMemoryError, match=f"in use by process {owner.pid}"):
+        create(path)
+    assert LoopMemory.attach(path).ring.width == 4
+
+
+def test_segment_of_a_killed_owner_is_replaced_and_stays_readable_to_those_attached(path: Path, start: Start) -> None:
+    owner = start(HOLD)
+    assert line(owner) == "created"
+    witness = LoopMemory.attach(path)
+    witness.ring.publish(numbered(5, 4))
+    kill(owner)
+    assert LoopMemory.attach(path).ring.published == 1  # still there for a recorder that starts late
+    with create(path) as memory:
+        assert memory.ring.published == 0
+        assert memory.owner_pid == os.getpid()
+        assert LoopMemory.attach(path).ring.width == WIDTH
+        out = np.empty(4)
+        assert witness.ring.latest(out) == 0
+        np.testing.assert_array_equal(out, numbered(5, 4))
+
+
+def test_one_of_many_takes_over_a_stale_segment(path: Path, start: Start) -> None:
+    owner = start(HOLD)
+    assert line(owner) == "created"
+    kill(owner)
+    contend = """
+        print("ready", flush=True)
+        sys.stdin.readline()
+        try:
+            memory = LoopMemory.create(path, row_width=4, ring_rows=9)
+        except SharedMemoryError as error:
+            print(error, flush=True)
+        else:
+            print("won", flush=True)
+        sys.stdin.read()
+    """
+    contenders = [start(contend) for _ in range(5)]
+    assert {line(contender) for contender in contenders} == {"ready"}
+    for contender in contenders:
+        assert contender.stdin is not None
+        contender.stdin.write("go\n")
+        contender.stdin.flush()
+    answers = [line(contender) for contender in contenders]
+    assert answers.count("won") == 1, answers
+    assert sum("in use by process" in answer for answer in answers) == 4, answers
+    winner = contenders[answers.index("won")]
+    assert LoopMemory.attach(path).owner_pid == winner.pid
+
+
+def test_creator_killed_before_the_segment_was_ready_is_no_obstacle(path: Path) -> None:
+    path.write_bytes(bytes(1000))
+    with pytest.raises(SharedMemoryError, match=r"not \(yet\) a shared memory"):
+        LoopMemory.attach(path)
+    with create(path):
+        assert LoopMemory.attach(path).ring.width == WIDTH
+
+
+def test_a_file_that_is_something_else_is_left_alone(path: Path) -> None:
+    path.write_text("my only copy of the measurements")
+    with pytest.raises(SharedMemoryError, match="is not a shared memory of hilserver"):
+        create(path)
+    assert path.read_text() == "my only copy of the measurements"
+
+
+def test_a_link_is_not_followed(path: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    path.symlink_to(target)
+    with pytest.raises(SharedMemoryError, match=str(path)):
+        create(path)
+    assert not target.exists()
+
+
+def test_missing_segment_and_missing_folder_are_named(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(SharedMemoryError, match=f"{path}: no such shared memory"):
+        LoopMemory.attach(path)
+    with pytest.raises(SharedMemoryError, match="no such folder"):
+        create(tmp_path / "missing" / "segment")
+
+
+@pytest.mark.parametrize(
+    ("at", "number", "message"),
+    [
+        (0, 1, "not .* a shared memory"),
+        (1, 99, "layout version 99"),
+        (2, 5, "its header says 5"),
+        (4, 0, "not the shared memory of a loop"),
+        (4, WIDTH + 1, "its layout needs"),
+    ],
+)
+def test_attach_checks_magic_version_size_and_layout(path: Path, at: int, number: int, message: str) -> None:
+    with create(path):
+        with path.open("r+b") as file:
+            file.seek(8 * at)
+            file.write(number.to_bytes(8, "little"))
+        with pytest.raises(SharedMemoryError, match=message):
+            LoopMemory.attach(path)
+
+
+def test_attach_refuses_a_file_cut_short(path: Path) -> None:
+    with create(path):
+        length = path.stat().st_size
+        os.truncate(path, length - 4096)
+        with pytest.raises(SharedMemoryError, match=f"its header says {length}"):
+            LoopMemory.attach(path)
+        os.truncate(path, 10)
+        with pytest.raises(SharedMemoryError, match="10 bytes"):
+            LoopMemory.attach(path)
+
+
+def test_no_room_is_an_error_at_creation_and_leaves_nothing(path: Path, start: Start) -> None:
+    cramped = start(
+        """
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+        try:
+            LoopMemory.create(path, row_width=1000, ring_rows=1000)
+        except SharedMemoryError as error:
+            print(error)
+        """
+    )
+    assert "MB of shared memory: " in line(cramped)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("changes", [{"ring_rows": 1}, {"row_width": 0}, {"mailbox_slots": 1}, {"payload_bytes": -1}])
+def test_impossible_sizes_are_refused(path: Path, changes: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="needs at least"):
+        create(path, **changes)
+    assert not path.exists()
+
+
+def test_machines_with_another_store_order_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    with pytest.raises(SharedMemoryError, match="x86-64; this machine is aarch64"):
+        create(path)
+    with pytest.raises(SharedMemoryError, match="aarch64"):
+        LoopMemory.attach(path)
