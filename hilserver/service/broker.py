@@ -1,0 +1,236 @@
+"""A broker of the server's own, for the demo and for small set-ups: mosquitto where it is installed, else amqtt.
+
+It listens on the loopback interface only, lets everybody in and keeps nothing on disk. For a network of machines, run
+the system's mosquitto instead.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import importlib.util
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+from types import TracebackType
+from typing import Literal, Self
+
+from hilserver.errors import HilserverError
+
+_log = logging.getLogger(__name__)
+
+HOST = "127.0.0.1"
+START_TIMEOUT = 10.0
+STOP_TIMEOUT = 3.0
+FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
+STABLE_AFTER = 5.0
+
+Program = Literal["mosquitto", "amqtt"]
+
+
+class BrokerError(HilserverError):
+    """The embedded broker can't be started."""
+
+
+def find_program() -> Program:
+    """Which broker can be started here; raises BrokerError if none."""
+    if _mosquitto() is not None:
+        return "mosquitto"
+    if importlib.util.find_spec("amqtt") is not None:
+        return "amqtt"
+    raise BrokerError(
+        "no MQTT broker to start here. Install mosquitto (Debian: apt install mosquitto), "
+        "or the broker in Python: pip install 'hilserver[embedded-broker]'. "
+        "Or name a broker that runs already in the rig's configuration."
+    )
+
+
+class EmbeddedBroker:
+    """A broker child process: ``async with EmbeddedBroker() as broker`` starts it; ``broker.port`` is its TCP port.
+
+    It is started again on the same port if it dies, and dies with this process even if this is killed.
+    ``port`` 0 picks a free one; ``program`` None takes mosquitto where it is installed, else amqtt.
+    Entering raises BrokerError where no broker can be started.
+    """
+
+    def __init__(self, port: int = 0, program: Program | None = None) -> None:
+        self.host = HOST
+        self.port = port
+        self.program: Program | None = program
+        self._process: asyncio.subprocess.Process | None = None
+        self._guard: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._last_words = ""
+
+    @property
+    def pid(self) -> int:
+        """Process id of the broker child that runs now."""
+        if self._process is None:
+            raise BrokerError("the embedded broker does not run")
+        return self._process.pid
+
+    async def __aenter__(self) -> Self:
+        self.program = self.program or find_program()
+        self.port = self.port or _free_port()
+        try:
+            await self._start()
+        except BaseException:
+            await self._stop()
+            raise
+        self._guard = asyncio.create_task(self._keep_alive())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._guard is not None:
+            self._guard.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._guard
+        await self._stop()
+
+    async def _start(self) -> None:
+        """Start the child and wait until it listens."""
+        assert self.program is not None
+        if await self._listens():
+            raise BrokerError(f"port {self.port} on {HOST} is taken already: is another broker running?")
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", __name__, self.program, str(self.port), str(os.getpid())),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the server, which still has to say goodbye over this broker
+        )
+        listening = asyncio.create_task(self._listening())
+        self._reading = asyncio.create_task(self._read_complaints(self._process))
+        try:
+            await asyncio.wait((listening, self._reading), timeout=START_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            listening.cancel()
+        if self._process.returncode is not None or not listening.done():
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            raise BrokerError(f"the embedded broker ({self.program}) does not start: {self._last_words or 'no answer'}")
+
+    async def _listening(self) -> None:
+        while not await self._listens():  # noqa: ASYNC110 - another process; there is nothing to wait for but the port
+            await asyncio.sleep(0.02)
+
+    async def _listens(self) -> bool:
+        try:
+            _, writer = await asyncio.open_connection(HOST, self.port)
+        except OSError:
+            return False
+        writer.close()
+        # where nobody listens, TCP may connect a port with itself
+        return bool(writer.get_extra_info("sockname") != writer.get_extra_info("peername"))
+
+    async def _read_complaints(self, process: asyncio.subprocess.Process) -> None:
+        """Log what the child writes; ends when the child does."""
+        assert process.stderr is not None
+        async for line in process.stderr:
+            self._last_words = line.decode(errors="replace").strip()
+            _log.info("%s: %s", self.program, self._last_words)
+
+    async def _keep_alive(self) -> None:
+        delay = FIRST_DELAY
+        loop = asyncio.get_running_loop()
+        while self._process is not None:
+            began = loop.time()
+            code = await self._process.wait()
+            _log.warning("the embedded broker ended (%s); starting it again on port %d", _ending(code), self.port)
+            delay = FIRST_DELAY if loop.time() - began >= STABLE_AFTER else min(2 * delay, LONGEST_DELAY)
+            await asyncio.sleep(delay)
+            try:
+                await self._start()
+            except (BrokerError, OSError) as error:
+                _log.warning("%s", error)
+
+    async def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), STOP_TIMEOUT)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+def _mosquitto() -> str | None:
+    # Debian installs it in /usr/sbin, which is not in an ordinary user's PATH
+    return shutil.which("mosquitto", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin")))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _ending(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# in the child process
+
+
+def _main(program: str, port: str, parent: str) -> None:
+    _die_with(int(parent))
+    if program == "mosquitto":
+        _become_mosquitto(port)
+    else:
+        asyncio.run(_run_amqtt(port))
+
+
+def _die_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent dies (Linux; it holds beyond exec)."""
+    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL, 0, 0, 0)  # 1: PR_SET_PDEATHSIG
+    if os.getppid() != parent:  # died before the line above
+        sys.exit(1)
+
+
+def _become_mosquitto(port: str) -> None:
+    program = _mosquitto()
+    if program is None:
+        sys.exit("mosquitto is not installed")
+    settings = (
+        f"listener {port} {HOST}",
+        "allow_anonymous true",
+        "set_tcp_nodelay true",
+        "persistence false",
+        "connection_messages false",
+        "log_dest stderr",
+        "log_type error",
+        "log_type warning",
+    )
+    file = os.memfd_create("mosquitto.conf", 0)  # in memory: nothing is left behind, however this ends
+    os.write(file, "\n".join((*settings, "")).encode())
+    os.execv(program, [program, "-c", f"/proc/self/fd/{file}"])
+
+
+async def _run_amqtt(port: str) -> None:
+    from amqtt.broker import Broker
+
+    logging.getLogger("amqtt").setLevel(logging.CRITICAL)
+    broker = Broker(
+        {
+            "listeners": {"default": {"type": "tcp", "bind": f"{HOST}:{port}"}},
+            "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
+        }
+    )
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    await broker.start()
+    await stop.wait()
+    await broker.shutdown()
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,439 @@
+"""The server's MQTT side: takes commands, gives answers, publishes state and telemetry, reconnects by itself.
+
+Nothing here can stop the caller: publishing puts a message into a bounded queue and returns, and a broker that is away,
+slow or full costs messages, never time.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import aiomqtt
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
+from pydantic import BaseModel, ConfigDict, Field
+
+from hilserver.errors import Problem, shown
+from hilserver.service.messages import (
+    Answer,
+    CircuitStatus,
+    Command,
+    Description,
+    Event,
+    Refused,
+    State,
+    Telemetry,
+    Topics,
+    leading_id,
+    read_command,
+    refusal,
+)
+
+_log = logging.getLogger(__name__)
+
+KEEP_ALIVE = 15
+"""Seconds; the broker publishes the last will after 1.5 times as long without a sign of life."""
+
+WAITING_LIMIT = 32
+"""Commands that may wait for their turn; `stop` and `disarm` are taken up to twice as many, so that they aren't the
+ones that a flood of other commands keeps out."""
+
+REMEMBERED_IDS = 1000
+OUTBOX_LIMIT = 1000
+TELEMETRY_LIMIT = 200
+LONGEST_EXPIRY = 366 * 24 * 3600.0
+FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
+STABLE_AFTER = 5.0
+_UNSUPPORTED_PROTOCOL = 132
+
+
+class Commands(Protocol):
+    """Carries out commands; the supervisor implements it."""
+
+    async def execute(self, command: Command) -> Answer:
+        """Carry out one command, or refuse it in the answer. Called for one command at a time, in order of arrival."""
+
+
+class BrokerAddress(BaseModel):
+    """Where the MQTT broker is and how to log in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = Field(default="127.0.0.1", min_length=1, description="name or IP address of the broker")
+    port: int = Field(default=1883, ge=1, le=65535, description="TCP port of the broker; 8883 is usual with TLS")
+    username: str | None = Field(default=None, description="name to log in with")
+    password_file: Path | None = Field(default=None, description="file whose first line is the password")
+    ca_file: Path | None = Field(default=None, description="certificates (PEM) to trust; given: TLS is used")
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def new_client(
+    address: BrokerAddress,
+    protocol: aiomqtt.ProtocolVersion,
+    *,
+    identifier: str | None = None,
+    will: aiomqtt.Will | None = None,
+    timeout: float = 5.0,
+) -> aiomqtt.Client:
+    """A client for this broker, not connected yet; ``timeout`` in s. OSError where the password can't be read."""
+    password = None
+    if address.password_file is not None:
+        password = next(iter(address.password_file.read_text(encoding="utf-8").splitlines()), "")
+    return aiomqtt.Client(
+        address.host,
+        address.port,
+        username=address.username,
+        password=password,
+        identifier=identifier,
+        protocol=protocol,
+        will=will,
+        timeout=timeout,
+        keepalive=KEEP_ALIVE,
+        logger=_log.getChild("client"),
+        tls_params=aiomqtt.TLSParameters(ca_certs=str(address.ca_file)) if address.ca_file else None,
+        socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],  # else Nagle delays small messages by 40 ms
+    )
+
+
+@contextlib.asynccontextmanager
+async def connection(client: aiomqtt.Client) -> AsyncIterator[aiomqtt.Client]:
+    """The client while it is connected; MqttError where that fails."""
+    try:
+        await client.__aenter__()
+    except BaseException:
+        # aiomqtt keeps the socket of a failed attempt: when a stalled broker wakes up, such a zombie would log in under
+        # our identifier and throw the living connection out.
+        client._client.disconnect()
+        raise
+    try:
+        yield client
+    finally:
+        with contextlib.suppress(aiomqtt.MqttError):  # it is over anyway, and no reason to lose a cancellation
+            await client.__aexit__(None, None, None)
+
+
+def protocol_refused(error: aiomqtt.MqttError) -> bool:
+    """Whether the broker doesn't speak the MQTT version that was tried."""
+    return (
+        isinstance(error, aiomqtt.MqttCodeError)
+        and isinstance(error.rc, ReasonCode)
+        and error.rc.value == _UNSUPPORTED_PROTOCOL
+    )
+
+
+@dataclass(frozen=True)
+class _Reply:
+    """Where MQTT 5 wants the answer as well."""
+
+    topic: str
+    correlation: bytes | None
+
+    def properties(self) -> Properties:
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+        if self.correlation is not None:
+            properties.CorrelationData = self.correlation
+        return properties
+
+
+@dataclass(frozen=True)
+class _Outgoing:
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool = False
+    reply: _Reply | None = None
+
+
+class MqttService:
+    """The MQTT side of one server. Everything but ``run`` returns at once; all of it belongs to one event loop.
+
+    ``timeout`` is the time in s for one exchange with the broker, ``clock`` the system clock that commands expire by.
+    """
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        rig: str,
+        commands: Commands,
+        *,
+        timeout: float = 5.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.address = address
+        self.topics = Topics(rig)
+        self.telemetry_dropped = 0
+        """Telemetry messages dropped since the start, because the broker was away or too slow."""
+        self._identifier = f"hilserver-{rig}"
+        self._commands = commands
+        self._timeout = timeout
+        self._clock = clock
+        self._connected = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._waiting: asyncio.Queue[tuple[Command, _Reply | None]] = asyncio.Queue()
+        self._answered: OrderedDict[str, tuple[Command, Answer]] = OrderedDict()
+        self._retained: dict[str, bytes] = {}
+        self._changed: dict[str, None] = {}  # an ordered set
+        self._outbox: deque[_Outgoing] = deque(maxlen=OUTBOX_LIMIT)
+        self._telemetry: deque[_Outgoing] = deque(maxlen=TELEMETRY_LIMIT)
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker is there and commands are taken."""
+        return self._connected.is_set()
+
+    async def wait_connected(self) -> None:
+        """Returns once the broker is there and commands are taken."""
+        await self._connected.wait()
+
+    async def run(self) -> None:
+        """Serve until cancelled. A lost or missing broker is tried again for ever; nothing is raised."""
+        tasks = [asyncio.create_task(self._execute_commands()), asyncio.create_task(self._stay_connected())]
+        try:
+            await asyncio.wait(tasks)
+        finally:
+            await _end(tasks)
+
+    # -- publishing ---------------------------------------------------------------------------------------------------
+
+    def publish_description(self, description: Description) -> None:
+        """Publish what the server is (retained)."""
+        self._retain(self.topics.description, description.payload())
+
+    def publish_state(self, state: State) -> None:
+        """Publish how the server is (retained). Between two sends the latest state wins."""
+        self._retain(self.topics.state, state.payload())
+
+    def publish_circuit(self, circuit: CircuitStatus) -> None:
+        """Publish the virtual circuit that runs (retained)."""
+        self._retain(self.topics.circuit, circuit.payload())
+
+    def publish_telemetry(self, telemetry: Telemetry) -> None:
+        """Publish samples. While the broker is away, the oldest ones are dropped and counted."""
+        if len(self._telemetry) == TELEMETRY_LIMIT:
+            self.telemetry_dropped += 1
+        self._telemetry.append(_Outgoing(self.topics.telemetry, telemetry.payload(), qos=0))
+        self._wake.set()
+
+    def publish_event(self, event: Event) -> None:
+        """Publish something that happened; kept while the broker is away (the latest 1000 events and answers)."""
+        self._post(_Outgoing(self.topics.event, event.payload(), qos=1))
+
+    def _retain(self, topic: str, payload: bytes) -> None:
+        if self._retained.get(topic) != payload:
+            self._retained[topic] = payload
+            self._changed[topic] = None
+            self._wake.set()
+
+    def _post(self, message: _Outgoing) -> None:
+        self._outbox.append(message)
+        self._wake.set()
+
+    # -- connection ---------------------------------------------------------------------------------------------------
+
+    async def _stay_connected(self) -> None:
+        delay, protocol, complaint = FIRST_DELAY, aiomqtt.ProtocolVersion.V5, ""
+        while True:
+            began = time.monotonic()
+            try:
+                await self._connect(protocol)
+            except aiomqtt.MqttError as error:
+                if protocol_refused(error) and protocol is aiomqtt.ProtocolVersion.V5:
+                    protocol = aiomqtt.ProtocolVersion.V311
+                    continue
+                reason = str(error.__cause__ or error)
+            except Exception as error:
+                reason = f"{type(error).__name__}: {error}"
+                _log.debug("MQTT connection failed", exc_info=True)
+            protocol = aiomqtt.ProtocolVersion.V5  # the broker that comes back may be another one
+            lived = time.monotonic() - began >= STABLE_AFTER
+            if lived or reason != complaint:
+                _log.warning("MQTT broker %s: %s%s; trying again", self.address, reason, _hint(reason))
+            complaint = reason
+            delay = FIRST_DELAY if lived else min(2 * delay, LONGEST_DELAY)
+            await asyncio.sleep(delay)
+
+    async def _connect(self, protocol: aiomqtt.ProtocolVersion) -> None:
+        """One connection, from log-in to loss. The session is clean: no command from the time before comes after it."""
+        will = aiomqtt.Will(self.topics.availability, b"offline", qos=1, retain=True)
+        client = new_client(self.address, protocol, identifier=self._identifier, will=will, timeout=self._timeout)
+        async with connection(client):
+            await self._subscribe(client, protocol)
+            await client.publish(self.topics.availability, b"online", qos=1, retain=True)
+            _log.info("connected to the MQTT broker %s (%s)", self.address, protocol.name)
+            self._changed = dict.fromkeys(self._retained)
+            self._wake.set()
+            self._connected.set()
+            tasks = [asyncio.create_task(self._receive(client)), asyncio.create_task(self._send(client))]
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                await self._say_goodbye(client)
+                raise
+            finally:
+                self._connected.clear()
+                await _end(tasks)
+            for task in done:
+                task.result()
+
+    async def _subscribe(self, client: aiomqtt.Client, protocol: aiomqtt.ProtocolVersion) -> None:
+        if protocol is aiomqtt.ProtocolVersion.V5:
+            # so that a retained command is known as such at once, not only at the next connection
+            await client.subscribe(self.topics.commands, options=SubscribeOptions(qos=1, retainAsPublished=True))
+        else:
+            await client.subscribe(self.topics.commands, qos=1)
+
+    async def _say_goodbye(self, client: aiomqtt.Client) -> None:
+        with contextlib.suppress(aiomqtt.MqttError):
+            await client.publish(self.topics.availability, b"offline", qos=1, retain=True, timeout=1.0)
+
+    async def _send(self, client: aiomqtt.Client) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while message := self._next():
+                await self._publish(client, message)
+
+    def _next(self) -> _Outgoing | None:
+        if self._changed:
+            topic = next(iter(self._changed))
+            del self._changed[topic]
+            return _Outgoing(topic, self._retained[topic], qos=1, retain=True)
+        if self._outbox:
+            return self._outbox.popleft()
+        return self._telemetry.popleft() if self._telemetry else None
+
+    async def _publish(self, client: aiomqtt.Client, message: _Outgoing) -> None:
+        properties = message.reply.properties() if message.reply else None
+        try:
+            await client.publish(
+                message.topic, message.payload, qos=message.qos, retain=message.retain, properties=properties
+            )
+        except ValueError as error:  # this message can't be sent over any connection
+            _log.warning("not published on %s: %s", shown(message.topic), error)
+        except BaseException:
+            if message.qos and not message.retain:
+                self._outbox.appendleft(message)  # what is retained is sent anew anyway
+            raise
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    async def _receive(self, client: aiomqtt.Client) -> None:
+        async for message in client.messages:
+            self._accept(message)
+
+    def _accept(self, message: aiomqtt.Message) -> None:
+        """Let a command wait for its turn, or refuse it."""
+        topic = message.topic.value
+        name, payload, reply = topic.rpartition("/")[2], bytes(message.payload), self._reply_to(message)
+        if message.retain and not payload:
+            return  # a retained command is being removed
+        try:
+            if message.retain:
+                raise Refused([Problem(_RETAINED.format(topic=topic))], leading_id(payload))
+            command = read_command(name, payload)
+        except Refused as error:
+            self._answer(refusal(name, error.id, error.problems, self._clock()), reply)
+            return
+        limit = 2 * WAITING_LIMIT if name in ("stop", "disarm") else WAITING_LIMIT
+        if (waiting := self._waiting.qsize()) >= limit:
+            busy = f"busy: {waiting} commands are waiting already. Send it again when they are answered."
+            self._answer(refusal(name, command.id, [busy], self._clock()), reply)
+        else:
+            self._waiting.put_nowait((command, reply))
+
+    async def _execute_commands(self) -> None:
+        while True:
+            command, reply = await self._waiting.get()
+            self._answer(await self._execute(command), reply)
+
+    async def _execute(self, command: Command) -> Answer:
+        if command.id in self._answered:
+            return self._repeated(command)
+        if problem := self._expired(command):
+            return refusal(command.name, command.id, [problem], self._clock())
+        try:
+            answer = await self._commands.execute(command)
+        except Exception as error:
+            problem = f"a defect in hilserver: {type(error).__name__}: {error}. Please report it."
+            _log.debug("command %s failed", command.name, exc_info=True)
+            answer = refusal(command.name, command.id, [problem], self._clock())
+        if command.id is not None:
+            self._answered[command.id] = (command, answer)
+            if len(self._answered) > REMEMBERED_IDS:
+                self._answered.popitem(last=False)
+        return answer
+
+    def _repeated(self, command: Command) -> Answer:
+        assert command.id is not None
+        self._answered.move_to_end(command.id)
+        first, answer = self._answered[command.id]
+        if first != command.model_copy(update={"expires": first.expires}):
+            problem = (
+                f"id: {shown(command.id)} was used before, for another command ({first.name}). "
+                "Nothing was done: give each command an id of its own."
+            )
+            answer = refusal(command.name, command.id, [problem], self._clock())
+        return answer.model_copy(update={"duplicate": True})
+
+    def _expired(self, command: Command) -> str | None:
+        now, expires = self._clock(), command.expires
+        if expires is None:
+            return None
+        if now > expires:
+            return f"expires: {expires:.3f} is past: the server's clock shows {now:.3f} (Unix time in s)."
+        if expires - now > LONGEST_EXPIRY:
+            return (
+                f"expires: {expires:.3f} is more than a year after the server's clock, {now:.3f}: "
+                "it must be Unix time in seconds, not milliseconds."
+            )
+        return None
+
+    def _answer(self, answer: Answer, reply: _Reply | None) -> None:
+        if answer.ok:
+            _log.info("%s: done%s", answer.command, " before (same id)" if answer.duplicate else "")
+        else:
+            _log.warning("command %s refused: %s", shown(answer.command), answer.reason)
+        payload = answer.payload()
+        self._post(_Outgoing(self.topics.answer, payload, qos=1))
+        if reply is not None:
+            self._post(_Outgoing(reply.topic, payload, qos=1, reply=reply))
+
+    def _reply_to(self, message: aiomqtt.Message) -> _Reply | None:
+        topic = getattr(message.properties, "ResponseTopic", None)
+        if not topic:
+            return None
+        if topic.startswith(self.topics.prefix) or set(topic) & set("+#"):
+            _log.warning("response topic %s not used: it is one of the server's, or a pattern", shown(topic))
+            return None
+        return _Reply(topic, getattr(message.properties, "CorrelationData", None))
+
+
+_RETAINED = (
+    "retained commands are refused: this one would come again at each connection. "
+    "Remove it with: mosquitto_pub -r -n -t {topic}"
+)
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel these tasks until they are done: `asyncio.wait_for` (Python 3.11) may swallow a cancellation."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=2.0)
+
+
+def _hint(reason: str) -> str:
+    if "taken over" in reason:
+        return " (does a second hilserver serve the same rig?)"
+    return ""
