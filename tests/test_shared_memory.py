@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import signal
@@ -272,7 +273,7 @@ def test_commands_stay_whole_and_complete_while_posters_are_killed(path: Path, s
                     assert message.sequence == taken
                     check_numbered(message.sequence, message.record, message.payload)
                     taken += 1
-                copy = observer.peek(observer.posted - 2)
+                copy = observer.peek(observer.posted - 1)
                 if copy is not None:
                     check_numbered(copy.sequence, copy.record, copy.payload)
                     peeked += 1
@@ -352,11 +353,9 @@ def test_parts_fit_in_a_segment_of_their_own(path: Path) -> None:
 
 
 def test_segment_is_for_its_user_only_and_goes_with_its_owner(path: Path) -> None:
-    previous = os.umask(0)
-    try:
-        memory = create(path)
-    finally:
-        os.umask(previous)
+    path.touch()
+    path.chmod(0o666)
+    memory = create(path)
     assert path.stat().st_mode & 0o777 == 0o600
     LoopMemory.attach(path).close()
     assert path.exists()
@@ -420,6 +419,28 @@ def test_one_of_many_takes_over_a_stale_segment(path: Path, start: Start) -> Non
     assert LoopMemory.attach(path).owner_pid == winner.pid
 
 
+def test_rival_that_takes_over_between_our_look_and_our_lock_keeps_the_segment(
+    path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = start(HOLD)
+    assert line(owner) == "created"
+    kill(owner)
+    rivals: list[LoopMemory] = []
+    flock = fcntl.flock
+
+    def rival_first(handle: int, operation: int) -> None:
+        monkeypatch.undo()
+        rivals.append(create(path))
+        flock(handle, operation)
+
+    monkeypatch.setattr(fcntl, "flock", rival_first)
+    with pytest.raises(SharedMemoryError, match=f"in use by process {os.getpid()}"):
+        create(path)
+    rivals[0].info.loop_pid = 77
+    assert LoopMemory.attach(path).info.loop_pid == 77
+    rivals[0].close()
+
+
 def test_creator_killed_before_the_segment_was_ready_is_no_obstacle(path: Path) -> None:
     path.write_bytes(bytes(1000))
     with pytest.raises(SharedMemoryError, match=r"not \(yet\) a shared memory"):
@@ -478,6 +499,12 @@ def test_attach_refuses_a_file_cut_short(path: Path) -> None:
         os.truncate(path, 10)
         with pytest.raises(SharedMemoryError, match="10 bytes"):
             LoopMemory.attach(path)
+
+
+def test_all_memory_is_reserved_at_creation(path: Path) -> None:
+    with create(path, ring_rows=1000):
+        status = path.stat()
+        assert 512 * status.st_blocks >= status.st_size  # no holes, whose first write fails on a full file system
 
 
 def test_no_room_is_an_error_at_creation_and_leaves_nothing(path: Path, start: Start) -> None:
