@@ -37,8 +37,8 @@ class Status:
 async def request(address: BrokerAddress, rig: str, command: Command, *, within: float = 5.0) -> Answer:
     """Send one command and return its answer; a command without an id gets one.
 
-    ``within`` in s, for everything together. Raises RequestFailed with the reason; a refused command is an answer,
-    no error.
+    ``within`` in s, for the connection and for the answer each. Raises RequestFailed with the reason; a refused
+    command is an answer, no error.
     """
     topics = Topics(rig)
     if command.id is None:
@@ -48,7 +48,7 @@ async def request(address: BrokerAddress, rig: str, command: Command, *, within:
         if availability != "online":
             raise RequestFailed(f"the server of rig {rig} is {availability}. Start it with: hilserver run")
         await client.subscribe(topics.answer, qos=1)
-        payload = command.model_dump_json(exclude_none=True)
+        payload = command.model_dump_json(exclude_unset=True)
         try:
             async with asyncio.timeout(within):
                 await client.publish(topics.command(command.name), payload, qos=1)
