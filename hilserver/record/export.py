@@ -1,0 +1,137 @@
+"""A log as CSV or Parquet, for the tools that people already have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from hilserver.errors import did_you_mean
+from hilserver.record.format import EVENTS, METADATA_KEY, Event, RecordError, encode
+from hilserver.record.reader import Batch, LogReader
+
+_CHUNK_ROWS = 20_000
+"""Rows that are held in memory and written at once."""
+
+FORMATS: Mapping[str, Callable[[str, pa.Schema], AbstractContextManager[Any]]] = {
+    "csv": pa.csv.CSVWriter,
+    "parquet": pa.parquet.ParquetWriter,
+}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was exported: number of rows, names of the columns, and whether the log's end was torn."""
+
+    rows: int
+    columns: tuple[str, ...]
+    torn: bool
+
+
+def export(
+    path: str | Path, out: str | Path, format: str | None = None, *, columns: Sequence[str] = ("*",), every: int = 1
+) -> Exported:
+    """Write the log at ``path`` (and its following parts) to ``out`` as ``"csv"`` or ``"parquet"``, else by its suffix.
+
+    One column per name of the fixed part; ``circuit.<name>`` for each value that any circuit of the run has, empty
+    where the circuit of a row lacks it; ``events``: JSON list, mostly empty. ``columns`` are patterns such as ``"raw.*"``;
+    one row of ``every`` is kept, with the events of the rows left out behind it. Packed arrays of circuits stay in the
+    log. Parquet fields carry the ``unit`` where the log knows it, the file the log's header under ``hilserver``.
+    The log is read twice and never held in memory. An existing ``out`` is replaced when the export is complete.
+
+    Raises `RecordError` if the log can't be read, ``out`` can't be written, or a pattern matches no column.
+    """
+    source, target = LogReader(path), Path(out)
+    format = format or target.suffix.removeprefix(".").lower()
+    if format not in FORMATS:
+        raise RecordError(target, f"{format or 'no suffix'} is not an export format.{did_you_mean(format, FORMATS)}")
+    if every < 1:
+        raise RecordError(target, f"every {every} rows can't be kept: give a whole number from 1 on.")
+    if any(target.exists() and target.samefile(part) for part in source.parts):
+        raise RecordError(target, "is the log itself: choose another name for the export.")
+    names, events = _survey(source, every)
+    schema = _schema(source, _matching(source.path, names, columns))
+    partial = target.with_name(target.name + ".part")
+    rows = 0
+    try:
+        with FORMATS[format](str(partial), schema) as sink:
+            for table in _tables(source, schema, events, every):
+                sink.write_table(table)
+                rows += len(table)
+        partial.replace(target)
+    except OSError as error:
+        raise RecordError(target, f"can't be written: {error.strerror or error}.") from error
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+    return Exported(rows, tuple(schema.names), bool(source.torn))
+
+
+def _survey(source: LogReader, every: int) -> tuple[list[str], dict[int, list[Event]]]:
+    """All columns of the run, and the events by the row that is kept at or before theirs."""
+    circuit: dict[str, None] = {}
+    events: dict[int, list[Event]] = {}
+    for batch in source.batches():
+        circuit.update(dict.fromkeys(batch.circuit.names))
+        for row, event in batch.events:
+            shown = {key: value for key, value in event.items() if key != "packed"}
+            events.setdefault(row - row % every, []).append(shown)
+    return [*source.header.columns, *(f"circuit.{name}" for name in circuit), EVENTS], events
+
+
+def _matching(path: Path, names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise RecordError(path, f"has no column {pattern}.{did_you_mean(pattern, names)}")
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def _schema(source: LogReader, names: Sequence[str]) -> pa.Schema:
+    units = source.header.units
+    fields = []
+    for name in names:
+        unit = units.get(name.removeprefix("circuit."))
+        kind = pa.string() if name == EVENTS else pa.float64()
+        fields.append(pa.field(name, kind, metadata={"unit": unit} if unit else None))
+    return pa.schema(fields, metadata={METADATA_KEY: encode(source.header.model_dump())})
+
+
+def _tables(source: LogReader, schema: pa.Schema, events: Mapping[int, list[Event]], every: int) -> Iterator[pa.Table]:
+    """The kept rows in chunks."""
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in source.batches():
+        first = -batch.start % every
+        if first >= len(batch):
+            continue
+        waiting.append(_kept(batch, schema, events, slice(first, None, every)))
+        count += len(waiting[-1])
+        if count >= _CHUNK_ROWS:
+            yield pa.Table.from_batches(waiting).combine_chunks()
+            waiting, count = [], 0
+    yield pa.Table.from_batches(waiting, schema).combine_chunks()
+
+
+def _kept(batch: Batch, schema: pa.Schema, events: Mapping[int, list[Event]], rows: slice) -> pa.RecordBatch:
+    names = [f"circuit.{name}" for name in batch.circuit.names]
+    values = dict(zip(names, batch.circuit_values().T, strict=True))
+    numbers = range(batch.start, batch.start + len(batch))[rows]
+    arrays = []
+    for name in schema.names:
+        if name == EVENTS:
+            arrays.append(pa.array([encode(events[row]) if row in events else None for row in numbers], pa.string()))
+        elif name in values:
+            arrays.append(pa.array(np.ascontiguousarray(values[name][rows])))
+        elif name in batch.arrow.schema.names:
+            arrays.append(pa.array(np.ascontiguousarray(batch.column(name)[rows])))
+        else:
+            arrays.append(pa.nulls(len(numbers), pa.float64()))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

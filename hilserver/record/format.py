@@ -1,0 +1,188 @@
+"""The log's format: header, events and arrays as JSON, Arrow schema, checksum of a batch, files of a run."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from glob import escape
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+
+from hilserver.errors import HilserverError, problems_of
+
+FORMAT = 1
+"""Version of the log's format; a reader refuses logs of a newer one."""
+
+LAST_PART = 999
+"""The last part of a run grows without limit: names of parts have three digits."""
+
+METADATA_KEY = b"hilserver"
+CHECKSUM_KEY = b"crc32"
+CIRCUIT = "circuit"
+EVENTS = "events"
+
+Event = dict[str, Any]
+"""Something that happened in a tick: a JSON object with at least ``kind``; numpy arrays within it are kept exactly."""
+
+
+class RecordError(HilserverError):
+    """A log or table that can't be written, read or used; names the file and the reason."""
+
+    def __init__(self, path: str | PathLike[str], reason: str) -> None:
+        self.path = Path(path)
+        self.reason = reason
+        super().__init__(f"{path}: {reason}")
+
+
+class LogHeader(BaseModel):
+    """What a log says about its run: everything that replay needs beside the rows.
+
+    ``columns`` are the names of the row's fixed part, ``circuit_names`` those of the circuit's values in the first row,
+    which follow it. ``configuration`` holds rig, circuit and cycle as given, ``packed`` what was made of them (numpy
+    arrays are kept exactly), ``units`` the unit of a column or circuit value by name. ``started`` is UTC, ISO 8601.
+    ``part`` counts the files of one run: 0 for the first.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    format: int = FORMAT
+    software: str
+    rig: str
+    started: str
+    period_s: float
+    columns: tuple[str, ...]
+    circuit_names: tuple[str, ...] = ()
+    configuration: dict[str, Any] = {}
+    packed: dict[str, Any] = {}
+    units: dict[str, str] = {}
+    extra: dict[str, Any] = {}
+    part: int = 0
+
+    @field_validator("columns")
+    @classmethod
+    def _names_are_distinct(cls, columns: tuple[str, ...]) -> tuple[str, ...]:
+        twice = sorted({name for name in columns if columns.count(name) > 1} | ({CIRCUIT, EVENTS} & set(columns)))
+        if twice:
+            raise ValueError(f"names of columns must be distinct, and not {CIRCUIT} or {EVENTS}: {', '.join(twice)}.")
+        return columns
+
+
+def circuit_event(names: Sequence[str], packed: Mapping[str, Any]) -> Event:
+    """The event that belongs to the first row of a new circuit: the names of its values, its packed arrays."""
+    return {"kind": CIRCUIT, "names": list(names), "packed": dict(packed)}
+
+
+def is_circuit(event: Event) -> bool:
+    """Whether the circuit is another one from this event's row on."""
+    return event.get("kind") == CIRCUIT
+
+
+def encode(value: object) -> str:
+    """JSON text; a numpy array becomes an object with its bytes in base64.
+
+    >>> encode({"gain": 2.0})
+    '{"gain":2.0}'
+    """
+    return json.dumps(value, default=_encode_array, separators=(",", ":"))
+
+
+def decode(text: str | bytes) -> Any:
+    """The inverse of `encode`, bit for bit.
+
+    >>> decode(encode({"value": np.array([0.1, np.nan])}))
+    {'value': array([0.1, nan])}
+    """
+    return json.loads(text, object_hook=_decode_array)
+
+
+def _encode_array(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    if not isinstance(value, np.ndarray) or value.dtype.hasobject:
+        raise TypeError(f"{type(value).__name__} has no JSON form: give text, numbers, lists, tables or numeric arrays")
+    data = base64.b64encode(value.tobytes()).decode()
+    return {"dtype": value.dtype.str, "shape": value.shape, "base64": data}
+
+
+def _decode_array(value: dict[str, Any]) -> Any:
+    if value.keys() != {"dtype", "shape", "base64"}:
+        return value
+    data = bytearray(base64.b64decode(value["base64"]))
+    return np.frombuffer(data, dtype=value["dtype"]).reshape(value["shape"])
+
+
+def schema_of(header: LogHeader) -> pa.Schema:
+    """The Arrow schema of a log with this header, which it carries as metadata."""
+    fixed = [pa.field(name, pa.float64(), nullable=False) for name in header.columns]
+    circuit = pa.field(CIRCUIT, pa.list_(pa.field("item", pa.float64(), nullable=False)), nullable=False)
+    events = pa.field(EVENTS, pa.list_(pa.string()))
+    return pa.schema([*fixed, circuit, events], metadata={METADATA_KEY: encode(header.model_dump()).encode()})
+
+
+def header_of(schema: pa.Schema, path: Path) -> LogHeader:
+    """The header in a log's Arrow schema. Raises `RecordError` if there is none, or it is of a newer format."""
+    text = (schema.metadata or {}).get(METADATA_KEY)
+    if text is None:
+        raise RecordError(path, "is an Arrow stream, but not a log of hilserver (its metadata has no hilserver entry).")
+    try:
+        raw = decode(text)
+    except ValueError as error:
+        raise RecordError(path, f"has a damaged header: {error}.") from error
+    newer = raw.get("format") if isinstance(raw, dict) else None
+    if isinstance(newer, int) and newer > FORMAT:
+        software = raw.get("software", "a newer version")
+        raise RecordError(
+            path,
+            f"is in log format {newer}, written by {software}; this version reads up to format {FORMAT}: update it.",
+        )
+    try:
+        header = LogHeader.model_validate(raw)
+    except ValidationError as error:
+        problems = "; ".join(map(str, problems_of(error, raw)))
+        raise RecordError(path, f"has a damaged header: {problems}") from error
+    if not schema.equals(schema_of(header)):
+        raise RecordError(path, "has other columns than its header says.")
+    return header
+
+
+def part_path(path: Path, part: int, other: int) -> Path:
+    """The file of part ``other`` (1 … LAST_PART) of a run, given the file of its part ``part``.
+
+    >>> part_path(Path("run.arrow"), 0, 1).name, part_path(Path("run.001.arrow"), 1, 2).name
+    ('run.001.arrow', 'run.002.arrow')
+    """
+    return path.with_name(f"{_run_stem(path, part)}.{other:03d}{path.suffix}")
+
+
+def later_parts(path: Path, part: int) -> list[Path]:
+    """The files that are by name parts of the run after ``part``, in order, given the file of ``part``."""
+    pattern = f"{escape(_run_stem(path, part))}.[0-9][0-9][0-9]{escape(path.suffix)}"
+    return sorted(other for other in path.parent.glob(pattern) if other >= part_path(path, part, part + 1))
+
+
+def _run_stem(path: Path, part: int) -> str:
+    return path.stem.removesuffix(f".{part:03d}") if part else path.stem
+
+
+def event_texts(batch: pa.RecordBatch) -> list[tuple[int, str]]:
+    """The events of a record batch: row within the batch, JSON text."""
+    column = batch.column(EVENTS)
+    if column.null_count == len(column):
+        return []
+    return [(row, text) for row, texts in enumerate(column.to_pylist()) for text in texts or ()]
+
+
+def checksum(batch: pa.RecordBatch) -> bytes:
+    """CRC-32 over the numbers and events of a record batch, as decimal digits."""
+    *fixed, circuit = batch.columns[:-1]
+    crc = 0
+    for array in (*fixed, circuit.offsets, circuit.values):
+        crc = zlib.crc32(array.to_numpy(), crc)
+    return str(zlib.crc32(encode(event_texts(batch)).encode(), crc)).encode()

@@ -1,0 +1,249 @@
+"""Writes the log of a run: rows in, record batches out, in files that survive ``kill -9`` and a full disk."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hilserver.record.format import (
+    CHECKSUM_KEY,
+    CIRCUIT,
+    EVENTS,
+    LAST_PART,
+    Event,
+    LogHeader,
+    RecordError,
+    checksum,
+    encode,
+    is_circuit,
+    later_parts,
+    part_path,
+    schema_of,
+)
+
+_BUFFER_BYTES = 1 << 20
+"""More than a batch: so each batch goes to the operating system in one write."""
+
+
+class LogWriter:
+    """Appends rows to a new log, ``batch_rows`` at a time.
+
+    A batch is handed to the operating system when it is full, when the circuit changes and at `flush`: from then on
+    killing the process loses nothing of it. The file is forced to disk with a batch at least ``fsync_every_s`` seconds
+    after the last time: a power failure costs that much. A file larger than ``max_bytes`` is ended, and the run goes on
+    in ``<name>.001.arrow`` and so on, each with the header of the run and the circuit of its first row.
+
+    Raises `RecordError` if the file can't be written (disk full); what was written before stays readable.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        header: LogHeader,
+        batch_rows: int = 100,
+        fsync_every_s: float = 1.0,
+        max_bytes: int | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.header = header
+        self._batch_rows = batch_rows
+        self._fsync_every_s = fsync_every_s
+        self._max_bytes = max_bytes
+        self._closed = False
+        self._refuse_old_parts()
+        self._part: _Part | None = _Part(self.path, header)
+        self._pending = 0
+        self._events: dict[int, list[str]] = {}
+        self._start_circuit(header)
+
+    def append(self, rows: NDArray[np.float64], events: Mapping[int, Sequence[Event]] | None = None) -> None:
+        """Append ``rows``, float64[n, width]: fixed part, then the circuit's values; further columns are not logged.
+
+        ``events`` are the events by row of ``rows`` (0 … n-1). A `circuit_event` says that the circuit is another one
+        from its row on: the row's circuit part then has as many values as the event has names.
+        """
+        if self._closed:
+            raise RecordError(self.path, "can't be appended to: it is closed.")
+        start = 0
+        for row, happened in sorted((events or {}).items()):
+            if not 0 <= row < len(rows):
+                raise RecordError(self.path, f"was given an event for row {row} of {len(rows)} rows.")
+            self._append_rows(rows[start:row])
+            start = row
+            for event in filter(is_circuit, happened):
+                self.flush()
+                circuit = {"circuit_names": tuple(event["names"]), "packed": event["packed"]}
+                self._start_circuit(self.header.model_copy(update=circuit))
+            self._events.setdefault(self._pending, []).extend(map(encode, happened))
+        self._append_rows(rows[start:])
+
+    def flush(self) -> None:
+        """Hand the rows that wait for a full batch to the operating system."""
+        if self._pending == 0:
+            return
+        batch = _record_batch(self._schema, self._rows[: self._pending], self._events)
+        self._pending, self._events = 0, {}
+        try:
+            if self._part is None:
+                self._part = _Part(part_path(self.path, 0, self.header.part), self.header)
+            self._part.write(batch, self._fsync_every_s)
+            if self._max_bytes is not None and self._part.size >= self._max_bytes and self.header.part < LAST_PART:
+                self._part.end()
+                self._part = None
+                self.header = self.header.model_copy(update={"part": self.header.part + 1})
+        except RecordError:
+            self._closed = True
+            raise
+
+    def close(self) -> None:
+        """Write what is pending and the end mark. May be called again, and after an error."""
+        if self._closed:
+            return
+        self.flush()
+        self._closed = True
+        if self._part is not None:
+            self._part.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _append_rows(self, rows: NDArray[np.float64]) -> None:
+        width = self._rows.shape[1]
+        if rows.shape[1] < width:
+            raise RecordError(
+                self.path, f"was given rows of {rows.shape[1]} values; columns and circuit of this log have {width}."
+            )
+        done = 0
+        while done < len(rows):
+            taken = min(len(rows) - done, self._batch_rows - self._pending)
+            self._rows[self._pending : self._pending + taken] = rows[done : done + taken, :width]
+            self._pending += taken
+            done += taken
+            if self._pending == self._batch_rows:
+                self.flush()
+
+    def _start_circuit(self, header: LogHeader) -> None:
+        self.header = header
+        self._schema = schema_of(header)
+        self._rows = np.empty((self._batch_rows, len(header.columns) + len(header.circuit_names)))
+
+    def _refuse_old_parts(self) -> None:
+        """A part left over from another run would later be in the way, or be taken for one of this run."""
+        for part in later_parts(self.path, self.header.part):
+            raise RecordError(part, f"exists already and would be read as a part of {self.path.name}: move it away.")
+
+
+class _Part:
+    """One file of a log; ``size`` is its length up to the last whole batch."""
+
+    def __init__(self, path: Path, header: LogHeader) -> None:
+        self.size = 0
+        self._path = path
+        self._file = _File(path)
+        self._synced = time.monotonic()
+        with self._record_errors():
+            self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._file, mode="w"), _BUFFER_BYTES)
+            self._stream = pa.ipc.new_stream(self._buffer, schema_of(header))
+            self._flush()
+            self._file.sync()
+
+    def write(self, batch: pa.RecordBatch, fsync_every_s: float) -> None:
+        with self._record_errors():
+            self._stream.write_batch(batch, custom_metadata={CHECKSUM_KEY: checksum(batch)})
+            self._flush()
+            if time.monotonic() - self._synced >= fsync_every_s:
+                self._file.sync()
+                self._synced = time.monotonic()
+
+    def end(self) -> None:
+        with self._record_errors():
+            self._stream.close()
+            self._flush()
+            self._file.sync()
+        self._file.close()
+
+    def _flush(self) -> None:
+        self._buffer.flush()
+        self.size = self._file.size
+
+    @contextmanager
+    def _record_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._file.abandon(self.size)
+            reason = f"can't be written: {error.strerror or error}. The recording ends here and is readable up to here."
+            raise RecordError(self._path, reason) from error
+
+
+class _File:
+    """A new file whose ``write`` writes all or raises; as much of Python's file interface as Arrow calls."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        except FileExistsError as error:
+            raise RecordError(path, "exists already: a log is never overwritten.") from error
+        except OSError as error:
+            raise RecordError(path, f"can't be created: {error.strerror}.") from error
+        self.size = 0
+        self.closed = False
+
+    def write(self, data: memoryview) -> None:
+        if self.closed:
+            return  # Arrow's buffer empties itself when it is collected, also after an error
+        rest = memoryview(data)
+        while rest:
+            written = os.write(self._descriptor, rest)
+            self.size += written
+            rest = rest[written:]
+
+    def flush(self) -> None:
+        """Nothing waits here."""
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def abandon(self, size: int) -> None:
+        """Cut what lies behind ``size``, as far as that still works, and close."""
+        if not self.closed:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, size)
+            self.close()
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            os.close(self._descriptor)
+
+
+def _record_batch(schema: pa.Schema, rows: NDArray[np.float64], events: Mapping[int, list[str]]) -> pa.RecordBatch:
+    """The rows as an Arrow batch: one copy into columns, no Python object per row."""
+    count, fixed = len(rows), len(schema) - 2
+    columns = pa.py_buffer(rows[:, :fixed].T.copy(order="C"))
+    values = pa.py_buffer(rows[:, fixed:].copy(order="C"))
+    size, width = count * 8, rows.shape[1] - fixed
+    arrays = [
+        pa.Array.from_buffers(pa.float64(), count, [None, columns.slice(i * size, size)], null_count=0)
+        for i in range(fixed)
+    ]
+    offsets = pa.py_buffer(np.arange(count + 1, dtype=np.int32) * np.int32(width))
+    items = pa.Array.from_buffers(pa.float64(), count * width, [None, values], null_count=0)
+    circuit, texts = schema.field(CIRCUIT).type, schema.field(EVENTS).type
+    arrays.append(pa.Array.from_buffers(circuit, count, [None, offsets], null_count=0, children=[items]))
+    arrays.append(pa.array(map(events.get, range(count)), texts, size=count) if events else pa.nulls(count, texts))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
