@@ -56,6 +56,8 @@ class EmbeddedBroker:
     """
 
     def __init__(self, port: int = 0, program: Program | None = None) -> None:
+        if not 0 <= port <= 65535:
+            raise ValueError(f"port {port} is out of range: must be 0 (a free one) ... 65535")
         self.host = HOST
         self.port = port
         self.program: Program | None = program
@@ -200,7 +202,7 @@ def _become_mosquitto(port: str) -> None:
     program = _mosquitto()
     if program is None:
         sys.exit("mosquitto is not installed")
-    settings = (
+    settings = [
         f"listener {port} {HOST}",
         "allow_anonymous true",
         "set_tcp_nodelay true",
@@ -209,7 +211,9 @@ def _become_mosquitto(port: str) -> None:
         "log_dest stderr",
         "log_type error",
         "log_type warning",
-    )
+    ]
+    if os.geteuid() == 0:
+        settings.append("user root")  # started by root, mosquitto changes its user, which undoes _die_with
     file = os.memfd_create("mosquitto.conf", 0)  # in memory: nothing is left behind, however this ends
     os.write(file, "\n".join((*settings, "")).encode())
     os.execv(program, [program, "-c", f"/proc/self/fd/{file}"])
