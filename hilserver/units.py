@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pint
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
@@ -120,4 +120,37 @@ Stiffness = Annotated[float, Unit("N/m", "1e8 N/m")]
 Damping = Annotated[float, Unit("N*s/m", "2e5 N*s/m")]
 LeakageCoefficient = Annotated[float, Unit("m^3/(s*Pa)", "0.1 l/min/bar")]
 HoseModulus = Annotated[float, Unit("Pa^0.5", "2e5 Pa^0.5")]
+Angle = Annotated[float, Unit("rad", "90 deg")]
+Inertia = Annotated[float, Unit("kg*m^2", "12 kg*m^2")]
 
+
+SI_UNITS = ("Pa", "m^3/s", "m", "m/s", "m/s^2", "N", "1/s", "s", "kg", "m^3", "K", "")
+"""The units in which channels are kept inside."""
+
+
+class Quantity(BaseModel):
+    """A value of any kind of quantity: SI value and SI unit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    value: float
+    unit: str
+
+
+def quantity(raw: object) -> Quantity:
+    """``"250 bar"`` -> Quantity(value=2.5e7, unit="Pa"); a plain number has no unit. ValueError says what would be right."""
+    if isinstance(raw, Quantity):
+        return raw
+    if isinstance(raw, bool) or not isinstance(raw, str | int | float):
+        raise ValueError(f'{raw!r} is not a value; write it like "250 bar", or a plain number where there is no unit')
+    try:
+        amount = registry().Quantity(raw)
+        for unit in SI_UNITS:
+            if amount.is_compatible_with(unit or "dimensionless"):
+                return Quantity(value=round_trip(float(amount.to(unit or "dimensionless").magnitude)), unit=unit)
+    except Exception as error:  # pint raises many kinds
+        raise ValueError(f"{raw!r} can't be read as a value with a unit ({error}); write it like \"250 bar\"") from None
+    raise ValueError(f"{raw!r}: no channel is measured in this unit; known are {', '.join(u for u in SI_UNITS if u)}")
+
+
+AnyQuantity = Annotated[Quantity, BeforeValidator(quantity)]

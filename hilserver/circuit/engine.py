@@ -8,11 +8,7 @@ A packed circuit is two arrays, ``ix`` (int64) and ``val`` (float64); the header
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from hilserver.numerics.arrays import Floats, Integers
 
 # header of ix
 N_STATES, N_VALUES, N_RECORDED, N_SUMS = 0, 1, 2, 3

@@ -12,6 +12,7 @@ from hilserver.circuit import engine as e
 from hilserver.circuit.library import RECORDED, SUMMED, WRITTEN, Contract, Library, Role, Term
 from hilserver.circuit.model import RIG, Circuit, Placed
 from hilserver.errors import ConfigurationError, Problem
+from hilserver.numerics.arrays import Floats, Integers
 from hilserver.units import ATMOSPHERE
 
 INTEGRATORS = {"euler": e.EULER, "rk4": e.RK4, "rosenbrock": e.ROSENBROCK}
@@ -22,8 +23,8 @@ _VAPOUR = -ATMOSPHERE  # gauge; a node's pressure does not fall below absolute z
 class PackedCircuit:
     """A circuit as arrays. ``values`` names the entries of z, ``recorded`` those of y; ``kinds`` tells which may be carried over."""
 
-    index: e.Integers
-    value: e.Floats
+    index: Integers
+    value: Floats
     values: tuple[str, ...]
     recorded: tuple[str, ...]
     kinds: tuple[str, ...]
@@ -43,7 +44,7 @@ class PackedCircuit:
         """Length of the scratch array the integrators need."""
         return e.work_size(self.n_states, int(self.index[e.N_SUMS]))
 
-    def carried_from(self, old: PackedCircuit) -> e.Integers:
+    def carried_from(self, old: PackedCircuit) -> Integers:
         """For each value its place in ``old`` (same name, same kind), or -1: what survives a switch."""
         places = {(name, kind): place for place, (name, kind) in enumerate(zip(old.values, old.kinds, strict=True))}
         carried = [

@@ -23,7 +23,10 @@ import numba
 import numpy as np
 
 import hilserver.numerics.flow
+import hilserver.numerics.fluid
+import hilserver.numerics.motion
 import hilserver.numerics.shape
+import hilserver.numerics.valve
 from hilserver.circuit import dispatch, engine
 from hilserver.circuit.library import Library
 
@@ -101,7 +104,8 @@ def _writable(root: Path) -> Path:
 
 def _fingerprint(library: Library, linked: Sequence[ModuleType], text: str) -> str:
     kernel_modules = {inspect.getmodule(contract.kernel.function) for contract in library.contracts}
-    helpers = [hilserver.numerics.flow, hilserver.numerics.shape]
+    numerics = hilserver.numerics
+    helpers = [numerics.flow, numerics.fluid, numerics.motion, numerics.shape, numerics.valve]
     sources = [inspect.getsource(module) for module in [*linked, *helpers]]
     sources += sorted(inspect.getsource(module) for module in kernel_modules if module is not None)
     versions = [numba.__version__, np.__version__, platform.python_version(), platform.processor(), _cpu()]

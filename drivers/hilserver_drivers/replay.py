@@ -1,0 +1,57 @@
+"""A recorded log as a device: its samples come in tick by tick, its outputs go nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from hilserver.driver import ChannelInfo, Driver, DriverConfig, Floats, SampleSource
+from hilserver.units import Frequency
+
+
+class ReplayConfig(DriverConfig):
+    """A text log of another system (CSV or tab-separated, one header line); hilserver's own logs need no settings."""
+
+    file: str = Field(description="the log, relative to the rig file or to the working folder")
+    columns: tuple[str, ...] = Field(min_length=1, description="columns to read; channels name them as source")
+    sample_rate: Frequency | None = Field(default=None, gt=0, description="rows per second, unless time_column says it")
+    time_column: str | None = Field(default=None, description="column of the time stamps in seconds")
+    delimiter: Literal[",", ";", "\t", " "] | None = Field(default=None, description="default: found out from the header")
+    decimal_comma: bool = Field(default=False, description="numbers are written 1,5")
+    outputs: tuple[str, ...] = Field(default=("command",), description="names for the outputs; what is written is only logged")
+
+
+class Replay(Driver):
+    """Recorded samples as sensors."""
+
+    Config = ReplayConfig
+    handed = "samples"
+
+    def __init__(self, name: str, config: Any, inputs: Sequence[str], outputs: Sequence[str], samples: SampleSource) -> None:
+        super().__init__(name, config, inputs, outputs)
+        self._samples = samples
+
+    @classmethod
+    def channels(cls, config: ReplayConfig) -> tuple[Sequence[ChannelInfo], Sequence[ChannelInfo]]:
+        """One input per column."""
+        inputs = [ChannelInfo(name, "", "recorded column") for name in config.columns]
+        return inputs, [ChannelInfo(name, "", "logged only") for name in config.outputs]
+
+    def open(self) -> None:
+        """Nothing to connect."""
+
+    def read(self, values: Floats, ages: Floats) -> None:
+        """The next line of the log; NaN after its end."""
+        if not self._samples.next(values, ages):
+            values[:] = float("nan")
+
+    def write(self, values: Floats) -> None:
+        """Outputs of a replay go nowhere; they are in the log of the run."""
+
+    def make_safe(self) -> None:
+        """There is nothing to make safe."""
+
+    def close(self) -> None:
+        """Nothing to release."""

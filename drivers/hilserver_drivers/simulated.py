@@ -1,0 +1,93 @@
+"""The simulated rig as a device: a circuit (supply, servo valve, machine) behind sensors and actuators. No hardware.
+
+The circuit engine is handed in as a *plant*; the driver itself only passes readings and commands through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from hilserver.driver import ChannelInfo, Driver, DriverConfig, Floats, Plant
+from hilserver.units import AnyQuantity, Number, Time
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class Sensor(_Part):
+    """A sensor with its imperfections."""
+
+    of: str = Field(description="value of the simulated circuit: a node (A), or a component's result (line.q_A)")
+    raw: tuple[Number, Number] = Field(default=(0.0, 10.0), description="raw readings at the ends of the range")
+    value: tuple[AnyQuantity, AnyQuantity] = Field(description="values at the ends of the range")
+    noise: Number = Field(default=0.0, ge=0, description="standard deviation of the noise, share of the range")
+    bits: int = Field(default=0, ge=0, le=32, description="resolution of the converter; 0: none")
+    delay: Time = Field(default="0 s", ge=0, le=1, description="transport delay, rounded to whole ticks")
+
+    @model_validator(mode="after")
+    def _a_range(self) -> Sensor:
+        if self.value[0].unit != self.value[1].unit or self.value[0].value == self.value[1].value:
+            raise ValueError("value: give two different values of the same kind of quantity")
+        if self.raw[0] == self.raw[1]:
+            raise ValueError("raw: the two readings must differ")
+        return self
+
+
+class Actuator(_Part):
+    """A command input of the simulated circuit."""
+
+    to: str = Field(description="input signal of the simulated circuit")
+    raw: tuple[Number, Number] = Field(default=(-10.0, 10.0), description="raw output at signal -1 and +1")
+    safe: Number = Field(default=0.0, description="raw output in the safe state")
+
+
+class SimulatedRigConfig(DriverConfig):
+    """Settings of a simulated rig."""
+
+    machine: str = Field(description="circuit file of the machine: cylinder, load; nodes named like the rig's ports")
+    drive: str = Field(description="circuit file of what drives it: supply and real servo valve")
+    sensors: dict[str, Sensor] = Field(min_length=1)
+    actuators: dict[str, Actuator] = Field(default_factory=dict)
+    watchdog: Time = Field(default="50 ms", gt=0, description="no command for so long: the device goes to its safe values")
+    seed: int = Field(default=1, ge=0, description="of the noise")
+
+
+class SimulatedRig(Driver):
+    """The simulated rig. In real time the plant is a process of its own with a watchdog; in lockstep it is stepped by the run."""
+
+    Config = SimulatedRigConfig
+    handed = "plant"
+
+    def __init__(self, name: str, config: Any, inputs: Sequence[str], outputs: Sequence[str], plant: Plant) -> None:
+        super().__init__(name, config, inputs, outputs)
+        self._plant = plant
+
+    @classmethod
+    def channels(cls, config: SimulatedRigConfig) -> tuple[Sequence[ChannelInfo], Sequence[ChannelInfo]]:
+        """One input per sensor, one output per actuator."""
+        sensors = [ChannelInfo(name, "V", f"simulated sensor of {s.of}") for name, s in config.sensors.items()]
+        actuators = [ChannelInfo(name, "V", f"simulated command {a.to}") for name, a in config.actuators.items()]
+        return sensors, actuators
+
+    def open(self) -> None:
+        """Nothing to connect: the plant is there."""
+
+    def read(self, values: Floats, ages: Floats) -> None:
+        """Sensor readings now."""
+        self._plant.read(values, ages)
+
+    def write(self, values: Floats) -> None:
+        """Commands from now on."""
+        self._plant.write(values)
+
+    def make_safe(self) -> None:
+        """All actuators to their safe values."""
+        self._plant.make_safe()
+
+    def close(self) -> None:
+        """Let go of the plant."""
+        self._plant.close()

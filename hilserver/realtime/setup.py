@@ -1,0 +1,135 @@
+"""What the supervisor hands to its child processes: ready arrays (npz, no pickle) and device tables (JSON), in one file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hilserver.circuit import engine as e
+from hilserver.circuit.pack import PackedCircuit
+from hilserver.numerics.arrays import Floats, Integers
+from hilserver.realtime.scheduling import Scheduling
+from hilserver.rig.load import Rig
+from hilserver.rig.plan import Plan, first_row
+from hilserver.rig.plant import PlantArrays
+
+
+@dataclass(frozen=True)
+class DeviceSetup:
+    """A device as the loop sees it: which raw slots it fills and which row columns it writes."""
+
+    name: str
+    driver: str
+    settings: dict[str, Any]
+    folder: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    first_slot: int
+    output_columns: tuple[int, ...]
+    segment: str = ""
+    """Shared memory of the device's own process, where it has one (simulated devices)."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything the real-time process needs."""
+
+    plan: Plan
+    index: Integers
+    value: Floats
+    row: Floats
+    devices: tuple[DeviceSetup, ...]
+    scheduling: Scheduling
+    n_raw: int
+    plants: Mapping[str, PlantArrays]
+
+
+def make_setup(rig: Rig, segments: Mapping[str, str], plants: Mapping[str, PlantArrays]) -> Setup:
+    """The set-up of a rig; ``segments``: device name -> shared memory of its process; ``plants``: the simulated devices."""
+    loop = rig.settings.loop
+    scheduling = Scheduling(loop.priority, frozenset(loop.cpus) or None, loop.lock_memory)
+    devices = tuple(device_setups(rig, segments))
+    row = first_row(rig.layout, rig.plan, rig.packed)
+    return Setup(rig.plan, rig.packed.index, rig.packed.value, row, devices, scheduling, len(rig.layout.raw), plants)
+
+
+def device_setups(rig: Rig, segments: Mapping[str, str]) -> list[DeviceSetup]:
+    """Slots and columns of each device, in the order of the rig file."""
+    found, slot = [], 0
+    for device in rig.devices:
+        columns = tuple(
+            rig.layout.column(f"valve.{name}.output")
+            for output in device.outputs
+            for name, valve in rig.settings.valves.items()
+            if (valve.device, valve.output) == (device.name, output)
+        )
+        table = rig.settings.devices[device.name]
+        settings = {key: value for key, value in table.items() if key != "driver"}
+        folder, segment = str(rig.file.parent), segments.get(device.name, "")
+        found.append(
+            DeviceSetup(
+                device.name, str(table["driver"]), settings, folder, device.inputs, device.outputs, slot, columns, segment
+            )
+        )
+        slot += len(device.inputs)
+    return found
+
+
+def write_setup(setup: Setup, path: Path) -> None:
+    """Write a set-up; only this user can read it."""
+    arrays: dict[str, Any] = {f"plan.{name}": value for name, value in setup.plan._asdict().items()}
+    arrays |= {"index": setup.index, "value": setup.value, "row": setup.row}
+    for device, plant in setup.plants.items():
+        arrays |= {f"plant.{device}.{name}": value for name, value in plant._asdict().items()}
+    scheduling = asdict(setup.scheduling)
+    scheduling["cpus"] = sorted(setup.scheduling.cpus) if setup.scheduling.cpus else None
+    text = {"devices": [asdict(d) for d in setup.devices], "scheduling": scheduling, "n_raw": setup.n_raw, "plants": [*setup.plants]}
+    arrays["json"] = np.frombuffer(json.dumps(text).encode(), dtype=np.uint8)
+    path.touch(mode=0o600)
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+def read_setup(path: Path) -> Setup:
+    """Read back what write_setup wrote."""
+    with np.load(path, allow_pickle=False) as arrays:
+        text = json.loads(arrays["json"].tobytes())
+        plan = Plan(**{name: arrays[f"plan.{name}"] for name in Plan._fields})
+        plants = {
+            device: PlantArrays(**{name: arrays[f"plant.{device}.{name}"] for name in PlantArrays._fields})
+            for device in text["plants"]
+        }
+        index, value, row = arrays["index"], arrays["value"], arrays["row"]
+    devices = tuple(
+        DeviceSetup(**{**d, **{key: tuple(d[key]) for key in ("inputs", "outputs", "output_columns")}}) for d in text["devices"]
+    )
+    cpus = text["scheduling"].pop("cpus")
+    scheduling = Scheduling(**text["scheduling"], cpus=frozenset(cpus) if cpus else None)
+    return Setup(plan, index, value, row, devices, scheduling, text["n_raw"], plants)
+
+
+def swap_payload(packed: PackedCircuit, old: PackedCircuit) -> bytes:
+    """A packed circuit for the mailbox: three lengths, then index, value and the carry-over map."""
+    source = packed.carried_from(old)
+    lengths = np.array([len(packed.index), len(packed.value), len(source)], dtype=np.int64)
+    return b"".join(part.tobytes() for part in (lengths, packed.index, packed.value, source))
+
+
+def read_swap_payload(payload: Any) -> tuple[Integers, Floats, Integers]:
+    """Index, value and carry-over map from the mailbox's bytes (copied: the slot will be overwritten)."""
+    data = np.frombuffer(payload, dtype=np.uint8)
+    n_index, n_value, n_source = (int(n) for n in data[:24].view(np.int64))
+    a, b = 24 + 8 * n_index, 24 + 8 * (n_index + n_value)
+    index = data[24:a].view(np.int64).copy()
+    value = data[a:b].view(np.float64).copy()
+    return index, value, data[b : b + 8 * n_source].view(np.int64).copy()
+
+
+def work_needed(index: Integers, circuit_space: int) -> int:
+    """Length of the scratch array that the tick needs with a circuit of this index."""
+    return max(e.work_size(int(index[e.N_STATES]), int(index[e.N_SUMS])), circuit_space)

@@ -1,0 +1,434 @@
+"""The tick: scale and check the inputs, step the virtual circuit, bridge, limit, note everything in the row.
+
+One compiled function, the same under the real-time clock and in lockstep. It is a pure function of the row (its memory and its new
+inputs), the plan and the packed circuit: the same inputs give the same outputs, bit for bit.
+"""
+
+from __future__ import annotations
+
+from math import exp, isfinite, nan, pi, sin
+
+from hilserver.bridge.columns import (
+    BLOCK,
+    CHANNEL_P,
+    CHANNEL_Q,
+    CHANNEL_S,
+    CHANNEL_T,
+    COMMAND_OUT,
+    DEMAND,
+    DITHER,
+    DITHER_FREQUENCY,
+    DITHER_PHASE,
+    FADE,
+    FADE_TIME,
+    FLOW_MEASURED,
+    FLOW_VIRTUAL,
+    MANUAL,
+    NULL,
+    OUTPUT,
+    POLARITY,
+    PORT,
+    RANGE,
+    RAW_GAIN,
+    RAW_OFFSET,
+    SAFE_VALUE,
+    SATURATION,
+    SLEW,
+    SLEW_RATE,
+    STOP_RATE,
+    STRATEGY_FIRST,
+    STRATEGY_NOW,
+    U_MAX,
+    U_MIN,
+)
+from hilserver.bridge.strategies import follow_spool, prepare_strategy, set_jog, strategy_command
+from hilserver.circuit.engine import (
+    BOUND,
+    N_BOUND,
+    N_VALUES,
+    PORTS,
+    SUBSTEPS,
+    advance,
+    carry,
+    load,
+)
+from hilserver.numerics.arrays import Floats, Integers
+from hilserver.numerics.shape import clip, step
+from hilserver.rig.columns import (
+    ARM,
+    ARMED,
+    BY_AGE,
+    BY_RATE,
+    CHANNEL,
+    CIRCUIT,
+    CIRCUIT_SPACE,
+    CIRCUIT_VERSION,
+    COMMAND,
+    COMMAND_A,
+    COMMAND_B,
+    COMMAND_KIND,
+    COMMAND_SEQUENCE,
+    CONSTANT,
+    CYCLE,
+    CYCLE_AT,
+    CYCLE_INPUT,
+    CYCLE_LENGTH,
+    CYCLE_REPEATS,
+    CYCLE_SHAPE,
+    CYCLE_TIME,
+    CYCLE_VALUE,
+    DEVICE_ERROR,
+    DISARM,
+    DONE,
+    DT,
+    ESTOP,
+    FAULT,
+    FAULT_DEVICE,
+    FAULT_DIVERGED,
+    FAULT_ESTOP,
+    FAULT_LIMIT,
+    FAULT_MISSED,
+    FAULT_SUPERVISOR,
+    FAULTED,
+    FILTER,
+    GAIN,
+    HEARTBEAT_AGE,
+    HEARTBEAT_TIMEOUT,
+    HOLD,
+    INPUT,
+    INPUT_INITIAL,
+    JOG,
+    JUMP,
+    LIMIT,
+    LIMIT_ACTION,
+    LIMIT_ACTIVE,
+    LIMIT_CHANNEL,
+    LIMIT_KIND,
+    LIMIT_LOWER,
+    LIMIT_UPPER,
+    MAX_MISSED,
+    MISSED,
+    MODE,
+    NO_FAULT,
+    NOT_MANUAL,
+    NOTHING,
+    OFFSET,
+    PREVIOUS,
+    RAMP,
+    RAW,
+    RAW_SLOT,
+    RESET,
+    RESULT,
+    RUNNING,
+    SAFE,
+    SET_INPUT,
+    SMOOTH,
+    STALE,
+    START,
+    STARTUP,
+    STOP,
+    STRATEGY,
+    SWAP,
+    TICK,
+    TIME,
+    TRIP,
+    UNKNOWN_COMMAND,
+    VALVE,
+    WARNINGS,
+    WRONG_MODE,
+)
+from hilserver.rig.columns import AGE as AGE_SECTION
+from hilserver.rig.plan import Plan
+
+
+def tick(plan: Plan, ix: Integers, val: Floats, row: Floats, work: Floats, command: Floats) -> None:
+    """One tick: ``row`` comes in as the last tick left it, with the new inputs set; it goes out complete.
+
+    ``work`` is scratch space (PackedCircuit.work_size); ``command`` the mailbox record to take in this tick, all zero for none.
+    """
+    dt = plan.loop[DT]
+    row[TIME] = row[TICK] * dt
+    elapsed = (min(row[MISSED], plan.loop[MAX_MISSED]) + 1.0) * dt
+    scale_channels(plan, row, elapsed)
+    action = check_limits(plan, row, elapsed)
+    take_command(plan, row, command, action)
+    watch(plan, row, action)
+    set_inputs(plan, row, elapsed)
+    step_circuit(plan, ix, val, row, work, elapsed)
+    drive_valves(plan, ix, row, dt, action)
+
+
+def scale_channels(plan: Plan, row: Floats, elapsed: float) -> None:
+    """Raw readings to SI values, filtered. A missing sample (NaN) keeps the last value and lets it grow stale."""
+    raw, age = plan.layout[RAW], plan.layout[AGE_SECTION]
+    value, stale, previous = plan.layout[CHANNEL], plan.layout[STALE], plan.layout[PREVIOUS]
+    for i in range(plan.channel.shape[0]):
+        slot = int(plan.channel[i, RAW_SLOT])
+        first = not isfinite(row[stale + i])
+        row[previous + i] = row[value + i]
+        if slot < 0:
+            row[value + i], row[stale + i] = plan.channel[i, CONSTANT], 0.0
+        elif isfinite(row[raw + slot]):
+            new = plan.channel[i, GAIN] * row[raw + slot] + plan.channel[i, OFFSET]
+            if not first:
+                new = row[value + i] + (new - row[value + i]) * elapsed / (elapsed + plan.channel[i, FILTER])
+            row[value + i], row[stale + i] = new, row[age + slot]
+        else:
+            row[stale + i] += elapsed
+        if first:
+            row[previous + i] = row[value + i]
+
+
+def check_limits(plan: Plan, row: Floats, elapsed: float) -> int:
+    """Mark each limit in the row, 1 where violated; return the severest action asked for.
+
+    A channel that never had a sample violates all its limits.
+    """
+    severest, active = 0, 0
+    for i in range(plan.limit.shape[0]):
+        channel = int(plan.limit[i, LIMIT_CHANNEL])
+        value, stale = row[plan.layout[CHANNEL] + channel], row[plan.layout[STALE] + channel]
+        if plan.limit[i, LIMIT_KIND] == BY_AGE:
+            value = stale
+        elif plan.limit[i, LIMIT_KIND] == BY_RATE:
+            value = (value - row[plan.layout[PREVIOUS] + channel]) / elapsed
+        violated = not (plan.limit[i, LIMIT_LOWER] <= value <= plan.limit[i, LIMIT_UPPER] and isfinite(stale))
+        row[plan.layout[LIMIT] + i] = 1.0 if violated else 0.0
+        if violated:
+            active += 1
+            severest = max(severest, int(plan.limit[i, LIMIT_ACTION]))
+    row[WARNINGS] = active
+    return severest
+
+
+def take_command(plan: Plan, row: Floats, command: Floats, action: int) -> None:
+    """Carry out the mailbox record of this tick, if any, and note its sequence number and result."""
+    kind = int(command[COMMAND_KIND])
+    if kind == NOTHING:
+        return
+    row[COMMAND] = command[COMMAND_SEQUENCE]
+    row[RESULT] = carry_out(plan, row, kind, command[COMMAND_A], command[COMMAND_B], action)
+
+
+def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: int) -> int:
+    """One command; returns its result. What names, ranges and types go the supervisor has checked."""
+    mode = int(row[MODE])
+    if kind == ARM:
+        return change_mode(row, mode == SAFE, ARMED, action)
+    if kind == START:
+        return change_mode(row, mode == ARMED, RUNNING, action)
+    if kind == RESET:
+        result = change_mode(row, mode == FAULTED, SAFE, action)
+        if result == DONE:
+            row[FAULT] = NO_FAULT
+        return result
+    if kind == STOP:
+        return change_mode(row, mode == RUNNING, ARMED, 0)
+    if kind == DISARM:
+        return change_mode(row, mode == ARMED or mode == RUNNING, SAFE, 0)
+    if kind == ESTOP:
+        trip(row, FAULT_ESTOP)
+        return DONE
+    if kind == SET_INPUT:
+        if mode != RUNNING:
+            return WRONG_MODE
+        row[plan.layout[INPUT] + int(a)] = b
+        return DONE
+    if kind == CYCLE:
+        if mode != RUNNING:
+            return WRONG_MODE
+        row[CYCLE_TIME] = 0.0 if a > 0.0 else -1.0
+        return DONE
+    if kind == STRATEGY or kind == JOG:
+        return change_bridge(plan, row, kind, int(a), b)
+    if kind == SWAP:  # the circuit itself was swapped just before this tick
+        row[CIRCUIT_VERSION] = a
+        return DONE
+    return UNKNOWN_COMMAND
+
+
+def change_mode(row: Floats, allowed: bool, mode: int, action: int) -> int:
+    """Change the mode where it is allowed and no limit asks for a trip."""
+    if not allowed:
+        return WRONG_MODE
+    if action == TRIP:
+        return LIMIT_ACTIVE
+    row[MODE] = mode
+    return DONE
+
+
+def change_bridge(plan: Plan, row: Floats, kind: int, number: int, wanted: float) -> int:
+    """Another strategy for valve ``number`` (taken over without a jump), or a new manual command for it."""
+    b = row[plan.layout[VALVE] + number * BLOCK :]
+    v = plan.valve[number]
+    if kind == STRATEGY:
+        b[STRATEGY_NOW] = wanted
+        prepare_strategy(int(wanted), b[FLOW_VIRTUAL], b[DEMAND], b, v)
+        b[FADE] = nan
+        return DONE
+    if row[MODE] != RUNNING:
+        return WRONG_MODE
+    if b[STRATEGY_NOW] != MANUAL:
+        return NOT_MANUAL
+    set_jog(wanted, b, v)
+    return DONE
+
+
+def trip(row: Floats, fault: int) -> None:
+    """Latch a fault; the first one stays."""
+    if row[MODE] != FAULTED:
+        row[MODE], row[FAULT] = FAULTED, fault
+
+
+def watch(plan: Plan, row: Floats, action: int) -> None:
+    """What changes the mode without a command: first samples, limits, missed ticks, a lost supervisor or device."""
+    if row[MODE] == STARTUP and all_sampled(plan, row):
+        row[MODE] = SAFE
+    if row[DEVICE_ERROR] > 0.0:
+        trip(row, FAULT_DEVICE)
+    if row[MODE] != ARMED and row[MODE] != RUNNING:
+        return
+    if row[HEARTBEAT_AGE] > plan.loop[HEARTBEAT_TIMEOUT]:
+        trip(row, FAULT_SUPERVISOR)
+    elif row[MISSED] > plan.loop[MAX_MISSED]:
+        trip(row, FAULT_MISSED)
+    elif action == TRIP:
+        for i in range(plan.limit.shape[0]):
+            if row[plan.layout[LIMIT] + i] > 0.0 and plan.limit[i, LIMIT_ACTION] == TRIP:
+                trip(row, FAULT_LIMIT + i)
+    elif action == RAMP and row[MODE] == RUNNING:
+        row[MODE] = ARMED
+
+
+def all_sampled(plan: Plan, row: Floats) -> bool:
+    """Whether every channel has had a sample."""
+    for i in range(plan.channel.shape[0]):
+        if not isfinite(row[plan.layout[STALE] + i]):
+            return False
+    return True
+
+
+def set_inputs(plan: Plan, row: Floats, elapsed: float) -> None:
+    """Operator inputs: at their initial values unless RUNNING; from the work cycle while it runs; else as last set."""
+    first = plan.layout[INPUT]
+    if row[MODE] != RUNNING:
+        row[CYCLE_TIME] = -1.0
+        for i in range(plan.input.shape[0]):
+            row[first + i] = plan.input[i, INPUT_INITIAL]
+    elif row[CYCLE_TIME] >= 0.0:
+        t, length = row[CYCLE_TIME], plan.loop[CYCLE_LENGTH]
+        for i in range(plan.input.shape[0]):
+            row[first + i] = cycle_value(plan.cycle, i, t, row[first + i])
+        t += elapsed
+        if t > length + 0.5 * elapsed:
+            t = t - length if plan.loop[CYCLE_REPEATS] > 0.0 else -1.0
+        row[CYCLE_TIME] = t
+
+
+def cycle_value(cycle: Floats, number: int, t: float, otherwise: float) -> float:
+    """Value of input ``number`` at cycle time ``t``; ``otherwise`` where the cycle does not drive it."""
+    value, since, known = otherwise, 0.0, False
+    for k in range(cycle.shape[0]):
+        if cycle[k, CYCLE_INPUT] != number:
+            continue
+        at, target = cycle[k, CYCLE_AT], cycle[k, CYCLE_VALUE]
+        if at > t:
+            if not known:
+                return target
+            if cycle[k, CYCLE_SHAPE] == JUMP:
+                return value
+            if cycle[k, CYCLE_SHAPE] == SMOOTH:
+                return step(t, since, value, at, target)
+            return value + (target - value) * (t - since) / (at - since)
+        value, since, known = target, at, True
+    return value
+
+
+def step_circuit(plan: Plan, ix: Integers, val: Floats, row: Floats, work: Floats, elapsed: float) -> None:
+    """Bring the measured pressures and inputs into the circuit and integrate it over the elapsed time.
+
+    A circuit whose values are no longer finite is set back to its initial values and trips.
+    """
+    start = plan.layout[CIRCUIT]
+    z = row[start : start + ix[N_VALUES]]
+    y = row[start + ix[N_VALUES] : start + plan.layout[CIRCUIT_SPACE]]
+    place = ix[BOUND]
+    for _ in range(ix[N_BOUND]):
+        z[ix[place]] = row[ix[place + 1]]
+        place += 2
+    h = plan.loop[DT] / ix[SUBSTEPS]
+    advance(ix, val, z, y, work, int(elapsed / plan.loop[DT] + 0.5) * ix[SUBSTEPS], h)
+    total = 0.0
+    for i in range(ix[N_VALUES]):
+        total += z[i]
+    if not isfinite(total):
+        load(ix, val, z)
+        for i in range(y.shape[0]):
+            y[i] = 0.0
+        trip(row, FAULT_DIVERGED)
+
+
+def drive_valves(plan: Plan, ix: Integers, row: Floats, dt: float, action: int) -> None:
+    """For each real valve: virtual flow -> demand (bridge) -> command within range and slew -> raw output."""
+    for i in range(plan.valve.shape[0]):
+        start = plan.layout[VALVE] + i * BLOCK
+        b, v = row[start : start + BLOCK], plan.valve[i]
+        place = ix[ix[PORTS] + int(v[PORT])]
+        b[FLOW_VIRTUAL] = row[plan.layout[CIRCUIT] + place] if place >= 0 else 0.0
+        b[FLOW_MEASURED] = row[int(v[CHANNEL_Q])] if v[CHANNEL_Q] >= 0.0 else nan
+        b[SATURATION] = 0.0
+        demand(row, b, v, dt)
+        limit_command(row, b, v, dt, action)
+        follow_spool(b[COMMAND_OUT], b, v, dt)
+
+
+def demand(row: Floats, b: Floats, v: Floats, dt: float) -> None:
+    """What the bridge asks for. A strategy that takes over starts from the last demand and fades to its own."""
+    number = int(b[STRATEGY_NOW])
+    if row[MODE] != RUNNING:
+        b[DEMAND], b[FADE] = 0.0, nan
+        prepare_strategy(number, b[FLOW_VIRTUAL], 0.0, b, v)
+        return
+    u = strategy_command(number, b[FLOW_VIRTUAL], row[int(v[CHANNEL_P])], row[int(v[CHANNEL_S])], row[int(v[CHANNEL_T])], b, v, dt)
+    if isfinite(b[FADE]):
+        b[FADE] *= exp(-dt / v[FADE_TIME]) if v[FADE_TIME] > 0.0 else 0.0
+    else:
+        b[FADE] = b[DEMAND] - u if v[FADE_TIME] > 0.0 else 0.0
+    b[DEMAND] = clip(u + b[FADE], -1.0, 1.0)
+
+
+def limit_command(row: Floats, b: Floats, v: Floats, dt: float, action: int) -> None:
+    """The last word, whatever bridge and circuit want: hold, dither, range, slew; then polarity, null and the raw output.
+
+    Outside of RUNNING the command goes to its safe value: at the slew limit after a trip, else at the slower stop ramp.
+    """
+    last, target, rate = b[COMMAND_OUT], v[SAFE_VALUE], v[STOP_RATE]
+    if row[MODE] == RUNNING:
+        b[DITHER_PHASE] = (b[DITHER_PHASE] + v[DITHER_FREQUENCY] * dt) % 1.0
+        target = b[DEMAND] + v[DITHER] * sin(2.0 * pi * b[DITHER_PHASE])
+        rate = v[SLEW_RATE]
+        if action == HOLD:
+            target = last
+    elif row[MODE] == FAULTED and row[FAULT] != FAULT_SUPERVISOR:
+        rate = v[SLEW_RATE]
+    inside = clip(target, v[U_MIN], v[U_MAX])
+    b[COMMAND_OUT] = clip(inside, last - rate * dt, last + rate * dt)
+    flags = int(b[SATURATION])
+    if inside != target:
+        flags |= RANGE
+    if b[COMMAND_OUT] != inside:
+        flags |= SLEW
+    b[SATURATION] = flags
+    b[OUTPUT] = v[RAW_OFFSET] + v[RAW_GAIN] * clip(v[POLARITY] * b[COMMAND_OUT] + v[NULL], -1.0, 1.0)
+
+
+def swap(plan: Plan, row: Floats, ix: Integers, val: Floats, source: Integers, work: Floats) -> None:
+    """Put another circuit into the row: values of the same name carried over (``source``: PackedCircuit.carried_from)."""
+    start = plan.layout[CIRCUIT]
+    n = plan.layout[CIRCUIT_SPACE]
+    space = row[start : start + n]
+    old = work[:n]
+    for i in range(n):
+        old[i] = space[i]
+        space[i] = 0.0
+    carry(ix, val, source, old, space)

@@ -1,0 +1,1 @@
+"""The rig: its configuration, and what the tick needs of it as ready arrays."""

@@ -1,0 +1,239 @@
+"""The rig file: devices, channels, limits, ports, valves and their bridges, loop, recording, MQTT."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from hilserver.bridge.columns import STRATEGY_NAMES
+from hilserver.components.base import Datasheet
+from hilserver.components.edges import Leakage, NominalFlow
+from hilserver.units import ATMOSPHERE, AnyQuantity, Frequency, Number, Pressure, Rate, Time
+
+class LoopSettings(Datasheet):
+    """The real-time loop."""
+
+    rate: Frequency = Field(default="1 kHz", ge=1, le=20_000, description="ticks per second")
+    max_missed: int = Field(default=5, ge=0, le=10_000, description="missed ticks in a row that are made good; more trip")
+    heartbeat_timeout: Time = Field(default="1 s", gt=0, description="supervisor silent for so long: ramp to null")
+    priority: int = Field(default=80, ge=1, le=99, description="SCHED_FIFO priority")
+    cpus: tuple[int, ...] = Field(default=(), description="CPUs the loop may use; empty: any")
+    lock_memory: bool = Field(default=True, description="keep all memory in RAM (mlockall)")
+
+
+class Scale(Datasheet):
+    """Two points of a linear scale: raw readings and the values they stand for."""
+
+    raw: tuple[Number, Number] = Field(description="two raw readings")
+    value: tuple[AnyQuantity, AnyQuantity] = Field(description="the values they stand for, with units")
+
+    @model_validator(mode="after")
+    def _two_points(self) -> Scale:
+        if self.raw[0] == self.raw[1]:
+            raise ValueError("scale.raw: the two readings must differ")
+        if self.value[0].unit != self.value[1].unit:
+            raise ValueError("scale.value: both values must be of the same kind of quantity")
+        return self
+
+
+class ChannelSettings(Datasheet):
+    """A measured quantity (device, source, scale) or a configured one (value)."""
+
+    description: str = Field(default="", description="free text")
+    device: str | None = Field(default=None, description="name of the device that measures it")
+    source: str | None = Field(default=None, description="the device's name of the channel")
+    scale: Scale | None = Field(default=None, description="raw reading to value")
+    value: AnyQuantity | None = Field(default=None, description="a fixed value, where nothing measures it")
+    absolute: bool = Field(default=False, description="the values are absolute pressures; inside all are gauge")
+    filter: Time = Field(default="0 s", ge=0, description="time constant of a first-order low-pass")
+
+    @model_validator(mode="after")
+    def _measured_or_fixed(self) -> ChannelSettings:
+        measured = [name for name in ("device", "source", "scale") if getattr(self, name) is not None]
+        if self.value is not None and measured:
+            raise ValueError(f"has a fixed value and {measured[0]}: give one or the other")
+        if self.value is None and len(measured) < 3:
+            raise ValueError("give device, source and scale (a measured channel), or value (a fixed one)")
+        if self.absolute and self.unit != "Pa":
+            raise ValueError("absolute is for pressures only")
+        return self
+
+    @property
+    def unit(self) -> str:
+        """SI unit of the channel."""
+        if self.value is not None:
+            return self.value.unit
+        assert self.scale is not None
+        return self.scale.value[0].unit
+
+    def linear(self) -> tuple[float, float]:
+        """(gain, offset) from the raw reading to SI, gauge."""
+        assert self.scale is not None
+        (r0, r1), (v0, v1) = self.scale.raw, self.scale.value
+        gain = (v1.value - v0.value) / (r1 - r0)
+        return gain, v0.value - gain * r0 - (ATMOSPHERE if self.absolute else 0.0)
+
+    def fixed(self) -> float:
+        """The fixed value, SI, gauge."""
+        assert self.value is not None
+        return self.value.value - (ATMOSPHERE if self.absolute else 0.0)
+
+
+class LimitSettings(Datasheet):
+    """What a channel must keep to, and what happens when it doesn't."""
+
+    channel: str = Field(description="the channel that is watched")
+    min: AnyQuantity | None = Field(default=None, description="lowest allowed value")
+    max: AnyQuantity | None = Field(default=None, description="highest allowed value")
+    max_age: Time | None = Field(default=None, gt=0, description="oldest allowed sample")
+    max_rate: AnyQuantity | None = Field(default=None, description="fastest allowed change per second, in the channel's unit")
+    action: Literal["warn", "hold", "ramp", "trip"] = Field(
+        description="warn: report only; hold: keep the command; ramp: ramp to null and leave RUNNING; trip: FAULT, latched"
+    )
+
+    @model_validator(mode="after")
+    def _something_to_watch(self) -> LimitSettings:
+        if self.min is None and self.max is None and self.max_age is None and self.max_rate is None:
+            raise ValueError("give at least one of min, max, max_age, max_rate")
+        if self.min is not None and self.max is not None and self.min.value >= self.max.value:
+            raise ValueError("min must be below max")
+        return self
+
+
+class InputSettings(Datasheet):
+    """A signal of the operator or of the work cycle."""
+
+    description: str = Field(default="", description="free text")
+    range: tuple[Number, Number] = Field(default=(-1.0, 1.0), description="allowed values")
+    initial: Number = Field(default=0.0, description="value whenever the rig is not RUNNING")
+
+    @model_validator(mode="after")
+    def _initial_in_range(self) -> InputSettings:
+        if not self.range[0] <= self.initial <= self.range[1]:
+            raise ValueError(f"initial {self.initial:g} is outside of range {self.range[0]:g} … {self.range[1]:g}")
+        return self
+
+
+class Dither(Datasheet):
+    """A small sine on the command that keeps the spool moving."""
+
+    amplitude: Number = Field(default=0.0, ge=0, le=0.2, description="of full command")
+    frequency: Frequency = Field(default="100 Hz", gt=0, description="of the sine")
+
+
+class BridgeSettings(Datasheet):
+    """How the virtual flow becomes the valve's command."""
+
+    strategy: Literal[STRATEGY_NAMES] = Field(default="inverse_lag_leakage", description="strategy at start")  # type: ignore[valid-type]
+    lead_filter: Time = Field(default="2 ms", ge=0, description="filter of the lag compensation's derivative")
+    gain: Number = Field(default=0.5, ge=0, description="flow servo: command per flow error, in units of the nominal flow")
+    integral_time: Time = Field(default="30 ms", ge=0, description="flow servo: integral time; 0: none")
+    derivative_time: Time = Field(default="0 s", ge=0, description="flow servo: derivative time")
+    derivative_filter: Time = Field(default="2 ms", ge=0, description="flow servo: filter of the derivative")
+    fade: Time = Field(default="50 ms", ge=0, description="bumpless change: time constant of the fade to a new strategy")
+    jog_limit: Number = Field(default=0.1, ge=0, le=1, description="manual: largest command")
+    jog_time: Time = Field(default="0.5 s", gt=0, le=60, description="manual: a command not renewed for so long ends")
+
+
+class ValveSettings(Datasheet):
+    """A real servo valve: where it sits, its datasheet, its bridge, its output."""
+
+    description: str = Field(default="", description="free text")
+    port: str = Field(description="the rig's port whose flow this valve makes")
+    supply: str = Field(description="channel of the real supply pressure p_S")
+    tank: str = Field(description="channel of the real tank pressure p_T")
+    flow: str | None = Field(default=None, description="channel of the measured flow into the port (flow servo)")
+    nominal_flow: NominalFlow = Field(description="datasheet flow at full command")
+    nominal_flow_to_tank: NominalFlow | None = Field(default=None, description="the A-T edge, where it differs")
+    transition_pressure: Pressure = Field(default="1 bar", gt=0, description="laminar below this drop")
+    f45: Frequency = Field(gt=0, description="-45° frequency of the datasheet's Bode plot")
+    leakage: Leakage | None = Field(default=None, description="datasheet leakage at null")
+    device: str = Field(description="device that drives the valve")
+    output: str = Field(description="the device's name of the output channel")
+    raw: tuple[Number, Number] = Field(description="raw output at command -1 and +1, e.g. [-10, 10] for volts")
+    polarity: Literal[1, -1] = Field(default=1, description="-1: a positive command opens A-T")
+    null: Number = Field(default=0.0, gt=-0.5, lt=0.5, description="command at which the spool is centred")
+    dither: Dither = Field(default_factory=Dither, description="small sine on the command")
+    range: tuple[Number, Number] = Field(default=(-1.0, 1.0), description="command limits, the last word")
+    slew: Rate = Field(default="50 1/s", gt=0, description="fastest change of the command, full scales per second")
+    stop_time: Time = Field(default="200 ms", gt=0, description="ramp from full command to null at a stop")
+    safe: Number = Field(default=0.0, ge=-1, le=1, description="safe command (before null offset)")
+    bridge: BridgeSettings = Field(default_factory=BridgeSettings, description="strategy and its settings")
+
+    @model_validator(mode="after")
+    def _range_holds_safe(self) -> ValveSettings:
+        low, high = self.range
+        if not -1 <= low <= self.safe <= high <= 1:
+            raise ValueError("range: must lie within -1 … 1 and contain the safe command")
+        if self.bridge.strategy == "flow_servo" and self.flow is None:
+            raise ValueError("bridge.strategy flow_servo needs flow: the channel that measures it")
+        return self
+
+
+class RecordingSettings(Datasheet):
+    """The full-rate log."""
+
+    folder: str = Field(default="logs", description="relative to the folder hilserver is started in")
+    enabled: bool = Field(default=True, description="record every run")
+    max_megabytes: Number = Field(default=1000.0, gt=0, description="a new file is begun beyond this size")
+
+
+class MqttSettings(Datasheet):
+    """The broker."""
+
+    host: str = Field(default="127.0.0.1", description="broker's host")
+    port: int = Field(default=1883, ge=0, le=65535, description="broker's port; 0 with embedded: any free one")
+    embedded: bool = Field(default=False, description="start a broker of our own on loopback")
+    user: str | None = Field(default=None, description="user name")
+    password_file: Path | None = Field(default=None, description="file holding the password")
+    ca_file: Path | None = Field(default=None, description="CA certificate: connect by TLS")
+    telemetry_rate: Frequency = Field(default="50 Hz", gt=0, le=1000, description="samples per second in telemetry")
+    telemetry_batch: Time = Field(default="200 ms", gt=0, description="a batch is sent this often")
+
+
+class RigSettings(Datasheet):
+    """A rig file. ``name`` is also its name on MQTT."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,40}$", description="letters, digits, - and _")
+    description: str = Field(default="", description="free text")
+    circuit: str = Field(description="circuit file, relative to this file")
+    cycle: str | None = Field(default=None, description="work cycle file, relative to this file")
+    loop: LoopSettings = Field(default_factory=LoopSettings)
+    devices: dict[str, dict[str, Any]] = Field(default_factory=dict, description="driver and its settings, by device name")
+    channels: dict[str, ChannelSettings]
+    ports: dict[str, str] = Field(description="port of the machine -> channel that measures its pressure")
+    inputs: dict[str, InputSettings] = Field(default_factory=dict)
+    limits: dict[str, LimitSettings] = Field(default_factory=dict)
+    valves: dict[str, ValveSettings] = Field(default_factory=dict)
+    recording: RecordingSettings = Field(default_factory=RecordingSettings)
+    mqtt: MqttSettings = Field(default_factory=MqttSettings)
+
+
+class CycleInput(Datasheet):
+    """One input over time."""
+
+    shape: Literal["linear", "step", "hold"] = Field(default="linear", description="between points: straight, cubic STEP, or hold")
+    points: tuple[tuple[Time, Number], ...] = Field(min_length=1, description="[time, value], rising times")
+
+    @model_validator(mode="after")
+    def _times_rise(self) -> CycleInput:
+        times = [t for t, _ in self.points]
+        if any(b <= a for a, b in zip(times, times[1:], strict=False)) or times[0] < 0:
+            raise ValueError("points: times must rise and not be negative")
+        return self
+
+
+class CycleSettings(Datasheet):
+    """A work cycle: inputs over time."""
+
+    description: str = Field(default="", description="free text")
+    repeat: bool = Field(default=False, description="start again at the end")
+    length: Time | None = Field(default=None, gt=0, description="default: the last point's time")
+    inputs: dict[str, CycleInput] = Field(min_length=1)
+
+    @property
+    def duration(self) -> float:
+        """Length in seconds."""
+        return self.length if self.length is not None else max(entry.points[-1][0] for entry in self.inputs.values())

@@ -1,0 +1,239 @@
+"""Rig settings -> the plan: the tick's constants as tables of floats; and the row layout: what stands in which column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from hilserver.bridge import columns as b
+from hilserver.circuit import engine as e
+from hilserver.circuit.model import RIG
+from hilserver.circuit.pack import PackedCircuit
+from hilserver.errors import ConfigurationError, Problem
+from hilserver.numerics.arrays import Floats, Integers
+from hilserver.rig import columns as c
+from hilserver.rig.config import CycleSettings, LimitSettings, RigSettings, ValveSettings
+from hilserver.units import ATMOSPHERE
+
+CIRCUIT_SPACE = 256
+"""Room in the row for the values of circuits that are switched in later; a larger first circuit gets twice its own size."""
+
+
+class Plan(NamedTuple):
+    """The constants of the tick; lines and columns as in :mod:`hilserver.rig.columns` and :mod:`hilserver.bridge.columns`."""
+
+    loop: Floats
+    channel: Floats
+    limit: Floats
+    input: Floats
+    valve: Floats
+    cycle: Floats
+    layout: Integers
+
+
+@dataclass(frozen=True)
+class RowLayout:
+    """Names of the row's fixed columns, and where its sections begin."""
+
+    names: tuple[str, ...]
+    limits: tuple[str, ...]
+    valves: tuple[str, ...]
+    ports: tuple[str, ...]
+    bindings: Mapping[str, int]
+    raw: tuple[str, ...]
+    circuit_space: int
+
+    @property
+    def width(self) -> int:
+        """Number of columns: fixed ones and the room for circuit values."""
+        return len(self.names) + self.circuit_space
+
+    def column(self, name: str) -> int:
+        """Column of a fixed name such as ``channel.p_A``."""
+        return self.names.index(name)
+
+    def section(self, prefix: str) -> dict[str, int]:
+        """Columns whose name begins with ``prefix.``, by the rest of the name."""
+        return {name.removeprefix(f"{prefix}."): i for i, name in enumerate(self.names) if name.startswith(f"{prefix}.")}
+
+    def with_space_for(self, packed: PackedCircuit) -> RowLayout:
+        """The layout with at least the usual room, and twice what ``packed`` takes."""
+        return replace(self, circuit_space=max(CIRCUIT_SPACE, 2 * len(packed.names)))
+
+    def check_space(self, packed: PackedCircuit, file: str = "") -> None:
+        """Refuse a circuit that has more values than the row has room for."""
+        if len(packed.names) > self.circuit_space:
+            text = (
+                f"the circuit has {len(packed.names)} values, the running server has room for {self.circuit_space}: "
+                "restart it with this circuit in the rig file."
+            )
+            raise ConfigurationError([Problem(text, file=file)])
+
+
+def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
+    """The row before the first tick: no sample yet, strategies as configured, the circuit at its initial values."""
+    row = np.zeros(layout.width)
+    for column, name in enumerate(layout.names):
+        if name.startswith(("age.", "stale.")):
+            row[column] = np.inf
+    row[c.TICK], row[c.CIRCUIT_VERSION], row[c.CYCLE_TIME] = -1.0, 1.0, -1.0
+    for number, line in enumerate(plan.valve):
+        block = plan.layout[c.VALVE] + number * b.BLOCK
+        row[block + b.STRATEGY_NOW] = line[b.STRATEGY_FIRST]
+        row[block + b.FADE] = np.nan
+    start, first = plan.layout[c.CIRCUIT], int(packed.index[e.INITIAL])
+    row[start : start + len(packed.values)] = packed.value[first : first + len(packed.values)]
+    row[plan.layout[c.INPUT] : plan.layout[c.INPUT] + len(plan.input)] = plan.input[:, c.INPUT_INITIAL]
+    return row
+
+
+def build_plan(
+    settings: RigSettings, cycle: CycleSettings | None, slots: Mapping[tuple[str, str], int], circuit_space: int = CIRCUIT_SPACE
+) -> tuple[RowLayout, Plan]:
+    """The layout of the row and the plan. ``slots``: (device, source) -> raw slot."""
+    channels, inputs = list(settings.channels), list(settings.inputs)
+    limit_names, limit_rows = _limit_table(settings, channels)
+    sources = {(s.device, s.source): name for name, s in settings.channels.items() if s.device and s.source}
+    raw = tuple(sources.get(key, key[1]) for key in sorted(slots, key=lambda k: slots[k]))
+    sections = [
+        [f"raw.{name}" for name in raw],
+        [f"age.{name}" for name in raw],
+        [f"channel.{name}" for name in channels],
+        [f"stale.{name}" for name in channels],
+        [f"previous.{name}" for name in channels],
+        [f"input.{name}" for name in inputs],
+        [f"limit.{name}" for name in limit_names],
+        [f"valve.{name}.{word}" for name in settings.valves for word in b.BLOCK_NAMES],
+    ]
+    names = list(c.HEADER_NAMES)
+    layout = []
+    for section in sections:
+        layout.append(len(names))
+        names += section
+    layout += [len(names), circuit_space]
+    bindings = {f"{RIG}{port}": layout[c.CHANNEL] + channels.index(channel) for port, channel in settings.ports.items()}
+    bindings |= {name: layout[c.INPUT] + i for i, name in enumerate(inputs)}
+    row_layout = RowLayout(
+        tuple(names), limit_names, tuple(settings.valves), tuple(settings.ports), bindings, raw, circuit_space
+    )
+    plan = Plan(
+        loop=_loop_table(settings, cycle),
+        channel=_channel_table(settings, slots),
+        limit=limit_rows,
+        input=_table([[s.initial, *s.range] for s in settings.inputs.values()], 3),
+        valve=_table([_valve_line(v, settings, layout[c.CHANNEL]) for v in settings.valves.values()], b.VALVE_WIDTH),
+        cycle=_cycle_table(cycle, inputs),
+        layout=np.array(layout, dtype=np.int64),
+    )
+    return row_layout, plan
+
+
+def _table(lines: list[list[float]], width: int) -> Floats:
+    return np.array(lines, dtype=np.float64).reshape(-1, width)
+
+
+def _loop_table(settings: RigSettings, cycle: CycleSettings | None) -> Floats:
+    loop = settings.loop
+    length, repeats = (cycle.duration, float(cycle.repeat)) if cycle else (0.0, 0.0)
+    return np.array([1.0 / loop.rate, loop.max_missed, loop.heartbeat_timeout, length, repeats], dtype=np.float64)
+
+
+def _channel_table(settings: RigSettings, slots: Mapping[tuple[str, str], int]) -> Floats:
+    lines = []
+    for s in settings.channels.values():
+        if s.device is None or s.source is None:
+            lines.append([-1.0, 0.0, 0.0, 0.0, s.fixed()])
+        else:
+            gain, offset = s.linear()
+            lines.append([float(slots[s.device, s.source]), gain, offset, s.filter, 0.0])
+    return _table(lines, c.CHANNEL_WIDTH)
+
+
+def _limit_table(settings: RigSettings, channels: list[str]) -> tuple[tuple[str, ...], Floats]:
+    names, lines = [], []
+    for name, limit in settings.limits.items():
+        channel = settings.channels.get(limit.channel)
+        zero = ATMOSPHERE if channel is not None and channel.absolute else 0.0
+        for suffix, kind, lower, upper in _bounds(limit, zero):
+            names.append(name + suffix)
+            place = channels.index(limit.channel) if limit.channel in channels else 0
+            lines.append([float(place), float(kind), lower, upper, float(c.ACTION_NAMES[limit.action])])
+    return tuple(names), _table(lines, c.LIMIT_WIDTH)
+
+
+def _bounds(limit: LimitSettings, zero: float) -> list[tuple[str, int, float, float]]:
+    """(name suffix, kind, lower, upper) of each thing a limit watches; ``zero``: what an absolute channel's values are above gauge."""
+    found = []
+    if limit.min is not None or limit.max is not None:
+        lower = limit.min.value - zero if limit.min is not None else -np.inf
+        upper = limit.max.value - zero if limit.max is not None else np.inf
+        found.append(("", c.BY_VALUE, lower, upper))
+    if limit.max_age is not None:
+        found.append((".age", c.BY_AGE, -np.inf, limit.max_age))
+    if limit.max_rate is not None:
+        found.append((".rate", c.BY_RATE, -limit.max_rate.value, limit.max_rate.value))
+    return found
+
+
+def _valve_line(v: ValveSettings, settings: RigSettings, first_channel: int) -> list[float]:
+    channels, ports = list(settings.channels), list(settings.ports)
+
+    def place(channel: str | None) -> float:
+        return float(first_channel + channels.index(channel)) if channel is not None else -1.0
+
+    to_port = v.nominal_flow.coefficient()
+    to_tank = (v.nominal_flow_to_tank or v.nominal_flow).coefficient()
+    leak = v.leakage.coefficient() if v.leakage else 0.0
+    gain = v.bridge.gain / v.nominal_flow.flow
+    raw_gain = 0.5 * (v.raw[1] - v.raw[0])
+    line = [0.0] * b.VALVE_WIDTH
+    values = {
+        b.PORT: float(ports.index(v.port)),
+        b.CHANNEL_P: place(settings.ports[v.port]),
+        b.CHANNEL_S: place(v.supply),
+        b.CHANNEL_T: place(v.tank),
+        b.CHANNEL_Q: place(v.flow),
+        b.C_PA: to_port,
+        b.C_AT: to_tank,
+        b.P_TR: v.transition_pressure,
+        b.TAU: 1.0 / (2.0 * np.pi * v.f45),
+        b.LEAK_PA: leak,
+        b.LEAK_AT: leak,
+        b.LEAK_GONE: v.leakage.gone_at if v.leakage else 1.0,
+        b.TAU_W: v.bridge.lead_filter,
+        b.K_P: gain,
+        b.T_I: v.bridge.integral_time,
+        b.T_D: v.bridge.derivative_time,
+        b.TAU_D: v.bridge.derivative_filter,
+        b.FADE_TIME: v.bridge.fade,
+        b.JOG_LIMIT: v.bridge.jog_limit,
+        b.JOG_TIME: v.bridge.jog_time,
+        b.POLARITY: float(v.polarity),
+        b.NULL: v.null,
+        b.DITHER: v.dither.amplitude,
+        b.DITHER_FREQUENCY: v.dither.frequency,
+        b.U_MIN: v.range[0],
+        b.U_MAX: v.range[1],
+        b.SLEW_RATE: v.slew,
+        b.STOP_RATE: min(v.slew, 1.0 / v.stop_time),
+        b.SAFE_VALUE: v.safe,
+        b.RAW_GAIN: raw_gain,
+        b.RAW_OFFSET: 0.5 * (v.raw[0] + v.raw[1]),
+        b.STRATEGY_FIRST: float(b.STRATEGY_NAMES.index(v.bridge.strategy)),
+    }
+    for column, value in values.items():
+        line[column] = value
+    return line
+
+
+def _cycle_table(cycle: CycleSettings | None, inputs: list[str]) -> Floats:
+    lines = [
+        [float(inputs.index(name)), t, value, float(c.SHAPE_NAMES[entry.shape])]
+        for name, entry in (cycle.inputs.items() if cycle else ())
+        if name in inputs
+        for t, value in entry.points
+    ]
+    return _table(lines, 4)
