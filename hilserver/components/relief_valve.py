@@ -13,7 +13,8 @@ from hilserver.units import Flow, Pressure, Time
 class ReliefValve(Component):
     r"""Direct-acting or pilot-operated relief valve, from P to T.
 
-    .. math:: Q = K\sqrt{\Delta p}, \qquad \dot K = \frac{(\Delta p - p_{ref}) - (C_1 + C_2\,\Delta p)\,K}{C_{dyn}}, \quad K \ge 0
+    .. math:: Q = K\sqrt{\Delta p}, \qquad \dot K = \frac{(\Delta p - p_{ref}) - (C_1 + C_2\,\Delta p)\,K}{C_{dyn}},
+       \quad K \ge 0
 
     At rest Q = (dp - p_ref)/(C_1 + C_2 dp)·sqrt(dp): C_1 and C_2 put this curve through both datasheet points.
     C_1 + C_2·dp must stay positive up to ``max_pressure``. Source: THEORY §3; seeds/001 ch. 4.2 (Handroos & Vilenius).
@@ -35,7 +36,8 @@ class ReliefValve(Component):
         (dp_1, q_1), (dp_2, q_2) = self.override
         if not (0 < dp_1 < dp_2 and 0 < q_1 < q_2):
             raise ValueError(
-                "override: a relief curve rises from the opening pressure: give two points above it with rising pressure and flow"
+                "override: a relief curve rises from the opening pressure: "
+                "give two points above it with rising pressure and flow"
             )
         c_1, c_2 = self._slope()
         for p in (self.opening_pressure, max(self.max_pressure, self.opening_pressure + dp_2)):

@@ -1,0 +1,33 @@
+"""Flow source: a flow whatever the pressure."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from hilserver.components.base import Component, Fluid, Parameters, kernel
+from hilserver.units import Flow
+
+
+class FlowSource(Component):
+    r"""An ideal source: it moves a flow from T to P whatever the pressures, fixed (``command = 1``) or led by a signal.
+
+    .. math:: Q = u\,Q_{full}
+
+    Nothing limits its pressure; give its node a relief valve or an outlet.
+    """
+
+    type_name = "flow_source"
+    hydraulic = ("P", "T")
+    inputs = ("command",)
+
+    flow: Flow = Field(gt=0, description="flow from T to P at command 1; a negative command reverses it")
+
+    def parameters(self, fluid: Fluid) -> Parameters:
+        return {"Q_full": self.flow}
+
+
+@kernel(FlowSource)
+def flow_source(u_command, Q_full):
+    q_P = u_command * Q_full
+    q_T = -q_P
+    return q_P, q_T

@@ -1,0 +1,48 @@
+"""A mass to be moved, with its weight."""
+
+from __future__ import annotations
+
+from math import pi, sin
+
+from pydantic import Field, model_validator
+
+from hilserver.components.base import Component, Fluid, Parameters, kernel
+from hilserver.units import Acceleration, Angle, Inertia, Length, Mass
+
+
+class LoadMass(Component):
+    r"""A mass on the rod, with its weight; an inertia that turns with it is reduced to the rod.
+
+    .. math:: m_{eq}\,\dot v = \sum F - m\,g \sin\alpha, \qquad m_{eq} = m + J/r^2
+
+    alpha is the direction of growing position over the horizontal: 90° lifts, 0° moves level, -90° lowers.
+    Source: THEORY §3; seeds/001 ch. 4.2.
+    """
+
+    type_name = "load_mass"
+    mechanical = ("rod",)
+
+    mass: Mass = Field(gt=0, description="of the load, m")
+    gravity: Acceleration = Field(default="9.81 m/s^2", description="acceleration of free fall, g; 0: no weight")
+    direction: Angle = Field(
+        default="90 deg", ge=-pi, le=pi, description="of growing position over the horizontal; 90 deg: straight up"
+    )
+    inertia: Inertia = Field(default="0 kg*m^2", ge=0, description="turned by the load's motion, J")
+    radius: Length | None = Field(default=None, gt=0, description="at which the inertia is turned, r")
+
+    @model_validator(mode="after")
+    def _inertia_has_a_radius(self) -> LoadMass:
+        if self.inertia > 0 and self.radius is None:
+            raise ValueError("inertia needs a radius: it is felt at the rod as the mass inertia/radius²")
+        return self
+
+    def parameters(self, fluid: Fluid) -> Parameters:
+        reduced = self.inertia / (self.radius * self.radius) if self.radius is not None else 0.0
+        return {"m_eq": self.mass + reduced, "F_g": self.mass * self.gravity * sin(self.direction)}
+
+
+@kernel(LoadMass)
+def load_mass(m_eq, F_g):
+    F_rod = -F_g
+    m_rod = m_eq
+    return F_rod, m_rod

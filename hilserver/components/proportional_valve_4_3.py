@@ -1,0 +1,49 @@
+"""Proportional directional valve 4/3."""
+
+from __future__ import annotations
+
+from math import pi
+
+from pydantic import Field
+
+from hilserver.components.base import Fluid, Parameters, State, kernel
+from hilserver.components.edges import ValveWithEdges
+from hilserver.numerics.shape import clip
+from hilserver.numerics.valve import edge_flow, leakage_fade
+from hilserver.units import Frequency
+
+
+class ProportionalValve43(ValveWithEdges):
+    r"""Proportional 4/3 valve: four edges on a spool that follows the command with a first-order lag.
+
+    .. math:: \dot U = (U_{in} - U)/\tau, \quad \tau = \frac{1}{2\pi f_{45}}, \qquad
+       Q_{edge} = \left(C_v \langle\pm U\rangle + C_{leak}\,s(|U|)\right) g(\Delta p)
+
+    U > 0 opens P-A and B-T, U < 0 opens P-B and A-T; the command is clipped to -1 … 1. Each port has two leakage flows,
+    from P and to T: full at null, faded by a STEP s, gone at 10 % of the opening. g is the square root law, laminar
+    below p_tr. The edges open linearly and alike, without overlap.
+    Source: THEORY §3; seeds/001 eqs. 3.44-3.46, 4.4; Ellman & Piché 1999.
+    """
+
+    type_name = "proportional_valve_4_3"
+    states = (State("U", "1", lower=-1.0, upper=1.0),)
+
+    f45: Frequency = Field(gt=0, description="-45° frequency of the datasheet's Bode plot")
+
+    def parameters(self, fluid: Fluid) -> Parameters:
+        return {"tau": 1.0 / (2.0 * pi * self.f45), **self.edge_parameters()}
+
+
+@kernel(ProportionalValve43)
+def proportional_valve_4_3(p_P, p_T, p_A, p_B, u_command, U, tau, C_v, C_leak, U_leak, p_tr):
+    dU = (clip(u_command, -1.0, 1.0) - U) / tau
+    leak = C_leak * leakage_fade(abs(U), U_leak)
+    q_PA = edge_flow(U, p_P - p_A, C_v, leak, p_tr)
+    q_BT = edge_flow(U, p_B - p_T, C_v, leak, p_tr)
+    q_PB = edge_flow(-U, p_P - p_B, C_v, leak, p_tr)
+    q_AT = edge_flow(-U, p_A - p_T, C_v, leak, p_tr)
+    q_P = -q_PA - q_PB
+    q_T = q_AT + q_BT
+    q_A = q_PA - q_AT
+    q_B = q_PB - q_BT
+    return q_P, q_T, q_A, q_B, dU

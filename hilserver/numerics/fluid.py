@@ -1,0 +1,31 @@
+"""The elasticity of oil with free air in it."""
+
+from __future__ import annotations
+
+from numba.extending import register_jitable
+
+LEAST_SHARE = 0.01
+"""Share of p_0 that the air's absolute pressure is taken as at least: it keeps all finite near vacuum."""
+
+
+@register_jitable
+def capacitance(V: float, p: float, B_o: float, alpha_0: float, kappa: float, p_0: float) -> float:
+    r"""Capacitance V/B_e of a volume of oil with free air: dp/dt = q/C.
+
+    .. math:: \frac{1}{B_e} = \frac{1}{B_o} + \frac{V_{air}}{V_t}\,\frac{1}{\kappa\,p}, \qquad
+       \frac{V_{air}}{V_t} = \alpha_0\left(\frac{p_0}{p}\right)^{1/\kappa}
+
+    with p the absolute pressure, held at least at 1 % of p_0. Units: V m³, p Pa gauge, B_o Pa, alpha_0 and kappa 1,
+    p_0 Pa absolute (the atmosphere, at which alpha_0 is given); result m³/Pa. Elastic walls add their own V/B.
+    Source: THEORY §2; seeds/001 ch. 3.1.
+
+    >>> f"{capacitance(1e-3, 100e5, 1.5e9, 0.0, 1.4, 101325.0):.4e}"
+    '6.6667e-13'
+    >>> f"{capacitance(1e-3, 0.0, 1.5e9, 0.01, 1.0, 101325.0):.4e}"  # at the atmosphere: V/B_o + V·alpha_0/p_0
+    '9.9359e-11'
+    """
+    compliance = 1.0 / B_o
+    if alpha_0 > 0.0:
+        p_air = max(p + p_0, LEAST_SHARE * p_0)
+        compliance += alpha_0 * (p_0 / p_air) ** (1.0 / kappa) / (kappa * p_air)
+    return V * compliance
