@@ -113,7 +113,8 @@ async def connection(client: aiomqtt.Client) -> AsyncIterator[aiomqtt.Client]:
         await client.__aenter__()
     except BaseException:
         # aiomqtt keeps the socket of a failed attempt: when a stalled broker wakes up, such a zombie would log in under
-        # our identifier and throw the living connection out.
+        # our identifier and throw the living connection out. Its callback can't cope with a cancelled attempt.
+        client._client.on_disconnect = None
         client._client.disconnect()
         raise
     try:
@@ -121,15 +122,6 @@ async def connection(client: aiomqtt.Client) -> AsyncIterator[aiomqtt.Client]:
     finally:
         with contextlib.suppress(aiomqtt.MqttError):  # it is over anyway, and no reason to lose a cancellation
             await client.__aexit__(None, None, None)
-
-
-def protocol_refused(error: aiomqtt.MqttError) -> bool:
-    """Whether the broker doesn't speak the MQTT version that was tried."""
-    return (
-        isinstance(error, aiomqtt.MqttCodeError)
-        and isinstance(error.rc, ReasonCode)
-        and error.rc.value == _UNSUPPORTED_PROTOCOL
-    )
 
 
 @dataclass(frozen=True)
@@ -242,20 +234,16 @@ class MqttService:
     # -- connection ---------------------------------------------------------------------------------------------------
 
     async def _stay_connected(self) -> None:
-        delay, protocol, complaint = FIRST_DELAY, aiomqtt.ProtocolVersion.V5, ""
+        delay, complaint = FIRST_DELAY, ""
         while True:
             began = time.monotonic()
             try:
-                await self._connect(protocol)
+                await self._connect(await self._best_protocol())
             except aiomqtt.MqttError as error:
-                if protocol_refused(error) and protocol is aiomqtt.ProtocolVersion.V5:
-                    protocol = aiomqtt.ProtocolVersion.V311
-                    continue
                 reason = str(error.__cause__ or error)
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}"
                 _log.debug("MQTT connection failed", exc_info=True)
-            protocol = aiomqtt.ProtocolVersion.V5  # the broker that comes back may be another one
             lived = time.monotonic() - began >= STABLE_AFTER
             if lived or reason != complaint:
                 _log.warning("MQTT broker %s: %s%s; trying again", self.address, reason, _hint(reason))
@@ -263,11 +251,27 @@ class MqttService:
             delay = FIRST_DELAY if lived else min(2 * delay, LONGEST_DELAY)
             await asyncio.sleep(delay)
 
+    async def _best_protocol(self) -> aiomqtt.ProtocolVersion:
+        """MQTT 5 where the broker speaks it, else 3.1.1. Asked anew each time: another broker may have come back.
+
+        Asked without a last will: some brokers for 3.1.1 don't understand the rest of a log-in that has one, and hang.
+        """
+        version = aiomqtt.ProtocolVersion.V5
+        try:
+            async with connection(self._client(version)):
+                return version
+        except aiomqtt.MqttCodeError as error:
+            if isinstance(error.rc, ReasonCode) and error.rc.value == _UNSUPPORTED_PROTOCOL:
+                return aiomqtt.ProtocolVersion.V311
+            raise
+
+    def _client(self, protocol: aiomqtt.ProtocolVersion, will: aiomqtt.Will | None = None) -> aiomqtt.Client:
+        return new_client(self.address, protocol, identifier=self._identifier, will=will, timeout=self._timeout)
+
     async def _connect(self, protocol: aiomqtt.ProtocolVersion) -> None:
         """One connection, from log-in to loss. The session is clean: no command from the time before comes after it."""
         will = aiomqtt.Will(self.topics.availability, b"offline", qos=1, retain=True)
-        client = new_client(self.address, protocol, identifier=self._identifier, will=will, timeout=self._timeout)
-        async with connection(client):
+        async with connection(self._client(protocol, will)) as client:
             await self._subscribe(client, protocol)
             await client.publish(self.topics.availability, b"online", qos=1, retain=True)
             _log.info("connected to the MQTT broker %s (%s)", self.address, protocol.name)
