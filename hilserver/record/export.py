@@ -42,7 +42,7 @@ def export(
     """Write the log at ``path`` (and its following parts) to ``out`` as ``"csv"`` or ``"parquet"``, else by its suffix.
 
     One column per name of the fixed part; ``circuit.<name>`` for each value that any circuit of the run has, empty
-    where the circuit of a row lacks it; ``events``: JSON list, mostly empty. ``columns`` are patterns such as ``"raw.*"``;
+    where the circuit of a row lacks it; ``events``: JSON list, mostly empty. ``columns`` are patterns like ``"raw.*"``;
     one row of ``every`` is kept, with the events of the rows left out behind it. Packed arrays of circuits stay in the
     log. Parquet fields carry the ``unit`` where the log knows it, the file the log's header under ``hilserver``.
     The log is read twice and never held in memory. An existing ``out`` is replaced when the export is complete.

@@ -123,7 +123,8 @@ def schema_of(header: LogHeader) -> pa.Schema:
     fixed = [pa.field(name, pa.float64(), nullable=False) for name in header.columns]
     circuit = pa.field(CIRCUIT, pa.list_(pa.field("item", pa.float64(), nullable=False)), nullable=False)
     events = pa.field(EVENTS, pa.list_(pa.string()))
-    return pa.schema([*fixed, circuit, events], metadata={METADATA_KEY: encode(header.model_dump()).encode()})
+    text = encode(header.model_dump()).encode()
+    return pa.schema([*fixed, circuit, events], metadata={METADATA_KEY: text, CHECKSUM_KEY: str(zlib.crc32(text))})
 
 
 def header_of(schema: pa.Schema, path: Path) -> LogHeader:
@@ -133,7 +134,7 @@ def header_of(schema: pa.Schema, path: Path) -> LogHeader:
         raise RecordError(path, "is an Arrow stream, but not a log of hilserver (its metadata has no hilserver entry).")
     try:
         raw = decode(text)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise RecordError(path, f"has a damaged header: {error}.") from error
     newer = raw.get("format") if isinstance(raw, dict) else None
     if isinstance(newer, int) and newer > FORMAT:
@@ -142,6 +143,8 @@ def header_of(schema: pa.Schema, path: Path) -> LogHeader:
             path,
             f"is in log format {newer}, written by {software}; this version reads up to format {FORMAT}: update it.",
         )
+    if schema.metadata.get(CHECKSUM_KEY) != str(zlib.crc32(text)).encode():
+        raise RecordError(path, "has a damaged header: its checksum is another one.")
     try:
         header = LogHeader.model_validate(raw)
     except ValidationError as error:

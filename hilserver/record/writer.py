@@ -155,11 +155,8 @@ class _Part:
         self._path = path
         self._file = _File(path)
         self._synced = time.monotonic()
-        with self._record_errors():
-            self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._file, mode="w"), _BUFFER_BYTES)
-            self._stream = pa.ipc.new_stream(self._buffer, schema_of(header))
-            self._flush()
-            self._file.sync()
+        self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._file, mode="w"), _BUFFER_BYTES)
+        self._stream = pa.ipc.new_stream(self._buffer, schema_of(header))  # writes the header with the first batch
 
     def write(self, batch: pa.RecordBatch, fsync_every_s: float) -> None:
         with self._record_errors():
