@@ -87,12 +87,9 @@ def read_table(
     Raises `RecordError` for columns that are missing or hold no number at all, and for time that runs backwards.
     """
     path = Path(path)
-    if (sample_rate_hz is None) == (time_column is None):
-        raise RecordError(path, "give either its sample rate or the name of its time column.")
-    if sample_rate_hz is not None and not 0.0 < sample_rate_hz < np.inf:
-        raise RecordError(path, f"a sample rate of {sample_rate_hz} Hz is not possible: it must be above 0.")
-    if decimal not in (".", ","):
-        raise RecordError(path, f"{shown(decimal)} is not a decimal sign: give . or ,")
+    wrong = _wrong_options(columns, sample_rate_hz, time_column, delimiter, decimal, header_line)
+    if wrong:
+        raise RecordError(path, wrong)
     wanted = list(dict.fromkeys([*columns, time_column] if time_column is not None else columns))
     layout = _read_layout(path, wanted, delimiter, decimal, header_line)
     cells, ragged = _read_cells(path, layout)
@@ -104,6 +101,29 @@ def read_table(
         time, values = _in_order(path, layout, samples[:, wanted.index(str(time_column))] * time_unit_s, values)
     report = TableReport(path, len(values), layout.delimiter, bad, ragged)
     return ForeignTable(tuple(columns), time, values, report)
+
+
+def _wrong_options(
+    columns: Sequence[str],
+    sample_rate_hz: float | None,
+    time_column: str | None,
+    delimiter: str | None,
+    decimal: str,
+    header_line: int,
+) -> str:
+    if not columns:
+        return "no columns of it were asked for."
+    if (sample_rate_hz is None) == (time_column is None):
+        return "give either its sample rate or the name of its time column."
+    if sample_rate_hz is not None and not 0.0 < sample_rate_hz < np.inf:
+        return f"a sample rate of {sample_rate_hz} Hz is not possible: it must be above 0."
+    if decimal not in (".", ","):
+        return f"{shown(decimal)} is not a decimal sign: give . or ,"
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in f'{decimal}"\r\n'):
+        return f"{shown(delimiter)} is not a delimiter: give one character other than the decimal sign {decimal}"
+    if header_line < 1:
+        return f"there is no line {header_line}: lines are counted from 1."
+    return ""
 
 
 @dataclass(frozen=True)
@@ -171,7 +191,7 @@ def _read_cells(path: Path, layout: _Layout) -> tuple[pa.Table, tuple[int, ...]]
                 skip_rows=layout.header_line,
                 encoding=layout.encoding,
             ),
-            pa.csv.ParseOptions(layout.delimiter, ignore_empty_lines=False, invalid_row_handler=note),
+            pa.csv.ParseOptions(delimiter=layout.delimiter, ignore_empty_lines=False, invalid_row_handler=note),
             pa.csv.ConvertOptions(include_columns=positions, column_types=dict.fromkeys(positions, pa.string())),
         )
     except (pa.ArrowException, OSError, UnicodeError) as error:
