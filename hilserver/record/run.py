@@ -1,0 +1,64 @@
+"""What the log of a run says beside its rows: the header, and the commands as events in the tick that took them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from hilserver.circuit.pack import PackedCircuit
+from hilserver.numerics.arrays import Floats
+from hilserver.record.format import Event, LogHeader, circuit_event
+from hilserver.rig.load import Rig
+
+
+def run_header(rig: Rig, program: str, kind: str) -> LogHeader:
+    """Header of a run's log. ``program``: fingerprint of the compiled program; ``kind``: "real time" or "lockstep"."""
+    return LogHeader(
+        software=f"hilserver {version('hilserver')}",
+        rig=rig.settings.name,
+        started=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        period_s=1.0 / rig.settings.loop.rate,
+        columns=rig.layout.names,
+        circuit_names=rig.packed.names,
+        configuration={"file": str(rig.file), **rig.sources},
+        packed=packed_record(rig.packed, rig.circuit.source),
+        extra={"program": program, "kind": kind, "circuit_space": rig.layout.circuit_space},
+    )
+
+
+def packed_record(packed: PackedCircuit, source: Mapping[str, Any], carried: Any = None) -> dict[str, Any]:
+    """A packed circuit as it stands in header and events: arrays, names, its source, and the carry-over map of a switch."""
+    record = {
+        "index": packed.index,
+        "value": packed.value,
+        "values": list(packed.values),
+        "recorded": list(packed.recorded),
+        "kinds": list(packed.kinds),
+        "source": dict(source),
+    }
+    return record if carried is None else {**record, "carried": carried}
+
+
+def unpacked_record(record: Mapping[str, Any]) -> PackedCircuit:
+    """The inverse of packed_record."""
+    return PackedCircuit(
+        np.asarray(record["index"], dtype=np.int64),
+        np.asarray(record["value"], dtype=np.float64),
+        tuple(record["values"]),
+        tuple(record["recorded"]),
+        tuple(record["kinds"]),
+    )
+
+
+def command_event(record: Floats) -> Event:
+    """The event of a command: its mailbox record (float64[8]), bit for bit."""
+    return {"kind": "command", "record": np.array(record, dtype=np.float64)}
+
+
+def swap_events(record: Floats, packed: Mapping[str, Any]) -> list[Event]:
+    """The events of a switched circuit: the command, and the circuit that holds from this row on (see packed_record)."""
+    return [command_event(record), circuit_event((*packed["values"], *packed["recorded"]), packed)]
