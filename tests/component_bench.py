@@ -1,4 +1,4 @@
-"""For the tests of components: kernels called as plain Python by name, and small circuits through the compiled engine."""
+"""For the tests of components: kernels called as plain Python by name, small circuits through the compiled engine."""
 
 from __future__ import annotations
 
