@@ -6,6 +6,7 @@ monotonic time. When no command came for the watchdog's time, the device goes to
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -15,31 +16,36 @@ from pathlib import Path
 import numpy as np
 
 from hilserver.circuit.library import standard_library
+from hilserver.driver import driver_named
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.compiled import compiled_program
 from hilserver.realtime.scheduling import Scheduling, prepare
 from hilserver.realtime.setup import DeviceSetup, read_setup
-from hilserver.realtime.shared import Ring, Segment
+from hilserver.realtime.shared import Ring, Segment, SharedMemoryError
 from hilserver.rig import columns as c
 from hilserver.rig.plant import SAFE_RAW
 
 ROWS = 64
+START_TIMEOUT = 100.0
+"""Seconds to wait for the device's process: the first start on a machine compiles the circuit engine."""
+ORPHAN_LINGER = 3.0
+"""Seconds without a command after which a device without a supervisor ends."""
 
 
 class DeviceMemory:
     """The two rings between a simulated device and the loop."""
 
     def __init__(self, segment: Segment, n_inputs: int, n_outputs: int) -> None:
-        size = Ring.size(n_inputs + 1, ROWS)
+        size = Ring.nbytes(n_inputs + 1, ROWS)
         self._segment = segment
         self.readings = Ring(segment.buffer[:size], n_inputs + 1, ROWS)
-        self.commands = Ring(segment.buffer[size : size + Ring.size(n_outputs + 1, ROWS)], n_outputs + 1, ROWS)
+        self.commands = Ring(segment.buffer[size : size + Ring.nbytes(n_outputs + 1, ROWS)], n_outputs + 1, ROWS)
 
     @classmethod
     def create(cls, path: Path, n_inputs: int, n_outputs: int) -> DeviceMemory:
         """New memory, owned by this process."""
-        size = Ring.size(n_inputs + 1, ROWS) + Ring.size(n_outputs + 1, ROWS)
+        size = Ring.nbytes(n_inputs + 1, ROWS) + Ring.nbytes(n_outputs + 1, ROWS)
         return cls(Segment.create(path, size, (n_inputs, n_outputs)), n_inputs, n_outputs)
 
     @classmethod
@@ -57,7 +63,7 @@ class RemotePlant:
     """The loop's side: a plant for the simulated driver that lives in another process."""
 
     def __init__(self, path: Path, safe: Floats) -> None:
-        self._memory = DeviceMemory.attach(path)
+        self._memory = _attach_when_there(path)
         self._reading = np.zeros(self._memory.readings.width)
         self._command = np.zeros(self._memory.commands.width)
         self._safe = safe
@@ -85,6 +91,18 @@ class RemotePlant:
         self._memory.close()
 
 
+def _attach_when_there(path: Path) -> DeviceMemory:
+    """Attach to a device that may still be starting. Raises SharedMemoryError where it does not come."""
+    deadline = time.monotonic() + START_TIMEOUT
+    while True:
+        try:
+            return DeviceMemory.attach(path)
+        except SharedMemoryError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
+
+
 def simulate_device(setup_file: Path, name: str) -> None:
     """Run simulated device ``name`` in real time until SIGTERM or until the supervisor is gone. The body of the process."""
     setup = read_setup(setup_file)
@@ -101,12 +119,15 @@ def simulate_device(setup_file: Path, name: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     priority = max(setup.scheduling.priority - 10, 1) if setup.scheduling.priority else None
     prepare(Scheduling(priority, None, setup.scheduling.lock_memory))
-    print("ready", flush=True)
+    print(json.dumps({"ready": True}), flush=True)
     parent, watchdog = os.getppid(), _watchdog(device)
     row, got = np.zeros(len(raw) + 1), np.zeros(len(command) + 1)
     clock.start()
-    while clock.wait() and os.getppid() == parent:
-        fresh = memory.commands.latest(got) >= 0 and time.monotonic() - got[0] <= watchdog
+    while clock.wait():
+        silence = time.monotonic() - got[0] if memory.commands.latest(got) >= 0 else np.inf
+        fresh = silence <= watchdog
+        if silence > ORPHAN_LINGER and os.getppid() != parent:
+            break
         command[:] = got[1:] if fresh else safe
         for _ in range(min(clock.missed, 1000) + 1):
             program.move(plant, command, dt)
@@ -117,8 +138,6 @@ def simulate_device(setup_file: Path, name: str) -> None:
 
 
 def _watchdog(device: DeviceSetup) -> float:
-    from hilserver.driver import driver_named
-
     return float(driver_named(device.driver).Config.model_validate(device.settings).watchdog)  # type: ignore[attr-defined]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.pack import PackedCircuit
@@ -17,6 +18,8 @@ from hilserver.realtime.scheduling import Scheduling
 from hilserver.rig.load import Rig
 from hilserver.rig.plan import Plan, first_row
 from hilserver.rig.plant import PlantArrays
+
+Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -113,21 +116,25 @@ def read_setup(path: Path) -> Setup:
     return Setup(plan, index, value, row, devices, scheduling, text["n_raw"], plants)
 
 
-def swap_payload(packed: PackedCircuit, old: PackedCircuit) -> bytes:
-    """A packed circuit for the mailbox: three lengths, then index, value and the carry-over map."""
-    source = packed.carried_from(old)
-    lengths = np.array([len(packed.index), len(packed.value), len(source)], dtype=np.int64)
-    return b"".join(part.tobytes() for part in (lengths, packed.index, packed.value, source))
+def swap_payload(packed: PackedCircuit, carried: Integers, about: bytes) -> bytes:
+    """A packed circuit for the mailbox: four lengths, index, value, carry-over map, and text ``about`` it for the recorder."""
+    lengths = np.array([len(packed.index), len(packed.value), len(carried), len(about)], dtype=np.int64)
+    return b"".join((*(part.tobytes() for part in (lengths, packed.index, packed.value, carried)), about))
 
 
-def read_swap_payload(payload: Any) -> tuple[Integers, Floats, Integers]:
+def read_swap_payload(payload: Bytes) -> tuple[Integers, Floats, Integers]:
     """Index, value and carry-over map from the mailbox's bytes (copied: the slot will be overwritten)."""
-    data = np.frombuffer(payload, dtype=np.uint8)
-    n_index, n_value, n_source = (int(n) for n in data[:24].view(np.int64))
-    a, b = 24 + 8 * n_index, 24 + 8 * (n_index + n_value)
-    index = data[24:a].view(np.int64).copy()
-    value = data[a:b].view(np.float64).copy()
-    return index, value, data[b : b + 8 * n_source].view(np.int64).copy()
+    n_index, n_value, n_carried, _ = (int(n) for n in payload[:32].view(np.int64))
+    a, b = 32 + 8 * n_index, 32 + 8 * (n_index + n_value)
+    index = payload[32:a].view(np.int64).copy()
+    value = payload[a:b].view(np.float64).copy()
+    return index, value, payload[b : b + 8 * n_carried].view(np.int64).copy()
+
+
+def read_swap_text(payload: Bytes) -> bytes:
+    """The text that came with a packed circuit."""
+    start = 32 + 8 * int(payload[:24].view(np.int64).sum())
+    return payload[start : start + int(payload[24:32].view(np.int64)[0])].tobytes()
 
 
 def work_needed(index: Integers, circuit_space: int) -> int:

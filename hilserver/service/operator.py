@@ -1,0 +1,221 @@
+"""Carries out the operator's commands: checks them against rig and mode, prepares circuits outside of the loop, posts to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hilserver.bridge import columns as b
+from hilserver.circuit.change import with_component, with_values
+from hilserver.circuit.model import Circuit
+from hilserver.circuit.pack import PackedCircuit
+from hilserver.circuit.program import Program
+from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
+from hilserver.numerics.arrays import Floats, Integers
+from hilserver.realtime.compiled import no_command, work_array
+from hilserver.realtime.setup import swap_payload
+from hilserver.realtime.shared import LoopMemory
+from hilserver.record.run import packed_record
+from hilserver.rig import columns as c
+from hilserver.rig.load import Rig, read_toml
+from hilserver.service import messages as m
+from hilserver.service.observer import Observer, strategies_of
+
+ANSWER_TIMEOUT = 2.0
+TRIAL_TICKS = 100
+BUDGET = 0.5
+"""Largest share of the tick that a circuit may take; above it a switch is refused, since it would miss ticks."""
+WATCHED = 0.05
+"""Seconds after a switch over which the command's movement is reported."""
+
+_PLAIN = {"arm": c.ARM, "disarm": c.DISARM, "start": c.START, "stop": c.STOP, "reset": c.RESET}
+_NEEDS = {"arm": "SAFE", "disarm": "ARMED or RUNNING", "start": "ARMED", "stop": "RUNNING", "reset": "FAULT"}
+
+
+class Operator:
+    """Executes one command at a time; the running circuit's source and packed form are kept here."""
+
+    def __init__(self, rig: Rig, memory: LoopMemory, observer: Observer, program: Program) -> None:
+        self.circuit: Circuit = rig.circuit
+        self.file: str | None = rig.settings.circuit
+        self.packed: PackedCircuit = rig.packed
+        self.version = 1
+        self.tick = 0
+        self._rig = rig
+        self._memory = memory
+        self._observer = observer
+        self._program = program
+
+    async def execute(self, command: m.Command) -> m.Answer:
+        """Carry out a command, or refuse it with the reason. Nothing that it says can stop the loop."""
+        try:
+            result = await self._carry_out(command)
+        except ConfigurationError as error:
+            return self._answer(command, problems=[str(problem) for problem in error.problems])
+        except HilserverError as error:
+            return self._answer(command, problems=[str(error)])
+        return self._answer(command, result=result)
+
+    def _answer(self, command: m.Command, **content: Any) -> m.Answer:
+        row = self._observer.latest()
+        return command.answer(time=time.time(), tick=None if row is None else int(row[c.TICK]), **content)
+
+    async def _carry_out(self, command: m.Command) -> dict[str, Any]:
+        match command:
+            case m.SetInput():
+                number = self._index(command.input, self._rig.settings.inputs, "input")
+                low, high = self._rig.settings.inputs[command.input].range
+                if not low <= command.value <= high:
+                    raise _refused("value", f"{command.value:g} is out of range: must be {low:g} … {high:g}.")
+                return await self._post(command.name, "RUNNING", c.SET_INPUT, number, command.value)
+            case m.SetParameter():
+                return await self._switch(with_values(self.circuit.source, command.component, command.set))
+            case m.Switch():
+                return await self._switch(self._switched(command))
+            case m.SwitchCircuit():
+                return await self._switch(self._whole_circuit(command), command.file)
+            case m.SelectStrategy():
+                return await self._select(command)
+            case m.Jog():
+                number = self._index(command.valve, self._rig.settings.valves, "valve")
+                return await self._post(command.name, "RUNNING, strategy manual", c.JOG, number, command.command)
+            case m.Cycle():
+                if self._rig.cycle is None:
+                    raise _refused("action", "the rig has no work cycle: name one in the rig file (cycle = ...).")
+                return await self._post(command.name, "RUNNING", c.CYCLE, float(command.action == "start"))
+        return await self._post(command.name, _NEEDS[command.name], _PLAIN[command.name])
+
+    # --- plain commands ----------------------------------------------------------------------------------------------
+
+    def _index(self, name: str, known: Mapping[str, Any], what: str) -> float:
+        if name not in known:
+            raise _refused(what, f'"{name}" is not one of the rig\'s.' + did_you_mean(name, known))
+        return float(list(known).index(name))
+
+    async def _select(self, command: m.SelectStrategy) -> dict[str, Any]:
+        number = self._index(command.valve, self._rig.settings.valves, "valve")
+        offered = strategies_of(self._rig, command.valve)
+        if command.strategy not in offered:
+            raise _refused("strategy", f'"{command.strategy}" is not offered by this valve.' + did_you_mean(command.strategy, offered))
+        wanted = float(b.STRATEGY_NAMES.index(command.strategy))
+        return await self._post(command.name, "", c.STRATEGY, number, wanted)
+
+    async def _post(
+        self, name: str, needs: str, kind: int, first: float = 0.0, second: float = 0.0, payload: bytes = b""
+    ) -> dict[str, Any]:
+        """Post a record to the loop and wait for the tick that takes it. Raises HilserverError with its reason if it refuses."""
+        record = no_command()
+        record[c.COMMAND_KIND], record[c.COMMAND_A], record[c.COMMAND_B] = kind, first, second
+        number = self._memory.mailbox.post(record, payload) + 1
+        row = await self._taken(number)
+        result = int(row[c.RESULT])
+        if result != c.DONE:
+            mode = c.MODE_NAMES[int(row[c.MODE])]
+            hint = f" ({name} needs {needs}, the mode is {mode})" if result == c.WRONG_MODE else ""
+            raise HilserverError(f"{c.RESULT_TEXTS[result]}{hint}.")
+        return {"mode": c.MODE_NAMES[int(row[c.MODE])], "tick": int(row[c.TICK])}
+
+    async def _taken(self, number: int) -> Floats:
+        """The first row seen after the loop took command ``number``."""
+        deadline = time.monotonic() + ANSWER_TIMEOUT
+        while time.monotonic() < deadline:
+            row = self._observer.latest()
+            if row is not None and row[c.COMMAND] >= number:
+                return row
+            await asyncio.sleep(0.001)
+        raise HilserverError("the real-time loop did not take the command in time: is it running?")
+
+    # --- switching ---------------------------------------------------------------------------------------------------
+
+    def _switched(self, command: m.Switch) -> dict[str, Any]:
+        if command.set is not None:
+            return with_values(self.circuit.source, command.component, command.set)
+        kind = str(command.type)
+        changed = with_component(self.circuit.source, command.component, kind, command.values or {})
+        new = self._rig.library.types.get(kind)
+        old = next((placed for placed in self.circuit.placed if placed.name == command.component), None)
+        if new is not None and old is not None:  # signals of the same name stay connected
+            table = changed["components"][command.component]
+            for port in (*new.inputs, *new.outputs):
+                if port in old.signals:
+                    table.setdefault(port, old.signals[port])
+        return changed
+
+    def _whole_circuit(self, command: m.SwitchCircuit) -> dict[str, Any]:
+        if command.circuit is not None:
+            return dict(command.circuit)
+        folder = (self._rig.file.parent / self._rig.settings.circuit).parent
+        name = str(command.file)
+        if Path(name).name != name:
+            raise _refused("file", f'"{name}" is not a plain file name; circuit files lie in {folder}.')
+        if not (folder / name).is_file():
+            known = sorted(path.name for path in folder.glob("*.toml"))
+            raise _refused("file", f'there is no "{name}" in {folder}.' + did_you_mean(name, known))
+        return read_toml(folder / name, name)
+
+    async def _switch(self, source: dict[str, Any], file: str | None = None) -> dict[str, Any]:
+        """Prepare another circuit, try it on a copy, let the loop swap it in, and say how the command moved."""
+        began = time.monotonic()
+        circuit = self._rig.read_circuit(source, file or "")
+        packed = self._rig.pack(circuit, file or "")
+        carried = packed.carried_from(self.packed)
+        await asyncio.to_thread(self._try, packed, carried)
+        about = {k: v for k, v in packed_record(packed, circuit.source).items() if k not in ("index", "value")}
+        payload = swap_payload(packed, carried, json.dumps(about).encode())
+        if len(payload) > self._memory.mailbox.payload_bytes:
+            raise HilserverError(f"the circuit is too large: {len(payload)} bytes packed, room for {self._memory.mailbox.payload_bytes}.")
+        prepared = time.monotonic() - began
+        before = self._observer.latest()
+        done = await self._post("switch", "", c.SWAP, float(self.version + 1), payload=payload)
+        self.circuit, self.packed, self._observer.packed = circuit, packed, packed
+        self.version += 1
+        self.file, self.tick = file or self.file, int(done["tick"])
+        active = time.monotonic() - began
+        return {**done, "prepared_ms": 1e3 * prepared, "active_ms": 1e3 * active, **await self._movement(before)}
+
+    async def _movement(self, before: Floats | None) -> dict[str, Any]:
+        """Largest movement of each valve's command right after a switch, in % of full range."""
+        moved = {valve: 0.0 for valve in self._rig.layout.valves}
+        end = time.monotonic() + WATCHED
+        while before is not None and time.monotonic() < end:
+            row = self._observer.latest()
+            for valve in moved:
+                column = self._rig.layout.column(f"valve.{valve}.command")
+                if row is not None:
+                    moved[valve] = max(moved[valve], 50.0 * abs(float(row[column] - before[column])))
+            await asyncio.sleep(0.002)
+        return {"command_moved_percent": moved}
+
+    def _try(self, packed: PackedCircuit, carried: Integers) -> None:
+        """Step a copy of the running row with the new circuit. Raises HilserverError where it diverges or is too slow."""
+        row = self._observer.latest()
+        if row is None:
+            raise HilserverError("the real-time loop does not run yet.")
+        plan, dt = self._rig.plan, float(self._rig.plan.loop[c.DT])
+        work = work_array(packed, self._rig.layout.circuit_space)
+        self._program.swap(plan, row, packed.index, packed.value, carried, work)
+        row[c.MODE], row[c.FAULT], row[c.MISSED], row[c.HEARTBEAT_AGE] = c.RUNNING, c.NO_FAULT, 0.0, 0.0
+        took = []
+        for _ in range(TRIAL_TICKS):
+            row[c.TICK] += 1.0
+            start = time.perf_counter()
+            self._program.tick(plan, packed.index, packed.value, row, work, no_command())
+            took.append(time.perf_counter() - start)
+            if row[c.FAULT] == c.FAULT_DIVERGED:
+                raise _refused("", "the circuit diverges when it is tried from the present state: use more substeps, or the rosenbrock integrator.")
+        typical = float(np.median(took))
+        if typical > BUDGET * dt:
+            raise _refused(
+                "solver.substeps",
+                f"a tick would take {typical * 1e6:.0f} µs of {dt * 1e6:.0f} µs: use fewer substeps or a smaller circuit.",
+            )
+
+
+def _refused(key: str, text: str) -> ConfigurationError:
+    return ConfigurationError([Problem(text, key)])
