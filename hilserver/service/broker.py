@@ -134,7 +134,7 @@ class EmbeddedBroker:
         assert process.stderr is not None
         async for line in process.stderr:
             self._last_words = line.decode(errors="replace").strip()
-            _log.info("%s: %s", self.program, self._last_words)
+            _log.debug("%s: %s", self.program, self._last_words)
 
     async def _keep_alive(self) -> None:
         delay = FIRST_DELAY
@@ -211,6 +211,7 @@ def _become_mosquitto(port: str) -> None:
         "log_dest stderr",
         "log_type error",
         "log_type warning",
+        "log_timestamp false",
     ]
     if os.geteuid() == 0:
         settings.append("user root")  # started by root, mosquitto changes its user, which undoes _die_with

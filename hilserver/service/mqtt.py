@@ -53,7 +53,8 @@ TELEMETRY_LIMIT = 200
 LONGEST_EXPIRY = 366 * 24 * 3600.0
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
 STABLE_AFTER = 5.0
-_UNSUPPORTED_PROTOCOL = 132
+_UNSPECIFIED, _UNSUPPORTED_PROTOCOL, _TAKEN_OVER = 128, 132, 142  # reason codes of MQTT 5
+_LOST = "connection lost"
 
 
 class Commands(Protocol):
@@ -109,6 +110,7 @@ def new_client(
 @contextlib.asynccontextmanager
 async def connection(client: aiomqtt.Client) -> AsyncIterator[aiomqtt.Client]:
     """The client while it is connected; MqttError where that fails."""
+    disconnected = client._disconnected
     try:
         await client.__aenter__()
     except BaseException:
@@ -118,10 +120,15 @@ async def connection(client: aiomqtt.Client) -> AsyncIterator[aiomqtt.Client]:
         client._client.disconnect()
         raise
     try:
+        if disconnected.done():  # lost again at once, which aiomqtt forgets
+            raise aiomqtt.MqttError(_LOST)
         yield client
     finally:
         with contextlib.suppress(aiomqtt.MqttError):  # it is over anyway, and no reason to lose a cancellation
             await client.__aexit__(None, None, None)
+        for future in (disconnected, client._disconnected):
+            if future.done() and not future.cancelled():
+                future.exception()  # looked at: else asyncio complains that nobody did
 
 
 @dataclass(frozen=True)
@@ -234,19 +241,22 @@ class MqttService:
     # -- connection ---------------------------------------------------------------------------------------------------
 
     async def _stay_connected(self) -> None:
-        delay, complaint = FIRST_DELAY, ""
+        delay, complaint, short = FIRST_DELAY, "", 0
         while True:
             began = time.monotonic()
             try:
                 await self._connect(await self._best_protocol())
             except aiomqtt.MqttError as error:
-                reason = str(error.__cause__ or error)
+                reason = _reason(error)
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}"
                 _log.debug("MQTT connection failed", exc_info=True)
             lived = time.monotonic() - began >= STABLE_AFTER
+            short = short + 1 if reason == _LOST and not lived else 0
+            if short == 3:
+                reason += " three times within seconds: does a second hilserver serve the same rig?"
             if lived or reason != complaint:
-                _log.warning("MQTT broker %s: %s%s; trying again", self.address, reason, _hint(reason))
+                _log.warning("MQTT broker %s: %s; trying again", self.address, reason)
             complaint = reason
             delay = FIRST_DELAY if lived else min(2 * delay, LONGEST_DELAY)
             await asyncio.sleep(delay)
@@ -258,20 +268,19 @@ class MqttService:
         """
         version = aiomqtt.ProtocolVersion.V5
         try:
-            async with connection(self._client(version)):
+            async with connection(new_client(self.address, version, timeout=self._timeout)):
                 return version
         except aiomqtt.MqttCodeError as error:
             if isinstance(error.rc, ReasonCode) and error.rc.value == _UNSUPPORTED_PROTOCOL:
                 return aiomqtt.ProtocolVersion.V311
             raise
 
-    def _client(self, protocol: aiomqtt.ProtocolVersion, will: aiomqtt.Will | None = None) -> aiomqtt.Client:
-        return new_client(self.address, protocol, identifier=self._identifier, will=will, timeout=self._timeout)
-
     async def _connect(self, protocol: aiomqtt.ProtocolVersion) -> None:
         """One connection, from log-in to loss. The session is clean: no command from the time before comes after it."""
         will = aiomqtt.Will(self.topics.availability, b"offline", qos=1, retain=True)
-        async with connection(self._client(protocol, will)) as client:
+        # always under the same name, so that the broker ends a half-dead connection before it takes the new one
+        client = new_client(self.address, protocol, identifier=self._identifier, will=will, timeout=self._timeout)
+        async with connection(client):
             await self._subscribe(client, protocol)
             await client.publish(self.topics.availability, b"online", qos=1, retain=True)
             _log.info("connected to the MQTT broker %s (%s)", self.address, protocol.name)
@@ -437,7 +446,7 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
         await asyncio.wait(pending, timeout=2.0)
 
 
-def _hint(reason: str) -> str:
-    if "taken over" in reason:
-        return " (does a second hilserver serve the same rig?)"
-    return ""
+def _reason(error: aiomqtt.MqttError) -> str:
+    cause = error.__cause__ or error
+    code = getattr(getattr(cause, "rc", None), "value", None)
+    return _LOST if code in (_UNSPECIFIED, _TAKEN_OVER) else str(cause)
