@@ -1,0 +1,185 @@
+"""``hilserver demo``: the main job on an embedded broker and the simulated rig, in real time."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from hilserver.service.messages import Command, State
+    from hilserver.service.supervisor import Supervisor
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that the demo does: at this time after the start, in seconds."""
+
+    at: float
+    text: str
+    command: Command
+
+
+def demo(
+    rig: Annotated[Path | None, typer.Option(help="another rig file than the demo's own")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="folder of report and plots")] = Path("reports"),
+) -> None:
+    """See it work: a virtual pump, relief valve and 4/3 valve move a simulated machine through its servo valve at 1 kHz.
+
+    While it runs, the relief valve and then the directional valve are switched over MQTT. Ends with a short report, plots and
+    the log's path. Ctrl-C ends it cleanly.
+    """
+    import logging
+
+    from hilserver.cli.examples import example
+    from hilserver.rig.load import load_rig
+
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(message)s")
+    loaded = load_rig(rig or example("rigs/demo.toml"))
+    typer.echo("Starting: the first start on a machine compiles the circuit engine (up to a minute), later ones take 2 s.")
+    began = time.monotonic()
+
+    async def show() -> int:
+        from hilserver.service.supervisor import Supervisor
+
+        supervisor = Supervisor(loaded)
+        task = asyncio.create_task(supervisor.run())
+        ready = asyncio.create_task(supervisor.ready.wait())
+        await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if not task.done():
+            typer.echo(f"Ready after {time.monotonic() - began:.1f} s. MQTT broker: {supervisor.address}")
+            playing = asyncio.create_task(play(supervisor))
+            await asyncio.wait({task, playing}, return_when=asyncio.FIRST_COMPLETED)
+            supervisor.stop()
+            playing.cancel()
+        code = await task
+        if supervisor.log_file is not None:
+            await asyncio.to_thread(report, supervisor.log_file, output)
+        return code
+
+    raise typer.Exit(asyncio.run(show()))
+
+
+def script() -> list[Step]:
+    """What the demo does, when."""
+    from hilserver.service import messages as m
+
+    small = {"nominal_flow": {"flow": "25 l/min", "drop": "35 bar", "per": "edge"}, "f45": "15 Hz"}
+    return [
+        Step(0.2, "arm: the valve stays at null", m.Arm()),
+        Step(0.4, "start: the bridge drives the valve", m.Start()),
+        Step(0.6, "work cycle starts: lift, hold, lower", m.Cycle(action="start")),
+        Step(2.0, "relief valve: opening pressure 150 -> 100 bar", m.Switch(component="relief", set={"opening_pressure": "100 bar"})),
+        Step(5.0, "directional valve: 40 l/min at 30 Hz -> 25 l/min at 15 Hz", m.Switch(component="main_valve", set=small)),
+        Step(9.0, "stop: ramp to null", m.Stop()),
+    ]
+
+
+LENGTH = 9.6
+
+
+async def play(supervisor: Supervisor) -> None:
+    """Send the script's commands over MQTT at their times and keep the live table up to date."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from hilserver.client import request
+
+    assert supervisor.address is not None and supervisor.observer is not None
+    console = Console()
+    steps, done = script(), []
+    began = time.monotonic()
+    live = sys.stdout.isatty()
+    with Live(console=console, refresh_per_second=10, transient=not live, auto_refresh=live) as view:
+        while (elapsed := time.monotonic() - began) < LENGTH:
+            while steps and elapsed >= steps[0].at:
+                step = steps.pop(0)
+                answer = await request(supervisor.address, supervisor.rig.settings.name, step.command)
+                result = f"tick {answer.tick}" if answer.ok else f"refused: {answer.reason}"
+                if "prepared_ms" in answer.result:
+                    result += f", active after {answer.result['active_ms']:.0f} ms"
+                done.append(f"{elapsed:5.1f} s  {step.text}  ({result})")
+                if not live:
+                    console.print(done[-1])
+            row = supervisor.observer.latest()
+            if row is not None and live:
+                view.update(live_table(supervisor.observer.state(row, 0), done, elapsed / LENGTH))
+            await asyncio.sleep(0.1)
+
+
+def live_table(state: State, done: list[str], progress: float) -> Table:
+    """The rig at a glance."""
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    from hilserver.cli.switch import display
+
+    values, targets, timing = state.actual, state.target, state.timing
+
+    def shown(value: float | None, unit: str) -> str:
+        return "-" if value is None else " ".join(display(value, unit))
+
+    table = Table(title=f"hilserver demo    {state.mode}", min_width=78)
+    for heading in ("machine", "", "bridge", ""):
+        table.add_column(heading, justify="right" if not heading else "left", min_width=16)
+    for (left, a), (right, b) in zip(
+        (
+            ("p_A", shown(values.get("p_A"), "Pa")),
+            ("p_B", shown(values.get("p_B"), "Pa")),
+            ("p_S", shown(values.get("p_S"), "Pa")),
+            ("position", shown(values.get("x"), "m")),
+            ("joystick", shown(targets.get("input.joystick"), "")),
+        ),
+        (
+            ("virtual flow", shown(targets.get("valve.main.flow"), "m^3/s")),
+            ("real flow", shown(values.get("valve.main.flow"), "m^3/s")),
+            ("command", shown(values.get("valve.main.command"), "")),
+            ("work per tick", f"{timing.get('work_median', 0) * 1e6:.0f} µs of 1000"),
+            ("missed ticks", str(state.missed_ticks)),
+        ),
+        strict=True,
+    ):
+        table.add_row(left, a, right, b)
+    table.add_section()
+    for text in [*done[-6:], *[""] * (6 - len(done))]:
+        table.add_row(*_spanning(text))
+    outer = Table.grid()
+    outer.add_row(table)
+    outer.add_row(ProgressBar(total=1.0, completed=min(progress, 1.0), width=78))
+    return outer
+
+
+def _spanning(text: str) -> tuple[Any, ...]:
+    return (text, "", "", "")
+
+
+def report(log: Path, folder: Path) -> None:
+    """Print the fidelity report of a log and draw its plots."""
+    from hilserver.runs.summary import plot, summarise
+
+    summary = summarise(log)
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = plot(log, folder / f"{log.stem}.png", "Virtual hydraulics on the simulated rig")
+    typer.echo("")
+    typer.echo(f"{summary.duration:.1f} s, {summary.ticks} ticks recorded, {summary.missed} missed, {summary.switches} live switches")
+    for valve in summary.valves:
+        typer.echo(
+            f"valve {valve.valve}: measured against virtual flow: NRMSE {100 * valve.nrmse:.2f} %, "
+            f"largest deviation {valve.largest * 6e4:.2f} l/min of {valve.flow_range * 6e4:.0f} l/min; "
+            f"saturated {100 * valve.saturated:.1f} % of the time"
+        )
+    typer.echo(
+        f"work per tick {summary.work_median * 1e6:.0f} µs (median), {summary.work_p99 * 1e6:.0f} µs (99 %); "
+        f"wake-up {summary.wake_median * 1e6:.0f} µs (median), {summary.wake_p99 * 1e6:.0f} µs (99 %) after the deadline"
+    )
+    typer.echo(f"plot: {picture}")
+    typer.echo(f"log:  {log}")
+    typer.echo(f"next: hilserver replay {log}    hilserver simulate config/rigs/demo.toml")

@@ -1,0 +1,18 @@
+"""Where the example configurations are: in the checkout, or installed beside the package."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import hilserver
+from hilserver.errors import HilserverError
+
+
+def example(name: str) -> Path:
+    """Path of an example configuration, like ``rigs/demo.toml``. Raises HilserverError where it is not installed."""
+    places = [Path(hilserver.__file__).parent.parent / "config", Path(sys.prefix) / "share" / "hilserver" / "config"]
+    for place in places:
+        if (place / name).is_file():
+            return place / name
+    raise HilserverError(f"the example configuration {name} is not in {' or '.join(map(str, places))}.")

@@ -1,0 +1,43 @@
+"""``hilserver run``: run a rig in real time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+RigFile = Annotated[Path, typer.Argument(help="rig file (TOML)", show_default=False)]
+
+
+def run(
+    rig: RigFile,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="log every command and change of mode")] = False,
+) -> None:
+    """Run a rig in real time until Ctrl-C (or SIGTERM).
+
+    Starts in SAFE with the valves at null. Arm, start and switch over MQTT (hilserver switch, a panel, mosquitto_pub). Every
+    tick is recorded. Whatever ends the run, the valves get their safe values first.
+    """
+    import asyncio
+    import logging
+
+    from hilserver.rig.load import load_rig
+    from hilserver.service.supervisor import Supervisor
+
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    loaded = load_rig(rig)
+
+    async def serve() -> int:
+        supervisor = Supervisor(loaded)
+        task = asyncio.create_task(supervisor.run())
+        ready = asyncio.create_task(supervisor.ready.wait())
+        await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            typer.echo(f"{loaded.settings.name} runs at {loaded.settings.loop.rate:g} Hz. MQTT: {supervisor.address}, topics hil/{loaded.settings.name}/#")
+            typer.echo(f"Log: {supervisor.log_file}" if supervisor.log_file else "Not recorded (recording.enabled = false).")
+            typer.echo("Ctrl-C ends it with the valves at null.")
+        ready.cancel()
+        return await task
+
+    raise typer.Exit(asyncio.run(serve()))

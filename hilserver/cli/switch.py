@@ -1,0 +1,162 @@
+"""``hilserver switch`` and ``hilserver status``, ``hilserver send``: talk to a running server."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from hilserver.service.messages import Answer, Command
+    from hilserver.service.mqtt import BrokerAddress
+
+Rig = Annotated[str | None, typer.Option("--rig", "-r", help="name of the rig; default: the one that runs on this machine")]
+Broker = Annotated[str | None, typer.Option("--broker", "-b", help="host:port of its MQTT broker; default: as the server on this machine")]
+
+
+def switch(
+    component: Annotated[str, typer.Argument(help="name of the component in the circuit; or a circuit file with --circuit")],
+    values: Annotated[list[str] | None, typer.Argument(help='new values, like nominal_flow.flow="60 l/min"')] = None,
+    kind: Annotated[str | None, typer.Option("--type", "-t", help="put a component of this type in its place")] = None,
+    circuit: Annotated[bool, typer.Option("--circuit", help="switch to the whole circuit of this file")] = False,
+    rig: Rig = None,
+    broker: Broker = None,
+) -> None:
+    """Change the virtual hydraulics while it runs: a component's values, its type, or the whole circuit.
+
+    The change is prepared and tried outside of the loop and takes effect at one tick; what is refused changes nothing.
+
+    Examples: hilserver switch main_valve nominal_flow.flow="60 l/min"  |  hilserver switch --circuit lift_small.toml
+    """
+    from hilserver.service import messages as m
+
+    if circuit:
+        command: m.Command = _whole_circuit(component)
+    elif kind is not None:
+        command = m.Switch(component=component, type=kind, values=_assignments(values or []))
+    else:
+        command = m.Switch(component=component, set=_assignments(values or []))
+    answer = ask(command, rig, broker)
+    result = answer.result
+    moved = ", ".join(f"{valve} {percent:.1f} %" for valve, percent in _table(result.get("command_moved_percent")).items())
+    typer.echo(
+        f"switched {component} in tick {result['tick']} (prepared in {result['prepared_ms']:.0f} ms, "
+        f"active after {result['active_ms']:.0f} ms, command moved by {moved} of range)"
+    )
+
+
+def send(
+    command: Annotated[str, typer.Argument(help="arm, disarm, start, stop, reset, set_input, strategy, jog, cycle, ...")],
+    values: Annotated[list[str] | None, typer.Argument(help="its values, like input=joystick value=0.5")] = None,
+    rig: Rig = None,
+    broker: Broker = None,
+) -> None:
+    """Send any command to a running server and show its answer.
+
+    Examples: hilserver send arm  |  hilserver send start  |  hilserver send cycle action=start  |
+    hilserver send set_input input=joystick value=0.3  |  hilserver send strategy valve=main strategy=flow_servo
+    """
+    from hilserver.service.messages import read_command
+
+    answer = ask(read_command(command, json.dumps(_assignments(values or [])).encode()), rig, broker)
+    typer.echo(f"{command}: done. " + ", ".join(f"{key} {value}" for key, value in answer.result.items()))
+
+
+def status(
+    rig: Rig = None,
+    broker: Broker = None,
+    as_json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
+) -> None:
+    """Show how a running server is: mode, faults, warnings, targets and measured values, timing."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from hilserver.client import status as read
+
+    name, address = where(rig, broker)
+    found = read(address, name)
+    if as_json:
+        parts = {"online": found.online, "state": found.state and found.state.model_dump(), "circuit": found.circuit and found.circuit.model_dump()}
+        typer.echo(json.dumps(parts, indent=1))
+        return
+    console = Console()
+    state = found.state
+    if state is None or not found.online:
+        console.print(f"{name}: offline" + (f", last seen in mode {state.mode}" if state else ""))
+        raise typer.Exit(1)
+    console.print(f"[bold]{name}[/bold]  {state.mode}  tick {state.tick}  missed {state.missed_ticks}")
+    if state.fault:
+        console.print(f"[red]fault: {state.fault}[/red]")
+    for text in (*state.warnings, *state.degradations):
+        console.print(f"[yellow]- {text}[/yellow]")
+    table = Table("", "target", "actual", "unit", box=None)
+    channels = found.description.channels if found.description else {}
+    for key in dict.fromkeys((*state.target, *state.actual)):
+        unit = channels[key].unit if key in channels else ("m^3/s" if key.endswith(".flow") else "")
+        shown = [display(value, unit)[0] if value is not None else "-" for value in (state.target.get(key), state.actual.get(key))]
+        table.add_row(key, *shown, display(0.0, unit)[1])
+    console.print(table)
+    console.print("  ".join(f"{key} {value * 1e6:.0f} µs" for key, value in state.timing.items()))
+
+
+def display(value: float, unit: str) -> tuple[str, str]:
+    """A value in the units people use: bar, l/min, mm; (text, unit)."""
+    factor, shown, digits = {"Pa": (1e-5, "bar", 2), "m^3/s": (6e4, "l/min", 2), "m": (1e3, "mm", 1)}.get(unit, (1.0, unit, 4))
+    return f"{value * factor:.{digits}f}", shown
+
+
+def ask(command: Command, rig: str | None, broker: str | None) -> Answer:
+    """Send a command and return its answer. Raises HilserverError with the reason where it is refused."""
+    from hilserver.client import send as request
+    from hilserver.errors import HilserverError
+
+    name, address = where(rig, broker)
+    answer = request(address, name, command)
+    if not answer.ok:
+        raise HilserverError(f"refused: {answer.reason}")
+    return answer
+
+
+def where(rig: str | None, broker: str | None) -> tuple[str, BrokerAddress]:
+    """Which server is meant: its rig name and its broker."""
+    from hilserver.errors import HilserverError
+    from hilserver.service.mqtt import BrokerAddress
+    from hilserver.service.running import find
+
+    if broker is None:
+        return find(rig)
+    host, _, port = broker.rpartition(":")
+    if rig is None or not host or not port.isdigit():
+        raise HilserverError(f'--broker "{broker}": write host:port, and name the rig with --rig.')
+    return rig, BrokerAddress(host=host, port=int(port))
+
+
+def _whole_circuit(file: str) -> Command:
+    """A circuit file of this machine is sent as it is; another name is looked up by the server."""
+    from pathlib import Path
+
+    from hilserver.rig.load import read_toml
+    from hilserver.service.messages import SwitchCircuit
+
+    return SwitchCircuit(circuit=read_toml(Path(file))) if Path(file).is_file() else SwitchCircuit(file=file)
+
+
+def _assignments(values: list[str]) -> dict[str, Any]:
+    """``["a.b=1", "c=60 l/min"]`` -> {"a.b": 1, "c": "60 l/min"}; what is JSON is taken as such."""
+    from hilserver.errors import HilserverError
+
+    found: dict[str, Any] = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise HilserverError(f'"{text}" is not of the form key=value, like opening_pressure="120 bar".')
+        try:
+            found[key] = json.loads(value)
+        except ValueError:
+            found[key] = value
+    return found
+
+
+def _table(value: object) -> dict[str, float]:
+    return value if isinstance(value, dict) else {}

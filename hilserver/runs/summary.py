@@ -1,0 +1,124 @@
+"""What a log says at a glance: how well the real valve followed the virtual flow, how the loop kept its time; figures and plot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hilserver.bridge import columns as b
+from hilserver.numerics.arrays import Floats
+from hilserver.record.reader import LogReader, LogTable
+from hilserver.rig import columns as c
+
+
+@dataclass(frozen=True)
+class ValveSummary:
+    """How one real valve followed its virtual flow while RUNNING. Flows in m^3/s; shares 0 … 1; NaN: not measured."""
+
+    valve: str
+    flow_range: float
+    rms: float
+    largest: float
+    saturated: float
+
+    @property
+    def nrmse(self) -> float:
+        """RMS deviation of the measured from the virtual flow, as a share of the virtual flow's range."""
+        return self.rms / self.flow_range if self.flow_range > 0 else float("nan")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Figures of a run; times in seconds."""
+
+    log: Path
+    duration: float
+    ticks: int
+    missed: int
+    switches: int
+    torn: bool
+    work_median: float
+    work_p99: float
+    wake_median: float
+    wake_p99: float
+    valves: tuple[ValveSummary, ...]
+
+
+def summarise(path: Path) -> Summary:
+    """Read a log and sum it up. Raises RecordError where it can't be read."""
+    return _summary(path, LogReader(path).read_all())
+
+
+def _summary(path: Path, table: LogTable) -> Summary:
+    columns = table.columns
+    work = columns["read_time"] + columns["compute_time"] + columns["write_time"]
+    running = columns["mode"] == c.RUNNING
+    names = [name.removeprefix("valve.").removesuffix(".command") for name in columns if name.endswith(".command")]
+    return Summary(
+        log=path,
+        duration=float(columns["time"][-1] - columns["time"][0]) if len(work) else 0.0,
+        ticks=len(work),
+        missed=int(columns["missed"].sum()),
+        switches=len(table.circuits) - 1,
+        torn=bool(table.torn),
+        work_median=_at(work, 50),
+        work_p99=_at(work, 99),
+        wake_median=_at(columns["wake_error"], 50),
+        wake_p99=_at(columns["wake_error"], 99),
+        valves=tuple(_valve(name, columns, running) for name in names),
+    )
+
+
+def _valve(name: str, columns: dict[str, Floats], running: Floats) -> ValveSummary:
+    virtual = columns[f"valve.{name}.flow_virtual"][running]
+    measured = columns[f"valve.{name}.flow_measured"][running]
+    flags = columns[f"valve.{name}.saturation"][running].astype(np.int64)
+    deviation = measured - virtual
+    known = len(deviation) > 0 and bool(np.isfinite(deviation).all())
+    return ValveSummary(
+        valve=name,
+        flow_range=float(np.ptp(virtual)) if len(virtual) else 0.0,
+        rms=float(np.sqrt(np.mean(deviation**2))) if known else float("nan"),
+        largest=float(np.abs(deviation).max()) if known else float("nan"),
+        saturated=float(np.mean((flags & (b.CAPACITY | b.NO_DROP | b.RANGE)) > 0)) if len(flags) else 0.0,
+    )
+
+
+def _at(values: Floats, percent: float) -> float:
+    return float(np.percentile(values, percent)) if len(values) else float("nan")
+
+
+def plot(path: Path, picture: Path, title: str = "") -> Path:
+    """Pressures, flows and command of a log over time, as a PNG."""
+    from matplotlib.figure import Figure
+
+    table = LogReader(path).read_all()
+    columns, t = table.columns, table.columns["time"]
+    valves = [name.removesuffix(".command") for name in columns if name.endswith(".command")]
+    figure = Figure(figsize=(10, 9), layout="constrained")
+    pressure, flow, command = figure.subplots(3, 1, sharex=True)
+    units = table.header.units
+    for name in (name for name in columns if name.startswith("channel.")):
+        if units.get(name, "Pa" if name.startswith("channel.p") else "") == "Pa":
+            pressure.plot(t, columns[name] / 1e5, label=name.removeprefix("channel."), linewidth=1)
+    for valve in valves:
+        flow.plot(t, columns[f"{valve}.flow_virtual"] * 6e4, label="virtual", linewidth=1.6)
+        if np.isfinite(columns[f"{valve}.flow_measured"]).any():
+            flow.plot(t, columns[f"{valve}.flow_measured"] * 6e4, label="measured", linewidth=0.8)
+        command.plot(t, columns[f"{valve}.command"], label=valve, linewidth=1)
+    for name in (name for name in columns if name.startswith("input.")):
+        command.plot(t, columns[name], label=name.removeprefix("input."), linewidth=1)
+    switched = [t[segment.version.start] for segment in table.circuits[1:]]
+    for axis, label in ((pressure, "pressure, bar"), (flow, "flow, l/min"), (command, "command")):
+        axis.set_ylabel(label)
+        axis.grid(alpha=0.3)
+        for moment in switched:
+            axis.axvline(moment, color="0.4", linestyle=":", linewidth=1)
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend(loc="upper right", fontsize="small")
+    command.set_xlabel("time, s" + ("   (dotted: a component was switched)" if switched else ""))
+    figure.suptitle(title or table.header.rig)
+    figure.savefig(picture, dpi=110)
+    return picture
