@@ -37,6 +37,7 @@ from hilserver.service.messages import (
 VALID: dict[str, list[dict[str, Any]]] = {
     "arm": [{}],
     "disarm": [{}],
+    "trip": [{}],
     "start": [{}],
     "stop": [{}],
     "reset": [{}],
@@ -50,7 +51,7 @@ VALID: dict[str, list[dict[str, Any]]] = {
     "switch_circuit": [{"circuit": {"components": {"tank": {"type": "tank"}}}}, {"file": "lift.toml"}],
     "strategy": [
         {"valve": "main", "strategy": "pid"},
-        {"valve": "main", "strategy": "pid", "settings": {"k_p": 2.0}},
+        {"valve": "main", "strategy": "pid"},
     ],
     "jog": [{"valve": "main", "command": -0.05}],
     "cycle": [{"action": "start"}, {"action": "stop"}],

@@ -181,6 +181,12 @@ class Reset(Command):
     name = "reset"
 
 
+class Trip(Command):
+    """FAULT at once, latched: valves to their safe values at their slew limit. No substitute for an emergency stop circuit."""
+
+    name = "trip"
+
+
 class SetInput(Command):
     """Set an operator input, such as the joystick."""
 
@@ -239,7 +245,6 @@ class SelectStrategy(Command):
     name = "strategy"
     valve: Name = Field(description="name of the real valve")
     strategy: Name = Field(description="one of the valve's strategies (see the description topic)")
-    settings: dict[str, JsonValue] = Field(default={}, description="settings of the strategy that shall change")
 
 
 class Jog(Command):
@@ -260,7 +265,7 @@ class Cycle(Command):
 COMMANDS: Mapping[str, type[Command]] = {
     model.name: model
     for model in (
-        Arm, Disarm, Start, Stop, Reset, SetInput, SetParameter, Switch, SwitchCircuit, SelectStrategy, Jog, Cycle
+        Arm, Disarm, Start, Stop, Reset, Trip, SetInput, SetParameter, Switch, SwitchCircuit, SelectStrategy, Jog, Cycle
     )
 }  # fmt: skip
 """Every command by name."""

@@ -44,7 +44,7 @@ KEEP_ALIVE = 15
 """Seconds; the broker publishes the last will after 1.5 times as long without a sign of life."""
 
 WAITING_LIMIT = 32
-"""Commands that may wait for their turn; `stop` and `disarm` are taken up to twice as many, so that they aren't the
+"""Commands that may wait for their turn; `stop`, `disarm` and `trip` are taken up to twice as many, so that they aren't the
 ones that a flood of other commands keeps out."""
 
 REMEMBERED_IDS = 1000
@@ -358,7 +358,7 @@ class MqttService:
         except Refused as error:
             self._answer(refusal(name, error.id, error.problems, self._clock()), reply)
             return
-        limit = 2 * WAITING_LIMIT if name in ("stop", "disarm") else WAITING_LIMIT
+        limit = 2 * WAITING_LIMIT if name in ("stop", "disarm", "trip") else WAITING_LIMIT
         if (waiting := self._waiting.qsize()) >= limit:
             busy = f"busy: {waiting} commands are waiting already. Send it again when they are answered."
             self._answer(refusal(name, command.id, [busy], self._clock()), reply)

@@ -34,8 +34,8 @@ BUDGET = 0.5
 WATCHED = 0.05
 """Seconds after a switch over which the command's movement is reported."""
 
-_PLAIN = {"arm": c.ARM, "disarm": c.DISARM, "start": c.START, "stop": c.STOP, "reset": c.RESET}
-_NEEDS = {"arm": "SAFE", "disarm": "ARMED or RUNNING", "start": "ARMED", "stop": "RUNNING", "reset": "FAULT"}
+_PLAIN = {"arm": c.ARM, "disarm": c.DISARM, "start": c.START, "stop": c.STOP, "reset": c.RESET, "trip": c.ESTOP}
+_NEEDS = {"arm": "SAFE", "disarm": "ARMED or RUNNING", "start": "ARMED", "stop": "RUNNING", "reset": "FAULT", "trip": "any mode"}
 
 
 class Operator:
