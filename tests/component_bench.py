@@ -18,6 +18,8 @@ from hilserver.circuit.program import Program, build
 from hilserver.components.base import Component, Fluid
 from hilserver.errors import problems_of
 
+Recording = dict[str, np.ndarray[Any, np.dtype[np.float64]]]
+
 L_MIN = 1e-3 / 60.0
 BAR = 1e5
 
@@ -77,10 +79,11 @@ class Bench:
         assert abs(n * step - duration) < 1e-9
         program().advance(self.packed.index, self.packed.value, self.z, self.y, self.work, n, step)
 
-    def record(self, names: tuple[str, ...], duration: float, step: float) -> dict[str, np.ndarray[Any, Any]]:
-        """Run and note these values after every step."""
+    def record(self, names: tuple[str, ...], duration: float, step: float, every: float | None = None) -> Recording:
+        """Run and note these values after every step, or every ``every`` seconds."""
+        interval = every or step
         rows = []
-        for _ in range(round(duration / step)):
-            self.run(step, step)
+        for _ in range(round(duration / interval)):
+            self.run(interval, step)
             rows.append([self[name] for name in names])
         return dict(zip(names, np.array(rows).T, strict=True))
