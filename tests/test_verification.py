@@ -1,8 +1,8 @@
 """The verification circuit (THEORY §4) against an independent solution, and the order and stability of the integrators.
 
 The reference writes the circuit's equations out by hand, from the theory and not from our kernels, and integrates them
-with scipy's DOP853 at tight tolerances. (Its implicit Radau is no reference here: it steps over the hard limits of pump and
-relief valve, whatever its tolerance.) Only the datasheet values are shared: they are read from the circuit file.
+with scipy's DOP853 at tight tolerances. (Its implicit Radau is no reference here: it steps over the hard limits of pump
+and relief valve, whatever its tolerance.) Only the datasheet values are shared: they are read from the circuit file.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import functools
 import tomllib
 from collections.abc import Callable
+from math import copysign, sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from component_bench import Bench
+from component_bench import Bench, Recording
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
@@ -24,7 +25,7 @@ Floats = NDArray[np.float64]
 FILE = Path(__file__).parents[1] / "config" / "circuits" / "verification.toml"
 STATES = ("supply.p", "A.p", "B.p", "rod.x", "rod.v", "pump.Q", "relief.K", "main_valve.U")
 COMMANDS = ((0.0, 0.1), (0.9, 0.5), (0.5, 0.3), (0.0, 0.4), (-0.4, 0.8), (0.0, 0.3))
-"""Hold, up fast and slow, hold, down, hold: joystick and seconds. Stopped at once from 0.9 the load would cavitate at A."""
+"""Hold, up fast and slow, hold, down, hold: joystick and seconds. Stopped at once from 0.9 port A would cavitate."""
 
 UNITS = {
     "bar": 1e5,
@@ -87,7 +88,8 @@ def reference_equations() -> tuple[Callable[[float, Floats, float], list[float]]
 
     def g(dp: float) -> float:
         size = abs(dp)
-        return np.sign(dp) * (np.sqrt(size) if size > p_tr else np.sqrt(p_tr) * size / p_tr * (3 - size / p_tr) / 2)
+        root = sqrt(size) if size > p_tr else sqrt(p_tr) * size / p_tr * (3 - size / p_tr) / 2
+        return copysign(root, dp)
 
     def rise(s: float) -> float:
         s = min(max(s, 0.0), 1.0)
@@ -100,7 +102,7 @@ def reference_equations() -> tuple[Callable[[float, Floats, float], list[float]]
         dQ = (k * (p_set - p_S) - Q) / tau_pump
         if Q <= 0:
             dQ = max(dQ, 0.0)
-        elif Q >= limit:
+        elif limit - Q <= 0:
             dQ = min(dQ, (limit - Q) / tau_pump)
         dK = ((p_S - p_ref) - (C1 + C2 * p_S) * K) / C_dyn
         if K <= 0:
@@ -188,3 +190,51 @@ def test_the_sequence_reaches_every_part_of_the_circuit() -> None:
     assert x.max() > 0.2
     assert v.min() < -0.1
     assert p_A.min() > 0
+
+
+# --- the integrators -------------------------------------------------------------------------------------------------
+
+
+def after_a_disturbance(integrator: str, step: float) -> Floats:
+    """States 20 ms after a disturbance of the pressures in steady lifting, scaled.
+
+    Nothing switches there: all limits, joints of curves and reversals are far, so that the solution is smooth.
+    """
+    steady = Bench(raw_circuit())
+    steady["joystick"] = 0.6
+    steady.run(0.5, 1e-4)
+    bench = Bench(raw_circuit(integrator=integrator))
+    bench.z[:] = steady.z
+    for pressure, change in (("A.p", 2e5), ("B.p", -1e5), ("supply.p", -1e5)):
+        bench[pressure] += change
+    bench.run(0.02, step)
+    return np.divide([bench[name] for name in STATES], SCALE)
+
+
+@pytest.mark.parametrize(
+    ("integrator", "order", "step"), [("euler", 1, 5e-5), ("rosenbrock", 2, 2.5e-4), ("rk4", 4, 5e-4)]
+)
+def test_integrators_have_their_order_where_the_solution_is_smooth(integrator: str, order: int, step: float) -> None:
+    """Halving the step divides the error by 2^order; against Runge-Kutta at a step so small that rounding dominates."""
+    exact = after_a_disturbance("rk4", 1e-5)
+    coarse, fine = (np.linalg.norm(after_a_disturbance(integrator, h) - exact) for h in (step, step / 2))
+    print(f"{integrator}: error {coarse:.1e} -> {fine:.1e}, order {np.log2(coarse / fine):.2f}")
+    assert np.log2(coarse / fine) == pytest.approx(order, abs=0.15)
+
+
+def lifting_with_a_tiny_supply_volume(integrator: str, step: float) -> Recording:
+    circuit = raw_circuit(integrator=integrator)
+    circuit["components"]["supply"]["volume"] = "1 cm^3"
+    bench = Bench(circuit)
+    bench["joystick"] = 0.6
+    return bench.record(("supply.p", "rod.x"), 0.3, step, every=1e-2)
+
+
+def test_rosenbrock_stays_stable_where_runge_kutta_explodes() -> None:
+    """1 cm³ of supply: some 20 µs of time constant at a step of 100 µs. Rosenbrock still finds pressure and position."""
+    exact = lifting_with_a_tiny_supply_volume("rk4", 1e-6)
+    stable = lifting_with_a_tiny_supply_volume("rosenbrock", 1e-4)
+    assert np.abs(stable["supply.p"] - exact["supply.p"]).max() < 1e-3 * 150e5
+    assert np.abs(stable["rod.x"] - exact["rod.x"]).max() < 1e-5
+    exploded = lifting_with_a_tiny_supply_volume("rk4", 1e-4)
+    assert not np.abs(exploded["supply.p"] - exact["supply.p"]).max() < 10e5
