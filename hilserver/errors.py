@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 
 class HilserverError(Exception):
@@ -60,7 +61,10 @@ def dotted(location: Sequence[str | int]) -> str:
 
 def shown(value: object) -> str:
     """A value as the user wrote it, shortened to one line of at most 60 characters."""
-    text = repr(value) if not isinstance(value, str) else f'"{value}"'
+    try:
+        text = f'"{value[:100]}"' if isinstance(value, str) else repr(value)
+    except (ValueError, RecursionError):  # a whole number of thousands of digits, a list nested a thousand times
+        text = f"this {type(value).__name__}"
     text = " ".join(text.split())
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -82,14 +86,17 @@ def problems_of(
 ) -> list[Problem]:
     """The problems of a pydantic error in the user's words.
 
-    ``raw`` is the value that was validated (to quote what the user wrote), ``names`` the keys allowed at the top level.
+    ``raw`` is the value that was validated (to quote what the user wrote), ``names`` the keys allowed at the top level;
+    given as a model's fields they tell the keys allowed further down too.
     """
     found = []
     for entry in error.errors(include_url=False):
-        location = tuple(part for part in entry["loc"] if part not in _INTERNAL and not str(part).startswith("function-"))
+        location = tuple(
+            part for part in entry["loc"] if part not in _INTERNAL and not str(part).startswith("function-")
+        )
         value = _lookup(raw, location, entry["input"])
         key = ".".join(part for part in (prefix, dotted(location)) if part)
-        found.append(Problem(_sentence(entry, value, names), key, file))
+        found.append(Problem(_sentence(entry, value, _names_at(names, location[:-1])), key, file))
     return found
 
 
@@ -107,10 +114,27 @@ def _lookup(raw: object, location: Sequence[str | int], default: object) -> obje
     return raw
 
 
+def _names_at(names: Iterable[str], location: Sequence[str | int]) -> Iterable[str]:
+    """The keys allowed in the table at ``location``, as far as the models' fields tell."""
+    inside: Any = None
+    for part in location:
+        field = names.get(str(part)) if isinstance(names, Mapping) else None
+        inside = _model_in(field.annotation) if isinstance(field, FieldInfo) else inside  # else: an entry of a table
+        names = inside.model_fields if inside is not None else ()
+    return names
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that a field's type consists of: ``Dither``, ``Leakage | None``, ``dict[str, ChannelSettings]``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((model for part in get_args(annotation) if (model := _model_in(part))), None)
+
+
 def _sentence(entry: Any, value: object, names: Iterable[str]) -> str:
     kind, context = entry["type"], entry.get("ctx", {})
     if kind == "extra_forbidden":
-        return "unknown key." + (did_you_mean(str(entry["loc"][-1]), names) if len(entry["loc"]) == 1 else "")
+        return "unknown key." + did_you_mean(str(entry["loc"][-1]), names)
     if kind == "missing":
         return "missing: this value has no default and must be given."
     bounds = {"greater_than": ">", "greater_than_equal": ">=", "less_than": "<", "less_than_equal": "<="}

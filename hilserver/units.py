@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -16,18 +17,49 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from hilserver.errors import shown
+
 ATMOSPHERE = 101_325.0
 """Pa; absolute pressure = gauge pressure + ATMOSPHERE (standard atmosphere, ISO 2533)."""
 
 
 @functools.cache
 def registry() -> pint.UnitRegistry[Any]:
-    """The unit registry: pint's own units; a revolution counts as 1, so ``1500 rpm`` is 25 1/s and ``28 cm^3/rev`` a volume."""
-    units: pint.UnitRegistry[Any] = pint.UnitRegistry(cache_folder=":auto:", on_redefinition="ignore")
+    """The unit registry: pint's own units; a revolution counts as 1: ``1500 rpm`` is 25 1/s, ``28 cm^3/rev`` a volume.
+
+    Without pint's cache folder: it saves 0.1 s, and fails where the home folder can't be written to (a system service).
+    """
+    units: pint.UnitRegistry[Any] = pint.UnitRegistry(on_redefinition="ignore")
     units.define("rev = 1 = revolution")
     units.define("rpm = rev / minute")
     units.define("percent = 0.01 = %")
     return units
+
+
+_NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\d.])\s*")
+_FACTOR = r"\(?\s*(?:1|%|[^\W\d_][\w°]*)(?:\s*(?:\^|\*\*)\s*-?\d(?:\.\d{1,3})?(?![\d.]))?\s*\)?"
+_UNIT = re.compile(rf"(?:{_FACTOR}(?:\s*[*/·]\s*|\s+|$))*(?<![*/·])")
+_LONGEST = 80
+
+
+def parse(text: str) -> Any:
+    """``"36 l/min"`` -> a pint quantity. ValueError says what is wrong.
+
+    Only a number and a product of units is read: pint would calculate whatever the text says, ``9**9**9**9`` too.
+    """
+    number = _NUMBER.match(text)
+    if number is None or len(text) > _LONGEST:
+        raise ValueError(f"{shown(text)} is not a number with a unit")
+    unit = text[number.end() :].strip()
+    value = float(number[1])
+    if not math.isfinite(value):
+        raise ValueError(f"{shown(text)} has no finite number")
+    if _UNIT.fullmatch(unit) is None:
+        raise ValueError(f"{shown(text)} has no unit that can be read")
+    try:
+        return registry().Quantity(value, registry().parse_units(unit))
+    except Exception as error:  # pint raises many kinds, tokenizer errors among them
+        raise ValueError(f"{shown(text)} has no unit that can be read ({error})") from None
 
 
 def to_si(text: str, unit: str) -> float:
@@ -36,16 +68,22 @@ def to_si(text: str, unit: str) -> float:
     >>> to_si("36 l/min", "m^3/s")
     0.0006
     """
+    amount = parse(text)
+    if not amount.is_compatible_with(unit or "dimensionless"):
+        has = "no unit" if amount.unitless and not text.strip().endswith("%") else "the wrong unit"
+        raise ValueError(f"{shown(text)} has {has}: this value is measured in {unit or 'no unit'}")
+    return _magnitude(amount, unit, text)
+
+
+def _magnitude(amount: Any, unit: str, text: object) -> float:
+    """The number of SI units; ValueError where it is too large for a float."""
     try:
-        amount = registry().Quantity(text)
-    except Exception as error:  # pint raises many kinds, tokenizer errors among them
-        raise ValueError(f'"{text}" can\'t be read as a number with a unit ({error})') from None
-    if not isinstance(amount.magnitude, int | float) or not math.isfinite(amount.magnitude):
-        raise ValueError(f'"{text}" has no finite number')
-    try:
-        return round_trip(float(amount.to(unit or "dimensionless").magnitude))
-    except pint.DimensionalityError:
-        raise ValueError(f'"{text}" has the wrong unit: this value is measured in {unit or "no unit"}') from None
+        value = float(amount.to(unit or "dimensionless").magnitude)
+    except OverflowError:
+        value = math.inf
+    if not math.isfinite(value):
+        raise ValueError(f"{shown(text)} has no finite number")
+    return round_trip(value)
 
 
 def round_trip(value: float) -> float:
@@ -77,7 +115,7 @@ class Unit:
                 return to_si(value, self.si)
             except ValueError as error:
                 raise ValueError(f'{error}; write it like "{self.example}"') from None
-        raise ValueError(f'{value!r} has no unit; write it like "{self.example}"')
+        raise ValueError(f'{shown(value)} has no unit; write it like "{self.example}"')
 
 
 @dataclass(frozen=True)
@@ -91,12 +129,22 @@ class PlainNumber:
         return {"type": ["number", "string"], "examples": [0.9, "90 %"]}
 
     def _parse(self, value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise ValueError(f"{value!r} is not a number")
-        number = to_si(value, "") if isinstance(value, str) else float(value)
-        if not math.isfinite(number):
-            raise ValueError(f"{value!r} is not a finite number")
-        return number
+        if isinstance(value, str):
+            return to_si(value, "")
+        return finite(value)
+
+
+def finite(value: object) -> float:
+    """A plain number as a float; ValueError for anything else, NaN, infinity and numbers too large for a float."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{shown(value)} is not a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"{shown(value)} is not a finite number")
+    return number
 
 
 Number = Annotated[float, PlainNumber()]
@@ -138,19 +186,30 @@ class Quantity(BaseModel):
 
 
 def quantity(raw: object) -> Quantity:
-    """``"250 bar"`` -> Quantity(value=2.5e7, unit="Pa"); a plain number has no unit. ValueError says what would be right."""
+    """``"250 bar"`` -> Quantity(value=2.5e7, unit="Pa"); a plain number has no unit. ValueError says what is right."""
+    return _any_quantity(raw, "dimensionless", "250 bar")
+
+
+def quantity_per_second(raw: object) -> Quantity:
+    """``"250 bar/s"`` -> Quantity(value=2.5e7, unit="Pa"): a rate of change, with the unit of what changes."""
+    return _any_quantity(raw, "second", "250 bar/s")
+
+
+def _any_quantity(raw: object, per: str, example: str) -> Quantity:
     if isinstance(raw, Quantity):
         return raw
     if isinstance(raw, bool) or not isinstance(raw, str | int | float):
-        raise ValueError(f'{raw!r} is not a value; write it like "250 bar", or a plain number where there is no unit')
-    try:
-        amount = registry().Quantity(raw)
-        for unit in SI_UNITS:
-            if amount.is_compatible_with(unit or "dimensionless"):
-                return Quantity(value=round_trip(float(amount.to(unit or "dimensionless").magnitude)), unit=unit)
-    except Exception as error:  # pint raises many kinds
-        raise ValueError(f"{raw!r} can't be read as a value with a unit ({error}); write it like \"250 bar\"") from None
-    raise ValueError(f"{raw!r}: no channel is measured in this unit; known are {', '.join(u for u in SI_UNITS if u)}")
+        raise ValueError(f'{shown(raw)} is not a value; write it like "{example}"')
+    amount = parse(raw) if isinstance(raw, str) else registry().Quantity(finite(raw))
+    if per != "dimensionless":
+        amount = amount * registry().Quantity(1.0, per)
+    for unit in SI_UNITS:
+        if amount.is_compatible_with(unit or "dimensionless"):
+            return Quantity(value=_magnitude(amount, unit, raw), unit=unit)
+    known = ", ".join(u for u in SI_UNITS if u)
+    raise ValueError(f'{shown(raw)}: no channel is measured in this unit (known: {known}); write it like "{example}"')
 
 
 AnyQuantity = Annotated[Quantity, BeforeValidator(quantity)]
+AnyRate = Annotated[Quantity, BeforeValidator(quantity_per_second)]
+"""A rate of change; its unit is that of the quantity that changes."""
