@@ -30,8 +30,9 @@ def with_component(source: Mapping[str, Any], component: str, kind: str, values:
     changed = copy.deepcopy(dict(source))
     old = _component(changed, component)
     new = {"type": kind, **values}
-    if "ports" in old:
-        new["ports"] = {**old["ports"], **values.get("ports", {})}
+    ports = values.get("ports", {})
+    if "ports" in old and isinstance(ports, Mapping):
+        new["ports"] = {**old["ports"], **ports}
     changed["components"][component] = new
     return changed
 
@@ -48,6 +49,8 @@ def with_signals(source: Mapping[str, Any], component: str, old: Mapping[str, st
 def _component(source: dict[str, Any], name: str) -> dict[str, Any]:
     components = source.get("components", {})
     if name not in components:
-        raise ConfigurationError([Problem(f'the circuit has no component "{name}".' + did_you_mean(name, components), "component")])
+        raise ConfigurationError(
+            [Problem(f'the circuit has no component "{name}".' + did_you_mean(name, components), "component")]
+        )
     table: dict[str, Any] = components[name]
     return table

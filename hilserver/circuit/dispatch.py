@@ -6,7 +6,7 @@ from hilserver.circuit.library import RECORDED, SUMMED, WRITTEN, Contract, Libra
 
 
 def generate(library: Library) -> str:
-    """Source text of a module with ``evaluate(ix, val, z, y, d)`` and the tuple ``KERNELS`` of the functions it calls."""
+    """Source text of a module with ``evaluate(ix, val, z, y, d)`` and the kernels it calls under the names k0, k1, …"""
     modules = sorted({contract.kernel.function.__module__ for contract in library.contracts})
     lines = ['"""Generated from the component library: runs every kernel call of a packed circuit."""', ""]
     lines += [f"import {module} as m{number}" for number, module in enumerate(modules)]
@@ -22,7 +22,7 @@ def generate(library: Library) -> str:
 
 
 def _branch(contract: Contract) -> list[str]:
-    """Gather the arguments, call the kernel, scatter the results. The order of index slots is that of pack.call_slots."""
+    """Gather the arguments, call the kernel, scatter the results. The order of index slots is that of pack."""
     slot = parameter = record = 0
     arguments = []
     for term in contract.arguments:

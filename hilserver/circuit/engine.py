@@ -117,7 +117,9 @@ def rosenbrock(ix: Integers, val: Floats, z: Floats, y: Floats, work: Floats, h:
             matrix[i * n + j] = (1.0 if i == j else 0.0) - GAMMA * h * (d[i] - f[i]) / step
     for i in range(n):
         k[i] = f[i]
-    solve(matrix, k, n, True, work[m + 3 * n + n * n :])
+    pivots = work[m + 3 * n + n * n :]
+    factorise(matrix, n, pivots)
+    solve(matrix, k, n, pivots)
     for i in range(n):
         f[i] = k[i]  # k1
         z[i] = start[i] + h * k[i]
@@ -126,29 +128,32 @@ def rosenbrock(ix: Integers, val: Floats, z: Floats, y: Floats, work: Floats, h:
     derivatives(ix, val, z, y, d)
     for i in range(n):
         k[i] = d[i] - 2.0 * f[i]
-    solve(matrix, k, n, False, work[m + 3 * n + n * n :])
+    solve(matrix, k, n, pivots)
     for i in range(n):
         z[i] = start[i] + h * (1.5 * f[i] + 0.5 * k[i])
 
 
-def solve(matrix: Floats, b: Floats, n: int, factorise: bool, pivots: Floats) -> None:
-    """Gaussian elimination with partial pivoting in place: b <- matrix^-1 b; the factors stay in ``matrix``."""
-    if factorise:
-        for col in range(n):
-            best = col
-            for i in range(col + 1, n):
-                if abs(matrix[i * n + col]) > abs(matrix[best * n + col]):
-                    best = i
-            pivots[col] = best
-            if best != col:
-                for j in range(n):
-                    matrix[col * n + j], matrix[best * n + j] = matrix[best * n + j], matrix[col * n + j]
-            for i in range(col + 1, n):
-                factor = matrix[i * n + col] / matrix[col * n + col]
-                matrix[i * n + col] = factor
-                if factor != 0.0:
-                    for j in range(col + 1, n):
-                        matrix[i * n + j] -= factor * matrix[col * n + j]
+def factorise(matrix: Floats, n: int, pivots: Floats) -> None:
+    """Gaussian elimination with partial pivoting, in place: the factors take the matrix' place."""
+    for col in range(n):
+        best = col
+        for i in range(col + 1, n):
+            if abs(matrix[i * n + col]) > abs(matrix[best * n + col]):
+                best = i
+        pivots[col] = best
+        if best != col:
+            for j in range(n):
+                matrix[col * n + j], matrix[best * n + j] = matrix[best * n + j], matrix[col * n + j]
+        for i in range(col + 1, n):
+            factor = matrix[i * n + col] / matrix[col * n + col]
+            matrix[i * n + col] = factor
+            if factor != 0.0:
+                for j in range(col + 1, n):
+                    matrix[i * n + j] -= factor * matrix[col * n + j]
+
+
+def solve(matrix: Floats, b: Floats, n: int, pivots: Floats) -> None:
+    """b <- matrix^-1 b, from the factors and pivots of ``factorise``."""
     for col in range(n):
         best = int(pivots[col])
         b[col], b[best] = b[best], b[col]
@@ -162,7 +167,7 @@ def solve(matrix: Floats, b: Floats, n: int, factorise: bool, pivots: Floats) ->
 
 
 def advance(ix: Integers, val: Floats, z: Floats, y: Floats, work: Floats, n_steps: int, h: float) -> None:
-    """Integrate ``n_steps`` steps of ``h`` seconds with inputs held; then refresh ``y`` and the boundary flows in ``z``."""
+    """Integrate ``n_steps`` steps of ``h`` seconds, inputs held; then refresh ``y`` and the boundary flows in ``z``."""
     for _ in range(n_steps):
         if ix[INTEGRATOR] == RK4:
             rk4(ix, val, z, y, work, h)
@@ -185,7 +190,7 @@ def load(ix: Integers, val: Floats, z: Floats) -> None:
 
 
 def carry(ix: Integers, val: Floats, source: Integers, old: Floats, z: Floats) -> None:
-    """Start circuit (ix, val) from the values of another: z[i] = old[source[i]], or its initial value where source is -1."""
+    """Start a circuit from the values of another: z[i] = old[source[i]], or its initial value where source is -1."""
     load(ix, val, z)
     for i in range(ix[N_VALUES]):
         if source[i] >= 0:

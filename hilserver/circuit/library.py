@@ -55,7 +55,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Contract:
-    """A kernel of a component type with its arguments and results understood; ``kind`` is its number in the dispatch."""
+    """A kernel of a component type, its arguments and results understood; ``kind`` is its number in the dispatch."""
 
     kind: int
     component: type[Component]
@@ -127,13 +127,16 @@ def _types_in(module: object) -> list[type[Component]]:
     return [
         item
         for item in vars(module).values()
-        if isinstance(item, type) and issubclass(item, Component) and item.type_name and item.__module__ == module.__name__  # type: ignore[attr-defined]
+        if isinstance(item, type)
+        and issubclass(item, Component)
+        and item.type_name
+        and item.__module__ == module.__name__  # type: ignore[attr-defined]
     ]
 
 
 @functools.cache
 def standard_library() -> Library:
-    """The built-in components and those of installed packages (entry points ``hilserver.components`` naming a module)."""
+    """The built-in components and those of installed packages (entry points ``hilserver.components``: modules)."""
     modules = [
         importlib.import_module(f"hilserver.components.{info.name}")
         for info in pkgutil.iter_modules(hilserver.components.__path__)

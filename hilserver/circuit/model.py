@@ -80,9 +80,15 @@ _TABLES = ("description", "fluid", "solver", "components", "nodes")
 
 def read_circuit(raw: Mapping[str, Any], library: Library, file: str = "") -> Circuit:
     """Validate a circuit table. Raises ConfigurationError with all its problems."""
-    problems = [
-        Problem("unknown key." + did_you_mean(key, _TABLES), key, file) for key in raw if key not in _TABLES
-    ]
+    circuit = read_part(raw, library, file)
+    if problems := list(_check_connections(circuit, file)):
+        raise ConfigurationError(problems)
+    return circuit
+
+
+def read_part(raw: Mapping[str, Any], library: Library, file: str = "") -> Circuit:
+    """Validate a table that is only a part of a circuit: each component by itself, not what it is connected to."""
+    problems = [Problem("unknown key." + did_you_mean(key, _TABLES), key, file) for key in raw if key not in _TABLES]
 
     def model(kind: type[Any], value: object, key: str) -> Any:
         try:
@@ -102,13 +108,9 @@ def read_circuit(raw: Mapping[str, Any], library: Library, file: str = "") -> Ci
         problems.append(Problem("a circuit needs at least one component.", "components", file))
     if problems:
         raise ConfigurationError(problems)
-    circuit = Circuit(
+    return Circuit(
         description, fluid, solver, tuple(p for p in placed if p is not None), starts, copy.deepcopy(dict(raw))
     )
-    problems += list(_check_connections(circuit, file))
-    if problems:
-        raise ConfigurationError(problems)
-    return circuit
 
 
 def _table(raw: Mapping[str, Any], key: str, file: str, problems: list[Problem]) -> list[tuple[str, Any]]:
@@ -126,9 +128,9 @@ def _place(name: str, value: object, library: Library, file: str, problems: list
         return None
     if not name or any(character in name for character in '."[] \n\t'):
         problems.append(Problem("a component's name has no dots, brackets, quotes or spaces.", key, file))
-    kind = library.types.get(value.get("type")) if isinstance(value.get("type"), str) else None
+    named = value.get("type")
+    kind = library.types.get(named) if isinstance(named, str) else None
     if kind is None:
-        named = value.get("type")
         text = "missing: which component is it?" if named is None else f"{shown(named)} is not a component type."
         problems.append(Problem(text + did_you_mean(str(named), library.types), f"{key}.type", file))
         return None
@@ -144,16 +146,16 @@ def _place(name: str, value: object, library: Library, file: str, problems: list
     return Placed(name, component, ports, signals)
 
 
-def _ports(
-    raw: object, kind: type[Component], key: str, file: str, problems: list[Problem]
-) -> dict[str, str]:
+def _ports(raw: object, kind: type[Component], key: str, file: str, problems: list[Problem]) -> dict[str, str]:
     if not isinstance(raw, Mapping):
         problems.append(Problem(f'{shown(raw)} is not a table like {{ P = "supply" }}.', key, file))
         return {}
     wanted = (*kind.hydraulic, *kind.mechanical)
     for port, node in raw.items():
         if port not in wanted:
-            problems.append(Problem(f"{kind.type_name} has no such port." + did_you_mean(port, wanted), f"{key}.{port}", file))
+            problems.append(
+                Problem(f"{kind.type_name} has no such port." + did_you_mean(port, wanted), f"{key}.{port}", file)
+            )
         elif not isinstance(node, str) or not node:
             problems.append(Problem(f"{shown(node)} is not the name of a node.", f"{key}.{port}", file))
     for port in wanted:
@@ -175,7 +177,9 @@ def _signals(
         elif node is None:
             problems.append(Problem("signal is not connected: name the signal it connects to.", f"{key}.{port}", file))
         else:
-            problems.append(Problem(f"{shown(node)} is neither the name of a signal nor a finite number.", f"{key}.{port}", file))
+            problems.append(
+                Problem(f"{shown(node)} is neither the name of a signal nor a finite number.", f"{key}.{port}", file)
+            )
     return signals
 
 
@@ -193,7 +197,9 @@ def _check_connections(circuit: Circuit, file: str) -> Iterator[Problem]:
         for port in placed.component.outputs:
             node = str(placed.signals[port])
             if writers.setdefault(node, placed.name) != placed.name:
-                yield Problem(f'signal "{node}" is written by {writers[node]} too.', f"components.{placed.name}.{port}", file)
+                yield Problem(
+                    f'signal "{node}" is written by {writers[node]} too.', f"components.{placed.name}.{port}", file
+                )
     for name in circuit.starts:
         if name not in used:
             yield Problem("no component connects to this node." + did_you_mean(name, used), f"nodes.{name}", file)

@@ -10,18 +10,22 @@ import numpy as np
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.library import RECORDED, SUMMED, WRITTEN, Contract, Library, Role, Term
-from hilserver.circuit.model import RIG, Circuit, Placed
+from hilserver.circuit.model import RIG, Circuit, NodeStart, Placed
 from hilserver.errors import ConfigurationError, Problem
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.units import ATMOSPHERE
 
 INTEGRATORS = {"euler": e.EULER, "rk4": e.RK4, "rosenbrock": e.ROSENBROCK}
 _VAPOUR = -ATMOSPHERE  # gauge; a node's pressure does not fall below absolute zero
+_AT_REST = NodeStart()
 
 
 @dataclass(frozen=True)
 class PackedCircuit:
-    """A circuit as arrays. ``values`` names the entries of z, ``recorded`` those of y; ``kinds`` tells which may be carried over."""
+    """A circuit as arrays.
+
+    ``values`` names the entries of z, ``recorded`` those of y; ``kinds`` tells which values may be carried over.
+    """
 
     index: Integers
     value: Floats
@@ -55,13 +59,18 @@ class PackedCircuit:
 
 
 def pack(
-    circuit: Circuit, library: Library, bindings: Mapping[str, int] | None = None, ports: tuple[str, ...] = (), file: str = ""
+    circuit: Circuit,
+    library: Library,
+    bindings: Mapping[str, int] | None = None,
+    ports: tuple[str, ...] = (),
+    file: str = "",
 ) -> PackedCircuit:
     """Pack a circuit.
 
-    ``bindings`` maps outside names (``rig.A``, ``joystick``) to row columns that are copied in before each step; None binds
-    nothing (the caller sets inputs itself). ``ports`` are the rig's ports in the order in which their flows are looked up.
-    Raises ConfigurationError for nodes without a volume or mass, signal loops, and names that nobody provides.
+    ``bindings`` maps outside names (``rig.A``, ``joystick``) to row columns that are copied in before each step; None
+    binds nothing (the caller sets inputs itself). ``ports`` are the rig's ports in the order in which their flows are
+    looked up. Raises ConfigurationError for nodes without a volume or mass, signal loops, and names that nobody
+    provides.
     """
     return _Packer(circuit, library, bindings, ports, file).packed()
 
@@ -71,8 +80,13 @@ class _Packer:
         self, circuit: Circuit, library: Library, bindings: Mapping[str, int] | None, ports: tuple[str, ...], file: str
     ) -> None:
         self.circuit, self.library, self.bindings, self.ports, self.file = circuit, library, bindings, ports, file
-        self.calls = [(placed, contract) for placed in circuit.placed for contract in library.contracts_of(type(placed.component))]
+        self.calls = [
+            (placed, contract) for placed in circuit.placed for contract in library.contracts_of(type(placed.component))
+        ]
         self.problems: list[Problem] = []
+        self.hydraulic: list[str] = []
+        self.mechanical: list[str] = []
+        self.boundary: list[str] = []
         self.names: list[str] = []
         self.kinds: list[str] = []
         self.initial: list[float] = []
@@ -92,35 +106,40 @@ class _Packer:
 
     def _find_owners(self) -> None:
         """Nodes with a state (volume, mass), prescribed nodes (tank, source), and the nodes that have neither."""
-        gives: dict[Role, dict[str, str]] = {role: {} for role in Role}
-        for placed, contract in self.calls:
-            for term in contract.results:
-                if term.role in (*SUMMED, *WRITTEN):
-                    node = _node(placed, term)
-                    if term.role is Role.PRESSURE and gives[term.role].get(node, placed.name) != placed.name:
-                        self._problem(f'"{node}" gets its pressure from {gives[term.role][node]} too.', placed)
-                    gives[term.role].setdefault(node, placed.name)
-        self.prescribed = gives[Role.PRESSURE].keys() | gives[Role.POSITION].keys()
-        self.hydraulic, self.mechanical, self.boundary = [], [], []
+        volumes, masses = self._givers(Role.CAPACITANCE), self._givers(Role.MASS)
+        prescribed = self._givers(Role.PRESSURE) | self._givers(Role.POSITION)
         for node in self.circuit.hydraulic_nodes():
-            if node.startswith(RIG) or node in self.prescribed:
+            if node.startswith(RIG) or node in prescribed:
                 self.boundary.append(node)
-            elif node in gives[Role.CAPACITANCE]:
+            elif node in volumes:
                 self.hydraulic.append(node)
             else:
                 users = ", ".join(p.name for p in self.circuit.placed if node in p.ports.values())
-                self._problem(
-                    f'node "{node}" has no volume: its pressure is undefined. Add a volume, pipe or hose to it (it connects {users}).'
-                )
+                text = f'node "{node}" has no volume: its pressure is undefined.'
+                self._problem(f"{text} Add a volume, pipe or hose to it (it connects {users}).")
         for node in self.circuit.mechanical_nodes():
-            if node in gives[Role.MASS]:
+            if node not in prescribed and node in masses:
                 self.mechanical.append(node)
-            elif node not in self.prescribed:
-                self._problem(f'node "{node}" has no mass: its motion is undefined. Add a load_mass to it.')
+            elif node not in prescribed:
+                users = ", ".join(p.name for p in self.circuit.placed if node in p.ports.values())
+                text = f'node "{node}" has no mass: its motion is undefined.'
+                self._problem(f"{text} Add a load_mass to it (it connects {users}).")
         for port in self.circuit.rig_ports():
             if self.bindings is not None and RIG + port not in self.bindings:
                 known = ", ".join(name for name in self.bindings if name.startswith(RIG)) or "none"
                 self._problem(f'"{RIG}{port}" is not a port of the rig. The rig\'s ports: {known}.')
+
+    def _givers(self, role: Role) -> dict[str, Placed]:
+        """Node -> the component that gives it this; only one may prescribe a value, none a measured one."""
+        givers: dict[str, Placed] = {}
+        for placed, contract in self.calls:
+            for node in (placed.ports[term.name] for term in contract.results if term.role is role):
+                other = givers.setdefault(node, placed)
+                if role in WRITTEN and other is not placed:
+                    self._problem(f'"{node}" is prescribed by {other.name} too.', placed)
+                if role in WRITTEN and node.startswith(RIG):
+                    self._problem(f'"{node}" is measured at the machine: nothing else can prescribe it.', placed)
+        return givers
 
     def _problem(self, text: str, placed: Placed | None = None) -> None:
         self.problems.append(Problem(text, f"components.{placed.name}" if placed else "", self.file))
@@ -134,41 +153,54 @@ class _Packer:
         self.initial.append(initial)
 
     def _lay_out_values(self) -> None:
-        starts = self.circuit.starts
+        """States first, then time, boundary values, signals, flows into the machine; then the sums at the nodes."""
+        self._lay_out_states()
+        self.n_states = len(self.names)
+        self._value("t", "s")
+        self._lay_out_boundaries()
+        self._lay_out_signals()
+        for node in (node for node in self.boundary if node.startswith(RIG)):
+            self._value(f"{node}.q", "flow")
+        for node in (*self.hydraulic, *self.boundary, *self.circuit.mechanical_nodes()):
+            self.sums[node] = 2 * len(self.sums)
+        for name in sorted({name for name in self.names if self.names.count(name) > 1}):
+            self._problem(f'"{name}" would be two values: give the node, component or signal another name.')
+
+    def _lay_out_states(self) -> None:
         for node in self.hydraulic:
-            start = starts[node].pressure if node in starts else 0.0
-            self._state(f"{node}.p", "Pa", start, _VAPOUR, np.inf, 1e5)
+            self._state(f"{node}.p", "Pa", self._start(node).pressure, _VAPOUR, np.inf, 1e5)
         for node in self.mechanical:
-            position, velocity = (starts[node].position, starts[node].velocity) if node in starts else (0.0, 0.0)
-            self._state(f"{node}.x", "m", position, -np.inf, np.inf, 1e-3)
-            self._state(f"{node}.v", "m/s", velocity, -np.inf, np.inf, 1e-3)
+            self._state(f"{node}.x", "m", self._start(node).position, -np.inf, np.inf, 1e-3)
+            self._state(f"{node}.v", "m/s", self._start(node).velocity, -np.inf, np.inf, 1e-3)
         for placed in self.circuit.placed:
             parameters = placed.component.parameters(self.circuit.fluid)
             for s in placed.component.states:
                 numbers = [parameters[v] if isinstance(v, str) else v for v in (s.initial, s.lower, s.upper, s.scale)]
                 self._state(f"{placed.name}.{s.name}", s.unit, *numbers)
-        self.n_states = len(self.names)
-        self._value("t", "s")
+
+    def _lay_out_boundaries(self) -> None:
         for node in self.boundary:
-            self._value(f"{node}.p", "boundary", starts[node].pressure if node in starts else 0.0)
+            self._value(f"{node}.p", "boundary", self._start(node).pressure)
         for node in self.circuit.mechanical_nodes():
             if node not in self.mechanical:
-                self._value(f"{node}.x", "boundary", starts[node].position if node in starts else 0.0)
-                self._value(f"{node}.v", "boundary", starts[node].velocity if node in starts else 0.0)
+                self._value(f"{node}.x", "boundary", self._start(node).position)
+                self._value(f"{node}.v", "boundary", self._start(node).velocity)
+
+    def _lay_out_signals(self) -> None:
         for placed in self.circuit.placed:
             for port, signal in placed.signals.items():
                 if not isinstance(signal, str):
                     self._value(f"{placed.name}.{port}", "constant", signal)
-                elif signal not in self.place:
-                    self._value(signal, "signal")
-        for node in (node for node in self.boundary if node.startswith(RIG)):
-            self._value(f"{node}.q", "flow")
+        for signal in dict.fromkeys(s for p in self.circuit.placed for s in p.signals.values() if isinstance(s, str)):
+            self._value(signal, "signal")
         for signal in self.circuit.inputs():
             if self.bindings is not None and signal not in self.bindings:
                 known = ", ".join(name for name in self.bindings if not name.startswith(RIG)) or "none"
-                self._problem(f'signal "{signal}" is written by no component and is not an input of the rig. The rig\'s inputs: {known}.')
-        for node in (*self.hydraulic, *self.boundary, *self.circuit.mechanical_nodes()):
-            self.sums[node] = 2 * len(self.sums)
+                text = f'signal "{signal}" is written by no component and is not an input of the rig.'
+                self._problem(f"{text} The rig's inputs: {known}.")
+
+    def _start(self, node: str) -> NodeStart:
+        return self.circuit.starts.get(node, _AT_REST)
 
     def _state(self, name: str, unit: str, initial: float, lower: float, upper: float, scale: float) -> None:
         self._value(name, unit, initial)
@@ -207,7 +239,7 @@ class _Packer:
         if role is Role.SIGNAL:
             signal = placed.signals[term.name]
             return self.place[signal if isinstance(signal, str) else f"{placed.name}.{term.name}"]
-        node = _node(placed, term)
+        node = placed.ports[term.name]
         if role in SUMMED:
             return self.n_states + self.sums[node] + (role in (Role.CAPACITANCE, Role.MASS))
         return self.place[f"{node}.{role.value[0]}"]
@@ -215,7 +247,14 @@ class _Packer:
     # --- the arrays ------------------------------------------------------------------------------------------------
 
     def _write(self, order: list[int]) -> PackedCircuit:
-        tables: dict[int, list[int]] = {e.CALLS: [], e.HYDRAULIC: [], e.MECHANICAL: [], e.FLOWS: [], e.BOUND: [], e.PORTS: []}
+        tables: dict[int, list[int]] = {
+            e.CALLS: [],
+            e.HYDRAULIC: [],
+            e.MECHANICAL: [],
+            e.FLOWS: [],
+            e.BOUND: [],
+            e.PORTS: [],
+        }
         slots: list[int] = []
         parameters: list[float] = []
         recorded: list[str] = []
@@ -224,7 +263,9 @@ class _Packer:
             values = placed.component.parameters(self.circuit.fluid)
             tables[e.CALLS] += [contract.kind, len(slots), len(parameters), len(recorded)]
             slots += [self._slot(placed, contract, term) for term in contract.arguments if not term.from_parameters]
-            slots += [self._slot(placed, contract, term) for term in contract.results if term.role is not Role.OBSERVABLE]
+            slots += [
+                self._slot(placed, contract, term) for term in contract.results if term.role is not Role.OBSERVABLE
+            ]
             parameters += [float(values[term.name]) for term in contract.arguments if term.from_parameters]
             recorded += [f"{placed.name}.{term.word}" for term in contract.results if term.role in RECORDED]
         for node in self.hydraulic:
@@ -263,8 +304,6 @@ class _Packer:
         index[e.INTEGRATOR] = INTEGRATORS[self.circuit.solver.integrator]
         index[e.SUBSTEPS] = self.circuit.solver.substeps
         value = np.concatenate([*sections, np.array(parameters, dtype=float)])
-        return PackedCircuit(np.array(index, dtype=np.int64), value, tuple(self.names), tuple(recorded), tuple(self.kinds))
-
-
-def _node(placed: Placed, term: Term) -> str:
-    return placed.ports[term.name]
+        return PackedCircuit(
+            np.array(index, dtype=np.int64), value, tuple(self.names), tuple(recorded), tuple(self.kinds)
+        )

@@ -1,7 +1,7 @@
 """Links the engine to a component library and compiles it, once per library and version, into a cache folder.
 
-Numba's own cache does not notice that a kernel in another file changed (numba issue 1833); so the cache folder's name carries a hash
-of every source that goes into the program.
+Numba's own cache does not notice that a function or a constant in another file changed (numba issue 1833); so the cache
+folder's name carries a hash of everything that goes into the program.
 """
 
 from __future__ import annotations
@@ -22,19 +22,14 @@ from typing import Any
 import numba
 import numpy as np
 
-import hilserver.numerics.flow
-import hilserver.numerics.fluid
-import hilserver.numerics.motion
-import hilserver.numerics.shape
-import hilserver.numerics.valve
 from hilserver.circuit import dispatch, engine
 from hilserver.circuit.library import Library
 
-OPTIONS = {"error_model": "numpy", "nogil": True, "fastmath": False, "boundscheck": False}
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": False, "boundscheck": False}
 
 
 class Program:
-    """The compiled functions of the linked modules, by name (``program.advance``, …), and the folder they are cached in."""
+    """The compiled functions of the linked modules by name (``program.advance``, …), and their cache folder."""
 
     def __init__(self, functions: dict[str, Any], folder: Path) -> None:
         self.folder = folder
@@ -48,39 +43,54 @@ class Program:
 
 
 def cache_root() -> Path:
-    """Where compiled programs are kept: $CACHE_DIRECTORY (systemd), else $XDG_CACHE_HOME/hilserver, else ~/.cache/hilserver."""
+    """Where compiled programs are kept: $CACHE_DIRECTORY (systemd), else hilserver in $XDG_CACHE_HOME or ~/.cache."""
     if folder := os.environ.get("CACHE_DIRECTORY"):
         return Path(folder.split(":")[0])
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hilserver"
 
 
 def build(library: Library, modules: Sequence[ModuleType] = (), root: Path | None = None) -> Program:
-    """Link ``engine`` and ``modules`` (in this order) to the library's kernels; compile at the first call of each function.
+    """Link ``engine`` and ``modules`` to the library's kernels; each function is compiled at its first call.
 
-    A function of a linked module sees the functions of all modules linked so far under their names.
+    All linked modules share one scope: their functions see each other, compiled, under their names.
     """
     linked = [engine, *modules]
     text = dispatch.generate(library)
     folder = _writable(root or cache_root()) / _fingerprint(library, linked, text)
     folder.mkdir(parents=True, exist_ok=True)
     generated = _import_generated(text, folder)
-    scope: dict[str, Any] = {}
+    scope = _scope(linked)
     for contract in library.contracts:
         vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **OPTIONS)
-    cache_before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(folder)
+    config: Any = numba.config
+    cache_before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
     try:
         compiled = {"evaluate": numba.njit(generated.evaluate, cache=True, **OPTIONS)}
         for module in linked:
-            scope.update(vars(module))
             for name, function in vars(module).items():
                 if _is_own(module, function) and name != "evaluate":
                     copy = FunctionType(function.__code__, scope, name, function.__defaults__)
+                    copy.__module__ = module.__name__
                     compiled[name] = numba.njit(copy, cache=True, **OPTIONS)
-            scope.update(compiled)
     finally:
-        numba.config.CACHE_DIR = cache_before
+        config.CACHE_DIR = cache_before
+    scope.update(compiled)
     return Program(compiled, folder)
+
+
+def _scope(linked: Sequence[ModuleType]) -> dict[str, Any]:
+    """The names of all linked modules. Raises TypeError where a name means different things in two of them."""
+    scope: dict[str, Any] = {"__name__": engine.__name__}  # numba imports it when it loads from the cache
+    owners: dict[str, str] = {}
+    for module in linked:
+        for name, item in vars(module).items():
+            if name.startswith("__") or name == "evaluate":
+                continue
+            if name in scope and scope[name] is not item and scope[name] != item:
+                raise TypeError(f"{name} is one thing in {owners[name]}, another in {module.__name__}: rename one")
+            scope[name] = item
+            owners.setdefault(name, module.__name__)
+    return scope
 
 
 def _is_own(module: ModuleType, item: object) -> bool:
@@ -103,14 +113,32 @@ def _writable(root: Path) -> Path:
 
 
 def _fingerprint(library: Library, linked: Sequence[ModuleType], text: str) -> str:
-    kernel_modules = {inspect.getmodule(contract.kernel.function) for contract in library.contracts}
-    numerics = hilserver.numerics
-    helpers = [numerics.flow, numerics.fluid, numerics.motion, numerics.shape, numerics.valve]
-    sources = [inspect.getsource(module) for module in [*linked, *helpers]]
-    sources += sorted(inspect.getsource(module) for module in kernel_modules if module is not None)
+    """Hash of the dispatch, of all functions with all they call and all constants they read, and of the versions."""
+    seen: dict[str, str] = {}
+    for contract in library.contracts:
+        _collect(contract.kernel.function, seen)
+    for module in linked:
+        for name, item in vars(module).items():
+            if _is_own(module, item) and name != "evaluate":
+                _collect(item, seen)
     versions = [numba.__version__, np.__version__, platform.python_version(), platform.processor(), _cpu()]
-    digest = hashlib.sha256("\0".join([text, *sources, *versions]).encode())
-    return digest.hexdigest()[:16]
+    meaning = [f"{name}={what}" for name, what in sorted(seen.items())]
+    return hashlib.sha256("\0".join([text, str(OPTIONS), *meaning, *versions]).encode()).hexdigest()[:16]
+
+
+def _collect(function: Any, seen: dict[str, str]) -> None:
+    """Note a function's source, and what the global names in it stand for: constants, and functions in turn."""
+    function = getattr(function, "py_func", function)  # a helper that its author compiled with numba.njit
+    name = f"{function.__module__}.{function.__qualname__}"
+    if name in seen:
+        return
+    seen[name] = inspect.getsource(function)
+    for word in function.__code__.co_names:
+        item = function.__globals__.get(word)
+        if isinstance(item, bool | int | float | str | tuple):
+            seen[f"{function.__module__}.{word}"] = repr(item)
+        elif inspect.isfunction(item) or hasattr(item, "py_func"):
+            _collect(item, seen)
 
 
 @functools.cache
@@ -127,7 +155,8 @@ def _import_generated(text: str, folder: Path) -> ModuleType:
         part.write_text(text)
         part.replace(path)
     spec = importlib.util.spec_from_file_location(f"hilserver_dispatch_{folder.name}", path)
-    assert spec is not None and spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} can't be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
