@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-# --- block of the row, one per valve; the names are the log's column names --------------------------------------------
+# --- block of the row, one per valve; the names are the log's column names -------------------------------------------
 BLOCK_NAMES = (
-    "strategy flow_virtual flow_measured drop opening demand command saturation opening_filtered spool integral "
-    "flow_filtered fade dither_phase jog jog_left output"
-).split()
+    "strategy",
+    "flow_virtual",
+    "flow_measured",
+    "drop",
+    "opening",
+    "demand",
+    "command",
+    "saturation",
+    "opening_filtered",
+    "spool",
+    "integral",
+    "flow_filtered",
+    "fade",
+    "dither_phase",
+    "jog",
+    "jog_left",
+    "output",
+)
 (
     STRATEGY_NOW,
     FLOW_VIRTUAL,
@@ -28,11 +43,11 @@ BLOCK_NAMES = (
 ) = range(17)
 BLOCK = 17
 
-# --- strategies: the ladder of compensation ------------------------------------------------------------------------------
+# --- strategies: the ladder of compensation --------------------------------------------------------------------------
 MANUAL, INVERSE_STATIC, INVERSE_LAG, INVERSE_LAG_LEAKAGE, FLOW_SERVO = 0, 1, 2, 3, 4
 STRATEGY_NAMES = ("manual", "inverse_static", "inverse_lag", "inverse_lag_leakage", "flow_servo")
 
-# --- saturation flags --------------------------------------------------------------------------------------------------------
+# --- saturation flags ------------------------------------------------------------------------------------------------
 CAPACITY, NO_DROP, RANGE, SLEW = 1, 2, 4, 8
 SATURATION_TEXTS = {
     CAPACITY: "the real valve is too small for the virtual flow at this pressure drop",
@@ -41,7 +56,7 @@ SATURATION_TEXTS = {
     SLEW: "command held back by its slew limit",
 }
 
-# --- columns of plan.valve ---------------------------------------------------------------------------------------------------
+# --- columns of plan.valve -------------------------------------------------------------------------------------------
 (
     PORT,
     CHANNEL_P,

@@ -1,12 +1,12 @@
 r"""The strategies of the bridge, compiled into the tick.
 
-Each takes the virtual flow ``q`` (m^3/s into the machine's port), the measured pressures at the real valve, its block of the
-row ``b`` and its line of the plan ``v``, and returns the demanded command (-1 … 1 of full opening).
+Each takes the virtual flow ``q`` (m^3/s into the machine's port), the measured pressures at the real valve, its block
+of the row ``b`` and its line of the plan ``v``, and returns the demanded command (-1 … 1 of full opening).
 """
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, isfinite, nan
 
 from hilserver.bridge.columns import (
     C_AT,
@@ -17,7 +17,6 @@ from hilserver.bridge.columns import (
     FLOW_MEASURED,
     FLOW_SERVO,
     INTEGRAL,
-    INVERSE_LAG,
     INVERSE_LAG_LEAKAGE,
     INVERSE_STATIC,
     JOG_LEFT,
@@ -30,9 +29,13 @@ from hilserver.bridge.columns import (
     LEAK_PA,
     MANUAL,
     NO_DROP,
+    NULL,
     OPENING,
     OPENING_FILTERED,
     P_TR,
+    POLARITY,
+    RAW_GAIN,
+    RAW_OFFSET,
     SATURATION,
     SPOOL,
     T_D,
@@ -49,15 +52,20 @@ from hilserver.numerics.shape import clip
 from hilserver.numerics.valve import leakage_fade
 
 
-def strategy_command(number: int, q: float, p: float, p_S: float, p_T: float, b: Floats, v: Floats, dt: float) -> float:
-    """The command that strategy ``number`` demands; p, p_S, p_T are the pressures at port, supply and tank of the real valve."""
+def strategy_command(
+    number: int, q: float, p: float, p_S: float, p_T: float, b: Floats, v: Floats, elapsed: float, dt: float
+) -> float:
+    """The command that strategy ``number`` demands; p, p_S, p_T are the pressures at port, supply and tank.
+
+    ``elapsed``: seconds since the last call; ``dt``: for how long the command will be held.
+    """
     if number == MANUAL:
-        return jog(b, v, dt)
+        return jog(b, v, elapsed)
     if number == FLOW_SERVO:
-        return flow_servo(q, b, v, dt)
+        return flow_servo(q, b, v, elapsed)
     leak = leakage(b[SPOOL], p, p_S, p_T, v) if number == INVERSE_LAG_LEAKAGE else 0.0
     w = inverse_orifice(q - leak, p, p_S, p_T, b, v)
-    return w if number == INVERSE_STATIC else lag_compensation(w, b, v, dt)
+    return w if number == INVERSE_STATIC else lag_compensation(w, b, v, elapsed, dt)
 
 
 def inverse_orifice(q: float, p: float, p_S: float, p_T: float, b: Floats, v: Floats) -> float:
@@ -69,10 +77,11 @@ def inverse_orifice(q: float, p: float, p_S: float, p_T: float, b: Floats, v: Fl
     b[DROP] = drop
     if q == 0.0:
         return opening_of(0.0, b)
-    if drop <= 0.0:
+    slope = (v[C_PA] if q > 0.0 else v[C_AT]) * root_of_drop(drop, v[P_TR])
+    if not slope > 0.0:
         b[SATURATION] = int(b[SATURATION]) | NO_DROP
         return opening_of(0.0, b)
-    w = q / ((v[C_PA] if q > 0.0 else v[C_AT]) * root_of_drop(drop, v[P_TR]))
+    w = q / slope
     if abs(w) > 1.0:
         b[SATURATION] = int(b[SATURATION]) | CAPACITY
     return opening_of(clip(w, -1.0, 1.0), b)
@@ -87,31 +96,39 @@ def opening_of(w: float, b: Floats) -> float:
 def leakage(spool: float, p: float, p_S: float, p_T: float, v: Floats) -> float:
     """Leakage of the real valve into its port at the estimated spool position: P->A less A->T. Source: THEORY §1.1."""
     share = leakage_fade(abs(spool), v[LEAK_GONE])
-    return share * (v[LEAK_PA] * root_of_drop(p_S - p, v[P_TR]) - v[LEAK_AT] * root_of_drop(p - p_T, v[P_TR]))
+    return share * float(v[LEAK_PA] * root_of_drop(p_S - p, v[P_TR]) - v[LEAK_AT] * root_of_drop(p - p_T, v[P_TR]))
 
 
-def lag_compensation(w: float, b: Floats, v: Floats, dt: float) -> float:
-    """Lead against the spool's first-order lag: U = W + tau·dW/dt, the derivative filtered with TAU_W.
+def lag_compensation(w: float, b: Floats, v: Floats, elapsed: float, dt: float) -> float:
+    r"""Lead against the spool's first-order lag: U = W + tau·dW/dt, the derivative filtered with TAU_W.
 
-    Source: THEORY §1.1; seeds/001 eqs. 5.2-5.4. The filter is the exact discrete one, so any tick is stable.
+    The command is held for a tick, so tau is replaced by its discrete equal, which leaves no error on a ramp:
+
+    .. math:: \tau_d = \frac{\Delta t}{1 - e^{-\Delta t/\tau}} \approx \tau + \Delta t/2
+
+    The filter is the implicit one: stable for any tick. Without a memory of W (NaN) the lead begins at rest.
+    Source: THEORY §1.1; seeds/001 eqs. 5.2-5.4.
     """
-    share = dt / (v[TAU_W] + dt)
-    rate = (w - b[OPENING_FILTERED]) * share / dt
-    b[OPENING_FILTERED] += rate * dt
-    return clip(w + v[TAU] * rate, v[U_MIN], v[U_MAX])
+    if not isfinite(b[OPENING_FILTERED]):
+        b[OPENING_FILTERED] = w
+    rate = (w - b[OPENING_FILTERED]) / (v[TAU_W] + elapsed)
+    b[OPENING_FILTERED] += rate * elapsed
+    lead = dt / (1.0 - exp(-dt / v[TAU])) if v[TAU] > 0.0 else dt
+    return clip(w + lead * rate, v[U_MIN], v[U_MAX])
 
 
-def flow_servo(q: float, b: Floats, v: Floats, dt: float) -> float:
-    """PID on the measured flow. The derivative acts on the measured flow, filtered; the integral stops at the command's range.
+def flow_servo(q: float, b: Floats, v: Floats, elapsed: float) -> float:
+    """PID on the measured flow. The derivative acts on the measured flow, filtered, so a jump of q gives no kick.
 
-    Source: THEORY §1.2; seeds/001 ch. 5.6.2. Anti-windup: the integral takes only what keeps the command within its range.
+    Anti-windup: the integral takes only what keeps the command within its range.
+    Source: THEORY §1.2; seeds/001 ch. 5.6.2.
     """
-    rate = (b[FLOW_MEASURED] - b[FLOW_FILTERED]) / (v[TAU_D] + dt)
-    b[FLOW_FILTERED] += rate * dt
+    rate = (b[FLOW_MEASURED] - b[FLOW_FILTERED]) / (v[TAU_D] + elapsed)
+    b[FLOW_FILTERED] += rate * elapsed
     error = q - b[FLOW_MEASURED]
     rest = v[K_P] * (error - v[T_D] * rate)
     if v[T_I] > 0.0:
-        step = v[K_P] * error * dt / v[T_I]
+        step = v[K_P] * error * elapsed / v[T_I]
         u = rest + b[INTEGRAL] + step
         if (u <= v[U_MAX] or step < 0.0) and (u >= v[U_MIN] or step > 0.0):
             b[INTEGRAL] += step
@@ -121,9 +138,9 @@ def flow_servo(q: float, b: Floats, v: Floats, dt: float) -> float:
     return clip(u, v[U_MIN], v[U_MAX])
 
 
-def jog(b: Floats, v: Floats, dt: float) -> float:
+def jog(b: Floats, v: Floats, elapsed: float) -> float:
     """Manual command for commissioning, within the jog limit; it falls back to null when not renewed (hold to run)."""
-    b[JOG_LEFT] = max(b[JOG_LEFT] - dt, 0.0)
+    b[JOG_LEFT] = max(b[JOG_LEFT] - elapsed, 0.0)
     if b[JOG_LEFT] <= 0.0:
         b[JOG_TARGET] = 0.0
     return clip(b[JOG_TARGET], -v[JOG_LIMIT], v[JOG_LIMIT])
@@ -139,14 +156,20 @@ def prepare_strategy(number: int, q: float, command: float, b: Floats, v: Floats
     """Set a strategy's memory so that it takes over from ``command`` without a jump (the rest is faded out)."""
     if number == FLOW_SERVO:
         b[FLOW_FILTERED] = b[FLOW_MEASURED]
-        b[INTEGRAL] = clip(command - v[K_P] * (q - b[FLOW_MEASURED]), v[U_MIN], v[U_MAX])
+        start = command - v[K_P] * (q - b[FLOW_MEASURED]) if v[T_I] > 0.0 else 0.0
+        b[INTEGRAL] = clip(start, v[U_MIN], v[U_MAX])
     elif number != MANUAL:
-        b[OPENING_FILTERED] = b[OPENING]
+        b[OPENING_FILTERED] = nan
     else:
         b[JOG_TARGET], b[JOG_LEFT] = 0.0, 0.0
 
 
-def follow_spool(command: float, b: Floats, v: Floats, dt: float) -> None:
-    """Estimate the real spool from the command it gets: first-order lag, exact for a command held over the tick."""
-    share = 1.0 - exp(-dt / v[TAU]) if v[TAU] > 0.0 else 1.0
+def follow_spool(command: float, b: Floats, v: Floats, elapsed: float) -> None:
+    """Estimate the real spool now from the command it had: first-order lag, exact for a command held so long."""
+    share = 1.0 - exp(-elapsed / v[TAU]) if v[TAU] > 0.0 else 1.0
     b[SPOOL] += (clip(command, -1.0, 1.0) - b[SPOOL]) * share
+
+
+def raw_output(command: float, v: Floats) -> float:
+    """The device's raw value for a command: polarity, null offset, scale."""
+    return float(v[RAW_OFFSET] + v[RAW_GAIN] * clip(v[POLARITY] * command + v[NULL], -1.0, 1.0))

@@ -1,7 +1,7 @@
 """The tick: scale and check the inputs, step the virtual circuit, bridge, limit, note everything in the row.
 
-One compiled function, the same under the real-time clock and in lockstep. It is a pure function of the row (its memory and its new
-inputs), the plan and the packed circuit: the same inputs give the same outputs, bit for bit.
+One compiled function, the same under the real-time clock and in lockstep. It is a pure function of the row (its memory
+and its new inputs), the plan and the packed circuit: the same inputs give the same outputs, bit for bit.
 """
 
 from __future__ import annotations
@@ -22,26 +22,22 @@ from hilserver.bridge.columns import (
     FADE,
     FADE_TIME,
     FLOW_MEASURED,
+    FLOW_SERVO,
     FLOW_VIRTUAL,
     MANUAL,
-    NULL,
     OUTPUT,
-    POLARITY,
     PORT,
     RANGE,
-    RAW_GAIN,
-    RAW_OFFSET,
     SAFE_VALUE,
     SATURATION,
     SLEW,
     SLEW_RATE,
     STOP_RATE,
-    STRATEGY_FIRST,
     STRATEGY_NOW,
     U_MAX,
     U_MIN,
 )
-from hilserver.bridge.strategies import follow_spool, prepare_strategy, set_jog, strategy_command
+from hilserver.bridge.strategies import follow_spool, prepare_strategy, raw_output, set_jog, strategy_command
 from hilserver.circuit.engine import (
     BOUND,
     N_BOUND,
@@ -54,11 +50,15 @@ from hilserver.circuit.engine import (
 )
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.numerics.shape import clip, step
+from hilserver.rig.columns import AGE as AGE_SECTION
 from hilserver.rig.columns import (
     ARM,
     ARMED,
+    BAD_VALUE,
     BY_AGE,
     BY_RATE,
+    CAUSE_PERSISTS,
+    CHANGE,
     CHANNEL,
     CIRCUIT,
     CIRCUIT_SPACE,
@@ -83,6 +83,7 @@ from hilserver.rig.columns import (
     DT,
     ESTOP,
     FAULT,
+    FAULT_BRIDGE,
     FAULT_DEVICE,
     FAULT_DIVERGED,
     FAULT_ESTOP,
@@ -96,7 +97,9 @@ from hilserver.rig.columns import (
     HEARTBEAT_TIMEOUT,
     HOLD,
     INPUT,
+    INPUT_HIGH,
     INPUT_INITIAL,
+    INPUT_LOW,
     JOG,
     JUMP,
     LIMIT,
@@ -113,7 +116,6 @@ from hilserver.rig.columns import (
     NOT_MANUAL,
     NOTHING,
     OFFSET,
-    PREVIOUS,
     RAMP,
     RAW,
     RAW_SLOT,
@@ -137,46 +139,49 @@ from hilserver.rig.columns import (
     WARNINGS,
     WRONG_MODE,
 )
-from hilserver.rig.columns import AGE as AGE_SECTION
 from hilserver.rig.plan import Plan
 
 
 def tick(plan: Plan, ix: Integers, val: Floats, row: Floats, work: Floats, command: Floats) -> None:
     """One tick: ``row`` comes in as the last tick left it, with the new inputs set; it goes out complete.
 
-    ``work`` is scratch space (PackedCircuit.work_size); ``command`` the mailbox record to take in this tick, all zero for none.
+    ``work`` is scratch space (PackedCircuit.work_size); ``command`` the mailbox record to take, all zero for none.
     """
     dt = plan.loop[DT]
     row[TIME] = row[TICK] * dt
-    elapsed = (min(row[MISSED], plan.loop[MAX_MISSED]) + 1.0) * dt
+    elapsed = (clip(row[MISSED], 0.0, plan.loop[MAX_MISSED]) + 1.0) * dt
     scale_channels(plan, row, elapsed)
     action = check_limits(plan, row, elapsed)
     take_command(plan, row, command, action)
     watch(plan, row, action)
     set_inputs(plan, row, elapsed)
     step_circuit(plan, ix, val, row, work, elapsed)
-    drive_valves(plan, ix, row, dt, action)
+    drive_valves(plan, ix, row, elapsed, dt, action)
 
 
 def scale_channels(plan: Plan, row: Floats, elapsed: float) -> None:
-    """Raw readings to SI values, filtered. A missing sample (NaN) keeps the last value and lets it grow stale."""
+    """Raw readings to SI values, filtered, and their rate of change.
+
+    A missing sample (NaN, or one that gives no finite value) keeps the last value and lets it grow stale.
+    """
     raw, age = plan.layout[RAW], plan.layout[AGE_SECTION]
-    value, stale, previous = plan.layout[CHANNEL], plan.layout[STALE], plan.layout[PREVIOUS]
+    value, stale, change = plan.layout[CHANNEL], plan.layout[STALE], plan.layout[CHANGE]
     for i in range(plan.channel.shape[0]):
         slot = int(plan.channel[i, RAW_SLOT])
-        first = not isfinite(row[stale + i])
-        row[previous + i] = row[value + i]
         if slot < 0:
             row[value + i], row[stale + i] = plan.channel[i, CONSTANT], 0.0
-        elif isfinite(row[raw + slot]):
-            new = plan.channel[i, GAIN] * row[raw + slot] + plan.channel[i, OFFSET]
-            if not first:
-                new = row[value + i] + (new - row[value + i]) * elapsed / (elapsed + plan.channel[i, FILTER])
+            continue
+        first, last, gap = not isfinite(row[stale + i]), row[value + i], row[stale + i] + elapsed - row[age + slot]
+        new = plan.channel[i, GAIN] * row[raw + slot] + plan.channel[i, OFFSET]
+        if not first:
+            new = last + (new - last) * elapsed / (elapsed + plan.channel[i, FILTER])
+        row[change + i] = 0.0
+        if isfinite(new) and isfinite(row[age + slot]):
             row[value + i], row[stale + i] = new, row[age + slot]
+            if not first:
+                row[change + i] = (new - last) / max(gap, elapsed)  # gap: from the last sample to this one
         else:
             row[stale + i] += elapsed
-        if first:
-            row[previous + i] = row[value + i]
 
 
 def check_limits(plan: Plan, row: Floats, elapsed: float) -> int:
@@ -191,7 +196,7 @@ def check_limits(plan: Plan, row: Floats, elapsed: float) -> int:
         if plan.limit[i, LIMIT_KIND] == BY_AGE:
             value = stale
         elif plan.limit[i, LIMIT_KIND] == BY_RATE:
-            value = (value - row[plan.layout[PREVIOUS] + channel]) / elapsed
+            value = row[plan.layout[CHANGE] + channel]
         violated = not (plan.limit[i, LIMIT_LOWER] <= value <= plan.limit[i, LIMIT_UPPER] and isfinite(stale))
         row[plan.layout[LIMIT] + i] = 1.0 if violated else 0.0
         if violated:
@@ -214,63 +219,97 @@ def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: in
     """One command; returns its result. What names, ranges and types go the supervisor has checked."""
     mode = int(row[MODE])
     if kind == ARM:
-        return change_mode(row, mode == SAFE, ARMED, action)
+        return change_mode(row, mode == SAFE, ARMED, action == TRIP)
     if kind == START:
-        return change_mode(row, mode == ARMED, RUNNING, action)
-    if kind == RESET:
-        result = change_mode(row, mode == FAULTED, SAFE, action)
-        if result == DONE:
-            row[FAULT] = NO_FAULT
-        return result
+        return change_mode(row, mode == ARMED, RUNNING, action >= RAMP)
     if kind == STOP:
-        return change_mode(row, mode == RUNNING, ARMED, 0)
+        return change_mode(row, mode == RUNNING, ARMED, False)
     if kind == DISARM:
-        return change_mode(row, mode == ARMED or mode == RUNNING, SAFE, 0)
+        return change_mode(row, mode in (ARMED, RUNNING), SAFE, False)
+    if kind == RESET:
+        return reset(plan, row, action)
     if kind == ESTOP:
         trip(row, FAULT_ESTOP)
         return DONE
     if kind == SET_INPUT:
-        if mode != RUNNING:
-            return WRONG_MODE
-        row[plan.layout[INPUT] + int(a)] = b
-        return DONE
+        return set_input(plan, row, a, b)
     if kind == CYCLE:
-        if mode != RUNNING:
-            return WRONG_MODE
-        row[CYCLE_TIME] = 0.0 if a > 0.0 else -1.0
-        return DONE
-    if kind == STRATEGY or kind == JOG:
-        return change_bridge(plan, row, kind, int(a), b)
+        return run_cycle(plan, row, a)
+    if kind == STRATEGY:
+        return change_strategy(plan, row, a, b)
+    if kind == JOG:
+        return start_jog(plan, row, a, b)
     if kind == SWAP:  # the circuit itself was swapped just before this tick
         row[CIRCUIT_VERSION] = a
         return DONE
     return UNKNOWN_COMMAND
 
 
-def change_mode(row: Floats, allowed: bool, mode: int, action: int) -> int:
-    """Change the mode where it is allowed and no limit asks for a trip."""
+def change_mode(row: Floats, allowed: bool, mode: int, ended_by_limit: bool) -> int:
+    """Change the mode where it is allowed and no limit would end it at once."""
     if not allowed:
         return WRONG_MODE
-    if action == TRIP:
+    if ended_by_limit:
         return LIMIT_ACTIVE
     row[MODE] = mode
     return DONE
 
 
-def change_bridge(plan: Plan, row: Floats, kind: int, number: int, wanted: float) -> int:
-    """Another strategy for valve ``number`` (taken over without a jump), or a new manual command for it."""
-    b = row[plan.layout[VALVE] + number * BLOCK :]
-    v = plan.valve[number]
-    if kind == STRATEGY:
-        b[STRATEGY_NOW] = wanted
-        prepare_strategy(int(wanted), b[FLOW_VIRTUAL], b[DEMAND], b, v)
-        b[FADE] = nan
-        return DONE
+def reset(plan: Plan, row: Floats, action: int) -> int:
+    """Out of FAULT, when nothing would trip again: to SAFE, through STARTUP where samples are still missing."""
+    if row[MODE] != FAULTED:
+        return WRONG_MODE
+    if action == TRIP:
+        return LIMIT_ACTIVE
+    if row[DEVICE_ERROR] != 0.0 or supervisor_lost(plan, row) or too_many_missed(plan, row):
+        return CAUSE_PERSISTS
+    row[MODE], row[FAULT] = STARTUP, NO_FAULT
+    return DONE
+
+
+def set_input(plan: Plan, row: Floats, number: float, value: float) -> int:
+    """A new value for operator input ``number``, held within its range."""
     if row[MODE] != RUNNING:
         return WRONG_MODE
+    if not (0.0 <= number < plan.input.shape[0] and isfinite(value)):
+        return BAD_VALUE
+    i = int(number)
+    row[plan.layout[INPUT] + i] = clip(value, plan.input[i, INPUT_LOW], plan.input[i, INPUT_HIGH])
+    return DONE
+
+
+def run_cycle(plan: Plan, row: Floats, start: float) -> int:
+    """Start the work cycle (again), or end it: the inputs stay as they are."""
+    if row[MODE] != RUNNING:
+        return WRONG_MODE
+    if plan.cycle.shape[0] == 0:
+        return BAD_VALUE
+    row[CYCLE_TIME] = 0.0 if start > 0.0 else -1.0
+    return DONE
+
+
+def change_strategy(plan: Plan, row: Floats, valve: float, wanted: float) -> int:
+    """Another strategy for a valve, taken over without a jump."""
+    if not (0.0 <= valve < plan.valve.shape[0] and MANUAL <= wanted <= FLOW_SERVO):
+        return BAD_VALUE
+    b, v = row[plan.layout[VALVE] + int(valve) * BLOCK :], plan.valve[int(valve)]
+    if wanted == FLOW_SERVO and v[CHANNEL_Q] < 0.0:
+        return BAD_VALUE
+    b[STRATEGY_NOW] = int(wanted)
+    take_over(b, v)
+    return DONE
+
+
+def start_jog(plan: Plan, row: Floats, valve: float, wanted: float) -> int:
+    """A new manual command for a valve."""
+    if row[MODE] != RUNNING:
+        return WRONG_MODE
+    if not (0.0 <= valve < plan.valve.shape[0] and isfinite(wanted)):
+        return BAD_VALUE
+    b = row[plan.layout[VALVE] + int(valve) * BLOCK :]
     if b[STRATEGY_NOW] != MANUAL:
         return NOT_MANUAL
-    set_jog(wanted, b, v)
+    set_jog(wanted, b, plan.valve[int(valve)])
     return DONE
 
 
@@ -284,13 +323,13 @@ def watch(plan: Plan, row: Floats, action: int) -> None:
     """What changes the mode without a command: first samples, limits, missed ticks, a lost supervisor or device."""
     if row[MODE] == STARTUP and all_sampled(plan, row):
         row[MODE] = SAFE
-    if row[DEVICE_ERROR] > 0.0:
+    if row[DEVICE_ERROR] != 0.0:
         trip(row, FAULT_DEVICE)
     if row[MODE] != ARMED and row[MODE] != RUNNING:
         return
-    if row[HEARTBEAT_AGE] > plan.loop[HEARTBEAT_TIMEOUT]:
+    if supervisor_lost(plan, row):
         trip(row, FAULT_SUPERVISOR)
-    elif row[MISSED] > plan.loop[MAX_MISSED]:
+    elif too_many_missed(plan, row):
         trip(row, FAULT_MISSED)
     elif action == TRIP:
         for i in range(plan.limit.shape[0]):
@@ -300,12 +339,22 @@ def watch(plan: Plan, row: Floats, action: int) -> None:
         row[MODE] = ARMED
 
 
+def supervisor_lost(plan: Plan, row: Floats) -> bool:
+    """Whether the supervisor's heartbeat is too old (or no number)."""
+    return not row[HEARTBEAT_AGE] <= plan.loop[HEARTBEAT_TIMEOUT]
+
+
+def too_many_missed(plan: Plan, row: Floats) -> bool:
+    """Whether more ticks were missed than are made good."""
+    return not row[MISSED] <= plan.loop[MAX_MISSED]
+
+
 def all_sampled(plan: Plan, row: Floats) -> bool:
     """Whether every channel has had a sample."""
+    missing = 0
     for i in range(plan.channel.shape[0]):
-        if not isfinite(row[plan.layout[STALE] + i]):
-            return False
-    return True
+        missing += not isfinite(row[plan.layout[STALE] + i])
+    return missing == 0
 
 
 def set_inputs(plan: Plan, row: Floats, elapsed: float) -> None:
@@ -327,11 +376,11 @@ def set_inputs(plan: Plan, row: Floats, elapsed: float) -> None:
 
 def cycle_value(cycle: Floats, number: int, t: float, otherwise: float) -> float:
     """Value of input ``number`` at cycle time ``t``; ``otherwise`` where the cycle does not drive it."""
-    value, since, known = otherwise, 0.0, False
+    value, since, known = float(otherwise), 0.0, False
     for k in range(cycle.shape[0]):
         if cycle[k, CYCLE_INPUT] != number:
             continue
-        at, target = cycle[k, CYCLE_AT], cycle[k, CYCLE_VALUE]
+        at, target = float(cycle[k, CYCLE_AT]), float(cycle[k, CYCLE_VALUE])
         if at > t:
             if not known:
                 return target
@@ -368,8 +417,11 @@ def step_circuit(plan: Plan, ix: Integers, val: Floats, row: Floats, work: Float
         trip(row, FAULT_DIVERGED)
 
 
-def drive_valves(plan: Plan, ix: Integers, row: Floats, dt: float, action: int) -> None:
-    """For each real valve: virtual flow -> demand (bridge) -> command within range and slew -> raw output."""
+def drive_valves(plan: Plan, ix: Integers, row: Floats, elapsed: float, dt: float, action: int) -> None:
+    """For each real valve: virtual flow -> demand (bridge) -> command within range and slew -> raw output.
+
+    The time since the last tick is ``elapsed``; the command moves by no more than one tick's slew all the same.
+    """
     for i in range(plan.valve.shape[0]):
         start = plan.layout[VALVE] + i * BLOCK
         b, v = row[start : start + BLOCK], plan.valve[i]
@@ -377,53 +429,68 @@ def drive_valves(plan: Plan, ix: Integers, row: Floats, dt: float, action: int) 
         b[FLOW_VIRTUAL] = row[plan.layout[CIRCUIT] + place] if place >= 0 else 0.0
         b[FLOW_MEASURED] = row[int(v[CHANNEL_Q])] if v[CHANNEL_Q] >= 0.0 else nan
         b[SATURATION] = 0.0
-        demand(row, b, v, dt)
-        limit_command(row, b, v, dt, action)
-        follow_spool(b[COMMAND_OUT], b, v, dt)
+        follow_spool(b[COMMAND_OUT], b, v, elapsed)
+        demand(row, b, v, elapsed, dt, action)
+        limit_command(row, b, v, elapsed, dt, action)
 
 
-def demand(row: Floats, b: Floats, v: Floats, dt: float) -> None:
-    """What the bridge asks for. A strategy that takes over starts from the last demand and fades to its own."""
-    number = int(b[STRATEGY_NOW])
-    if row[MODE] != RUNNING:
-        b[DEMAND], b[FADE] = 0.0, nan
-        prepare_strategy(number, b[FLOW_VIRTUAL], 0.0, b, v)
+def demand(row: Floats, b: Floats, v: Floats, elapsed: float, dt: float, action: int) -> None:
+    """What the bridge asks for. While it doesn't drive the command (not RUNNING, hold) it waits to take over from it.
+
+    A strategy that takes over starts from the last demand and fades to its own. A command that is not finite trips.
+    """
+    if row[MODE] != RUNNING or action == HOLD:
+        b[DEMAND] = b[COMMAND_OUT]
+        take_over(b, v)
         return
-    u = strategy_command(number, b[FLOW_VIRTUAL], row[int(v[CHANNEL_P])], row[int(v[CHANNEL_S])], row[int(v[CHANNEL_T])], b, v, dt)
+    p, p_S, p_T = row[int(v[CHANNEL_P])], row[int(v[CHANNEL_S])], row[int(v[CHANNEL_T])]
+    u = strategy_command(int(b[STRATEGY_NOW]), b[FLOW_VIRTUAL], p, p_S, p_T, b, v, elapsed, dt)
+    if not isfinite(u):
+        trip(row, FAULT_BRIDGE)
+        b[DEMAND] = b[COMMAND_OUT]
+        take_over(b, v)
+        return
     if isfinite(b[FADE]):
-        b[FADE] *= exp(-dt / v[FADE_TIME]) if v[FADE_TIME] > 0.0 else 0.0
+        b[FADE] *= exp(-elapsed / v[FADE_TIME]) if v[FADE_TIME] > 0.0 else 0.0
     else:
         b[FADE] = b[DEMAND] - u if v[FADE_TIME] > 0.0 else 0.0
     b[DEMAND] = clip(u + b[FADE], -1.0, 1.0)
 
 
-def limit_command(row: Floats, b: Floats, v: Floats, dt: float, action: int) -> None:
-    """The last word, whatever bridge and circuit want: hold, dither, range, slew; then polarity, null and the raw output.
+def take_over(b: Floats, v: Floats) -> None:
+    """Let the strategy begin anew from the present demand."""
+    prepare_strategy(int(b[STRATEGY_NOW]), b[FLOW_VIRTUAL], b[DEMAND], b, v)
+    b[FADE] = nan
+
+
+def limit_command(row: Floats, b: Floats, v: Floats, elapsed: float, dt: float, action: int) -> None:
+    """The last word, whatever bridge and circuit want: hold, dither, range, slew; then polarity, null and raw output.
 
     Outside of RUNNING the command goes to its safe value: at the slew limit after a trip, else at the slower stop ramp.
     """
     last, target, rate = b[COMMAND_OUT], v[SAFE_VALUE], v[STOP_RATE]
     if row[MODE] == RUNNING:
-        b[DITHER_PHASE] = (b[DITHER_PHASE] + v[DITHER_FREQUENCY] * dt) % 1.0
+        b[DITHER_PHASE] = (b[DITHER_PHASE] + v[DITHER_FREQUENCY] * elapsed) % 1.0
         target = b[DEMAND] + v[DITHER] * sin(2.0 * pi * b[DITHER_PHASE])
         rate = v[SLEW_RATE]
         if action == HOLD:
             target = last
-    elif row[MODE] == FAULTED and row[FAULT] != FAULT_SUPERVISOR:
+    elif row[MODE] == FAULTED and (row[FAULT] != FAULT_SUPERVISOR or action == TRIP):
         rate = v[SLEW_RATE]
     inside = clip(target, v[U_MIN], v[U_MAX])
     b[COMMAND_OUT] = clip(inside, last - rate * dt, last + rate * dt)
-    flags = int(b[SATURATION])
-    if inside != target:
-        flags |= RANGE
-    if b[COMMAND_OUT] != inside:
-        flags |= SLEW
-    b[SATURATION] = flags
-    b[OUTPUT] = v[RAW_OFFSET] + v[RAW_GAIN] * clip(v[POLARITY] * b[COMMAND_OUT] + v[NULL], -1.0, 1.0)
+    b[OUTPUT] = raw_output(b[COMMAND_OUT], v)
+    if row[MODE] == RUNNING:
+        flags = int(b[SATURATION])
+        if inside != target:
+            flags |= RANGE
+        if b[COMMAND_OUT] != inside:
+            flags |= SLEW
+        b[SATURATION] = flags
 
 
 def swap(plan: Plan, row: Floats, ix: Integers, val: Floats, source: Integers, work: Floats) -> None:
-    """Put another circuit into the row: values of the same name carried over (``source``: PackedCircuit.carried_from)."""
+    """Put another circuit into the row; values of the same name are carried over (``source``: carried_from)."""
     start = plan.layout[CIRCUIT]
     n = plan.layout[CIRCUIT_SPACE]
     space = row[start : start + n]

@@ -6,69 +6,88 @@ Plain module constants, because compiled code reads them.
 
 from __future__ import annotations
 
-# --- header of the row ---------------------------------------------------------------------------------------------------
+# --- header of the row -----------------------------------------------------------------------------------------------
 TICK, TIME, UTC, MISSED, HEARTBEAT_AGE = 0, 1, 2, 3, 4
 COMMAND, RESULT, MODE, FAULT, WARNINGS = 5, 6, 7, 8, 9
 CIRCUIT_VERSION, CYCLE_TIME, WAKE_ERROR, READ_TIME, COMPUTE_TIME, WRITE_TIME = 10, 11, 12, 13, 14, 15
 DEVICE_ERROR, HEADER = 16, 17
 HEADER_NAMES = (
-    "tick time utc missed heartbeat_age command result mode fault warnings circuit_version cycle_time "
-    "wake_error read_time compute_time write_time device_error"
-).split()
+    "tick",
+    "time",
+    "utc",
+    "missed",
+    "heartbeat_age",
+    "command",
+    "result",
+    "mode",
+    "fault",
+    "warnings",
+    "circuit_version",
+    "cycle_time",
+    "wake_error",
+    "read_time",
+    "compute_time",
+    "write_time",
+    "device_error",
+)
 INPUT_COLUMNS = (TICK, UTC, MISSED, HEARTBEAT_AGE, WAKE_ERROR, READ_TIME, COMPUTE_TIME, WRITE_TIME, DEVICE_ERROR)
 """Header columns that are set from outside before each tick; the tick computes the others."""
 
-# --- layout: where the sections of the row begin --------------------------------------------------------------------------
-RAW, AGE, CHANNEL, STALE, PREVIOUS, INPUT, LIMIT, VALVE, CIRCUIT = 0, 1, 2, 3, 4, 5, 6, 7, 8
+# --- layout: where the sections of the row begin ---------------------------------------------------------------------
+RAW, AGE, CHANNEL, STALE, CHANGE, INPUT, LIMIT, VALVE, CIRCUIT = 0, 1, 2, 3, 4, 5, 6, 7, 8
 CIRCUIT_SPACE, LAYOUT = 9, 10
 
-# --- plan.loop ---------------------------------------------------------------------------------------------------------------
+# --- plan.loop -------------------------------------------------------------------------------------------------------
 DT, MAX_MISSED, HEARTBEAT_TIMEOUT, CYCLE_LENGTH, CYCLE_REPEATS, LOOP = 0, 1, 2, 3, 4, 5
 
-# --- plan.channel: one line per channel -----------------------------------------------------------------------------------
+# --- plan.channel: one line per channel ------------------------------------------------------------------------------
 RAW_SLOT, GAIN, OFFSET, FILTER, CONSTANT = 0, 1, 2, 3, 4
 CHANNEL_WIDTH = 5
 
-# --- plan.limit -----------------------------------------------------------------------------------------------------------------
+# --- plan.limit ------------------------------------------------------------------------------------------------------
 LIMIT_CHANNEL, LIMIT_KIND, LIMIT_LOWER, LIMIT_UPPER, LIMIT_ACTION = 0, 1, 2, 3, 4
 LIMIT_WIDTH = 5
 BY_VALUE, BY_AGE, BY_RATE = 0, 1, 2
 WARN, HOLD, RAMP, TRIP = 1, 2, 3, 4
 ACTION_NAMES = {"warn": WARN, "hold": HOLD, "ramp": RAMP, "trip": TRIP}
 
-# --- plan.cycle: breakpoints (input, time, value, shape), sorted by input and time --------------------------------------------
+# --- plan.cycle: breakpoints (input, time, value, shape), sorted by input and time -----------------------------------
 CYCLE_INPUT, CYCLE_AT, CYCLE_VALUE, CYCLE_SHAPE = 0, 1, 2, 3
 LINEAR, SMOOTH, JUMP = 0, 1, 2
 SHAPE_NAMES = {"linear": LINEAR, "step": SMOOTH, "hold": JUMP}
 
-# --- plan.input --------------------------------------------------------------------------------------------------------------
+# --- plan.input ------------------------------------------------------------------------------------------------------
 INPUT_INITIAL, INPUT_LOW, INPUT_HIGH = 0, 1, 2
 
-# --- modes -------------------------------------------------------------------------------------------------------------------------
+# --- modes -----------------------------------------------------------------------------------------------------------
 STARTUP, SAFE, ARMED, RUNNING, FAULTED = 0, 1, 2, 3, 4
 MODE_NAMES = ("STARTUP", "SAFE", "ARMED", "RUNNING", "FAULT")
 
-# --- faults: what tripped; a tripped limit i is FAULT_LIMIT + i --------------------------------------------------------------
-NO_FAULT, FAULT_MISSED, FAULT_DIVERGED, FAULT_SUPERVISOR, FAULT_DEVICE, FAULT_ESTOP, FAULT_LIMIT = 0, 1, 2, 3, 4, 5, 100
+# --- faults: what tripped; a tripped limit i is FAULT_LIMIT + i ------------------------------------------------------
+NO_FAULT, FAULT_MISSED, FAULT_DIVERGED, FAULT_SUPERVISOR, FAULT_DEVICE, FAULT_ESTOP, FAULT_BRIDGE = range(7)
+FAULT_LIMIT = 100
 FAULT_TEXTS = {
     NO_FAULT: "",
     FAULT_MISSED: "more ticks in a row were missed than loop.max_missed allows",
-    FAULT_DIVERGED: "the virtual circuit diverged (a value was no longer finite); it was set back to its initial values",
+    FAULT_DIVERGED: "the virtual circuit diverged (a value was not finite); it was set back to its initial values",
     FAULT_SUPERVISOR: "the supervisor's heartbeat stopped",
     FAULT_DEVICE: "a device could not be read or written",
-    FAULT_ESTOP: "stopped by the operator's emergency stop command",
+    FAULT_BRIDGE: "a bridge asked for a command that is not a finite number",
+    FAULT_ESTOP: "tripped by the operator (command trip)",
 }
 
-# --- commands ------------------------------------------------------------------------------------------------------------------------
+# --- commands --------------------------------------------------------------------------------------------------------
 NOTHING, ARM, DISARM, START, STOP, RESET, SET_INPUT, STRATEGY, JOG, CYCLE, SWAP, ESTOP = range(12)
 COMMAND_KIND, COMMAND_A, COMMAND_B, COMMAND_SEQUENCE, COMMAND_WIDTH = 0, 1, 2, 7, 8
 
-# --- results of commands ---------------------------------------------------------------------------------------------------------------
-DONE, WRONG_MODE, LIMIT_ACTIVE, NOT_MANUAL, UNKNOWN_COMMAND = 0, 1, 2, 3, 4
+# --- results of commands ---------------------------------------------------------------------------------------------
+DONE, WRONG_MODE, LIMIT_ACTIVE, NOT_MANUAL, UNKNOWN_COMMAND, CAUSE_PERSISTS, BAD_VALUE = range(7)
 RESULT_TEXTS = {
     DONE: "",
     WRONG_MODE: "not possible in this mode",
-    LIMIT_ACTIVE: "a limit with action trip is violated; mend its cause first",
+    LIMIT_ACTIVE: "a limit is violated that would end it at once; mend its cause first",
     NOT_MANUAL: "the valve's bridge strategy is not manual",
     UNKNOWN_COMMAND: "unknown command",
+    CAUSE_PERSISTS: "the cause of the fault is still there; mend it first",
+    BAD_VALUE: "there is no such input, valve, strategy or cycle, or the value is not a finite number",
 }

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_validator
 
-from hilserver.bridge.columns import STRATEGY_NAMES
 from hilserver.components.base import Datasheet
 from hilserver.components.edges import Leakage, NominalFlow
-from hilserver.units import ATMOSPHERE, AnyQuantity, Frequency, Number, Pressure, Rate, Time
+from hilserver.units import ATMOSPHERE, AnyQuantity, AnyRate, Frequency, Number, Pressure, Rate, Time
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,39}$")]
+"""Names become columns of the log and parts of commands: letters, digits, _ and -, a letter first."""
+FileName = Annotated[str, StringConstraints(min_length=1)]
+
 
 class LoopSettings(Datasheet):
     """The real-time loop."""
 
     rate: Frequency = Field(default="1 kHz", ge=1, le=20_000, description="ticks per second")
-    max_missed: int = Field(default=5, ge=0, le=10_000, description="missed ticks in a row that are made good; more trip")
+    max_missed: StrictInt = Field(
+        default=5, ge=0, le=10_000, description="missed ticks in a row that are made good; more trip"
+    )
+    max_age: Time = Field(
+        default="20 ms",
+        gt=0,
+        description="oldest allowed sample of a channel without a max_age limit of its own; trips",
+    )
     heartbeat_timeout: Time = Field(default="1 s", gt=0, description="supervisor silent for so long: ramp to null")
-    priority: int = Field(default=80, ge=1, le=99, description="SCHED_FIFO priority")
-    cpus: tuple[int, ...] = Field(default=(), description="CPUs the loop may use; empty: any")
-    lock_memory: bool = Field(default=True, description="keep all memory in RAM (mlockall)")
+    priority: StrictInt = Field(default=80, ge=1, le=99, description="SCHED_FIFO priority")
+    cpus: tuple[Annotated[StrictInt, Field(ge=0, le=1023)], ...] = Field(
+        default=(), description="CPUs the loop may use; empty: any"
+    )
+    lock_memory: StrictBool = Field(default=True, description="keep all memory in RAM (mlockall)")
 
 
 class Scale(Datasheet):
@@ -35,6 +49,8 @@ class Scale(Datasheet):
             raise ValueError("scale.raw: the two readings must differ")
         if self.value[0].unit != self.value[1].unit:
             raise ValueError("scale.value: both values must be of the same kind of quantity")
+        if self.value[0].value == self.value[1].value:
+            raise ValueError("scale.value: the two values must differ")
         return self
 
 
@@ -46,7 +62,7 @@ class ChannelSettings(Datasheet):
     source: str | None = Field(default=None, description="the device's name of the channel")
     scale: Scale | None = Field(default=None, description="raw reading to value")
     value: AnyQuantity | None = Field(default=None, description="a fixed value, where nothing measures it")
-    absolute: bool = Field(default=False, description="the values are absolute pressures; inside all are gauge")
+    absolute: StrictBool = Field(default=False, description="the values are absolute pressures; inside all are gauge")
     filter: Time = Field(default="0 s", ge=0, description="time constant of a first-order low-pass")
 
     @model_validator(mode="after")
@@ -88,9 +104,9 @@ class LimitSettings(Datasheet):
     min: AnyQuantity | None = Field(default=None, description="lowest allowed value")
     max: AnyQuantity | None = Field(default=None, description="highest allowed value")
     max_age: Time | None = Field(default=None, gt=0, description="oldest allowed sample")
-    max_rate: AnyQuantity | None = Field(default=None, description="fastest allowed change per second, in the channel's unit")
+    max_rate: AnyRate | None = Field(default=None, description='fastest allowed change, like "5000 bar/s"')
     action: Literal["warn", "hold", "ramp", "trip"] = Field(
-        description="warn: report only; hold: keep the command; ramp: ramp to null and leave RUNNING; trip: FAULT, latched"
+        description="warn: report only; hold: keep the command; ramp: to null, leave RUNNING; trip: FAULT, latched"
     )
 
     @model_validator(mode="after")
@@ -99,6 +115,8 @@ class LimitSettings(Datasheet):
             raise ValueError("give at least one of min, max, max_age, max_rate")
         if self.min is not None and self.max is not None and self.min.value >= self.max.value:
             raise ValueError("min must be below max")
+        if self.max_rate is not None and self.max_rate.value <= 0:
+            raise ValueError("max_rate must be above 0")
         return self
 
 
@@ -111,6 +129,8 @@ class InputSettings(Datasheet):
 
     @model_validator(mode="after")
     def _initial_in_range(self) -> InputSettings:
+        if self.range[0] >= self.range[1]:
+            raise ValueError("range: the first value must be below the second")
         if not self.range[0] <= self.initial <= self.range[1]:
             raise ValueError(f"initial {self.initial:g} is outside of range {self.range[0]:g} … {self.range[1]:g}")
         return self
@@ -126,13 +146,19 @@ class Dither(Datasheet):
 class BridgeSettings(Datasheet):
     """How the virtual flow becomes the valve's command."""
 
-    strategy: Literal[STRATEGY_NAMES] = Field(default="inverse_lag_leakage", description="strategy at start")  # type: ignore[valid-type]
+    strategy: Literal["manual", "inverse_static", "inverse_lag", "inverse_lag_leakage", "flow_servo"] = Field(
+        default="inverse_lag_leakage", description="strategy at start"
+    )
     lead_filter: Time = Field(default="2 ms", ge=0, description="filter of the lag compensation's derivative")
-    gain: Number = Field(default=0.5, ge=0, description="flow servo: command per flow error, in units of the nominal flow")
+    gain: Number = Field(
+        default=0.5, ge=0, description="flow servo: command per flow error, in units of the nominal flow"
+    )
     integral_time: Time = Field(default="30 ms", ge=0, description="flow servo: integral time; 0: none")
     derivative_time: Time = Field(default="0 s", ge=0, description="flow servo: derivative time")
     derivative_filter: Time = Field(default="2 ms", ge=0, description="flow servo: filter of the derivative")
-    fade: Time = Field(default="50 ms", ge=0, description="bumpless change: time constant of the fade to a new strategy")
+    fade: Time = Field(
+        default="50 ms", ge=0, description="bumpless change: time constant of the fade to a new strategy"
+    )
     jog_limit: Number = Field(default=0.1, ge=0, le=1, description="manual: largest command")
     jog_time: Time = Field(default="0.5 s", gt=0, le=60, description="manual: a command not renewed for so long ends")
 
@@ -156,19 +182,30 @@ class ValveSettings(Datasheet):
     polarity: Literal[1, -1] = Field(default=1, description="-1: a positive command opens A-T")
     null: Number = Field(default=0.0, gt=-0.5, lt=0.5, description="command at which the spool is centred")
     dither: Dither = Field(default_factory=Dither, description="small sine on the command")
-    range: tuple[Number, Number] = Field(default=(-1.0, 1.0), description="command limits, the last word")
+    range: tuple[Number, Number] = Field(
+        default=(-1.0, 1.0), description="command limits (before null offset), the last word"
+    )
     slew: Rate = Field(default="50 1/s", gt=0, description="fastest change of the command, full scales per second")
-    stop_time: Time = Field(default="200 ms", gt=0, description="ramp from full command to null at a stop")
+    stop_time: Time = Field(default="200 ms", gt=0, le=2, description="ramp from full command to null at a stop")
     safe: Number = Field(default=0.0, ge=-1, le=1, description="safe command (before null offset)")
     bridge: BridgeSettings = Field(default_factory=BridgeSettings, description="strategy and its settings")
 
     @model_validator(mode="after")
     def _range_holds_safe(self) -> ValveSettings:
         low, high = self.range
-        if not -1 <= low <= self.safe <= high <= 1:
-            raise ValueError("range: must lie within -1 … 1 and contain the safe command")
+        if not (-1 <= low <= self.safe <= high <= 1 and low < high):
+            raise ValueError("range: must rise, lie within -1 … 1 and contain the safe command")
+        if self.raw[0] == self.raw[1]:
+            raise ValueError("raw: the outputs at command -1 and +1 must differ")
         if self.bridge.strategy == "flow_servo" and self.flow is None:
             raise ValueError("bridge.strategy flow_servo needs flow: the channel that measures it")
+        for key in ("nominal_flow", "nominal_flow_to_tank", "leakage"):
+            point = getattr(self, key)
+            if point is not None and point.edge_drop() < self.transition_pressure:
+                raise ValueError(
+                    f"{key}.drop is {point.edge_drop() / 1e5:g} bar over one edge, below the transition_pressure of "
+                    f"{self.transition_pressure / 1e5:g} bar: give a point above it, or a lower transition_pressure"
+                )
         return self
 
 
@@ -176,7 +213,7 @@ class RecordingSettings(Datasheet):
     """The full-rate log."""
 
     folder: str = Field(default="logs", description="relative to the folder hilserver is started in")
-    enabled: bool = Field(default=True, description="record every run")
+    enabled: StrictBool = Field(default=True, description="record every run")
     max_megabytes: Number = Field(default=1000.0, gt=0, description="a new file is begun beyond this size")
 
 
@@ -184,8 +221,8 @@ class MqttSettings(Datasheet):
     """The broker."""
 
     host: str = Field(default="127.0.0.1", description="broker's host")
-    port: int = Field(default=1883, ge=0, le=65535, description="broker's port; 0 with embedded: any free one")
-    embedded: bool = Field(default=False, description="start a broker of our own on loopback")
+    port: StrictInt = Field(default=1883, ge=0, le=65535, description="broker's port; 0 with embedded: any free one")
+    embedded: StrictBool = Field(default=False, description="start a broker of our own on loopback")
     user: str | None = Field(default=None, description="user name")
     password_file: Path | None = Field(default=None, description="file holding the password")
     ca_file: Path | None = Field(default=None, description="CA certificate: connect by TLS")
@@ -198,15 +235,17 @@ class RigSettings(Datasheet):
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,40}$", description="letters, digits, - and _")
     description: str = Field(default="", description="free text")
-    circuit: str = Field(description="circuit file, relative to this file")
-    cycle: str | None = Field(default=None, description="work cycle file, relative to this file")
+    circuit: FileName = Field(description="circuit file, relative to this file")
+    cycle: FileName | None = Field(default=None, description="work cycle file, relative to this file")
     loop: LoopSettings = Field(default_factory=LoopSettings)
-    devices: dict[str, dict[str, Any]] = Field(default_factory=dict, description="driver and its settings, by device name")
-    channels: dict[str, ChannelSettings]
-    ports: dict[str, str] = Field(description="port of the machine -> channel that measures its pressure")
-    inputs: dict[str, InputSettings] = Field(default_factory=dict)
-    limits: dict[str, LimitSettings] = Field(default_factory=dict)
-    valves: dict[str, ValveSettings] = Field(default_factory=dict)
+    devices: dict[Name, dict[str, Any]] = Field(
+        default_factory=dict, description="driver and its settings, by device name"
+    )
+    channels: dict[Name, ChannelSettings] = Field(description="measured and fixed quantities, by name")
+    ports: dict[Name, str] = Field(description="port of the machine -> channel that measures its pressure")
+    inputs: dict[Name, InputSettings] = Field(default_factory=dict)
+    limits: dict[Name, LimitSettings] = Field(default_factory=dict)
+    valves: dict[Name, ValveSettings] = Field(default_factory=dict)
     recording: RecordingSettings = Field(default_factory=RecordingSettings)
     mqtt: MqttSettings = Field(default_factory=MqttSettings)
 
@@ -214,13 +253,15 @@ class RigSettings(Datasheet):
 class CycleInput(Datasheet):
     """One input over time."""
 
-    shape: Literal["linear", "step", "hold"] = Field(default="linear", description="between points: straight, cubic STEP, or hold")
+    shape: Literal["linear", "step", "hold"] = Field(
+        default="linear", description="between points: straight, cubic STEP, or hold"
+    )
     points: tuple[tuple[Time, Number], ...] = Field(min_length=1, description="[time, value], rising times")
 
     @model_validator(mode="after")
     def _times_rise(self) -> CycleInput:
         times = [t for t, _ in self.points]
-        if any(b <= a for a, b in zip(times, times[1:], strict=False)) or times[0] < 0:
+        if any(b <= a for a, b in pairwise(times)) or times[0] < 0:
             raise ValueError("points: times must rise and not be negative")
         return self
 
@@ -229,7 +270,7 @@ class CycleSettings(Datasheet):
     """A work cycle: inputs over time."""
 
     description: str = Field(default="", description="free text")
-    repeat: bool = Field(default=False, description="start again at the end")
+    repeat: StrictBool = Field(default=False, description="start again at the end")
     length: Time | None = Field(default=None, gt=0, description="default: the last point's time")
     inputs: dict[str, CycleInput] = Field(min_length=1)
 

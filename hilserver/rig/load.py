@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from hilserver.circuit.library import Library, standard_library
-from hilserver.circuit.model import Circuit, read_circuit
+from hilserver.circuit.model import Circuit, read_circuit, read_part
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.driver import Driver, driver_named
-from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of
-from hilserver.rig.config import CycleSettings, RigSettings
+from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
+from hilserver.rig.config import CycleSettings, LimitSettings, RigSettings, ValveSettings
 from hilserver.rig.plan import Plan, RowLayout, build_plan
+from hilserver.rig.plant import PlantArrays, make_plant
+
+PLANT_FILES = ("machine", "drive")
+"""Settings of a simulated device that name circuit files."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class Rig:
     plan: Plan
     packed: PackedCircuit
     sources: Mapping[str, Any]
+    first_plants: Mapping[str, PlantArrays] = field(repr=False)
+    """The simulated devices as they begin; :meth:`plants` copies them."""
 
     def pack(self, circuit: Circuit, file: str = "") -> PackedCircuit:
         """Pack another circuit for this rig. Raises ConfigurationError, also where it is too large for the row."""
@@ -51,73 +58,154 @@ class Rig:
         self.layout.check_space(packed, file)
         return packed
 
+    def plants(self) -> dict[str, PlantArrays]:
+        """Fresh plants of the simulated devices, by device name: arrays of their own, at their initial values."""
+        return {name: PlantArrays._make(array.copy() for array in plant) for name, plant in self.first_plants.items()}
+
     def read_circuit(self, source: Mapping[str, Any], file: str = "") -> Circuit:
         """Validate a circuit table for this rig."""
         return read_circuit(source, self.library, file)
 
 
-def read_toml(path: Path, shown: str = "") -> dict[str, Any]:
+def read_toml(path: Path, shown_as: str = "") -> dict[str, Any]:
     """Parse a TOML file. Raises ConfigurationError naming the file, and the line where it is malformed."""
-    name = shown or str(path)
+    name = shown_as or str(path)
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8"))
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
-        raise ConfigurationError([Problem("no such file.", file=name)]) from None
+        text = "no such file."
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError([Problem(f"can't be read: {error}.", file=name)]) from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError([Problem(f"is not valid TOML: {error}.", file=name)]) from None
+        text = f"can't be read: {error}."
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, lists nested a thousand times too
+        text = f"is not valid TOML: {error}."
+    raise ConfigurationError([Problem(text, file=name)])
 
 
 def load_rig(path: Path | str, library: Library | None = None) -> Rig:
-    """Load and check a rig. Raises ConfigurationError with every problem of the rig, circuit and cycle files."""
+    """Load and check a rig. Raises ConfigurationError with every problem of the rig file and all files it names."""
     file = Path(path)
     rig_source = read_toml(file)
     problems: list[Problem] = []
     sources: dict[str, Any] = {"rig": rig_source}
     for key in ("circuit", "cycle"):
-        if isinstance(name := rig_source.get(key), str):
-            try:
-                sources[key] = read_toml(file.parent / name)
-            except ConfigurationError as error:
-                problems += error.problems
+        if isinstance(name := rig_source.get(key), str) and name:
+            _read_into(sources, key, file.parent / name, problems)
+    sources["devices"] = {}
+    for name, table in _plant_tables(rig_source):
+        sources["devices"][name] = {}
+        for key in PLANT_FILES:
+            if isinstance(table.get(key), str):
+                _read_into(sources["devices"][name], key, file.parent / table[key], problems)
     return assemble(sources, file, library or standard_library(), problems)
 
 
+def _read_into(tables: dict[str, Any], key: str, path: Path, problems: list[Problem]) -> None:
+    try:
+        tables[key] = read_toml(path)
+    except ConfigurationError as error:
+        problems += error.problems
+
+
+def _plant_tables(rig_source: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The tables of the simulated devices in a rig file that is not validated yet."""
+    devices = rig_source.get("devices")
+    for name, table in devices.items() if isinstance(devices, Mapping) else ():
+        if isinstance(table, Mapping) and isinstance(driver := table.get("driver"), str):
+            with suppress(ConfigurationError):  # reported when the device is validated
+                if driver_named(driver).handed == "plant":
+                    yield name, table
+
+
 def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems: list[Problem] | None = None) -> Rig:
-    """Build a rig from its source tables (as loaded from files, or as kept in a log)."""
-    problems = problems if problems is not None else []
-    name = str(file)
-    rig_source = sources["rig"]
-    settings = _validated(RigSettings, rig_source, name, problems)
-    circuit_file = str(file.parent / str(rig_source.get("circuit", ""))) if rig_source.get("circuit") else name
-    cycle_file = str(file.parent / str(rig_source.get("cycle", ""))) if rig_source.get("cycle") else name
-    circuit = None
-    if "circuit" in sources:
+    """Build a rig from its source tables (as loaded from files, or as kept in a log).
+
+    ``sources``: "rig", "circuit", "cycle" (optional), and "devices": {device: {"machine": …, "drive": …}} for simulated
+    ones. ``problems``: what was found wrong when they were loaded. Raises ConfigurationError with these and all others.
+    """
+    problems = list(problems or ())
+    name, rig_source = str(file), sources["rig"]
+    settings: RigSettings | None = _validated(RigSettings, rig_source, name, problems)
+    circuit_file, cycle_file = _beside(file, rig_source.get("circuit")), _beside(file, rig_source.get("cycle"))
+    circuit = _circuit(sources, library, circuit_file, problems)
+    cycle: CycleSettings | None = None
+    if "cycle" in sources:
+        cycle = _validated(CycleSettings, sources["cycle"], cycle_file, problems)
+    if settings is None:
+        raise ConfigurationError(problems)
+    devices = _devices(settings, file, problems)
+    problems += (wrong := _references(settings, name))
+    if cycle is not None:
+        problems += _cycle_problems(settings, cycle, cycle_file)
+    plants = dict(_plants(settings, devices, sources, file, library, problems))
+    slots = _order(settings, devices)
+    layout = build_plan(settings, None, slots)[0] if not wrong else None
+    packed = None
+    if circuit is not None:
         try:
-            circuit = read_circuit(sources["circuit"], library, circuit_file)
+            bindings, ports = (layout.bindings, layout.ports) if layout is not None else (None, ())
+            packed = pack(circuit, library, bindings, ports, circuit_file)
         except ConfigurationError as error:
             problems += error.problems
-    cycle = _validated(CycleSettings, sources["cycle"], cycle_file, problems) if "cycle" in sources else None
-    devices: list[Device] = []
-    if settings is not None:
-        devices = _devices(settings, file, problems)
-        problems += _references(settings, name)
-        if cycle is not None:
-            problems += _cycle_problems(settings, cycle, cycle_file)
-    packed = None
-    if settings is not None and not _references(settings, name):
-        layout, plan = build_plan(settings, cycle if not problems else None, _order(settings, devices))
-        if circuit is not None:
-            try:
-                packed = pack(circuit, library, layout.bindings, layout.ports, circuit_file)
-            except ConfigurationError as error:
-                problems += error.problems
-    if problems or settings is None or circuit is None or packed is None:
+    if problems or layout is None or circuit is None or packed is None:
         raise ConfigurationError(problems)
-    layout = layout.with_space_for(packed)
-    _, plan = build_plan(settings, cycle, _order(settings, devices), layout.circuit_space)
-    return Rig(file, settings, circuit, cycle, tuple(devices), library, layout, plan, packed, dict(sources))
+    layout, plan = build_plan(settings, cycle, slots, layout.with_space_for(packed).circuit_space)
+    return Rig(file, settings, circuit, cycle, tuple(devices), library, layout, plan, packed, dict(sources), plants)
+
+
+def _beside(file: Path, name: object) -> str:
+    """A file that is named in another one, as shown to the user."""
+    return str(file.parent / name) if isinstance(name, str) and name else str(file)
+
+
+def _circuit(sources: Mapping[str, Any], library: Library, file: str, problems: list[Problem]) -> Circuit | None:
+    try:
+        return read_circuit(sources["circuit"], library, file) if "circuit" in sources else None
+    except ConfigurationError as error:
+        problems += error.problems
+        return None
+
+
+def _plants(
+    settings: RigSettings,
+    devices: Iterable[Device],
+    sources: Mapping[str, Any],
+    file: Path,
+    library: Library,
+    problems: list[Problem],
+) -> Iterator[tuple[str, PlantArrays]]:
+    """The plants of the simulated devices whose files could be read."""
+    for device in devices:
+        tables = sources.get("devices", {}).get(device.name, {})
+        if device.driver.handed != "plant" or any(key not in tables for key in PLANT_FILES):
+            continue
+        files = {key: _beside(file, getattr(device.config, key)) for key in PLANT_FILES}
+        wrong: list[Problem] = []
+        for key, shown_file in files.items():
+            try:
+                read_part(tables[key], library, shown_file)
+            except ConfigurationError as error:
+                wrong += error.problems
+        if not wrong:
+            try:
+                yield device.name, _plant(device, tables, library, 1.0 / settings.loop.rate)
+            except ConfigurationError as error:
+                wrong += (_located(problem, device.name, tables, files, file) for problem in error.problems)
+        problems += wrong
+
+
+def _plant(device: Device, tables: Mapping[str, Any], library: Library, dt: float) -> PlantArrays:
+    names = (device.inputs, device.outputs)
+    return make_plant(device.config, tables["machine"], tables["drive"], library, names, dt)
+
+
+def _located(problem: Problem, device: str, tables: Mapping[str, Any], files: Mapping[str, str], file: Path) -> Problem:
+    """A problem of the joined circuit with the file where its cause stands."""
+    table, _, rest = problem.key.partition(".")
+    if table in ("sensors", "actuators"):
+        return replace(problem, key=f"devices.{device}.{problem.key}", file=str(file))
+    word = rest.split(".")[0]
+    holders = [files[key] for key in PLANT_FILES if word and word in tables[key].get(table, {})]
+    return replace(problem, file=" + ".join(holders or files.values()))
 
 
 def _validated(kind: type[Any], source: object, file: str, problems: list[Problem]) -> Any:
@@ -147,7 +235,9 @@ def _devices(settings: RigSettings, file: Path, problems: list[Problem]) -> list
             names = driver.Config.model_fields
             problems += problems_of(error, values, file=str(file), prefix=key, names=names)
             continue
-        inputs = {c.source: f"channels.{n}.source" for n, c in settings.channels.items() if c.device == name and c.source}
+        inputs = {
+            c.source: f"channels.{n}.source" for n, c in settings.channels.items() if c.device == name and c.source
+        }
         outputs = {v.output: f"valves.{n}.output" for n, v in settings.valves.items() if v.device == name}
         for used, offered in zip((inputs, outputs), driver.channels(config), strict=True):
             known = {info.name for info in offered}
@@ -164,55 +254,83 @@ def _order(settings: RigSettings, devices: list[Device]) -> dict[tuple[str, str]
     """(device, source) -> raw slot: the devices in turn, each with its channels in order."""
     names = [(d.name, source) for d in devices for source in d.inputs]
     names += [
-        (c.device, c.source) for c in settings.channels.values() if c.device and c.source and (c.device, c.source) not in names
+        (c.device, c.source)
+        for c in settings.channels.values()
+        if c.device and c.source and (c.device, c.source) not in names
     ]
     return {name: slot for slot, name in enumerate(dict.fromkeys(names))}
 
 
 def _references(settings: RigSettings, file: str) -> list[Problem]:
-    """Names that refer to channels, ports and devices which don't exist, or are of the wrong unit."""
-    problems: list[Problem] = []
-
-    def channel(name: str | None, key: str, unit: str | None) -> None:
-        if name is None:
-            return
-        if name not in settings.channels:
-            problems.append(Problem(f'"{name}" is not a channel.' + did_you_mean(name, settings.channels), key, file))
-        elif unit is not None and settings.channels[name].unit != unit:
-            has = settings.channels[name].unit or "no unit"
-            problems.append(Problem(f'channel "{name}" is measured in {has}, here {unit} is needed.', key, file))
-
-    for port, name in settings.ports.items():
-        channel(name, f"ports.{port}", "Pa")
-    for name, limit in settings.limits.items():
-        channel(limit.channel, f"limits.{name}.channel", None)
-        if limit.channel in settings.channels:
-            unit = settings.channels[limit.channel].unit
-            for key in ("min", "max"):
-                bound = getattr(limit, key)
-                if bound is not None and bound.unit != unit:
-                    problems.append(Problem(f'has another unit than channel "{limit.channel}" ({unit or "none"}).', f"limits.{name}.{key}", file))
+    """Names that refer to channels, ports and devices which don't exist, or are of the wrong unit, or are taken."""
+    found = [_channel(settings, name, "Pa", f"ports.{port}") for port, name in settings.ports.items()]
     for name, measured in settings.channels.items():
-        if measured.device is not None and measured.device not in settings.devices:
-            text = f'"{measured.device}" is not a device.' + did_you_mean(measured.device, settings.devices)
-            problems.append(Problem(text, f"channels.{name}.device", file))
+        if measured.device is not None:
+            found.append(_known(measured.device, settings.devices, "a device", f"channels.{name}.device"))
+    for name, limit in settings.limits.items():
+        found += _limit_problems(settings, name, limit)
     for name, valve in settings.valves.items():
-        key = f"valves.{name}"
-        if valve.port not in settings.ports:
-            problems.append(Problem(f'"{valve.port}" is not a port.' + did_you_mean(valve.port, settings.ports), f"{key}.port", file))
-        if valve.device not in settings.devices:
-            problems.append(Problem(f'"{valve.device}" is not a device.' + did_you_mean(valve.device, settings.devices), f"{key}.device", file))
-        channel(valve.supply, f"{key}.supply", "Pa")
-        channel(valve.tank, f"{key}.tank", "Pa")
-        channel(valve.flow, f"{key}.flow", "m^3/s")
-    return problems
+        found += _valve_problems(settings, name, valve)
+    return [replace(problem, file=file) for problem in found if problem is not None]
+
+
+def _known(name: str, names: Iterable[str], what: str, key: str) -> Problem | None:
+    return None if name in names else Problem(f"{shown(name)} is not {what}." + did_you_mean(name, names), key)
+
+
+def _channel(settings: RigSettings, name: str, unit: str, key: str) -> Problem | None:
+    """What is wrong with a reference to a channel that must be of this unit."""
+    if name in settings.channels and (has := settings.channels[name].unit) != unit:
+        return Problem(f'channel "{name}" is measured in {has or "no unit"}, here {unit} is needed.', key)
+    return _known(name, settings.channels, "a channel", key)
+
+
+def _limit_problems(settings: RigSettings, name: str, limit: LimitSettings) -> Iterator[Problem | None]:
+    yield _known(limit.channel, settings.channels, "a channel", f"limits.{name}.channel")
+    if name in settings.channels and name != limit.channel:
+        yield Problem(f'has the name of a channel but watches "{limit.channel}": call it otherwise.', f"limits.{name}")
+    if limit.channel in settings.channels:
+        unit = settings.channels[limit.channel].unit
+        for key in ("min", "max", "max_rate"):
+            bound = getattr(limit, key)
+            if bound is not None and bound.unit != unit:
+                text = f'is of unit {bound.unit or "none"}, channel "{limit.channel}" of {unit or "none"}.'
+                yield Problem(text, f"limits.{name}.{key}")
+
+
+def _valve_problems(settings: RigSettings, name: str, valve: ValveSettings) -> Iterator[Problem | None]:
+    key = f"valves.{name}"
+    yield _known(valve.port, settings.ports, "a port", f"{key}.port")
+    yield _known(valve.device, settings.devices, "a device", f"{key}.device")
+    yield _channel(settings, valve.supply, "Pa", f"{key}.supply")
+    yield _channel(settings, valve.tank, "Pa", f"{key}.tank")
+    if valve.flow is not None:
+        yield _channel(settings, valve.flow, "m^3/s", f"{key}.flow")
+    if valve.dither.amplitude > 0 and valve.dither.frequency >= 0.5 * settings.loop.rate:
+        text = (
+            f"{valve.dither.frequency:g} Hz can't be made by {settings.loop.rate:g} ticks per second: stay below half."
+        )
+        yield Problem(text, f"{key}.dither.frequency")
+    for other, before in settings.valves.items():
+        if other == name:
+            break
+        if (before.device, before.output) == (valve.device, valve.output):
+            yield Problem(f'valve "{other}" is driven by this output too.', f"{key}.output")
+        if before.port == valve.port:
+            yield Problem(f'valve "{other}" makes this port\'s flow too.', f"{key}.port")
 
 
 def _cycle_problems(settings: RigSettings, cycle: CycleSettings, file: str) -> list[Problem]:
     problems = []
     for name, entry in cycle.inputs.items():
         if name not in settings.inputs:
-            problems.append(Problem(f'"{name}" is not an input of the rig.' + did_you_mean(name, settings.inputs), f"inputs.{name}", file))
+            problems.append(
+                Problem(
+                    f'"{name}" is not an input of the rig.' + did_you_mean(name, settings.inputs),
+                    f"inputs.{name}",
+                    file,
+                )
+            )
             continue
         low, high = settings.inputs[name].range
         for number, (_, value) in enumerate(entry.points):

@@ -1,4 +1,4 @@
-"""Rig settings -> the plan: the tick's constants as tables of floats; and the row layout: what stands in which column."""
+"""Rig settings -> the plan (the tick's constants as tables of floats) and the row layout (what is in which column)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hilserver.bridge import columns as b
+from hilserver.bridge.strategies import raw_output
 from hilserver.circuit import engine as e
 from hilserver.circuit.model import RIG
 from hilserver.circuit.pack import PackedCircuit
@@ -19,11 +20,11 @@ from hilserver.rig.config import CycleSettings, LimitSettings, RigSettings, Valv
 from hilserver.units import ATMOSPHERE
 
 CIRCUIT_SPACE = 256
-"""Room in the row for the values of circuits that are switched in later; a larger first circuit gets twice its own size."""
+"""Room in the row for the values of circuits switched in later; a larger first circuit gets twice its own size."""
 
 
 class Plan(NamedTuple):
-    """The constants of the tick; lines and columns as in :mod:`hilserver.rig.columns` and :mod:`hilserver.bridge.columns`."""
+    """The tick's constants; columns as in :mod:`hilserver.rig.columns` and :mod:`hilserver.bridge.columns`."""
 
     loop: Floats
     channel: Floats
@@ -57,7 +58,9 @@ class RowLayout:
 
     def section(self, prefix: str) -> dict[str, int]:
         """Columns whose name begins with ``prefix.``, by the rest of the name."""
-        return {name.removeprefix(f"{prefix}."): i for i, name in enumerate(self.names) if name.startswith(f"{prefix}.")}
+        return {
+            name.removeprefix(f"{prefix}."): i for i, name in enumerate(self.names) if name.startswith(f"{prefix}.")
+        }
 
     def with_space_for(self, packed: PackedCircuit) -> RowLayout:
         """The layout with at least the usual room, and twice what ``packed`` takes."""
@@ -83,7 +86,10 @@ def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
     for number, line in enumerate(plan.valve):
         block = plan.layout[c.VALVE] + number * b.BLOCK
         row[block + b.STRATEGY_NOW] = line[b.STRATEGY_FIRST]
-        row[block + b.FADE] = np.nan
+        row[block + b.FADE] = row[block + b.OPENING_FILTERED] = np.nan
+        row[block + b.COMMAND_OUT] = row[block + b.DEMAND] = line[b.SAFE_VALUE]
+        row[block + b.SPOOL] = line[b.SAFE_VALUE]
+        row[block + b.OUTPUT] = raw_output(line[b.SAFE_VALUE], line)
     start, first = plan.layout[c.CIRCUIT], int(packed.index[e.INITIAL])
     row[start : start + len(packed.values)] = packed.value[first : first + len(packed.values)]
     row[plan.layout[c.INPUT] : plan.layout[c.INPUT] + len(plan.input)] = plan.input[:, c.INPUT_INITIAL]
@@ -91,7 +97,10 @@ def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
 
 
 def build_plan(
-    settings: RigSettings, cycle: CycleSettings | None, slots: Mapping[tuple[str, str], int], circuit_space: int = CIRCUIT_SPACE
+    settings: RigSettings,
+    cycle: CycleSettings | None,
+    slots: Mapping[tuple[str, str], int],
+    circuit_space: int = CIRCUIT_SPACE,
 ) -> tuple[RowLayout, Plan]:
     """The layout of the row and the plan. ``slots``: (device, source) -> raw slot."""
     channels, inputs = list(settings.channels), list(settings.inputs)
@@ -103,7 +112,7 @@ def build_plan(
         [f"age.{name}" for name in raw],
         [f"channel.{name}" for name in channels],
         [f"stale.{name}" for name in channels],
-        [f"previous.{name}" for name in channels],
+        [f"change.{name}" for name in channels],
         [f"input.{name}" for name in inputs],
         [f"limit.{name}" for name in limit_names],
         [f"valve.{name}.{word}" for name in settings.valves for word in b.BLOCK_NAMES],
@@ -153,6 +162,7 @@ def _channel_table(settings: RigSettings, slots: Mapping[tuple[str, str], int]) 
 
 
 def _limit_table(settings: RigSettings, channels: list[str]) -> tuple[tuple[str, ...], Floats]:
+    """Names and lines of all limits: the configured ones, then ``loop.max_age`` for each channel without one."""
     names, lines = [], []
     for name, limit in settings.limits.items():
         channel = settings.channels.get(limit.channel)
@@ -161,11 +171,16 @@ def _limit_table(settings: RigSettings, channels: list[str]) -> tuple[tuple[str,
             names.append(name + suffix)
             place = channels.index(limit.channel) if limit.channel in channels else 0
             lines.append([float(place), float(kind), lower, upper, float(c.ACTION_NAMES[limit.action])])
+    watched = {limit.channel for limit in settings.limits.values() if limit.max_age is not None}
+    for place, (name, measured) in enumerate(settings.channels.items()):
+        if measured.device is not None and name not in watched:
+            names.append(f"{name}.age")
+            lines.append([float(place), float(c.BY_AGE), -np.inf, settings.loop.max_age, float(c.TRIP)])
     return tuple(names), _table(lines, c.LIMIT_WIDTH)
 
 
 def _bounds(limit: LimitSettings, zero: float) -> list[tuple[str, int, float, float]]:
-    """(name suffix, kind, lower, upper) of each thing a limit watches; ``zero``: what an absolute channel's values are above gauge."""
+    """(name suffix, kind, lower, upper) of each thing a limit watches; ``zero``: the channel's zero above gauge."""
     found = []
     if limit.min is not None or limit.max is not None:
         lower = limit.min.value - zero if limit.min is not None else -np.inf
