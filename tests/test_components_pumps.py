@@ -127,6 +127,17 @@ def test_compensated_pump_yields_to_its_power_limit_at_once() -> None:
     assert bench["pump.q_P"] == pytest.approx(31.875 * L_MIN, rel=1e-12)
 
 
+def test_compensated_pump_does_not_wind_up_at_its_power_limit() -> None:
+    """Held at 120 bar it rests at 31.875 l/min (by hand); from there Q falls as exp(-t/tau) at the set pressure."""
+    bench = Bench(HELD)
+    bench["level"] = 1.2
+    bench.run(5.0, 1e-3)
+    assert bench["pump.Q"] == pytest.approx(31.875 * L_MIN, rel=1e-6)
+    bench["level"] = 1.4
+    bench.run(0.02, 1e-4)
+    assert bench["pump.Q"] == pytest.approx(31.875 * L_MIN * exp(-1), rel=1e-6)
+
+
 def test_sources_scale_their_datasheet_value_with_the_command() -> None:
     assert evaluate(PressureSource.model_validate({"pressure": "200 bar"}), u_command=0.25) == {"p_P": 50 * BAR}
     flows = evaluate(FlowSource.model_validate({"flow": "20 l/min"}), u_command=-0.5)

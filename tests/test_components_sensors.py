@@ -75,6 +75,7 @@ def test_flow_sensor_is_a_restriction_in_its_line() -> None:
     assert result["q_B"] == pytest.approx(-40 * L_MIN, rel=1e-12)
     assert result["q_A"] + result["q_B"] == 0.0
     assert result["u_signal"] == 0.0
+    assert result["dy"] == pytest.approx(-40 * L_MIN / 1e-3, rel=1e-12)
 
 
 def test_readings_start_where_they_are_told_to() -> None:
