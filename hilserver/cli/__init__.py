@@ -1,0 +1,50 @@
+"""The command ``hilserver``: one module per command, no logic in them.
+
+The modules import what is heavy (Numba, pyarrow, matplotlib) inside of their functions, so that ``hilserver --help``
+is quick.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from hilserver.cli import bench, check, demo, export, replay, run, simulate, switch
+from hilserver.errors import ConfigurationError, HilserverError
+
+app = typer.Typer(
+    name="hilserver",
+    help="Virtual hydraulics on a real servo valve: hardware in the loop for hydraulic test rigs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(demo.demo)
+app.command("check")(check.check)
+app.command("simulate")(simulate.simulate)
+app.command("run")(run.run)
+app.command("status")(switch.status)
+app.command("switch")(switch.switch)
+app.command("send")(switch.send)
+app.command("replay")(replay.replay)
+app.command("export")(export.export)
+app.command("bench")(bench.bench)
+
+
+def main() -> None:
+    """Run the command line. What is wrong for the user goes to standard error: exit code 2, no traceback."""
+    try:
+        app()
+    except ConfigurationError as error:
+        count = len(error.problems)
+        fail(f"{error}\n{count} problem{'s' if count != 1 else ''}. Nothing was changed.")
+    except HilserverError as error:
+        fail(str(error))
+
+
+def fail(text: str) -> None:
+    """End with a text for the user."""
+    print(text, file=sys.stderr)
+    sys.exit(2)

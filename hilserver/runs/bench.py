@@ -1,0 +1,107 @@
+"""How long a tick takes on this machine."""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hilserver.numerics.arrays import Floats
+from hilserver.realtime.compiled import compiled_program, no_command, work_array
+from hilserver.rig import columns as c
+from hilserver.rig.load import Rig
+from hilserver.runs.lockstep import LockstepRun
+from hilserver.runs.replay import replay_log
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Time per tick in µs: median, fastest and slowest of the batches; ``speed``: how many times faster than real time.
+
+    ``circuit``: integrator and steps per tick of the virtual circuit.
+    """
+
+    name: str
+    circuit: str
+    median: float
+    fastest: float
+    slowest: float
+    speed: float
+
+
+def benchmarks(
+    rig: Rig, *, ticks: int | None = None, repeats: int = 7, substeps: Sequence[int] = (2, 10)
+) -> list[Benchmark]:
+    """Time the tick alone, the tick with the rig's devices, with logging, and the replay of that log.
+
+    Each with the virtual circuit integrated in every number of ``substeps`` per tick (simulated devices keep their
+    own). ``ticks`` per batch: default one work cycle, which is started anew in each. Raises ConfigurationError where
+    the rig has devices that need a clock of their own.
+    """
+    with tempfile.TemporaryDirectory(prefix="hilserver-bench-") as folder:
+        return [
+            result
+            for number in substeps
+            for result in _with(with_substeps(rig, number), number, Path(folder), ticks, repeats)
+        ]
+
+
+def with_substeps(rig: Rig, number: int) -> Rig:
+    """The rig with its virtual circuit integrated in so many steps per tick."""
+    source: dict[str, Any] = copy.deepcopy(dict(rig.circuit.source))
+    source["solver"] = {**source.get("solver", {}), "substeps": number}
+    circuit = rig.read_circuit(source)
+    return replace(rig, circuit=circuit, packed=rig.pack(circuit), sources={**rig.sources, "circuit": source})
+
+
+def _with(rig: Rig, number: int, folder: Path, ticks: int | None, repeats: int) -> list[Benchmark]:
+    """The benchmarks of one circuit."""
+    log, circuit = folder / f"{number}.arrow", f"{rig.circuit.solver.integrator} × {number}"
+    with LockstepRun(rig) as run, LockstepRun(rig, log) as logged:
+        count = ticks or run.ticks_per_cycle or 2000
+        for each in (run, logged):
+            each.start()
+        cases: dict[str, Callable[[], object]] = {
+            "tick alone": _tick_alone(rig, run.row, count),
+            "tick and devices": partial(_cycle, run, count),
+            "tick, devices and full-rate log": partial(_cycle, logged, count),
+        }
+        found = [_measured(name, circuit, run.dt, count, repeats, batch) for name, batch in cases.items()]
+    ticks_logged = int(logged.row[c.TICK]) + 1
+    return [*found, _measured("replay of that log", circuit, run.dt, ticks_logged, 3, partial(replay_log, log))]
+
+
+def _cycle(run: LockstepRun, ticks: int) -> None:
+    """A batch that begins the work cycle anew."""
+    if run.rig.cycle is not None:
+        run.command(c.CYCLE, 1.0)
+    run.run(ticks)
+
+
+def _tick_alone(rig: Rig, running: Floats, ticks: int) -> Callable[[], object]:
+    """The tick on the inputs of a running rig, which stay as they are."""
+    program, row = compiled_program(rig.library), running.copy()
+    inputs, given = np.array([c.TICK], dtype=np.int64), row[c.TICK] + np.arange(1.0, ticks + 1.0).reshape(-1, 1)
+    work, command, rows = work_array(rig.packed, rig.layout.circuit_space), no_command(), np.empty((ticks, 1))
+    index, value = rig.packed.index, rig.packed.value
+    return lambda: program.run_recorded(rig.plan, index, value, row, work, command, inputs, given, rows)
+
+
+def _measured(name: str, circuit: str, dt: float, ticks: int, repeats: int, batch: Callable[[], object]) -> Benchmark:
+    """A batch of ticks run once to warm up, then timed so many times."""
+    batch()
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        batch()
+        times.append((time.perf_counter() - begin) / ticks * 1e6)
+    median = statistics.median(times)
+    return Benchmark(name, circuit, median, min(times), max(times), dt * 1e6 / median)

@@ -1,0 +1,271 @@
+"""A rig without running it: is all of it right, and what does it look like as tables?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+from rich.table import Table
+
+from hilserver.circuit import engine as e
+from hilserver.circuit.model import RIG, Circuit, Placed
+from hilserver.realtime.compiled import compiled_program
+from hilserver.rig.config import ChannelSettings, LimitSettings, ValveSettings
+from hilserver.rig.load import Rig, load_rig
+from hilserver.runs.lockstep import simulated_plants
+from hilserver.runs.plots import shown_unit
+
+MARGIN_OF_RATE = 10.0
+"""Computation must run at ten times the highest significant frequency (THEORY §1)."""
+
+
+def checked(path: Path) -> Rig:
+    """Load a rig and build its simulated devices too. Raises ConfigurationError with all that is wrong."""
+    rig = load_rig(path)
+    simulated_plants(rig)
+    return rig
+
+
+def tables(rig: Rig) -> Iterator[Table]:
+    """Channels, limits, circuit, nodes, valves and rates of a rig, one table each."""
+    yield channel_table(rig)
+    if rig.settings.limits:
+        yield limit_table(rig)
+    yield component_table(rig.circuit)
+    yield node_table(rig)
+    if rig.settings.valves:
+        yield valve_table(rig)
+    yield rate_table(rig)
+
+
+def warnings(rig: Rig) -> Iterator[str]:
+    """What is allowed, but likely not meant."""
+    for name, valve in rig.settings.valves.items():
+        real, virtual = valve.nominal_flow.coefficient(), virtual_coefficient(rig, valve.port)
+        if virtual > real:
+            yield (
+                f"valves.{name}: the virtual circuit can pass {virtual / real:.2g} times the flow of the real valve "
+                "at the same pressure drop; what the real valve can't pass is reported as saturation."
+            )
+        if rig.settings.loop.rate < MARGIN_OF_RATE * valve.f45:
+            yield (
+                f"loop.rate: {rig.settings.loop.rate:g} Hz is less than {MARGIN_OF_RATE:g} times the -45° frequency "
+                f"of valve {name} ({valve.f45:g} Hz): the bridge can't use all of the valve's speed."
+            )
+    for name, text in _unused(rig):
+        yield f"{name}: {text}"
+
+
+def _unused(rig: Rig) -> Iterator[tuple[str, str]]:
+    used = set(rig.circuit.inputs())
+    for name in rig.settings.inputs:
+        if name not in used:
+            yield f"inputs.{name}", "no component of the circuit reads it."
+    for port in rig.settings.ports:
+        if port not in rig.circuit.rig_ports():
+            yield f"ports.{port}", f"no component of the circuit connects to {RIG}{port}: its virtual flow is 0."
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def channel_table(rig: Rig) -> Table:
+    """Where each channel comes from, and its range."""
+    table = _table("Channels", "channel", "from", "raw", "value", "filter", "used as")
+    roles = _roles(rig)
+    for name, channel in rig.settings.channels.items():
+        origin = f"{channel.device}.{channel.source}" if channel.device else "fixed"
+        raw = f"{channel.scale.raw[0]:g} … {channel.scale.raw[1]:g}" if channel.scale else ""
+        low_pass = f"{channel.filter * 1e3:g} ms" if channel.filter else ""
+        table.add_row(name, origin, raw, _values(channel), low_pass, ", ".join(roles.get(name, [])))
+    return table
+
+
+def _values(channel: ChannelSettings) -> str:
+    kind = " abs." if channel.absolute else ""
+    if channel.value is not None:
+        return quantity(channel.value.value, channel.unit) + kind
+    assert channel.scale is not None
+    low, high = channel.scale.value
+    return f"{quantity(low.value, channel.unit)} … {quantity(high.value, channel.unit)}{kind}"
+
+
+def _roles(rig: Rig) -> dict[str, list[str]]:
+    roles: dict[str, list[str]] = {}
+    for port, channel in rig.settings.ports.items():
+        roles.setdefault(channel, []).append(f"{RIG}{port}")
+    for name, valve in rig.settings.valves.items():
+        for word in ("supply", "tank", "flow"):
+            if channel_name := getattr(valve, word):
+                roles.setdefault(channel_name, []).append(f"{word} of valve {name}")
+    return roles
+
+
+def limit_table(rig: Rig) -> Table:
+    """What is watched, and what happens."""
+    table = _table("Limits", "limit", "channel", "allowed", "action")
+    for name, limit in rig.settings.limits.items():
+        table.add_row(name, limit.channel, _allowed(limit, rig.settings.channels[limit.channel].unit), limit.action)
+    return table
+
+
+def _allowed(limit: LimitSettings, unit: str) -> str:
+    parts = []
+    if limit.min is not None:
+        parts.append(f"≥ {quantity(limit.min.value, unit)}")
+    if limit.max is not None:
+        parts.append(f"≤ {quantity(limit.max.value, unit)}")
+    if limit.max_age is not None:
+        parts.append(f"not older than {limit.max_age * 1e3:g} ms")
+    if limit.max_rate is not None:
+        parts.append(f"not faster than {quantity(limit.max_rate.value, limit.max_rate.unit)} per second")
+    return ", ".join(parts)
+
+
+def component_table(circuit: Circuit) -> Table:
+    """The circuit: what is on the drawing, with what is on the datasheet."""
+    table = _table("Virtual circuit", "component", "type", "connections", "datasheet")
+    for placed in circuit.placed:
+        given = circuit.source["components"][placed.name]
+        hidden = {"type", "ports", "description", *placed.signals}
+        values = [f"{key} {written(value)}" for key, value in given.items() if key not in hidden]
+        connections = [f"{port}: {node}" for port, node in (*placed.ports.items(), *placed.signals.items())]
+        table.add_row(placed.name, placed.component.type_name, "\n".join(connections), "\n".join(values))
+    table.caption = circuit.description
+    return table
+
+
+def node_table(rig: Rig) -> Table:
+    """The nodes of the circuit at rest: pressure, and their capacitance as a volume of oil; motion and mass; states."""
+    table = _table("Nodes and states at rest", "node or state", "kind", "start", "volume or mass")
+    packed, totals = rig.packed, _sums_at_rest(rig)
+    volumes = {
+        packed.values[place]: total * rig.circuit.fluid.bulk_modulus for place, total in totals[e.HYDRAULIC].items()
+    }
+    masses = {packed.values[place]: total for place, total in totals[e.MECHANICAL].items()}
+    first = int(packed.index[e.INITIAL])
+    for place, (name, unit) in enumerate(zip(packed.values, packed.kinds, strict=True)):
+        start = packed.value[first + place]
+        if name in volumes:
+            table.add_row(name.removesuffix(".p"), "hydraulic", quantity(start, "Pa"), f"{volumes[name] * 1e3:.4g} l")
+        elif name in masses:
+            table.add_row(name.removesuffix(".x"), "mechanical", quantity(start, "m"), f"{masses[name]:.4g} kg")
+        elif place < packed.n_states:
+            table.add_row(name, "state", quantity(start, "" if unit == "1" else unit), "")
+        elif name.startswith(RIG) and name.endswith(".p"):
+            table.add_row(name.removesuffix(".p"), "measured", "", "")
+    return table
+
+
+def _sums_at_rest(rig: Rig) -> dict[int, dict[int, float]]:
+    """Total capacitance (or mass) by the place of the node's first value, at the circuit's initial values."""
+    program, packed = compiled_program(rig.library), rig.packed
+    z, y = np.zeros(len(packed.values)), np.zeros(len(packed.recorded))
+    work = np.zeros(packed.work_size)
+    program.load(packed.index, packed.value, z)
+    program.derivatives(packed.index, packed.value, z, y, work)
+    found: dict[int, dict[int, float]] = {}
+    for header in (e.HYDRAULIC, e.MECHANICAL):
+        start, count = int(packed.index[header]), int(packed.index[header - 1])
+        pairs = packed.index[start : start + 2 * count].reshape(-1, 2)
+        found[header] = {int(place): float(work[total + 1]) for place, total in pairs}
+    return found
+
+
+def valve_table(rig: Rig) -> Table:
+    """The real valves, one per column, and their margin against the virtual circuit."""
+    valves = rig.settings.valves
+    table = _table("Real valves", "", *valves)
+    rows: dict[str, list[str]] = {}
+    for valve in valves.values():
+        for key, value in _properties(rig, valve):
+            rows.setdefault(key, []).append(value)
+    for key, values in rows.items():
+        table.add_row(key, *values)
+    table.caption = (
+        "Margin: flow coefficient of the real valve by that of the virtual circuit at the port; at least 1 is needed."
+    )
+    return table
+
+
+def _properties(rig: Rig, valve: ValveSettings) -> Iterator[tuple[str, str]]:
+    real, virtual = valve.nominal_flow.coefficient(), virtual_coefficient(rig, valve.port)
+    drop = valve.nominal_flow.edge_drop()
+    yield "port", valve.port
+    yield f"flow at {quantity(drop, 'Pa')} per edge", quantity(real * drop**0.5, "m^3/s")
+    yield (
+        "virtual circuit at that drop",
+        quantity(virtual * drop**0.5, "m^3/s") if virtual else "no valve or orifice there",
+    )
+    yield "margin", f"{real / virtual:.3g}" if virtual else "-"
+    yield "-45° frequency", f"{valve.f45:g} Hz"
+    yield "strategy", valve.bridge.strategy
+    yield "output", f"{valve.device}.{valve.output}, raw {valve.raw[0]:g} … {valve.raw[1]:g}"
+    yield (
+        "command",
+        f"{valve.range[0]:g} … {valve.range[1]:g}, at most {valve.slew:g} full scales per second, safe {valve.safe:g}",
+    )
+
+
+def virtual_coefficient(rig: Rig, port: str) -> float:
+    """Flow coefficient of all components of the circuit at a port together, m³/(s·sqrt(Pa)); 0 where none has one."""
+
+    def coefficient(placed: Placed) -> float:
+        return float(placed.component.parameters(rig.circuit.fluid).get("C_v", 0.0))
+
+    return sum(coefficient(placed) for placed in rig.circuit.placed if f"{RIG}{port}" in placed.ports.values())
+
+
+def rate_table(rig: Rig) -> Table:
+    """Tick, integration steps, telemetry."""
+    settings, solver = rig.settings, rig.circuit.solver
+    table = _table("Rates", "what", "value")
+    tick = 1.0 / settings.loop.rate
+    table.add_row("tick", f"{tick * 1e3:g} ms ({settings.loop.rate:g} Hz)")
+    table.add_row(
+        "circuit", f"{solver.integrator}, {solver.substeps} steps of {tick / solver.substeps * 1e6:g} µs per tick"
+    )
+    table.add_row("missed ticks", f"up to {settings.loop.max_missed} in a row are made good")
+    table.add_row(
+        "telemetry", f"{settings.mqtt.telemetry_rate:g} Hz, sent every {settings.mqtt.telemetry_batch * 1e3:g} ms"
+    )
+    if rig.cycle is not None:
+        table.add_row(
+            "work cycle",
+            f"{rig.cycle.duration:g} s{', repeated' if rig.cycle.repeat else ''}: {', '.join(rig.cycle.inputs)}",
+        )
+    return table
+
+
+# --- values as the user writes them -----------------------------------------------------------------------------------
+
+
+def quantity(value: float, unit: str) -> str:
+    """An SI value in the unit people use.
+
+    >>> quantity(3.5e6, "Pa"), quantity(1e-3, "m^3/s"), quantity(0.5, "")
+    ('35 bar', '60 l/min', '0.5')
+    """
+    shown, factor = shown_unit(unit)
+    return f"{value * factor:.4g} {shown}".rstrip()
+
+
+def written(value: object) -> str:
+    """A value of a circuit file on one line.
+
+    >>> written({"flow": "40 l/min", "per": "edge"}), written([["5 bar", "20 l/min"], ["15 bar", "60 l/min"]])
+    ('flow 40 l/min, per edge', '5 bar, 20 l/min; 15 bar, 60 l/min')
+    """
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {written(entry)}" for key, entry in value.items())
+    if isinstance(value, list):
+        return ("; " if any(isinstance(entry, list) for entry in value) else ", ").join(map(written, value))
+    return str(value)
+
+
+def _table(title: str, *heads: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for head in heads:
+        table.add_column(head)
+    return table

@@ -1,0 +1,243 @@
+"""What runs have to say: tables for the terminal, JSON and plots for the record."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from hilserver.bridge.columns import STRATEGY_NAMES
+from hilserver.errors import HilserverError
+from hilserver.runs.bench import Benchmark
+from hilserver.runs.foreign import ForeignRun
+from hilserver.runs.plots import plot_fidelity, plot_panels, shown_unit
+from hilserver.runs.replay import Replayed
+from hilserver.runs.simulate import NO_BRIDGE, VARIANTS, Fidelity
+
+# --- simulate ---------------------------------------------------------------------------------------------------------
+
+
+def fidelity_table(result: Fidelity) -> Table:
+    """Deviation of every variant from the truth."""
+    table = Table(title=f"{result.rig}: deviation from the virtual circuit joined directly to the machine")
+    table.add_column("bridge", no_wrap=True)
+    for quantity in result.quantities:
+        table.add_column(f"{quantity.name}\nNRMSE", justify="right")
+        table.add_column(f"\nmax, {shown_unit(quantity.unit)[0]}", justify="right")
+    for valve in result.valves:
+        table.add_column(f"valve {valve}\nNRMSE", justify="right")
+    table.add_column("saturated", justify="right")
+    for variant in result.variants:
+        cells = []
+        for quantity in result.quantities:
+            deviation = variant.deviations[quantity.name]
+            cells += [f"{deviation.nrmse:.2%}", f"{deviation.largest * shown_unit(quantity.unit)[1]:.3g}"]
+        cells += [
+            f"{variant.tracking[valve].nrmse:.2%}" if valve in variant.tracking else "-" for valve in result.valves
+        ]
+        table.add_row(variant.name, *cells, f"{variant.saturated:.1%}")
+    table.caption = "valve: its flow against the flow that the virtual circuit asked of it in the same run"
+    return table
+
+
+def fidelity_sentences(result: Fidelity) -> list[str]:
+    """By how much the best bridge beats no compensation and the lowest rung of the ladder; what the words mean."""
+    names = {variant.name for variant in result.variants}
+    sentences = []
+    for quantity in result.quantities:
+        best = result.best(quantity.name)
+        lines = [
+            f"{result.gain(quantity.name, over):.3g} times closer than {over}"
+            for over in (NO_BRIDGE, STRATEGY_NAMES[1])
+            if over in names and over != best.name
+        ]
+        sentences.append(f"{quantity.name}: {best.name} is best" + (", " + ", ".join(lines) if lines else "") + ".")
+    for valve in result.valves:
+        tracked = {variant.name: variant.tracking[valve].rms for variant in result.variants if variant.tracking}
+        name = min(tracked, key=lambda name: tracked[name])
+        lowest = STRATEGY_NAMES[1]
+        closer = (
+            f", {tracked[lowest] / tracked[name]:.3g} times closer than {lowest}"
+            if lowest in tracked and name != lowest
+            else ""
+        )
+        sentences.append(f"valve {valve} alone, against the flow asked of it: {name} is best{closer}.")
+    if result.ports_without_valve:
+        sentences.append(
+            f"Port {', '.join(result.ports_without_valve)} has no valve of its own: its pressure comes from the other "
+            "edge of the real valve and from the real supply, not from the virtual circuit: no bridge can mend that part."
+        )
+    sentences.append(f'"{NO_BRIDGE}": {VARIANTS[NO_BRIDGE]}.')
+    sentences.append(
+        "NRMSE: root mean square of the deviation by the range of the truth. Flows are the simulated ones."
+    )
+    return sentences
+
+
+def write_fidelity(result: Fidelity, folder: Path) -> list[Path]:
+    """Plot (PNG) and figures (JSON) of a fidelity run; returns the files."""
+    figures = {
+        "rig": result.rig,
+        "ticks": len(result.time),
+        "quantities": {q.name: {"unit": q.unit, "best": result.best(q.name).name} for q in result.quantities},
+        "variants": {
+            variant.name: {
+                "meaning": VARIANTS[variant.name],
+                "saturated": variant.saturated,
+                **{
+                    name: {"nrmse": d.nrmse, "rms": d.rms, "largest": d.largest, "range": d.range}
+                    for name, d in (
+                        *variant.deviations.items(),
+                        *((f"valve {v}", d) for v, d in variant.tracking.items()),
+                    )
+                },
+            }
+            for variant in result.variants
+        },
+        "best_is_closer_by": {
+            q.name: {v.name: result.gain(q.name, v.name) for v in result.variants} for q in result.quantities
+        },
+    }
+    plot = plot_fidelity(result, folder / f"{result.rig}-fidelity.png")
+    return [plot, write_json(figures, folder / f"{result.rig}-fidelity.json")]
+
+
+# --- replay -----------------------------------------------------------------------------------------------------------
+
+
+def differences_table(result: Replayed) -> Table:
+    """The columns that differ."""
+    table = Table(title=f"{result.log.name}: what the replay computes otherwise", caption="deviations in SI units")
+    table.add_column("column")
+    for head in ("first tick", "largest deviation", "of range", "tolerance"):
+        table.add_column(head, justify="right")
+    for d in result.differences:
+        relative = f"{d.relative:.2g}" if math.isfinite(d.relative) else "not finite"
+        table.add_row(d.column, f"{d.first_tick}", f"{d.largest:.3g}", relative, f"{result.tolerance:.2g}")
+    return table
+
+
+def replay_sentences(result: Replayed) -> list[str]:
+    """What was compared, how, and what came of it."""
+    program = (
+        "by the same program"
+        if result.same_program
+        else "by another program or version: circuits packed anew from their source"
+    )
+    sentences = [f"{result.log}: {result.rows} rows, written {program} ({result.software})."]
+    if result.torn:
+        sentences.append(
+            "The log has no end mark or is damaged behind its last whole row: its writer was killed, or still writes."
+        )
+    for start in result.starts[:5]:
+        sentences.append(f"Row {start.row} (tick {start.tick}) was taken as it stands: {start.reason}.")
+    if len(result.starts) > 5:
+        sentences.append(f"So were {len(result.starts) - 5} more rows.")
+    if result.only_in_log:
+        sentences.append(f"Only in the log, not compared: {', '.join(result.only_in_log)}.")
+    compared = f"{result.compared} ticks with {result.switches} switches, {result.columns} columns compared"
+    if result.compared == 0:
+        sentences.append("Nothing could be compared.")
+    elif not result.differences:
+        sentences.append(f"{compared}: identical, bit for bit.")
+    elif result.ok:
+        worst = max(d.relative for d in result.differences)
+        sentences.append(
+            f"{compared}: within the tolerance; {len(result.differences)} differ by up to {worst:.2g} of their range."
+        )
+    else:
+        sentences.append(
+            f"{compared}: {len(result.beyond)} beyond the tolerance of {result.tolerance:.2g} of the range."
+        )
+    return sentences
+
+
+def replay_figures(result: Replayed) -> dict[str, Any]:
+    """The same as data."""
+    return {
+        "log": str(result.log),
+        "ok": result.ok,
+        "rows": result.rows,
+        "compared": result.compared,
+        "switches": result.switches,
+        "same_program": result.same_program,
+        "tolerance": result.tolerance,
+        "torn": result.torn,
+        "starts": [vars(start) for start in result.starts],
+        "differences": [vars(difference) for difference in result.differences],
+    }
+
+
+def write_foreign(run: ForeignRun, path: Path) -> Path:
+    """Plot of a foreign log: pressures, operator's inputs, virtual flow, command."""
+    series = run.series
+
+    def lines(start: str, end: str = "") -> dict[str, Any]:
+        found = {name: values for name, values in series.items() if name.startswith(start) and name.endswith(end)}
+        return {name.removeprefix(start).removesuffix(end): values for name, values in found.items()}
+
+    panels = [("pressure", "Pa", lines("channel.")), ("operator's input", "", lines("input."))]
+    if run.rig.layout.valves:
+        panels += [
+            ("virtual flow", "m^3/s", lines("valve.", ".flow_virtual")),
+            ("servo command", "", lines("valve.", ".command")),
+        ]
+    panels = [panel for panel in panels if panel[2]]
+    title = f"{run.rig.settings.name}: recorded pressures, virtual circuit, servo command"
+    return plot_panels(series["time"], panels, title, path)
+
+
+def foreign_sentences(run: ForeignRun) -> list[str]:
+    """What was replayed into what."""
+    sentences = [f"Device {text}" for text in run.samples]
+    sentences.append(f"{run.ticks} ticks; the rig ended in mode {run.mode}{f' ({run.fault})' if run.fault else ''}.")
+    for valve in run.rig.layout.valves:
+        flow, command = run.series[f"valve.{valve}.flow_virtual"], run.series[f"valve.{valve}.command"]
+        share = (run.series[f"valve.{valve}.saturation"] > 0.0).mean()
+        sentences.append(
+            f"Valve {valve}: virtual flow {flow.min() * 6e4:.3g} … {flow.max() * 6e4:.3g} l/min, "
+            f"command {command.min():.3g} … {command.max():.3g}, saturated in {share:.1%} of the ticks."
+        )
+    return sentences
+
+
+# --- bench ------------------------------------------------------------------------------------------------------------
+
+
+def bench_table(rows: list[Benchmark], rig: str) -> Table:
+    """Times per tick."""
+    table = Table(title=f"{rig}: µs per tick, median of repeated batches")
+    table.add_column("what")
+    table.add_column("circuit")
+    for head in ("median", "fastest", "slowest", "× real time"):
+        table.add_column(head, justify="right")
+    for row in rows:
+        times = [f"{value:.2f}" for value in (row.median, row.fastest, row.slowest)]
+        table.add_row(row.name, row.circuit, *times, f"{row.speed:.0f}")
+    return table
+
+
+def write_json(figures: Any, path: Path) -> Path:
+    """Figures as a JSON file; numbers that are not finite become null."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json_text(figures) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise HilserverError(f"{path}: can't be written: {error.strerror or error}.") from error
+    return path
+
+
+def json_text(figures: Any) -> str:
+    """Figures as JSON text that every reader takes: null instead of NaN and infinity."""
+    return json.dumps(_finite(figures), indent=1, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
