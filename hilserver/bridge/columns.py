@@ -17,7 +17,6 @@ BLOCK_NAMES = (
     "integral",
     "flow_filtered",
     "fade",
-    "dither_phase",
     "jog",
     "jog_left",
     "output",
@@ -36,12 +35,11 @@ BLOCK_NAMES = (
     INTEGRAL,
     FLOW_FILTERED,
     FADE,
-    DITHER_PHASE,
     JOG_TARGET,
     JOG_LEFT,
     OUTPUT,
-) = range(17)
-BLOCK = 17
+) = range(16)
+BLOCK = 16
 
 # --- strategies: the ladder of compensation --------------------------------------------------------------------------
 MANUAL, INVERSE_STATIC, INVERSE_LAG, INVERSE_LAG_LEAKAGE, FLOW_SERVO = 0, 1, 2, 3, 4

@@ -127,12 +127,11 @@ def flow_servo(q: float, b: Floats, v: Floats, elapsed: float) -> float:
     b[FLOW_FILTERED] += rate * elapsed
     error = q - b[FLOW_MEASURED]
     rest = v[K_P] * (error - v[T_D] * rate)
-    if v[T_I] > 0.0:
-        step = v[K_P] * error * elapsed / v[T_I]
-        u = rest + b[INTEGRAL] + step
-        if (u <= v[U_MAX] or step < 0.0) and (u >= v[U_MIN] or step > 0.0):
-            b[INTEGRAL] += step
+    step = v[K_P] * error * elapsed / v[T_I] if v[T_I] > 0.0 else 0.0
     u = rest + b[INTEGRAL]
+    room = max(v[U_MAX] - u, 0.0) if step > 0.0 else min(v[U_MIN] - u, 0.0)
+    b[INTEGRAL] += min(step, room) if step > 0.0 else max(step, room)
+    u += step
     if u > v[U_MAX] or u < v[U_MIN]:
         b[SATURATION] = int(b[SATURATION]) | CAPACITY
     return clip(u, v[U_MIN], v[U_MAX])

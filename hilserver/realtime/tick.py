@@ -18,7 +18,6 @@ from hilserver.bridge.columns import (
     DEMAND,
     DITHER,
     DITHER_FREQUENCY,
-    DITHER_PHASE,
     FADE,
     FADE_TIME,
     FLOW_MEASURED,
@@ -32,6 +31,7 @@ from hilserver.bridge.columns import (
     SATURATION,
     SLEW,
     SLEW_RATE,
+    SPOOL,
     STOP_RATE,
     STRATEGY_NOW,
     U_MAX,
@@ -431,7 +431,7 @@ def drive_valves(plan: Plan, ix: Integers, row: Floats, elapsed: float, dt: floa
         b[SATURATION] = 0.0
         follow_spool(b[COMMAND_OUT], b, v, elapsed)
         demand(row, b, v, elapsed, dt, action)
-        limit_command(row, b, v, elapsed, dt, action)
+        limit_command(row, b, v, dt, action)
 
 
 def demand(row: Floats, b: Floats, v: Floats, elapsed: float, dt: float, action: int) -> None:
@@ -447,7 +447,7 @@ def demand(row: Floats, b: Floats, v: Floats, elapsed: float, dt: float, action:
     u = strategy_command(int(b[STRATEGY_NOW]), b[FLOW_VIRTUAL], p, p_S, p_T, b, v, elapsed, dt)
     if not isfinite(u):
         trip(row, FAULT_BRIDGE)
-        b[DEMAND] = b[COMMAND_OUT]
+        b[DEMAND] = b[SPOOL] = b[COMMAND_OUT]
         take_over(b, v)
         return
     if isfinite(b[FADE]):
@@ -463,15 +463,14 @@ def take_over(b: Floats, v: Floats) -> None:
     b[FADE] = nan
 
 
-def limit_command(row: Floats, b: Floats, v: Floats, elapsed: float, dt: float, action: int) -> None:
+def limit_command(row: Floats, b: Floats, v: Floats, dt: float, action: int) -> None:
     """The last word, whatever bridge and circuit want: hold, dither, range, slew; then polarity, null and raw output.
 
     Outside of RUNNING the command goes to its safe value: at the slew limit after a trip, else at the slower stop ramp.
     """
     last, target, rate = b[COMMAND_OUT], v[SAFE_VALUE], v[STOP_RATE]
     if row[MODE] == RUNNING:
-        b[DITHER_PHASE] = (b[DITHER_PHASE] + v[DITHER_FREQUENCY] * elapsed) % 1.0
-        target = b[DEMAND] + v[DITHER] * sin(2.0 * pi * b[DITHER_PHASE])
+        target = b[DEMAND] + v[DITHER] * sin(2.0 * pi * v[DITHER_FREQUENCY] * row[TIME])
         rate = v[SLEW_RATE]
         if action == HOLD:
             target = last
