@@ -153,7 +153,7 @@ class BridgeSettings(Datasheet):
     gain: Number = Field(
         default=0.5, ge=0, description="flow servo: command per flow error, in units of the nominal flow"
     )
-    integral_time: Time = Field(default="30 ms", ge=0, description="flow servo: integral time; 0: none")
+    integral_time: Time = Field(default="10 ms", ge=0, description="flow servo: integral time; 0: none")
     derivative_time: Time = Field(default="0 s", ge=0, description="flow servo: derivative time")
     derivative_filter: Time = Field(default="2 ms", ge=0, description="flow servo: filter of the derivative")
     fade: Time = Field(
