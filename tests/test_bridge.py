@@ -47,7 +47,7 @@ def memory() -> Floats:
 
 
 def flow_of(opening: float, p: float, p_S: float, p_T: float, v: Floats, spool: float | None = None) -> float:
-    """Flow into the port that the real valve passes: its two edges, and its leakage at ``spool`` where that is given."""
+    """Flow into the port that the real valve passes: its two edges, and its leakage at ``spool`` where given."""
     share = leakage_fade(abs(spool), v[b.LEAK_GONE]) if spool is not None else 0.0
     from_supply = edge_flow(opening, p_S - p, v[b.C_PA], share * v[b.LEAK_PA], v[b.P_TR])
     return from_supply - edge_flow(-opening, p - p_T, v[b.C_AT], share * v[b.LEAK_AT], v[b.P_TR])

@@ -50,10 +50,10 @@ def bench(mode: int = c.SAFE, **changes: Any) -> Bench:
     return made.run_to(mode)
 
 
-# --- modes and commands ------------------------------------------------------------------------------------------------
+# --- modes and commands ----------------------------------------------------------------------------------------------
 
 W, D = c.WRONG_MODE, c.DONE
-TABLE = {
+TABLE: dict[int, list[tuple[int, int | None]]] = {
     # command:  STARTUP, SAFE, ARMED, RUNNING, FAULT; each the result and the mode after it (None: as before)
     c.ARM: [(W, None), (D, c.ARMED), (W, None), (W, None), (W, None)],
     c.DISARM: [(W, None), (W, None), (D, c.SAFE), (D, c.SAFE), (W, None)],
@@ -136,7 +136,6 @@ def test_what_is_not_a_number_counts_as_lost(column: int) -> None:
     machine = bench(c.RUNNING)
     row, rig = machine.row, machine.rig
     row[column] = nan
-    machine.packed = rig.packed
     work = work_array(rig.packed, rig.layout.circuit_space)
     program().tick(rig.plan, rig.packed.index, rig.packed.value, row, work, no_command())
     assert machine.mode == "FAULT"
@@ -194,7 +193,7 @@ def test_a_trip_ramps_to_null_at_the_slew_rate() -> None:
     assert machine.record("valve.main.command", 20)[-1] == 0.0
 
 
-# --- limits --------------------------------------------------------------------------------------------------------------
+# --- limits ----------------------------------------------------------------------------------------------------------
 
 P_A_HIGH = {"channel": "p_A", "max": "80 bar"}
 MODES = {"warn": "RUNNING", "hold": "RUNNING", "ramp": "ARMED", "trip": "FAULT"}
@@ -219,6 +218,9 @@ LIMITS: dict[Callable[[Bench], None], dict[str, str]] = {
 }
 
 
+SUFFIX: dict[Callable[[Bench], None], str] = {by_value: "", by_age: ".age", by_rate: ".rate"}
+
+
 @pytest.mark.parametrize("violate", list(LIMITS))
 @pytest.mark.parametrize("action", ["warn", "hold", "ramp", "trip"])
 def test_a_limit_acts(violate: Callable[[Bench], None], action: str) -> None:
@@ -232,7 +234,7 @@ def test_a_limit_acts(violate: Callable[[Bench], None], action: str) -> None:
     assert machine.mode == MODES[action]
     assert (machine["valve.main.command"] == command) == (action == "hold")
     if action == "trip":
-        number = machine.rig.layout.limits.index("odd" + {by_age: ".age", by_rate: ".rate"}.get(violate, ""))
+        number = machine.rig.layout.limits.index("odd" + SUFFIX[violate])
         assert machine["fault"] == c.FAULT_LIMIT + number
 
 
@@ -259,16 +261,12 @@ def test_the_severest_action_wins() -> None:
 
 
 def test_a_violated_limit_refuses_what_it_would_end_at_once() -> None:
-    for action, arm, start in (
-        ("trip", c.LIMIT_ACTIVE, None),
-        ("ramp", c.DONE, c.LIMIT_ACTIVE),
-        ("hold", c.DONE, c.DONE),
-    ):
+    cases = (("trip", c.LIMIT_ACTIVE, c.WRONG_MODE), ("ramp", c.DONE, c.LIMIT_ACTIVE), ("hold", c.DONE, c.DONE))
+    for action, arm, start in cases:
         machine = bench(c.SAFE, limits={"odd": {**P_A_HIGH, "action": action}})
         by_value(machine)
         assert machine.tick(c.ARM) == arm
-        if start is not None:
-            assert machine.tick(c.START) == start
+        assert machine.tick(c.START) == start
 
 
 def test_every_measured_channel_has_an_age_limit() -> None:
@@ -280,11 +278,11 @@ def test_every_measured_channel_has_an_age_limit() -> None:
 
 @pytest.mark.parametrize("break_it", ["raw is NaN", "age grows"])
 def test_a_channel_that_is_not_sampled_trips_after_max_age(break_it: str) -> None:
-    """20 ms at 1 kHz: 20 ticks without a sample are allowed."""
-    machine = bench(c.RUNNING)
+    """20.5 ms at 1 kHz: 20 ticks without a sample are allowed."""
+    machine = bench(c.RUNNING, loop={"max_age": "20.5 ms"})
     for k in range(1, 23):
         if break_it == "age grows":
-            machine.ages["p_A"] = k * DT * (1 - 1e-9)
+            machine.ages["p_A"] = k * DT
         else:
             machine.raw["p_A"] = nan
         machine.tick()
@@ -293,7 +291,7 @@ def test_a_channel_that_is_not_sampled_trips_after_max_age(break_it: str) -> Non
     assert machine["fault"] == c.FAULT_LIMIT + machine.rig.layout.limits.index("p_A.age")
 
 
-# --- channels ------------------------------------------------------------------------------------------------------------
+# --- channels --------------------------------------------------------------------------------------------------------
 
 
 def test_readings_are_scaled_and_absolute_pressures_become_gauge() -> None:
@@ -326,7 +324,8 @@ def test_a_reading_that_gives_no_number_is_a_missing_sample(bad: float) -> None:
     assert machine["stale.p_A"] == pytest.approx(DT)
     machine.raw["p_A"] = 5.0
     machine.tick()
-    assert (machine["channel.p_A"], machine["stale.p_A"]) == (pytest.approx(50 * BAR), 0.0)
+    assert machine["channel.p_A"] == pytest.approx(50 * BAR)
+    assert machine["stale.p_A"] == 0.0
 
 
 @pytest.mark.parametrize("bad", [nan, inf])
@@ -338,7 +337,7 @@ def test_a_sample_without_an_age_is_a_missing_sample(bad: float) -> None:
 
 
 def test_the_rate_is_judged_over_the_time_between_samples() -> None:
-    """A sensor that samples every 10 ms and rises by 1000 bar/s: 10 bar per sample, held between: never 10 000 bar/s."""
+    """A sensor that samples every 10 ms and rises by 1000 bar/s: 10 bar per sample, but never 10 000 bar/s."""
     machine = bench(c.RUNNING, limits={"odd": {"channel": "p_A", "max_rate": "1100 bar/s", "action": "trip"}})
     changes = []
     for k in range(41):
@@ -349,7 +348,7 @@ def test_the_rate_is_judged_over_the_time_between_samples() -> None:
     assert max(changes) == pytest.approx(1000 * BAR, rel=1e-9)
 
 
-# --- operator inputs and work cycle --------------------------------------------------------------------------------------
+# --- operator inputs and work cycle ----------------------------------------------------------------------------------
 
 
 def test_inputs_are_at_their_initial_values_unless_running() -> None:
@@ -431,7 +430,7 @@ def test_without_a_work_cycle_none_is_started() -> None:
     assert bench(c.RUNNING).tick(c.CYCLE, 1.0) == c.BAD_VALUE
 
 
-# --- the virtual circuit -------------------------------------------------------------------------------------------------
+# --- the virtual circuit ---------------------------------------------------------------------------------------------
 
 
 def test_the_circuit_gets_the_measured_pressure_and_its_flow_reaches_the_valve() -> None:
@@ -467,21 +466,11 @@ def test_a_circuit_that_diverges_trips_and_starts_anew() -> None:
     assert machine["fault"] == c.FAULT_DIVERGED
     assert machine["valve.W"] == 0.0  # its initial value; the input is back at 0, so it stays there
     assert commands[-1] == 0.0
-    assert np.all(
-        np.isfinite(
-            np.delete(
-                machine.row,
-                [
-                    machine.rig.layout.column("valve.main.fade"),
-                    machine.rig.layout.column("valve.main.opening_filtered"),
-                ],
-            )
-        )
-    )
+    assert np.all(np.isfinite(machine.row[machine.rig.plan.layout[c.CIRCUIT] :]))
     assert machine.tick(c.RESET) == c.DONE
 
 
-# --- swap ----------------------------------------------------------------------------------------------------------------
+# --- swap ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_swap_keeps_states_of_the_same_name_and_starts_the_new_ones() -> None:
@@ -553,7 +542,7 @@ def test_a_large_first_circuit_has_room_for_another_like_it() -> None:
     assert rig.layout.width == len(rig.layout.names) + rig.layout.circuit_space
 
 
-# --- a pure function of the row --------------------------------------------------------------------------------------------
+# --- a pure function of the row --------------------------------------------------------------------------------------
 
 
 def given_inputs(machine: Bench) -> list[int]:
@@ -584,12 +573,8 @@ def log(strategy: str, ticks: int, seed: int) -> tuple[Bench, Floats, list[Float
         rows.append(machine.row.copy())
         record = no_command()
         if machine.sequence > before:
-            record[[c.COMMAND_KIND, c.COMMAND_A, c.COMMAND_B, c.COMMAND_SEQUENCE]] = (
-                kind,
-                first,
-                second,
-                machine.sequence,
-            )
+            record[[c.COMMAND_KIND, c.COMMAND_A, c.COMMAND_B]] = kind, first, second
+            record[c.COMMAND_SEQUENCE] = machine.sequence
         commands.append(record)
     return machine, np.array(rows), commands
 
@@ -601,9 +586,7 @@ def test_from_any_logged_row_the_tick_gives_the_next_one_bit_for_bit(strategy: s
     for k in range(1, len(rows)):
         row = rows[k - 1].copy()
         row[columns] = rows[k][columns]
-        work = np.full_like(
-            work_array(rig.packed, rig.layout.circuit_space), nan
-        )  # scratch: what is in it must not matter
+        work = np.full_like(work_array(rig.packed, rig.layout.circuit_space), nan)  # what is in it must not matter
         program().tick(rig.plan, rig.packed.index, rig.packed.value, row, work, commands[k].copy())
         assert row.tobytes() == rows[k].tobytes(), f"row {k} differs in {np.flatnonzero(row != rows[k])}"
     assert len(set(rows[:, c.MODE])) > 1  # the run went through several modes
