@@ -1,0 +1,428 @@
+"""A hook of MkDocs: makes the reference pages out of the classes, models and commands they describe, and draws equations.
+
+Nothing that it makes is committed. Equations (``math`` fences, ``.. math::`` in docstrings) become SVG, so that the pages
+need no script and nothing from elsewhere.
+"""
+
+from __future__ import annotations
+
+import enum
+import html
+import importlib
+import inspect
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib.resources import files as package_files
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import numpy as np
+from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from hilserver.circuit.library import RECORDED, Library, Role, standard_library
+from hilserver.circuit.model import NodeStart, Solver
+from hilserver.components.base import Component, Fluid
+from hilserver.driver import installed_drivers
+from hilserver.rig.config import CycleSettings, RigSettings
+from hilserver.units import PlainNumber, Unit
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+EXAMPLES = DOCS / "examples"
+
+
+# --- what MkDocs calls ----------------------------------------------------------------------------------------------------
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the pages of whole folders into the navigation: an entry that ends in / stands for all of its pages."""
+    config.nav = _expanded(config.nav)
+    return config
+
+
+def _expanded(entry: Any) -> Any:
+    if isinstance(entry, list):
+        return [_expanded(part) for part in entry]
+    if isinstance(entry, dict):
+        return {title: _expanded(part) for title, part in entry.items()}
+    if not entry.endswith("/"):
+        return entry
+    there = {path.relative_to(DOCS).as_posix() for path in (DOCS / entry).glob("*.md")}
+    return sorted({page for page in (*pages(), *repository_pages(), *there) if page.startswith(entry)}, key=_index_first)
+
+
+def _index_first(page: str) -> tuple[bool, str]:
+    return not page.endswith("/index.md"), page
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages, and those that lie elsewhere in the repository."""
+    for path, text in {**pages(), **repository_pages()}.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Draw the equations of a page; a link to a folder is one to its index."""
+    markdown = re.sub(r"\]\(([\w./-]+/)\)", r"](\1index.md)", markdown)
+    return re.sub(r"^```math\n(.*?)^```$", lambda found: equation(found[1]), markdown, flags=re.M | re.S)
+
+
+def pages() -> dict[str, str]:
+    """All generated pages: path below docs/ -> Markdown."""
+    library = standard_library()
+    components = {f"reference/components/{name}.md": component_page(name, library) for name in library.types}
+    return {
+        "reference/components/index.md": component_index(library),
+        **components,
+        "reference/rig-file.md": rig_file_page(),
+        "reference/circuit-file.md": circuit_file_page(),
+        "reference/cycle-file.md": cycle_file_page(),
+        "reference/commands.md": commands_page(),
+    }
+
+
+def repository_pages() -> dict[str, str]:
+    """README and changelog with their links as they are here; the list of decisions."""
+    readme = (ROOT / "README.md").read_text().replace("](docs/", "](").replace("](CHANGELOG.md)", "](changelog.md)")
+    decisions = sorted((DOCS / "decisions").glob("*.md"))
+    titles = [(path.name, path.read_text().split("\n")[0].removeprefix("# ")) for path in decisions]
+    lines = ["# Decisions", "", "Why it is as it is: what could be questioned.", ""]
+    return {
+        "index.md": readme.replace("[Apache-2.0](LICENSE)", "Apache-2.0"),
+        "changelog.md": (ROOT / "CHANGELOG.md").read_text(),
+        "decisions/index.md": "\n".join([*lines, *(f"- [{title}]({name})" for name, title in titles)]),
+    }
+
+
+# --- equations ------------------------------------------------------------------------------------------------------------
+
+
+def equation(latex: str, size: float = 17.0) -> str:
+    """A displayed equation as inline SVG in the colour of the text, with its LaTeX for those who can't see it."""
+    source = " ".join(latex.split())
+    text = source.replace(r"\tfrac", r"\frac")
+    path = TextPath((0, 0), f"${text}$", size=size, prop=FontProperties(math_fontfamily="stix"))
+    (left, bottom), (right, top) = path.vertices.min(axis=0), path.vertices.max(axis=0)
+    width, height = right - left + 2, top - bottom + 2
+    return (
+        f'<div class="equation"><svg role="img" aria-label="{html.escape(source)}" xmlns="http://www.w3.org/2000/svg" '
+        f'width="{width:.1f}" height="{height:.1f}" viewBox="{left - 1:.1f} {-top - 1:.1f} {width:.1f} {height:.1f}" '
+        f'fill="currentColor"><path d="{svg_path(path)}"/></svg></div>'
+    )
+
+
+def svg_path(path: TextPath) -> str:
+    """The outline of a text as the data of an SVG path (y downwards)."""
+    letters = {path.MOVETO: "M", path.LINETO: "L", path.CURVE3: "Q", path.CURVE4: "C"}
+    parts = []
+    for points, code in path.iter_segments(simplify=False):
+        flipped = np.asarray(points).reshape(-1, 2) * (1.0, -1.0)
+        parts.append("Z" if code == path.CLOSEPOLY else letters[code] + " ".join(f"{v:.2f}" for v in flipped.ravel()))
+    return "".join(parts)
+
+
+def docstring(thing: object) -> str:
+    """A docstring as Markdown."""
+    lines = (inspect.getdoc(thing) or "").split("\n")
+    text, inside = [], False
+    for line in lines:
+        if line.startswith(".. math::"):
+            inside = True
+            text += ["```math", line.removeprefix(".. math::")]
+        elif inside and not line.strip():
+            inside = False
+            text += ["```", ""]
+        else:
+            text.append(line)
+    joined = "\n".join([*text, "```"] if inside else text)
+    joined = re.sub(r":\w+:`~?\.?([^`]+)`", r"`\1`", joined)
+    return re.sub(r"``([^`]+)``", r"`\1`", joined)
+
+
+# --- components -----------------------------------------------------------------------------------------------------------
+
+
+def component_index(library: Library) -> str:
+    """All component types with their symbols."""
+    rows = [
+        (f'<span class="symbol small">{symbol(kind)}</span>', f"[{title(name)}]({name}.md)", f"`{name}`", cell(first_sentence(kind)))
+        for name, kind in library.types.items()
+    ]
+    intro = (
+        "Each page is made from the class itself: its equations, its ports, its datasheet values, and the source of its "
+        "kernels, which are the equations as they are computed. Symbols follow ISO 1219-1.\n\n"
+        "Pressures are gauge pressures. A flow is positive into a node, a force positive in the direction of growing position."
+    )
+    return "\n\n".join(["# Components", intro, table(("symbol", "component", "`type`", "what it is"), rows)])
+
+
+def component_page(name: str, library: Library) -> str:
+    """The page of one component type."""
+    kind = library.types[name]
+    parts = [f"# {title(name)}", f'<div class="symbol">{symbol(kind)}</div>', docstring(kind)]
+    parts += ["## Connections", connections(kind), "## Datasheet values", field_table(datasheet_fields(kind))]
+    if kind.states:
+        parts += ["## States", states(kind)]
+    parts += ["## Logged values", logged(kind, library)]
+    parts += ["## Example", "A whole circuit with it, as small as it gets:", fence("toml", example(name))]
+    parts += ["## Equations as they are computed", kernel_text(kind)]
+    return "\n\n".join(parts) + "\n"
+
+
+def title(name: str) -> str:
+    """``proportional_valve_4_3`` -> ``Proportional valve 4/3``."""
+    return re.sub(r"(\d) (\d)$", r"\1/\2", name.replace("_", " ")).capitalize()
+
+
+def first_sentence(kind: type[Component]) -> str:
+    """What the class says of itself first."""
+    text = docstring(kind).split("\n\n")[0].replace("\n", " ")
+    return re.split(r"(?<=\.) (?=[A-Z])", text)[0]
+
+
+def symbol(kind: type[Component]) -> str:
+    """The symbol of a component type: an SVG beside its module."""
+    package = kind.__module__.rpartition(".")[0]
+    return package_files(package).joinpath("symbols", f"{kind.type_name}.svg").read_text().strip()
+
+
+def example(name: str) -> str:
+    """The example circuit of a component type."""
+    return (EXAMPLES / f"{name}.toml").read_text().strip()
+
+
+def connections(kind: type[Component]) -> str:
+    """Ports and signals, and how they are written."""
+    rows = [(f"`{port}`", "hydraulic", f"`ports = {{ {port} = \"<node>\" }}`") for port in kind.hydraulic]
+    rows += [(f"`{port}`", "mechanical", f"`ports = {{ {port} = \"<node>\" }}`") for port in kind.mechanical]
+    rows += [(f"`{port}`", "signal in", f"`{port} = \"<signal>\"`, or a number") for port in kind.inputs]
+    rows += [(f"`{port}`", "signal out", f"`{port} = \"<signal>\"`") for port in kind.outputs]
+    return table(("port", "kind", "connected by"), rows)
+
+
+def states(kind: type[Component]) -> str:
+    """What the component remembers."""
+
+    def shown(value: float | str) -> str:
+        return f"`{value}`" if isinstance(value, str) else {np.inf: "", -np.inf: ""}.get(value, f"{value:g}")
+
+    rows = [(f"`{s.name}`", s.unit, shown(s.initial), shown(s.lower), shown(s.upper)) for s in kind.states]
+    text = "A limit is hard: the engine stops the state there. Names are parameters of the kernel."
+    return table(("state", "unit", "at the start", "lower limit", "upper limit"), rows) + "\n\n" + text
+
+
+def logged(kind: type[Component], library: Library) -> str:
+    """Which values of the component are in telemetry and log."""
+    units = {Role.FLOW: "m³/s, into the node", Role.FORCE: "N, on the node", Role.OBSERVABLE: "SI"}
+    rows = [(f"`<name>.{s.name}`", s.unit) for s in kind.states]
+    for contract in library.contracts_of(kind):
+        rows += [(f"`<name>.{term.word}`", units[term.role]) for term in contract.results if term.role in RECORDED]
+    nodes = "Besides, each node: `<node>.p` (Pa, gauge), `<node>.x` (m), `<node>.v` (m/s)."
+    return (table(("value", "unit"), rows) + "\n\n" if rows else "None of its own. ") + nodes
+
+
+def kernel_text(kind: type[Component]) -> str:
+    """The source of all kernels of a component."""
+    sources = [re.sub(r"^@.*\n", "", inspect.getsource(kernel.function)).strip() for kernel in kind.kernels]
+    return fence("python", "\n\n".join(sources))
+
+
+# --- configuration files --------------------------------------------------------------------------------------------------
+
+
+def rig_file_page() -> str:
+    """Reference of the rig file."""
+    parts = ["# Rig file", docstring_of_values(), "## Top level", field_table(flat_fields(RigSettings))]
+    for name, field in RigSettings.model_fields.items():
+        model = model_in(field.annotation)
+        if model is None:
+            continue
+        many = get_origin(field.annotation) is dict
+        parts += [f"## `[{name}{'.<name>' if many else ''}]`", docstring(model), field_table(datasheet_fields(model))]
+    for name, driver in installed_drivers().items():
+        parts += [f'## `[devices.<name>]` with `driver = "{name}"`', docstring(driver.Config), field_table(datasheet_fields(driver.Config))]
+    return "\n\n".join(parts) + "\n"
+
+
+def circuit_file_page() -> str:
+    """Reference of the circuit file."""
+    top = [
+        ("`description`", "text", "", "", "free text"),
+        ("`[fluid]`", "table", "", "", "the oil"),
+        ("`[solver]`", "table", "", "", "how the circuit is integrated"),
+        ("`[components.<name>]`", "tables", "", "", "the components: [reference](components/index.md)"),
+        ("`[nodes.<name>]`", "tables", "", "", "initial values of nodes"),
+    ]
+    text = """\
+A component has `type`, `ports` (port → node), its signals (a key of the port's own name, with the name of a signal or a number),
+`description`, and the datasheet values of its type. Nodes and signals exist by being named. `rig.A` is the port `A` of the rig
+file: its pressure is measured. A signal that no component writes is an input of the rig. Every hydraulic node needs something
+with a volume, every mechanical node something with a mass; `hilserver check` names those that have none."""
+    parts = ["# Circuit file", docstring_of_values(), "## Top level", table(COLUMNS, top)]
+    parts += ["## `[components.<name>]`", text]
+    for name, model in (("fluid", Fluid), ("solver", Solver), ("nodes.<name>", NodeStart)):
+        parts += [f"## `[{name}]`", docstring(model), field_table(datasheet_fields(model))]
+    return "\n\n".join(parts) + "\n"
+
+
+def cycle_file_page() -> str:
+    """Reference of the work cycle file."""
+    return "\n\n".join(["# Work cycle file", docstring(CycleSettings), docstring_of_values(), field_table(datasheet_fields(CycleSettings))])
+
+
+def docstring_of_values() -> str:
+    """How values are written."""
+    return (
+        "Values with a unit are texts: `\"40 l/min\"`, `\"35 bar\"`, `\"30 Hz\"`. Any unit of the same kind will do. "
+        "Pressures are gauge pressures. Limits in the column *allowed* are in SI units. Keys without a default must be given; "
+        "unknown keys are errors."
+    )
+
+
+# --- tables of pydantic models --------------------------------------------------------------------------------------------
+
+COLUMNS = ("key", "write it like", "default", "allowed", "what it is")
+Row = tuple[str, ...]
+
+
+def datasheet_fields(model: type[BaseModel], prefix: str = "") -> Iterator[Row]:
+    """A row per key, those of nested tables as ``table.key``."""
+    for name, field in model.model_fields.items():
+        yield field_row(prefix + name, field)
+        inner = model_in(field.annotation)
+        if inner is not None:
+            many = get_origin(field.annotation) is dict
+            yield from datasheet_fields(inner, f"{prefix}{name}.{'<name>.' if many else ''}")
+
+
+def flat_fields(model: type[BaseModel]) -> Iterator[Row]:
+    """A row per key, without the keys of nested tables."""
+    return (field_row(name, field) for name, field in model.model_fields.items())
+
+
+def field_row(key: str, field: FieldInfo) -> Row:
+    """Key, how it is written, default, allowed range, description."""
+    return (f"`{key}`", written(field.annotation, field.metadata), default(field), allowed(field), cell(field.description or ""))
+
+
+def field_table(rows: Iterator[Row]) -> str:
+    """The rows as a table."""
+    return table(COLUMNS, list(rows))
+
+
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    """The table that a key holds (``Dither``, ``Leakage | None``, ``dict[str, ChannelSettings]``), None for a value."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) is tuple:
+        return None
+    return next((model for part in get_args(annotation) if (model := model_in(part))), None)
+
+
+def written(annotation: Any, metadata: list[Any] | tuple[Any, ...] = ()) -> str:
+    """What a value looks like in a file."""
+    for mark in metadata:
+        if isinstance(mark, Unit):
+            return f'`"{mark.example}"`'
+        if isinstance(mark, PlainNumber):
+            return "number"
+        if getattr(getattr(mark, "func", None), "__name__", "") in ("quantity", "quantity_per_second"):
+            return '`"250 bar"`' if mark.func.__name__ == "quantity" else '`"5000 bar/s"`'
+    arguments = get_args(annotation)
+    if hasattr(annotation, "__metadata__"):
+        return written(arguments[0], annotation.__metadata__)
+    if get_origin(annotation) is Literal:
+        return " or ".join(f'`"{value}"`' if isinstance(value, str) else f"`{value}`" for value in arguments)
+    if get_origin(annotation) is tuple:
+        inner = [written(part) for part in arguments if part is not Ellipsis]
+        return "[" + ", ".join(inner) + (", …]" if Ellipsis in arguments else "]")
+    if get_origin(annotation) is dict:
+        return "tables" if arguments[1] is not str else "texts by name"
+    if model_in(annotation):
+        return "table"
+    if arguments:
+        return written(next(part for part in arguments if part is not type(None)))
+    return {bool: "`true` or `false`", int: "whole number", str: "text", Path: "file name", float: "number"}.get(annotation, "")
+
+
+def default(field: FieldInfo) -> str:
+    """A default as one would write it."""
+    if field.is_required():
+        return "**required**"
+    value = field.default
+    if field.default_factory is not None or value is None or value in ("", ()):
+        return "–"
+    if isinstance(value, bool | str):
+        return f"`{str(value).lower()}`" if isinstance(value, bool) else f'`"{value}"`'
+    return "`" + str(list(value) if isinstance(value, tuple) else value) + "`"
+
+
+def allowed(field: FieldInfo) -> str:
+    """The allowed range, SI."""
+    found = []
+    for mark in field.metadata:
+        marks = list(mark) if isinstance(mark, Interval) else [mark]
+        for bound in marks:
+            for kind, sign, attribute in ((Gt, ">", "gt"), (Ge, "≥", "ge"), (Lt, "<", "lt"), (Le, "≤", "le")):
+                if isinstance(bound, kind):
+                    found.append(f"{sign} {getattr(bound, attribute):g}")
+            if isinstance(bound, MinLen) and bound.min_length:
+                found.append("not empty")
+            if isinstance(bound, MaxLen):
+                found.append(f"at most {bound.max_length}")
+    return ", ".join(found)
+
+
+# --- commands -------------------------------------------------------------------------------------------------------------
+
+
+def commands_page() -> str:
+    """Reference of the command line, from the program itself."""
+    from typer.main import get_command
+
+    program: Any = get_command(importlib.import_module("hilserver.cli").app)
+    parts = ["# Commands", f"{program.help}", "`hilserver COMMAND --help` says the same in the terminal."]
+    for name, command in program.commands.items():
+        parts += [f"## `hilserver {name}`", command_text(name, command)]
+    return "\n\n".join(parts) + "\n"
+
+
+def command_text(name: str, command: Any) -> str:
+    """Usage, what it does, arguments and options of one command."""
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    usage = " ".join(f"{p.name.upper()}..." if p.nargs == -1 else p.name.upper() for p in arguments)
+    text = re.sub(r"(?m)^\s+", "", inspect.cleandoc(command.help or "").replace("\n\n", "\0")).replace("\0", "\n\n")
+    rows = [(f"`{p.name.upper()}`", cell(p.help or ""), "**required**" if p.required else "–") for p in arguments]
+    for option in command.params:
+        if option not in arguments:
+            value = option.default if option.default not in (None, False, ()) and not callable(option.default) else "–"
+            names = ", ".join(f"`{word}`" for word in option.opts)
+            rows.append((names, cell(option.help or ""), f"`{value}`" if value != "–" else value))
+    return "\n\n".join([fence("text", f"hilserver {name} [OPTIONS] {usage}".strip()), text, table(("", "what it is", "default"), rows)])
+
+
+# --- Markdown -------------------------------------------------------------------------------------------------------------
+
+
+def table(head: tuple[str, ...], rows: list[Row]) -> str:
+    """A Markdown table."""
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def cell(text: str) -> str:
+    """Text that keeps a table in order."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def fence(language: str, text: str) -> str:
+    """A block of code."""
+    return f"```{language}\n{text}\n```"
