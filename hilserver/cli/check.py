@@ -16,10 +16,11 @@ def check(rig: Annotated[Path, typer.Argument(help="rig file (TOML).")]) -> None
     """
     from rich.console import Console
 
-    from hilserver.runs.check import checked, tables, warnings
+    from hilserver.rig.load import load_rig
+    from hilserver.runs.check import tables, warnings
 
     console = Console(highlight=False, markup=False)
-    loaded = checked(rig)
+    loaded = load_rig(rig)
     for table in tables(loaded):
         console.print(table)
     for line in warnings(loaded):

@@ -69,7 +69,7 @@ def run_recorded(
     given: Floats,
     rows: Floats,
 ) -> None:
-    """Run the tick over recorded inputs, ``given[k, j]`` into column ``inputs[j]`` of tick k; the rows go into ``rows``.
+    """Run the tick over recorded inputs, ``given[k, j]`` into column ``inputs[j]`` of tick k; rows go into ``rows``.
 
     ``command`` is taken in the first tick.
     """

@@ -1,9 +1,8 @@
-"""A rig without running it: is all of it right, and what does it look like as tables?"""
+"""A rig as tables, without running it; and what of it is allowed, but likely not meant."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import numpy as np
 from rich.table import Table
@@ -12,19 +11,11 @@ from hilserver.circuit import engine as e
 from hilserver.circuit.model import RIG, Circuit, Placed
 from hilserver.realtime.compiled import compiled_program
 from hilserver.rig.config import ChannelSettings, LimitSettings, ValveSettings
-from hilserver.rig.load import Rig, load_rig
-from hilserver.runs.lockstep import simulated_plants
+from hilserver.rig.load import Rig
 from hilserver.runs.plots import shown_unit
 
 MARGIN_OF_RATE = 10.0
 """Computation must run at ten times the highest significant frequency (THEORY §1)."""
-
-
-def checked(path: Path) -> Rig:
-    """Load a rig and build its simulated devices too. Raises ConfigurationError with all that is wrong."""
-    rig = load_rig(path)
-    simulated_plants(rig)
-    return rig
 
 
 def tables(rig: Rig) -> Iterator[Table]:

@@ -10,7 +10,6 @@ import numpy as np
 
 from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.numerics.arrays import Floats
-from hilserver.rig import columns as c
 from hilserver.rig.load import Rig, assemble, load_rig
 from hilserver.runs.lockstep import BLOCK, LockstepRun
 
@@ -60,14 +59,11 @@ def replay_samples(rig: Rig, log: Path) -> ForeignRun:
         while done < total:
             kept.append(run.run(min(BLOCK, total - done))[:, list(columns.values())])
             done += len(kept[-1])
-        fault = int(run.row[c.FAULT])
-        limit = fault - c.FAULT_LIMIT
-        reason = f"limit {rig.layout.limits[limit]}" if limit >= 0 else c.FAULT_TEXTS[fault]
         samples = tuple(f"{name}: {samples.described(run.dt)}" for name, samples in run.samples.items())
-        mode = run.mode
+        mode, fault = run.mode, run.fault
     values = np.concatenate(kept)
     series = {name: values[:, i].copy() for i, name in enumerate(columns)}
-    return ForeignRun(rig, log, samples, len(values), mode, reason, series)
+    return ForeignRun(rig, log, samples, len(values), mode, fault, series)
 
 
 def _plotted(rig: Rig) -> dict[str, int]:

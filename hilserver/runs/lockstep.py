@@ -24,26 +24,14 @@ from hilserver.record.format import Event
 from hilserver.record.run import command_event, packed_record, run_header, swap_events
 from hilserver.record.writer import LogWriter
 from hilserver.rig import columns as c
-from hilserver.rig.load import Device, Rig, read_toml
+from hilserver.rig.load import Rig
 from hilserver.rig.plan import first_row
-from hilserver.rig.plant import PlantArrays, make_plant
+from hilserver.rig.plant import PlantArrays
 from hilserver.runs.samples import TickSamples, read_samples
 
 BLOCK = 10_000
 """Ticks per call of the compiled loop, at most: so that Ctrl-C is heard."""
 LOG_BATCH = 1000
-
-
-def simulated_plants(rig: Rig) -> dict[str, PlantArrays]:
-    """The plant of each simulated device, by the device's name. Raises ConfigurationError."""
-    return {d.name: _plant(rig, d) for d in rig.devices if d.driver.handed == "plant"}
-
-
-def _plant(rig: Rig, device: Device) -> PlantArrays:
-    config, folder = device.config, rig.file.parent
-    machine, drive = (read_toml(folder / name) for name in (config.machine, config.drive))
-    names = (device.inputs, device.outputs)
-    return make_plant(config, machine, drive, rig.library, names, float(rig.plan.loop[c.DT]), str(rig.file))
 
 
 @dataclass
@@ -82,7 +70,7 @@ class LockstepRun:
         self.program = program or compiled_program(rig.library)
         self.packed = rig.packed
         self.row = first_row(rig.layout, rig.plan, rig.packed)
-        self.plants = simulated_plants(rig)
+        self.plants = rig.plants()
         self.samples: dict[str, TickSamples] = {}
         self._traces: dict[str, list[Floats]] | None = {name: [] for name in self.plants} if trace else None
         self._queue: deque[_Command] = deque()
@@ -133,6 +121,14 @@ class LockstepRun:
     def mode(self) -> str:
         """SAFE, ARMED, …"""
         return c.MODE_NAMES[int(self.row[c.MODE])]
+
+    @property
+    def fault(self) -> str:
+        """What tripped the rig; empty without a fault."""
+        number = int(self.row[c.FAULT])
+        if number >= c.FAULT_LIMIT:
+            return f"limit {self.rig.layout.limits[number - c.FAULT_LIMIT]}"
+        return c.FAULT_TEXTS[number]
 
     @property
     def ticks_recorded(self) -> int | None:

@@ -50,7 +50,7 @@ def fidelity_sentences(result: Fidelity) -> list[str]:
     for quantity in result.quantities:
         best = result.best(quantity.name)
         lines = [
-            f"{result.gain(quantity.name, over):.3g} times closer than {over}"
+            f"{result.gain(quantity.name, over):.2f} times closer than {over}"
             for over in (NO_BRIDGE, STRATEGY_NAMES[1])
             if over in names and over != best.name
         ]
@@ -60,7 +60,7 @@ def fidelity_sentences(result: Fidelity) -> list[str]:
         name = min(tracked, key=lambda name: tracked[name])
         lowest = STRATEGY_NAMES[1]
         closer = (
-            f", {tracked[lowest] / tracked[name]:.3g} times closer than {lowest}"
+            f", {tracked[lowest] / tracked[name]:.2f} times closer than {lowest}"
             if lowest in tracked and name != lowest
             else ""
         )
@@ -68,7 +68,7 @@ def fidelity_sentences(result: Fidelity) -> list[str]:
     if result.ports_without_valve:
         sentences.append(
             f"Port {', '.join(result.ports_without_valve)} has no valve of its own: its pressure comes from the other "
-            "edge of the real valve and from the real supply, not from the virtual circuit: no bridge can mend that part."
+            "edge of the real valve and from the real supply, not from the virtual circuit: no bridge can mend that."
         )
     sentences.append(f'"{NO_BRIDGE}": {VARIANTS[NO_BRIDGE]}.')
     sentences.append(

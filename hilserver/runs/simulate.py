@@ -14,13 +14,13 @@ from hilserver.circuit import engine as e
 from hilserver.circuit.model import RIG, Circuit, Placed, read_circuit
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import Program
-from hilserver.errors import ConfigurationError, HilserverError, Problem
+from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.compiled import compiled_program
 from hilserver.rig import columns as c
-from hilserver.rig.load import Device, Rig, read_toml
+from hilserver.rig.load import Device, Rig
 from hilserver.rig.plant import FROM_RAW, TARGET, VALUE_ZERO, PlantArrays, make_joined, make_plant_circuit
-from hilserver.runs.lockstep import LockstepRun, simulated_plants
+from hilserver.runs.lockstep import LockstepRun
 
 NO_BRIDGE = "no compensation"
 VARIANTS = {
@@ -111,12 +111,13 @@ def fidelity(rig: Rig, strategies: Sequence[str] | None = None) -> Fidelity:
     (flow_servo needs a measured flow). Raises HilserverError where the rig has no simulated machine, valve or work
     cycle.
     """
-    device, machine = _machine(rig)
+    device = _simulated_device(rig)
+    machine, drive = (rig.sources["devices"][device.name][part] for part in ("machine", "drive"))
     program = compiled_program(rig.library)
-    chosen = list(strategies) if strategies is not None else _possible(rig)
+    chosen = _chosen(rig, strategies)
     truth_circuit = _truth_circuit(rig, machine, device)
-    plant_circuit = make_plant_circuit(machine, read_toml(rig.file.parent / device.config.drive), rig.library)
-    quantities = _quantities(rig, device, machine)
+    plant_circuit = make_plant_circuit(machine, drive, rig.library)
+    quantities = _quantities(rig, machine, drive)
     runs = {name: _bridged(rig, device, name, program) for name in chosen}
     inputs = next(iter(runs.values()))[0][:, rig.plan.layout[c.INPUT] : rig.plan.layout[c.LIMIT]]
     truth_rows = _free(program, truth_circuit, rig, list(rig.settings.inputs), inputs)
@@ -140,8 +141,8 @@ def fidelity(rig: Rig, strategies: Sequence[str] | None = None) -> Fidelity:
     return Fidelity(rig.settings.name, time, quantities, truth, rig.layout.valves, others, tuple(variants))
 
 
-def _machine(rig: Rig) -> tuple[Device, dict[str, Any]]:
-    """The simulated device and its machine's circuit table."""
+def _simulated_device(rig: Rig) -> Device:
+    """The simulated device. Raises HilserverError without one, or without a valve or a work cycle."""
     devices = [device for device in rig.devices if device.driver.handed == "plant"]
     missing = {
         "one device with driver simulated": len(devices) == 1,
@@ -151,13 +152,17 @@ def _machine(rig: Rig) -> tuple[Device, dict[str, Any]]:
     if not all(missing.values()):
         needed = ", ".join(name for name, there in missing.items() if not there)
         raise HilserverError(f"{rig.file}: simulate needs {needed}, which this rig file does not have.")
-    return devices[0], read_toml(rig.file.parent / devices[0].config.machine)
+    return devices[0]
 
 
-def _possible(rig: Rig) -> list[str]:
-    """The strategies of the ladder for which every valve has its sensors."""
+def _chosen(rig: Rig, wanted: Sequence[str] | None) -> list[str]:
+    """The wanted strategies; default: all of the ladder for which every valve has its sensors."""
     measured = all(valve.flow is not None for valve in rig.settings.valves.values())
-    return [name for name in b.STRATEGY_NAMES if name != "manual" and (measured or name != "flow_servo")]
+    possible = [name for name in b.STRATEGY_NAMES if name != "manual" and (measured or name != "flow_servo")]
+    for name in wanted or ():
+        if name not in possible:
+            raise HilserverError(f'{rig.file}: "{name}" is not a strategy to simulate.{did_you_mean(name, possible)}')
+    return list(wanted or possible)
 
 
 def _truth_circuit(rig: Rig, machine: dict[str, Any], device: Device) -> PackedCircuit:
@@ -174,14 +179,14 @@ def _nodes(source: Any) -> set[str]:
     return {node for table in source.get("components", {}).values() for node in table.get("ports", {}).values()}
 
 
-def _quantities(rig: Rig, device: Device, machine: dict[str, Any]) -> tuple[Quantity, ...]:
+def _quantities(rig: Rig, machine: dict[str, Any], drive: dict[str, Any]) -> tuple[Quantity, ...]:
     """Positions of the machine, flows into the ports that have a valve."""
-    drive = read_circuit(read_toml(rig.file.parent / device.config.drive), rig.library)
+    driving = read_circuit(drive, rig.library)
     nodes = read_circuit(machine, rig.library).mechanical_nodes()
     positions = [Quantity(f"position {node}", "m", (f"{node}.x",), (f"{node}.x",)) for node in nodes]
     ports = dict.fromkeys(valve.port for valve in rig.settings.valves.values())
     flows = [
-        Quantity(f"flow {port}", "m^3/s", _flows_into(drive, port), _flows_into(rig.circuit, port)) for port in ports
+        Quantity(f"flow {port}", "m^3/s", _flows_into(driving, port), _flows_into(rig.circuit, port)) for port in ports
     ]
     return (*positions, *flows)
 
@@ -202,11 +207,9 @@ def _bridged(rig: Rig, device: Device, strategy: str, program: Program) -> tuple
     first[:, b.STRATEGY_FIRST] = b.STRATEGY_NAMES.index(strategy)
     with LockstepRun(replace(rig, plan=rig.plan._replace(valve=first)), program=program, trace=True) as run:
         rows = run.run_cycle()
-        if run.mode not in ("RUNNING", "ARMED"):
-            fault = int(run.row[c.FAULT])
-            limit = fault - c.FAULT_LIMIT
-            reason = f"limit {rig.layout.limits[limit]}" if limit >= 0 else c.FAULT_TEXTS[fault]
-            raise HilserverError(f"{rig.file}: the rig tripped with strategy {strategy}: {reason}.")
+        if run.mode != "RUNNING":
+            reason = f" ({run.fault})" if run.fault else ""
+            raise HilserverError(f"{rig.file}: with strategy {strategy} the rig ended in mode {run.mode}{reason}.")
         return rows, run.true_values(device.name)
 
 
@@ -218,7 +221,7 @@ def _saturated(rig: Rig, rows: Floats) -> float:
 
 def _uncompensated(rig: Rig, device: Device, program: Program, circuit: PackedCircuit, inputs: Floats) -> Floats:
     """True values of the plant when each real valve gets the command of the virtual valve at its port."""
-    plant: PlantArrays = simulated_plants(rig)[device.name]
+    plant: PlantArrays = rig.plants()[device.name]
     names = list(rig.settings.inputs)
     driven, given = [], []
     for number, output in enumerate(device.outputs):

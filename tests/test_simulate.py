@@ -1,0 +1,261 @@
+"""Lockstep runs, and the truth beside the bridged rig."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hilserver.circuit.library import standard_library
+from hilserver.errors import ConfigurationError, HilserverError
+from hilserver.record.reader import LogReader
+from hilserver.rig import columns as c
+from hilserver.rig.load import Rig, assemble, load_rig
+from hilserver.runs.lockstep import LockstepRun
+from hilserver.runs.reports import fidelity_sentences, write_fidelity
+from hilserver.runs.simulate import NO_BRIDGE, Deviation, Fidelity, fidelity
+
+ROOT = Path(__file__).parents[1]
+DEMO = ROOT / "config/rigs/demo.toml"
+Tables = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def rig() -> Rig:
+    return load_rig(DEMO)
+
+
+@pytest.fixture(scope="module")
+def demo(rig: Rig) -> Fidelity:
+    return fidelity(rig)
+
+
+@pytest.fixture
+def tables(rig: Rig) -> Tables:
+    """The demo's source tables, to be changed."""
+    return copy.deepcopy(dict(rig.sources))
+
+
+def built(tables: Tables) -> Rig:
+    return assemble(tables, DEMO, standard_library())
+
+
+# --- lockstep --------------------------------------------------------------------------------------------------------------
+
+
+def test_two_runs_are_the_same_to_the_last_bit(rig: Rig) -> None:
+    with LockstepRun(rig) as one, LockstepRun(rig) as other:
+        assert one.run_cycle().tobytes() == other.run_cycle().tobytes()
+
+
+def test_pieces_of_a_run_are_the_same_as_the_whole(rig: Rig) -> None:
+    with LockstepRun(rig) as one, LockstepRun(rig) as other:
+        one.start()
+        other.start()
+        whole = one.run(900)
+        assert np.concatenate([other.run(n) for n in (1, 399, 0, 500)]).tobytes() == whole.tobytes()
+
+
+def test_log_holds_every_tick_as_it_was(rig: Rig, tmp_path: Path) -> None:
+    with LockstepRun(rig, tmp_path / "run.arrow") as run:
+        rows = np.concatenate([run.start(), run.run(2500)])
+    table = LogReader(tmp_path / "run.arrow").read_all()
+    assert not table.torn
+    for i, name in enumerate(rig.layout.names):
+        assert table.columns[name].tobytes() == rows[:, i].tobytes(), name
+    first = len(rig.layout.names)
+    assert np.array_equal(table.circuits[0].values, rows[:, first : first + len(rig.packed.names)])
+    assert table.header.configuration["circuit"] == rig.sources["circuit"]
+
+
+def test_commands_are_taken_one_per_tick_in_order(rig: Rig) -> None:
+    with LockstepRun(rig) as run:
+        run.run(1)
+        assert run.mode == "SAFE"
+        run.command(c.START)  # not armed yet: refused
+        run.command(c.ARM)
+        run.command(c.START)
+        run.set_input("joystick", 0.25)
+        rows = run.run(6)
+    assert rows[:, c.COMMAND].tolist() == [1, 2, 3, 4, 4, 4]
+    assert rows[:, c.RESULT].tolist() == [c.WRONG_MODE, c.DONE, c.DONE, c.DONE, c.DONE, c.DONE]
+    assert rows[:, c.MODE].tolist() == [c.SAFE, c.ARMED, *[c.RUNNING] * 4]
+    assert rows[:, rig.layout.column("input.joystick")].tolist() == [0, 0, 0, 0.25, 0.25, 0.25]
+
+
+def test_missed_ticks_are_made_good_and_the_machine_goes_on_meanwhile(rig: Rig) -> None:
+    """The plant moves on under its last command: time, circuit and position agree with a run without missed ticks."""
+    position = rig.layout.column("channel.x")
+    with LockstepRun(rig) as late, LockstepRun(rig) as steady:
+        for run in (late, steady):
+            run.start()
+            run.run(1500)
+        late.miss(4)
+        late_rows, steady_rows = late.run(1), steady.run(5)
+        assert late_rows[0, c.TICK] == steady_rows[-1, c.TICK]
+        assert late_rows[0, c.MISSED] == 4.0
+        moved = steady_rows[-1, position] - late_rows[0, position]
+        assert abs(moved) < 0.2 * abs(steady_rows[-1, position] - steady_rows[0, position])
+
+
+def test_names_that_the_rig_does_not_have_are_refused(rig: Rig) -> None:
+    with LockstepRun(rig) as run:
+        with pytest.raises(HilserverError, match="Did you mean joystick"):
+            run.set_input("joystik", 0.1)
+        with pytest.raises(HilserverError, match="Did you mean flow_servo"):
+            run.select("flow_serv", "main")
+        with pytest.raises(HilserverError, match=r'"B" is not a valve of the rig. Allowed: main'):
+            run.select("flow_servo", "B")
+
+
+def test_a_rig_that_may_not_start_says_why(tables: Tables) -> None:
+    tables["rig"]["limits"]["p_A_high"]["max"] = "20 bar"
+    with LockstepRun(built(tables)) as run, pytest.raises(HilserverError, match="violated: p_A_high"):
+        run.start()
+
+
+def two_machines(tables: Tables) -> Tables:
+    """Two machines of the demo side by side: valves in another order than devices, channels mixed, a fixed one between."""
+    one = tables["rig"]
+    two = copy.deepcopy(one)
+    device = one["devices"]["rig"]
+    for sensor in device["sensors"].values():
+        sensor["noise"] = 0.0
+    two["devices"] = {"left": device, "right": copy.deepcopy(device)}
+    channels = {"ambient": {"value": "20 bar"}}
+    for name in ("x", "p_T", "p_B", "p_A", "Q_A", "p_S"):
+        for side in ("right", "left"):
+            channels[f"{name}_{side}"] = {**one["channels"][name], "device": side}
+    two["channels"] = channels
+    two["ports"] = {"A": "p_A_left", "B": "p_B_left", "C": "p_A_right", "D": "p_B_right"}
+    valve = one["valves"]["main"]
+    two["valves"] = {
+        side: {**valve, "port": port, "supply": f"p_S_{side}", "tank": f"p_T_{side}", "flow": f"Q_A_{side}", "device": side}
+        for side, port in (("right", "C"), ("left", "A"))
+    }
+    two["limits"] = {}
+    circuit = tables["circuit"]
+    components = dict(circuit["components"])
+    for name, component in circuit["components"].items():
+        ports = {"rig.A": "rig.C", "rig.B": "rig.D"}
+        moved = {port: ports.get(node, f"{node}_right") for port, node in component["ports"].items()}
+        components[f"{name}_right"] = {**component, "ports": moved}
+    nodes = {**circuit["nodes"], "supply_right": circuit["nodes"]["supply"]}
+    devices = {side: tables["devices"]["rig"] for side in ("left", "right")}
+    return {**tables, "rig": two, "circuit": {**circuit, "components": components, "nodes": nodes}, "devices": devices}
+
+
+def test_several_devices_and_valves_in_any_order_do_as_each_alone(tables: Tables) -> None:
+    both_tables = two_machines(tables)  # takes the noise off the one machine too
+    alone, both = built(tables), built(both_tables)
+    with LockstepRun(alone) as one, LockstepRun(both) as two:
+        rows, pair = one.run_cycle(), two.run_cycle()
+    assert both.layout.valves == ("right", "left")
+    assert np.ptp(rows[:, alone.layout.column("channel.x")]) > 0.1
+    for side in ("left", "right"):
+        for name in ("p_A", "p_B", "p_S", "p_T", "Q_A", "x"):
+            mine, theirs = alone.layout.column(f"channel.{name}"), both.layout.column(f"channel.{name}_{side}")
+            assert np.array_equal(rows[:, mine], pair[:, theirs]), (side, name)
+        mine, theirs = alone.layout.column("valve.main.command"), both.layout.column(f"valve.{side}.command")
+        assert np.array_equal(rows[:, mine], pair[:, theirs])
+
+
+# --- fidelity ----------------------------------------------------------------------------------------------------------------
+
+
+def test_best_bridge_beats_no_compensation_clearly(demo: Fidelity) -> None:
+    assert demo.gain("position rod", NO_BRIDGE) > 3.0
+    assert demo.gain("flow A", NO_BRIDGE) > 5.0
+    assert demo.best("flow A").name != NO_BRIDGE
+
+
+def test_each_rung_of_the_ladder_follows_the_virtual_flow_more_closely(demo: Fidelity) -> None:
+    tracking = {variant.name: variant.tracking["main"].nrmse for variant in demo.variants if variant.tracking}
+    assert tracking["inverse_lag_leakage"] < tracking["inverse_lag"] < tracking["inverse_static"] < 0.01
+
+
+def test_truth_and_rig_start_alike(demo: Fidelity) -> None:
+    for variant in demo.variants:
+        for name, series in variant.series.items():
+            assert abs(series[0] - demo.truth[name][0]) < 0.01 * np.ptp(demo.truth[name]), (variant.name, name)
+            assert series.shape == demo.truth[name].shape == demo.time.shape
+
+
+def virtual_is_real(tables: Tables) -> Tables:
+    """The virtual circuit is what drives the machine already, so that truth and rig without compensation are one."""
+    drive = tables["devices"]["rig"]["drive"]
+    components = copy.deepcopy(drive["components"])
+    components["servo_valve"] |= {"command": "joystick", "ports": {"P": "P", "T": "R", "A": "rig.A", "B": "rig.B"}}
+    components["supply"]["ports"], components["tank"]["ports"] = {"P": "P"}, {"T": "R"}
+    tables["circuit"] = {"solver": {"substeps": 10}, "components": components}
+    return tables
+
+
+def test_a_virtual_circuit_that_is_the_real_one_needs_no_compensation(tables: Tables) -> None:
+    result = fidelity(built(virtual_is_real(tables)), ["inverse_lag_leakage"])
+    without, bridged = result.variants
+    assert np.ptp(result.truth["position rod"]) > 0.2
+    for quantity in ("position rod", "flow A"):
+        assert without.deviations[quantity].nrmse < 1e-9
+        assert bridged.deviations[quantity].nrmse < 0.01
+
+
+def test_the_compared_flow_is_the_true_one_not_the_noisy_measurement(tables: Tables) -> None:
+    noisy = copy.deepcopy(tables)
+    noisy["rig"]["devices"]["rig"]["sensors"]["Q_A"]["noise"] = 0.05
+    quiet, loud = (fidelity(built(each), ["inverse_static"]) for each in (tables, noisy))
+    assert np.array_equal(quiet.variants[1].series["flow A"], loud.variants[1].series["flow A"])
+
+
+def test_flow_servo_only_where_the_flow_is_measured(tables: Tables) -> None:
+    del tables["rig"]["valves"]["main"]["flow"]
+    rig = built(tables)
+    names = [variant.name for variant in fidelity(rig).variants]
+    assert names == [NO_BRIDGE, "inverse_static", "inverse_lag", "inverse_lag_leakage"]
+    with pytest.raises(HilserverError, match='"flow_servo" is not a strategy to simulate'):
+        fidelity(rig, ["flow_servo"])
+
+
+def test_deviation_of_known_signals() -> None:
+    truth = np.array([0.0, 2.0, 4.0, 2.0])
+    deviation = Deviation.between(truth + np.array([0.0, 0.3, 0.0, -0.4]), truth)
+    assert deviation.rms == pytest.approx(0.25)
+    assert (deviation.largest, deviation.range) == (pytest.approx(0.4), 4.0)
+    assert deviation.nrmse == pytest.approx(0.0625)
+
+
+def test_report_is_written(demo: Fidelity, tmp_path: Path) -> None:
+    plot, figures = write_fidelity(demo, tmp_path / "reports")
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    told = json.loads(figures.read_text())
+    assert set(told["variants"]) == {variant.name for variant in demo.variants}
+    assert told["variants"][NO_BRIDGE]["flow A"]["nrmse"] > told["variants"]["inverse_static"]["flow A"]["nrmse"]
+    assert told["best_is_closer_by"]["flow A"][NO_BRIDGE] == pytest.approx(demo.gain("flow A", NO_BRIDGE))
+    sentences = "\n".join(fidelity_sentences(demo))
+    assert "times closer than no compensation" in sentences
+    assert "times closer than inverse_static" in sentences
+    assert "Port B has no valve of its own" in sentences
+
+
+def test_a_rig_that_trips_on_the_way_is_no_result(tables: Tables) -> None:
+    tables["rig"]["limits"]["stroke"] |= {"action": "trip", "max": "400 mm"}
+    with pytest.raises(HilserverError, match=r"strategy inverse_static .* FAULT \(limit stroke\)"):
+        fidelity(built(tables), ["inverse_static"])
+
+
+def test_what_can_not_be_simulated_is_refused(rig: Rig, tables: Tables) -> None:
+    with pytest.raises(HilserverError, match="simulate needs a work cycle"):
+        fidelity(replace(rig, cycle=None))
+    with pytest.raises(HilserverError, match="simulate needs one device with driver simulated"):
+        fidelity(load_rig(ROOT / "config/rigs/actuator_log.toml"))
+    tables["circuit"]["components"]["line"]["ports"]["P"] = "rod"
+    for name in ("pump", "relief", "main_valve"):
+        tables["circuit"]["components"][name]["ports"]["P"] = "rod"
+    tables["circuit"]["nodes"] = {"rod": {"pressure": "140 bar"}}
+    with pytest.raises(ConfigurationError, match='"rod": .*has a node of this name too'):
+        fidelity(built(tables))
