@@ -6,22 +6,29 @@ from hilserver.circuit.library import RECORDED, SUMMED, WRITTEN, Contract, Libra
 
 
 def generate(library: Library) -> str:
-    """Source text of a module with ``evaluate(ix, val, z, y, d)`` and the kernels it calls under the names k0, k1, …"""
+    """Source text of a module with ``evaluate`` and ``evaluate_sampled`` (ix, val, z, y, d) and the kernels it calls under the names k0, k1, …"""
     modules = sorted({contract.kernel.function.__module__ for contract in library.contracts})
     lines = ['"""Generated from the component library: runs every kernel call of a packed circuit."""', ""]
     lines += [f"import {module} as m{number}" for number, module in enumerate(modules)]
-    lines += ["from hilserver.circuit.engine import CALLS, N_CALLS", ""]
+    lines += ["from hilserver.circuit.engine import CALLS, N_CALLS, N_SAMPLED, SAMPLED", ""]
     for contract in library.contracts:
         function = contract.kernel.function
         lines.append(f"k{contract.kind} = m{modules.index(function.__module__)}.{function.__name__}")
-    lines += ["", "", "def evaluate(ix, val, z, y, d):", "    row = ix[CALLS]", "    for _ in range(ix[N_CALLS]):"]
-    lines += ["        kind, a, p, r = ix[row], ix[row + 1], ix[row + 2], ix[row + 3]", "        row += 4"]
-    for contract in library.contracts:
-        lines += [" " * 8 + line for line in _branch(contract)]
+    for name, number, table, sampled in (
+        ("evaluate", "N_CALLS", "CALLS", False),
+        ("evaluate_sampled", "N_SAMPLED", "SAMPLED", True),
+    ):
+        lines += ["", "", f"def {name}(ix, val, z, y, d):", f"    row = ix[{table}]", f"    for _ in range(ix[{number}]):"]
+        lines += ["        kind, a, p, r = ix[row], ix[row + 1], ix[row + 2], ix[row + 3]", "        row += 4"]
+        word = "if"
+        for contract in library.contracts:
+            if contract.kernel.sampled is sampled:
+                lines += [" " * 8 + line for line in _branch(contract, word)]
+                word = "elif"
     return "\n".join(lines) + "\n"
 
 
-def _branch(contract: Contract) -> list[str]:
+def _branch(contract: Contract, word: str) -> list[str]:
     """Gather the arguments, call the kernel, scatter the results. The order of index slots is that of pack."""
     slot = parameter = record = 0
     arguments = []
@@ -29,17 +36,22 @@ def _branch(contract: Contract) -> list[str]:
         if term.from_parameters:
             arguments.append(f"val[p + {parameter}]")
             parameter += 1
+        elif term.role is Role.TABLE:
+            arguments.append(f"(val, ix[a + {slot}])")
+            slot += 1
+        elif term.role is Role.MEMORY and _is_array(contract, term.name):
+            arguments.append(f"(z, ix[a + {slot}])")
+            slot += 1
         else:
             arguments.append(f"z[ix[a + {slot}]]")
             slot += 1
     names = ", ".join(term.word for term in contract.results)
-    word = "if" if contract.kind == 0 else "elif"
     lines = [f"{word} kind == {contract.kind}:  # {contract.component.type_name}"]
     lines.append(f"    {names} = k{contract.kind}({', '.join(arguments)})")
     for term in contract.results:
         if term.role in SUMMED:
             lines.append(f"    d[ix[a + {slot}]] += {term.word}")
-        elif term.role in WRITTEN:
+        elif term.role in WRITTEN or term.role is Role.NEXT:
             lines.append(f"    z[ix[a + {slot}]] = {term.word}")
         elif term.role is Role.DERIVATIVE:
             lines.append(f"    d[ix[a + {slot}]] = {term.word}")
@@ -48,3 +60,7 @@ def _branch(contract: Contract) -> list[str]:
             lines.append(f"    y[r + {record}] = {term.word}")
             record += 1
     return lines
+
+
+def _is_array(contract: Contract, name: str) -> bool:
+    return next(memory.size for memory in contract.component.memories if memory.name == name) > 1

@@ -20,7 +20,8 @@ N_BOUND, BOUND = 12, 13
 N_PORTS, PORTS = 14, 15
 INTEGRATOR, SUBSTEPS = 16, 17
 LOWER, UPPER, SCALE, INITIAL = 18, 19, 20, 21
-HEADER = 24
+N_SAMPLED, SAMPLED = 22, 23
+VAPOUR, HEADER = 24, 26
 
 EULER, RK4, ROSENBROCK = 0, 1, 2
 GAMMA = 1.0 - 0.5 * 2.0**0.5  # L-stable, ROS2
@@ -31,16 +32,22 @@ def evaluate(ix: Integers, val: Floats, z: Floats, y: Floats, d: Floats) -> None
     raise NotImplementedError
 
 
+def evaluate_sampled(ix: Integers, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
+    """Run the circuit's sampled kernels; the real one is generated from the component library."""
+    raise NotImplementedError
+
+
 def derivatives(ix: Integers, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
     """Fill ``d`` with the time derivatives of the states at ``z``; states at a hard limit don't move beyond it."""
     n = ix[N_STATES]
     for i in range(n + ix[N_SUMS]):
         d[i] = 0.0
+    expose_pressures(ix, val, z)
     evaluate(ix, val, z, y, d)
     row = ix[HYDRAULIC]
     for _ in range(ix[N_HYDRAULIC]):
         d[ix[row]] = d[ix[row + 1]] / d[ix[row + 1] + 1]  # dp/dt = sum of flows / sum of capacitances
-        row += 2
+        row += 3
     row = ix[MECHANICAL]
     for _ in range(ix[N_MECHANICAL]):
         i = ix[row]
@@ -51,6 +58,19 @@ def derivatives(ix: Integers, val: Floats, z: Floats, y: Floats, d: Floats) -> N
     for i in range(n):
         if (z[i] <= val[lower + i] and d[i] < 0.0) or (z[i] >= val[upper + i] and d[i] > 0.0):
             d[i] = 0.0
+
+
+def expose_pressures(ix: Integers, val: Floats, z: Floats) -> None:
+    """The pressure that a node shows: its state, but never below the vapour pressure.
+
+    Below it the state counts the vapour: dp = sum of flows / capacitance goes on, so the oil that left must come back
+    before the pressure rises again, and no mass is lost.
+    """
+    vapour = val[ix[VAPOUR]]
+    row = ix[HYDRAULIC]
+    for _ in range(ix[N_HYDRAULIC]):
+        z[ix[row + 2]] = max(z[ix[row]], vapour)
+        row += 3
 
 
 def clip_states(ix: Integers, val: Floats, z: Floats) -> None:
@@ -169,6 +189,9 @@ def solve(matrix: Floats, b: Floats, n: int, pivots: Floats) -> None:
 def advance(ix: Integers, val: Floats, z: Floats, y: Floats, work: Floats, n_steps: int, h: float) -> None:
     """Integrate ``n_steps`` steps of ``h`` seconds, inputs held; then refresh ``y`` and the boundary flows in ``z``."""
     for _ in range(n_steps):
+        if ix[N_SAMPLED] > 0:
+            expose_pressures(ix, val, z)
+            evaluate_sampled(ix, val, z, y, work)
         if ix[INTEGRATOR] == RK4:
             rk4(ix, val, z, y, work, h)
         elif ix[INTEGRATOR] == EULER:

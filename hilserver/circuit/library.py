@@ -24,20 +24,31 @@ class Role(Enum):
     VELOCITY = "v_"
     FORCE = "F_"
     MASS = "m_"
+    ANGLE = "phi_"
+    SPEED = "w_"
+    TORQUE = "T_"
+    INERTIA = "J_"
     SIGNAL = "u_"
     DERIVATIVE = "d"
     STATE = "state"
+    MEMORY = "memory"
+    NEXT = "next_"
     TIME = "t"
     PARAMETER = "parameter"
+    TABLE = "table_"
     OBSERVABLE = "observable"
 
 
 _HYDRAULIC = {Role.PRESSURE, Role.FLOW, Role.CAPACITANCE}
 _MECHANICAL = {Role.POSITION, Role.VELOCITY, Role.FORCE, Role.MASS}
-ARGUMENT_ROLES = {Role.PRESSURE, Role.POSITION, Role.VELOCITY, Role.SIGNAL}
-SUMMED = {Role.FLOW, Role.CAPACITANCE, Role.FORCE, Role.MASS}
-WRITTEN = {Role.PRESSURE, Role.POSITION, Role.VELOCITY, Role.SIGNAL}
-RECORDED = {Role.FLOW, Role.FORCE, Role.OBSERVABLE}
+_ROTATIONAL = {Role.ANGLE, Role.SPEED, Role.TORQUE, Role.INERTIA}
+_MOTION = {Role.POSITION, Role.VELOCITY, Role.ANGLE, Role.SPEED}
+ARGUMENT_ROLES = {Role.PRESSURE, Role.SIGNAL, *_MOTION}
+SUMMED = {Role.FLOW, Role.FORCE, Role.TORQUE, Role.CAPACITANCE, Role.MASS, Role.INERTIA}
+RESISTING = {Role.CAPACITANCE, Role.MASS, Role.INERTIA}
+"""Sums that divide: they stand behind the sum of flow, force or torque of the same node."""
+WRITTEN = {Role.PRESSURE, Role.SIGNAL, *_MOTION}
+RECORDED = {Role.FLOW, Role.FORCE, Role.TORQUE, Role.OBSERVABLE}
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,8 @@ def _ports(component: type[Component], role: Role, as_result: bool) -> tuple[str
         return component.hydraulic
     if role in _MECHANICAL:
         return component.mechanical
+    if role in _ROTATIONAL:
+        return component.rotational
     if role is Role.SIGNAL:
         return component.outputs if as_result else component.inputs
     return ()
@@ -78,6 +91,10 @@ def argument(component: type[Component], word: str) -> Term:
     """Understand an argument's name."""
     if word in {state.name for state in component.states}:
         return Term(Role.STATE, word, word)
+    if word in {memory.name for memory in component.memories}:
+        return Term(Role.MEMORY, word, word)
+    if word.startswith(Role.TABLE.value):
+        return Term(Role.TABLE, word, word)
     if word == "t":
         return Term(Role.TIME, word, word)
     for role in ARGUMENT_ROLES:
@@ -91,6 +108,8 @@ def result(component: type[Component], word: str) -> Term:
     """Understand a result's name."""
     if word.startswith("d") and word[1:] in {state.name for state in component.states}:
         return Term(Role.DERIVATIVE, word[1:], word)
+    if word.removeprefix("next_") in {memory.name for memory in component.memories}:
+        return Term(Role.NEXT, word.removeprefix("next_"), word)
     for role in (*SUMMED, *WRITTEN):
         port = word.removeprefix(role.value)
         if port != word and port in _ports(component, role, as_result=True):

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from hilserver.circuit.library import Library
 from hilserver.components.base import Component, Datasheet, Fluid
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
-from hilserver.units import Length, Pressure, Velocity
+from hilserver.units import Angle, Length, Pressure, Speed, Velocity
 
 RIG = "rig."
 """Prefix of nodes that are ports of the real machine: their pressure is measured (``rig.A``)."""
@@ -33,6 +33,8 @@ class NodeStart(Datasheet):
     pressure: Pressure = Field(default="0 bar", description="initial pressure of a hydraulic node")
     position: Length = Field(default="0 m", description="initial position of a mechanical node")
     velocity: Velocity = Field(default="0 m/s", description="initial velocity of a mechanical node")
+    angle: Angle = Field(default="0 rad", description="initial angle of a shaft")
+    speed: Speed = Field(default="0 rpm", description="initial speed of a shaft")
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,10 @@ class Circuit:
     def mechanical_nodes(self) -> list[str]:
         """Names in order of first use."""
         return list(dict.fromkeys(p.ports[port] for p in self.placed for port in p.component.mechanical))
+
+    def rotational_nodes(self) -> list[str]:
+        """Names in order of first use."""
+        return list(dict.fromkeys(p.ports[port] for p in self.placed for port in p.component.rotational))
 
     def rig_ports(self) -> list[str]:
         """The measured ports of the machine that the circuit connects to, without the prefix."""
@@ -150,7 +156,7 @@ def _ports(raw: object, kind: type[Component], key: str, file: str, problems: li
     if not isinstance(raw, Mapping):
         problems.append(Problem(f'{shown(raw)} is not a table like {{ P = "supply" }}.', key, file))
         return {}
-    wanted = (*kind.hydraulic, *kind.mechanical)
+    wanted = (*kind.hydraulic, *kind.mechanical, *kind.rotational)
     for port, node in raw.items():
         if port not in wanted:
             problems.append(
@@ -169,7 +175,7 @@ def _signals(
 ) -> dict[str, str | float]:
     signals: dict[str, str | float] = {}
     for port in (*kind.inputs, *kind.outputs):
-        node = raw.get(port)
+        node = raw.get(port, kind.input_defaults.get(port))
         if isinstance(node, str) and node:
             signals[port] = node
         elif port in kind.inputs and isinstance(node, int | float) and not isinstance(node, bool) and abs(node) < 1e300:
@@ -208,4 +214,6 @@ def _check_connections(circuit: Circuit, file: str) -> Iterator[Problem]:
 def _kind_of_port(component: Component, port: str) -> str:
     if port in component.hydraulic:
         return "hydraulic"
-    return "mechanical" if port in component.mechanical else "signal"
+    if port in component.mechanical:
+        return "mechanical"
+    return "rotational" if port in component.rotational else "signal"

@@ -5,19 +5,44 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from math import pi
 
 import numpy as np
 
 from hilserver.circuit import engine as e
-from hilserver.circuit.library import RECORDED, SUMMED, WRITTEN, Contract, Library, Role, Term
+from hilserver.circuit.library import RECORDED, RESISTING, SUMMED, WRITTEN, Contract, Library, Role, Term
+
 from hilserver.circuit.model import RIG, Circuit, NodeStart, Placed
+from hilserver.components.base import Table
 from hilserver.errors import ConfigurationError, Problem
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.units import ATMOSPHERE
 
 INTEGRATORS = {"euler": e.EULER, "rk4": e.RK4, "rosenbrock": e.ROSENBROCK}
-_VAPOUR = -ATMOSPHERE  # gauge; a node's pressure does not fall below absolute zero
+TABLE_WIDTHS = {e.CALLS: 4, e.SAMPLED: 4, e.HYDRAULIC: 3, e.MECHANICAL: 2, e.FLOWS: 2, e.BOUND: 2, e.PORTS: 1}
+"""Columns of each table of the index, by the table's place in the header; its number of lines stands before it."""
+
 _AT_REST = NodeStart()
+
+
+@dataclass(frozen=True)
+class Motion:
+    """A kind of motion: names of place and speed, unit, and what a node of this kind must have."""
+
+    place: str
+    speed: str
+    unit: str
+    resists: str
+    remedy: str
+
+    def start(self, node: NodeStart) -> tuple[float, float]:
+        """Initial place and speed, SI (radians for a shaft)."""
+        if self.place == "x":
+            return node.position, node.velocity
+        return node.angle, 2.0 * pi * node.speed
+
+
+STRAIGHT = Motion("x", "v", "m", "mass", "a load_mass")
+TURNING = Motion("phi", "w", "rad", "inertia", "an inertia")
 
 
 @dataclass(frozen=True)
@@ -85,7 +110,7 @@ class _Packer:
         ]
         self.problems: list[Problem] = []
         self.hydraulic: list[str] = []
-        self.mechanical: list[str] = []
+        self.moving: dict[str, Motion] = {}
         self.boundary: list[str] = []
         self.names: list[str] = []
         self.kinds: list[str] = []
@@ -106,8 +131,8 @@ class _Packer:
 
     def _find_owners(self) -> None:
         """Nodes with a state (volume, mass), prescribed nodes (tank, source), and the nodes that have neither."""
-        volumes, masses = self._givers(Role.CAPACITANCE), self._givers(Role.MASS)
-        prescribed = self._givers(Role.PRESSURE) | self._givers(Role.POSITION)
+        volumes, masses = self._givers(Role.CAPACITANCE), self._givers(Role.MASS) | self._givers(Role.INERTIA)
+        prescribed = self._givers(Role.PRESSURE) | self._givers(Role.POSITION) | self._givers(Role.ANGLE)
         for node in self.circuit.hydraulic_nodes():
             if node.startswith(RIG) or node in prescribed:
                 self.boundary.append(node)
@@ -117,17 +142,22 @@ class _Packer:
                 users = ", ".join(p.name for p in self.circuit.placed if node in p.ports.values())
                 text = f'node "{node}" has no volume: its pressure is undefined.'
                 self._problem(f"{text} Add a volume, pipe or hose to it (it connects {users}).")
-        for node in self.circuit.mechanical_nodes():
+        for node, motion in self._motions().items():
             if node not in prescribed and node in masses:
-                self.mechanical.append(node)
+                self.moving[node] = motion
             elif node not in prescribed:
                 users = ", ".join(p.name for p in self.circuit.placed if node in p.ports.values())
-                text = f'node "{node}" has no mass: its motion is undefined.'
-                self._problem(f"{text} Add a load_mass to it (it connects {users}).")
+                text = f'node "{node}" has no {motion.resists}: its motion is undefined.'
+                self._problem(f"{text} Add {motion.remedy} to it (it connects {users}).")
         for port in self.circuit.rig_ports():
             if self.bindings is not None and RIG + port not in self.bindings:
                 known = ", ".join(name for name in self.bindings if name.startswith(RIG)) or "none"
                 self._problem(f'"{RIG}{port}" is not a port of the rig. The rig\'s ports: {known}.')
+
+    def _motions(self) -> dict[str, Motion]:
+        """The nodes that move, each with its kind of motion."""
+        straight = dict.fromkeys(self.circuit.mechanical_nodes(), STRAIGHT)
+        return straight | dict.fromkeys(self.circuit.rotational_nodes(), TURNING)
 
     def _givers(self, role: Role) -> dict[str, Placed]:
         """Node -> the component that gives it this; only one may prescribe a value, none a measured one."""
@@ -157,34 +187,53 @@ class _Packer:
         self._lay_out_states()
         self.n_states = len(self.names)
         self._value("t", "s")
+        for node in self.hydraulic:
+            self._value(f"{node}.p", "pressure", self._start(node).pressure)
+        self._lay_out_memories()
         self._lay_out_boundaries()
         self._lay_out_signals()
         for node in (node for node in self.boundary if node.startswith(RIG)):
             self._value(f"{node}.q", "flow")
-        for node in (*self.hydraulic, *self.boundary, *self.circuit.mechanical_nodes()):
+        for node in (*self.hydraulic, *self.boundary, *self._motions()):
             self.sums[node] = 2 * len(self.sums)
         for name in sorted({name for name in self.names if self.names.count(name) > 1}):
             self._problem(f'"{name}" would be two values: give the node, component or signal another name.')
 
     def _lay_out_states(self) -> None:
         for node in self.hydraulic:
-            self._state(f"{node}.p", "Pa", self._start(node).pressure, _VAPOUR, np.inf, 1e5)
-        for node in self.mechanical:
-            self._state(f"{node}.x", "m", self._start(node).position, -np.inf, np.inf, 1e-3)
-            self._state(f"{node}.v", "m/s", self._start(node).velocity, -np.inf, np.inf, 1e-3)
+            self._state(f"{node}.content", "Pa", self._start(node).pressure, -np.inf, np.inf, 1e5)
+        for node, motion in self.moving.items():
+            place, speed = motion.start(self._start(node))
+            self._state(f"{node}.{motion.place}", motion.unit, place, -np.inf, np.inf, 1e-3)
+            self._state(f"{node}.{motion.speed}", f"{motion.unit}/s", speed, -np.inf, np.inf, 1e-3)
         for placed in self.circuit.placed:
-            parameters = placed.component.parameters(self.circuit.fluid)
             for s in placed.component.states:
-                numbers = [parameters[v] if isinstance(v, str) else v for v in (s.initial, s.lower, s.upper, s.scale)]
+                numbers = [self._number(placed, v) for v in (s.initial, s.lower, s.upper, s.scale)]
                 self._state(f"{placed.name}.{s.name}", s.unit, *numbers)
+
+    def _lay_out_memories(self) -> None:
+        for placed in self.circuit.placed:
+            for memory in placed.component.memories:
+                name, initial = f"{placed.name}.{memory.name}", self._number(placed, memory.initial)
+                for k in range(memory.size):
+                    self._value(f"{name}[{k}]" if memory.size > 1 else name, f"memory of {memory.size}", initial)
+
+    def _number(self, placed: Placed, given: float | str) -> float:
+        """A number, or the parameter of this name."""
+        if not isinstance(given, str):
+            return given
+        value = placed.component.parameters(self.circuit.fluid)[given]
+        assert not isinstance(value, Table), f"{placed.name}.{given} is a table"
+        return value
 
     def _lay_out_boundaries(self) -> None:
         for node in self.boundary:
             self._value(f"{node}.p", "boundary", self._start(node).pressure)
-        for node in self.circuit.mechanical_nodes():
-            if node not in self.mechanical:
-                self._value(f"{node}.x", "boundary", self._start(node).position)
-                self._value(f"{node}.v", "boundary", self._start(node).velocity)
+        for node, motion in self._motions().items():
+            if node not in self.moving:
+                place, speed = motion.start(self._start(node))
+                self._value(f"{node}.{motion.place}", "boundary", place)
+                self._value(f"{node}.{motion.speed}", "boundary", speed)
 
     def _lay_out_signals(self) -> None:
         for placed in self.circuit.placed:
@@ -220,7 +269,7 @@ class _Packer:
         }
         graph: dict[int, set[int]] = {}
         for number, call in enumerate(self.calls):
-            reads = {self._slot(*call, term) for term in call[1].arguments if not term.from_parameters}
+            reads = {self._slot(*call, term) for term in call[1].arguments if term.role in WRITTEN}
             graph[number] = {writers[slot] for slot in reads if slot in writers}
         try:
             return list(TopologicalSorter(graph).static_order())
@@ -236,42 +285,51 @@ class _Packer:
             return self.n_states
         if role in (Role.STATE, Role.DERIVATIVE):
             return self.place[f"{placed.name}.{term.name}"]
+        if role in (Role.MEMORY, Role.NEXT):
+            name = f"{placed.name}.{term.name}"
+            return self.place[name if name in self.place else f"{name}[0]"]
         if role is Role.SIGNAL:
             signal = placed.signals[term.name]
             return self.place[signal if isinstance(signal, str) else f"{placed.name}.{term.name}"]
         node = placed.ports[term.name]
         if role in SUMMED:
-            return self.n_states + self.sums[node] + (role in (Role.CAPACITANCE, Role.MASS))
-        return self.place[f"{node}.{role.value[0]}"]
+            return self.n_states + self.sums[node] + (role in RESISTING)
+        return self.place[f"{node}.{role.value.removesuffix('_')}"]
 
     # --- the arrays ------------------------------------------------------------------------------------------------
 
     def _write(self, order: list[int]) -> PackedCircuit:
-        tables: dict[int, list[int]] = {
-            e.CALLS: [],
-            e.HYDRAULIC: [],
-            e.MECHANICAL: [],
-            e.FLOWS: [],
-            e.BOUND: [],
-            e.PORTS: [],
-        }
+        tables: dict[int, list[int]] = {header: [] for header in TABLE_WIDTHS}
         slots: list[int] = []
+        curves: list[int] = []
         parameters: list[float] = []
         recorded: list[str] = []
         for number in order:
             placed, contract = self.calls[number]
             values = placed.component.parameters(self.circuit.fluid)
-            tables[e.CALLS] += [contract.kind, len(slots), len(parameters), len(recorded)]
-            slots += [self._slot(placed, contract, term) for term in contract.arguments if not term.from_parameters]
+            table = tables[e.SAMPLED if contract.kernel.sampled else e.CALLS]
+            scalars = [values[term.name] for term in contract.arguments if term.from_parameters]
+            table += [contract.kind, len(slots), len(parameters), len(recorded)]
+            parameters += [float(value) for value in scalars if not isinstance(value, Table)]
+            for term in contract.arguments:
+                if term.role is Role.TABLE:
+                    curves.append(len(slots))
+                    slots.append(len(parameters))
+                    parameters += _curve(values[term.name])
+                elif not term.from_parameters:
+                    slots.append(self._slot(placed, contract, term))
             slots += [
                 self._slot(placed, contract, term) for term in contract.results if term.role is not Role.OBSERVABLE
             ]
-            parameters += [float(values[term.name]) for term in contract.arguments if term.from_parameters]
             recorded += [f"{placed.name}.{term.word}" for term in contract.results if term.role in RECORDED]
+        self._write_nodes(tables)
+        return self._assemble(tables, slots, curves, parameters, recorded)
+
+    def _write_nodes(self, tables: dict[int, list[int]]) -> None:
         for node in self.hydraulic:
-            tables[e.HYDRAULIC] += [self.place[f"{node}.p"], self.n_states + self.sums[node]]
-        for node in self.mechanical:
-            tables[e.MECHANICAL] += [self.place[f"{node}.x"], self.n_states + self.sums[node]]
+            tables[e.HYDRAULIC] += [self.place[f"{node}.content"], self.n_states + self.sums[node], self.place[f"{node}.p"]]
+        for node, motion in self.moving.items():
+            tables[e.MECHANICAL] += [self.place[f"{node}.{motion.place}"], self.n_states + self.sums[node]]
         for node in self.boundary:
             if node.startswith(RIG):
                 tables[e.FLOWS] += [self.place[f"{node}.q"], self.n_states + self.sums[node]]
@@ -280,24 +338,34 @@ class _Packer:
             if target in self.place:
                 tables[e.BOUND] += [self.place[target], column]
         tables[e.PORTS] = [self.place.get(f"{RIG}{port}.q", -1) for port in self.ports]
-        return self._assemble(tables, slots, parameters, recorded)
 
     def _assemble(
-        self, tables: dict[int, list[int]], slots: list[int], parameters: list[float], recorded: list[str]
+        self,
+        tables: dict[int, list[int]],
+        slots: list[int],
+        curves: list[int],
+        parameters: list[float],
+        recorded: list[str],
     ) -> PackedCircuit:
+        """The two arrays; until here slots and parameters were counted from the beginning of their own sections."""
         index = [0] * e.HEADER + slots
-        sections = [*np.array(self.limits, dtype=float).reshape(-1, 3).T, np.array(self.initial)]
+        sections = [
+            *np.array(self.limits, dtype=float).reshape(-1, 3).T,
+            np.array(self.initial),
+            np.array([self.circuit.fluid.vapour_pressure]),
+        ]
         offset = 0
-        for header, section in zip((e.LOWER, e.UPPER, e.SCALE, e.INITIAL), sections, strict=True):
+        for header, section in zip((e.LOWER, e.UPPER, e.SCALE, e.INITIAL, e.VAPOUR), sections, strict=True):
             index[header] = offset
             offset += len(section)
-        calls = tables[e.CALLS]
-        for start in range(0, len(calls), 4):
-            calls[start + 1] += e.HEADER
-            calls[start + 2] += offset
-        counts = {e.CALLS: 4, e.HYDRAULIC: 2, e.MECHANICAL: 2, e.FLOWS: 2, e.BOUND: 2, e.PORTS: 1}
+        for calls in (tables[e.CALLS], tables[e.SAMPLED]):
+            for start in range(0, len(calls), 4):
+                calls[start + 1] += e.HEADER
+                calls[start + 2] += offset
+        for slot in curves:
+            index[e.HEADER + slot] += offset
         for header, table in tables.items():
-            index[header - 1], index[header] = len(table) // counts[header], len(index)
+            index[header - 1], index[header] = len(table) // TABLE_WIDTHS[header], len(index)
             index += table
         index[e.N_STATES], index[e.N_VALUES] = self.n_states, len(self.names)
         index[e.N_RECORDED], index[e.N_SUMS] = len(recorded), 2 * len(self.sums)
@@ -307,3 +375,9 @@ class _Packer:
         return PackedCircuit(
             np.array(index, dtype=np.int64), value, tuple(self.names), tuple(recorded), tuple(self.kinds)
         )
+
+
+def _curve(table: object) -> list[float]:
+    """A table as it stands among the parameters: number of points, all x, all y."""
+    assert isinstance(table, Table), "a kernel argument table_... needs a Table in parameters()"
+    return [float(len(table.x)), *table.x, *table.y]

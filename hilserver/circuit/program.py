@@ -25,6 +25,7 @@ import numpy as np
 from hilserver.circuit import dispatch, engine
 from hilserver.circuit.library import Library
 
+GENERATED = ("evaluate", "evaluate_sampled")
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": False, "boundscheck": False}
 
 
@@ -65,10 +66,10 @@ def build(library: Library, modules: Sequence[ModuleType] = (), root: Path | Non
     config: Any = numba.config
     cache_before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
     try:
-        compiled = {"evaluate": numba.njit(generated.evaluate, cache=True, **OPTIONS)}
+        compiled = {name: numba.njit(getattr(generated, name), cache=True, **OPTIONS) for name in GENERATED}
         for module in linked:
             for name, function in vars(module).items():
-                if _is_own(module, function) and name != "evaluate":
+                if _is_own(module, function) and name not in GENERATED:
                     copy = FunctionType(function.__code__, scope, name, function.__defaults__)
                     copy.__module__ = module.__name__
                     compiled[name] = numba.njit(copy, cache=True, **OPTIONS)
@@ -84,7 +85,7 @@ def _scope(linked: Sequence[ModuleType]) -> dict[str, Any]:
     owners: dict[str, str] = {}
     for module in linked:
         for name, item in vars(module).items():
-            if name.startswith("__") or name == "evaluate":
+            if name.startswith("__") or name in GENERATED:
                 continue
             if name in scope and scope[name] is not item and scope[name] != item:
                 raise TypeError(f"{name} is one thing in {owners[name]}, another in {module.__name__}: rename one")
@@ -119,7 +120,7 @@ def _fingerprint(library: Library, linked: Sequence[ModuleType], text: str) -> s
         _collect(contract.kernel.function, seen)
     for module in linked:
         for name, item in vars(module).items():
-            if _is_own(module, item) and name != "evaluate":
+            if _is_own(module, item) and name not in GENERATED:
                 _collect(item, seen)
     versions = [numba.__version__, np.__version__, platform.python_version(), platform.processor(), _cpu()]
     meaning = [f"{name}={what}" for name, what in sorted(seen.items())]

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from hilserver.units import ATMOSPHERE, Density, Number, Pressure
 
-Parameters = Mapping[str, float]
+Parameters = Mapping[str, "float | Table"]
 
 
 class Datasheet(BaseModel):
@@ -32,10 +32,18 @@ class Fluid(Datasheet):
     air_fraction: Number = Field(default=0.0, ge=0, lt=0.5, description="free air by volume at atmospheric pressure")
     polytropic_exponent: Number = Field(default=1.4, ge=1, le=1.67, description="of the free air, kappa")
     density: Density = Field(default="870 kg/m^3", gt=0, description="of the oil")
+    vapour_pressure: Pressure = Field(
+        default="-1 bar", ge=-ATMOSPHERE, le=0, description="gauge; a node's pressure does not fall below it"
+    )
 
     def parameters(self) -> dict[str, float]:
         """Kernel parameters of a volume of this oil."""
-        return {"B_o": self.bulk_modulus, "alpha_0": self.air_fraction, "kappa": self.polytropic_exponent, "p_0": ATMOSPHERE}
+        return {
+            "B_o": self.bulk_modulus,
+            "alpha_0": self.air_fraction,
+            "kappa": self.polytropic_exponent,
+            "p_0": ATMOSPHERE,
+        }
 
 
 @dataclass(frozen=True)
@@ -51,12 +59,30 @@ class State:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """What a component remembers from step to step without integrating it: ``size`` values, set by sampled kernels."""
+
+    name: str
+    size: int = 1
+    initial: float | str = 0.0
+
+
+@dataclass(frozen=True)
+class Table:
+    """A curve as a kernel parameter: y over rising x, read by :func:`hilserver.numerics.table.interpolate`."""
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Kernel:
     """A compiled-to-be function of scalars with its contract: argument and result names."""
 
     function: Callable[..., Any]
     arguments: tuple[str, ...]
     results: tuple[str, ...]
+    sampled: bool = False
 
     @property
     def name(self) -> str:
@@ -67,7 +93,7 @@ class Kernel:
 class Component(Datasheet):
     """Base of all components. Fields are datasheet values; class attributes say what it connects to.
 
-    ``hydraulic``, ``mechanical``: port names, connected by ``ports = { P = "supply" }`` in the circuit file.
+    ``hydraulic``, ``mechanical``, ``rotational``: port names, connected by ``ports = { P = "supply" }`` in the circuit file.
     ``inputs``, ``outputs``: signal ports, connected by a key of their own name (``command = "joystick"``).
     ``states``: what it remembers. ``kernels``: filled by the :func:`kernel` decorator.
     """
@@ -75,9 +101,12 @@ class Component(Datasheet):
     type_name: ClassVar[str] = ""
     hydraulic: ClassVar[tuple[str, ...]] = ()
     mechanical: ClassVar[tuple[str, ...]] = ()
+    rotational: ClassVar[tuple[str, ...]] = ()
     inputs: ClassVar[tuple[str, ...]] = ()
     outputs: ClassVar[tuple[str, ...]] = ()
+    input_defaults: ClassVar[Mapping[str, float]] = {}
     states: ClassVar[tuple[State, ...]] = ()
+    memories: ClassVar[tuple[Memory, ...]] = ()
     kernels: ClassVar[list[Kernel]] = []
 
     description: str = Field(default="", description="free text for the reader of the circuit")
@@ -97,9 +126,18 @@ AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 def kernel(component: type[Component]) -> Callable[[AnyFunction], AnyFunction]:
     """Make a function of scalars a kernel of ``component``; the function itself is returned unchanged."""
+    return _register(component, sampled=False)
 
+
+def sampled(component: type[Component]) -> Callable[[AnyFunction], AnyFunction]:
+    """Like :func:`kernel`, but run once before each integration step: it returns ``next_<memory>``, not derivatives."""
+    return _register(component, sampled=True)
+
+
+def _register(component: type[Component], sampled: bool) -> Callable[[AnyFunction], AnyFunction]:
     def register(function: AnyFunction) -> AnyFunction:
-        component.kernels.append(Kernel(function, tuple(inspect.signature(function).parameters), _result_names(function)))
+        arguments = tuple(inspect.signature(function).parameters)
+        component.kernels.append(Kernel(function, arguments, _result_names(function), sampled))
         return function
 
     return register
