@@ -90,7 +90,7 @@ def rewritten(
     header: Mapping[str, Any] | None = None,
     event: Callable[[int, Event], Event | None] = lambda row, event: event,
 ) -> Path:
-    """A copy of a log with other rows, events or header; a whole log with right checksums, as a forger would write it."""
+    """A copy of a log with other rows, events or header; whole, with right checksums, as a forger would write it."""
     reader = LogReader(log)
     changed = LogHeader.model_validate({**reader.header.model_dump(), **(header or {})})
     lost, waiting = 0, list[Event]()
@@ -120,7 +120,7 @@ def assert_identical(result: Replayed, compared: int) -> None:
     assert not result.torn
 
 
-# --- own logs ------------------------------------------------------------------------------------------------------------
+# --- own logs ---------------------------------------------------------------------------------------------------------
 
 
 def test_replay_of_a_recorded_run_is_bit_identical(log: Path) -> None:
@@ -261,7 +261,11 @@ def test_log_of_another_program_is_packed_anew_and_compared_within_a_tolerance(l
         return {**event, "packed": {"source": event["packed"]["source"]}} if is_circuit(event) else event
 
     header = LogReader(log).header
-    other = {"extra": {"program": "another"}, "packed": {"source": header.packed["source"]}, "software": "hilserver 0.0"}
+    other = {
+        "extra": {"program": "another"},
+        "packed": {"source": header.packed["source"]},
+        "software": "hilserver 0.0",
+    }
     result = replay_log(rewritten(log, tmp_path / "other.arrow", header=other, event=without_arrays))
     assert not result.same_program
     assert result.tolerance == 1e-6
@@ -291,7 +295,7 @@ def test_log_whose_configuration_is_refused_today_says_so(log: Path, tmp_path: P
         replay_log(path)
 
 
-# --- logs of other people --------------------------------------------------------------------------------------------------
+# --- logs of other people ---------------------------------------------------------------------------------------------
 
 
 def table_file(folder: Path, lines: list[str]) -> Path:
@@ -311,7 +315,9 @@ def actuator() -> Path:
 
 
 def test_slower_samples_are_held_and_grow_old(tmp_path: Path) -> None:
-    table = read_table(table_file(tmp_path, ["1\t10\t0", "2\t20\t0", "3\t30\t0"]), ["PG_1", "PG_2"], sample_rate_hz=100.0)
+    table = read_table(
+        table_file(tmp_path, ["1\t10\t0", "2\t20\t0", "3\t30\t0"]), ["PG_1", "PG_2"], sample_rate_hz=100.0
+    )
     samples = TickSamples.on_grid(table, ("PG_2", "PG_1"), 0.004)
     assert samples.values.tolist() == [[10, 1], [10, 1], [10, 1], [20, 2], [20, 2], [30, 3]]
     assert samples.ages == pytest.approx([0.0, 0.004, 0.008, 0.002, 0.006, 0.0], abs=1e-12)

@@ -45,7 +45,7 @@ def built(tables: Tables) -> Rig:
     return assemble(tables, DEMO, standard_library())
 
 
-# --- lockstep --------------------------------------------------------------------------------------------------------------
+# --- lockstep ---------------------------------------------------------------------------------------------------------
 
 
 def test_two_runs_are_the_same_to_the_last_bit(rig: Rig) -> None:
@@ -120,7 +120,7 @@ def test_a_rig_that_may_not_start_says_why(tables: Tables) -> None:
 
 
 def two_machines(tables: Tables) -> Tables:
-    """Two machines of the demo side by side: valves in another order than devices, channels mixed, a fixed one between."""
+    """Two of the demo's machines: valves in another order than devices, channels mixed, a fixed one among them."""
     one = tables["rig"]
     two = copy.deepcopy(one)
     device = one["devices"]["rig"]
@@ -135,7 +135,14 @@ def two_machines(tables: Tables) -> Tables:
     two["ports"] = {"A": "p_A_left", "B": "p_B_left", "C": "p_A_right", "D": "p_B_right"}
     valve = one["valves"]["main"]
     two["valves"] = {
-        side: {**valve, "port": port, "supply": f"p_S_{side}", "tank": f"p_T_{side}", "flow": f"Q_A_{side}", "device": side}
+        side: {
+            **valve,
+            "port": port,
+            "supply": f"p_S_{side}",
+            "tank": f"p_T_{side}",
+            "flow": f"Q_A_{side}",
+            "device": side,
+        }
         for side, port in (("right", "C"), ("left", "A"))
     }
     two["limits"] = {}
@@ -146,7 +153,7 @@ def two_machines(tables: Tables) -> Tables:
         moved = {port: ports.get(node, f"{node}_right") for port, node in component["ports"].items()}
         components[f"{name}_right"] = {**component, "ports": moved}
     nodes = {**circuit["nodes"], "supply_right": circuit["nodes"]["supply"]}
-    devices = {side: tables["devices"]["rig"] for side in ("left", "right")}
+    devices = dict.fromkeys(("left", "right"), tables["devices"]["rig"])
     return {**tables, "rig": two, "circuit": {**circuit, "components": components, "nodes": nodes}, "devices": devices}
 
 
@@ -165,7 +172,7 @@ def test_several_devices_and_valves_in_any_order_do_as_each_alone(tables: Tables
         assert np.array_equal(rows[:, mine], pair[:, theirs])
 
 
-# --- fidelity ----------------------------------------------------------------------------------------------------------------
+# --- fidelity ---------------------------------------------------------------------------------------------------------
 
 
 def test_best_bridge_beats_no_compensation_clearly(demo: Fidelity) -> None:
@@ -225,7 +232,8 @@ def test_deviation_of_known_signals() -> None:
     truth = np.array([0.0, 2.0, 4.0, 2.0])
     deviation = Deviation.between(truth + np.array([0.0, 0.3, 0.0, -0.4]), truth)
     assert deviation.rms == pytest.approx(0.25)
-    assert (deviation.largest, deviation.range) == (pytest.approx(0.4), 4.0)
+    assert deviation.largest == pytest.approx(0.4)
+    assert deviation.range == 4.0
     assert deviation.nrmse == pytest.approx(0.0625)
 
 
@@ -257,5 +265,5 @@ def test_what_can_not_be_simulated_is_refused(rig: Rig, tables: Tables) -> None:
     for name in ("pump", "relief", "main_valve"):
         tables["circuit"]["components"][name]["ports"]["P"] = "rod"
     tables["circuit"]["nodes"] = {"rod": {"pressure": "140 bar"}}
-    with pytest.raises(ConfigurationError, match='"rod": .*has a node of this name too'):
+    with pytest.raises(ConfigurationError, match=r'"rod": .*has a node of this name too'):
         fidelity(built(tables))
