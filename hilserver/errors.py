@@ -45,6 +45,9 @@ class DriverError(HilserverError):
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """`` Did you mean x?`` for a close match, else the sorted list of what is allowed."""
     names = sorted(choices)
+    for name in names:
+        if name.casefold() == word.casefold():
+            return f" Did you mean {name}?"
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if close:
         return f" Did you mean {close[0]}?"

@@ -6,7 +6,7 @@ from hilserver.circuit.library import RECORDED, SUMMED, WRITTEN, Contract, Libra
 
 
 def generate(library: Library) -> str:
-    """Source text of a module with ``evaluate`` and ``evaluate_sampled`` (ix, val, z, y, d) and the kernels it calls under the names k0, k1, …"""
+    """Source text of a module with ``evaluate`` and ``evaluate_sampled``; the kernels they call are k0, k1, … in it."""
     modules = sorted({contract.kernel.function.__module__ for contract in library.contracts})
     lines = ['"""Generated from the component library: runs every kernel call of a packed circuit."""', ""]
     lines += [f"import {module} as m{number}" for number, module in enumerate(modules)]
@@ -18,7 +18,13 @@ def generate(library: Library) -> str:
         ("evaluate", "N_CALLS", "CALLS", False),
         ("evaluate_sampled", "N_SAMPLED", "SAMPLED", True),
     ):
-        lines += ["", "", f"def {name}(ix, val, z, y, d):", f"    row = ix[{table}]", f"    for _ in range(ix[{number}]):"]
+        lines += [
+            "",
+            "",
+            f"def {name}(ix, val, z, y, d):",
+            f"    row = ix[{table}]",
+            f"    for _ in range(ix[{number}]):",
+        ]
         lines += ["        kind, a, p, r = ix[row], ix[row + 1], ix[row + 2], ix[row + 3]", "        row += 4"]
         word = "if"
         for contract in library.contracts:

@@ -94,6 +94,8 @@ def read_circuit(raw: Mapping[str, Any], library: Library, file: str = "") -> Ci
 
 def read_part(raw: Mapping[str, Any], library: Library, file: str = "") -> Circuit:
     """Validate a table that is only a part of a circuit: each component by itself, not what it is connected to."""
+    if not isinstance(raw, Mapping):
+        raise ConfigurationError([Problem(f"{shown(raw)} is not a table with components.", file=file)])
     problems = [Problem("unknown key." + did_you_mean(key, _TABLES), key, file) for key in raw if key not in _TABLES]
 
     def model(kind: type[Any], value: object, key: str) -> Any:

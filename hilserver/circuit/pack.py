@@ -11,7 +11,6 @@ import numpy as np
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.library import RECORDED, RESISTING, SUMMED, WRITTEN, Contract, Library, Role, Term
-
 from hilserver.circuit.model import RIG, Circuit, NodeStart, Placed
 from hilserver.components.base import Table
 from hilserver.errors import ConfigurationError, Problem
@@ -327,7 +326,11 @@ class _Packer:
 
     def _write_nodes(self, tables: dict[int, list[int]]) -> None:
         for node in self.hydraulic:
-            tables[e.HYDRAULIC] += [self.place[f"{node}.content"], self.n_states + self.sums[node], self.place[f"{node}.p"]]
+            tables[e.HYDRAULIC] += [
+                self.place[f"{node}.content"],
+                self.n_states + self.sums[node],
+                self.place[f"{node}.p"],
+            ]
         for node, motion in self.moving.items():
             tables[e.MECHANICAL] += [self.place[f"{node}.{motion.place}"], self.n_states + self.sums[node]]
         for node in self.boundary:

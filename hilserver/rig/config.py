@@ -14,7 +14,7 @@ from hilserver.units import ATMOSPHERE, AnyQuantity, AnyRate, Frequency, Number,
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,39}$")]
 """Names become columns of the log and parts of commands: letters, digits, _ and -, a letter first."""
-FileName = Annotated[str, StringConstraints(min_length=1)]
+Text = Annotated[str, StringConstraints(min_length=1)]
 
 
 class LoopSettings(Datasheet):
@@ -59,7 +59,7 @@ class ChannelSettings(Datasheet):
 
     description: str = Field(default="", description="free text")
     device: str | None = Field(default=None, description="name of the device that measures it")
-    source: str | None = Field(default=None, description="the device's name of the channel")
+    source: Text | None = Field(default=None, description="the device's name of the channel")
     scale: Scale | None = Field(default=None, description="raw reading to value")
     value: AnyQuantity | None = Field(default=None, description="a fixed value, where nothing measures it")
     absolute: StrictBool = Field(default=False, description="the values are absolute pressures; inside all are gauge")
@@ -177,7 +177,7 @@ class ValveSettings(Datasheet):
     f45: Frequency = Field(gt=0, description="-45° frequency of the datasheet's Bode plot")
     leakage: Leakage | None = Field(default=None, description="datasheet leakage at null")
     device: str = Field(description="device that drives the valve")
-    output: str = Field(description="the device's name of the output channel")
+    output: Text = Field(description="the device's name of the output channel")
     raw: tuple[Number, Number] = Field(description="raw output at command -1 and +1, e.g. [-10, 10] for volts")
     polarity: Literal[1, -1] = Field(default=1, description="-1: a positive command opens A-T")
     null: Number = Field(default=0.0, gt=-0.5, lt=0.5, description="command at which the spool is centred")
@@ -235,8 +235,8 @@ class RigSettings(Datasheet):
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,40}$", description="letters, digits, - and _")
     description: str = Field(default="", description="free text")
-    circuit: FileName = Field(description="circuit file, relative to this file")
-    cycle: FileName | None = Field(default=None, description="work cycle file, relative to this file")
+    circuit: Text = Field(description="circuit file, relative to this file")
+    cycle: Text | None = Field(default=None, description="work cycle file, relative to this file")
     loop: LoopSettings = Field(default_factory=LoopSettings)
     devices: dict[Name, dict[str, Any]] = Field(
         default_factory=dict, description="driver and its settings, by device name"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -33,6 +34,11 @@ class Device:
     config: Any
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+
+    def unknown_channels(self) -> tuple[set[str], set[str]]:
+        """Inputs and outputs that the rig uses and the device has not."""
+        inputs, outputs = self.driver.channels(self.config)
+        return set(self.inputs) - {c.name for c in inputs}, set(self.outputs) - {c.name for c in outputs}
 
 
 @dataclass(frozen=True)
@@ -89,19 +95,19 @@ def load_rig(path: Path | str, library: Library | None = None) -> Rig:
     sources: dict[str, Any] = {"rig": rig_source}
     for key in ("circuit", "cycle"):
         if isinstance(name := rig_source.get(key), str) and name:
-            _read_into(sources, key, file.parent / name, problems)
+            _read_into(sources, key, file, name, problems)
     sources["devices"] = {}
     for name, table in _plant_tables(rig_source):
         sources["devices"][name] = {}
         for key in PLANT_FILES:
             if isinstance(table.get(key), str):
-                _read_into(sources["devices"][name], key, file.parent / table[key], problems)
+                _read_into(sources["devices"][name], key, file, table[key], problems)
     return assemble(sources, file, library or standard_library(), problems)
 
 
-def _read_into(tables: dict[str, Any], key: str, path: Path, problems: list[Problem]) -> None:
+def _read_into(tables: dict[str, Any], key: str, file: Path, name: str, problems: list[Problem]) -> None:
     try:
-        tables[key] = read_toml(path)
+        tables[key] = read_toml(file.parent / name, _beside(file, name))
     except ConfigurationError as error:
         problems += error.problems
 
@@ -154,7 +160,7 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
 
 def _beside(file: Path, name: object) -> str:
     """A file that is named in another one, as shown to the user."""
-    return str(file.parent / name) if isinstance(name, str) and name else str(file)
+    return os.path.normpath(file.parent / name) if isinstance(name, str) and name else str(file)
 
 
 def _circuit(sources: Mapping[str, Any], library: Library, file: str, problems: list[Problem]) -> Circuit | None:
@@ -176,7 +182,11 @@ def _plants(
     """The plants of the simulated devices whose files could be read."""
     for device in devices:
         tables = sources.get("devices", {}).get(device.name, {})
-        if device.driver.handed != "plant" or any(key not in tables for key in PLANT_FILES):
+        if (
+            device.driver.handed != "plant"
+            or any(device.unknown_channels())
+            or any(key not in tables for key in PLANT_FILES)
+        ):
             continue
         files = {key: _beside(file, getattr(device.config, key)) for key in PLANT_FILES}
         wrong: list[Problem] = []
