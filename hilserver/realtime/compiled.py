@@ -1,18 +1,29 @@
-"""The compiled program of a run: engine, bridge, tick, plant and lockstep loops, linked to the component library."""
+"""The compiled program of a run: engine, bridge, tick, plant and lockstep loops, linked to the component library.
+
+``python -m hilserver.realtime.compiled SETUP`` compiles all that a real-time run needs, before its processes start:
+else each of them would compile the same at the same time.
+"""
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
 
 import numpy as np
 
 from hilserver.bridge import strategies
-from hilserver.circuit.library import Library
+from hilserver.circuit.library import Library, standard_library
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program, build
-from hilserver.numerics.arrays import Floats
+from hilserver.numerics.arrays import Floats, Integers
 from hilserver.realtime import lockstep, tick
+from hilserver.realtime.setup import read_setup, say, work_needed
 from hilserver.rig import columns as c
 from hilserver.rig import plant
 from hilserver.rig.plan import Plan
+from hilserver.rig.plant import PlantArrays
+
+_COMPLETE = "complete"
 
 
 def compiled_program(library: Library) -> Program:
@@ -30,8 +41,34 @@ def no_command() -> Floats:
     return np.zeros(c.COMMAND_WIDTH)
 
 
-def warm_up(program: Program, plan: Plan, packed: PackedCircuit, row: Floats) -> None:
+def warm_up(program: Program, plan: Plan, index: Integers, value: Floats, row: Floats) -> None:
     """Compile (or load) the tick and the swap on copies, so that nothing is compiled later in the loop."""
-    trial, work = row.copy(), work_array(packed, int(plan.layout[c.CIRCUIT_SPACE]))
-    program.tick(plan, packed.index, packed.value, trial, work, no_command())
-    program.swap(plan, trial, packed.index, packed.value, packed.carried_from(packed), work)
+    trial, work = row.copy(), np.zeros(work_needed(index, int(plan.layout[c.CIRCUIT_SPACE])))
+    program.tick(plan, index, value, trial, work, no_command())
+    program.swap(plan, trial, index, value, np.full(len(row), -1, dtype=np.int64), work)
+
+
+def warm_up_plant(program: Program, arrays: PlantArrays, dt: float) -> None:
+    """The same for a simulated device."""
+    trial = arrays._replace(values=arrays.values.copy(), line=arrays.line.copy(), count=arrays.count.copy())
+    program.sample(trial, np.zeros(len(arrays.sensor)))
+    program.move(trial, np.zeros(len(arrays.actuator)), dt)
+
+
+def is_complete(program: Program) -> bool:
+    """Whether all that a real-time run needs is in the cache."""
+    return (program.folder / _COMPLETE).exists()
+
+
+def fill_cache(setup_file: Path) -> None:
+    """Compile all that a real-time run needs."""
+    setup, program = read_setup(setup_file), compiled_program(standard_library())
+    warm_up(program, setup.plan, setup.index, setup.value, setup.row)
+    for arrays in setup.plants.values():
+        warm_up_plant(program, arrays, float(setup.plan.loop[c.DT]))
+    (program.folder / _COMPLETE).touch()
+    say(ready=True)
+
+
+if __name__ == "__main__":
+    fill_cache(Path(sys.argv[1]))

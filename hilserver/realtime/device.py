@@ -1,27 +1,32 @@
 """The simulated device as a process of its own, with the watchdog a real one should have; and the loop's side of it.
 
-Two rings in one shared memory segment: readings (device -> loop) and commands (loop -> device), each row beginning with its
-monotonic time. When no command came for the watchdog's time, the device goes to its safe values by itself.
+Two rings in one shared memory segment: readings (device -> loop) and commands (loop -> device), each row beginning with
+its monotonic time. When no command came for the watchdog's time, the device goes to its safe values by itself. Behind
+the readings stand the commands that the actuators follow, so that everybody can see what the device does.
+
+Started by the supervisor as ``python -m hilserver.realtime.device SETUP DEVICE PID``, the last being the supervisor's.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hilserver.circuit.library import standard_library
 from hilserver.driver import driver_named
+from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
-from hilserver.realtime.compiled import compiled_program
+from hilserver.realtime.compiled import compiled_program, warm_up_plant
 from hilserver.realtime.scheduling import Scheduling, prepare
-from hilserver.realtime.setup import DeviceSetup, read_setup
+from hilserver.realtime.setup import DeviceSetup, read_setup, say
 from hilserver.realtime.shared import Ring, Segment, SharedMemoryError
 from hilserver.rig import columns as c
 from hilserver.rig.plant import SAFE_RAW
@@ -29,23 +34,27 @@ from hilserver.rig.plant import SAFE_RAW
 ROWS = 64
 START_TIMEOUT = 100.0
 """Seconds to wait for the device's process: the first start on a machine compiles the circuit engine."""
-ORPHAN_LINGER = 3.0
+ORPHAN_LINGER = 0.5
 """Seconds without a command after which a device without a supervisor ends."""
+TAKE_OVER = 3.0
+"""Seconds to wait for the device of a killed run, which ends by itself."""
 
 
 class DeviceMemory:
-    """The two rings between a simulated device and the loop."""
+    """The two rings between a simulated device and the loop; ``applied``: the readings' columns of commands."""
 
     def __init__(self, segment: Segment, n_inputs: int, n_outputs: int) -> None:
-        size = Ring.nbytes(n_inputs + 1, ROWS)
+        width = 1 + n_inputs + n_outputs
+        size = Ring.nbytes(width, ROWS)
         self._segment = segment
-        self.readings = Ring(segment.buffer[:size], n_inputs + 1, ROWS)
+        self.readings = Ring(segment.buffer[:size], width, ROWS)
         self.commands = Ring(segment.buffer[size : size + Ring.nbytes(n_outputs + 1, ROWS)], n_outputs + 1, ROWS)
+        self.applied = slice(1 + n_inputs, width)
 
     @classmethod
     def create(cls, path: Path, n_inputs: int, n_outputs: int) -> DeviceMemory:
         """New memory, owned by this process."""
-        size = Ring.nbytes(n_inputs + 1, ROWS) + Ring.nbytes(n_outputs + 1, ROWS)
+        size = Ring.nbytes(1 + n_inputs + n_outputs, ROWS) + Ring.nbytes(n_outputs + 1, ROWS)
         return cls(Segment.create(path, size, (n_inputs, n_outputs)), n_inputs, n_outputs)
 
     @classmethod
@@ -60,12 +69,16 @@ class DeviceMemory:
 
 
 class RemotePlant:
-    """The loop's side: a plant for the simulated driver that lives in another process."""
+    """The loop's side: a plant for the simulated driver that lives in another process.
 
-    def __init__(self, path: Path, safe: Floats) -> None:
-        self._memory = _attach_when_there(path)
+    Waits ``patience`` seconds for a device that is still starting. Raises SharedMemoryError where it does not come.
+    """
+
+    def __init__(self, path: Path, safe: Floats, patience: float = START_TIMEOUT) -> None:
+        self._memory = _insist(patience, lambda: DeviceMemory.attach(path))
         self._reading = np.zeros(self._memory.readings.width)
         self._command = np.zeros(self._memory.commands.width)
+        self._samples = self._reading[1 : self._memory.applied.start]
         self._safe = safe
 
     def read(self, values: Floats, ages: Floats) -> None:
@@ -73,7 +86,7 @@ class RemotePlant:
         if self._memory.readings.latest(self._reading) < 0:
             values[:], ages[:] = np.nan, np.inf
             return
-        values[:] = self._reading[1:]
+        values[:] = self._samples
         ages[:] = max(time.monotonic() - self._reading[0], 0.0)
 
     def write(self, values: Floats) -> None:
@@ -91,55 +104,86 @@ class RemotePlant:
         self._memory.close()
 
 
-def _attach_when_there(path: Path) -> DeviceMemory:
-    """Attach to a device that may still be starting. Raises SharedMemoryError where it does not come."""
-    deadline = time.monotonic() + START_TIMEOUT
+def _insist(patience: float, attempt: Callable[[], DeviceMemory]) -> DeviceMemory:
+    """What ``attempt`` returns, tried again for ``patience`` seconds while it raises SharedMemoryError."""
+    deadline = time.monotonic() + patience
     while True:
         try:
-            return DeviceMemory.attach(path)
+            return attempt()
         except SharedMemoryError:
             if time.monotonic() > deadline:
                 raise
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
-def simulate_device(setup_file: Path, name: str) -> None:
-    """Run simulated device ``name`` in real time until SIGTERM or until the supervisor is gone. The body of the process."""
-    setup = read_setup(setup_file)
-    device = next(d for d in setup.devices if d.name == name)
-    plant, dt = setup.plants[name], float(setup.plan.loop[c.DT])
-    program = compiled_program(standard_library())
-    raw, command = np.zeros(len(device.inputs)), np.zeros(len(device.outputs))
-    safe = plant.actuator[:, SAFE_RAW].copy()
-    program.sample(plant._replace(line=plant.line.copy(), count=plant.count.copy()), raw)
-    program.move(plant._replace(values=plant.values.copy()), safe, dt)
-    memory = DeviceMemory.create(Path(device.segment), len(raw), len(command))
-    clock = GridClock(dt)
-    signal.signal(signal.SIGTERM, lambda *_: clock.stop())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    priority = max(setup.scheduling.priority - 10, 1) if setup.scheduling.priority else None
-    prepare(Scheduling(priority, None, setup.scheduling.lock_memory))
-    print(json.dumps({"ready": True}), flush=True)
-    parent, watchdog = os.getppid(), _watchdog(device)
-    row, got = np.zeros(len(raw) + 1), np.zeros(len(command) + 1)
-    clock.start()
-    while clock.wait():
-        silence = time.monotonic() - got[0] if memory.commands.latest(got) >= 0 else np.inf
-        fresh = silence <= watchdog
-        if silence > ORPHAN_LINGER and os.getppid() != parent:
-            break
-        command[:] = got[1:] if fresh else safe
-        for _ in range(min(clock.missed, 1000) + 1):
-            program.move(plant, command, dt)
-        program.sample(plant, raw)
-        row[0], row[1:] = time.monotonic(), raw
-        memory.readings.publish(row)
-    memory.close()
+class SimulatedDevice:
+    """A plant that is moved in real time by the commands in its memory, and its watchdog."""
+
+    def __init__(self, setup_file: Path, name: str, supervisor: int) -> None:
+        setup = read_setup(setup_file)
+        device = next(d for d in setup.devices if d.name == name)
+        self._plant, self._dt = setup.plants[name], float(setup.plan.loop[c.DT])
+        self._program = compiled_program(standard_library())
+        warm_up_plant(self._program, self._plant, self._dt)
+        self._watchdog, self._supervisor = _watchdog(device), supervisor
+        self._safe = self._plant.actuator[:, SAFE_RAW].copy()
+        self._scheduling = setup.scheduling
+        self._path, self._shape = Path(device.segment), (len(device.inputs), len(device.outputs))
+        self._stopping = False
+
+    def run(self) -> None:
+        """Until SIGTERM or the supervisor's death, and then until no more commands come: a loop ramps to null first.
+
+        Raises SharedMemoryError where another run of the rig has the device.
+        """
+        memory = _insist(TAKE_OVER, lambda: DeviceMemory.create(self._path, *self._shape))
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # below the loop: a real device does not take the loop's processor
+        priority = max(self._scheduling.priority - 10, 1) if self._scheduling.priority else None
+        prepare(Scheduling(priority, None, self._scheduling.lock_memory))
+        say(ready=True)
+        try:
+            self._run(memory)
+        finally:
+            memory.close()
+
+    def _run(self, memory: DeviceMemory) -> None:
+        clock, got, row = GridClock(self._dt), np.zeros(memory.commands.width), np.zeros(memory.readings.width)
+        samples, command = row[1 : memory.applied.start], row[memory.applied]
+        while clock.wait():
+            silence = time.monotonic() - got[0] if memory.commands.latest(got) >= 0 else np.inf
+            if self._is_over(silence):
+                return
+            command[:] = got[1:] if silence <= self._watchdog else self._safe
+            for _ in range(min(clock.missed, 1000) + 1):
+                self._program.move(self._plant, command, self._dt)
+            self._program.sample(self._plant, samples)
+            row[0] = time.monotonic()
+            memory.readings.publish(row)
+
+    def _is_over(self, silence: float) -> bool:
+        if self._stopping:
+            return silence > self._watchdog
+        return silence > ORPHAN_LINGER and os.getppid() != self._supervisor
+
+    def _stop(self, *_: Any) -> None:
+        self._stopping = True
 
 
 def _watchdog(device: DeviceSetup) -> float:
     return float(driver_named(device.driver).Config.model_validate(device.settings).watchdog)  # type: ignore[attr-defined]
 
 
+def simulate_device(setup_file: Path, name: str, supervisor: int) -> int:
+    """The body of the device process; returns its exit code."""
+    try:
+        SimulatedDevice(setup_file, name, supervisor).run()
+    except HilserverError as error:
+        say(error=str(error))
+        return 1
+    return 0
+
+
 if __name__ == "__main__":
-    simulate_device(Path(sys.argv[1]), sys.argv[2])
+    sys.exit(simulate_device(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))

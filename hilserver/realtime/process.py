@@ -1,41 +1,47 @@
-"""The real-time process: wait, read, tick, write, publish. One thread, no asyncio, no compilation, no garbage collection.
+"""The real-time process: wait, read, tick, write, publish. One thread, no asyncio, no compiler, no garbage collection.
 
-Started by the supervisor as ``python -m hilserver.realtime.process SEGMENT SETUP``; says ``ready`` and what it could not
-get from the system on its standard output, as JSON lines.
+Started by the supervisor as ``python -m hilserver.realtime.process SEGMENT SETUP``; says ``ready`` and what it could
+not get from the system on its standard output, as JSON lines.
+
+It ends in order by itself: where the supervisor asks for it, is gone, or SIGTERM comes, the valves ramp to null first.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
+from typing import Any
 
 import numpy as np
 
+from hilserver.bridge import columns as b
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.program import Program
 from hilserver.driver import Driver, driver_named
 from hilserver.errors import DriverError, HilserverError
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.realtime.clock import GridClock
-from hilserver.realtime.compiled import compiled_program, no_command
-from hilserver.realtime.device import RemotePlant
+from hilserver.realtime.compiled import compiled_program, no_command, warm_up
+from hilserver.realtime.device import START_TIMEOUT, RemotePlant
 from hilserver.realtime.scheduling import prepare
-from hilserver.realtime.setup import Bytes, DeviceSetup, Setup, read_setup, read_swap_payload, work_needed
+from hilserver.realtime.setup import Bytes, DeviceSetup, Setup, read_setup, read_swap_payload, say, work_needed
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig import columns as c
+from hilserver.rig.plan import Plan
 
 ORPHAN_LINGER = 2.0
-"""Seconds after the heartbeat's time-out in which the ramp to null ends; then a loop without a supervisor ends itself."""
+"""Seconds beyond the heartbeat's time-out after which a loop without a supervisor ends itself."""
+RAMP_MARGIN = 0.5
+"""Seconds that a ramp to null may take longer than it should, before the loop ends all the same."""
 
 
 class Device:
-    """A driver with its place in the row: reads straight into the row's raw section, writes from the valves' outputs."""
+    """A driver and its place in the row: reads straight into the raw section, writes from the valves' outputs."""
 
     def __init__(self, setup: DeviceSetup, driver: Driver, row: Floats, layout: Integers) -> None:
         first, last = setup.first_slot, setup.first_slot + len(setup.inputs)
@@ -71,29 +77,32 @@ class Loop:
     def __init__(self, setup: Setup, program: Program, memory: LoopMemory) -> None:
         self.plan, self.index, self.value = setup.plan, setup.index, setup.value
         self.row = setup.row
+        self.clock = GridClock(float(self.plan.loop[c.DT]))
+        self.devices: list[Device] = []
         self._program = program
         self._memory = memory
         self._space = int(self.plan.layout[c.CIRCUIT_SPACE])
         self._work = np.zeros(work_needed(self.index, self._space))
         self._command = no_command()
         self._nothing = no_command()
-        self.clock = GridClock(float(self.plan.loop[c.DT]))
-        self.devices: list[Device] = []
+        valves, first = np.arange(len(self.plan.valve)), int(self.plan.layout[c.VALVE])
+        self._commands = first + b.BLOCK * valves + b.COMMAND_OUT
+        self._last_tick: int | None = None
+        self._abandoned = False
 
     def warm_up(self) -> None:
-        """Compile (or load) tick and swap on copies, so that nothing is compiled in the loop."""
-        row, work = self.row.copy(), self._work.copy()
-        self._program.tick(self.plan, self.index, self.value, row, work, no_command())
-        source = np.full(len(row), -1, dtype=np.int64)
-        self._program.swap(self.plan, row, self.index, self.value, source, work)
+        """Compile (or load) tick and swap, and nothing after that."""
+        warm_up(self._program, self.plan, self.index, self.value, self.row)
+        for function in (self._program.tick, self._program.swap):
+            function.disable_compile()
 
     def open(self, setups: Sequence[DeviceSetup]) -> None:
-        """Open all devices and write their safe values. Raises DriverError, with those already open made safe again."""
+        """Open all devices and write their safe values. Raises DriverError; close() makes safe those already open."""
         for setup in setups:
-            driver = make_driver(setup)
-            self.devices.append(Device(setup, driver, self.row, self.plan.layout))
-            driver.open()
-            driver.make_safe()
+            device = Device(setup, make_driver(setup), self.row, self.plan.layout)
+            device.driver.open()
+            self.devices.append(device)
+            device.driver.make_safe()
 
     def close(self) -> None:
         """Safe values first, on every device, whatever happened before; then let go of them."""
@@ -101,19 +110,22 @@ class Loop:
             for action in (device.driver.make_safe, device.driver.close):
                 try:
                     action()
-                except HilserverError as error:
-                    print(json.dumps({"error": str(error)}), flush=True)
+                except Exception as error:  # the other devices must have their safe values whatever this one does
+                    say(error=f"device {device.driver.name}: {error}")
+
+    def abandon(self, *_: Any) -> None:
+        """Ramp to null and end, as without a supervisor. May be called from a signal handler."""
+        self._abandoned = True
 
     def run(self) -> None:
-        """Tick until the clock is stopped, a stop is asked for, or the supervisor is gone for good."""
+        """Tick until a stop is asked for, or the supervisor is gone for good; the valves ramp to null before that."""
         row, clock, memory, ns = self.row, self.clock, self._memory, time.monotonic_ns
-        patience = float(self.plan.loop[c.HEARTBEAT_TIMEOUT]) + ORPHAN_LINGER
         failed = False
         clock.start(delay_s=2.0 * clock.period_s)
         while clock.wait():
             begin = ns()
             row[c.TICK], row[c.MISSED], row[c.WAKE_ERROR] = clock.tick, clock.missed, clock.wake_error
-            row[c.UTC], row[c.HEARTBEAT_AGE] = time.time(), memory.supervisor_heartbeat.age()
+            row[c.UTC], row[c.HEARTBEAT_AGE] = time.time(), self._silence()
             for device in self.devices:
                 failed |= not device.read()
             row[c.DEVICE_ERROR] = failed
@@ -131,8 +143,24 @@ class Loop:
                 (computed - read) * 1e-9,
                 (written - computed) * 1e-9,
             )
-            if memory.info.stop_requested or row[c.HEARTBEAT_AGE] > patience:
+            if self._is_over():
                 break
+
+    def _silence(self) -> float:
+        """Age of the supervisor's heartbeat; infinite once the loop is to end, so that the tick ramps to null."""
+        if self._abandoned or self._memory.info.stop_requested:
+            return np.inf
+        return self._memory.supervisor_heartbeat.age()
+
+    def _is_over(self) -> bool:
+        """Whether the loop is to end and the valves have their safe commands, or have had the time for it."""
+        if self.row[c.HEARTBEAT_AGE] <= self.plan.loop[c.HEARTBEAT_TIMEOUT] + ORPHAN_LINGER:
+            self._last_tick = None
+            return False
+        if self._last_tick is None:
+            self._last_tick = self.clock.tick + round(ramp_time(self.plan) / self.clock.period_s)
+        at_rest = np.array_equal(self.row[self._commands], self.plan.valve[:, b.SAFE_VALUE])
+        return at_rest or self.clock.tick > self._last_tick
 
     def _tick(self) -> None:
         """One tick, with at most one command from the mailbox."""
@@ -155,53 +183,65 @@ class Loop:
         self._program.swap(self.plan, self.row, self.index, self.value, source, self._work)
 
 
-def make_driver(setup: DeviceSetup) -> Driver:
-    """The driver of a device, not opened yet. A simulated rig is reached through its process' shared memory."""
+def ramp_time(plan: Plan) -> float:
+    """Seconds in which every valve gets to its safe command."""
+    v = plan.valve
+    ways = np.maximum(v[:, b.U_MAX] - v[:, b.SAFE_VALUE], v[:, b.SAFE_VALUE] - v[:, b.U_MIN])
+    return float((ways / v[:, b.STOP_RATE]).max(initial=0.0)) + RAMP_MARGIN
+
+
+def make_driver(setup: DeviceSetup, patience: float = START_TIMEOUT) -> Driver:
+    """The driver of a device, not opened yet. A simulated device's process is waited for, ``patience`` seconds."""
     kind = driver_named(setup.driver, f"devices.{setup.name}.driver")
     config = kind.Config.model_validate(setup.settings, context={"folder": setup.folder})
     arguments = (setup.name, config, setup.inputs, setup.outputs)
     if kind.handed == "plant":
         safe = np.array([config.actuators[name].safe for name in setup.outputs], dtype=np.float64)  # type: ignore[attr-defined]
-        return kind(*arguments, plant=RemotePlant(Path(setup.segment), safe))  # type: ignore[call-arg]
+        return kind(*arguments, plant=RemotePlant(Path(setup.segment), safe, patience))  # type: ignore[call-arg]
     if kind.handed:
-        raise DriverError(f"device {setup.name}: driver {setup.driver} is for hilserver replay, not for a real-time run")
+        raise DriverError(
+            f"device {setup.name}: driver {setup.driver} is for hilserver replay, not for a real-time run."
+        )
     return kind(*arguments)
 
 
-def make_devices_safe(setup_file: Path) -> None:
-    """Write every device's safe values and let go of it; for the supervisor, when the real-time process is dead."""
+def make_devices_safe(setup_file: Path) -> list[str]:
+    """Write every device's safe values and let go of it: for the supervisor, when the real-time process is dead.
+
+    Returns what failed, in sentences.
+    """
+    failures = []
     for setup in read_setup(setup_file).devices:
-        driver = make_driver(setup)
         try:
-            driver.open()
-        finally:
-            driver.make_safe()
-            driver.close()
+            with contextlib.closing(make_driver(setup, patience=0.0)) as driver:
+                driver.open()
+                driver.make_safe()
+        except Exception as error:  # the other devices must have their safe values whatever this one does
+            failures.append(f"device {setup.name} could not be given its safe values: {error}")
+    return failures
 
 
 def run_loop(segment: Path, setup_file: Path) -> int:
     """The body of the real-time process; returns its exit code."""
-    setup = read_setup(setup_file)
-    memory = LoopMemory.attach(segment)
-    loop = Loop(setup, compiled_program(standard_library()), memory)
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        loop.clock.stop()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the supervisor stops the loop in order
-    loop.warm_up()
     try:
-        loop.open(setup.devices)
-        degradations = prepare(setup.scheduling)
-        memory.info.loop_pid = os.getpid()
-        print(json.dumps({"ready": True, "degradations": [str(d) for d in degradations]}), flush=True)
-        loop.run()
+        setup, memory = read_setup(setup_file), LoopMemory.attach(segment)
+        loop = Loop(setup, compiled_program(standard_library()), memory)
+        loop.warm_up()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which stops the loop in order
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+        try:
+            loop.open(setup.devices)
+            signal.signal(signal.SIGTERM, loop.abandon)
+            degradations = prepare(setup.scheduling)
+            memory.info.loop_pid = os.getpid()
+            say(ready=True, degradations=[str(d) for d in degradations])
+            loop.run()
+        finally:
+            loop.close()
+            memory.info.loop_pid = 0
     except HilserverError as error:
-        print(json.dumps({"error": str(error)}), flush=True)
+        say(error=str(error))
         return 1
-    finally:
-        loop.close()
     return 0
 
 

@@ -1,8 +1,13 @@
-"""What the supervisor hands to its child processes: ready arrays (npz, no pickle) and device tables (JSON), in one file."""
+"""What the supervisor hands to its child processes: ready arrays (npz, no pickle) and device tables (JSON) in a file.
+
+And what they say back to it: JSON lines on their standard output.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +25,12 @@ from hilserver.rig.plan import Plan, first_row
 from hilserver.rig.plant import PlantArrays
 
 Bytes = NDArray[np.uint8]
+
+
+def say(**content: Any) -> None:
+    """A line for the supervisor. Where it is dead nobody listens, and that stops nothing."""
+    with contextlib.suppress(OSError):
+        os.write(1, json.dumps(content).encode() + b"\n")
 
 
 @dataclass(frozen=True)
@@ -53,7 +64,7 @@ class Setup:
 
 
 def make_setup(rig: Rig, segments: Mapping[str, str], plants: Mapping[str, PlantArrays]) -> Setup:
-    """The set-up of a rig; ``segments``: device name -> shared memory of its process; ``plants``: the simulated devices."""
+    """The set-up of a rig. ``segments``: device name -> shared memory of its process; ``plants``: simulated devices."""
     loop = rig.settings.loop
     scheduling = Scheduling(loop.priority, frozenset(loop.cpus) or None, loop.lock_memory)
     devices = tuple(device_setups(rig, segments))
@@ -76,7 +87,15 @@ def device_setups(rig: Rig, segments: Mapping[str, str]) -> list[DeviceSetup]:
         folder, segment = str(rig.file.parent), segments.get(device.name, "")
         found.append(
             DeviceSetup(
-                device.name, str(table["driver"]), settings, folder, device.inputs, device.outputs, slot, columns, segment
+                device.name,
+                str(table["driver"]),
+                settings,
+                folder,
+                device.inputs,
+                device.outputs,
+                slot,
+                columns,
+                segment,
             )
         )
         slot += len(device.inputs)
@@ -91,7 +110,12 @@ def write_setup(setup: Setup, path: Path) -> None:
         arrays |= {f"plant.{device}.{name}": value for name, value in plant._asdict().items()}
     scheduling = asdict(setup.scheduling)
     scheduling["cpus"] = sorted(setup.scheduling.cpus) if setup.scheduling.cpus else None
-    text = {"devices": [asdict(d) for d in setup.devices], "scheduling": scheduling, "n_raw": setup.n_raw, "plants": [*setup.plants]}
+    text = {
+        "devices": [asdict(d) for d in setup.devices],
+        "scheduling": scheduling,
+        "n_raw": setup.n_raw,
+        "plants": [*setup.plants],
+    }
     arrays["json"] = np.frombuffer(json.dumps(text).encode(), dtype=np.uint8)
     path.touch(mode=0o600)
     with path.open("wb") as file:
@@ -109,7 +133,8 @@ def read_setup(path: Path) -> Setup:
         }
         index, value, row = arrays["index"], arrays["value"], arrays["row"]
     devices = tuple(
-        DeviceSetup(**{**d, **{key: tuple(d[key]) for key in ("inputs", "outputs", "output_columns")}}) for d in text["devices"]
+        DeviceSetup(**{**d, **{key: tuple(d[key]) for key in ("inputs", "outputs", "output_columns")}})
+        for d in text["devices"]
     )
     cpus = text["scheduling"].pop("cpus")
     scheduling = Scheduling(**text["scheduling"], cpus=frozenset(cpus) if cpus else None)
@@ -117,7 +142,7 @@ def read_setup(path: Path) -> Setup:
 
 
 def swap_payload(packed: PackedCircuit, carried: Integers, about: bytes) -> bytes:
-    """A packed circuit for the mailbox: four lengths, index, value, carry-over map, and text ``about`` it for the recorder."""
+    """A packed circuit for the mailbox: four lengths, index, value, carry-over map, and text for the recorder."""
     lengths = np.array([len(packed.index), len(packed.value), len(carried), len(about)], dtype=np.int64)
     return b"".join((*(part.tobytes() for part in (lengths, packed.index, packed.value, carried)), about))
 

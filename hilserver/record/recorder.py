@@ -1,7 +1,12 @@
-"""The recorder process: rows from the ring into the log, with the commands that were taken in them. It loses nothing when
-the supervisor or the real-time process dies, and ends when the loop has ended.
+"""The recorder process: rows from the ring into the log, with the commands that were taken in them.
 
-Started as ``python -m hilserver.record.recorder SEGMENT HEADER LOG MAX_BYTES``; a line on its standard output is for the supervisor.
+It loses nothing when the supervisor or the real-time process dies, and ends when the loop has ended.
+
+It begins with the oldest row in the ring that ran the header's circuit: so a recorder that takes over from a killed one
+repeats some seconds rather than leaving a gap.
+
+Started as ``python -m hilserver.record.recorder SEGMENT HEADER LOG MAX_BYTES``; lines on its standard output are for
+the supervisor.
 """
 
 from __future__ import annotations
@@ -11,11 +16,13 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.realtime.setup import read_swap_payload, read_swap_text
+from hilserver.realtime.setup import read_swap_payload, read_swap_text, say
 from hilserver.realtime.shared import LoopMemory, Message
 from hilserver.record.format import Event, LogHeader, RecordError, decode
 from hilserver.record.run import command_event, swap_events
@@ -24,8 +31,13 @@ from hilserver.rig import columns as c
 
 ROWS = 2000
 POLL = 0.02
+FLUSH_EVERY = 1.0
 LOOP_GONE = 5.0
-"""Seconds without a row, after the first one, in which the loop counts as ended."""
+"""Seconds without a row in which the loop counts as ended, if it did not say so itself."""
+STOPPING = 0.3
+"""The same, once the recorder was asked to end."""
+CIRCUIT_VERSION = "circuit_version"
+"""Key in the header's ``extra``: the version of the header's circuit, as the rows count them."""
 
 
 class Recorder:
@@ -35,38 +47,62 @@ class Recorder:
         self.lost = 0
         self._memory = memory
         self._writer = writer
+        self._version = float(writer.header.extra[CIRCUIT_VERSION])
         self._rows = np.empty((ROWS, memory.ring.width))
         self._cursor = 0
-        self._sequence = 0.0
+        self._sequence = -1
         self._flushed = time.monotonic()
 
     def step(self) -> int:
-        """Log what is new; returns how many rows that were."""
+        """Log what is new; returns how many rows were read. Raises RecordError where they can't be written or read."""
         count, self._cursor, lost = self._memory.ring.read(self._cursor, self._rows)
         rows = self._rows[:count]
-        events = self._commands(rows)
-        if lost and count:
-            self.lost += lost
-            events.setdefault(0, []).append({"kind": "lost", "rows": lost})
-        self._writer.append(rows, events)
-        if time.monotonic() - self._flushed > 1.0:
+        if self._sequence < 0:
+            rows, lost = self._first(rows), 0
+        if len(rows):
+            events = self._commands(rows)
+            if lost:
+                self.lost += lost
+                events.setdefault(0, []).append({"kind": "lost", "rows": lost})
+            self._writer.append(rows, events)
+        if time.monotonic() - self._flushed > FLUSH_EVERY:
             self._writer.flush()
             self._flushed = time.monotonic()
         return count
 
+    def _first(self, rows: Floats) -> Floats:
+        """These rows from the first one on that ran the header's circuit."""
+        found = np.flatnonzero(rows[:, c.CIRCUIT_VERSION] >= self._version)
+        if len(found) == 0:
+            return rows[:0]
+        rows = rows[found[0] :]
+        if rows[0, c.CIRCUIT_VERSION] != self._version:
+            raise RecordError(self._writer.path, "was begun too late: the circuit had been switched again.")
+        self._sequence = int(rows[0, c.COMMAND])  # what the first row took is in it and in the header
+        return rows
+
     def _commands(self, rows: Floats) -> dict[int, list[Event]]:
         """The commands taken in these rows, by row: where the row's command number changes."""
         events: dict[int, list[Event]] = {}
-        numbers = rows[:, c.COMMAND]
+        numbers = rows[:, c.COMMAND].astype(np.int64)
         for row in np.flatnonzero(np.diff(numbers, prepend=self._sequence)):
-            message = self._memory.mailbox.peek(int(numbers[row]) - 1)
-            if message is None:
-                events[int(row)] = [{"kind": "lost", "command": int(numbers[row])}]
-            else:
-                events[int(row)] = message_events(message)
-        if len(rows):
-            self._sequence = float(numbers[-1])
+            # a tick takes one command; more are between two rows only where rows were lost
+            taken = range(self._sequence + 1, int(numbers[row]) + 1)
+            events[int(row)] = [event for number in taken for event in self._events_of(number)]
+            self._sequence = int(numbers[row])
+        if rows[-1, c.CIRCUIT_VERSION] != self._version:
+            raise RecordError(
+                self._writer.path, "ends here: a switch of the circuit was lost, the rows after it can't be read."
+            )
         return events
+
+    def _events_of(self, number: int) -> list[Event]:
+        message = self._memory.mailbox.peek(number - 1)
+        if message is None:
+            return [{"kind": "lost", "command": number}]
+        if message.record[c.COMMAND_KIND] == c.SWAP:
+            self._version = float(message.record[c.COMMAND_A])
+        return message_events(message)
 
 
 def message_events(message: Message) -> list[Event]:
@@ -80,28 +116,43 @@ def message_events(message: Message) -> list[Event]:
     return swap_events(record, {**about, "index": index, "value": value, "carried": carried})
 
 
+class _End:
+    """When the recorder ends: the loop has ended, or the recorder is asked to and no more rows come."""
+
+    def __init__(self, memory: LoopMemory) -> None:
+        self._memory = memory
+        self._last_row = time.monotonic()
+        self._asked = False
+
+    def ask(self, *_: Any) -> None:
+        """Asked to end; a signal handler. The rows of a loop that is just ramping to null still come."""
+        self._asked = True
+
+    def reached(self, rows_read: int) -> bool:
+        if rows_read:
+            self._last_row = time.monotonic()
+            return False
+        silence = time.monotonic() - self._last_row
+        if self._memory.ring.published == 0:  # a loop that compiles first
+            return self._asked or self._memory.supervisor_heartbeat.age() > LOOP_GONE
+        return self._memory.info.loop_pid == 0 or silence > (STOPPING if self._asked else LOOP_GONE)
+
+
 def record(segment: Path, header_file: Path, log: Path, max_bytes: int) -> int:
     """The body of the recorder process; returns its exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    stopping = []
-    signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
-    header = LogHeader.model_validate(decode(header_file.read_text()))
-    memory = LoopMemory.attach(segment)
     try:
+        header = LogHeader.model_validate(decode(header_file.read_text()))
+        memory = LoopMemory.attach(segment)
+        end = _End(memory)
+        signal.signal(signal.SIGTERM, end.ask)
         with LogWriter(log, header, max_bytes=max_bytes) as writer:
             recorder = Recorder(memory, writer)
-            print(json.dumps({"ready": True}), flush=True)
-            last = time.monotonic()
-            while not stopping and time.monotonic() - last < LOOP_GONE:
-                if recorder.step():
-                    last = time.monotonic()
-                elif memory.ring.published == 0:
-                    last = time.monotonic() if memory.supervisor_heartbeat.age() < LOOP_GONE else last
+            say(ready=True)
+            while not end.reached(recorder.step()):
                 time.sleep(POLL)
-            while recorder.step():
-                pass
-    except RecordError as error:
-        print(json.dumps({"error": str(error)}), flush=True)
+    except HilserverError as error:
+        say(error=str(error))
         return 1
     return 0
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
+import signal
 import sys
 from typing import Any, Self
 
@@ -14,6 +16,7 @@ from hilserver.errors import HilserverError
 _log = logging.getLogger(__name__)
 START_TIMEOUT = 120.0
 """Seconds a child has to get ready; the first start on a machine compiles the circuit engine."""
+LONGEST_LINE = 1 << 20
 
 
 class ChildFailed(HilserverError):
@@ -27,6 +30,7 @@ class Child:
         self.name = name
         self.process = process
         self.ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._complaint = ""
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
@@ -37,6 +41,7 @@ class Child:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             start_new_session=True,
+            limit=LONGEST_LINE,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         return cls(name, process)
@@ -46,28 +51,36 @@ class Child:
         """Whether the process is there."""
         return self.process.returncode is None
 
-    async def wait_ready(self) -> dict[str, Any]:
-        """What the child says once it is ready. Raises ChildFailed with its reason, or where it takes too long."""
-        try:
-            return await asyncio.wait_for(asyncio.shield(self.ready), START_TIMEOUT)
-        except TimeoutError:
-            raise ChildFailed(f"{self.name} was not ready within {START_TIMEOUT:g} s.") from None
+    @property
+    def was_ready(self) -> bool:
+        """Whether it came as far as to be ready."""
+        return self.ready.done() and self.ready.exception() is None
+
+    async def wait_ended(self) -> str:
+        """Wait for the end of the process; returns why it ended: its own words if it said any, else how."""
+        await asyncio.shield(self._reading)
+        return self._complaint or _ending(await self.process.wait())
 
     async def stop(self, patience: float = 5.0) -> None:
         """SIGTERM, and SIGKILL for one that doesn't listen."""
         if self.running:
-            self.process.terminate()
+            with contextlib.suppress(ProcessLookupError):
+                self.process.terminate()
             try:
                 await asyncio.wait_for(self.process.wait(), patience)
             except TimeoutError:
                 _log.warning("%s did not end within %g s and was killed", self.name, patience)
-                self.process.kill()
-                await self.process.wait()
-        await self._reading
+                self.kill()
+        await asyncio.shield(self._reading)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
 
     async def _read(self) -> None:
+        """Follow what the child says, to its end."""
         assert self.process.stdout is not None
-        said = ""
         async for line in self.process.stdout:
             try:
                 message = json.loads(line)
@@ -75,11 +88,26 @@ class Child:
                 _log.info("%s: %s", self.name, line.decode(errors="replace").rstrip())
                 continue
             if "error" in message:
-                said = str(message["error"])
-                _log.error("%s: %s", self.name, said)
+                _log.error("%s: %s", self.name, message["error"])
+                self._complaint = self._complaint or str(message["error"])  # what follows is a consequence
             elif not self.ready.done():
                 self.ready.set_result(message)
         code = await self.process.wait()
         if not self.ready.done():
-            self.ready.set_exception(ChildFailed(said or f"{self.name} ended before it was ready (exit code {code})."))
+            reason = self._complaint or f"{self.name} ended before it was ready ({_ending(code)})."
+            self.ready.set_exception(ChildFailed(reason))
             self.ready.exception()  # noticed by whoever waits; nobody needs to
+
+
+async def all_ready(*children: Child) -> None:
+    """Wait until all are ready. Raises ChildFailed with the reason of the first that isn't going to be."""
+    waiting = [child.ready for child in children]
+    done, _ = await asyncio.wait(waiting, timeout=START_TIMEOUT, return_when=asyncio.FIRST_EXCEPTION)
+    for future in done:
+        future.result()
+    if late := [child.name for child in children if not child.ready.done()]:
+        raise ChildFailed(f"{', '.join(late)} not ready within {START_TIMEOUT:g} s.")
+
+
+def _ending(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"

@@ -5,47 +5,75 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from typing import Any, Literal
 
 import numpy as np
 
 from hilserver.bridge import columns as b
 from hilserver.circuit.pack import PackedCircuit
-from hilserver.numerics.arrays import Floats
+from hilserver.numerics.arrays import Floats, Integers
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig
 from hilserver.service.messages import ChannelInfo, Event, InputInfo, State, Telemetry, ValveInfo
 
 VALVE_CHANNELS = {"flow_virtual": "m^3/s", "flow_measured": "m^3/s", "demand": "", "command": "", "saturation": ""}
+LONGEST_LIST = 20
+"""Most ticks that an event lists."""
+CIRCUITS_KEPT = 20
+"""Versions of the circuit whose rows may still be unread."""
+LONGEST_GAP = 100
+"""Most samples that may be missing within one telemetry message; after a longer gap a new one begins."""
 
 
 class Observer:
-    """Follows the ring from its own cursor."""
+    """Follows the ring from its own cursor.
+
+    ``degradations`` and ``troubles`` (by source) appear in the state, the latter as warnings.
+    """
 
     def __init__(self, rig: Rig, memory: LoopMemory) -> None:
         self.rig = rig
-        self.packed: PackedCircuit = rig.packed
         self.missed = 0
         self.degradations: tuple[str, ...] = ()
-        self._memory = memory
-        self._row = np.zeros(rig.layout.width)
-        self._rows = np.empty((4096, rig.layout.width))
-        self._recent = np.empty((0, rig.layout.width))
+        self.troubles: dict[str, str] = {}
+        self._circuits: dict[int, PackedCircuit] = {1: rig.packed}
+        self._ring = memory.ring
+        self._rows = np.empty((memory.ring.capacity, rig.layout.width))
+        self._recent = self._rows[:0]
         self._cursor = 0
         self._last: Floats | None = None
         self._channels = self._channel_columns()
 
+    def expect(self, version: int, circuit: PackedCircuit) -> None:
+        """Rows of this version of the circuit are about to come."""
+        self._circuits[version] = circuit
+        for old in [number for number in self._circuits if number < version - CIRCUITS_KEPT]:
+            del self._circuits[old]
+
     def latest(self) -> Floats | None:
-        """A copy of the newest row, None before the first tick."""
-        return self._row.copy() if self._memory.ring.latest(self._row) >= 0 else None
+        """A copy of the newest row, None before the first tick. May be called from any thread."""
+        row = np.empty(self._ring.width)
+        return row if self._ring.latest(row) >= 0 else None
+
+    @property
+    def published(self) -> int:
+        """Rows published so far, for `since`."""
+        return self._ring.published
+
+    def since(self, cursor: int) -> Floats:
+        """A copy of the rows from number ``cursor`` on, as far as the ring still has them."""
+        rows = np.empty((max(self._ring.published - cursor, 0), self._ring.width))
+        count, _, _ = self._ring.read(cursor, rows)
+        return rows[:count]
 
     def read(self) -> Floats:
-        """The rows since the last call (the newest 4096), also noted for events and timing."""
-        count, self._cursor, _ = self._memory.ring.read(self._cursor, self._rows)
+        """The rows since the last call, as far as the ring still has them; valid until the next call."""
+        count, self._cursor, _ = self._ring.read(self._cursor, self._rows)
         rows = self._rows[:count]
         if count:
             self.missed += int(rows[:, c.MISSED].sum())
-            self._recent = rows.copy()
+            self._recent = rows
         return rows
 
     # --- state -------------------------------------------------------------------------------------------------------
@@ -64,9 +92,8 @@ class Observer:
             target[f"valve.{valve}.command"] = float(row[block["demand"]])
             actual[f"valve.{valve}.flow"] = _number(row[block["flow_measured"]])
             actual[f"valve.{valve}.command"] = float(row[block["command"]])
-        mode = c.MODE_NAMES[int(row[c.MODE])]
         return State(
-            mode=mode,  # type: ignore[arg-type]
+            mode=c.MODE_NAMES[int(row[c.MODE])],
             fault=fault_text(self.rig, int(row[c.FAULT])) or None,
             warnings=tuple(self.warnings(row)),
             degradations=self.degradations,
@@ -80,7 +107,8 @@ class Observer:
         )
 
     def warnings(self, row: Floats) -> Iterator[str]:
-        """Violated limits and saturated valves, in words."""
+        """Violated limits, saturated valves and other troubles, in words."""
+        yield from self.troubles.values()
         layout = self.rig.layout
         for name, column in layout.section("limit").items():
             if row[column] > 0:
@@ -106,41 +134,71 @@ class Observer:
 
     # --- events ------------------------------------------------------------------------------------------------------
 
-    def events(self, rows: Floats) -> Iterator[Event]:
-        """What happened in these rows: changes of mode, faults, limits that became violated, missed ticks."""
+    def events(self, rows: Floats) -> list[Event]:
+        """What happened in these rows, in order: changes of mode, faults, switches, violated limits, missed ticks.
+
+        A limit, and missed ticks, are told once for all these rows.
+        """
+        if len(rows) == 0:
+            return []
         limits = self.rig.layout.section("limit")
-        for row in rows:
-            last, self._last = self._last, row.copy()
-            if last is None:
-                continue
-            if row[c.MODE] != last[c.MODE]:
-                mode = c.MODE_NAMES[int(row[c.MODE])]
-                text = fault_text(self.rig, int(row[c.FAULT]))
-                yield _event("fault" if mode == "FAULT" else "info", f"{mode}: {text}" if text else mode, row)
-            for name, column in limits.items():
-                if row[column] > last[column]:
-                    yield _event("warning", f"limit {name} is violated", row)
-            if row[c.MISSED] > 0:
-                yield _event("warning", f"{int(row[c.MISSED])} ticks missed and made good", row)
+        now = rows[:, [c.MODE, c.CIRCUIT_VERSION, *limits.values()]]
+        change = np.diff(now, axis=0, prepend=now[:1] if self._last is None else self._last)
+        self._last = now[-1:]
+        found = [self._mode_event(row) for row in rows[change[:, 0] != 0]]
+        found += [self._switch_event(row) for row in rows[change[:, 1] != 0]]
+        for number, name in enumerate(limits, 2):
+            violated = rows[change[:, number] > 0]
+            if len(violated):
+                found.append(_event("warning", f"limit {name} is violated", violated[0], ticks=_ticks(violated)))
+        missed = rows[rows[:, c.MISSED] > 0]
+        if len(missed):
+            text = f"{missed[:, c.MISSED].sum():.0f} ticks missed and made good"
+            found.append(_event("warning", text, missed[0], ticks=_ticks(missed)))
+        return sorted(found, key=lambda event: event.tick)
+
+    def _mode_event(self, row: Floats) -> Event:
+        mode, text = c.MODE_NAMES[int(row[c.MODE])], fault_text(self.rig, int(row[c.FAULT]))
+        return _event(
+            "fault" if row[c.MODE] == c.FAULTED else "info", f"{mode}: {text}" if text else mode, row, mode=mode
+        )
+
+    def _switch_event(self, row: Floats) -> Event:
+        version = int(row[c.CIRCUIT_VERSION])
+        return _event("switch", f"version {version} of the circuit is active", row, version=version)
 
     # --- telemetry ---------------------------------------------------------------------------------------------------
 
     def telemetry(self, rows: Floats) -> Telemetry | None:
-        """A batch of decimated samples, None where there is nothing new."""
+        """A batch of decimated samples, None where there is nothing new.
+
+        Samples are those of every n-th tick; a missed one is null. The names are those of the newest row's circuit,
+        with null where an older row's circuit has no value of that name.
+        """
         settings = self.rig.settings
         every = max(round(settings.loop.rate / settings.mqtt.telemetry_rate), 1)
-        chosen = rows[rows[:, c.TICK].astype(np.int64) % every == 0]
-        if len(chosen) == 0:
+        rows = rows[rows[:, c.TICK] % every == 0]
+        gaps = np.flatnonzero(np.diff(rows[:, c.TICK]) > LONGEST_GAP * every)
+        rows = rows[gaps[-1] + 1 :] if len(gaps) else rows
+        if len(rows) == 0:
             return None
-        channels = {name: tuple(map(_number, chosen[:, column])) for name, column in self._channels.items()}
-        first = int(self.rig.layout.column("tick"))
-        start = len(self.rig.layout.names)
-        same = chosen[:, c.CIRCUIT_VERSION] == chosen[-1, c.CIRCUIT_VERSION]
-        for place, name in enumerate(self.packed.names):
-            values = np.where(same, chosen[:, start + place], np.nan)
-            channels[f"circuit.{name}"] = tuple(map(_number, values))
-        channels["tick"] = tuple(map(_number, chosen[:, first]))
-        return Telemetry(t0=float(chosen[0, c.UTC]), dt=every / settings.loop.rate, channels=channels)
+        ticks = rows[:, c.TICK]
+        places = ((ticks - ticks[0]) / every).astype(np.int64)
+        table = {name: rows[:, column] for name, column in self._channels.items()} | self._circuit_values(rows)
+        channels = {name: _on_grid(values, places) for name, values in table.items()}
+        return Telemetry(t0=float(rows[0, c.UTC]), dt=every / settings.loop.rate, channels=channels)
+
+    def _circuit_values(self, rows: Floats) -> dict[str, Floats]:
+        """The circuit's values in these rows by name, under the names of the newest row's circuit."""
+        versions, start = rows[:, c.CIRCUIT_VERSION], len(self.rig.layout.names)
+        newest = self._circuits.get(int(versions[-1]))
+        found = {name: np.full(len(rows), np.nan) for name in (newest.names if newest is not None else ())}
+        for version in np.unique(versions):
+            circuit, here = self._circuits.get(int(version)), versions == version
+            for place, name in enumerate(circuit.names if circuit is not None else ()):
+                if name in found:
+                    found[name][here] = rows[here, start + place]
+        return {f"circuit.{name}": values for name, values in found.items()}
 
     def _channel_columns(self) -> dict[str, int]:
         layout = self.rig.layout
@@ -148,7 +206,7 @@ class Observer:
         columns |= {f"input.{name}": column for name, column in layout.section("input").items()}
         for valve in layout.valves:
             columns |= {f"valve.{valve}.{word}": layout.column(f"valve.{valve}.{word}") for word in VALVE_CHANNELS}
-        return {"mode": c.MODE, **columns}
+        return {"tick": c.TICK, "mode": c.MODE, **columns}
 
     # --- description -------------------------------------------------------------------------------------------------
 
@@ -164,7 +222,9 @@ class Observer:
             infos |= {
                 f"valve.{valve}.{word}": ChannelInfo(unit=unit, kind="bridge") for word, unit in VALVE_CHANNELS.items()
             }
-        infos["mode"] = ChannelInfo(unit="", kind="state", description=", ".join(f"{i} {n}" for i, n in enumerate(c.MODE_NAMES)))
+        infos["mode"] = ChannelInfo(
+            unit="", kind="state", description=", ".join(f"{i} {n}" for i, n in enumerate(c.MODE_NAMES))
+        )
         infos["tick"] = ChannelInfo(unit="", kind="state", description="tick of the sample")
         return infos
 
@@ -201,5 +261,18 @@ def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _event(kind: str, text: str, row: Floats) -> Event:
-    return Event(kind=kind, text=text, tick=int(row[c.TICK]), time=float(row[c.UTC]))  # type: ignore[arg-type]
+def _event(kind: Literal["fault", "switch", "warning", "info"], text: str, row: Floats, **details: Any) -> Event:
+    return Event(kind=kind, text=text, tick=int(row[c.TICK]), time=float(row[c.UTC]), details=details)
+
+
+def _ticks(rows: Floats) -> list[int]:
+    return [int(tick) for tick in rows[:LONGEST_LIST, c.TICK]]
+
+
+def _on_grid(values: Floats, places: Integers) -> tuple[float | None, ...]:
+    """The values at their places, None between them and for what is not finite."""
+    samples: list[float | None] = [None] * (int(places[-1]) + 1)
+    for place, value, finite in zip(places.tolist(), values.tolist(), np.isfinite(values).tolist(), strict=True):
+        if finite:
+            samples[place] = value
+    return tuple(samples)

@@ -1,4 +1,4 @@
-"""Carries out the operator's commands: checks them against rig and mode, prepares circuits outside of the loop, posts to it."""
+"""Carries out the operator's commands: checks them, prepares circuits outside of the loop, posts to the loop."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,25 +29,45 @@ from hilserver.service import messages as m
 from hilserver.service.observer import Observer, strategies_of
 
 ANSWER_TIMEOUT = 2.0
-TRIAL_TICKS = 100
+TRIAL_TICKS, LEAST_TICKS = 100, 9
+"""Ticks that a circuit is tried for, and after which one that is far too slow is not tried any further."""
 BUDGET = 0.5
 """Largest share of the tick that a circuit may take; above it a switch is refused, since it would miss ticks."""
 WATCHED = 0.05
 """Seconds after a switch over which the command's movement is reported."""
 
 _PLAIN = {"arm": c.ARM, "disarm": c.DISARM, "start": c.START, "stop": c.STOP, "reset": c.RESET, "trip": c.ESTOP}
-_NEEDS = {"arm": "SAFE", "disarm": "ARMED or RUNNING", "start": "ARMED", "stop": "RUNNING", "reset": "FAULT", "trip": "any mode"}
+_NEEDS = {
+    "arm": "SAFE",
+    "disarm": "ARMED or RUNNING",
+    "start": "ARMED",
+    "stop": "RUNNING",
+    "reset": "FAULT",
+    "trip": "any mode",
+}
+
+
+class NotTaken(HilserverError):
+    """A command that the loop did not take in time; it may still take it."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A circuit that the loop runs, or is about to."""
+
+    circuit: Circuit
+    packed: PackedCircuit
+    version: int
+    file: str | None
+    tick: int = 0
 
 
 class Operator:
-    """Executes one command at a time; the running circuit's source and packed form are kept here."""
+    """Executes one command at a time. ``running`` is the circuit that the loop runs."""
 
     def __init__(self, rig: Rig, memory: LoopMemory, observer: Observer, program: Program) -> None:
-        self.circuit: Circuit = rig.circuit
-        self.file: str | None = rig.settings.circuit
-        self.packed: PackedCircuit = rig.packed
-        self.version = 1
-        self.tick = 0
+        self.running = Running(rig.circuit, rig.packed, 1, rig.settings.circuit)
+        self._posted: Running | None = None
         self._rig = rig
         self._memory = memory
         self._observer = observer
@@ -57,14 +78,15 @@ class Operator:
         try:
             result = await self._carry_out(command)
         except ConfigurationError as error:
-            return self._answer(command, problems=[str(problem) for problem in error.problems])
+            return command.answer(time=time.time(), problems=[str(problem) for problem in error.problems])
         except HilserverError as error:
-            return self._answer(command, problems=[str(error)])
-        return self._answer(command, result=result)
+            return command.answer(time=time.time(), problems=[str(error)])
+        return command.answer(time=time.time(), tick=result["tick"], result=result)
 
-    def _answer(self, command: m.Command, **content: Any) -> m.Answer:
-        row = self._observer.latest()
-        return command.answer(time=time.time(), tick=None if row is None else int(row[c.TICK]), **content)
+    def adopt(self, row: Floats) -> None:
+        """Take note where the loop took a posted circuit, be it after its answer had to be given."""
+        if self._posted is not None and row[c.CIRCUIT_VERSION] >= self._posted.version:
+            self.running, self._posted = replace(self._posted, tick=int(row[c.TICK])), None
 
     async def _carry_out(self, command: m.Command) -> dict[str, Any]:
         match command:
@@ -75,7 +97,7 @@ class Operator:
                     raise _refused("value", f"{command.value:g} is out of range: must be {low:g} … {high:g}.")
                 return await self._post(command.name, "RUNNING", c.SET_INPUT, number, command.value)
             case m.SetParameter():
-                return await self._switch(with_values(self.circuit.source, command.component, command.set))
+                return await self._switch(with_values(self.running.circuit.source, command.component, command.set))
             case m.Switch():
                 return await self._switch(self._switched(command))
             case m.SwitchCircuit():
@@ -102,44 +124,49 @@ class Operator:
         number = self._index(command.valve, self._rig.settings.valves, "valve")
         offered = strategies_of(self._rig, command.valve)
         if command.strategy not in offered:
-            raise _refused("strategy", f'"{command.strategy}" is not offered by this valve.' + did_you_mean(command.strategy, offered))
+            raise _refused(
+                "strategy",
+                f'"{command.strategy}" is not offered by this valve.' + did_you_mean(command.strategy, offered),
+            )
         wanted = float(b.STRATEGY_NAMES.index(command.strategy))
         return await self._post(command.name, "", c.STRATEGY, number, wanted)
 
     async def _post(
         self, name: str, needs: str, kind: int, first: float = 0.0, second: float = 0.0, payload: bytes = b""
     ) -> dict[str, Any]:
-        """Post a record to the loop and wait for the tick that takes it. Raises HilserverError with its reason if it refuses."""
+        """Post a record to the loop and wait for the tick that takes it. Raises HilserverError where it refuses."""
         record = no_command()
         record[c.COMMAND_KIND], record[c.COMMAND_A], record[c.COMMAND_B] = kind, first, second
-        number = self._memory.mailbox.post(record, payload) + 1
-        row = await self._taken(number)
-        result = int(row[c.RESULT])
+        cursor = self._observer.published
+        row = await self._taken(self._memory.mailbox.post(record, payload) + 1, cursor)
+        self.adopt(row)
+        result, mode = int(row[c.RESULT]), c.MODE_NAMES[int(row[c.MODE])]
         if result != c.DONE:
-            mode = c.MODE_NAMES[int(row[c.MODE])]
             hint = f" ({name} needs {needs}, the mode is {mode})" if result == c.WRONG_MODE else ""
             raise HilserverError(f"{c.RESULT_TEXTS[result]}{hint}.")
-        return {"mode": c.MODE_NAMES[int(row[c.MODE])], "tick": int(row[c.TICK])}
+        return {"mode": mode, "tick": int(row[c.TICK])}
 
-    async def _taken(self, number: int) -> Floats:
-        """The first row seen after the loop took command ``number``."""
+    async def _taken(self, number: int, cursor: int) -> Floats:
+        """The row of the tick that took command ``number``, which is at or behind ``cursor``. Raises NotTaken."""
         deadline = time.monotonic() + ANSWER_TIMEOUT
         while time.monotonic() < deadline:
             row = self._observer.latest()
             if row is not None and row[c.COMMAND] >= number:
-                return row
+                rows = self._observer.since(cursor)
+                taken: Floats = rows[int(np.argmax(rows[:, c.COMMAND] >= number))]
+                return taken
             await asyncio.sleep(0.001)
-        raise HilserverError("the real-time loop did not take the command in time: is it running?")
+        raise NotTaken("the real-time loop did not take the command in time: is it running?")
 
     # --- switching ---------------------------------------------------------------------------------------------------
 
     def _switched(self, command: m.Switch) -> dict[str, Any]:
         if command.set is not None:
-            return with_values(self.circuit.source, command.component, command.set)
+            return with_values(self.running.circuit.source, command.component, command.set)
         kind = str(command.type)
-        changed = with_component(self.circuit.source, command.component, kind, command.values or {})
+        changed = with_component(self.running.circuit.source, command.component, kind, command.values or {})
         new = self._rig.library.types.get(kind)
-        old = next((placed for placed in self.circuit.placed if placed.name == command.component), None)
+        old = next((placed for placed in self.running.circuit.placed if placed.name == command.component), None)
         if new is not None and old is not None:  # signals of the same name stay connected
             table = changed["components"][command.component]
             for port in (*new.inputs, *new.outputs):
@@ -161,39 +188,53 @@ class Operator:
 
     async def _switch(self, source: dict[str, Any], file: str | None = None) -> dict[str, Any]:
         """Prepare another circuit, try it on a copy, let the loop swap it in, and say how the command moved."""
+        if self._posted is not None:
+            raise HilserverError("the last switch still waits for the real-time loop to take it.")
         began = time.monotonic()
+        new, payload = await asyncio.to_thread(self._prepare, source, file)
+        prepared = time.monotonic() - began
+        cursor = self._observer.published
+        self._observer.expect(new.version, new.packed)
+        self._posted = new
+        try:
+            done = await self._post("switch", "", c.SWAP, float(new.version), payload=payload)
+        except NotTaken:
+            raise
+        except HilserverError:
+            self._posted = None
+            raise
+        active = time.monotonic() - began
+        await asyncio.sleep(WATCHED)
+        return {
+            **done,
+            "version": new.version,
+            "prepared_ms": 1e3 * prepared,
+            "active_ms": 1e3 * active,
+            **self._effect(self._observer.since(max(cursor - 1, 0)), done["tick"]),
+        }
+
+    def _prepare(self, source: dict[str, Any], file: str | None) -> tuple[Running, bytes]:
+        """Validate, pack and try a circuit; returns it with the mailbox's payload. Runs in a thread of its own."""
         circuit = self._rig.read_circuit(source, file or "")
         packed = self._rig.pack(circuit, file or "")
-        carried = packed.carried_from(self.packed)
-        await asyncio.to_thread(self._try, packed, carried)
+        carried = packed.carried_from(self.running.packed)
         about = {k: v for k, v in packed_record(packed, circuit.source).items() if k not in ("index", "value")}
-        payload = swap_payload(packed, carried, json.dumps(about).encode())
-        if len(payload) > self._memory.mailbox.payload_bytes:
-            raise HilserverError(f"the circuit is too large: {len(payload)} bytes packed, room for {self._memory.mailbox.payload_bytes}.")
-        prepared = time.monotonic() - began
-        before = self._observer.latest()
-        done = await self._post("switch", "", c.SWAP, float(self.version + 1), payload=payload)
-        self.circuit, self.packed, self._observer.packed = circuit, packed, packed
-        self.version += 1
-        self.file, self.tick = file or self.file, int(done["tick"])
-        active = time.monotonic() - began
-        return {**done, "prepared_ms": 1e3 * prepared, "active_ms": 1e3 * active, **await self._movement(before)}
+        payload, room = swap_payload(packed, carried, json.dumps(about).encode()), self._memory.mailbox.payload_bytes
+        if len(payload) > room:
+            raise HilserverError(f"the circuit is too large: {len(payload)} bytes packed, room for {room}.")
+        self._try(packed, carried)
+        return Running(circuit, packed, self.running.version + 1, file or self.running.file), payload
 
-    async def _movement(self, before: Floats | None) -> dict[str, Any]:
-        """Largest movement of each valve's command right after a switch, in % of full range."""
-        moved = {valve: 0.0 for valve in self._rig.layout.valves}
-        end = time.monotonic() + WATCHED
-        while before is not None and time.monotonic() < end:
-            row = self._observer.latest()
-            for valve in moved:
-                column = self._rig.layout.column(f"valve.{valve}.command")
-                if row is not None:
-                    moved[valve] = max(moved[valve], 50.0 * abs(float(row[column] - before[column])))
-            await asyncio.sleep(0.002)
-        return {"command_moved_percent": moved}
+    def _effect(self, rows: Floats, tick: int) -> dict[str, Any]:
+        """How far each valve's command moved at most since the row before ``tick``, in % of its range; ticks missed."""
+        after = rows[:, c.TICK] >= tick
+        before = rows[~after][-1] if not after.all() else rows[0]
+        columns = {valve: self._rig.layout.column(f"valve.{valve}.command") for valve in self._rig.layout.valves}
+        moved = {valve: 50.0 * float(np.abs(rows[after, k] - before[k]).max()) for valve, k in columns.items()}
+        return {"command_moved_percent": moved, "missed_ticks": int(rows[after, c.MISSED].sum())}
 
     def _try(self, packed: PackedCircuit, carried: Integers) -> None:
-        """Step a copy of the running row with the new circuit. Raises HilserverError where it diverges or is too slow."""
+        """Step a copy of the running row with the new circuit. Raises HilserverError if it diverges or is too slow."""
         row = self._observer.latest()
         if row is None:
             raise HilserverError("the real-time loop does not run yet.")
@@ -201,19 +242,24 @@ class Operator:
         work = work_array(packed, self._rig.layout.circuit_space)
         self._program.swap(plan, row, packed.index, packed.value, carried, work)
         row[c.MODE], row[c.FAULT], row[c.MISSED], row[c.HEARTBEAT_AGE] = c.RUNNING, c.NO_FAULT, 0.0, 0.0
-        took = []
-        for _ in range(TRIAL_TICKS):
+        took: list[float] = []
+        while len(took) < TRIAL_TICKS and not (len(took) >= LEAST_TICKS and np.median(took) > BUDGET * dt):
             row[c.TICK] += 1.0
             start = time.perf_counter()
             self._program.tick(plan, packed.index, packed.value, row, work, no_command())
             took.append(time.perf_counter() - start)
             if row[c.FAULT] == c.FAULT_DIVERGED:
-                raise _refused("", "the circuit diverges when it is tried from the present state: use more substeps, or the rosenbrock integrator.")
+                raise _refused(
+                    "solver",
+                    "the circuit diverges when it is tried from the present state: "
+                    "use more substeps, or the rosenbrock integrator.",
+                )
         typical = float(np.median(took))
         if typical > BUDGET * dt:
             raise _refused(
                 "solver.substeps",
-                f"a tick would take {typical * 1e6:.0f} µs of {dt * 1e6:.0f} µs: use fewer substeps or a smaller circuit.",
+                f"a tick would take {typical * 1e6:.0f} µs of {dt * 1e6:.0f} µs: "
+                "use fewer substeps or a smaller circuit.",
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -21,9 +22,10 @@ def folder() -> Path:
 
 def announce(rig: str, address: BrokerAddress) -> Path:
     """Note that a server for this rig runs here."""
-    folder().mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder() / f"{rig}.json"
-    path.write_text(json.dumps({"pid": os.getpid(), **address.model_dump(mode="json")}))
+    path = _own_folder() / f"{rig}.json"
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps({"pid": os.getpid(), **address.model_dump(mode="json")}))
+    part.replace(path)  # at once: nobody reads half a note
     return path
 
 
@@ -31,6 +33,14 @@ def withdraw(path: Path) -> None:
     """It doesn't any more."""
     with contextlib.suppress(OSError):
         path.unlink()
+
+
+def working_folder(rig: str) -> Path:
+    """An empty, private folder for the files of this rig's server; what a killed one left there is removed."""
+    path = _own_folder() / f"{rig}.run"
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(mode=0o700)
+    return path
 
 
 def running() -> dict[str, BrokerAddress]:
@@ -56,3 +66,18 @@ def find(rig: str | None) -> tuple[str, BrokerAddress]:
     if rig not in found:
         raise HilserverError(f'no server of rig "{rig}" runs on this machine.' + did_you_mean(rig, found))
     return rig, found[rig]
+
+
+def _own_folder() -> Path:
+    """The folder, made where it is missing. Raises HilserverError where it is not this user's own."""
+    path = folder()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owner = path.stat().st_uid
+    except OSError as error:
+        raise HilserverError(f"{path}: can't be created: {error.strerror}.") from error
+    if owner != os.getuid():  # under the temporary folder, somebody else may have been first
+        raise HilserverError(
+            f"{path} belongs to another user: remove it, or set XDG_RUNTIME_DIR to a folder of your own."
+        )
+    return path

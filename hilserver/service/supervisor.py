@@ -4,43 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import functools
 import logging
-import os
 import shutil
 import signal
-import tempfile
-import time
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from hilserver.errors import HilserverError
-from hilserver.numerics.arrays import Floats
-from hilserver.realtime.compiled import compiled_program, warm_up
-from hilserver.realtime.process import make_devices_safe
-from hilserver.realtime.setup import make_setup, write_setup
-from hilserver.realtime.shared import LoopMemory, segment_path
-from hilserver.record.format import encode
-from hilserver.record.run import run_header
-from hilserver.rig import columns as c
+from hilserver.realtime.compiled import compiled_program, is_complete, warm_up
+from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
 from hilserver.rig.load import Rig
 from hilserver.rig.plan import first_row
 from hilserver.service import messages as m
 from hilserver.service.broker import EmbeddedBroker
-from hilserver.service.children import Child
+from hilserver.service.children import Child, all_ready
+from hilserver.service.loop import LoopProcesses, end_predecessor
 from hilserver.service.mqtt import BrokerAddress, MqttService
 from hilserver.service.observer import Observer
 from hilserver.service.operator import Operator
-from hilserver.service.running import announce, withdraw
+from hilserver.service.publisher import Publisher
+from hilserver.service.recording import Recording
+from hilserver.service.running import announce, withdraw, working_folder
 
 _log = logging.getLogger(__name__)
 BEAT = 0.02
-STATE_EVERY = 0.5
-RING_SECONDS = 5.0
+RING_SECONDS, RING_BYTES, RING_ROWS = 5.0, 64e6, 1000
+"""The ring holds so many seconds, but not more bytes, and at least so many rows."""
 PAYLOAD_BYTES = 1 << 18
-STOP_PATIENCE = 3.0
+FAREWELL = 0.3
+"""Seconds for the last messages to get out."""
 
 
 class Supervisor:
@@ -48,212 +42,169 @@ class Supervisor:
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
-        self.log_file: Path | None = None
         self.address: BrokerAddress | None = None
         self.operator: Operator | None = None
         self.observer: Observer | None = None
         self.ready = asyncio.Event()
+        self._recording: Recording | None = None
         self._stop = asyncio.Event()
-        self._folder = Path()
-        self._devices: list[Child] = []
-        self._recorder: Child | None = None
+
+    @property
+    def log_file(self) -> Path | None:
+        """The log that is being written; another one after the recorder had to be started again."""
+        return self._recording.log_file if self._recording is not None else None
 
     def stop(self) -> None:
         """Ask for an orderly end: null, safe values, log closed."""
         self._stop.set()
 
     async def run(self) -> int:
-        """Start everything, serve until stopped. Raises HilserverError where it can't start."""
+        """Start everything, serve until stopped. Raises HilserverError where it can't start, with nothing left."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.stop)
-        self._folder = Path(tempfile.mkdtemp(prefix="hilserver-", dir=os.environ.get("RUNTIME_DIRECTORY")))
         try:
             async with contextlib.AsyncExitStack() as stack:
-                return await self._run(stack)
+                starting = asyncio.create_task(self._start(stack))
+                if not await self._before_stop(starting):
+                    return 0
+                self.ready.set()
+                return await self._serve(*starting.result())
         finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
 
-    async def _run(self, stack: contextlib.AsyncExitStack) -> int:
-        rate = self.rig.settings.loop.rate
-        memory = LoopMemory.create(
-            segment_path(self.rig.settings.name),
-            row_width=self.rig.layout.width,
-            ring_rows=max(round(RING_SECONDS * rate), 1000),
-            payload_bytes=PAYLOAD_BYTES,
-        )
-        stack.callback(memory.close)
-        stack.push_async_callback(self._end_children)
-        memory.supervisor_heartbeat.beat()
-        setup_file = self._write_setup()
-        realtime = await self._start_loop(memory, setup_file)
-        stack.push_async_callback(realtime.stop)
-        beating = asyncio.create_task(_every(BEAT, memory.supervisor_heartbeat.beat))
-        stack.push_async_callback(_cancel, beating)
-        mqtt = await self._start_mqtt(stack)
-        self.observer = observer = Observer(self.rig, memory)
-        observer.degradations = tuple((await realtime.wait_ready()).get("degradations", ()))
-        for text in observer.degradations:
-            _log.warning("%s", text)
-        await self._start_recorder(memory)
-        self.operator = Operator(self.rig, memory, observer, await asyncio.to_thread(self._program))
-        mqtt.commands = self.operator
-        serving = asyncio.create_task(mqtt.service.run())
-        stack.push_async_callback(_cancel, serving)
-        watching = asyncio.create_task(self._publish(mqtt.service))
-        stack.push_async_callback(_cancel, watching)
-        mqtt.service.publish_description(
-            m.describe(
-                self.rig.settings.name,
-                version("hilserver"),
-                channels=observer.channel_infos(),
-                inputs=observer.input_infos(),
-                valves=observer.valve_infos(),
-            )
-        )
-        assert self.address is not None
-        stack.callback(withdraw, announce(self.rig.settings.name, self.address))
-        self.ready.set()
-        return await self._watch(memory, realtime, mqtt.service, setup_file)
+    async def _before_stop(self, task: asyncio.Task[Any]) -> bool:
+        """Wait for a task, or for a stop; returns whether the task was done first. Else it is cancelled."""
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            return task.done()
+        finally:
+            await _cancel(stopping)
+            if not task.done():
+                await _cancel(task)
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
-    def _write_setup(self) -> Path:
-        plants = self.rig.plants()
-        segments = {name: str(segment_path(f"{self.rig.settings.name}-{name}")) for name in plants}
-        path = self._folder / "setup.npz"
-        write_setup(make_setup(self.rig, segments, plants), path)
-        return path
+    async def _start(self, stack: contextlib.AsyncExitStack) -> tuple[LoopProcesses, Publisher]:
+        """Start everything; what has to be undone at the end goes on the stack."""
+        memory = await self._claim_memory(stack)
+        folder = working_folder(self.rig.settings.name)
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        processes = LoopProcesses(self.rig, memory, folder)
+        program = compiled_program(self.rig.library)
+        self.observer = observer = Observer(self.rig, memory)
+        self.operator = operator = Operator(self.rig, memory, observer, program)
+        self._recording = Recording(self.rig, memory, folder, program.folder.name, lambda: operator.running)
+        stack.push_async_callback(self._recording.end)  # last: the log holds the end of the run
+        stack.push_async_callback(processes.end)
+        _background(stack, "the heartbeat", functools.partial(_every, BEAT, memory.supervisor_heartbeat.beat))
+        if not is_complete(program):
+            _log.warning(
+                "first start on this machine, or after an update: compiling the circuit engine takes up to a minute"
+            )
+            await processes.compile()
+        realtime = await processes.start()
+        children = [*processes.devices, realtime]
+        if self.rig.settings.recording.enabled:
+            children.append(await self._recording.start())
+        mqtt = await self._start_mqtt(stack, operator)
+        row = first_row(self.rig.layout, self.rig.plan, self.rig.packed)
+        await asyncio.to_thread(warm_up, program, self.rig.plan, self.rig.packed.index, self.rig.packed.value, row)
+        await all_ready(*children)
+        observer.degradations = tuple(realtime.ready.result().get("degradations", ()))
+        for text in observer.degradations:
+            _log.warning("%s", text)
+        publisher = Publisher(mqtt, observer, operator)
+        self._watch(stack, processes, publisher, mqtt)
+        assert self.address is not None
+        stack.callback(withdraw, announce(self.rig.settings.name, self.address))
+        return processes, publisher
 
-    async def _start_loop(self, memory: LoopMemory, setup_file: Path) -> Child:
-        """The simulated devices, if any, and the real-time process beside them."""
-        for device in self.rig.devices:
-            if device.driver.handed == "plant":
-                self._devices.append(
-                    await Child.start(f"device {device.name}", "hilserver.realtime.device", str(setup_file), device.name)
-                )
-        return await Child.start("real-time process", "hilserver.realtime.process", str(memory.segment.path), str(setup_file))
+    async def _claim_memory(self, stack: contextlib.AsyncExitStack) -> LoopMemory:
+        """The shared memory of this rig, for us alone; a loop that a killed supervisor left behind is ended first."""
+        path, rate, width = segment_path(self.rig.settings.name), self.rig.settings.loop.rate, self.rig.layout.width
+        try:
+            left_behind = LoopMemory.attach(path)
+        except SharedMemoryError:
+            left_behind = None
+        rows = max(round(min(RING_SECONDS * rate, RING_BYTES / (8 * width))), RING_ROWS)
+        memory = LoopMemory.create(path, row_width=width, ring_rows=rows, payload_bytes=PAYLOAD_BYTES)
+        stack.callback(memory.close)
+        memory.supervisor_heartbeat.beat()
+        if left_behind is not None:  # its owner is dead, else we had not got its place
+            await end_predecessor(left_behind)
+        return memory
 
-    async def _start_mqtt(self, stack: contextlib.AsyncExitStack) -> _Mqtt:
+    async def _start_mqtt(self, stack: contextlib.AsyncExitStack, operator: Operator) -> MqttService:
         s = self.rig.settings.mqtt
         port = s.port
         if s.embedded:
             port = (await stack.enter_async_context(EmbeddedBroker(s.port))).port
-        self.address = BrokerAddress(host=s.host, port=port, username=s.user, password_file=s.password_file, ca_file=s.ca_file)
-        return _Mqtt(self.address, self.rig.settings.name)
-
-    async def _start_recorder(self, memory: LoopMemory) -> None:
-        recording = self.rig.settings.recording
-        if not recording.enabled:
-            return
-        folder = Path(recording.folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        started = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
-        self.log_file = _unused(folder / f"{started}_{self.rig.settings.name}.arrow")
-        header = run_header(self.rig, self._fingerprint(), "real time")
-        header_file = self._folder / "header.json"
-        header_file.write_text(encode(header.model_dump()))
-        self._recorder = await Child.start(
-            "recorder",
-            "hilserver.record.recorder",
-            *(str(memory.segment.path), str(header_file), str(self.log_file), str(int(recording.max_megabytes * 1e6))),
+        self.address = BrokerAddress(
+            host=s.host, port=port, username=s.user, password_file=s.password_file, ca_file=s.ca_file
         )
-        await self._recorder.wait_ready()
+        return MqttService(self.address, self.rig.settings.name, operator)
 
-    def _fingerprint(self) -> str:
-        return compiled_program(self.rig.library).folder.name
+    def _watch(
+        self, stack: contextlib.AsyncExitStack, processes: LoopProcesses, publisher: Publisher, mqtt: MqttService
+    ) -> None:
+        """Everything that goes on in the background from now on."""
+        assert self.observer is not None
+        assert self._recording is not None
+        observer, recording = self.observer, self._recording
 
-    def _program(self):  # type: ignore[no-untyped-def]
-        """The compiled program for trial steps; what the real-time process compiled comes from the cache."""
-        program = compiled_program(self.rig.library)
-        warm_up(program, self.rig.plan, self.rig.packed, first_row(self.rig.layout, self.rig.plan, self.rig.packed))
-        return program
+        def report(trouble: str | None, text: str) -> None:
+            observer.troubles.pop("recorder", None)
+            if trouble is not None:
+                observer.troubles["recorder"] = trouble
+            publisher.tell_now(m.Event(kind="warning" if trouble else "info", text=text, tick=0, time=0.0))
+
+        async def watch_device(device: Child) -> None:
+            text = f"{device.name} ended ({await device.wait_ended()}): its samples grow old, it takes no commands"
+            observer.troubles[device.name] = text
+            publisher.tell_now(m.Event(kind="warning", text=text, tick=0, time=0.0))
+
+        settings = self.rig.settings
+        channels, inputs, valves = observer.channel_infos(), observer.input_infos(), observer.valve_infos()
+        description = m.describe(settings.name, version("hilserver"), channels=channels, inputs=inputs, valves=valves)
+        mqtt.publish_description(description)
+        _background(stack, "MQTT", mqtt.run)
+        _background(stack, "publishing", publisher.run)
+        _background(stack, "recording", lambda: recording.keep(report))
+        _background(stack, "watching the loop", processes.watch)
+        for device in processes.devices:
+            _background(stack, f"watching {device.name}", functools.partial(watch_device, device))
 
     # --- serving -----------------------------------------------------------------------------------------------------
 
-    async def _publish(self, mqtt: MqttService) -> None:
-        """Telemetry and events as they come, the state when it changes and now and then, the circuit when it is switched."""
-        assert self.observer is not None and self.operator is not None
-        published, mode, due = 0, -1.0, 0.0
-        while True:
-            rows = self.observer.read()
-            if len(rows):
-                for event in self.observer.events(rows):
-                    mqtt.publish_event(event)
-                    _log.log(logging.WARNING if event.kind in ("fault", "warning") else logging.INFO, "%s", event.text)
-                if telemetry := self.observer.telemetry(rows):
-                    mqtt.publish_telemetry(telemetry)
-                row: Floats = rows[-1]
-                if row[c.MODE] != mode or time.monotonic() >= due:
-                    mode, due = float(row[c.MODE]), time.monotonic() + STATE_EVERY
-                    mqtt.publish_state(self.observer.state(row, mqtt.telemetry_dropped))
-            if self.operator.version != published:
-                published = self.operator.version
-                mqtt.publish_circuit(self._circuit_status())
-            await asyncio.sleep(self.rig.settings.mqtt.telemetry_batch)
-
-    def _circuit_status(self) -> m.CircuitStatus:
-        assert self.operator is not None
-        source = json.loads(json.dumps(dict(self.operator.circuit.source)))
-        return m.CircuitStatus(source=source, file=self.operator.file, version=self.operator.version, tick=self.operator.tick)
-
-    async def _watch(self, memory: LoopMemory, realtime: Child, mqtt: MqttService, setup_file: Path) -> int:
+    async def _serve(self, processes: LoopProcesses, publisher: Publisher) -> int:
         """Until a stop is asked for, or the real-time process ends by itself; leaves the devices safe either way."""
-        dying = asyncio.create_task(realtime.process.wait())
-        stopping = asyncio.create_task(self._stop.wait())
+        assert self.operator is not None
+        dying = asyncio.create_task(processes.died())
+        fault = dying.result() if await self._before_stop(dying) else None
+        if fault is None:
+            await self.operator.execute(m.Disarm())  # refused where nothing is armed
+            fault = await processes.end_loop()
+        publisher.end(fault)
+        await asyncio.sleep(FAREWELL)
+        return 0 if fault is None else 1
+
+
+def _background(stack: contextlib.AsyncExitStack, name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Let ``work`` go on until the stack is unwound."""
+    stack.push_async_callback(_cancel, asyncio.create_task(_endlessly(name, work)))
+
+
+async def _endlessly(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """``work``, begun again where a defect ends it: a run is not to end for want of its telemetry."""
+    while True:
         try:
-            await asyncio.wait({dying, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopping.cancel()
-        if not dying.done():
-            await self._stop_loop(memory, realtime)
-            return 0
-        text = f"the real-time process ended (exit code {realtime.process.returncode}); safe values were written by the supervisor"
-        await asyncio.to_thread(make_devices_safe, setup_file)
-        _log.error("%s", text)
-        row = self.observer.latest() if self.observer else None
-        if self.observer is not None and row is not None:
-            row[c.MODE] = c.FAULTED
-            mqtt.publish_state(self.observer.state(row, mqtt.telemetry_dropped).model_copy(update={"fault": text}))
-        mqtt.publish_event(m.Event(kind="fault", text=text, tick=0 if row is None else int(row[c.TICK]), time=time.time()))
-        await asyncio.sleep(0.3)  # let the message out
-        return 1
-
-    async def _stop_loop(self, memory: LoopMemory, realtime: Child) -> None:
-        """Disarm, wait for the ramp to null, then end the loop."""
-        assert self.operator is not None and self.observer is not None
-        with contextlib.suppress(HilserverError):
-            await self.operator.execute(m.Disarm())
-        commands = [self.rig.layout.column(f"valve.{valve}.command") for valve in self.rig.layout.valves]
-        safe = [valve.safe for valve in self.rig.settings.valves.values()]
-        end = time.monotonic() + STOP_PATIENCE
-        while time.monotonic() < end and realtime.running:
-            row = self.observer.latest()
-            if row is not None and all(row[k] == value for k, value in zip(commands, safe, strict=True)):
-                break
-            await asyncio.sleep(0.01)
-        memory.info.stop_requested = True
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(realtime.process.wait(), STOP_PATIENCE)
-
-    async def _end_children(self) -> None:
-        """Recorder and simulated devices end last: the log holds the end of the run."""
-        for child in (*([self._recorder] if self._recorder else []), *self._devices):
-            await child.stop()
-
-
-class _Mqtt:
-    """The MQTT service, whose commands find their operator once the loop is ready."""
-
-    def __init__(self, address: BrokerAddress, rig: str) -> None:
-        self.commands: Operator | None = None
-        self.service = MqttService(address, rig, self)
-
-    async def execute(self, command: m.Command) -> m.Answer:
-        assert self.commands is not None
-        return await self.commands.execute(command)
+            return await work()
+        except Exception:
+            _log.exception("a defect in %s, which goes on after it; please report it", name)
+        await asyncio.sleep(1.0)
 
 
 async def _every(seconds: float, action: Callable[[], None]) -> None:
@@ -262,16 +213,9 @@ async def _every(seconds: float, action: Callable[[], None]) -> None:
         await asyncio.sleep(seconds)
 
 
-async def _cancel(task: asyncio.Task[None]) -> None:
+async def _cancel(task: asyncio.Task[Any]) -> None:
+    """Cancel a task and wait for its end, whatever it is."""
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
-
-
-def _unused(path: Path) -> Path:
-    """The path, or one with a number behind it where a log of that name exists."""
-    number, free = 1, path
-    while free.exists():
-        number += 1
-        free = path.with_stem(f"{path.stem}-{number}")
-    return free
+    await asyncio.wait({task})
+    if not task.cancelled():
+        task.exception()  # looked at: else asyncio complains that nobody did

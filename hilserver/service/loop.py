@@ -1,0 +1,123 @@
+"""The real-time process and the simulated devices beside it: started, watched, ended with every device made safe."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from pathlib import Path
+
+from hilserver.realtime.process import make_devices_safe, ramp_time
+from hilserver.realtime.setup import make_setup, write_setup
+from hilserver.realtime.shared import LoopMemory, Segment, SharedMemoryError, segment_path
+from hilserver.rig.load import Rig
+from hilserver.service.children import Child, all_ready
+
+_log = logging.getLogger(__name__)
+LOOK = 0.1
+"""Seconds between two looks at the loop's heartbeat."""
+LEAST_TICKS = 5
+"""Ticks without which the loop does not yet count as hanging, at slow rates."""
+LOOP_GONE = 1.0
+"""Seconds without a tick after which a predecessor's loop counts as dead."""
+PATIENCE = 3.0
+"""Seconds that the loop may take longer than its ramp to null before it is killed."""
+
+
+class LoopProcesses:
+    """The real-time process and its simulated devices. ``start``, then ``end`` in any case."""
+
+    def __init__(self, rig: Rig, memory: LoopMemory, folder: Path) -> None:
+        self.devices: list[Child] = []
+        self.realtime: Child | None = None
+        self._made_safe: str | None = None
+        self._rig = rig
+        self._memory = memory
+        plants = rig.plants()
+        self._segments = {name: segment_path(f"{rig.settings.name}-{name}") for name in plants}
+        self.setup_file = folder / "setup.npz"
+        segments = {name: str(path) for name, path in self._segments.items()}
+        write_setup(make_setup(rig, segments, plants), self.setup_file)
+
+    async def compile(self) -> None:
+        """Fill the cache of compiled programs. Raises ChildFailed."""
+        compiler = await Child.start("compiler", "hilserver.realtime.compiled", str(self.setup_file))
+        try:
+            await all_ready(compiler)
+        finally:
+            await compiler.stop()
+
+    async def start(self) -> Child:
+        """Start the processes; they are ready later. Returns the real-time process."""
+        setup = str(self.setup_file)
+        for name in self._segments:
+            arguments = ("hilserver.realtime.device", setup, name, str(os.getpid()))
+            self.devices.append(await Child.start(f"device {name}", *arguments))
+        segment = str(self._memory.segment.path)
+        self.realtime = await Child.start("real-time process", "hilserver.realtime.process", segment, setup)
+        return self.realtime
+
+    async def died(self) -> str:
+        """Wait for the end of the real-time process and write safe values at once; returns what happened, in words."""
+        assert self.realtime is not None
+        reason = await self.realtime.wait_ended()
+        safe = await self._make_safe() if self.realtime.process.returncode else "it wrote the safe values before"
+        return f"the real-time process ended ({reason}); {safe}"
+
+    async def watch(self) -> None:
+        """Kill a loop that does not tick any more, so that others can write the safe values.
+
+        Looks are counted rather than seconds: after a pause of the whole machine both go on.
+        """
+        loop = self._rig.settings.loop
+        patience = max(loop.heartbeat_timeout, LEAST_TICKS / loop.rate)
+        beats, looks = -1, 0
+        while self.realtime is not None and self.realtime.running:
+            looks = looks + 1 if self._memory.loop_heartbeat.beats == beats else 0
+            beats = self._memory.loop_heartbeat.beats
+            if looks * LOOK > patience:
+                _log.error("the loop has not ticked for %.1f s: it hangs and is killed", looks * LOOK)
+                self.realtime.kill()
+            await asyncio.sleep(LOOK)
+
+    async def end_loop(self) -> str | None:
+        """End the loop after its ramp to null, and write safe values where it can't do so itself.
+
+        Returns what went wrong, None if nothing.
+        """
+        loop = self.realtime
+        if loop is None:
+            return None
+        if loop.was_ready:
+            self._memory.info.stop_requested = True
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(loop.process.wait(), ramp_time(self._rig.plan) + PATIENCE)
+        await loop.stop(PATIENCE)
+        return await self.died() if loop.was_ready and loop.process.returncode else None
+
+    async def end(self) -> None:
+        """End everything: the loop first, then the devices."""
+        await self.end_loop()
+        for device in self.devices:
+            await device.stop()
+        for path in self._segments.values():
+            if path.exists():  # left behind by a device that was killed
+                with contextlib.suppress(SharedMemoryError):
+                    Segment.create(path, 0).close()
+
+    async def _make_safe(self) -> str:
+        """Write every device's safe values, once; returns whether that worked, in words."""
+        if self._made_safe is None:
+            failures = await asyncio.to_thread(make_devices_safe, self.setup_file)
+            for failure in failures:
+                _log.error("%s", failure)
+            self._made_safe = "; ".join(failures) or "the supervisor wrote the safe values"
+        return self._made_safe
+
+
+async def end_predecessor(memory: LoopMemory) -> None:
+    """End the loop that a killed supervisor left behind with this memory; its valves ramp to null before."""
+    memory.info.stop_requested = True
+    while memory.info.loop_pid and memory.loop_heartbeat.age() < LOOP_GONE:  # noqa: ASYNC110 - another process
+        await asyncio.sleep(0.01)

@@ -1,0 +1,87 @@
+"""What people see of a run: telemetry, state, circuit and events, from the ring to MQTT and to the server's own log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+
+from hilserver.numerics.arrays import Floats
+from hilserver.rig import columns as c
+from hilserver.service.messages import CircuitStatus, Event
+from hilserver.service.mqtt import MqttService
+from hilserver.service.observer import Observer
+from hilserver.service.operator import Operator
+
+_log = logging.getLogger(__name__)
+STATE_EVERY = 0.5
+LONGEST_ROUND = 1.0
+"""Seconds between two rounds at most, however long a telemetry batch is: the ring holds some seconds only."""
+
+
+class Publisher:
+    """Publishes in rounds: telemetry and events as they come, the state now and then, what changes at once."""
+
+    def __init__(self, mqtt: MqttService, observer: Observer, operator: Operator) -> None:
+        self._mqtt = mqtt
+        self._observer = observer
+        self._operator = operator
+        self._version = 0
+        self._shown: tuple[object, ...] = ()
+        self._due = 0.0
+
+    async def run(self) -> None:
+        """One round after the other."""
+        pause = min(self._observer.rig.settings.mqtt.telemetry_batch, LONGEST_ROUND)
+        while True:
+            self.round()
+            await asyncio.sleep(pause)
+
+    def round(self) -> None:
+        """Publish what is new."""
+        rows = self._observer.read()
+        if len(rows) == 0:
+            return
+        for event in self._observer.events(rows):
+            self.tell(event)
+        if telemetry := self._observer.telemetry(rows):
+            self._mqtt.publish_telemetry(telemetry)
+        self._operator.adopt(rows[-1])
+        if self._operator.running.version != self._version:
+            self._version = self._operator.running.version
+            self._mqtt.publish_circuit(self._circuit_status())
+        self._publish_state(rows[-1])
+
+    def tell(self, event: Event) -> None:
+        """Publish an event, and log it."""
+        self._mqtt.publish_event(event)
+        _log.log(logging.WARNING if event.kind in ("fault", "warning") else logging.INFO, "%s", event.text)
+
+    def tell_now(self, event: Event) -> None:
+        """The same for what happens beside the loop: its tick and time are filled in."""
+        row = self._observer.latest()
+        self.tell(event.model_copy(update={"tick": 0 if row is None else int(row[c.TICK]), "time": time.time()}))
+
+    def end(self, fault: str | None = None) -> None:
+        """A last round, after the loop has ended; ``fault`` is told where the loop could not do so itself."""
+        self.round()
+        row = self._observer.latest()
+        if row is None:
+            return
+        if fault is not None:
+            row[c.MODE] = c.FAULTED
+            self.tell_now(Event(kind="fault", text=fault, tick=0, time=0.0))
+        state = self._observer.state(row, self._mqtt.telemetry_dropped)
+        self._mqtt.publish_state(state if fault is None else state.model_copy(update={"fault": fault}))
+
+    def _publish_state(self, row: Floats) -> None:
+        shown = (row[c.MODE], row[c.FAULT], tuple(self._observer.troubles))
+        if shown != self._shown or time.monotonic() >= self._due:
+            self._shown, self._due = shown, time.monotonic() + STATE_EVERY
+            self._mqtt.publish_state(self._observer.state(row, self._mqtt.telemetry_dropped))
+
+    def _circuit_status(self) -> CircuitStatus:
+        running = self._operator.running
+        source = json.loads(json.dumps(dict(running.circuit.source)))
+        return CircuitStatus(source=source, file=running.file, version=running.version, tick=running.tick)
