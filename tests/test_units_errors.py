@@ -1,0 +1,262 @@
+"""Units at the edge of the configuration, and the words in which errors are told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hilserver.errors import ConfigurationError, Problem, did_you_mean, dotted, problems_of, shown
+from hilserver.units import (
+    SI_UNITS,
+    AnyQuantity,
+    Flow,
+    Number,
+    Pressure,
+    Quantity,
+    Time,
+    from_si,
+    quantity,
+    quantity_per_second,
+    to_si,
+)
+
+# --- units -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "value"),
+    [
+        # definitions: 1 bar = 1e5 Pa, 1 l = 1e-3 m³, 1 min = 60 s, 1 psi = 6894.757 Pa (NIST SP 811: 6.894 757 E+03)
+        ("35 bar", "Pa", 35e5),
+        ("-0.2 bar", "Pa", -2e4),
+        ("36 l/min", "m^3/s", 6e-4),
+        ("36 l / min", "m^3/s", 6e-4),
+        ("1e5 Pa", "Pa", 1e5),
+        ("1000 psi", "Pa", 6.894757e6),
+        ("20 ms", "s", 0.02),
+        ("30 Hz", "1/s", 30.0),
+        ("1500 rpm", "1/s", 25.0),
+        ("28 cm^3/rev", "m^3", 28e-6),
+        ("28 cm³", "m^3", 28e-6),
+        ("0.1 l/min/bar", "m^3/(s*Pa)", 0.1e-3 / 60 / 1e5),
+        ("0.1 l/(min*bar)", "m^3/(s*Pa)", 0.1e-3 / 60 / 1e5),
+        ("2e5 Pa^0.5", "Pa^0.5", 2e5),
+        ("2e5 N*s/m", "N*s/m", 2e5),
+        ("2e5 N·s/m", "N*s/m", 2e5),
+        ("90 deg", "rad", 1.5707963267949),
+        ("20 degC", "K", 293.15),
+        ("5 %", "", 0.05),
+        ("5%", "", 0.05),
+        ("0.5", "", 0.5),
+        ("+.5e1", "", 5.0),
+    ],
+)
+def test_a_text_with_a_unit_becomes_si(text: str, unit: str, value: float) -> None:
+    """1e-7: the digits of the psi; the others are exact but for 15 digits."""
+    assert to_si(text, unit) == pytest.approx(value, rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "said"),
+    [
+        ("35 l/min", "Pa", '"35 l/min" has the wrong unit: this value is measured in Pa'),
+        ("35", "Pa", '"35" has no unit: this value is measured in Pa'),
+        ("35 %", "Pa", '"35 %" has the wrong unit: this value is measured in Pa'),
+        ("35 bar", "", '"35 bar" has the wrong unit: this value is measured in no unit'),
+        ("35 baar", "Pa", '"35 baar" has no unit that can be read'),
+        ("35,5 bar", "Pa", '"35,5 bar" has no unit that can be read'),
+        ("bar", "Pa", '"bar" is not a number with a unit'),
+        ("", "Pa", '"" is not a number with a unit'),
+        ("nan bar", "Pa", '"nan bar" is not a number with a unit'),
+        ("inf bar", "Pa", '"inf bar" is not a number with a unit'),
+        ("1e400 bar", "Pa", '"1e400 bar" has no finite number'),
+        ("1e308 GPa", "Pa", '"1e308 GPa" has no finite number'),
+        ("5 bar bar/", "Pa", "has no unit that can be read"),
+        ("5 (bar", "Pa", "has no unit that can be read"),
+        ("1 " + "bar*" * 100, "Pa", "is not a number with a unit"),
+        ("__import__('os')", "Pa", "is not a number with a unit"),
+        ("5 bar\0", "Pa", "has no unit that can be read"),
+    ],
+)
+def test_what_is_wrong_with_a_text_is_said(text: str, unit: str, said: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is checked below
+        to_si(text, unit)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["9**9**9**9 bar", "9**9**9**9", "1 m^9^9^9^9", "1 m**9**9**9", "1 9**9**9*m"])
+def test_no_text_is_calculated(text: str) -> None:
+    """As an expression this takes for ever and all memory; a message could bring it. (A generous 1 s.)"""
+    start = time.monotonic()
+    with pytest.raises(ValueError, match="unit"):
+        quantity(text)
+    assert time.monotonic() - start < 1.0
+
+
+@given(text=st.text(max_size=100))
+def test_any_text_is_a_quantity_or_a_value_error(text: str) -> None:
+    try:
+        value = quantity(text)
+    except ValueError as error:
+        told = str(error)
+    else:
+        told = value.unit
+        assert value.value == value.value
+    assert len(told) < 400
+
+
+@given(value=st.floats(-1e12, 1e12), unit=st.sampled_from(["bar", "psi", "MPa", "kPa"]))
+def test_to_si_and_back(value: float, unit: str) -> None:
+    """15 digits are kept."""
+    assert from_si(to_si(f"{value!r} {unit}", "Pa"), "Pa", unit) == pytest.approx(value, rel=1e-14)
+
+
+def test_quantities_know_their_si_unit() -> None:
+    assert quantity("250 bar") == Quantity(value=2.5e7, unit="Pa")
+    assert quantity("60 l/min") == Quantity(value=1e-3, unit="m^3/s")
+    assert quantity(3) == Quantity(value=3.0, unit="")
+    assert quantity("50 %") == Quantity(value=0.5, unit="")
+    for unit in SI_UNITS:
+        assert quantity(f"2 {unit}").unit == unit
+
+
+def test_rates_have_the_unit_of_what_changes() -> None:
+    assert quantity_per_second("250 bar/s") == Quantity(value=2.5e7, unit="Pa")
+    assert quantity_per_second("6 mm/min") == Quantity(value=1e-4, unit="m")
+    assert quantity_per_second("3 1/s") == Quantity(value=3.0, unit="")
+    with pytest.raises(ValueError, match='write it like "250 bar/s"'):
+        quantity_per_second("250 bar")
+
+
+@pytest.mark.parametrize("odd", [True, None, [1], {}, float("nan"), float("inf"), 10**400, "5 kg*m^2"])
+def test_what_is_no_quantity_is_refused(odd: object) -> None:
+    with pytest.raises(ValueError, match=r"is not a|no channel is measured"):
+        quantity(odd)
+
+
+def test_units_need_no_folder_to_write_to(tmp_path: Path) -> None:
+    """Under systemd the home folder may not be there; pint's cache then failed for every value (regression)."""
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    environment = {**os.environ, "HOME": str(blocked), "XDG_CACHE_HOME": str(blocked)}
+    code = "from hilserver.units import to_si; print(to_si('36 l/min', 'm^3/s'))"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.stdout.strip(), done.stderr) == ("0.0006", "")
+
+
+class Inner(BaseModel):
+    """A table within a sheet."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    length: Pressure = Field(default="1 bar", gt=0)  # type: ignore[assignment]
+
+
+class Sheet(BaseModel):
+    """A datasheet with a field of each kind."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    flow: Flow = Field(default="1 l/min", gt=0)  # type: ignore[assignment]
+    share: Number = Field(default=0.5, ge=0, le=1)
+    count: Annotated[int, Field(strict=True)] = 1
+    points: tuple[tuple[Time, Number], ...] = ()
+    inner: Inner | None = None
+    table: dict[str, Inner] = Field(default_factory=dict)
+    any: AnyQuantity | None = None
+
+
+def told(**values: Any) -> str:
+    """The problems of a sheet with these values."""
+    with pytest.raises(ValidationError) as caught:
+        Sheet.model_validate(values)
+    found = problems_of(caught.value, values, file="f.toml", prefix="sheet", names=Sheet.model_fields)
+    return "\n".join(map(str, found))
+
+
+def test_a_datasheet_field_reads_its_default_too() -> None:
+    sheet = Sheet()
+    assert sheet.flow == pytest.approx(1e-3 / 60)
+    assert Sheet.model_validate({"share": "40 %"}).share == 0.4
+    assert Sheet.model_validate({"any": "1 bar"}).any == Quantity(value=1e5, unit="Pa")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"flow": 5}, 'f.toml: sheet.flow: 5 has no unit; write it like "40 l/min"'),
+        ({"flow": "5 bar"}, '"5 bar" has the wrong unit: this value is measured in m^3/s; write it like "40 l/min"'),
+        ({"flow": "0 l/min"}, 'sheet.flow: "0 l/min" is out of range: must be > 0 (SI unit)'),
+        ({"flow": ["x"] * 100_000}, "has no unit; write it like"),
+        ({"share": 2}, "sheet.share: 2 is out of range: must be <= 1 (SI unit)"),
+        ({"share": float("nan")}, "sheet.share: nan is not a finite number"),
+        ({"share": 10**400}, "is not a finite number"),
+        ({"share": True}, "sheet.share: True is not a number"),
+        ({"share": "5 bar"}, '"5 bar" has the wrong unit: this value is measured in no unit'),
+        ({"count": "3"}, 'sheet.count: "3" is not a whole number'),
+        ({"points": 3}, "sheet.points: 3 is not a list"),
+        ({"points": [["1 s", 2], ["x s", 3]]}, "sheet.points[1][0]: "),
+        ({"points": [["1 s"]]}, "sheet.points[0][1]: missing"),
+        ({"inner": 3}, "sheet.inner: 3 is not a table"),
+        ({"inner": {"lenght": "1 bar"}}, "sheet.inner.lenght: unknown key. Did you mean length?"),
+        ({"table": {"one": {"lenght": "1 bar"}}}, "sheet.table.one.lenght: unknown key. Did you mean length?"),
+        ({"flwo": 1}, "sheet.flwo: unknown key. Did you mean flow?"),
+        ({"zzzzzz": 1}, "sheet.zzzzzz: unknown key. Allowed: any, count, flow, inner, points, share, table."),
+        ({"any": [1]}, 'sheet.any: [1] is not a value; write it like "250 bar"'),
+    ],
+)
+def test_problems_name_file_key_value_and_what_is_allowed(values: dict[str, Any], said: str) -> None:
+    text = told(**values)
+    assert said in text
+    assert len(text) < 300
+
+
+def test_all_problems_are_told_at_once() -> None:
+    assert len(told(flow=1, share=2, count="x", flwo=1).splitlines()) == 4
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_close_word_is_suggested_and_a_far_one_gets_the_list() -> None:
+    assert did_you_mean("joystik", ["joystick", "pedal"]) == " Did you mean joystick?"
+    assert did_you_mean("P_s", ["p_A", "p_S", "p_T"]) == " Did you mean p_S?"
+    assert did_you_mean("zzz", ["joystick", "pedal"]) == " Allowed: joystick, pedal."
+    assert did_you_mean("zzz", []) == ""
+
+
+def test_values_are_shown_short_and_in_one_line() -> None:
+    assert shown("a") == '"a"'
+    assert shown(3.5) == "3.5"
+    assert shown("a\nb") == '"a b"'
+    for odd in ("x" * 10**6, list(range(10**5)), 1 << 100_000, nested(100_000)):
+        assert len(shown(odd)) <= 60
+
+
+def nested(depth: int) -> list[Any]:
+    """A list in a list in a list …"""
+    inner: list[Any] = []
+    for _ in range(depth):
+        inner = [inner]
+    return inner
+
+
+def test_a_place_is_written_as_in_the_file() -> None:
+    assert dotted(("components", "relief", "override", 1, 0)) == "components.relief.override[1][0]"
+    assert str(Problem("is wrong.", "a.b", "f.toml")) == "f.toml: a.b: is wrong."
+    assert str(Problem("is wrong.")) == "is wrong."
+
+
+def test_a_configuration_error_tells_all_its_problems() -> None:
+    error = ConfigurationError(Problem(text, file="f") for text in ("one", "two"))
+    assert str(error) == "f: one\nf: two"
+    assert len(error.problems) == 2
