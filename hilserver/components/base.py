@@ -93,7 +93,7 @@ class Kernel:
 class Component(Datasheet):
     """Base of all components. Fields are datasheet values; class attributes say what it connects to.
 
-    ``hydraulic``, ``mechanical``, ``rotational``: port names, connected by ``ports = { P = "supply" }`` in the circuit file.
+    ``hydraulic``, ``mechanical``, ``rotational``: port names, connected by ``ports = { P = "supply" }`` in a circuit.
     ``inputs``, ``outputs``: signal ports, connected by a key of their own name (``command = "joystick"``).
     ``states``: what it remembers. ``kernels``: filled by the :func:`kernel` decorator.
     """

@@ -1,0 +1,143 @@
+"""Looks at a packed circuit offline: its linearisation, its equilibrium, and which step its integrator needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hilserver.circuit import engine as e
+from hilserver.circuit.pack import PackedCircuit
+from hilserver.circuit.program import Program
+from hilserver.errors import HilserverError
+from hilserver.numerics.arrays import Floats
+
+SETTLED = 1e-6
+"""Scaled rate, in typical sizes per second, below which a state counts as at rest."""
+_TRIES = 10_000
+_SHORTEST, _LONGEST = 1e-6, 1e5
+_COARSE = 1e-3
+_RELATIVE = 1e-7
+
+
+class NoEquilibrium(HilserverError):
+    """A circuit that does not come to rest; names the values that keep moving."""
+
+
+class Analysis:
+    """A packed circuit with its inputs held, as a function of its states."""
+
+    def __init__(self, program: Program, packed: PackedCircuit, values: Floats | None = None) -> None:
+        """``values``: all values to start from (inputs included); default: the circuit's initial ones."""
+        first = int(packed.index[e.INITIAL])
+        n = len(packed.values)
+        self.packed = packed
+        self.n = packed.n_states
+        self.values = (packed.value[first : first + n] if values is None else values[:n]).copy()
+        self.lower, self.upper, self.scale = (
+            packed.value[packed.index[k] : packed.index[k] + self.n] for k in (e.LOWER, e.UPPER, e.SCALE)
+        )
+        self._program = program
+        self._recorded = np.zeros(len(packed.recorded))
+        self._work = np.zeros(packed.work_size)
+
+    def rates(self, states: Floats) -> Floats:
+        """Time derivatives of the states, with signals and shown pressures brought up to date in ``values``."""
+        self.values[: self.n] = states
+        self._program.derivatives(self.packed.index, self.packed.value, self.values, self._recorded, self._work)
+        return self._work[: self.n].copy()
+
+    def jacobian(self, states: Floats) -> Floats:
+        """Derivatives of the rates by the states, float64[n, n], one-sided differences away from hard limits.
+
+        A state that is held at a hard limit does not move: its line and column are zero.
+        """
+        f = self.rates(states)
+        held = (f == 0.0) & ((states <= self.lower) | (states >= self.upper))
+        matrix = np.zeros((self.n, self.n))
+        for j in np.flatnonzero(~held):
+            moved = states.copy()
+            step = _RELATIVE * max(abs(states[j]), self.scale[j])
+            moved[j] += -step if states[j] + step > self.upper[j] else step
+            matrix[:, j] = (self.rates(moved) - f) / (moved[j] - states[j])
+        self.rates(states)
+        matrix[held] = 0.0
+        return matrix
+
+    # --- equilibrium -------------------------------------------------------------------------------------------------
+
+    def steady_state(self, held: Any = ()) -> Floats:
+        """All values at the equilibrium that the circuit reaches from ``values``; the states ``held`` (indices) stay.
+
+        Integrates with the L-stable method, each step checked against two half steps, until nothing moves any more.
+        Raises NoEquilibrium naming what keeps moving.
+        """
+        index, value, z = self.packed.index.copy(), self.packed.value.copy(), self.values.copy()
+        index[e.INTEGRATOR] = e.ROSENBROCK
+        for i in held:  # a state between equal limits stays where it is
+            value[index[e.LOWER] + i] = value[index[e.UPPER] + i] = z[i]
+        rates, h = np.full(self.n, np.inf), 1e-4
+        for _ in range(_TRIES):
+            whole, halves = z.copy(), z.copy()
+            self._program.advance(index, value, whole, self._recorded, self._work, 1, h)
+            self._program.advance(index, value, halves, self._recorded, self._work, 2, 0.5 * h)
+            states = halves[: self.n]
+            error = np.abs(whole[: self.n] - states) / (_COARSE * (self.scale + np.abs(states)))
+            worst = float(error.max(initial=0.0)) if np.isfinite(halves).all() else np.inf
+            if worst > 1.0 and h > _SHORTEST:
+                h = max(0.4 * h, _SHORTEST)
+                continue
+            if not np.isfinite(halves).all():
+                break
+            z, rates = halves, self._work[: self.n] / self.scale
+            if np.abs(rates).max(initial=0.0) < SETTLED:
+                self.values[:] = z
+                return z
+            h = min(h * min(4.0, 0.9 / max(worst, 1e-6) ** (1 / 3)), _LONGEST)
+        moving = [k for k in np.argsort(-np.abs(rates))[:3] if not abs(rates[k]) <= SETTLED]
+        text = ", ".join(
+            f"{self.packed.values[k]} ({rates[k] * self.scale[k]:.3g} {self.packed.kinds[k]}/s)" for k in moving
+        )
+        raise NoEquilibrium(f"the circuit does not come to rest: {text} keeps moving.")
+
+    # --- stiffness ---------------------------------------------------------------------------------------------------
+
+    def stiffness(self) -> Stiffness:
+        """The fastest motion of the linearised circuit at ``values``, and the steps that integrators need for it."""
+        matrix = self.jacobian(self.values[: self.n].copy())
+        scaled = matrix * self.scale / self.scale[:, None]
+        eigenvalues, vectors = np.linalg.eig(scaled)
+        order = np.argsort(-np.abs(eigenvalues))
+        fastest = order[0]
+        weights = np.abs(vectors[:, fastest] * np.linalg.pinv(vectors)[fastest])  # participation factors
+        return Stiffness(
+            time_constant=float(1.0 / max(abs(eigenvalues[fastest]), 1e-300)),
+            state=self.packed.values[int(np.argmax(weights))],
+            eigenvalues=eigenvalues[order],
+        )
+
+
+@dataclass(frozen=True)
+class Stiffness:
+    """The fastest time constant in s, the state that has most part in it, and all eigenvalues (1/s), fastest first."""
+
+    time_constant: float
+    state: str
+    eigenvalues: Floats
+
+    def longest_step(self, integrator: str) -> float:
+        """Longest stable step in s: the linear stability region of the integrator; infinite for the L-stable one."""
+        if integrator == "rosenbrock":
+            return float("inf")
+        damped = self.eigenvalues[self.eigenvalues.real < -1e-9 * np.abs(self.eigenvalues).max()]
+        steps = np.geomspace(1e-9, 1e3, 4000)
+        stable = np.array([_amplification(h * damped, integrator).max(initial=0.0) <= 1.0 for h in steps])
+        unstable = np.flatnonzero(~stable)
+        return float(steps[unstable[0] - 1]) if len(unstable) else float("inf")
+
+
+def _amplification(z: Floats, integrator: str) -> Floats:
+    """|R(z)| of one step: 1 + z (Euler), 1 + z + z²/2 + z³/6 + z⁴/24 (RK4)."""
+    r = 1 + z if integrator == "euler" else 1 + z * (1 + z / 2 * (1 + z / 3 * (1 + z / 4)))
+    return np.abs(r)
