@@ -1,6 +1,6 @@
 """The driver protocol: a device as named input and output channels.
 
-A driver lives in a package of its own and is found through the entry point group ``hilserver.drivers``. It sees only this module,
+A driver lives in a package of its own, found through the entry point group ``hilserver.drivers``. It sees only this module,
 :mod:`hilserver.units` and :mod:`hilserver.errors`. Constructing one touches no hardware; ``open`` does.
 """
 
@@ -45,7 +45,7 @@ class ChannelInfo:
 
 
 class Driver(ABC):
-    """A device. The loop calls ``read`` and ``write`` once a tick with the channels chosen at construction, in that order."""
+    """A device. The loop calls ``read`` and ``write`` once a tick, with the channels in the order of construction."""
 
     Config: ClassVar[type[DriverConfig]]
     pace: ClassVar[Pace] = Pace.FAST
@@ -108,7 +108,7 @@ class SampleSource(Protocol):
 
 
 def installed_drivers() -> dict[str, type[Driver]]:
-    """All installed drivers by name (entry points ``hilserver.drivers``). Loads only their modules, never hardware libraries."""
+    """All installed drivers by name (entry points ``hilserver.drivers``); loads no hardware library."""
     return {entry.name: entry.load() for entry in sorted(entry_points(group="hilserver.drivers"), key=lambda e: e.name)}
 
 
@@ -116,6 +116,7 @@ def driver_named(name: str, key: str = "driver", file: str = "") -> type[Driver]
     """One installed driver. Raises ConfigurationError naming the drivers there are."""
     entries = {entry.name: entry for entry in entry_points(group="hilserver.drivers")}
     if name not in entries:
-        raise ConfigurationError([Problem(f'"{name}" is not an installed driver.' + did_you_mean(name, entries), key, file)])
+        text = f'"{name}" is not an installed driver.' + did_you_mean(name, entries)
+        raise ConfigurationError([Problem(text, key, file)])
     driver: type[Driver] = entries[name].load()
     return driver

@@ -18,9 +18,13 @@ class ReplayConfig(DriverConfig):
     columns: tuple[str, ...] = Field(min_length=1, description="columns to read; channels name them as source")
     sample_rate: Frequency | None = Field(default=None, gt=0, description="rows per second, unless time_column says it")
     time_column: str | None = Field(default=None, description="column of the time stamps in seconds")
-    delimiter: Literal[",", ";", "\t", " "] | None = Field(default=None, description="default: found out from the header")
+    delimiter: Literal[",", ";", "\t", " "] | None = Field(
+        default=None, description="default: found out from the header"
+    )
     decimal_comma: bool = Field(default=False, description="numbers are written 1,5")
-    outputs: tuple[str, ...] = Field(default=("command",), description="names for the outputs; what is written is only logged")
+    outputs: tuple[str, ...] = Field(
+        default=("command",), description="names for the outputs; what is written is only logged"
+    )
 
 
 class Replay(Driver):
@@ -29,7 +33,9 @@ class Replay(Driver):
     Config = ReplayConfig
     handed = "samples"
 
-    def __init__(self, name: str, config: Any, inputs: Sequence[str], outputs: Sequence[str], samples: SampleSource) -> None:
+    def __init__(
+        self, name: str, config: Any, inputs: Sequence[str], outputs: Sequence[str], samples: SampleSource
+    ) -> None:
         super().__init__(name, config, inputs, outputs)
         self._samples = samples
 

@@ -44,6 +44,12 @@ class Actuator(_Part):
     raw: tuple[Number, Number] = Field(default=(-10.0, 10.0), description="raw output at signal -1 and +1")
     safe: Number = Field(default=0.0, description="raw output in the safe state")
 
+    @model_validator(mode="after")
+    def _a_range(self) -> Actuator:
+        if self.raw[0] == self.raw[1]:
+            raise ValueError("raw: the two outputs must differ")
+        return self
+
 
 class SimulatedRigConfig(DriverConfig):
     """Settings of a simulated rig."""
@@ -52,12 +58,14 @@ class SimulatedRigConfig(DriverConfig):
     drive: str = Field(description="circuit file of what drives it: supply and real servo valve")
     sensors: dict[str, Sensor] = Field(min_length=1)
     actuators: dict[str, Actuator] = Field(default_factory=dict)
-    watchdog: Time = Field(default="50 ms", gt=0, description="no command for so long: the device goes to its safe values")
+    watchdog: Time = Field(
+        default="50 ms", gt=0, description="no command for so long: the device goes to its safe values"
+    )
     seed: int = Field(default=1, ge=0, description="of the noise")
 
 
 class SimulatedRig(Driver):
-    """The simulated rig. In real time the plant is a process of its own with a watchdog; in lockstep it is stepped by the run."""
+    """The simulated rig: in real time a process of its own with a watchdog, in lockstep stepped by the run."""
 
     Config = SimulatedRigConfig
     handed = "plant"

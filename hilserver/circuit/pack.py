@@ -223,7 +223,7 @@ class _Packer:
             return given
         value = placed.component.parameters(self.circuit.fluid)[given]
         assert not isinstance(value, Table), f"{placed.name}.{given} is a table"
-        return value
+        return float(value)
 
     def _lay_out_boundaries(self) -> None:
         for node in self.boundary:

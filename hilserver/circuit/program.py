@@ -95,7 +95,7 @@ def _scope(linked: Sequence[ModuleType]) -> dict[str, Any]:
 
 
 def _is_own(module: ModuleType, item: object) -> bool:
-    return inspect.isfunction(item) and item.__module__ == module.__name__ and not item.__name__.startswith("make_")
+    return inspect.isfunction(item) and item.__module__ == module.__name__
 
 
 def _writable(root: Path) -> Path:

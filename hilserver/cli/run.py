@@ -16,7 +16,7 @@ def run(
 ) -> None:
     """Run a rig in real time until Ctrl-C (or SIGTERM).
 
-    Starts in SAFE with the valves at null. Arm, start and switch over MQTT (hilserver switch, a panel, mosquitto_pub). Every
+    Starts in SAFE with the valves at null. Arm, start and switch over MQTT (hilserver switch, mosquitto_pub). Every
     tick is recorded. Whatever ends the run, the valves get their safe values first.
     """
     import asyncio
@@ -25,7 +25,9 @@ def run(
     from hilserver.rig.load import load_rig
     from hilserver.service.supervisor import Supervisor
 
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
+    )
     loaded = load_rig(rig)
 
     async def serve() -> int:
@@ -34,8 +36,13 @@ def run(
         ready = asyncio.create_task(supervisor.ready.wait())
         await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            typer.echo(f"{loaded.settings.name} runs at {loaded.settings.loop.rate:g} Hz. MQTT: {supervisor.address}, topics hil/{loaded.settings.name}/#")
-            typer.echo(f"Log: {supervisor.log_file}" if supervisor.log_file else "Not recorded (recording.enabled = false).")
+            typer.echo(
+                f"{loaded.settings.name} runs at {loaded.settings.loop.rate:g} Hz. "
+                f"MQTT: {supervisor.address}, topics hil/{loaded.settings.name}/#"
+            )
+            typer.echo(
+                f"Log: {supervisor.log_file}" if supervisor.log_file else "Not recorded (recording.enabled = false)."
+            )
             typer.echo("Ctrl-C ends it with the valves at null.")
         ready.cancel()
         return await task

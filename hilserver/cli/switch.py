@@ -11,12 +11,19 @@ if TYPE_CHECKING:
     from hilserver.service.messages import Answer, Command
     from hilserver.service.mqtt import BrokerAddress
 
-Rig = Annotated[str | None, typer.Option("--rig", "-r", help="name of the rig; default: the one that runs on this machine")]
-Broker = Annotated[str | None, typer.Option("--broker", "-b", help="host:port of its MQTT broker; default: as the server on this machine")]
+Rig = Annotated[
+    str | None, typer.Option("--rig", "-r", help="name of the rig; default: the one that runs on this machine")
+]
+Broker = Annotated[
+    str | None,
+    typer.Option("--broker", "-b", help="host:port of its MQTT broker; default: as the server on this machine"),
+]
 
 
 def switch(
-    component: Annotated[str, typer.Argument(help="name of the component in the circuit; or a circuit file with --circuit")],
+    component: Annotated[
+        str, typer.Argument(help="name of the component in the circuit; or a circuit file with --circuit")
+    ],
     values: Annotated[list[str] | None, typer.Argument(help='new values, like nominal_flow.flow="60 l/min"')] = None,
     kind: Annotated[str | None, typer.Option("--type", "-t", help="put a component of this type in its place")] = None,
     circuit: Annotated[bool, typer.Option("--circuit", help="switch to the whole circuit of this file")] = False,
@@ -39,7 +46,9 @@ def switch(
         command = m.Switch(component=component, set=_assignments(values or []))
     answer = ask(command, rig, broker)
     result = answer.result
-    moved = ", ".join(f"{valve} {percent:.1f} %" for valve, percent in _table(result.get("command_moved_percent")).items())
+    moved = ", ".join(
+        f"{valve} {percent:.1f} %" for valve, percent in _table(result.get("command_moved_percent")).items()
+    )
     typer.echo(
         f"switched {component} in tick {result['tick']} (prepared in {result['prepared_ms']:.0f} ms, "
         f"active after {result['active_ms']:.0f} ms, command moved by {moved} of range)"
@@ -47,7 +56,9 @@ def switch(
 
 
 def send(
-    command: Annotated[str, typer.Argument(help="arm, disarm, start, stop, reset, set_input, strategy, jog, cycle, ...")],
+    command: Annotated[
+        str, typer.Argument(help="arm, disarm, start, stop, reset, set_input, strategy, jog, cycle, ...")
+    ],
     values: Annotated[list[str] | None, typer.Argument(help="its values, like input=joystick value=0.5")] = None,
     rig: Rig = None,
     broker: Broker = None,
@@ -77,7 +88,11 @@ def status(
     name, address = where(rig, broker)
     found = read(address, name)
     if as_json:
-        parts = {"online": found.online, "state": found.state and found.state.model_dump(), "circuit": found.circuit and found.circuit.model_dump()}
+        parts = {
+            "online": found.online,
+            "state": found.state and found.state.model_dump(),
+            "circuit": found.circuit and found.circuit.model_dump(),
+        }
         typer.echo(json.dumps(parts, indent=1))
         return
     console = Console()
@@ -94,7 +109,10 @@ def status(
     channels = found.description.channels if found.description else {}
     for key in dict.fromkeys((*state.target, *state.actual)):
         unit = channels[key].unit if key in channels else ("m^3/s" if key.endswith(".flow") else "")
-        shown = [display(value, unit)[0] if value is not None else "-" for value in (state.target.get(key), state.actual.get(key))]
+        shown = [
+            display(value, unit)[0] if value is not None else "-"
+            for value in (state.target.get(key), state.actual.get(key))
+        ]
         table.add_row(key, *shown, display(0.0, unit)[1])
     console.print(table)
     console.print("  ".join(f"{key} {value * 1e6:.0f} µs" for key, value in state.timing.items()))
@@ -102,7 +120,9 @@ def status(
 
 def display(value: float, unit: str) -> tuple[str, str]:
     """A value in the units people use: bar, l/min, mm; (text, unit)."""
-    factor, shown, digits = {"Pa": (1e-5, "bar", 2), "m^3/s": (6e4, "l/min", 2), "m": (1e3, "mm", 1)}.get(unit, (1.0, unit, 4))
+    factor, shown, digits = {"Pa": (1e-5, "bar", 2), "m^3/s": (6e4, "l/min", 2), "m": (1e3, "mm", 1)}.get(
+        unit, (1.0, unit, 4)
+    )
     return f"{value * factor:.{digits}f}", shown
 
 

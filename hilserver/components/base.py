@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from hilserver.units import ATMOSPHERE, Density, Number, Pressure
 
-Parameters = Mapping[str, "float | Table"]
+Parameters = Mapping[str, Any]
+"""Kernel parameters by name: floats, and Tables under names that begin with ``table_``."""
 
 
 class Datasheet(BaseModel):

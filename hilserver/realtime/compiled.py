@@ -50,7 +50,7 @@ def warm_up(program: Program, plan: Plan, index: Integers, value: Floats, row: F
 
 def warm_up_plant(program: Program, arrays: PlantArrays, dt: float) -> None:
     """The same for a simulated device."""
-    trial = arrays._replace(values=arrays.values.copy(), line=arrays.line.copy(), count=arrays.count.copy())
+    trial = arrays._replace(values=arrays.values.copy(), line=arrays.line.copy(), taken=arrays.taken.copy())
     program.sample(trial, np.zeros(len(arrays.sensor)))
     program.move(trial, np.zeros(len(arrays.actuator)), dt)
 

@@ -31,7 +31,7 @@ def run_header(rig: Rig, program: str, kind: str) -> LogHeader:
 
 
 def packed_record(packed: PackedCircuit, source: Mapping[str, Any], carried: Any = None) -> dict[str, Any]:
-    """A packed circuit as it stands in header and events: arrays, names, its source, and the carry-over map of a switch."""
+    """A packed circuit in header and events: arrays, names, its source, and the carry-over map of a switch."""
     record = {
         "index": packed.index,
         "value": packed.value,
@@ -60,5 +60,5 @@ def command_event(record: Floats) -> Event:
 
 
 def swap_events(record: Floats, packed: Mapping[str, Any]) -> list[Event]:
-    """The events of a switched circuit: the command, and the circuit that holds from this row on (see packed_record)."""
+    """The events of a switched circuit: the command, and the circuit from this row on (see packed_record)."""
     return [command_event(record), circuit_event((*packed["values"], *packed["recorded"]), packed)]

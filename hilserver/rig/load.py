@@ -19,7 +19,8 @@ from hilserver.driver import Driver, driver_named
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
 from hilserver.rig.config import CycleSettings, LimitSettings, RigSettings, ValveSettings
 from hilserver.rig.plan import Plan, RowLayout, build_plan
-from hilserver.rig.plant import PlantArrays, make_plant
+from hilserver.rig.plant import PlantArrays
+from hilserver.rig.simulated import build_plant
 
 PLANT_FILES = ("machine", "drive")
 """Settings of a simulated device that name circuit files."""
@@ -205,7 +206,7 @@ def _plants(
 
 def _plant(device: Device, tables: Mapping[str, Any], library: Library, dt: float) -> PlantArrays:
     names = (device.inputs, device.outputs)
-    return make_plant(device.config, tables["machine"], tables["drive"], library, names, dt)
+    return build_plant(device.config, tables["machine"], tables["drive"], library, names, dt)
 
 
 def _located(problem: Problem, device: str, tables: Mapping[str, Any], files: Mapping[str, str], file: Path) -> Problem:

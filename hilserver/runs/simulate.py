@@ -19,7 +19,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.realtime.compiled import compiled_program
 from hilserver.rig import columns as c
 from hilserver.rig.load import Device, Rig
-from hilserver.rig.plant import FROM_RAW, TARGET, VALUE_ZERO, PlantArrays, make_joined, make_plant_circuit
+from hilserver.rig.plant import FROM_RAW, TARGET, VALUE_ZERO, PlantArrays
+from hilserver.rig.simulated import joined, plant_circuit
 from hilserver.runs.lockstep import LockstepRun
 
 NO_BRIDGE = "no compensation"
@@ -116,7 +117,7 @@ def fidelity(rig: Rig, strategies: Sequence[str] | None = None) -> Fidelity:
     program = compiled_program(rig.library)
     chosen = _chosen(rig, strategies)
     truth_circuit = _truth_circuit(rig, machine, device)
-    plant_circuit = make_plant_circuit(machine, drive, rig.library)
+    whole_rig = plant_circuit(machine, drive, rig.library)
     quantities = _quantities(rig, machine, drive)
     runs = {name: _bridged(rig, device, name, program) for name in chosen}
     inputs = next(iter(runs.values()))[0][:, rig.plan.layout[c.INPUT] : rig.plan.layout[c.LIMIT]]
@@ -124,7 +125,7 @@ def fidelity(rig: Rig, strategies: Sequence[str] | None = None) -> Fidelity:
     truth = {q.name: _total(truth_rows, truth_circuit, q.in_truth) for q in quantities}
 
     def variant(name: str, values: Floats, rows: Floats | None = None) -> Variant:
-        series = {q.name: _total(values, plant_circuit, q.in_rig) for q in quantities}
+        series = {q.name: _total(values, whole_rig, q.in_rig) for q in quantities}
         deviations = {name: Deviation.between(values, truth[name]) for name, values in series.items()}
         if rows is None:
             return Variant(name, series, deviations, {}, 0.0)
@@ -133,7 +134,7 @@ def fidelity(rig: Rig, strategies: Sequence[str] | None = None) -> Fidelity:
         tracking = {valve: Deviation.between(series[ports[valve]], flow) for valve, flow in asked.items()}
         return Variant(name, series, deviations, tracking, _saturated(rig, rows))
 
-    variants = [variant(NO_BRIDGE, _uncompensated(rig, device, program, plant_circuit, inputs))]
+    variants = [variant(NO_BRIDGE, _uncompensated(rig, device, program, whole_rig, inputs))]
     variants += [variant(name, values, rows) for name, (rows, values) in runs.items()]
     time = np.arange(1.0, len(inputs) + 1.0, dtype=np.float64) * rig.plan.loop[c.DT]
     driven = {valve.port for valve in rig.settings.valves.values()}
@@ -172,7 +173,7 @@ def _truth_circuit(rig: Rig, machine: dict[str, Any], device: Device) -> PackedC
     if shared:
         text = f"{device.config.machine} has a node of this name too. Joined directly they would be one: rename it."
         raise ConfigurationError([Problem(f'"{node}": {text}', "components", name) for node in sorted(shared)])
-    return pack(read_circuit(make_joined(machine, rig.circuit.source, name), rig.library, name), rig.library, file=name)
+    return pack(read_circuit(joined(machine, rig.circuit.source, name), rig.library, name), rig.library, file=name)
 
 
 def _nodes(source: Any) -> set[str]:

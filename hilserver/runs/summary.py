@@ -1,4 +1,4 @@
-"""What a log says at a glance: how well the real valve followed the virtual flow, how the loop kept its time; figures and plot."""
+"""What a log says at a glance: how well the real valve followed the virtual flow, how the loop kept its time."""
 
 from __future__ import annotations
 

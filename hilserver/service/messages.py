@@ -182,7 +182,7 @@ class Reset(Command):
 
 
 class Trip(Command):
-    """FAULT at once, latched: valves to their safe values at their slew limit. No substitute for an emergency stop circuit."""
+    """FAULT at once, latched: valves to their safe values at their slew limit. It replaces no emergency stop."""
 
     name = "trip"
 

@@ -44,7 +44,7 @@ KEEP_ALIVE = 15
 """Seconds; the broker publishes the last will after 1.5 times as long without a sign of life."""
 
 WAITING_LIMIT = 32
-"""Commands that may wait for their turn; `stop`, `disarm` and `trip` are taken up to twice as many, so that they aren't the
+"""Commands that may wait for their turn; `stop`, `disarm` and `trip` up to twice as many, so that they aren't the
 ones that a flood of other commands keeps out."""
 
 REMEMBERED_IDS = 1000

@@ -1,0 +1,112 @@
+"""Builds the simulated plant: the circuit files of machine and drive, joined and packed, with sensors and actuators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hilserver.circuit.engine import INITIAL
+from hilserver.circuit.library import Library
+from hilserver.circuit.model import RIG, Solver, read_circuit
+from hilserver.circuit.pack import PackedCircuit, pack
+from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
+from hilserver.rig.plant import DELAY, RAW_HIGH, SAFE_RAW, PlantArrays
+
+NOISE_SAMPLES = 65_521  # a prime, so that no sensor repeats another's noise in step
+
+
+def plant_circuit(
+    machine: Mapping[str, Any], drive: Mapping[str, Any], library: Library, file: str = ""
+) -> PackedCircuit:
+    """Machine and drive joined at nodes of the same name, packed. Raises ConfigurationError."""
+    return pack(read_circuit(joined(machine, drive, file), library, file), library, file=file)
+
+
+def joined(one: Mapping[str, Any], other: Mapping[str, Any], file: str = "") -> dict[str, Any]:
+    """Two circuit tables as one, joined at nodes of the same name; ``rig.A`` of ``other`` is node A of ``one``.
+
+    Raises ConfigurationError where both have a component of the same name, or different fluids.
+    """
+    both: dict[str, Any] = {**one, "components": dict(one.get("components", {})), "nodes": dict(one.get("nodes", {}))}
+    for name, table in other.get("components", {}).items():
+        if name in both["components"]:
+            problem = Problem("both circuits have a component of this name.", f"components.{name}", file)
+            raise ConfigurationError([problem])
+        ports = {port: str(node).removeprefix(RIG) for port, node in table.get("ports", {}).items()}
+        both["components"][name] = {**table, "ports": ports}
+    for node, start in other.get("nodes", {}).items():
+        both["nodes"].setdefault(node.removeprefix(RIG), start)
+    if one.get("fluid", {}) != other.get("fluid", {}):
+        raise ConfigurationError([Problem("the circuits that are joined must have the same fluid.", "fluid", file)])
+    solvers = [table.get("solver", {}) for table in (one, other)]
+    substeps = max(solver.get("substeps", Solver().substeps) for solver in solvers)
+    both["solver"] = {**solvers[0], **solvers[1], "substeps": substeps}
+    return both
+
+
+def build_plant(
+    settings: Any,
+    machine: Mapping[str, Any],
+    drive: Mapping[str, Any],
+    library: Library,
+    names: tuple[Sequence[str], Sequence[str]],
+    dt: float,
+    file: str = "",
+) -> PlantArrays:
+    """The arrays of a plant.
+
+    ``settings``: the simulated driver's; ``names``: the sensors and actuators used, in the order of the raw arrays;
+    ``dt``: tick, s. Raises ConfigurationError where a sensor or actuator names nothing in the circuit.
+    """
+    packed = plant_circuit(machine, drive, library, file)
+    places = {name: place for place, name in enumerate(packed.names)}
+    problems: list[Problem] = []
+
+    def place(name: str, key: str) -> int:
+        for candidate in (name, f"{name}.p"):
+            if candidate in places:
+                return places[candidate]
+        text = f"{shown(name)} is not a value of the simulated circuit." + did_you_mean(name, places)
+        problems.append(Problem(text, key, file))
+        return 0
+
+    sensors = [
+        _sensor(settings.sensors[name], place(settings.sensors[name].of, f"sensors.{name}.of"), dt) for name in names[0]
+    ]
+    actuators = [
+        _actuator(settings.actuators[name], place(settings.actuators[name].to, f"actuators.{name}.to"))
+        for name in names[1]
+    ]
+    if problems:
+        raise ConfigurationError(problems)
+    n, first = len(packed.values), int(packed.index[INITIAL])
+    values = np.zeros(len(packed.names))
+    values[:n] = packed.value[first : first + n]
+    sensor = np.array(sensors, dtype=np.float64).reshape(-1, RAW_HIGH + 1)
+    return PlantArrays(
+        ix=packed.index,
+        val=packed.value,
+        values=values,
+        work=np.zeros(packed.work_size),
+        sensor=sensor,
+        actuator=np.array(actuators, dtype=np.float64).reshape(-1, SAFE_RAW + 1),
+        line=np.zeros((len(sensors), int(sensor[:, DELAY].max(initial=0)) + 1)),
+        noise=np.random.default_rng(settings.seed).standard_normal(NOISE_SAMPLES),
+        taken=np.zeros(1, dtype=np.int64),
+    )
+
+
+def _sensor(s: Any, source: int, dt: float) -> list[float]:
+    """A line of PlantArrays.sensor."""
+    (r0, r1), (v0, v1) = s.raw, (s.value[0].value, s.value[1].value)
+    gain, span = (r1 - r0) / (v1 - v0), abs(r1 - r0)
+    quantum = span / 2**s.bits if s.bits else 0.0
+    return [source, gain, r0 - gain * v0, s.noise * span, quantum, round(s.delay / dt), min(r0, r1), max(r0, r1)]
+
+
+def _actuator(a: Any, target: int) -> list[float]:
+    """A line of PlantArrays.actuator."""
+    gain = 2.0 / (a.raw[1] - a.raw[0])
+    return [target, gain, -1.0 - gain * a.raw[0], a.safe]
