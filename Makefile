@@ -9,7 +9,7 @@ TEST_PROGRAMS := mosquitto mosquitto_pub cyclictest
 TEST_PACKAGES := mosquitto mosquitto-clients rt-tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lock clean test-programs python
+.PHONY: help demo test check docs format lock clean test-programs python
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,11 +20,16 @@ demo: $(STAMP)  ## run the verification circuit against a simulated rig, live in
 test: $(STAMP) test-programs  ## run all tests; PYTEST="-k relief" passes options on
 	$(BIN)/python -m pytest $(PYTEST)
 
-check: $(STAMP)  ## style, types and layers
+check: $(STAMP)  ## style, types, layers, documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(MAKE) --no-print-directory docs
+
+# Nothing of it comes from the network. (The theme's note on its own future is no matter of a build.)
+docs: $(STAMP)  ## build the documentation into site/, strictly
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 format: $(STAMP)  ## bring the source into its standard form
 	$(BIN)/ruff check --fix .
@@ -37,7 +42,7 @@ lock: $(STAMP)  ## write requirements.lock anew after a change of the dependenci
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host pyproject.toml
 
 clean:  ## remove the environment and everything generated
-	rm -rf $(VENV) build dist *.egg-info drivers/*.egg-info .hypothesis .*_cache
+	rm -rf $(VENV) build dist site *.egg-info drivers/*.egg-info .hypothesis .*_cache
 	find hilserver drivers tests -name __pycache__ -prune -exec rm -rf {} +
 
 python:

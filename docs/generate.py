@@ -1,18 +1,16 @@
-"""A hook of MkDocs: makes the reference pages out of the classes, models and commands they describe, and draws equations.
+"""A hook of MkDocs: makes the reference pages out of the classes, models and commands they describe; draws equations.
 
-Nothing that it makes is committed. Equations (``math`` fences, ``.. math::`` in docstrings) become SVG, so that the pages
-need no script and nothing from elsewhere.
+Nothing that it makes is committed. Equations (``math`` fences, ``.. math::`` in docstrings) become SVG, so that the
+pages need no script and nothing from elsewhere.
 """
 
 from __future__ import annotations
 
-import enum
 import html
 import importlib
 import inspect
 import re
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -31,14 +29,14 @@ from hilserver.circuit.model import NodeStart, Solver
 from hilserver.components.base import Component, Fluid
 from hilserver.driver import installed_drivers
 from hilserver.rig.config import CycleSettings, RigSettings
-from hilserver.units import PlainNumber, Unit
+from hilserver.units import PlainNumber, Quantity, Unit
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 EXAMPLES = DOCS / "examples"
 
 
-# --- what MkDocs calls ----------------------------------------------------------------------------------------------------
+# --- what MkDocs calls -----------------------------------------------------------------------------------------------
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -55,7 +53,9 @@ def _expanded(entry: Any) -> Any:
     if not entry.endswith("/"):
         return entry
     there = {path.relative_to(DOCS).as_posix() for path in (DOCS / entry).glob("*.md")}
-    return sorted({page for page in (*pages(), *repository_pages(), *there) if page.startswith(entry)}, key=_index_first)
+    return sorted(
+        {page for page in (*pages(), *repository_pages(), *there) if page.startswith(entry)}, key=_index_first
+    )
 
 
 def _index_first(page: str) -> tuple[bool, str]:
@@ -102,13 +102,17 @@ def repository_pages() -> dict[str, str]:
     }
 
 
-# --- equations ------------------------------------------------------------------------------------------------------------
+# --- equations -------------------------------------------------------------------------------------------------------
+
+
+MATHTEXT = {"frac": r"\dfrac", "tfrac": r"\frac", "le": r"\leq", "ge": r"\geq"}
+"""What matplotlib's mathtext lacks of LaTeX, in its words."""
 
 
 def equation(latex: str, size: float = 17.0) -> str:
     """A displayed equation as inline SVG in the colour of the text, with its LaTeX for those who can't see it."""
     source = " ".join(latex.split())
-    text = source.replace(r"\tfrac", r"\frac")
+    text = re.sub(r"\\(t?frac|le|ge)\b", lambda found: MATHTEXT[found[1]], source)
     path = TextPath((0, 0), f"${text}$", size=size, prop=FontProperties(math_fontfamily="stix"))
     (left, bottom), (right, top) = path.vertices.min(axis=0), path.vertices.max(axis=0)
     width, height = right - left + 2, top - bottom + 2
@@ -144,22 +148,28 @@ def docstring(thing: object) -> str:
             text.append(line)
     joined = "\n".join([*text, "```"] if inside else text)
     joined = re.sub(r":\w+:`~?\.?([^`]+)`", r"`\1`", joined)
-    return re.sub(r"``([^`]+)``", r"`\1`", joined)
+    return re.sub(r"(?<!`)``([^`]+)``(?!`)", r"`\1`", joined)
 
 
-# --- components -----------------------------------------------------------------------------------------------------------
+# --- components ------------------------------------------------------------------------------------------------------
 
 
 def component_index(library: Library) -> str:
     """All component types with their symbols."""
     rows = [
-        (f'<span class="symbol small">{symbol(kind)}</span>', f"[{title(name)}]({name}.md)", f"`{name}`", cell(first_sentence(kind)))
+        (
+            f'<span class="symbol small">{symbol(kind)}</span>',
+            f"[{title(name)}]({name}.md)",
+            f"`{name}`",
+            cell(first_sentence(kind)),
+        )
         for name, kind in library.types.items()
     ]
     intro = (
-        "Each page is made from the class itself: its equations, its ports, its datasheet values, and the source of its "
-        "kernels, which are the equations as they are computed. Symbols follow ISO 1219-1.\n\n"
-        "Pressures are gauge pressures. A flow is positive into a node, a force positive in the direction of growing position."
+        "Each page is made from the class itself: its equations, its ports, its datasheet values, and the source of "
+        "its kernels, which are the equations as they are computed. Symbols follow ISO 1219-1.\n\n"
+        "Pressures are gauge pressures. A flow is positive into a node, a force positive in the direction of growing "
+        "position."
     )
     return "\n\n".join(["# Components", intro, table(("symbol", "component", "`type`", "what it is"), rows)])
 
@@ -168,7 +178,8 @@ def component_page(name: str, library: Library) -> str:
     """The page of one component type."""
     kind = library.types[name]
     parts = [f"# {title(name)}", f'<div class="symbol">{symbol(kind)}</div>', docstring(kind)]
-    parts += ["## Connections", connections(kind), "## Datasheet values", field_table(datasheet_fields(kind))]
+    values = sorted(datasheet_fields(kind), key=lambda row: row[0] == "`description`")  # the same for all: last
+    parts += ["## Connections", connections(kind), "## Datasheet values", table(COLUMNS, values)]
     if kind.states:
         parts += ["## States", states(kind)]
     parts += ["## Logged values", logged(kind, library)]
@@ -201,10 +212,13 @@ def example(name: str) -> str:
 
 def connections(kind: type[Component]) -> str:
     """Ports and signals, and how they are written."""
-    rows = [(f"`{port}`", "hydraulic", f"`ports = {{ {port} = \"<node>\" }}`") for port in kind.hydraulic]
-    rows += [(f"`{port}`", "mechanical", f"`ports = {{ {port} = \"<node>\" }}`") for port in kind.mechanical]
-    rows += [(f"`{port}`", "signal in", f"`{port} = \"<signal>\"`, or a number") for port in kind.inputs]
-    rows += [(f"`{port}`", "signal out", f"`{port} = \"<signal>\"`") for port in kind.outputs]
+    rows = []
+    for what, ports in (("hydraulic", kind.hydraulic), ("mechanical", kind.mechanical), ("shaft", kind.rotational)):
+        rows += [(f"`{port}`", what, f'`ports = {{ {port} = "<node>" }}`') for port in ports]
+    for port in kind.inputs:
+        otherwise = f"; {kind.input_defaults[port]:g} if not given" if port in kind.input_defaults else ""
+        rows.append((f"`{port}`", "signal in", f'`{port} = "<signal>"`, or a number{otherwise}'))
+    rows += [(f"`{port}`", "signal out", f'`{port} = "<signal>"`') for port in kind.outputs]
     return table(("port", "kind", "connected by"), rows)
 
 
@@ -221,11 +235,16 @@ def states(kind: type[Component]) -> str:
 
 def logged(kind: type[Component], library: Library) -> str:
     """Which values of the component are in telemetry and log."""
-    units = {Role.FLOW: "m³/s, into the node", Role.FORCE: "N, on the node", Role.OBSERVABLE: "SI"}
+    units = {
+        Role.FLOW: "m³/s, into the node",
+        Role.FORCE: "N, on the node",
+        Role.TORQUE: "N·m, on the shaft",
+        Role.OBSERVABLE: "SI",
+    }
     rows = [(f"`<name>.{s.name}`", s.unit) for s in kind.states]
     for contract in library.contracts_of(kind):
         rows += [(f"`<name>.{term.word}`", units[term.role]) for term in contract.results if term.role in RECORDED]
-    nodes = "Besides, each node: `<node>.p` (Pa, gauge), `<node>.x` (m), `<node>.v` (m/s)."
+    nodes = "Besides, of each node: `<node>.p` (Pa, gauge), or `<node>.x` and `<node>.v` (m, m/s)."
     return (table(("value", "unit"), rows) + "\n\n" if rows else "None of its own. ") + nodes
 
 
@@ -235,7 +254,7 @@ def kernel_text(kind: type[Component]) -> str:
     return fence("python", "\n\n".join(sources))
 
 
-# --- configuration files --------------------------------------------------------------------------------------------------
+# --- configuration files ---------------------------------------------------------------------------------------------
 
 
 def rig_file_page() -> str:
@@ -248,7 +267,8 @@ def rig_file_page() -> str:
         many = get_origin(field.annotation) is dict
         parts += [f"## `[{name}{'.<name>' if many else ''}]`", docstring(model), field_table(datasheet_fields(model))]
     for name, driver in installed_drivers().items():
-        parts += [f'## `[devices.<name>]` with `driver = "{name}"`', docstring(driver.Config), field_table(datasheet_fields(driver.Config))]
+        heading = f'## `[devices.<name>]` with `driver = "{name}"`'
+        parts += [heading, docstring(driver.Config), field_table(datasheet_fields(driver.Config))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -262,10 +282,11 @@ def circuit_file_page() -> str:
         ("`[nodes.<name>]`", "tables", "", "", "initial values of nodes"),
     ]
     text = """\
-A component has `type`, `ports` (port → node), its signals (a key of the port's own name, with the name of a signal or a number),
-`description`, and the datasheet values of its type. Nodes and signals exist by being named. `rig.A` is the port `A` of the rig
-file: its pressure is measured. A signal that no component writes is an input of the rig. Every hydraulic node needs something
-with a volume, every mechanical node something with a mass; `hilserver check` names those that have none."""
+A component has `type`, `ports` (port → node), its signals (a key of the port's own name, with the name of a signal or
+a number), `description`, and the datasheet values of its type. Nodes and signals exist by being named. `rig.A` is the
+port `A` of the rig file: its pressure is measured. A signal that no component writes is an input of the rig. Every
+hydraulic node needs something with a volume, every mechanical node something with a mass; `hilserver check` names
+those that have none."""
     parts = ["# Circuit file", docstring_of_values(), "## Top level", table(COLUMNS, top)]
     parts += ["## `[components.<name>]`", text]
     for name, model in (("fluid", Fluid), ("solver", Solver), ("nodes.<name>", NodeStart)):
@@ -275,19 +296,26 @@ with a volume, every mechanical node something with a mass; `hilserver check` na
 
 def cycle_file_page() -> str:
     """Reference of the work cycle file."""
-    return "\n\n".join(["# Work cycle file", docstring(CycleSettings), docstring_of_values(), field_table(datasheet_fields(CycleSettings))])
+    return "\n\n".join(
+        [
+            "# Work cycle file",
+            docstring(CycleSettings),
+            docstring_of_values(),
+            field_table(datasheet_fields(CycleSettings)),
+        ]
+    )
 
 
 def docstring_of_values() -> str:
     """How values are written."""
     return (
-        "Values with a unit are texts: `\"40 l/min\"`, `\"35 bar\"`, `\"30 Hz\"`. Any unit of the same kind will do. "
-        "Pressures are gauge pressures. Limits in the column *allowed* are in SI units. Keys without a default must be given; "
-        "unknown keys are errors."
+        'Values with a unit are texts: `"40 l/min"`, `"35 bar"`, `"30 Hz"`. Any unit of the same kind will do. '
+        "Pressures are gauge pressures. Limits in the column *allowed* are in SI units. Keys without a default must be "
+        "given; unknown keys are errors."
     )
 
 
-# --- tables of pydantic models --------------------------------------------------------------------------------------------
+# --- tables of pydantic models ---------------------------------------------------------------------------------------
 
 COLUMNS = ("key", "write it like", "default", "allowed", "what it is")
 Row = tuple[str, ...]
@@ -310,7 +338,9 @@ def flat_fields(model: type[BaseModel]) -> Iterator[Row]:
 
 def field_row(key: str, field: FieldInfo) -> Row:
     """Key, how it is written, default, allowed range, description."""
-    return (f"`{key}`", written(field.annotation, field.metadata), default(field), allowed(field), cell(field.description or ""))
+    model = model_in(field.annotation)
+    text = field.description or (docstring(model).split("\n")[0] if model else "")
+    return (f"`{key}`", written(field.annotation, field.metadata), default(field), allowed(field), cell(text))
 
 
 def field_table(rows: Iterator[Row]) -> str:
@@ -320,7 +350,7 @@ def field_table(rows: Iterator[Row]) -> str:
 
 def model_in(annotation: Any) -> type[BaseModel] | None:
     """The table that a key holds (``Dither``, ``Leakage | None``, ``dict[str, ChannelSettings]``), None for a value."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation is not Quantity:
         return annotation
     if get_origin(annotation) is tuple:
         return None
@@ -350,7 +380,9 @@ def written(annotation: Any, metadata: list[Any] | tuple[Any, ...] = ()) -> str:
         return "table"
     if arguments:
         return written(next(part for part in arguments if part is not type(None)))
-    return {bool: "`true` or `false`", int: "whole number", str: "text", Path: "file name", float: "number"}.get(annotation, "")
+    return {bool: "`true` or `false`", int: "whole number", str: "text", Path: "file name", float: "number"}.get(
+        annotation, ""
+    )
 
 
 def default(field: FieldInfo) -> str:
@@ -381,7 +413,7 @@ def allowed(field: FieldInfo) -> str:
     return ", ".join(found)
 
 
-# --- commands -------------------------------------------------------------------------------------------------------------
+# --- commands --------------------------------------------------------------------------------------------------------
 
 
 def commands_page() -> str:
@@ -403,16 +435,18 @@ def command_text(name: str, command: Any) -> str:
     rows = [(f"`{p.name.upper()}`", cell(p.help or ""), "**required**" if p.required else "–") for p in arguments]
     for option in command.params:
         if option not in arguments:
-            value = option.default if option.default not in (None, False, ()) and not callable(option.default) else "–"
             names = ", ".join(f"`{word}`" for word in option.opts)
-            rows.append((names, cell(option.help or ""), f"`{value}`" if value != "–" else value))
-    return "\n\n".join([fence("text", f"hilserver {name} [OPTIONS] {usage}".strip()), text, table(("", "what it is", "default"), rows)])
+            none = option.default is None or option.default is False
+            rows.append((names, cell(option.help or ""), "–" if none else f"`{option.default}`"))
+    return "\n\n".join(
+        [fence("text", f"hilserver {name} [OPTIONS] {usage}".strip()), text, table(("", "what it is", "default"), rows)]
+    )
 
 
-# --- Markdown -------------------------------------------------------------------------------------------------------------
+# --- Markdown --------------------------------------------------------------------------------------------------------
 
 
-def table(head: tuple[str, ...], rows: list[Row]) -> str:
+def table(head: tuple[str, ...], rows: Sequence[Row]) -> str:
     """A Markdown table."""
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
