@@ -183,3 +183,15 @@ def test_two_relief_points_are_met_exactly() -> None:
 def test_relief_points_off_any_curve_are_refused() -> None:
     with pytest.raises(ValueError, match=r"misses a point by [0-9]+ % of its flow"):
         fit_relief(100e5, [(5e5, 20 * L_MIN), (10e5, 60 * L_MIN), (15e5, 62 * L_MIN)])
+
+
+def test_three_points_of_a_bent_curve_keep_the_line_positive() -> None:
+    """Flow rises faster than pressure: the best line C_1 + C_2·p would be negative at 400 bar, and is held above 0."""
+    points = [(3e5, 11 * L_MIN), (6e5, 23 * L_MIN), (10e5, 41 * L_MIN), (15e5, 61 * L_MIN)]
+    free_1, free_2, free_error = fit_relief(150e5, points)
+    C_1, C_2, error = fit_relief(150e5, points, (150e5, 400e5))
+    assert free_1 + free_2 * 400e5 < 0.0 < C_1 + C_2 * 400e5
+    assert free_error < error < 0.06
+    middle = 150e5 + np.mean([over for over, _ in points])
+    share = (C_1 + C_2 * 400e5) / (C_1 + C_2 * middle)
+    assert share == pytest.approx(0.1, rel=1e-9)

@@ -196,7 +196,7 @@ def test_accepted_relief_curves_rise_from_the_opening_pressure_to_the_end_of_the
         ([["-5 bar", "20 l/min"], ["15 bar", "60 l/min"]], "rising pressure and flow"),
         ([["5 bar", "20 l/min"], ["5 bar", "60 l/min"]], "rising pressure and flow"),
         ([["5 bar", "20 l/min"], ["6 bar", "100 l/min"]], "C1 + C2·p is not positive at 400 bar"),
-        ([["5 bar", "20 l/min"]], "missing"),
+        ([["5 bar", "20 l/min"]], "at least two points"),
     ],
 )
 def test_impossible_relief_curves_are_refused(override: Any, reason: str) -> None:

@@ -27,8 +27,10 @@ LARGEST_BODE_ERROR = 0.3
 """Root mean square of |G/G_fit - 1| up to which a Bode plot passes for one of second order."""
 LARGEST_DIP = 0.03
 """Share of the largest flow by which a flow-signal curve may fall with rising signal: reading errors, evened out."""
-LARGEST_FLOW_ERROR = 0.1
+LARGEST_FLOW_ERROR = 0.15
 """Share by which the fitted relief curve may miss the flow at a point."""
+LEAST_SHARE = 0.1
+"""C_1 + C_2·p at the ends of a relief valve's range is at least this share of its value amid the points."""
 
 
 # --- Bode plots -------------------------------------------------------------------------------------------------------
@@ -169,7 +171,9 @@ def _rising(values: Floats) -> Floats:
 # --- relief valves ----------------------------------------------------------------------------------------------------
 
 
-def fit_relief(opening_pressure: float, points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
+def fit_relief(
+    opening_pressure: float, points: Sequence[tuple[float, float]], positive_at: Sequence[float] = ()
+) -> tuple[float, float, float]:
     r"""C_1, C_2 of the relief curve through p-Q points, and the largest relative error of the flow at them.
 
     ``points``: (pressure above opening in Pa, flow in m³/s), both rising, at least two.
@@ -177,8 +181,9 @@ def fit_relief(opening_pressure: float, points: Sequence[tuple[float, float]]) -
     .. math:: Q = \frac{(p - p_{ref})\sqrt{p}}{C_1 + C_2\,p} \quad\Leftrightarrow\quad
        C_1 + C_2\,p = y, \quad y = \frac{(p - p_{ref})\sqrt{p}}{Q}
 
-    The sum of ((C_1 + C_2·p)/y - 1)² is least: relative errors of the flow. Two points are met exactly. Raises
-    ValueError where the points don't rise, or the curve misses one by more than 10 % of its flow.
+    The sum of ((C_1 + C_2·p)/y - 1)² is least: relative errors of the flow. Two points are met exactly. With more, the
+    line C_1 + C_2·p is kept positive at the pressures ``positive_at`` (the ends of the working range). Raises
+    ValueError where the points don't rise, or the curve misses one by more than 15 % of its flow.
     Source: THEORY §3; seeds/001 ch. 4.2 (Handroos & Vilenius).
 
     >>> C_1, C_2, error = fit_relief(150e5, [(5e5, 20e-3 / 60), (15e5, 60e-3 / 60)])
@@ -199,6 +204,12 @@ def fit_relief(opening_pressure: float, points: Sequence[tuple[float, float]]) -
     (height, slope), *_ = np.linalg.lstsq(matrix, np.ones_like(y), rcond=None)
     C_2 = float(slope) / float(p.max())
     C_1 = float(height) - C_2 * middle
+    for end in positive_at if len(points) > 2 else ():
+        if C_1 + C_2 * end < LEAST_SHARE * (C_1 + C_2 * middle):
+            shape = (1.0 - (1.0 - LEAST_SHARE) * (p - middle) / (end - middle)) / y
+            level = float(shape.sum() / (shape @ shape))
+            C_2 = -level * (1.0 - LEAST_SHARE) / (end - middle)
+            C_1 = level - C_2 * middle
     fitted = C_1 + C_2 * p
     if np.any(fitted <= 0.0) or (error := float(np.max(np.abs(y / fitted - 1.0)))) > LARGEST_FLOW_ERROR:
         missed = "a point entirely" if np.any(fitted <= 0.0) else f"a point by {100 * error:.0f} % of its flow"

@@ -1,0 +1,50 @@
+"""Pressure relief valve without dynamics."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from pydantic import Field, model_validator
+
+from hilserver.components.base import Fluid, Parameters, kernel
+from hilserver.components.relief_curve import ValveWithReliefCurve
+from hilserver.numerics.regulator import rounded_ramp
+from hilserver.units import Pressure
+
+
+class StaticReliefValve(ValveWithReliefCurve):
+    r"""Relief valve from P to T by its p-Q curve alone: it follows the pressure at once.
+
+    .. math:: Q = \frac{\langle\Delta p - p_{ref}\rangle}{C_1 + C_2\,\Delta p}\sqrt{\Delta p}
+
+    with C_1 and C_2 as in ``relief_valve``; the brackets are max(…, 0), rounded by a parabola within ±``rounding``, so
+    that the flow begins smoothly, a little below the opening pressure. Use it where the valve's time constant doesn't
+    matter, in circuits with large volumes: in a small one it is stiff (time constant: volume's capacitance divided by
+    the slope of the curve) where ``relief_valve`` is not. Source: THEORY §3; seeds/001 ch. 4.2 (Handroos & Vilenius).
+    """
+
+    type_name = "static_relief_valve"
+    hydraulic = ("P", "T")
+
+    rounding: Pressure = Field(default="1 bar", gt=0, description="half-width of the rounded corner at opening")
+
+    @model_validator(mode="after")
+    def _corner_below_points(self) -> StaticReliefValve:
+        limit = min(self.override[0][0], self.opening_pressure)
+        if self.rounding > limit:
+            raise ValueError(
+                f"rounding {self.rounding / 1e5:g} bar reaches beyond the first point of the curve or below zero: "
+                f"at most {limit / 1e5:g} bar"
+            )
+        return self
+
+    def parameters(self, fluid: Fluid) -> Parameters:
+        return {**self.curve_parameters(), "w": self.rounding}
+
+
+@kernel(StaticReliefValve)
+def static_relief_valve(p_P, p_T, p_ref, C_1, C_2, p_end, w):
+    dp = max(p_P - p_T, 0.0)
+    q_T = rounded_ramp(dp - p_ref, w) / (C_1 + C_2 * min(dp, p_end)) * sqrt(dp)
+    q_P = -q_T
+    return q_P, q_T
