@@ -73,10 +73,12 @@ class Analysis:
         Integrates with the L-stable method, each step checked against two half steps, until nothing moves any more.
         Raises NoEquilibrium naming what keeps moving.
         """
-        index, value, z = self.packed.index.copy(), self.packed.value.copy(), self.values.copy()
+        index = np.concatenate([self.packed.index, np.arange(self.n, dtype=np.uint64)])
         index[e.INTEGRATOR] = e.ROSENBROCK
+        index[e.LIMITED], index[e.N_LIMITED] = len(self.packed.index), self.n
+        value, z = self.packed.value.copy(), self.values.copy()
         for i in held:  # a state between equal limits stays where it is
-            value[index[e.LOWER] + i] = value[index[e.UPPER] + i] = z[i]
+            value[int(index[e.LOWER]) + i] = value[int(index[e.UPPER]) + i] = z[i]
         rates, h = np.full(self.n, np.inf), 1e-4
         for _ in range(_TRIES):
             whole, halves = z.copy(), z.copy()

@@ -10,7 +10,8 @@ def generate(library: Library) -> str:
     modules = sorted({contract.kernel.function.__module__ for contract in library.contracts})
     lines = ['"""Generated from the component library: runs every kernel call of a packed circuit."""', ""]
     lines += [f"import {module} as m{number}" for number, module in enumerate(modules)]
-    lines += ["from hilserver.circuit.engine import CALLS, N_CALLS, N_SAMPLED, SAMPLED", ""]
+    lines += ["import numpy as np", "", "from hilserver.circuit.engine import CALLS, N_CALLS, N_SAMPLED, SAMPLED", ""]
+    lines += [f"u{n} = np.uint64({n})  # unsigned: no check for a negative index" for n in range(_largest(library) + 1)]
     for contract in library.contracts:
         function = contract.kernel.function
         lines.append(f"k{contract.kind} = m{modules.index(function.__module__)}.{function.__name__}")
@@ -24,8 +25,9 @@ def generate(library: Library) -> str:
             f"def {name}(ix, val, z, y, d):",
             f"    row = ix[{table}]",
             f"    for _ in range(ix[{number}]):",
+            "        kind, a, p, r = ix[row], ix[row + u1], ix[row + u2], ix[row + u3]",
+            "        row += u4",
         ]
-        lines += ["        kind, a, p, r = ix[row], ix[row + 1], ix[row + 2], ix[row + 3]", "        row += 4"]
         word = "if"
         for contract in library.contracts:
             if contract.kernel.sampled is sampled:
@@ -40,33 +42,39 @@ def _branch(contract: Contract, word: str) -> list[str]:
     arguments = []
     for term in contract.arguments:
         if term.from_parameters:
-            arguments.append(f"val[p + {parameter}]")
+            arguments.append(f"val[p + u{parameter}]")
             parameter += 1
         elif term.role is Role.TABLE:
-            arguments.append(f"(val, ix[a + {slot}])")
+            arguments.append(f"(val, ix[a + u{slot}])")
             slot += 1
         elif term.role is Role.MEMORY and _is_array(contract, term.name):
-            arguments.append(f"(z, ix[a + {slot}])")
+            arguments.append(f"(z, ix[a + u{slot}])")
             slot += 1
         else:
-            arguments.append(f"z[ix[a + {slot}]]")
+            arguments.append(f"z[ix[a + u{slot}]]")
             slot += 1
     names = ", ".join(term.word for term in contract.results)
-    lines = [f"{word} kind == {contract.kind}:  # {contract.component.type_name}"]
+    lines = [f"{word} kind == u{contract.kind}:  # {contract.component.type_name}"]
     lines.append(f"    {names} = k{contract.kind}({', '.join(arguments)})")
     for term in contract.results:
         if term.role in SUMMED:
-            lines.append(f"    d[ix[a + {slot}]] += {term.word}")
+            lines.append(f"    d[ix[a + u{slot}]] += {term.word}")
         elif term.role in WRITTEN or term.role is Role.NEXT:
-            lines.append(f"    z[ix[a + {slot}]] = {term.word}")
+            lines.append(f"    z[ix[a + u{slot}]] = {term.word}")
         elif term.role is Role.DERIVATIVE:
-            lines.append(f"    d[ix[a + {slot}]] = {term.word}")
+            lines.append(f"    d[ix[a + u{slot}]] = {term.word}")
         slot += term.role is not Role.OBSERVABLE
         if term.role in RECORDED:
-            lines.append(f"    y[r + {record}] = {term.word}")
+            lines.append(f"    y[r + u{record}] = {term.word}")
             record += 1
     return lines
 
 
 def _is_array(contract: Contract, name: str) -> bool:
     return next(memory.size for memory in contract.component.memories if memory.name == name) > 1
+
+
+def _largest(library: Library) -> int:
+    """The largest number that the generated code counts to."""
+    terms = [len(contract.arguments) + len(contract.results) for contract in library.contracts]
+    return max([4, len(library.contracts), *terms])

@@ -1,14 +1,16 @@
 """The compiled core: derivatives of a packed circuit, integrators with sub-steps, state carry-over.
 
 These functions are linked to the generated ``evaluate`` and compiled by :mod:`hilserver.circuit.program`.
-A packed circuit is two arrays, ``ix`` (int64) and ``val`` (float64); the header of ``ix`` says where its tables begin.
+A packed circuit is two arrays, ``ix`` (uint64) and ``val`` (float64); the header of ``ix`` says where its tables begin.
 ``z`` holds the circuit's values (states first, then time, boundary pressures, signals), ``y`` the recorded results,
 ``d`` the derivatives and, behind them, the sums of flow, capacitance, force and mass at the nodes.
 """
 
 from __future__ import annotations
 
-from hilserver.numerics.arrays import Floats, Integers
+import numpy as np
+
+from hilserver.numerics.arrays import Floats, Indices, Integers
 
 # header of ix
 N_STATES, N_VALUES, N_RECORDED, N_SUMS = 0, 1, 2, 3
@@ -21,46 +23,50 @@ N_PORTS, PORTS = 14, 15
 INTEGRATOR, SUBSTEPS = 16, 17
 LOWER, UPPER, SCALE, INITIAL = 18, 19, 20, 21
 N_SAMPLED, SAMPLED = 22, 23
-VAPOUR, HEADER = 24, 26
+VAPOUR, N_LIMITED, LIMITED, HEADER = 24, 25, 26, 28
+ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)  # unsigned plus signed would be signed
 
 EULER, RK4, ROSENBROCK = 0, 1, 2
 GAMMA = 1.0 - 0.5 * 2.0**0.5  # L-stable, ROS2
 
 
-def evaluate(ix: Integers, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
+def evaluate(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
     """Run every kernel of the circuit; the real one is generated from the component library."""
     raise NotImplementedError
 
 
-def evaluate_sampled(ix: Integers, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
+def evaluate_sampled(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
     """Run the circuit's sampled kernels; the real one is generated from the component library."""
     raise NotImplementedError
 
 
-def derivatives(ix: Integers, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
+def derivatives(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
     """Fill ``d`` with the time derivatives of the states at ``z``; states at a hard limit don't move beyond it."""
-    n = ix[N_STATES]
-    for i in range(n + ix[N_SUMS]):
-        d[i] = 0.0
     expose_pressures(ix, val, z)
+    n = ix[N_STATES]
+    for i in range(n, n + ix[N_SUMS]):
+        d[i] = 0.0
     evaluate(ix, val, z, y, d)
     row = ix[HYDRAULIC]
     for _ in range(ix[N_HYDRAULIC]):
-        d[ix[row]] = d[ix[row + 1]] / d[ix[row + 1] + 1]  # dp/dt = sum of flows / sum of capacitances
-        row += 3
+        total = ix[row + ONE]
+        d[ix[row]] = d[total] / d[total + ONE]  # dp/dt = sum of flows / sum of capacitances
+        row += THREE
     row = ix[MECHANICAL]
     for _ in range(ix[N_MECHANICAL]):
+        i, total = ix[row], ix[row + ONE]
+        d[i] = z[i + ONE]
+        d[i + ONE] = d[total] / d[total + ONE]  # dv/dt = sum of forces / sum of masses
+        row += TWO
+    lower, upper, row = ix[LOWER], ix[UPPER], ix[LIMITED]
+    for _ in range(ix[N_LIMITED]):
         i = ix[row]
-        d[i] = z[i + 1]
-        d[i + 1] = d[ix[row + 1]] / d[ix[row + 1] + 1]  # dv/dt = sum of forces / sum of masses
-        row += 2
-    lower, upper = ix[LOWER], ix[UPPER]
-    for i in range(n):
         if (z[i] <= val[lower + i] and d[i] < 0.0) or (z[i] >= val[upper + i] and d[i] > 0.0):
             d[i] = 0.0
+        row += ONE
 
 
-def expose_pressures(ix: Integers, val: Floats, z: Floats) -> None:
+def expose_pressures(ix: Indices, val: Floats, z: Floats) -> None:
     """The pressure that a node shows: its state, but never below the vapour pressure.
 
     Below it the state counts the vapour: dp = sum of flows / capacitance goes on, so the oil that left must come back
@@ -69,30 +75,33 @@ def expose_pressures(ix: Integers, val: Floats, z: Floats) -> None:
     vapour = val[ix[VAPOUR]]
     row = ix[HYDRAULIC]
     for _ in range(ix[N_HYDRAULIC]):
-        z[ix[row + 2]] = max(z[ix[row]], vapour)
-        row += 3
+        z[ix[row + TWO]] = max(z[ix[row]], vapour)
+        row += THREE
 
 
-def clip_states(ix: Integers, val: Floats, z: Floats) -> None:
+def clip_states(ix: Indices, val: Floats, z: Floats) -> None:
     """Put every state back within its hard limits."""
-    lower, upper = ix[LOWER], ix[UPPER]
-    for i in range(ix[N_STATES]):
+    lower, upper, row = ix[LOWER], ix[UPPER], ix[LIMITED]
+    for _ in range(ix[N_LIMITED]):
+        i = ix[row]
         z[i] = min(max(z[i], val[lower + i]), val[upper + i])
+        row += ONE
 
 
-def euler(ix: Integers, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
+def euler(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
     """Explicit Euler."""
-    n = ix[N_STATES]
+    n = np.int64(ix[N_STATES])
     derivatives(ix, val, z, y, work)
     for i in range(n):
         z[i] += h * work[i]
     z[n] += h
 
 
-def rk4(ix: Integers, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
+def rk4(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
     """The classical Runge-Kutta method of fourth order."""
-    n = ix[N_STATES]
-    d, start, total = work, work[n + ix[N_SUMS] :], work[2 * n + ix[N_SUMS] :]
+    n = np.int64(ix[N_STATES])
+    m = n + np.int64(ix[N_SUMS])
+    d, start, total = work, work[m:], work[m + n :]
     t = z[n]
     for i in range(n):
         start[i] = z[i]
@@ -110,14 +119,14 @@ def rk4(ix: Integers, val: Floats, z: Floats, y: Floats, work: Floats, h: float)
     z[n] = t + h
 
 
-def rosenbrock(ix: Integers, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
+def rosenbrock(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
     """ROS2: linearly implicit, second order with any Jacobian, L-stable; for stiff, small volumes.
 
     (I - g·h·J) k1 = f(z);  (I - g·h·J) k2 = f(z + h·k1) - 2·k1;  z + 3/2·h·k1 + 1/2·h·k2,  g = 1 - 1/sqrt(2).
     Source: Verwer, Spee, Blom & Hundsdorfer, SIAM J. Sci. Comput. 20 (1999) 1456.
     """
-    n = ix[N_STATES]
-    m = n + ix[N_SUMS]
+    n = np.int64(ix[N_STATES])
+    m = n + np.int64(ix[N_SUMS])
     d, start, f, k = work, work[m:], work[m + n :], work[m + 2 * n :]
     matrix = work[m + 3 * n : m + 3 * n + n * n]
     t = z[n]
@@ -186,7 +195,7 @@ def solve(matrix: Floats, b: Floats, n: int, pivots: Floats) -> None:
         b[i] /= matrix[i * n + i]
 
 
-def advance(ix: Integers, val: Floats, z: Floats, y: Floats, work: Floats, n_steps: int, h: float) -> None:
+def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_steps: int, h: float) -> None:
     """Integrate ``n_steps`` steps of ``h`` seconds, inputs held; then refresh ``y`` and the boundary flows in ``z``."""
     for _ in range(n_steps):
         if ix[N_SAMPLED] > 0:
@@ -202,17 +211,17 @@ def advance(ix: Integers, val: Floats, z: Floats, y: Floats, work: Floats, n_ste
     derivatives(ix, val, z, y, work)
     row = ix[FLOWS]
     for _ in range(ix[N_FLOWS]):
-        z[ix[row]] = work[ix[row + 1]]
-        row += 2
+        z[ix[row]] = work[ix[row + ONE]]
+        row += TWO
 
 
-def load(ix: Integers, val: Floats, z: Floats) -> None:
+def load(ix: Indices, val: Floats, z: Floats) -> None:
     """Set all values to the circuit's initial ones."""
     for i in range(ix[N_VALUES]):
         z[i] = val[ix[INITIAL] + i]
 
 
-def carry(ix: Integers, val: Floats, source: Integers, old: Floats, z: Floats) -> None:
+def carry(ix: Indices, val: Floats, source: Integers, old: Floats, z: Floats) -> None:
     """Start a circuit from the values of another: z[i] = old[source[i]], or its initial value where source is -1."""
     load(ix, val, z)
     for i in range(ix[N_VALUES]):

@@ -14,10 +14,19 @@ from hilserver.circuit.library import RECORDED, RESISTING, SUMMED, WRITTEN, Cont
 from hilserver.circuit.model import RIG, Circuit, NodeStart, Placed
 from hilserver.components.base import Table
 from hilserver.errors import ConfigurationError, Problem
-from hilserver.numerics.arrays import Floats, Integers
+from hilserver.numerics.arrays import Floats, Indices, Integers
 
 INTEGRATORS = {"euler": e.EULER, "rk4": e.RK4, "rosenbrock": e.ROSENBROCK}
-TABLE_WIDTHS = {e.CALLS: 4, e.SAMPLED: 4, e.HYDRAULIC: 3, e.MECHANICAL: 2, e.FLOWS: 2, e.BOUND: 2, e.PORTS: 1}
+TABLE_WIDTHS = {
+    e.CALLS: 4,
+    e.SAMPLED: 4,
+    e.HYDRAULIC: 3,
+    e.MECHANICAL: 2,
+    e.FLOWS: 2,
+    e.BOUND: 2,
+    e.PORTS: 1,
+    e.LIMITED: 1,
+}
 """Columns of each table of the index, by the table's place in the header; its number of lines stands before it."""
 
 _AT_REST = NodeStart()
@@ -51,7 +60,7 @@ class PackedCircuit:
     ``values`` names the entries of z, ``recorded`` those of y; ``kinds`` tells which values may be carried over.
     """
 
-    index: Integers
+    index: Indices
     value: Floats
     values: tuple[str, ...]
     recorded: tuple[str, ...]
@@ -340,7 +349,9 @@ class _Packer:
             target = f"{name}.p" if name.startswith(RIG) else name
             if target in self.place:
                 tables[e.BOUND] += [self.place[target], column]
-        tables[e.PORTS] = [self.place.get(f"{RIG}{port}.q", -1) for port in self.ports]
+        limits = [(lower, upper) for lower, upper, _ in self.limits]
+        tables[e.LIMITED] = [i for i, limit in enumerate(limits) if np.isfinite(limit).any()]
+        tables[e.PORTS] = [self.place.get(f"{RIG}{port}.q", len(self.names)) for port in self.ports]
 
     def _assemble(
         self,
@@ -376,7 +387,7 @@ class _Packer:
         index[e.SUBSTEPS] = self.circuit.solver.substeps
         value = np.concatenate([*sections, np.array(parameters, dtype=float)])
         return PackedCircuit(
-            np.array(index, dtype=np.int64), value, tuple(self.names), tuple(recorded), tuple(self.kinds)
+            np.array(index, dtype=np.uint64), value, tuple(self.names), tuple(recorded), tuple(self.kinds)
         )
 
 

@@ -27,6 +27,7 @@ from hilserver.circuit.library import Library
 
 GENERATED = ("evaluate", "evaluate_sampled")
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": False, "boundscheck": False}
+KERNEL_OPTIONS: dict[str, Any] = {**OPTIONS, "forceinline": True}
 
 
 class Program:
@@ -62,7 +63,7 @@ def build(library: Library, modules: Sequence[ModuleType] = (), root: Path | Non
     generated = _import_generated(text, folder)
     scope = _scope(linked)
     for contract in library.contracts:
-        vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **OPTIONS)
+        vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **KERNEL_OPTIONS)
     config: Any = numba.config
     cache_before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
     try:
@@ -124,7 +125,7 @@ def _fingerprint(library: Library, linked: Sequence[ModuleType], text: str) -> s
                 _collect(item, seen)
     versions = [numba.__version__, np.__version__, platform.python_version(), platform.processor(), _cpu()]
     meaning = [f"{name}={what}" for name, what in sorted(seen.items())]
-    return hashlib.sha256("\0".join([text, str(OPTIONS), *meaning, *versions]).encode()).hexdigest()[:16]
+    return hashlib.sha256("\0".join([text, str(KERNEL_OPTIONS), *meaning, *versions]).encode()).hexdigest()[:16]
 
 
 def _collect(function: Any, seen: dict[str, str]) -> None:

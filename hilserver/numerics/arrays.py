@@ -1,4 +1,4 @@
-"""The two array types of compiled code."""
+"""The array types of compiled code."""
 
 from __future__ import annotations
 
@@ -7,3 +7,5 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Indices = NDArray[np.uint64]
+"""A packed circuit's index: unsigned, so that compiled code need not check for negative ones."""

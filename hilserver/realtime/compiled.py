@@ -15,7 +15,7 @@ from hilserver.bridge import strategies
 from hilserver.circuit.library import Library, standard_library
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program, build
-from hilserver.numerics.arrays import Floats, Integers
+from hilserver.numerics.arrays import Floats, Indices
 from hilserver.realtime import lockstep, tick
 from hilserver.realtime.setup import read_setup, say, work_needed
 from hilserver.rig import columns as c
@@ -41,7 +41,7 @@ def no_command() -> Floats:
     return np.zeros(c.COMMAND_WIDTH)
 
 
-def warm_up(program: Program, plan: Plan, index: Integers, value: Floats, row: Floats) -> None:
+def warm_up(program: Program, plan: Plan, index: Indices, value: Floats, row: Floats) -> None:
     """Compile (or load) the tick and the swap on copies, so that nothing is compiled later in the loop."""
     trial, work = row.copy(), np.zeros(work_needed(index, int(plan.layout[c.CIRCUIT_SPACE])))
     program.tick(plan, index, value, trial, work, no_command())

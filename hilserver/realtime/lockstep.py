@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hilserver.circuit.engine import N_VALUES, advance
-from hilserver.numerics.arrays import Floats, Integers
+from hilserver.numerics.arrays import Floats, Indices, Integers
 from hilserver.realtime.tick import tick
 from hilserver.rig.columns import AGE, COMMAND_WIDTH, DT, MISSED, RAW
 from hilserver.rig.plan import Plan
@@ -29,7 +29,7 @@ class Attached(NamedTuple):
 
 
 def run_bridged(
-    plan: Plan, ix: Integers, val: Floats, row: Floats, work: Floats, command: Floats, inputs: Integers, given: Floats,
+    plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, command: Floats, inputs: Integers, given: Floats,
     devices: tuple[Attached, ...], rows: Floats,
 ) -> None:  # fmt: skip
     """Run the tick against simulated devices for ``len(rows)`` ticks; each tick's row is kept in ``rows``.
@@ -60,7 +60,7 @@ def run_bridged(
 
 def run_recorded(
     plan: Plan,
-    ix: Integers,
+    ix: Indices,
     val: Floats,
     row: Floats,
     work: Floats,
@@ -81,7 +81,7 @@ def run_recorded(
 
 
 def run_free(
-    ix: Integers,
+    ix: Indices,
     val: Floats,
     values: Floats,
     work: Floats,
@@ -95,7 +95,7 @@ def run_free(
 
     All values at the end of tick k go into ``rows[k]``.
     """
-    n = ix[N_VALUES]
+    n = int(ix[N_VALUES])
     for k in range(rows.shape[0]):
         take(values, driven, given, k)
         advance(ix, val, values[:n], values[n:], work, steps, h)

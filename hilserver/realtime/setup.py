@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.pack import PackedCircuit
-from hilserver.numerics.arrays import Floats, Integers
+from hilserver.numerics.arrays import Floats, Indices, Integers
 from hilserver.realtime.scheduling import Scheduling
 from hilserver.rig.load import Rig
 from hilserver.rig.plan import Plan, first_row
@@ -54,7 +54,7 @@ class Setup:
     """Everything the real-time process needs."""
 
     plan: Plan
-    index: Integers
+    index: Indices
     value: Floats
     row: Floats
     devices: tuple[DeviceSetup, ...]
@@ -147,11 +147,11 @@ def swap_payload(packed: PackedCircuit, carried: Integers, about: bytes) -> byte
     return b"".join((*(part.tobytes() for part in (lengths, packed.index, packed.value, carried)), about))
 
 
-def read_swap_payload(payload: Bytes) -> tuple[Integers, Floats, Integers]:
+def read_swap_payload(payload: Bytes) -> tuple[Indices, Floats, Integers]:
     """Index, value and carry-over map from the mailbox's bytes (copied: the slot will be overwritten)."""
     n_index, n_value, n_carried, _ = (int(n) for n in payload[:32].view(np.int64))
     a, b = 32 + 8 * n_index, 32 + 8 * (n_index + n_value)
-    index = payload[32:a].view(np.int64).copy()
+    index = payload[32:a].view(np.uint64).copy()
     value = payload[a:b].view(np.float64).copy()
     return index, value, payload[b : b + 8 * n_carried].view(np.int64).copy()
 
@@ -162,6 +162,6 @@ def read_swap_text(payload: Bytes) -> bytes:
     return payload[start : start + int(payload[24:32].view(np.int64)[0])].tobytes()
 
 
-def work_needed(index: Integers, circuit_space: int) -> int:
+def work_needed(index: Indices, circuit_space: int) -> int:
     """Length of the scratch array that the tick needs with a circuit of this index."""
     return max(e.work_size(int(index[e.N_STATES]), int(index[e.N_SUMS])), circuit_space)

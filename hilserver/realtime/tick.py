@@ -42,13 +42,15 @@ from hilserver.circuit.engine import (
     BOUND,
     N_BOUND,
     N_VALUES,
+    ONE,
     PORTS,
     SUBSTEPS,
+    TWO,
     advance,
     carry,
     load,
 )
-from hilserver.numerics.arrays import Floats, Integers
+from hilserver.numerics.arrays import Floats, Indices, Integers
 from hilserver.numerics.shape import clip, step
 from hilserver.rig.columns import AGE as AGE_SECTION
 from hilserver.rig.columns import (
@@ -142,7 +144,7 @@ from hilserver.rig.columns import (
 from hilserver.rig.plan import Plan
 
 
-def tick(plan: Plan, ix: Integers, val: Floats, row: Floats, work: Floats, command: Floats) -> None:
+def tick(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, command: Floats) -> None:
     """One tick: ``row`` comes in as the last tick left it, with the new inputs set; it goes out complete.
 
     ``work`` is scratch space (PackedCircuit.work_size); ``command`` the mailbox record to take, all zero for none.
@@ -393,22 +395,23 @@ def cycle_value(cycle: Floats, number: int, t: float, otherwise: float) -> float
     return value
 
 
-def step_circuit(plan: Plan, ix: Integers, val: Floats, row: Floats, work: Floats, elapsed: float) -> None:
+def step_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, elapsed: float) -> None:
     """Bring the measured pressures and inputs into the circuit and integrate it over the elapsed time.
 
     A circuit whose values are no longer finite is set back to its initial values and trips.
     """
-    start = plan.layout[CIRCUIT]
-    z = row[start : start + ix[N_VALUES]]
-    y = row[start + ix[N_VALUES] : start + plan.layout[CIRCUIT_SPACE]]
+    start, n = plan.layout[CIRCUIT], int(ix[N_VALUES])
+    z = row[start : start + n]
+    y = row[start + n : start + plan.layout[CIRCUIT_SPACE]]
     place = ix[BOUND]
     for _ in range(ix[N_BOUND]):
-        z[ix[place]] = row[ix[place + 1]]
-        place += 2
-    h = plan.loop[DT] / ix[SUBSTEPS]
-    advance(ix, val, z, y, work, int(elapsed / plan.loop[DT] + 0.5) * ix[SUBSTEPS], h)
+        z[ix[place]] = row[ix[place + ONE]]
+        place += TWO
+    substeps = int(ix[SUBSTEPS])
+    h = plan.loop[DT] / substeps
+    advance(ix, val, z, y, work, int(elapsed / plan.loop[DT] + 0.5) * substeps, h)
     total = 0.0
-    for i in range(ix[N_VALUES]):
+    for i in range(n):
         total += z[i]
     if not isfinite(total):
         load(ix, val, z)
@@ -417,7 +420,7 @@ def step_circuit(plan: Plan, ix: Integers, val: Floats, row: Floats, work: Float
         trip(row, FAULT_DIVERGED)
 
 
-def drive_valves(plan: Plan, ix: Integers, row: Floats, elapsed: float, dt: float, action: int) -> None:
+def drive_valves(plan: Plan, ix: Indices, row: Floats, elapsed: float, dt: float, action: int) -> None:
     """For each real valve: virtual flow -> demand (bridge) -> command within range and slew -> raw output.
 
     The time since the last tick is ``elapsed``; the command moves by no more than one tick's slew all the same.
@@ -425,8 +428,8 @@ def drive_valves(plan: Plan, ix: Integers, row: Floats, elapsed: float, dt: floa
     for i in range(plan.valve.shape[0]):
         start = plan.layout[VALVE] + i * BLOCK
         b, v = row[start : start + BLOCK], plan.valve[i]
-        place = ix[ix[PORTS] + int(v[PORT])]
-        b[FLOW_VIRTUAL] = row[plan.layout[CIRCUIT] + place] if place >= 0 else 0.0
+        place = int(ix[int(ix[PORTS]) + int(v[PORT])])
+        b[FLOW_VIRTUAL] = row[plan.layout[CIRCUIT] + place] if place < int(ix[N_VALUES]) else 0.0
         b[FLOW_MEASURED] = row[int(v[CHANNEL_Q])] if v[CHANNEL_Q] >= 0.0 else nan
         b[SATURATION] = 0.0
         follow_spool(b[COMMAND_OUT], b, v, elapsed)
@@ -488,7 +491,7 @@ def limit_command(row: Floats, b: Floats, v: Floats, dt: float, action: int) -> 
         b[SATURATION] = flags
 
 
-def swap(plan: Plan, row: Floats, ix: Integers, val: Floats, source: Integers, work: Floats) -> None:
+def swap(plan: Plan, row: Floats, ix: Indices, val: Floats, source: Integers, work: Floats) -> None:
     """Put another circuit into the row; values of the same name are carried over (``source``: carried_from)."""
     start = plan.layout[CIRCUIT]
     n = plan.layout[CIRCUIT_SPACE]

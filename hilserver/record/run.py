@@ -46,7 +46,7 @@ def packed_record(packed: PackedCircuit, source: Mapping[str, Any], carried: Any
 def unpacked_record(record: Mapping[str, Any]) -> PackedCircuit:
     """The inverse of packed_record."""
     return PackedCircuit(
-        np.asarray(record["index"], dtype=np.int64),
+        np.asarray(record["index"], dtype=np.uint64),
         np.asarray(record["value"], dtype=np.float64),
         tuple(record["values"]),
         tuple(record["recorded"]),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hilserver.circuit.engine import N_VALUES, SUBSTEPS, advance
-from hilserver.numerics.arrays import Floats, Integers
+from hilserver.numerics.arrays import Floats, Indices, Integers
 from hilserver.numerics.shape import clip
 
 # columns of PlantArrays.sensor and .actuator
@@ -21,7 +21,7 @@ TARGET, FROM_RAW, VALUE_ZERO, SAFE_RAW = range(4)
 class PlantArrays(NamedTuple):
     """A packed plant. ``line`` holds each sensor's last readings (its delay line), ``taken`` how many samples were."""
 
-    ix: Integers
+    ix: Indices
     val: Floats
     values: Floats
     work: Floats
@@ -55,5 +55,5 @@ def move(plant: PlantArrays, commands: Floats, dt: float) -> None:
     for i in range(plant.actuator.shape[0]):
         a = plant.actuator[i]
         plant.values[int(a[TARGET])] = clip(a[VALUE_ZERO] + a[FROM_RAW] * commands[i], -1.0, 1.0)
-    ix, n = plant.ix, plant.ix[N_VALUES]
-    advance(ix, plant.val, plant.values[:n], plant.values[n:], plant.work, ix[SUBSTEPS], dt / ix[SUBSTEPS])
+    n, substeps = int(plant.ix[N_VALUES]), int(plant.ix[SUBSTEPS])
+    advance(plant.ix, plant.val, plant.values[:n], plant.values[n:], plant.work, substeps, dt / substeps)
