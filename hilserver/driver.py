@@ -1,6 +1,6 @@
 """The driver protocol: a device as named input and output channels.
 
-A driver lives in a package of its own, found through the entry point group ``hilserver.drivers``. It sees only this module,
+A driver lives in a package of its own, found through the entry points ``hilserver.drivers``. It sees only this module,
 :mod:`hilserver.units` and :mod:`hilserver.errors`. Constructing one touches no hardware; ``open`` does.
 """
 

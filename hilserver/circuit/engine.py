@@ -162,7 +162,7 @@ def rosenbrock(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: 
         z[i] = start[i] + h * (1.5 * f[i] + 0.5 * k[i])
 
 
-def factorise(matrix: Floats, n: int, pivots: Floats) -> None:
+def factorise(matrix: Floats, n: np.int64, pivots: Floats) -> None:
     """Gaussian elimination with partial pivoting, in place: the factors take the matrix' place."""
     for col in range(n):
         best = col
@@ -181,7 +181,7 @@ def factorise(matrix: Floats, n: int, pivots: Floats) -> None:
                     matrix[i * n + j] -= factor * matrix[col * n + j]
 
 
-def solve(matrix: Floats, b: Floats, n: int, pivots: Floats) -> None:
+def solve(matrix: Floats, b: Floats, n: np.int64, pivots: Floats) -> None:
     """b <- matrix^-1 b, from the factors and pivots of ``factorise``."""
     for col in range(n):
         best = int(pivots[col])

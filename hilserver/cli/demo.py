@@ -34,7 +34,7 @@ def demo(
 ) -> None:
     """See it work: a virtual pump, relief valve and 4/3 valve move a simulated machine through its servo valve.
 
-    Real time, 1 kHz. The relief valve and then the directional valve are switched live over MQTT. A short report, plots and
+    In real time at 1 kHz; relief valve and directional valve are switched live over MQTT. A short report, plots and
     the log's path. Ctrl-C ends it cleanly.
     """
     import logging
