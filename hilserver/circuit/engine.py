@@ -147,8 +147,8 @@ def rosenbrock(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: 
     for i in range(n):
         k[i] = f[i]
     pivots = work[m + 3 * n + n * n :]
-    factorise(matrix, n, pivots)
-    solve(matrix, k, n, pivots)
+    factorise(matrix, int(n), pivots)
+    solve(matrix, k, int(n), pivots)
     for i in range(n):
         f[i] = k[i]  # k1
         z[i] = start[i] + h * k[i]
@@ -157,12 +157,12 @@ def rosenbrock(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: 
     derivatives(ix, val, z, y, d)
     for i in range(n):
         k[i] = d[i] - 2.0 * f[i]
-    solve(matrix, k, n, pivots)
+    solve(matrix, k, int(n), pivots)
     for i in range(n):
         z[i] = start[i] + h * (1.5 * f[i] + 0.5 * k[i])
 
 
-def factorise(matrix: Floats, n: np.int64, pivots: Floats) -> None:
+def factorise(matrix: Floats, n: int, pivots: Floats) -> None:
     """Gaussian elimination with partial pivoting, in place: the factors take the matrix' place."""
     for col in range(n):
         best = col
@@ -181,7 +181,7 @@ def factorise(matrix: Floats, n: np.int64, pivots: Floats) -> None:
                     matrix[i * n + j] -= factor * matrix[col * n + j]
 
 
-def solve(matrix: Floats, b: Floats, n: np.int64, pivots: Floats) -> None:
+def solve(matrix: Floats, b: Floats, n: int, pivots: Floats) -> None:
     """b <- matrix^-1 b, from the factors and pivots of ``factorise``."""
     for col in range(n):
         best = int(pivots[col])

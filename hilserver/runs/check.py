@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 from rich.table import Table
 
 from hilserver.circuit import engine as e
+from hilserver.circuit.analysis import Analysis, NoEquilibrium, Stiffness
 from hilserver.circuit.model import RIG, Circuit, Placed
+from hilserver.circuit.pack import TABLE_WIDTHS
 from hilserver.realtime.compiled import compiled_program
 from hilserver.rig.config import ChannelSettings, LimitSettings, ValveSettings
 from hilserver.rig.load import Rig
@@ -28,6 +31,7 @@ def tables(rig: Rig) -> Iterator[Table]:
     if rig.settings.valves:
         yield valve_table(rig)
     yield rate_table(rig)
+    yield solver_table(rig)
 
 
 def warnings(rig: Rig) -> Iterator[str]:
@@ -44,8 +48,63 @@ def warnings(rig: Rig) -> Iterator[str]:
                 f"loop.rate: {rig.settings.loop.rate:g} Hz is less than {MARGIN_OF_RATE:g} times the -45° frequency "
                 f"of valve {name} ({valve.f45:g} Hz): the bridge can't use all of the valve's speed."
             )
+    yield from _solver_warnings(rig)
     for name, text in _unused(rig):
         yield f"{name}: {text}"
+
+
+def _solver_warnings(rig: Rig) -> Iterator[str]:
+    found, step = stiffest(rig), _step(rig)
+    longest = found.longest_step(rig.circuit.solver.integrator)
+    if step > longest:
+        needed = int(np.ceil(1.0 / rig.settings.loop.rate / longest))
+        yield (
+            f"solver: a step of {step * 1e6:.0f} µs is too long for {rig.circuit.solver.integrator}: "
+            f"{_forcing(rig, found)} moves within {found.time_constant * 1e6:.0f} µs. Give at least {needed} substeps, "
+            'or integrator = "rosenbrock".'
+        )
+
+
+def stiffest(rig: Rig) -> Stiffness:
+    """The fastest motion of the circuit: at its start, and at rest with each input at its ends."""
+    program = compiled_program(rig.library)
+    found = [Analysis(program, rig.packed).stiffness()]
+    ends = {name: s.range for name, s in rig.settings.inputs.items()}
+    for end in (0, 1):
+        analysis = Analysis(program, rig.packed)
+        for name, limits in ends.items():
+            if name in rig.packed.values:
+                analysis.values[rig.packed.values.index(name)] = limits[end]
+        with contextlib.suppress(NoEquilibrium):
+            analysis.steady_state()
+        found.append(analysis.stiffness())
+    return min(found, key=lambda each: each.time_constant)
+
+
+def _step(rig: Rig) -> float:
+    return 1.0 / rig.settings.loop.rate / rig.circuit.solver.substeps
+
+
+def _forcing(rig: Rig, found: Stiffness) -> str:
+    """The component or node that a state belongs to, in words."""
+    owner = found.state.rpartition(".")[0]
+    at = [placed.name for placed in rig.circuit.placed if owner in placed.ports.values()]
+    return f'node "{owner}" ({", ".join(at)})' if at else f"component {owner}"
+
+
+def solver_table(rig: Rig) -> Table:
+    """Whether the integrator's step is short enough for the fastest motion in the circuit."""
+    table = _table("Solver", "integrator", "step", "fastest time constant", "of", "longest stable step")
+    found = stiffest(rig)
+    longest = found.longest_step(rig.circuit.solver.integrator)
+    table.add_row(
+        f"{rig.circuit.solver.integrator} × {rig.circuit.solver.substeps}",
+        f"{_step(rig) * 1e6:.0f} µs",
+        f"{found.time_constant * 1e3:.3g} ms",
+        _forcing(rig, found),
+        "any (L-stable)" if np.isinf(longest) else f"{longest * 1e6:.0f} µs",
+    )
+    return table
 
 
 def _unused(rig: Rig) -> Iterator[tuple[str, str]]:
@@ -139,9 +198,12 @@ def node_table(rig: Rig) -> Table:
     for place, (name, unit) in enumerate(zip(packed.values, packed.kinds, strict=True)):
         start = packed.value[first + place]
         if name in volumes:
-            table.add_row(name.removesuffix(".p"), "hydraulic", quantity(start, "Pa"), f"{volumes[name] * 1e3:.4g} l")
+            table.add_row(
+                name.removesuffix(".content"), "hydraulic", quantity(start, "Pa"), f"{volumes[name] * 1e3:.4g} l"
+            )
         elif name in masses:
-            table.add_row(name.removesuffix(".x"), "mechanical", quantity(start, "m"), f"{masses[name]:.4g} kg")
+            resists = f"{masses[name]:.4g} {'kg' if unit == 'm' else 'kg·m²'}"
+            table.add_row(name.rpartition(".")[0], "mechanical", quantity(start, unit), resists)
         elif place < packed.n_states:
             table.add_row(name, "state", quantity(start, "" if unit == "1" else unit), "")
         elif name.startswith(RIG) and name.endswith(".p"):
@@ -158,9 +220,9 @@ def _sums_at_rest(rig: Rig) -> dict[int, dict[int, float]]:
     program.derivatives(packed.index, packed.value, z, y, work)
     found: dict[int, dict[int, float]] = {}
     for header in (e.HYDRAULIC, e.MECHANICAL):
-        start, count = int(packed.index[header]), int(packed.index[header - 1])
-        pairs = packed.index[start : start + 2 * count].reshape(-1, 2)
-        found[header] = {int(place): float(work[total + 1]) for place, total in pairs}
+        start, width = int(packed.index[header]), TABLE_WIDTHS[header]
+        lines = packed.index[start : start + width * int(packed.index[header - 1])].reshape(-1, width)
+        found[header] = {int(line[0]): float(work[int(line[1]) + 1]) for line in lines}
     return found
 
 
