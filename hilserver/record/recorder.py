@@ -12,6 +12,7 @@ the supervisor.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -35,7 +36,7 @@ FLUSH_EVERY = 1.0
 LOOP_GONE = 5.0
 """Seconds without a row in which the loop counts as ended, if it did not say so itself."""
 STOPPING = 0.3
-"""The same, once the recorder was asked to end."""
+"""The same, once the recorder was asked to end or the loop's process is gone."""
 CIRCUIT_VERSION = "circuit_version"
 """Key in the header's ``extra``: the version of the header's circuit, as the rows count them."""
 
@@ -135,7 +136,18 @@ class _End:
         silence = time.monotonic() - self._last_row
         if self._memory.ring.published == 0:  # a loop that compiles first
             return self._asked or self._memory.supervisor_heartbeat.age() > LOOP_GONE
-        return self._memory.info.loop_pid == 0 or silence > (STOPPING if self._asked else LOOP_GONE)
+        loop = self._memory.info.loop_pid
+        return loop == 0 or silence > (STOPPING if self._asked or not _exists(loop) else LOOP_GONE)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def record(segment: Path, header_file: Path, log: Path, max_bytes: int) -> int:

@@ -63,6 +63,7 @@ class LoopProcesses:
         assert self.realtime is not None
         reason = await self.realtime.wait_ended()
         safe = await self._make_safe() if self.realtime.process.returncode else "it wrote the safe values before"
+        self._memory.info.loop_pid = 0  # it could not say so itself; for the recorder
         return f"the real-time process ended ({reason}); {safe}"
 
     async def watch(self) -> None:

@@ -31,6 +31,8 @@ from hilserver.service.observer import Observer, strategies_of
 ANSWER_TIMEOUT = 2.0
 TRIAL_TICKS, LEAST_TICKS = 100, 9
 """Ticks that a circuit is tried for, and after which one that is far too slow is not tried any further."""
+BEYOND_ALL_BOUNDS = 1e12
+"""No value of a circuit in SI units is as large: 1e12 Pa are 10 million bar."""
 BUDGET = 0.5
 """Largest share of the tick that a circuit may take; above it a switch is refused, since it would miss ticks."""
 WATCHED = 0.05
@@ -241,14 +243,18 @@ class Operator:
         plan, dt = self._rig.plan, float(self._rig.plan.loop[c.DT])
         work = work_array(packed, self._rig.layout.circuit_space)
         self._program.swap(plan, row, packed.index, packed.value, carried, work)
-        row[c.MODE], row[c.FAULT], row[c.MISSED], row[c.HEARTBEAT_AGE] = c.RUNNING, c.NO_FAULT, 0.0, 0.0
+        row[c.MISSED] = row[c.HEARTBEAT_AGE] = row[c.DEVICE_ERROR] = 0.0
+        if row[c.MODE] != c.RUNNING:  # no fault of the rig may hide one of the circuit
+            row[c.MODE], row[c.FAULT] = c.SAFE, c.NO_FAULT
+        start = len(self._rig.layout.names)
+        values = row[start : start + len(packed.names)]
         took: list[float] = []
         while len(took) < TRIAL_TICKS and not (len(took) >= LEAST_TICKS and np.median(took) > BUDGET * dt):
             row[c.TICK] += 1.0
-            start = time.perf_counter()
+            began = time.perf_counter()
             self._program.tick(plan, packed.index, packed.value, row, work, no_command())
-            took.append(time.perf_counter() - start)
-            if row[c.FAULT] == c.FAULT_DIVERGED:
+            took.append(time.perf_counter() - began)
+            if row[c.FAULT] == c.FAULT_DIVERGED or np.abs(values).max() > BEYOND_ALL_BOUNDS:
                 raise _refused(
                     "solver",
                     "the circuit diverges when it is tried from the present state: "
