@@ -170,6 +170,8 @@ LeakageCoefficient = Annotated[float, Unit("m^3/(s*Pa)", "0.1 l/min/bar")]
 HoseModulus = Annotated[float, Unit("Pa^0.5", "2e5 Pa^0.5")]
 Angle = Annotated[float, Unit("rad", "90 deg")]
 Inertia = Annotated[float, Unit("kg*m^2", "12 kg*m^2")]
+Torque = Annotated[float, Unit("N*m", "200 N*m")]
+RotaryDamping = Annotated[float, Unit("N*m*s", "0.5 N*m*s")]
 
 
 SI_UNITS = ("Pa", "m^3/s", "m", "m/s", "m/s^2", "N", "1/s", "s", "kg", "m^3", "K", "")

@@ -1,0 +1,27 @@
+"""Double-acting cylinder with a rod on both sides."""
+
+from __future__ import annotations
+
+from hilserver.components.base import kernel
+from hilserver.components.piston import DoubleActing, chamber_A, chamber_B, piston
+
+
+class DoubleRodCylinder(DoubleActing):
+    r"""Double-acting cylinder with equal rods on both sides: the same force and speed in both directions.
+
+    .. math:: F = A\,(p_A - p_B) - F_\mu - F_{end}, \qquad A = \frac{\pi}{4}\,(D^2 - d^2)
+
+    x = 0 is at the stop that pressure at B leads to; positive is the motion under pressure at A. All else (chambers,
+    friction, cushions, lines) as in ``cylinder``, with the same area on both sides; the rods' ambient pressures cancel.
+    ``moving_mass`` is the piston with both rods. Source: THEORY §3; seeds/001 ch. 4.2.4; seeds/004 (dry friction).
+    """
+
+    type_name = "double_rod_cylinder"
+
+    def areas(self) -> tuple[float, float]:
+        return self.annulus_area(), self.annulus_area()
+
+
+kernel(DoubleRodCylinder)(chamber_A)
+kernel(DoubleRodCylinder)(chamber_B)
+kernel(DoubleRodCylinder)(piston)

@@ -1,0 +1,63 @@
+"""End stops of anything that moves."""
+
+from __future__ import annotations
+
+from math import inf
+
+from pydantic import Field, model_validator
+
+from hilserver.components.base import Component, Datasheet, Fluid, Parameters, kernel
+from hilserver.numerics.motion import stop_force
+from hilserver.units import Damping, Length, Stiffness
+
+
+class Contact(Datasheet):
+    """What is met at the end of a stroke."""
+
+    stiffness: Stiffness = Field(default="1e8 N/m", gt=0, description="spring, K_end")
+    damping: Damping = Field(default="2e5 N*s/m", ge=0, description="damper, D_end")
+    zone: Length = Field(
+        default="0.1 mm", gt=0, description="depth over which both are switched on, no spike at contact"
+    )
+
+    def contact_parameters(self) -> dict[str, float]:
+        """Kernel parameters."""
+        return {"K_end": self.stiffness, "D_end": self.damping, "zone": self.zone}
+
+
+class EndStop(Contact, Component):
+    r"""Stops at one or both ends of a motion, fixed to the frame.
+
+    .. math:: F = -s(\delta/\delta_0)\,\langle K\,\delta + D\,\dot\delta\rangle
+
+    delta is the depth beyond ``lower`` or ``upper``. Spring and damper are switched on together over the first
+    ``zone`` (a STEP); the stop never pulls. Source: THEORY §3.
+    """
+
+    type_name = "end_stop"
+    mechanical = ("rod",)
+
+    lower: Length | None = Field(default=None, description="position below which it pushes up; none if not given")
+    upper: Length | None = Field(default=None, description="position above which it pushes down; none if not given")
+
+    @model_validator(mode="after")
+    def _stops_in_order(self) -> EndStop:
+        if self.lower is None and self.upper is None:
+            raise ValueError("give lower, upper, or both: the positions of the stops")
+        if self.lower is not None and self.upper is not None and self.lower >= self.upper:
+            raise ValueError(f"lower {self.lower:g} m must be less than upper {self.upper:g} m")
+        return self
+
+    def parameters(self, fluid: Fluid) -> Parameters:
+        return {
+            "x_lower": self.lower if self.lower is not None else -inf,
+            "x_upper": self.upper if self.upper is not None else inf,
+            **self.contact_parameters(),
+        }
+
+
+@kernel(EndStop)
+def end_stop(x_rod, v_rod, x_lower, x_upper, K_end, D_end, zone):
+    down = stop_force(x_rod - x_upper, v_rod, K_end, D_end, zone)
+    F_rod = stop_force(x_lower - x_rod, -v_rod, K_end, D_end, zone) - down
+    return F_rod

@@ -1,0 +1,140 @@
+"""Dry friction: Stribeck curve, its smooth form, and the LuGre bristle model."""
+
+from __future__ import annotations
+
+from math import exp
+
+from numba.extending import register_jitable
+
+from hilserver.numerics.motion import friction_factor, smooth_sign
+from hilserver.numerics.shape import step
+
+EFFICIENCY, STRIBECK, LUGRE = 0.0, 1.0, 2.0
+"""The laws of friction, as kernel parameters."""
+
+
+@register_jitable
+def stribeck(v: float, F_S: float, F_C: float, v_s: float) -> float:
+    """Size of the friction at a steady speed, without its viscous part: F_S at rest, falling to F_C past v_s.
+
+    Units: m/s, N. Source: THEORY §3; seeds/004.
+
+    >>> stribeck(0.0, 3.0, 2.0, 0.01), round(stribeck(-0.01, 3.0, 2.0, 0.01), 4), stribeck(1.0, 3.0, 2.0, 0.01)
+    (3.0, 2.3679, 2.0)
+    """
+    r = v / v_s
+    return F_C + (F_S - F_C) * exp(-r * r)
+
+
+@register_jitable
+def lugre(v: float, z: float, g: float, b: float, sigma0: float, sigma1: float) -> tuple[float, float]:
+    r"""Friction force and dz/dt of bristles bent by z; g > 0 is their steady force at this speed.
+
+    .. math:: \dot z = v - \frac{\sigma_0 |v|}{g} z, \qquad F = \sigma_0 z + \min(\sigma_1, 4g/|v|)\,\dot z + b\,v
+
+    The bristles' damping is held at most at 4·g/abs(v). With that the model is passive for every v, g and z:
+    F·v - d/dt(sigma0·z²/2) is a quadratic form of z and v that is never negative, so no more energy comes back than is
+    stored in the bristles. (With a constant sigma1 it is so only where b >= sigma1·(F_S/F_C - 1): Barabanov & Ortega,
+    Necessary and sufficient conditions for passivity of the LuGre friction model, IEEE TAC 45 (2000).) The bound
+    acts from the speed 4·g/sigma1 on, where the bristles stand at their steady bend.
+    Units: m/s, m, N, N·s/m, N/m, N·s/m. Source: THEORY §3; Canudas de Wit, Olsson, Åström & Lischinsky, A new model
+    for control of systems with friction, IEEE TAC 40 (1995).
+
+    >>> lugre(0.0, 0.5, 1.5, 0.4, 2.0, 300.0)  # at rest: a spring
+    (1.0, 0.0)
+    >>> F, dz = lugre(0.5, 1e-5, 1.0, 0.4, 1e5, 300.0); round(F, 12), round(dz, 12)  # sliding: g + b·v
+    (1.2, 0.0)
+    """
+    speed = abs(v)
+    dz = v - sigma0 * speed / g * z
+    damping = sigma1 if sigma1 * speed <= 4.0 * g else 4.0 * g / speed
+    return sigma0 * z + damping * dz + b * v, dz
+
+
+@register_jitable
+def dry_friction(
+    law: float,
+    v: float,
+    z: float,
+    psi: float,
+    F_S: float,
+    F_C: float,
+    v_s: float,
+    b: float,
+    v_0: float,
+    sigma0: float,
+    sigma1: float,
+) -> tuple[float, float]:
+    """Friction force against growing position, N, and dz/dt, by the law STRIBECK or LUGRE; psi scales F_S and F_C.
+
+    Stribeck: tanh(v/v_0)·g(v) + b·v; z is not used and stays. Source: THEORY §3; seeds/004.
+
+    >>> dry_friction(STRIBECK, 0.1, 0.0, 2.0, 3.0, 2.0, 0.01, 10.0, 0.001, 0.0, 0.0)
+    (5.0, 0.0)
+    """
+    g = psi * stribeck(v, F_S, F_C, v_s)
+    if law == LUGRE:
+        return lugre(v, z, g, b, sigma0, sigma1)
+    return smooth_sign(v, v_0) * g + b * v, 0.0
+
+
+@register_jitable
+def pressure_factor(p_A: float, p_B: float, p_ref: float) -> float:
+    """How much more the seals rub under pressure than without, Psi = 1 + (p_A/3 + 2·p_B/3)/p_ref; never below 1.
+
+    Source: THEORY §3; seeds/004.
+
+    >>> pressure_factor(3e6, 6e6, 1e7), pressure_factor(-1e5, 0.0, 1e7)
+    (1.5, 1.0)
+    """
+    return 1.0 + max(p_A + 2.0 * p_B, 0.0) / (3.0 * p_ref)
+
+
+@register_jitable
+def seal_friction(
+    p_A: float,
+    p_B: float,
+    v: float,
+    z: float,
+    F_p: float,
+    law: float,
+    loss: float,
+    polynomial: float,
+    v_0: float,
+    F_S: float,
+    F_C: float,
+    v_s: float,
+    b: float,
+    sigma0: float,
+    sigma1: float,
+    p_ref: float,
+) -> tuple[float, float]:
+    """Friction force of a cylinder's seals, N, against growing position, and dz/dt.
+
+    By the law EFFICIENCY xi(v)·tanh(v/v_0)·abs(F_p)·loss with the hydraulic force F_p (seeds/001 eqs. 3.48, 4.7), else
+    dry friction under the chambers' pressures (seeds/004). Source: THEORY §3.
+
+    >>> F, _ = seal_friction(0, 0, 5.0, 0, -2e4, EFFICIENCY, 0.1, 1.0, 0.01, 0, 0, 1, 0, 0, 0, 1e7); round(F, 9)
+    2000.0
+    """
+    if law == EFFICIENCY:
+        xi = friction_factor(abs(v)) if polynomial > 0.0 else 1.0
+        return xi * smooth_sign(v, v_0) * abs(F_p) * loss, 0.0
+    psi = pressure_factor(p_A, p_B, p_ref)
+    return dry_friction(law, v, z, psi, F_S, F_C, v_s, b, v_0, sigma0, sigma1)
+
+
+@register_jitable
+def cushion_force(depth: float, speed: float, k: float, closing: float) -> float:
+    """Force of an end cushion on a piston that is ``depth`` inside it and moves on with ``speed``; never pulls.
+
+    k·v², k = A³/C_v²: the oil in front of the piston's area A leaves through an orifice that closes over ``closing``.
+    Units: m, m/s, N·s²/m², m; result N, >= 0.
+
+    >>> cushion_force(0.02, 0.5, 1e6, 0.01), cushion_force(0.005, 0.5, 1e6, 0.01), cushion_force(0.02, -0.5, 1e6, 0.01)
+    (250000.0, 62500.0, 0.0)
+    """
+    if depth <= 0.0 or speed <= 0.0:
+        return 0.0
+    closed = step(depth, 0.0, 0.0, closing, 1.0)
+    return k * speed * speed * closed * closed

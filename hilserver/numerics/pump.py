@@ -1,0 +1,34 @@
+"""The control of a pump's displacement."""
+
+from __future__ import annotations
+
+from numba.extending import register_jitable
+
+
+@register_jitable
+def controlled_flow(Q: float, wish: float, Q_lim: float, tau: float) -> tuple[float, float]:
+    """Flow and dQ/dt of a pump whose displacement follows a wished flow with the time constant tau, up to a limit.
+
+    The limit stops Q itself, so nothing winds up; where the limit has sunk below Q, the pump delivers no more than the
+    limit and Q follows with tau. Units: m³/s, s. Source: THEORY §3; seeds/001 ch. 4.2.
+
+    >>> controlled_flow(1e-3, 2e-3, 4e-3, 0.5)
+    (0.001, 0.002)
+    >>> controlled_flow(4e-3, 9e-3, 4e-3, 0.5), controlled_flow(4e-3, 9e-3, 2e-3, 0.5)
+    ((0.004, 0.0), (0.002, -0.004))
+    """
+    dQ = (wish - Q) / tau
+    room = Q_lim - Q
+    if room <= 0.0:
+        dQ = min(dQ, room / tau)
+    return min(Q, Q_lim), dQ
+
+
+@register_jitable
+def power_limit(P: float, dp: float) -> float:
+    """The flow that a power is good for at a pressure, m³/s; no limit at no pressure (1 Pa).
+
+    >>> power_limit(1e4, 1e7), power_limit(5.0, -1e5)
+    (0.001, 5.0)
+    """
+    return P / max(dp, 1.0)
