@@ -62,7 +62,7 @@ def cylinder(**values: Any) -> Cylinder:
 
 
 def at(model: Cylinder, p_A: float, p_B: float, x: float = 0.2, v: float = 0.0) -> dict[str, float]:
-    return evaluate(model, p_A=p_A, p_B=p_B, x_rod=x, v_rod=v)
+    return evaluate(model, p_A=p_A, p_B=p_B, x_rod=x, v_rod=v, z=0.0)
 
 
 def test_force_at_rest_is_pressure_times_area() -> None:

@@ -50,7 +50,11 @@ DATASHEETS: dict[str, dict[str, Any]] = {
     "tank": {},
     "volume": {"volume": "2 l"},
 }
-EXTRA_RESULTS = {"cylinder": {"F_mu", "F_end"}}
+_PISTON = {"F_mu", "F_end"}
+EXTRA_RESULTS = {
+    **dict.fromkeys(("cylinder", "double_rod_cylinder", "single_acting_cylinder"), _PISTON),
+    "friction": {"F_mu"},
+}
 """Results that are logged without adding to a node: all others must be understood by their name."""
 
 LIBRARY = standard_library()

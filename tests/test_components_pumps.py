@@ -60,23 +60,23 @@ pressure = "100 bar"
 def test_fixed_pump_delivers_displacement_times_speed_up_to_its_power() -> None:
     """28 cm³ · 1500 1/min = 42 l/min; at 200 bar 11 kW · 0.85 / 200 bar = 28.05 l/min. By hand."""
     pump = FixedPump.model_validate(FIXED)
-    assert evaluate(pump, p_P=0.0, p_T=0.0)["q_P"] == pytest.approx(42 * L_MIN, rel=1e-12)
-    assert evaluate(pump, p_P=133 * BAR, p_T=0.0)["q_P"] == pytest.approx(42 * L_MIN, rel=1e-12)
-    assert evaluate(pump, p_P=202 * BAR, p_T=2 * BAR)["q_P"] == pytest.approx(28.05 * L_MIN, rel=1e-12)
+    assert evaluate(pump, p_P=0.0, p_T=0.0, u_drive=1.0)["q_P"] == pytest.approx(42 * L_MIN, rel=1e-12)
+    assert evaluate(pump, p_P=133 * BAR, p_T=0.0, u_drive=1.0)["q_P"] == pytest.approx(42 * L_MIN, rel=1e-12)
+    assert evaluate(pump, p_P=202 * BAR, p_T=2 * BAR, u_drive=1.0)["q_P"] == pytest.approx(28.05 * L_MIN, rel=1e-12)
 
 
 def test_fixed_pump_without_a_power_limit_does_not_care_for_pressure() -> None:
     pump = FixedPump.model_validate({"displacement": "28 cm^3/rev", "speed": "1500 rpm"})
-    assert evaluate(pump, p_P=400 * BAR, p_T=0.0)["q_P"] == pytest.approx(42 * L_MIN, rel=1e-12)
+    assert evaluate(pump, p_P=400 * BAR, p_T=0.0, u_drive=1.0)["q_P"] == pytest.approx(42 * L_MIN, rel=1e-12)
 
 
 @given(p_P=st.floats(-BAR, 400 * BAR), p_T=st.floats(-BAR, 10 * BAR), share=st.floats(0, 1))
 def test_pumps_take_from_the_tank_what_they_deliver_and_stay_within_their_power(
     p_P: float, p_T: float, share: float
 ) -> None:
-    fixed = evaluate(FixedPump.model_validate(FIXED), p_P=p_P, p_T=p_T)
+    fixed = evaluate(FixedPump.model_validate(FIXED), p_P=p_P, p_T=p_T, u_drive=1.0)
     limited = PressureCompensatedPump.model_validate({**VARIABLE, "max_power": "7.5 kW", "efficiency": 0.85})
-    variable = evaluate(limited, p_P=p_P, p_T=p_T, Q=share * 60 * L_MIN)
+    variable = evaluate(limited, p_P=p_P, p_T=p_T, u_drive=1.0, Q=share * 60 * L_MIN)
     for flows, power in ((fixed, 11e3), (variable, 7.5e3)):
         assert flows["q_P"] + flows["q_T"] == 0.0
         assert flows["q_P"] * (p_P - p_T) <= power * 0.85 * (1 + 1e-12)

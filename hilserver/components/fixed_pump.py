@@ -36,11 +36,11 @@ class FixedPump(Component):
 
     def parameters(self, fluid: Fluid) -> Parameters:
         power = self.max_power if self.max_power is not None else inf
-        return {"Q_full": self.displacement * self.speed, "P": power * self.efficiency}
+        return {"V_rev": self.displacement, "n": self.speed, "P_max": power, "eta_tot": self.efficiency}
 
 
 @kernel(FixedPump)
-def fixed_pump(p_P, p_T, u_drive, Q_full, P):
-    q_P = max(u_drive, 0.0) * min(Q_full, power_limit(P, p_P - p_T))
+def fixed_pump(p_P, p_T, u_drive, V_rev, n, P_max, eta_tot):
+    q_P = max(u_drive, 0.0) * min(V_rev * n, power_limit(P_max * eta_tot, p_P - p_T))
     q_T = -q_P
     return q_P, q_T

@@ -46,9 +46,9 @@ class PowerLimitedPump(VariablePump):
 
 
 @kernel(PowerLimitedPump)
-def power_limited_pump(p_P, p_T, u_drive, u_power, Q, k, p_max, tau, Q_max, P):
+def power_limited_pump(p_P, p_T, u_drive, u_power, Q, k, p_max, tau, Q_max, P_max, eta_tot):
     dp = p_P - p_T
-    wish = min(Q_max, power_limit(P * max(u_power, 0.0), dp), k * (p_max - dp))
+    wish = min(Q_max, power_limit(P_max * max(u_power, 0.0) * eta_tot, dp), k * (p_max - dp))
     q, dQ = controlled_flow(Q, wish, Q_max, tau)
     q_P = max(u_drive, 0.0) * q
     q_T = -q_P

@@ -37,9 +37,9 @@ class PressureCompensatedPump(VariablePump):
 
 
 @kernel(PressureCompensatedPump)
-def pressure_compensated_pump(p_P, p_T, u_drive, Q, k, p_ref, tau, Q_max, P):
+def pressure_compensated_pump(p_P, p_T, u_drive, Q, k, p_ref, tau, Q_max, P_max, eta_tot):
     dp = p_P - p_T
-    q, dQ = controlled_flow(Q, k * (p_ref - dp), min(Q_max, power_limit(P, dp)), tau)
+    q, dQ = controlled_flow(Q, k * (p_ref - dp), min(Q_max, power_limit(P_max * eta_tot, dp)), tau)
     q_P = max(u_drive, 0.0) * q
     q_T = -q_P
     return q_P, q_T, dQ

@@ -29,12 +29,13 @@ class VariablePump(Component):
     efficiency: Number = Field(default=0.85, gt=0, le=1, description="total efficiency, eta_tot")
 
     def pump_parameters(self) -> dict[str, float]:
-        """Kernel parameters of flow, control and motor; P is the hydraulic power that the motor is good for."""
+        """Kernel parameters of flow, control and motor."""
         return {
             "k": self.max_flow / self.control_range,
             "tau": self.response_time,
             "Q_max": self.max_flow,
-            "P": self.max_power * self.efficiency if self.max_power is not None else inf,
+            "P_max": self.max_power if self.max_power is not None else inf,
+            "eta_tot": self.efficiency,
         }
 
     def refuse_range_from(self, limit: float, name: str) -> None:
