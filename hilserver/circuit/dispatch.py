@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hilserver.circuit.library import RECORDED, SUMMED, WRITTEN, Contract, Library, Role
+from hilserver.circuit.library import RECORDED, SUMMED, WRITTEN, Contract, Library, Role, Term
 
 
 def generate(library: Library) -> str:
@@ -44,11 +44,8 @@ def _branch(contract: Contract, word: str) -> list[str]:
         if term.from_parameters:
             arguments.append(f"val[p + u{parameter}]")
             parameter += 1
-        elif term.role is Role.TABLE:
-            arguments.append(f"(val, ix[a + u{slot}])")
-            slot += 1
-        elif term.role is Role.MEMORY and _is_array(contract, term.name):
-            arguments.append(f"(z, ix[a + u{slot}])")
+        elif is_pair(contract, term):
+            arguments.append(f"({'val' if term.role is Role.TABLE else 'z'}, int(ix[a + u{slot}]))")
             slot += 1
         else:
             arguments.append(f"z[ix[a + u{slot}]]")
@@ -70,8 +67,13 @@ def _branch(contract: Contract, word: str) -> list[str]:
     return lines
 
 
-def _is_array(contract: Contract, name: str) -> bool:
-    return next(memory.size for memory in contract.component.memories if memory.name == name) > 1
+def is_pair(contract: Contract, term: Term) -> bool:
+    """Whether a kernel gets this argument as (array, place of the first value): a table, a memory of several values.
+
+    The place is a signed number, unlike the index: what an author adds to it stays whole.
+    """
+    sizes = {memory.name: memory.size for memory in contract.component.memories}
+    return term.role is Role.TABLE or (term.role is Role.MEMORY and sizes[term.name] > 1)
 
 
 def _largest(library: Library) -> int:

@@ -197,6 +197,8 @@ def solve(matrix: Floats, b: Floats, n: int, pivots: Floats) -> None:
 
 def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_steps: int, h: float) -> None:
     """Integrate ``n_steps`` steps of ``h`` seconds, inputs held; then refresh ``y`` and the boundary flows in ``z``."""
+    if ix[N_SAMPLED] > 0:
+        derivatives(ix, val, z, y, work)  # so that sampled kernels see signals that follow from these inputs
     for _ in range(n_steps):
         if ix[N_SAMPLED] > 0:
             expose_pressures(ix, val, z)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from importlib.metadata import entry_points
+from types import ModuleType
 
 import hilserver.components
-from hilserver.components.base import Component, Kernel
+from hilserver.circuit.own import OwnFile, own_module, where
+from hilserver.components.base import Component, Fluid, Kernel, Memory, State, Table
+from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
 
 
 class Role(Enum):
@@ -118,10 +121,14 @@ def result(component: type[Component], word: str) -> Term:
 
 
 class Library:
-    """All component types by ``type_name`` and all kernels by kind, in a fixed order (sorted by type name)."""
+    """All component types by ``type_name`` and all kernels by kind, in a fixed order (sorted by type name).
 
-    def __init__(self, types: Iterable[type[Component]]) -> None:
+    ``own``: the files of the user that some of them come from.
+    """
+
+    def __init__(self, types: Iterable[type[Component]], own: Iterable[OwnFile] = ()) -> None:
         self.types = {component.type_name: component for component in sorted(types, key=lambda c: c.type_name)}
+        self.own = tuple(own)
         self.contracts: list[Contract] = []
         for component in self.types.values():
             for kernel in component.kernels:
@@ -130,6 +137,31 @@ class Library:
     def contracts_of(self, component: type[Component]) -> list[Contract]:
         """The kernels of one component type."""
         return [contract for contract in self.contracts if contract.component is component]
+
+    def wrong_parameters(self, component: Component, fluid: Fluid) -> Iterator[str]:
+        """What its kernels ask of a component's ``parameters()`` in vain."""
+        kind = type(component)
+        try:
+            values = component.parameters(fluid)
+        except Exception as error:  # a user's component may raise anything: it is the user's to know
+            yield f"{where(kind)}: parameters() of {kind.__name__} fails here: {type(error).__name__}: {error}."
+            return
+        entries: tuple[State | Memory, ...] = (*kind.states, *kind.memories)
+        for entry in entries:
+            for word in (getattr(entry, name, None) for name in ("initial", "lower", "upper", "scale")):
+                if isinstance(word, str) and not isinstance(values.get(word), int | float):
+                    meant = did_you_mean(word, values)
+                    yield f"{where(kind)}: {entry.name}: {word} is no number in parameters().{meant}"
+        for contract in self.contracts_of(kind):
+            for term in contract.arguments:
+                if term.role not in (Role.PARAMETER, Role.TABLE):
+                    continue
+                name = f"{where(kind)}: kernel {contract.kernel.function.__name__}: {term.word}"
+                value, wanted = values.get(term.word), Table if term.role is Role.TABLE else (int, float)
+                if value is None:
+                    yield f"{name} is no port, state or memory, nor in parameters().{did_you_mean(term.word, values)}"
+                elif not isinstance(value, wanted) or value != value:
+                    yield f"{name} is {shown(value)} in parameters(): no {'Table' if wanted is Table else 'number'}."
 
 
 def _contract(kind: int, component: type[Component], kernel: Kernel) -> Contract:
@@ -142,14 +174,15 @@ def _contract(kind: int, component: type[Component], kernel: Kernel) -> Contract
     )
 
 
-def _types_in(module: object) -> list[type[Component]]:
+def types_in(module: ModuleType) -> list[type[Component]]:
+    """The component types that a module defines (not those it imports)."""
     return [
         item
         for item in vars(module).values()
         if isinstance(item, type)
         and issubclass(item, Component)
         and item.type_name
-        and item.__module__ == module.__name__  # type: ignore[attr-defined]
+        and item.__module__ == module.__name__
     ]
 
 
@@ -161,4 +194,71 @@ def standard_library() -> Library:
         for info in pkgutil.iter_modules(hilserver.components.__path__)
     ]
     modules += [entry.load() for entry in entry_points(group="hilserver.components")]
-    return Library(component for module in modules for component in _types_in(module))
+    return Library(component for module in modules for component in types_in(module))
+
+
+def library_of(files: Iterable[OwnFile]) -> Library:
+    """The standard library and the components of these files. Raises ConfigurationError with all that is wrong."""
+    own, standard = tuple(files), standard_library()
+    if not own:
+        return standard
+    types = dict(standard.types)
+    problems: list[Problem] = []
+    for file in own:
+        try:
+            found = types_in(own_module(file))
+        except ConfigurationError as error:
+            problems += error.problems
+            continue
+        if not found:
+            text = 'has no component: a class derived from Component with a type_name, like type_name = "my_valve".'
+            problems.append(Problem(text, file=file.name))
+        for component in found:
+            texts = list(violations(component))
+            if (other := types.setdefault(component.type_name, component)) is not component:
+                texts.append(f'type_name "{other.type_name}" is taken by {where(other)}.')
+            problems += (Problem(text, component.__name__, file.name) for text in texts)
+    if problems:
+        raise ConfigurationError(problems)
+    return Library(types.values(), own)
+
+
+def violations(component: type[Component]) -> Iterator[str]:
+    """How a component type breaks the contract of names, as far as its class and its kernels tell."""
+    if not component.kernels:
+        yield f"has no kernel: put @kernel({component.__name__}) above the function with its equations."
+    contracts = [_contract(0, component, kernel) for kernel in component.kernels]
+    for contract in contracts:
+        for text in _wrong_results(contract):
+            yield f"kernel {contract.kernel.function.__name__}: {text}"
+    given = {(term.role, term.name) for contract in contracts for term in contract.results}
+    for state in component.states:
+        if (Role.DERIVATIVE, state.name) not in given:
+            yield f'state "{state.name}" has no derivative: return d{state.name} from a kernel.'
+    for port in component.outputs:
+        if (Role.SIGNAL, port) not in given:
+            yield f'output "{port}" is not written: return u_{port} from a kernel.'
+    used = {term.name for contract in contracts for term in (*contract.arguments, *contract.results)}
+    for port in (*component.hydraulic, *component.mechanical, *component.rotational, *component.inputs):
+        if port not in used:
+            yield f'port "{port}" is used by no kernel.'
+
+
+def _wrong_results(contract: Contract) -> Iterator[str]:
+    """Results that don't mean what they seem to, or nothing in this kind of kernel."""
+    kinds = {
+        Role.FLOW: "hydraulic port",
+        Role.CAPACITANCE: "hydraulic port",
+        Role.SIGNAL: "output",
+        Role.NEXT: "memory",
+    }
+    for term in contract.results:
+        if term.role is Role.OBSERVABLE:
+            role = next((role for role in kinds if term.word.startswith(role.value)), None)
+            if role is not None:
+                yield f'returns {term.word}, but there is no {kinds[role]} "{term.word.removeprefix(role.value)}".'
+        elif (term.role is Role.NEXT) is not contract.kernel.sampled:
+            allowed = "next_<memory>" if contract.kernel.sampled else "no next_<memory>: that is for @sampled"
+            yield f"returns {term.word}; this kind of kernel returns {allowed}."
+    if len(set(contract.kernel.results)) < len(contract.kernel.results):
+        yield "returns a name twice."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
@@ -84,15 +85,19 @@ class Circuit:
 _TABLES = ("description", "fluid", "solver", "components", "nodes")
 
 
-def read_circuit(raw: Mapping[str, Any], library: Library, file: str = "") -> Circuit:
-    """Validate a circuit table. Raises ConfigurationError with all its problems."""
-    circuit = read_part(raw, library, file)
+def read_circuit(raw: Mapping[str, Any], library: Library, file: str = "", folder: Path | None = None) -> Circuit:
+    """Validate a circuit table. Raises ConfigurationError with all its problems.
+
+    Files that it names are relative to ``folder`` (default: the folder of ``file``); the circuit's ``source`` holds
+    their contents.
+    """
+    circuit = read_part(raw, library, file, folder)
     if problems := list(_check_connections(circuit, file)):
         raise ConfigurationError(problems)
     return circuit
 
 
-def read_part(raw: Mapping[str, Any], library: Library, file: str = "") -> Circuit:
+def read_part(raw: Mapping[str, Any], library: Library, file: str = "", folder: Path | None = None) -> Circuit:
     """Validate a table that is only a part of a circuit: each component by itself, not what it is connected to."""
     if not isinstance(raw, Mapping):
         raise ConfigurationError([Problem(f"{shown(raw)} is not a table with components.", file=file)])
@@ -111,14 +116,32 @@ def read_part(raw: Mapping[str, Any], library: Library, file: str = "") -> Circu
     fluid = model(Fluid, raw.get("fluid", {}), "fluid")
     solver = model(Solver, raw.get("solver", {}), "solver")
     starts = {name: model(NodeStart, value, f"nodes.{name}") for name, value in _table(raw, "nodes", file, problems)}
-    placed = [_place(name, value, library, file, problems) for name, value in _table(raw, "components", file, problems)]
+    tables = _embedded(_table(raw, "components", file, problems), library, folder or Path(file).parent, file, problems)
+    placed = [_place(name, value, library, file, problems) for name, value in tables.items()]
     if not raw.get("components"):
         problems.append(Problem("a circuit needs at least one component.", "components", file))
+    if fluid is not None:
+        for p in (p for p in placed if p is not None):
+            wrong = library.wrong_parameters(p.component, fluid)
+            problems.extend(Problem(text, f"components.{p.name}", file) for text in wrong)
     if problems:
         raise ConfigurationError(problems)
-    return Circuit(
-        description, fluid, solver, tuple(p for p in placed if p is not None), starts, copy.deepcopy(dict(raw))
-    )
+    source = copy.deepcopy({**raw, "components": tables})
+    return Circuit(description, fluid, solver, tuple(p for p in placed if p is not None), starts, source)
+
+
+def _embedded(
+    tables: list[tuple[str, Any]], library: Library, folder: Path, file: str, problems: list[Problem]
+) -> dict[str, Any]:
+    """The tables of the components with the files they name read in."""
+    found = {}
+    for name, table in tables:
+        kind = library.types.get(str(table.get("type"))) if isinstance(table, Mapping) else None
+        try:
+            found[name] = dict(kind.embed(table, folder)) if kind else table
+        except ValueError as error:
+            problems.append(Problem(str(error), f"components.{name}", file))
+    return found
 
 
 def _table(raw: Mapping[str, Any], key: str, file: str, problems: list[Problem]) -> list[tuple[str, Any]]:

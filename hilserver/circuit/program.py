@@ -23,7 +23,9 @@ import numba
 import numpy as np
 
 from hilserver.circuit import dispatch, engine
+from hilserver.circuit.dispatch import is_pair
 from hilserver.circuit.library import Library
+from hilserver.errors import ConfigurationError, Problem
 
 GENERATED = ("evaluate", "evaluate_sampled")
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": False, "boundscheck": False}
@@ -78,6 +80,33 @@ def build(library: Library, modules: Sequence[ModuleType] = (), root: Path | Non
         config.CACHE_DIR = cache_before
     scope.update(compiled)
     return Program(compiled, folder)
+
+
+def check_kernels(library: Library) -> None:
+    """Compile each kernel of the user's files by itself. Raises ConfigurationError naming file, kernel and reason."""
+    problems = []
+    modules = {file.module: file.name for file in library.own}
+    pair = numba.types.Tuple((numba.float64[::1], numba.int64))  # type: ignore[no-untyped-call]
+    for contract in library.contracts:
+        function = contract.kernel.function
+        if function.__module__ in modules:
+            types = tuple(pair if is_pair(contract, term) else numba.float64 for term in contract.arguments)
+            try:
+                numba.njit(function, **OPTIONS).compile(types)
+            except Exception as error:  # numba raises many kinds
+                text = f"kernel {function.__name__} can't be compiled: {_essence(error)}"
+                problems.append(Problem(text, contract.component.__name__, modules[function.__module__]))
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def _essence(error: Exception) -> str:
+    """The telling lines of a compiler's error: what is wrong, and in which line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    wrong = [line for line in lines if not line.startswith(("Failed in", "During:", "File", "-", "<", "def ", ">>>"))]
+    places = [line for line in lines if line.startswith('File "')]
+    line = places[-1].rpartition("line ")[2].rstrip(":") if places else ""
+    return f"{wrong[0] if wrong else error}" + (f" (line {line})" if line else "")
 
 
 def _scope(linked: Sequence[ModuleType]) -> dict[str, Any]:

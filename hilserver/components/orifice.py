@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from math import pi, sqrt
+
+from pydantic import Field, model_validator
 
 from hilserver.components.base import Component, Datasheet, Fluid, Parameters, kernel
 from hilserver.numerics.flow import root_of_drop
-from hilserver.units import Flow, Pressure
+from hilserver.units import Flow, Length, Number, Pressure
 
 
 class FlowAtDrop(Datasheet):
@@ -21,21 +23,42 @@ class FlowAtDrop(Datasheet):
 
 
 class Orifice(Component):
-    r"""A sharp-edged restriction between A and B, the same in both directions.
+    r"""A sharp-edged restriction between A and B, the same in both directions; by a point of its datasheet or by size.
 
-    .. math:: Q = Q_N\,\frac{g(\Delta p)}{g(\Delta p_N)}, \qquad \Delta p = p_A - p_B
+    .. math:: Q = K\,g(\Delta p), \qquad K = \frac{Q_N}{g(\Delta p_N)} \quad \mathrm{or} \quad
+       K = C_d\,\frac{\pi d^2}{4}\sqrt{\frac{2}{\rho}}, \qquad \Delta p = p_A - p_B
 
-    with g the square root law, laminar below p_tr. Source: THEORY §3; seeds/004; Ellman & Piché 1999.
+    with g the square root law, laminar below p_tr. C_d is 0.6 … 0.7 for a sharp edge and turbulent flow.
+    Source: THEORY §3; seeds/004; Ellman & Piché 1999; size: Merritt, Hydraulic Control Systems (1967), eq. 3-20.
     """
 
     type_name = "orifice"
     hydraulic = ("A", "B")
 
-    nominal_flow: FlowAtDrop = Field(description='a point of the datasheet, like { flow = "10 l/min", drop = "5 bar" }')
+    nominal_flow: FlowAtDrop | None = Field(
+        default=None, description='a point of the datasheet, like { flow = "10 l/min", drop = "5 bar" }'
+    )
+    diameter: Length | None = Field(default=None, gt=0, description="of the hole, d, where no point is given")
+    discharge_coefficient: Number = Field(default=0.62, gt=0, le=1, description="of the hole, C_d")
     transition_pressure: Pressure = Field(default="1 bar", gt=0, description="laminar below this drop, p_tr")
 
+    @model_validator(mode="after")
+    def _point_or_size(self) -> Orifice:
+        if (self.nominal_flow is None) == (self.diameter is None):
+            raise ValueError("give either nominal_flow (a point of the datasheet) or diameter (of the hole)")
+        if self.nominal_flow is not None and "discharge_coefficient" in self.model_fields_set:
+            raise ValueError("discharge_coefficient belongs to diameter: nominal_flow already says what flows")
+        return self
+
+    def _coefficient(self, fluid: Fluid) -> float:
+        """K of Q = K·g(dp), m³/(s·sqrt(Pa))."""
+        if self.nominal_flow is not None:
+            return self.nominal_flow.coefficient(self.transition_pressure)
+        assert self.diameter is not None
+        return self.discharge_coefficient * 0.25 * pi * self.diameter**2 * sqrt(2.0 / fluid.density)
+
     def parameters(self, fluid: Fluid) -> Parameters:
-        return {"K": self.nominal_flow.coefficient(self.transition_pressure), "p_tr": self.transition_pressure}
+        return {"K": self._coefficient(fluid), "p_tr": self.transition_pressure}
 
 
 @kernel(Orifice)

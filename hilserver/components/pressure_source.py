@@ -9,7 +9,7 @@ from hilserver.units import Pressure
 
 
 class PressureSource(Component):
-    r"""An ideal source: it holds a node at a pressure whatever flows, fixed (``command = 1``) or led by a signal.
+    r"""An ideal source: it holds a node at a pressure whatever flows, fixed (no ``command``) or led by a signal.
 
     .. math:: p_P = u\,p_{full}
 
@@ -19,6 +19,7 @@ class PressureSource(Component):
     type_name = "pressure_source"
     hydraulic = ("P",)
     inputs = ("command",)
+    input_defaults = {"command": 1.0}
 
     pressure: Pressure = Field(gt=0, description="gauge pressure at command 1")
 

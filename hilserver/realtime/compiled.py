@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from hilserver.bridge import strategies
-from hilserver.circuit.library import Library, standard_library
+from hilserver.circuit.library import Library, library_of
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program, build
 from hilserver.numerics.arrays import Floats, Indices
@@ -62,7 +62,8 @@ def is_complete(program: Program) -> bool:
 
 def fill_cache(setup_file: Path) -> None:
     """Compile all that a real-time run needs."""
-    setup, program = read_setup(setup_file), compiled_program(standard_library())
+    setup = read_setup(setup_file)
+    program = compiled_program(library_of(setup.own))
     warm_up(program, setup.plan, setup.index, setup.value, setup.row)
     for arrays in setup.plants.values():
         warm_up_plant(program, arrays, float(setup.plan.loop[c.DT]))

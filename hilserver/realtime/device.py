@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hilserver.circuit.library import standard_library
+from hilserver.circuit.library import library_of
 from hilserver.driver import driver_named
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
@@ -123,7 +123,7 @@ class SimulatedDevice:
         setup = read_setup(setup_file)
         device = next(d for d in setup.devices if d.name == name)
         self._plant, self._dt = setup.plants[name], float(setup.plan.loop[c.DT])
-        self._program = compiled_program(standard_library())
+        self._program = compiled_program(library_of(setup.own))
         warm_up_plant(self._program, self._plant, self._dt)
         self._watchdog, self._supervisor = _watchdog(device), supervisor
         self._safe = self._plant.actuator[:, SAFE_RAW].copy()

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hilserver.bridge import columns as b
-from hilserver.circuit.library import standard_library
+from hilserver.circuit.library import library_of
 from hilserver.circuit.program import Program
 from hilserver.driver import Driver, driver_named
 from hilserver.errors import DriverError, HilserverError
@@ -225,7 +225,7 @@ def run_loop(segment: Path, setup_file: Path) -> int:
     """The body of the real-time process; returns its exit code."""
     try:
         setup, memory = read_setup(setup_file), LoopMemory.attach(segment)
-        loop = Loop(setup, compiled_program(standard_library()), memory)
+        loop = Loop(setup, compiled_program(library_of(setup.own)), memory)
         loop.warm_up()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which stops the loop in order
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

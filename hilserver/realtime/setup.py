@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilserver.circuit import engine as e
+from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats, Indices, Integers
 from hilserver.realtime.scheduling import Scheduling
@@ -61,6 +62,8 @@ class Setup:
     scheduling: Scheduling
     n_raw: int
     plants: Mapping[str, PlantArrays]
+    own: tuple[OwnFile, ...] = ()
+    """Files with components of the user, as the supervisor has read them: all processes build the same library."""
 
 
 def make_setup(rig: Rig, segments: Mapping[str, str], plants: Mapping[str, PlantArrays]) -> Setup:
@@ -69,7 +72,8 @@ def make_setup(rig: Rig, segments: Mapping[str, str], plants: Mapping[str, Plant
     scheduling = Scheduling(loop.priority, frozenset(loop.cpus) or None, loop.lock_memory)
     devices = tuple(device_setups(rig, segments))
     row = first_row(rig.layout, rig.plan, rig.packed)
-    return Setup(rig.plan, rig.packed.index, rig.packed.value, row, devices, scheduling, len(rig.layout.raw), plants)
+    n_raw, own = len(rig.layout.raw), rig.library.own
+    return Setup(rig.plan, rig.packed.index, rig.packed.value, row, devices, scheduling, n_raw, plants, own)
 
 
 def device_setups(rig: Rig, segments: Mapping[str, str]) -> list[DeviceSetup]:
@@ -115,6 +119,7 @@ def write_setup(setup: Setup, path: Path) -> None:
         "scheduling": scheduling,
         "n_raw": setup.n_raw,
         "plants": [*setup.plants],
+        "own": [asdict(file) for file in setup.own],
     }
     arrays["json"] = np.frombuffer(json.dumps(text).encode(), dtype=np.uint8)
     path.touch(mode=0o600)
@@ -138,7 +143,8 @@ def read_setup(path: Path) -> Setup:
     )
     cpus = text["scheduling"].pop("cpus")
     scheduling = Scheduling(**text["scheduling"], cpus=frozenset(cpus) if cpus else None)
-    return Setup(plan, index, value, row, devices, scheduling, text["n_raw"], plants)
+    own = tuple(OwnFile(**o) for o in text["own"])
+    return Setup(plan, index, value, row, devices, scheduling, text["n_raw"], plants, own)
 
 
 def swap_payload(packed: PackedCircuit, carried: Integers, about: bytes) -> bytes:

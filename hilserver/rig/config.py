@@ -237,6 +237,9 @@ class RigSettings(Datasheet):
     description: str = Field(default="", description="free text")
     circuit: Text = Field(description="circuit file, relative to this file")
     cycle: Text | None = Field(default=None, description="work cycle file, relative to this file")
+    library: tuple[Text, ...] = Field(
+        default=(), description="Python files with components of your own, relative to this file"
+    )
     loop: LoopSettings = Field(default_factory=LoopSettings)
     devices: dict[Name, dict[str, Any]] = Field(
         default_factory=dict, description="driver and its settings, by device name"

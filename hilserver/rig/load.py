@@ -6,15 +6,17 @@ import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from hilserver.circuit.library import Library, standard_library
+from hilserver.circuit.library import Library, library_of, standard_library
 from hilserver.circuit.model import Circuit, read_circuit, read_part
+from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit, pack
+from hilserver.circuit.program import check_kernels
 from hilserver.driver import Driver, driver_named
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
 from hilserver.rig.config import CycleSettings, LimitSettings, RigSettings, ValveSettings
@@ -70,8 +72,9 @@ class Rig:
         return {name: PlantArrays._make(array.copy() for array in plant) for name, plant in self.first_plants.items()}
 
     def read_circuit(self, source: Mapping[str, Any], file: str = "") -> Circuit:
-        """Validate a circuit table for this rig."""
-        return read_circuit(source, self.library, file)
+        """Validate a circuit table for this rig; files that it names lie in the folder of the rig's circuit."""
+        folder = (self.file.parent / self.settings.circuit).parent
+        return read_circuit(source, self.library, file, folder)
 
 
 def read_toml(path: Path, shown_as: str = "") -> dict[str, Any]:
@@ -89,11 +92,16 @@ def read_toml(path: Path, shown_as: str = "") -> dict[str, Any]:
 
 
 def load_rig(path: Path | str, library: Library | None = None) -> Rig:
-    """Load and check a rig. Raises ConfigurationError with every problem of the rig file and all files it names."""
+    """Load and check a rig. Raises ConfigurationError with every problem of the rig file and all files it names.
+
+    ``library``: instead of the standard one and the files that the rig names.
+    """
     file = Path(path)
     rig_source = read_toml(file)
     problems: list[Problem] = []
     sources: dict[str, Any] = {"rig": rig_source}
+    if library is None:
+        library = _own_library(sources, file)
     for key in ("circuit", "cycle"):
         if isinstance(name := rig_source.get(key), str) and name:
             _read_into(sources, key, file, name, problems)
@@ -103,7 +111,40 @@ def load_rig(path: Path | str, library: Library | None = None) -> Rig:
         for key in PLANT_FILES:
             if isinstance(table.get(key), str):
                 _read_into(sources["devices"][name], key, file, table[key], problems)
-    return assemble(sources, file, library or standard_library(), problems)
+    return assemble(sources, file, library, problems)
+
+
+def _own_library(sources: dict[str, Any], file: Path) -> Library:
+    """The standard library and the files that the rig names, whose text goes into the sources.
+
+    Raises ConfigurationError: without their components the circuit can't be judged.
+    """
+    names = sources["rig"].get("library", ())
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        return standard_library()  # the settings' check says what is wrong
+    problems: list[Problem] = []
+    own = []
+    for name in dict.fromkeys(names):
+        try:
+            own.append(OwnFile.read(file.parent / name, _beside(file, name)))
+        except ConfigurationError as error:
+            problems += error.problems
+    try:
+        library = library_of(own)
+        check_kernels(library)
+    except ConfigurationError as error:
+        problems += error.problems
+    if problems:
+        _validated(RigSettings, sources["rig"], str(file), problems)
+        raise ConfigurationError(problems)
+    if own:
+        sources["library"] = [asdict(entry) for entry in own]
+    return library
+
+
+def library_in(sources: Mapping[str, Any]) -> Library:
+    """The library of a rig's sources, as kept in a log."""
+    return library_of(OwnFile(**entry) for entry in sources.get("library", ()))
 
 
 def _read_into(tables: dict[str, Any], key: str, file: Path, name: str, problems: list[Problem]) -> None:
@@ -130,6 +171,8 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
     ones. ``problems``: what was found wrong when they were loaded. Raises ConfigurationError with these and all others.
     """
     problems = list(problems or ())
+    devices_sources = {device: dict(tables) for device, tables in sources.get("devices", {}).items()}
+    sources = {**sources, "devices": devices_sources}
     name, rig_source = str(file), sources["rig"]
     settings: RigSettings | None = _validated(RigSettings, rig_source, name, problems)
     circuit_file, cycle_file = _beside(file, rig_source.get("circuit")), _beside(file, rig_source.get("cycle"))
@@ -155,8 +198,9 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
             problems += error.problems
     if problems or layout is None or circuit is None or packed is None:
         raise ConfigurationError(problems)
+    sources["circuit"] = circuit.source
     layout, plan = build_plan(settings, cycle, slots, layout.with_space_for(packed).circuit_space)
-    return Rig(file, settings, circuit, cycle, tuple(devices), library, layout, plan, packed, dict(sources), plants)
+    return Rig(file, settings, circuit, cycle, tuple(devices), library, layout, plan, packed, sources, plants)
 
 
 def _beside(file: Path, name: object) -> str:
@@ -193,7 +237,7 @@ def _plants(
         wrong: list[Problem] = []
         for key, shown_file in files.items():
             try:
-                read_part(tables[key], library, shown_file)
+                tables[key] = read_part(tables[key], library, shown_file).source
             except ConfigurationError as error:
                 wrong += error.problems
         if not wrong:

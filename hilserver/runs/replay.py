@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from hilserver.circuit.library import standard_library
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats, Integers
@@ -19,7 +18,7 @@ from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.reader import Batch, CircuitVersion, LogReader
 from hilserver.record.run import unpacked_record
 from hilserver.rig import columns as c
-from hilserver.rig.load import Rig, assemble
+from hilserver.rig.load import Rig, assemble, library_in
 from hilserver.rig.plan import first_row
 
 OTHER_VERSION_TOLERANCE = 1e-6
@@ -281,7 +280,7 @@ def _rig_of(header: LogHeader, path: Path) -> Rig:
     if "rig" not in sources or "circuit" not in sources:
         raise RecordError(path, "does not hold the configuration of its rig: it can't be replayed.")
     try:
-        return assemble(sources, Path(str(header.configuration.get("file", path))), standard_library())
+        return assemble(sources, Path(str(header.configuration.get("file", path))), library_in(sources))
     except ConfigurationError as error:
         problems = "\n".join(f"  {problem}" for problem in error.problems)
         text = f"was written by {header.software}; this version refuses the configuration it holds:\n{problems}"

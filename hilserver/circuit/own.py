@@ -1,0 +1,96 @@
+"""Components in a Python file of the user, loaded from its text: the same file gives the same components everywhere.
+
+The text travels: to the processes of a run, and in the log to a replay, which needs no other file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import sys
+import traceback
+from dataclasses import dataclass
+from importlib.abc import ExecutionLoader
+from pathlib import Path
+from types import ModuleType
+
+from hilserver.components.base import Component
+from hilserver.errors import ConfigurationError, Problem
+
+
+@dataclass(frozen=True)
+class OwnFile:
+    """A Python file with components: its name, as shown to the user, and its text."""
+
+    name: str
+    text: str
+
+    @classmethod
+    def read(cls, path: Path, name: str = "") -> OwnFile:
+        """Read a file. Raises ConfigurationError where that fails."""
+        shown = name or str(path)
+        try:
+            return cls(shown, path.read_bytes().decode("utf-8-sig"))
+        except FileNotFoundError:
+            text = "no such file."
+        except (OSError, UnicodeDecodeError) as error:
+            text = f"can't be read: {error}."
+        raise ConfigurationError([Problem(text, file=shown)])
+
+    @property
+    def module(self) -> str:
+        """Name of its module: the file's and a hash of its text."""
+        stem = re.sub(r"\W", "_", Path(self.name).stem)
+        return f"hilserver_own_{stem}_{hashlib.sha256(self.text.encode()).hexdigest()[:12]}"
+
+
+class _Loader(ExecutionLoader):
+    """Loads a module from a text, and shows that text to those who ask for its source."""
+
+    def __init__(self, file: OwnFile) -> None:
+        self._file = file
+
+    def get_source(self, fullname: str) -> str:
+        return self._file.text
+
+    def get_filename(self, fullname: str) -> str:
+        return f"{self._file.name} ({fullname.rpartition('_')[2]})"  # no file of this name: the text counts
+
+
+def own_module(file: OwnFile) -> ModuleType:
+    """The module of a file, run once per process. Raises ConfigurationError naming the file, the line and its error."""
+    return sys.modules.get(file.module) or _run(file)
+
+
+def _run(file: OwnFile) -> ModuleType:
+    spec = importlib.util.spec_from_loader(file.module, _Loader(file))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.module] = module  # pydantic and inspect look for it there
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        problem = f"line {error.lineno}: {error.msg}."
+    except (Exception, SystemExit) as error:  # whatever the user's code raises is the user's to know
+        name = getattr(module, "__file__", None)
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
+        problem = f"line {lines[-1] if lines else 1}: {_said(error)}"
+    else:
+        return module
+    del sys.modules[file.module]
+    raise ConfigurationError([Problem(problem, file=file.name)])
+
+
+def _said(error: BaseException) -> str:
+    text = str(error)
+    return text if isinstance(error, TypeError) and text.startswith("kernel ") else f"{type(error).__name__}: {text}"
+
+
+def where(component: type[Component]) -> str:
+    """Where a component type comes from, for the user."""
+    if component.__module__.startswith("hilserver.components."):
+        return "a built-in component"
+    loader = getattr(sys.modules.get(component.__module__), "__loader__", None)
+    return loader._file.name if isinstance(loader, _Loader) else component.__module__
