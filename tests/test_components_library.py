@@ -52,8 +52,10 @@ DATASHEETS: dict[str, dict[str, Any]] = {
 }
 _PISTON = {"F_mu", "F_end"}
 EXTRA_RESULTS = {
+    "accumulator": {"p_gas"},
     **dict.fromkeys(("cylinder", "double_rod_cylinder", "single_acting_cylinder"), _PISTON),
     "friction": {"F_mu"},
+    "pilot_operated_check_valve": {"opening"},
 }
 """Results that are logged without adding to a node: all others must be understood by their name."""
 

@@ -16,7 +16,7 @@ class SweepSignal(Component):
     r"""A sine whose frequency runs from f_0 to f_1: for the frequency response of what it drives.
 
     .. math:: u = u_0 + a\,\sin\left(2\pi\int f\,dt\right), \qquad
-       f = f_0 + (f_1 - f_0)\,\frac{t - t_0}{T} \quad \mathrm{or} \quad f = f_0\left(\frac{f_1}{f_0}\right)^{(t - t_0)/T}
+       f = f_0 + (f_1 - f_0)\,\frac{t - t_0}{T} \quad \mathrm{or} \quad f = f_0 (f_1/f_0)^{(t - t_0)/T}
 
     Only the offset before and after. A logarithmic sweep spends equal times on equal ratios of frequency.
     t counts from the start of the circuit.

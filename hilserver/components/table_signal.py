@@ -22,9 +22,9 @@ MOST_POINTS = 10_000
 
 
 class TableSignal(Component):
-    r"""A signal given by points over time, straight lines between them, flat before and after: typed in, or in a CSV file.
+    r"""A signal given by points over time, straight lines between them: typed in, or in a CSV file.
 
-    .. math:: u = f(t - t_0), \qquad \mathrm{with}\ repeat: \quad u = f((t - t_0) \bmod T)
+    .. math:: u = f(t - t_0), \qquad \mathrm{or\ with}\;repeat: \quad u = f((t - t_0)\;\mathrm{mod}\;T)
 
     A CSV file stands beside the circuit file or in a folder below it. Its columns are separated by comma, semicolon or
     tab: time in seconds and value in SI, by default the first two; ``columns`` names others by the file's heading.
