@@ -364,7 +364,8 @@ def test_oil_that_left_a_cavitating_node_brings_its_pressure_back(
 ) -> None:
     """Oil is sucked out (up to a litre and more) and the same oil let in again: the pressure returns.
 
-    To rounding without air (constant capacitance); with air to the error of the integration over its bend.
+    To rounding without air (constant capacitance); with air to the error of the integration over its bend,
+    here 1e-4 of 20 bar (of second order with rosenbrock).
     """
     bench, shown = drained(air, solver), []
     for ticks, command in drains:
@@ -374,7 +375,7 @@ def test_oil_that_left_a_cavitating_node_brings_its_pressure_back(
         bench["u"] = command
         shown.append(bench.record(("line.p",), ticks * 0.01, 1e-4, every=0.01)["line.p"].min())
     assert min(shown) >= -1.0 * BAR
-    assert bench["line.p"] == pytest.approx(20 * BAR, rel=0, abs=1e-3 if air == 0.0 else 2.0)
+    assert bench["line.p"] == pytest.approx(20 * BAR, rel=0, abs=1e-3 if air == 0.0 else 200.0)
 
 
 def test_void_takes_as_long_to_fill_as_it_took_to_open() -> None:
