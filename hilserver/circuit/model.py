@@ -32,6 +32,9 @@ class NodeStart(Datasheet):
     """Initial values of a node."""
 
     pressure: Pressure = Field(default="0 bar", description="initial pressure of a hydraulic node")
+    pressure_from: str | None = Field(
+        default=None, description="port of the rig whose measured pressure the node starts from when it is switched in"
+    )
     position: Length = Field(default="0 m", description="initial position of a mechanical node")
     velocity: Velocity = Field(default="0 m/s", description="initial velocity of a mechanical node")
     angle: Angle = Field(default="0 rad", description="initial angle of a shaft")

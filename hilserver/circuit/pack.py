@@ -157,6 +157,10 @@ class _Packer:
                 users = ", ".join(p.name for p in self.circuit.placed if node in p.ports.values())
                 text = f'node "{node}" has no {motion.resists}: its motion is undefined.'
                 self._problem(f"{text} Add {motion.remedy} to it (it connects {users}).")
+        for node, start in self.circuit.starts.items():
+            known = self.bindings is None or start.pressure_from is None or RIG + start.pressure_from in self.bindings
+            if not known:
+                self._problem(f'nodes.{node}.pressure_from: "{start.pressure_from}" is not a port of the rig.')
         for port in self.circuit.rig_ports():
             if self.bindings is not None and RIG + port not in self.bindings:
                 known = ", ".join(name for name in self.bindings if name.startswith(RIG)) or "none"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -27,6 +27,9 @@ def switch(
     values: Annotated[list[str] | None, typer.Argument(help='new values, like nominal_flow.flow="60 l/min"')] = None,
     kind: Annotated[str | None, typer.Option("--type", "-t", help="put a component of this type in its place")] = None,
     circuit: Annotated[bool, typer.Option("--circuit", help="switch to the whole circuit of this file")] = False,
+    steady: Annotated[
+        bool, typer.Option("--steady", help="new states start where they come to rest, not at their initial values")
+    ] = False,
     rig: Rig = None,
     broker: Broker = None,
 ) -> None:
@@ -38,12 +41,13 @@ def switch(
     """
     from hilserver.service import messages as m
 
+    start: Literal["initial", "steady"] = "steady" if steady else "initial"
     if circuit:
-        command: m.Command = _whole_circuit(component)
+        command: m.Command = _whole_circuit(component, start)
     elif kind is not None:
-        command = m.Switch(component=component, type=kind, values=_assignments(values or []))
+        command = m.Switch(component=component, type=kind, values=_assignments(values or []), start=start)
     else:
-        command = m.Switch(component=component, set=_assignments(values or []))
+        command = m.Switch(component=component, set=_assignments(values or []), start=start)
     answer = ask(command, rig, broker)
     result = answer.result
     moved = ", ".join(
@@ -152,14 +156,16 @@ def where(rig: str | None, broker: str | None) -> tuple[str, BrokerAddress]:
     return rig, BrokerAddress(host=host, port=int(port))
 
 
-def _whole_circuit(file: str) -> Command:
+def _whole_circuit(file: str, start: Literal["initial", "steady"]) -> Command:
     """A circuit file of this machine is sent as it is; another name is looked up by the server."""
     from pathlib import Path
 
     from hilserver.rig.load import read_toml
     from hilserver.service.messages import SwitchCircuit
 
-    return SwitchCircuit(circuit=read_toml(Path(file))) if Path(file).is_file() else SwitchCircuit(file=file)
+    if Path(file).is_file():
+        return SwitchCircuit(circuit=read_toml(Path(file)), start=start)
+    return SwitchCircuit(file=file, start=start)
 
 
 def _assignments(values: list[str]) -> dict[str, Any]:

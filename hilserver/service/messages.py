@@ -214,6 +214,10 @@ class Switch(Command):
     values: dict[str, JsonValue] | None = Field(
         default=None, description="all values of the new type, as in a circuit file"
     )
+    start: Literal["initial", "steady"] = Field(
+        default="initial",
+        description="new states begin at their initial values, or where they come to rest around the kept ones",
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> "Switch":
@@ -231,6 +235,10 @@ class SwitchCircuit(Command):
     name = "switch_circuit"
     circuit: Values | None = Field(default=None, description="the circuit, laid out like a circuit file")
     file: Name | None = Field(default=None, description="name of a circuit file on the server")
+    start: Literal["initial", "steady"] = Field(
+        default="initial",
+        description="new states begin at their initial values, or where they come to rest around the kept ones",
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> "SwitchCircuit":

@@ -26,6 +26,7 @@ from hilserver.record.run import packed_record
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig, read_toml
 from hilserver.service import messages as m
+from hilserver.service.starting import started
 from hilserver.service.observer import Observer, strategies_of
 
 ANSWER_TIMEOUT = 2.0
@@ -101,9 +102,9 @@ class Operator:
             case m.SetParameter():
                 return await self._switch(with_values(self.running.circuit.source, command.component, command.set))
             case m.Switch():
-                return await self._switch(self._switched(command))
+                return await self._switch(self._switched(command), steady=command.start == "steady")
             case m.SwitchCircuit():
-                return await self._switch(self._whole_circuit(command), command.file)
+                return await self._switch(self._whole_circuit(command), command.file, command.start == "steady")
             case m.SelectStrategy():
                 return await self._select(command)
             case m.Jog():
@@ -188,12 +189,14 @@ class Operator:
             raise _refused("file", f'there is no "{name}" in {folder}.' + did_you_mean(name, known))
         return read_toml(folder / name, name)
 
-    async def _switch(self, source: dict[str, Any], file: str | None = None) -> dict[str, Any]:
+    async def _switch(
+        self, source: dict[str, Any], file: str | None = None, steady: bool = False
+    ) -> dict[str, Any]:
         """Prepare another circuit, try it on a copy, let the loop swap it in, and say how the command moved."""
         if self._posted is not None:
             raise HilserverError("the last switch still waits for the real-time loop to take it.")
         began = time.monotonic()
-        new, payload = await asyncio.to_thread(self._prepare, source, file)
+        new, payload = await asyncio.to_thread(self._prepare, source, file, steady)
         prepared = time.monotonic() - began
         cursor = self._observer.published
         self._observer.expect(new.version, new.packed)
@@ -215,11 +218,14 @@ class Operator:
             **self._effect(self._observer.since(max(cursor - 1, 0)), done["tick"]),
         }
 
-    def _prepare(self, source: dict[str, Any], file: str | None) -> tuple[Running, bytes]:
+    def _prepare(self, source: dict[str, Any], file: str | None, steady: bool) -> tuple[Running, bytes]:
         """Validate, pack and try a circuit; returns it with the mailbox's payload. Runs in a thread of its own."""
         circuit = self._rig.read_circuit(source, file or "")
         packed = self._rig.pack(circuit, file or "")
         carried = packed.carried_from(self.running.packed)
+        row = self._observer.latest()
+        if row is not None:
+            packed = started(self._rig, self._program, circuit, packed, carried, row, steady)
         about = {k: v for k, v in packed_record(packed, circuit.source).items() if k not in ("index", "value")}
         payload, room = swap_payload(packed, carried, json.dumps(about).encode()), self._memory.mailbox.payload_bytes
         if len(payload) > room:

@@ -1,0 +1,96 @@
+"""Where new parts of a circuit start at a switch: measured pressures, or the equilibrium around what is kept."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pytest
+from rig_bench import Bench, bench_rig
+
+from hilserver.circuit.analysis import NoEquilibrium
+from hilserver.circuit.pack import PackedCircuit
+from hilserver.errors import ConfigurationError
+from hilserver.numerics.arrays import Floats
+from hilserver.realtime.compiled import compiled_program
+from hilserver.rig.load import Rig
+from hilserver.service.starting import started
+
+
+@pytest.fixture(scope="module")
+def machine() -> Bench:
+    found = Bench(bench_rig())
+    found.run(50)
+    return found
+
+
+def extended(rig: Rig, nodes: dict[str, Any], leak: bool = True) -> dict[str, Any]:
+    """The rig's circuit with a chamber behind an orifice at the supply, which leaks to the tank through an equal one."""
+    source: dict[str, Any] = deepcopy(dict(rig.circuit.source))
+    flow = {"flow": "2 l/min", "drop": "50 bar"}
+    source["components"]["in"] = {"type": "orifice", "ports": {"A": "supply", "B": "extra"}, "nominal_flow": flow}
+    if leak:
+        source["components"]["out"] = {"type": "orifice", "ports": {"A": "extra", "B": "tank"}, "nominal_flow": flow}
+    source["components"]["chamber"] = {"type": "volume", "ports": {"P": "extra"}, "volume": "0.1 l"}
+    source["nodes"] = {**source.get("nodes", {}), **nodes}
+    return source
+
+
+def start_of(machine: Bench, source: dict[str, Any], steady: bool) -> tuple[PackedCircuit, Floats]:
+    rig = machine.rig
+    circuit = rig.read_circuit(source)
+    packed = rig.pack(circuit)
+    carried = packed.carried_from(rig.packed)
+    new = started(rig, compiled_program(rig.library), circuit, packed, carried, machine.row, steady)
+    first = int(new.index[21])
+    return new, new.value[first : first + len(new.values)]
+
+
+def value(new: PackedCircuit, initial: Floats, name: str) -> float:
+    return float(initial[new.values.index(name)])
+
+
+def test_a_new_node_rests_between_supply_and_tank(machine: Bench) -> None:
+    """Two equal orifices: half of the supply pressure that the running circuit has, which is held."""
+    new, initial = start_of(machine, extended(machine.rig, {}), steady=True)
+    supply = machine.row[len(machine.rig.layout.names) + machine.rig.packed.values.index("supply.p")]
+    assert value(new, initial, "extra.content") == pytest.approx(0.5 * supply, rel=1e-5)
+
+
+def test_a_new_node_starts_at_a_measured_pressure(machine: Bench) -> None:
+    rig = machine.rig
+    port = next(iter(rig.settings.ports))
+    new, initial = start_of(machine, extended(rig, {"extra": {"pressure_from": port}}), steady=False)
+    measured = machine.row[rig.layout.column(f"channel.{rig.settings.ports[port]}")]
+    assert measured != 0.0
+    assert value(new, initial, "extra.content") == measured
+
+
+def test_without_either_it_starts_at_its_initial_pressure(machine: Bench) -> None:
+    new, initial = start_of(machine, extended(machine.rig, {"extra": {"pressure": "30 bar"}}), steady=False)
+    assert value(new, initial, "extra.content") == pytest.approx(30e5)
+
+
+def test_what_has_no_equilibrium_is_refused(machine: Bench) -> None:
+    source = extended(machine.rig, {}, leak=False)
+    source["components"]["sink"] = {
+        "type": "flow_source",
+        "ports": {"P": "extra", "T": "tank"},
+        "flow": "50 l/min",
+        "command": -1,
+    }
+    with pytest.raises(NoEquilibrium, match=r"extra\.content"):
+        start_of(machine, source, steady=True)
+
+
+def test_an_unknown_port_is_refused(machine: Bench) -> None:
+    with pytest.raises(ConfigurationError, match=r'pressure_from: "Z" is not a port'):
+        start_of(machine, extended(machine.rig, {"extra": {"pressure_from": "Z"}}), steady=False)
+
+
+def test_what_is_kept_is_not_moved(machine: Bench) -> None:
+    _, plain = start_of(machine, extended(machine.rig, {}), steady=False)
+    new, initial = start_of(machine, extended(machine.rig, {}), steady=True)
+    kept = [i for i, name in enumerate(new.values) if not name.startswith("extra")]
+    assert np.array_equal(initial[kept], plain[kept])
