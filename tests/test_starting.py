@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from rig_bench import Bench, bench_rig
 
+from hilserver.circuit import engine as e
 from hilserver.circuit.analysis import NoEquilibrium
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.compiled import compiled_program
-from hilserver.rig.load import Rig
+from hilserver.rig.load import Rig, load_rig
+from hilserver.runs.lockstep import LockstepRun
 from hilserver.service.starting import started
+
+DEMO = Path(__file__).parent.parent / "config" / "rigs" / "demo.toml"
 
 
 @pytest.fixture(scope="module")
-def machine() -> Bench:
-    found = Bench(bench_rig())
-    found.run(50)
+def machine() -> LockstepRun:
+    found = LockstepRun(load_rig(DEMO))
+    found.run(500)
     return found
 
 
@@ -37,13 +41,13 @@ def extended(rig: Rig, nodes: dict[str, Any], leak: bool = True) -> dict[str, An
     return source
 
 
-def start_of(machine: Bench, source: dict[str, Any], steady: bool) -> tuple[PackedCircuit, Floats]:
+def start_of(machine: LockstepRun, source: dict[str, Any], steady: bool) -> tuple[PackedCircuit, Floats]:
     rig = machine.rig
     circuit = rig.read_circuit(source)
     packed = rig.pack(circuit)
     carried = packed.carried_from(rig.packed)
     new = started(rig, compiled_program(rig.library), circuit, packed, carried, machine.row, steady)
-    first = int(new.index[21])
+    first = int(new.index[e.INITIAL])
     return new, new.value[first : first + len(new.values)]
 
 
@@ -51,14 +55,14 @@ def value(new: PackedCircuit, initial: Floats, name: str) -> float:
     return float(initial[new.values.index(name)])
 
 
-def test_a_new_node_rests_between_supply_and_tank(machine: Bench) -> None:
+def test_a_new_node_rests_between_supply_and_tank(machine: LockstepRun) -> None:
     """Two equal orifices: half of the supply pressure that the running circuit has, which is held."""
     new, initial = start_of(machine, extended(machine.rig, {}), steady=True)
     supply = machine.row[len(machine.rig.layout.names) + machine.rig.packed.values.index("supply.p")]
     assert value(new, initial, "extra.content") == pytest.approx(0.5 * supply, rel=1e-5)
 
 
-def test_a_new_node_starts_at_a_measured_pressure(machine: Bench) -> None:
+def test_a_new_node_starts_at_a_measured_pressure(machine: LockstepRun) -> None:
     rig = machine.rig
     port = next(iter(rig.settings.ports))
     new, initial = start_of(machine, extended(rig, {"extra": {"pressure_from": port}}), steady=False)
@@ -67,12 +71,12 @@ def test_a_new_node_starts_at_a_measured_pressure(machine: Bench) -> None:
     assert value(new, initial, "extra.content") == measured
 
 
-def test_without_either_it_starts_at_its_initial_pressure(machine: Bench) -> None:
+def test_without_either_it_starts_at_its_initial_pressure(machine: LockstepRun) -> None:
     new, initial = start_of(machine, extended(machine.rig, {"extra": {"pressure": "30 bar"}}), steady=False)
     assert value(new, initial, "extra.content") == pytest.approx(30e5)
 
 
-def test_what_has_no_equilibrium_is_refused(machine: Bench) -> None:
+def test_what_has_no_equilibrium_is_refused(machine: LockstepRun) -> None:
     source = extended(machine.rig, {}, leak=False)
     source["components"]["sink"] = {
         "type": "flow_source",
@@ -84,12 +88,12 @@ def test_what_has_no_equilibrium_is_refused(machine: Bench) -> None:
         start_of(machine, source, steady=True)
 
 
-def test_an_unknown_port_is_refused(machine: Bench) -> None:
+def test_an_unknown_port_is_refused(machine: LockstepRun) -> None:
     with pytest.raises(ConfigurationError, match=r'pressure_from: "Z" is not a port'):
         start_of(machine, extended(machine.rig, {"extra": {"pressure_from": "Z"}}), steady=False)
 
 
-def test_what_is_kept_is_not_moved(machine: Bench) -> None:
+def test_what_is_kept_is_not_moved(machine: LockstepRun) -> None:
     _, plain = start_of(machine, extended(machine.rig, {}), steady=False)
     new, initial = start_of(machine, extended(machine.rig, {}), steady=True)
     kept = [i for i, name in enumerate(new.values) if not name.startswith("extra")]

@@ -26,8 +26,8 @@ from hilserver.record.run import packed_record
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig, read_toml
 from hilserver.service import messages as m
-from hilserver.service.starting import started
 from hilserver.service.observer import Observer, strategies_of
+from hilserver.service.starting import started
 
 ANSWER_TIMEOUT = 2.0
 TRIAL_TICKS, LEAST_TICKS = 100, 9
@@ -189,9 +189,7 @@ class Operator:
             raise _refused("file", f'there is no "{name}" in {folder}.' + did_you_mean(name, known))
         return read_toml(folder / name, name)
 
-    async def _switch(
-        self, source: dict[str, Any], file: str | None = None, steady: bool = False
-    ) -> dict[str, Any]:
+    async def _switch(self, source: dict[str, Any], file: str | None = None, steady: bool = False) -> dict[str, Any]:
         """Prepare another circuit, try it on a copy, let the loop swap it in, and say how the command moved."""
         if self._posted is not None:
             raise HilserverError("the last switch still waits for the real-time loop to take it.")
