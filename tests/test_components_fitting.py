@@ -194,4 +194,4 @@ def test_three_points_of_a_bent_curve_keep_the_line_positive() -> None:
     assert free_error < error < 0.06
     middle = 150e5 + np.mean([over for over, _ in points])
     share = (C_1 + C_2 * 400e5) / (C_1 + C_2 * middle)
-    assert share == pytest.approx(0.1, rel=1e-9)
+    assert share == pytest.approx(0.2, rel=1e-9)

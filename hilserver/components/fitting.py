@@ -29,8 +29,8 @@ LARGEST_DIP = 0.03
 """Share of the largest flow by which a flow-signal curve may fall with rising signal: reading errors, evened out."""
 LARGEST_FLOW_ERROR = 0.15
 """Share by which the fitted relief curve may miss the flow at a point."""
-LEAST_SHARE = 0.1
-"""C_1 + C_2·p at the ends of a relief valve's range is at least this share of its value amid the points."""
+LEAST_SHARE = 0.2
+"""C_1 + C_2·p far from the points of a relief curve is held to at least this share of its value amid them."""
 
 
 # --- Bode plots -------------------------------------------------------------------------------------------------------

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field, field_validator, model_validator
 
 from hilserver.components.base import Component
-from hilserver.components.fitting import PressureFlowPoint, fit_relief
+from hilserver.components.fitting import LEAST_SHARE, PressureFlowPoint, fit_relief
 from hilserver.units import Pressure
 
 
@@ -18,10 +16,6 @@ class ValveWithReliefCurve(Component):
     override: tuple[PressureFlowPoint, ...] = Field(
         description="two or more points of the datasheet's p-Q curve: pressure above opening, flow",
     )
-    max_pressure: Pressure = Field(default="400 bar", gt=0, description="working range of the curve")
-
-    opens_at_any_drop: ClassVar[bool] = False
-    """Whether something else than the drop over the valve may open it: its curve must hold from no drop on."""
 
     @field_validator("override")
     @classmethod
@@ -33,39 +27,32 @@ class ValveWithReliefCurve(Component):
     @model_validator(mode="after")
     def _curve_fits(self) -> ValveWithReliefCurve:
         try:
-            c_1, c_2, _ = self._fit()
+            self.curve_parameters()
         except ValueError as error:
             raise ValueError(f"override: {error}") from None
-        for p in self._range():
-            if c_1 + c_2 * p <= 0:
-                raise ValueError(
-                    f"override: C1 + C2·p is not positive at {p / 1e5:.0f} bar: the curve bends too much; "
-                    "give points closer to a straight line" + (", or a lower max_pressure" if p > 0 else "")
-                )
         return self
 
-    def _last_point(self) -> float:
+    def working_range(self) -> tuple[float, ...]:
+        """Pressures at which C_1 + C_2·p has to be positive."""
+        return ()
+
+    def last_point(self) -> float:
+        """Pressure at the last point of the curve, Pa."""
         return self.opening_pressure + self.override[-1][0]
 
-    def _range(self) -> tuple[float, float]:
-        lowest = 0.0 if self.opens_at_any_drop else self.opening_pressure
-        return lowest, max(self.max_pressure, self._last_point())
-
-    def _fit(self) -> tuple[float, float, float]:
-        return fit_relief(self.opening_pressure, self.override, self._range())
-
     def curve_parameters(self) -> dict[str, float]:
-        """p_ref, C_1, C_2 of the curve; p_end: the end of its range; fit_error: largest relative error at a point."""
-        c_1, c_2, error = self._fit()
+        """p_ref, C_1, C_2 of the curve; a floor for C_1 + C_2·p; fit_error: largest relative error at a point."""
+        c_1, c_2, error = fit_relief(self.opening_pressure, self.override, self.working_range())
+        middle = self.opening_pressure + 0.5 * (self.override[0][0] + self.override[-1][0])
         return {
             "p_ref": self.opening_pressure,
             "C_1": c_1,
             "C_2": c_2,
-            "p_end": self._range()[1],
+            "C_least": LEAST_SHARE * (c_1 + c_2 * middle),
             "fit_error": error,
         }
 
     def damping(self, settling_time: float) -> float:
         """C_dyn for a time constant at the last point."""
         curve = self.curve_parameters()
-        return settling_time * (curve["C_1"] + curve["C_2"] * self._last_point())
+        return settling_time * (curve["C_1"] + curve["C_2"] * self.last_point())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from math import sqrt
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hilserver.components.base import Fluid, Parameters, State, kernel
 from hilserver.components.relief_curve import ValveWithReliefCurve
-from hilserver.units import Time
+from hilserver.units import Pressure, Time
 
 
 class ReliefValve(ValveWithReliefCurve):
@@ -28,6 +28,21 @@ class ReliefValve(ValveWithReliefCurve):
     states = (State("K", "m^3/(s*sqrt(Pa))", lower=0.0, scale=1e-8),)
 
     settling_time: Time = Field(default="20 ms", gt=0, description="time constant of the opening at the last point")
+    max_pressure: Pressure = Field(default="400 bar", gt=0, description="working range of the curve")
+
+    @model_validator(mode="after")
+    def _curve_rises_to_its_end(self) -> ReliefValve:
+        curve = self.curve_parameters()
+        for p in self.working_range():
+            if curve["C_1"] + curve["C_2"] * p <= 0:
+                raise ValueError(
+                    f"override: C1 + C2·p is not positive at {p / 1e5:.0f} bar: the curve bends too much; "
+                    "give points closer to a straight line, more than two points, or a lower max_pressure"
+                )
+        return self
+
+    def working_range(self) -> tuple[float, ...]:
+        return self.opening_pressure, max(self.max_pressure, self.last_point())
 
     def parameters(self, fluid: Fluid) -> Parameters:
         return {**self.curve_parameters(), "C_dyn": self.damping(self.settling_time)}

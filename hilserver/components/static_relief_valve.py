@@ -15,12 +15,13 @@ from hilserver.units import Pressure
 class StaticReliefValve(ValveWithReliefCurve):
     r"""Relief valve from P to T by its p-Q curve alone: it follows the pressure at once.
 
-    .. math:: Q = \frac{\langle\Delta p - p_{ref}\rangle}{C_1 + C_2\,\Delta p}\sqrt{\Delta p}
+    .. math:: Q = \frac{\langle\Delta p - p_{ref}\rangle}{\max(C_1 + C_2\,\Delta p,\,C_{least})}\sqrt{\Delta p}
 
-    with C_1 and C_2 as in ``relief_valve``; the brackets are max(…, 0), rounded by a parabola within ±``rounding``, so
-    that the flow begins smoothly, a little below the opening pressure. Use it where the valve's time constant doesn't
-    matter, in circuits with large volumes: in a small one it is stiff (time constant: volume's capacitance divided by
-    the slope of the curve) where ``relief_valve`` is not. Source: THEORY §3; seeds/001 ch. 4.2 (Handroos & Vilenius).
+    with C_1 and C_2 as in ``relief_valve``; C_least, 20 % of the denominator amid the points, keeps it positive far
+    from them. The brackets are max(…, 0), rounded by a parabola within ±``rounding``, so that the flow begins smoothly,
+    a little below the opening pressure. Use it where the valve's time constant doesn't matter, in circuits with large
+    volumes: in a small one it is stiff (time constant: the volume's capacitance divided by the slope of the curve)
+    where ``relief_valve`` is not. Source: THEORY §3; seeds/001 ch. 4.2 (Handroos & Vilenius).
     """
 
     type_name = "static_relief_valve"
@@ -43,8 +44,8 @@ class StaticReliefValve(ValveWithReliefCurve):
 
 
 @kernel(StaticReliefValve)
-def static_relief_valve(p_P, p_T, p_ref, C_1, C_2, p_end, w):
+def static_relief_valve(p_P, p_T, p_ref, C_1, C_2, C_least, w):
     dp = max(p_P - p_T, 0.0)
-    q_T = rounded_ramp(dp - p_ref, w) / (C_1 + C_2 * min(dp, p_end)) * sqrt(dp)
+    q_T = rounded_ramp(dp - p_ref, w) / max(C_1 + C_2 * dp, C_least) * sqrt(dp)
     q_P = -q_T
     return q_P, q_T

@@ -6,6 +6,8 @@ from math import sqrt
 
 from numba.extending import register_jitable
 
+from hilserver.numerics.shape import clip
+
 
 @register_jitable
 def rounded_ramp(x: float, width: float) -> float:
@@ -21,12 +23,23 @@ def rounded_ramp(x: float, width: float) -> float:
 
 
 @register_jitable
-def coefficient_for(Q: float, dp: float, p_full: float) -> float:
-    """Flow coefficient that a spool takes to pass Q at the drop dp; Q/sqrt(p_full) is all that it has: fully open.
+def opening_for(flow: float, dp: float, drop: float) -> float:
+    """Opening, 0 … 1, that passes a flow (share of the nominal one) at dp; fully open it passes 1 at the nominal drop.
 
-    Units: m³/s, Pa; result m³/(s·sqrt(Pa)).
-
-    >>> coefficient_for(1e-3, 4e6, 1e6), coefficient_for(1e-3, 1e5, 1e6), coefficient_for(1e-3, -1e5, 1e6)
-    (5e-07, 1e-06, 1e-06)
+    >>> opening_for(0.5, 4e6, 1e6), opening_for(1.5, 4e6, 1e6), opening_for(3.0, 4e6, 1e6), opening_for(0.5, -1e5, 1e6)
+    (0.25, 0.75, 1.0, 0.5)
     """
-    return Q / sqrt(max(dp, p_full))
+    return clip(flow * sqrt(drop / max(dp, drop)), 0.0, 1.0)
+
+
+@register_jitable
+def lift_rate(over: float, dp: float, K: float, C_1: float, C_2: float, C_least: float, C_dyn: float) -> float:
+    """dK/dt of a poppet pushed open by the pressure ``over``, against its spring (C_1) and flow forces (C_2·dp).
+
+    The relief valve's law with an opening force of its own; C_1 + C_2·dp, fitted near the opening pressure, is held to
+    C_least at other drops. Units: Pa, K m³/(s·sqrt(Pa)). Source: THEORY §3; seeds/001 ch. 4.2 (Handroos & Vilenius).
+
+    >>> lift_rate(3e5, 1e7, 1e-7, 1e12, 2e5, 6e11, 1e10)
+    0.0
+    """
+    return (over - max(C_1 + C_2 * dp, C_least) * K) / C_dyn

@@ -1,0 +1,41 @@
+"""What the datasheets of sequence and counterbalance valves share: p-Q curve, full opening, settling time."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from pydantic import Field, model_validator
+
+from hilserver.components.base import State
+from hilserver.components.orifice import FlowAtDrop
+from hilserver.components.regulators import ValveWithThrottle
+from hilserver.components.relief_curve import ValveWithReliefCurve
+from hilserver.units import Time
+
+
+class ValveWithLoadedPoppet(ValveWithReliefCurve, ValveWithThrottle):
+    """A spring-loaded poppet that pilot pressures open too, up to its stop; its type adds ports and the balance."""
+
+    states = (State("K", "m^3/(s*sqrt(Pa))", lower=0.0, upper="K_max", scale="K_max"),)
+
+    nominal_flow: FlowAtDrop = Field(description='fully open, like { flow = "60 l/min", drop = "8 bar" }')
+    settling_time: Time = Field(default="20 ms", gt=0, description="time constant of the opening at the last point")
+
+    @model_validator(mode="after")
+    def _curve_within_full_opening(self) -> ValveWithLoadedPoppet:
+        flow = self.override[-1][1]
+        full = self.nominal_flow.coefficient(self.transition_pressure) * sqrt(self.last_point())
+        if flow > full:
+            raise ValueError(
+                f"override: {flow * 6e4:g} l/min at the last point is more than the fully open valve passes at that "
+                f"pressure, {full * 6e4:.0f} l/min by nominal_flow: give fewer points or a smaller drop in nominal_flow"
+            )
+        return self
+
+    def poppet_parameters(self) -> dict[str, float]:
+        """Kernel parameters of the poppet."""
+        return {
+            **self.curve_parameters(),
+            "C_dyn": self.damping(self.settling_time),
+            "K_max": self.nominal_flow.coefficient(self.transition_pressure),
+        }

@@ -1,0 +1,81 @@
+"""Pressure compensator."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from hilserver.components.base import Fluid, Parameters, State, kernel
+from hilserver.components.orifice import FlowAtDrop
+from hilserver.components.regulators import ValveWithThrottle
+from hilserver.numerics.flow import root_of_drop
+from hilserver.numerics.regulator import opening_for
+from hilserver.units import Pressure, Time
+
+
+class PressureCompensator(ValveWithThrottle):
+    r"""Throttles from P to A so that a pressure difference to X stays constant: the drop over a metering edge.
+
+    .. math:: Q = K\,U\,g(p_P - p_A), \qquad \dot U = (U_{rest} - U)/\tau, \qquad
+       e = \left\{p_{set} - (p_A - p_X) \;|\; (p_P - p_X) - p_{set}\right\} + p_{range}
+
+    The spool rests where it passes, at the present drop, a flow in proportion to e: the nominal flow at
+    e = ``control_range``, where the difference is as set; up to its full opening.
+    ``place = "upstream"`` (first form of e): before the metering edge, X is the load pressure behind it; closes as
+    p_A - p_X rises. ``place = "downstream"`` (second form): behind the edge or as a bypass; P is the pressure behind
+    the edge, X the highest load pressure (flow sharing), or P the pump, A the tank and X the load-sensing line (inlet
+    compensator of a fixed pump); opens as p_P - p_X rises.
+    With a volume V of oil at the controlled node the loop's damping ratio is about
+    0.5·sqrt(V·control_range/(B·Q_N·tau)). Source: quasi-static spool with a lag; g as in ``orifice``.
+    """
+
+    type_name = "pressure_compensator"
+    hydraulic = ("P", "A", "X")
+    states = (State("U", "1", initial="U_0", lower=0.0, upper=1.0),)
+
+    drop: Pressure = Field(gt=0, description="difference to X held at the nominal flow, p_set")
+    nominal_flow: FlowAtDrop = Field(description='fully open, like { flow = "60 l/min", drop = "5 bar" }')
+    place: Literal["upstream", "downstream"] = Field(
+        default="upstream", description="of the metering edge; a bypass to the tank is downstream"
+    )
+    control_range: Pressure = Field(
+        default="2 bar", gt=0, description="change of the difference from no flow to nominal flow, p_range"
+    )
+    blocks_reverse_flow: bool = Field(default=False, description="with a load-holding check function: none from A to P")
+    response_time: Time = Field(default="10 ms", gt=0, description="time constant of the spool, tau")
+
+    @model_validator(mode="after")
+    def _datasheet_fits(self) -> PressureCompensator:
+        self.turbulent("nominal_flow.drop", self.nominal_flow.drop)
+        if self.place == "downstream" and self.control_range > self.drop:
+            raise ValueError(
+                f"control_range {self.control_range / 1e5:g} bar must not be more than the drop of "
+                f"{self.drop / 1e5:g} bar: it would be open at no difference"
+            )
+        return self
+
+    def parameters(self, fluid: Fluid) -> Parameters:
+        upstream = self.place == "upstream"
+        return {
+            "K": self.nominal_flow.coefficient(self.transition_pressure),
+            "p_N": self.nominal_flow.drop,
+            "p_set": self.drop,
+            "p_range": self.control_range,
+            "upstream": float(upstream),
+            "U_0": float(upstream),  # at rest its spring opens the one and closes the other
+            "g_least": 0.0 if self.blocks_reverse_flow else -inf,
+            "tau": self.response_time,
+            "p_tr": self.transition_pressure,
+        }
+
+
+@kernel(PressureCompensator)
+def pressure_compensator(p_P, p_A, p_X, U, K, p_N, p_set, p_range, upstream, g_least, tau, p_tr):
+    dp = p_P - p_A
+    e = p_range + (p_set - (p_A - p_X) if upstream > 0.0 else (p_P - p_X) - p_set)
+    dU = (opening_for(e / p_range, dp, p_N) - U) / tau
+    q_A = K * U * max(root_of_drop(dp, p_tr), g_least)
+    q_P = -q_A
+    return q_P, q_A, dU
