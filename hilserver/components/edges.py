@@ -1,13 +1,15 @@
-"""What the datasheets of all 4/3 valves share: nominal flow, leakage, ports."""
+"""What the datasheets of directional valves share: nominal flow, leakage, opening curves, ports."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import sqrt
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+import numpy as np
+from pydantic import AfterValidator, Field, model_validator
 
-from hilserver.components.base import Component, Datasheet
+from hilserver.components.base import Component, Datasheet, Table
 from hilserver.units import Flow, Number, Pressure
 
 
@@ -53,8 +55,17 @@ class Leakage(Datasheet):
         return self.drop if self.per == "edge" else 0.5 * self.drop
 
 
+def refuse_laminar(name: str, drop: float, p_tr: float) -> None:
+    """Raise ValueError for a point of a datasheet whose drop over one edge is not turbulent."""
+    if drop < p_tr:
+        raise ValueError(
+            f"{name}.drop is {drop / 1e5:g} bar over one edge, below the transition_pressure of "
+            f"{p_tr / 1e5:g} bar: give a point above it, or a lower transition_pressure"
+        )
+
+
 class ValveWithEdges(Component):
-    """A 4/3 spool valve with four equal edges P-A, P-B, A-T, B-T; a type of its own adds how the spool moves."""
+    """A 4/3 spool valve with the edges P-A, P-B, A-T, B-T; a type of its own adds how they open and the spool moves."""
 
     hydraulic = ("P", "T", "A", "B")
     inputs = ("command",)
@@ -71,11 +82,8 @@ class ValveWithEdges(Component):
     @model_validator(mode="after")
     def _turbulent_datasheet(self) -> ValveWithEdges:
         for name, point in (("nominal_flow", self.nominal_flow), ("leakage", self.leakage)):
-            if point is not None and point.edge_drop() < self.transition_pressure:
-                raise ValueError(
-                    f"{name}.drop is {point.edge_drop() / 1e5:g} bar over one edge, below the transition_pressure of "
-                    f"{self.transition_pressure / 1e5:g} bar: give a point above it, or a lower transition_pressure"
-                )
+            if point is not None:
+                refuse_laminar(name, point.edge_drop(), self.transition_pressure)
         return self
 
     def edge_parameters(self) -> dict[str, float]:
@@ -86,3 +94,106 @@ class ValveWithEdges(Component):
             "U_leak": self.leakage.gone_at if self.leakage else 1.0,
             "p_tr": self.transition_pressure,
         }
+
+
+class OverlappedEdges(Component):
+    """A valve whose edges open some spool travel beyond null, or before it."""
+
+    overlap: Number = Field(
+        default=0.0,
+        gt=-0.5,
+        lt=0.5,
+        description="spool travel from null until the edges of P open, of full stroke; negative: underlap, "
+        "they are open at null",
+    )
+    overlap_T: Number | None = Field(
+        default=None, gt=-0.5, lt=0.5, description="likewise the edges of T; as overlap if not given"
+    )
+
+    def overlaps(self) -> tuple[float, float]:
+        """Overlap of the edges of P, of the edges of T."""
+        return self.overlap, self.overlap if self.overlap_T is None else self.overlap_T
+
+
+# --- opening curves --------------------------------------------------------------------------------------------------
+
+
+def _rising(points: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
+    spool = [x for x, _ in points]
+    if len(points) < 2 or any(b <= a for a, b in pairwise(spool)):
+        raise ValueError(
+            "an opening curve has at least two points [spool, opening], the spool rising from point to point, "
+            "like [[0.05, 0], [0.5, 0.2], [1, 1]]"
+        )
+    return points
+
+
+Curve = Annotated[
+    tuple[tuple[Annotated[Number, Field(ge=-1, le=1)], Annotated[Number, Field(ge=0, le=10)]], ...],
+    AfterValidator(_rising),
+]
+"""Opening of an edge over the spool's position: straight between its points, flat beyond its ends; 1 is nominal."""
+
+
+class OpeningOfP(Datasheet):
+    """Opening curve of a 2/2 valve: opening (1: nominal flow) over the spool's position."""
+
+    PA: Curve | None = Field(default=None, description="edge P-A, like [[0.05, 0], [0.5, 0.2], [1, 1]]")
+
+    def table(self, edge: str, otherwise: Table) -> Table:
+        """The curve given for an edge, or what it is otherwise."""
+        points = getattr(self, edge)
+        return otherwise if points is None else table_of(points)
+
+
+class OpeningsOfA(OpeningOfP):
+    """Opening curves of a 3/2 valve."""
+
+    AT: Curve | None = Field(default=None, description="edge A-T")
+
+
+class Openings(OpeningsOfA):
+    """Opening curves of a 4/2 or 4/3 valve."""
+
+    PB: Curve | None = Field(default=None, description="edge P-B")
+    BT: Curve | None = Field(default=None, description="edge B-T")
+    PT: Curve | None = Field(default=None, description="edge P-T, which only a tandem centre has")
+
+
+def table_of(points: tuple[tuple[float, float], ...]) -> Table:
+    """Points (spool, opening) as a table."""
+    x, y = zip(*points, strict=True)
+    return Table(x, y)
+
+
+def linear(shut: float, full: float) -> Table:
+    """An edge that opens evenly between two positions of the spool.
+
+    >>> linear(0.1, 1.0), linear(0.4, 0.0)
+    (Table(x=(0.1, 1.0), y=(0.0, 1.0)), Table(x=(0.0, 0.4), y=(1.0, 0.0)))
+    """
+    return Table((shut, full), (0.0, 1.0)) if shut < full else Table((full, shut), (1.0, 0.0))
+
+
+def mirrored(table: Table) -> Table:
+    """The same edge on the other side of the spool.
+
+    >>> mirrored(linear(0.25, 1.0))
+    Table(x=(-1.0, -0.25), y=(1.0, 0.0))
+    """
+    return Table(tuple(-x for x in reversed(table.x)), tuple(reversed(table.y)))
+
+
+def larger(one: Table, other: Table) -> Table:
+    """The larger of two openings, everywhere.
+
+    >>> larger(Table((-1.0, 1.0), (0.0, 1.0)), Table((-1.0, 1.0), (0.5, 0.5)))
+    Table(x=(-1.0, 0.0, 1.0), y=(0.5, 0.5, 1.0))
+    """
+    x = np.union1d(one.x, other.x)
+    difference = np.interp(x, one.x, one.y) - np.interp(x, other.x, other.y)
+    (left,) = np.nonzero(difference[:-1] * difference[1:] < 0.0)  # they cross behind these
+    share = difference[left] / (difference[left] - difference[left + 1])
+    x = np.union1d(x, x[left] + share * (x[left + 1] - x[left]))
+    y = np.maximum(np.interp(x, one.x, one.y), np.interp(x, other.x, other.y))
+    return Table(tuple(x.tolist()), tuple(y.tolist()))

@@ -9,7 +9,7 @@ from pydantic import Field
 from hilserver.components.base import Fluid, Parameters, State, kernel
 from hilserver.components.edges import ValveWithEdges
 from hilserver.numerics.shape import clip
-from hilserver.numerics.valve import edge_flow, leakage_fade
+from hilserver.numerics.valve import equal_edges, leakage_fade
 from hilserver.units import Frequency
 
 
@@ -38,12 +38,5 @@ class ProportionalValve43(ValveWithEdges):
 def proportional_valve_4_3(p_P, p_T, p_A, p_B, u_command, U, tau, C_v, C_leak, U_leak, p_tr):
     dU = (clip(u_command, -1.0, 1.0) - U) / tau
     leak = C_leak * leakage_fade(abs(U), U_leak)
-    q_PA = edge_flow(U, p_P - p_A, C_v, leak, p_tr)
-    q_BT = edge_flow(U, p_B - p_T, C_v, leak, p_tr)
-    q_PB = edge_flow(-U, p_P - p_B, C_v, leak, p_tr)
-    q_AT = edge_flow(-U, p_A - p_T, C_v, leak, p_tr)
-    q_P = -q_PA - q_PB
-    q_T = q_AT + q_BT
-    q_A = q_PA - q_AT
-    q_B = q_PB - q_BT
+    q_P, q_T, q_A, q_B = equal_edges(U, leak, p_P, p_T, p_A, p_B, C_v, p_tr)
     return q_P, q_T, q_A, q_B, dU

@@ -9,7 +9,7 @@ from pydantic import Field
 from hilserver.components.base import Fluid, Parameters, State, kernel
 from hilserver.components.edges import ValveWithEdges
 from hilserver.numerics.shape import clip
-from hilserver.numerics.valve import edge_flow, leakage_fade, opening_past_overlap
+from hilserver.numerics.valve import equal_edges, leakage_fade, opening_past_overlap
 from hilserver.units import Frequency, Number, Rate
 
 
@@ -56,12 +56,5 @@ def servo_valve(p_P, p_T, p_A, p_B, u_command, U, W, omega, d, overlap, U_0, C_v
     dW = omega * omega * (clip(u_command + U_0, -1.0, 1.0) - U) - 2.0 * d * omega * W
     w = opening_past_overlap(U, overlap)
     leak = C_leak * leakage_fade(abs(U), U_leak)
-    q_PA = edge_flow(w, p_P - p_A, C_v, leak, p_tr)
-    q_BT = edge_flow(w, p_B - p_T, C_v, leak, p_tr)
-    q_PB = edge_flow(-w, p_P - p_B, C_v, leak, p_tr)
-    q_AT = edge_flow(-w, p_A - p_T, C_v, leak, p_tr)
-    q_P = -q_PA - q_PB
-    q_T = q_AT + q_BT
-    q_A = q_PA - q_AT
-    q_B = q_PB - q_BT
+    q_P, q_T, q_A, q_B = equal_edges(w, leak, p_P, p_T, p_A, p_B, C_v, p_tr)
     return q_P, q_T, q_A, q_B, dU, dW

@@ -1,11 +1,14 @@
-"""The four edges of a directional valve."""
+"""The edges of a directional valve."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from numba.extending import register_jitable
 
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.shape import step
+from hilserver.numerics.table import interpolate
 
 
 @register_jitable
@@ -43,3 +46,82 @@ def edge_flow(opening: float, dp: float, C_v: float, leak: float, p_tr: float) -
     '0.0002, 2e-06'
     """
     return (C_v * max(opening, 0.0) + leak) * root_of_drop(dp, p_tr)
+
+
+@register_jitable
+def ports_of_edges(q_PA: float, q_PB: float, q_AT: float, q_BT: float) -> tuple[float, float, float, float]:
+    """Flows into the nodes at P, T, A, B from those over the four edges.
+
+    >>> ports_of_edges(5.0, 0.0, 1.0, 3.0)
+    (-5.0, 4.0, 4.0, -3.0)
+    """
+    return -q_PA - q_PB, q_AT + q_BT, q_PA - q_AT, q_PB - q_BT
+
+
+@register_jitable
+def equal_edges(
+    w: float, leak: float, p_P: float, p_T: float, p_A: float, p_B: float, C_v: float, p_tr: float
+) -> tuple[float, float, float, float]:
+    """Flows into the nodes at P, T, A, B over four equal edges: w > 0 opens P-A and B-T, w < 0 opens P-B and A-T.
+
+    >>> q_P, q_T, q_A, q_B = equal_edges(-1.0, 0.0, 4e6, 0.0, 3e6, 0.0, 1e-7, 1e5)
+    >>> f"{q_P:.4g} {q_T:.4g} {q_A:.4g} {q_B:.4g}"
+    '-0.0002 0.0001732 -0.0001732 0.0002'
+    """
+    return ports_of_edges(
+        edge_flow(w, p_P - p_A, C_v, leak, p_tr),
+        edge_flow(-w, p_P - p_B, C_v, leak, p_tr),
+        edge_flow(-w, p_A - p_T, C_v, leak, p_tr),
+        edge_flow(w, p_B - p_T, C_v, leak, p_tr),
+    )
+
+
+@register_jitable
+def curve_flow(table: Any, U: float, dp: float, C_v: float, leak: float, p_tr: float) -> float:
+    """Flow over an edge whose opening is a curve over the spool's position, and which never shuts tighter than leak.
+
+    Q = max(C_v·w(U), leak)·g(dp). ``table`` as for :func:`hilserver.numerics.table.interpolate`, otherwise as
+    :func:`edge_flow`.
+
+    >>> import numpy as np
+    >>> table = (np.array([2.0, 0.2, 1.0, 0.0, 1.0]), 0)
+    >>> f"{curve_flow(table, 0.6, 4e6, 1e-7, 1e-9, 1e5):.3g}, {curve_flow(table, 0.2, 4e6, 1e-7, 1e-9, 1e5):.3g}"
+    '0.0001, 2e-06'
+    """
+    return max(C_v * interpolate(table, U), leak) * root_of_drop(dp, p_tr)
+
+
+@register_jitable
+def four_way_flow(
+    U: float,
+    p_P: float,
+    p_T: float,
+    p_A: float,
+    p_B: float,
+    table_PA: Any,
+    table_PB: Any,
+    table_AT: Any,
+    table_BT: Any,
+    table_PT: Any,
+    C_v: float,
+    leak: float,
+    p_tr: float,
+) -> tuple[float, float, float, float]:
+    """Flows into the nodes at P, T, A, B over edges with opening curves; P-T is shut where it has no opening.
+
+    Source: THEORY §3 "Directional valve, more"; seeds/004.
+
+    >>> import numpy as np
+    >>> opens, shut = (np.array([2.0, 0.0, 1.0, 0.0, 1.0]), 0), (np.array([1.0, 0.0, 0.0]), 0)
+    >>> q = four_way_flow(1.0, 5e6, 0.0, 1e6, 0.0, opens, shut, shut, opens, opens, 1e-7, 0.0, 1e5)
+    >>> [round(1e6 * flow, 1) for flow in q]
+    [-423.6, 223.6, 200.0, 0.0]
+    """
+    q_PT = curve_flow(table_PT, U, p_P - p_T, C_v, 0.0, p_tr)
+    q_P, q_T, q_A, q_B = ports_of_edges(
+        curve_flow(table_PA, U, p_P - p_A, C_v, leak, p_tr),
+        curve_flow(table_PB, U, p_P - p_B, C_v, leak, p_tr),
+        curve_flow(table_AT, U, p_A - p_T, C_v, leak, p_tr),
+        curve_flow(table_BT, U, p_B - p_T, C_v, leak, p_tr),
+    )
+    return q_P - q_PT, q_T + q_PT, q_A, q_B

@@ -1,0 +1,109 @@
+"""What lies between a valve's command and its spool: switching, delay, play, limited speed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba.extending import register_jitable
+
+from hilserver.numerics.shape import clip
+
+PLACES = 16
+"""Changes of the command that a delay line holds at most; see :func:`through_delay`."""
+LINE_SIZE = 1 + 2 * PLACES
+EMPTY = -1.0
+"""Initial value of a delay line that has seen no command yet."""
+LANDING = 0.1
+"""Share of its way over which an on/off spool comes to rest; before, it moves at constant speed."""
+ARRIVED = 0.95
+"""Share of its way after which an on/off spool counts as switched."""
+_SAME_TIME = 1e-7  # s; times are sums of many steps
+
+
+@register_jitable
+def switched(u: float, last: float, least: float, detent: float) -> float:
+    """Switching state for a command: 1 above 0.5, ``least`` (0 or -1) below -0.5; between, the spring's 0 or the last.
+
+    >>> [switched(u, 1.0, -1.0, 0.0) for u in (0.9, 0.4, -0.6)], [switched(u, 1.0, 0.0, 1.0) for u in (0.4, -0.6)]
+    ([1.0, 0.0, -1.0], [1.0, 0.0])
+    """
+    if u > 0.5:
+        return 1.0
+    if u < -0.5:
+        return least
+    return last if detent > 0.0 else 0.0
+
+
+@register_jitable
+def last_command(line: Any, delayed: float) -> float:
+    """The command that entered a delay line last; ``delayed`` is what left it last."""
+    values, start = line
+    n = int(values[start])
+    return float(values[start + PLACES + n]) if n > 0 else delayed
+
+
+@register_jitable
+def through_delay(line: Any, t: float, u: float, delay_out: float, delay_in: float, delayed: float) -> float:
+    """The command as it leaves a pure delay at the time t, where u enters it; ``line`` is changed in place.
+
+    ``delay_out`` holds for a change away from 0 (or as far to its other side), ``delay_in`` for one towards 0; both in
+    seconds. ``line`` is a pair (array, start) of LINE_SIZE values: how many changes are under way, when each is due,
+    the command it brings. The delay is exact for changes that are at least a fifteenth of it apart; quicker ones are
+    sampled at that interval. A change that would overtake others cancels them (a short pulse does not move a valve
+    that is slow to switch on). A fresh line hands its first command on at once: what was before is not known.
+
+    >>> import numpy as np
+    >>> line = (np.zeros(LINE_SIZE), 0)
+    >>> [through_delay(line, 0.01 * k, 1.0 if k < 2 else 0.5, 0.03, 0.02, 0.0) for k in range(5)]
+    [0.0, 0.0, 0.0, 1.0, 0.5]
+    """
+    values, start = line
+    n = int(values[start])
+    if n < 0:
+        values[start] = 0.0
+        return u
+    last = last_command(line, delayed)
+    due = t + (delay_out if abs(u) >= abs(last) else delay_in)
+    gap = max(delay_out, delay_in) / (PLACES - 1)
+    if u != last:
+        while n > 0 and values[start + n] >= due:
+            n -= 1
+        if n == 0 or (n < PLACES and due - values[start + n] >= gap - _SAME_TIME):
+            n += 1
+            values[start + n] = due
+            values[start + PLACES + n] = u
+    gone = 0
+    while gone < n and values[start + gone + 1] <= t + _SAME_TIME:
+        gone += 1
+        delayed = values[start + PLACES + gone]
+    n -= gone
+    for k in range(start + 1, start + 1 + n):
+        values[k] = values[k + gone]
+        values[k + PLACES] = values[k + PLACES + gone]
+    values[start] = n
+    return float(delayed)
+
+
+@register_jitable
+def within_play(last: float, u: float, play: float) -> float:
+    """Output of the play operator (backlash): it stays where it was until u pulls it along, ``play`` behind.
+
+    A loop u = 0 … 1 … 0 is 2·play wide. Source: Brokate & Sprekels, Hysteresis and Phase Transitions, 1996, ch. 2.
+
+    >>> within_play(0.0, 0.5, 0.05), within_play(0.45, 0.42, 0.05), within_play(0.45, 0.3, 0.05)
+    (0.45, 0.45, 0.35)
+    """
+    return clip(last, u - play, u + play)
+
+
+@register_jitable
+def lagging(U: float, target: float, tau_out: float, tau_in: float, rate_out: float, rate_in: float) -> float:
+    """Speed of a first-order spool, 1/s: (target - U)/tau within the rate; ``out`` is away from 0, ``in`` towards it.
+
+    >>> [lagging(U, target, 0.1, 0.2, 9.0, 4.0) for U, target in ((0.0, 0.5), (0.5, 0.0), (0.0, -1.0), (-1.0, 0.0))]
+    [5.0, -2.5, -9.0, 4.0]
+    """
+    error = target - U
+    if error * U >= 0.0:
+        return clip(error / tau_out, -rate_out, rate_out)
+    return clip(error / tau_in, -rate_in, rate_in)
