@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from component_bench import BAR, L_MIN, Bench, program, refusal
+from component_bench import BAR, L_MIN, Bench, program, refusal, root
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -609,7 +609,7 @@ def test_a_valve_with_everything_agrees_with_an_independent_solution(integrator:
     bench = Bench(fed(lines) + SUPPLY + f'\n[solver]\nintegrator = "{integrator}"')
     C = 0.5e-3 / 1.5e9
 
-    def root(dp: float) -> float:
+    def g(dp: float) -> float:
         r = abs(dp) / BAR
         return float(np.sign(dp)) * (sqrt(abs(dp)) if r > 1 else sqrt(BAR) * r * (3 - r) / 2)
 
@@ -623,8 +623,8 @@ def test_a_valve_with_everything_agrees_with_an_independent_solution(integrator:
         AT, BT = C_V * tank_edge(-U), C_V * tank_edge(U)
         w = 2 * pi * 40
         return [
-            (PA * root(140 * BAR - p_A) - AT * root(p_A)) / C,
-            (PB * root(140 * BAR - p_B) - BT * root(p_B)) / C,
+            (PA * g(140 * BAR - p_A) - AT * g(p_A)) / C,
+            (PB * g(140 * BAR - p_B) - BT * g(p_B)) / C,
             W,
             w * w * (u - U) - 1.2 * w * W,
         ]
@@ -711,6 +711,53 @@ def test_ls_changes_over_between_half_its_travel_and_its_travel(U: float, share:
     """1 l/min at 5 bar to LS, the rest of the way to T. STEP between 0.02 and 0.04: half of both at 0.03."""
     q = flows(sensing(overlap=0.1, ls_travel=0.04), U, A=10, B=0, LS=5, T=0)
     assert q["LS"] == pytest.approx(share - (1 - share), abs=1e-9)
+
+
+def test_a_load_sensing_pump_follows_the_load_and_goes_to_standby() -> None:
+    """By hand, from both datasheets: the pump delivers 100·(20 bar - dp)/(5 bar) l/min at the margin dp over the load,
+    the metering edge at 0.5 takes 20 l/min·sqrt(dp/5): both agree at dp = 18.10 bar.
+    Centred, LS is vented and the pump delivers nothing."""
+    bench = Bench(
+        """
+        [components.valve]
+        type = "load_sensing_valve"
+        ports = { P = "P", T = "T", A = "A", B = "B", LS = "LS" }
+        command = "u"
+        nominal_flow = { flow = "40 l/min", drop = "5 bar", per = "edge" }
+        f45 = "20 Hz"
+        [components.pump]
+        type = "load_sensing_pump"
+        ports = { P = "P", T = "T", LS = "LS" }
+        max_flow = "100 l/min"
+        margin = "20 bar"
+        max_pressure = "250 bar"
+        [components.P_line]
+        type = "volume"
+        ports = { P = "P" }
+        volume = "2 l"
+        [components.tank]
+        type = "tank"
+        ports = { T = "T" }
+        [components.load]
+        type = "pressure_source"
+        ports = { P = "A" }
+        command = "load"
+        pressure = "100 bar"
+        [components.B_line]
+        type = "tank"
+        ports = { T = "B" }
+        """
+    )
+    dp = root(lambda dp: 100 * (20 - dp) / 5 - 20 * sqrt(dp / 5), 10, 20)
+    for u, load in ((0.0, 1.5), (0.5, 1.5), (0.5, 0.6), (0.0, 0.6)):
+        bench["u"], bench["load"] = u, load
+        bench.run(1.5, 1e-4)
+        assert bench["LS.p"] / BAR == pytest.approx(100 * load if u else 0.0, rel=1e-3, abs=1e-2)
+        if u:
+            assert bench["P.p"] / BAR == pytest.approx(100 * load + dp, rel=1e-3)
+            assert bench["valve.q_A"] / L_MIN == pytest.approx(20 * sqrt(dp / 5), rel=1e-3)
+        else:
+            assert bench["pump.q_P"] == pytest.approx(0.0, abs=1e-3 * L_MIN)
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
