@@ -30,7 +30,7 @@ def machine() -> LockstepRun:
 
 
 def extended(rig: Rig, nodes: dict[str, Any], leak: bool = True) -> dict[str, Any]:
-    """The rig's circuit with a chamber behind an orifice at the supply, which leaks to the tank through an equal one."""
+    """The rig's circuit with a chamber between two equal orifices, from the supply and to the tank."""
     source: dict[str, Any] = deepcopy(dict(rig.circuit.source))
     flow = {"flow": "2 l/min", "drop": "50 bar"}
     source["components"]["in"] = {"type": "orifice", "ports": {"A": "supply", "B": "extra"}, "nominal_flow": flow}

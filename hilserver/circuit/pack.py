@@ -158,8 +158,8 @@ class _Packer:
                 text = f'node "{node}" has no {motion.resists}: its motion is undefined.'
                 self._problem(f"{text} Add {motion.remedy} to it (it connects {users}).")
         for node, start in self.circuit.starts.items():
-            known = self.bindings is None or start.pressure_from is None or RIG + start.pressure_from in self.bindings
-            if not known:
+            there = self.bindings is None or start.pressure_from is None or RIG + start.pressure_from in self.bindings
+            if not there:
                 self._problem(f'nodes.{node}.pressure_from: "{start.pressure_from}" is not a port of the rig.')
         for port in self.circuit.rig_ports():
             if self.bindings is not None and RIG + port not in self.bindings:

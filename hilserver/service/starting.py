@@ -1,4 +1,4 @@
-"""Where the new parts of a circuit start at a switch: from measured pressures, or from the equilibrium around what is kept."""
+"""Where the new parts of a circuit start at a switch: at measured pressures, or at rest around what is kept."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def started(
 ) -> PackedCircuit:
     """The packed circuit with initial values for what is not carried over from the running one.
 
-    ``row``: the newest row. Nodes with ``pressure_from`` start at that port's measured pressure; with ``steady``, the new
-    states start where they come to rest while the kept ones are held. Raises NoEquilibrium where they don't.
+    ``row``: the newest row. Nodes with ``pressure_from`` start at that port's measured pressure; with ``steady``, the
+    new states start where they come to rest while the kept ones are held. Raises NoEquilibrium where they don't.
     """
     first = int(packed.index[e.INITIAL])
     value = packed.value.copy()
