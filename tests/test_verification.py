@@ -231,11 +231,14 @@ def lifting_with_a_tiny_supply_volume(integrator: str, step: float) -> Recording
     return bench.record(("supply.p", "rod.x"), 0.3, step, every=1e-2)
 
 
-def test_rosenbrock_stays_stable_where_runge_kutta_explodes() -> None:
-    """1 cm³ of supply: some 20 µs of time constant at a step of 100 µs. Rosenbrock still finds both values."""
+@pytest.mark.parametrize("step", [1e-4, 1e-3])
+def test_rosenbrock_stays_stable_where_runge_kutta_explodes(step: float) -> None:
+    """1 cm³ of supply: some 20 µs of time constant at steps of 100 µs and 1 ms. Rosenbrock still finds both values."""
     exact = lifting_with_a_tiny_supply_volume("rk4", 1e-6)
-    stable = lifting_with_a_tiny_supply_volume("rosenbrock", 1e-4)
-    assert np.abs(stable["supply.p"] - exact["supply.p"]).max() < 1e-3 * 150e5
-    assert np.abs(stable["rod.x"] - exact["rod.x"]).max() < 1e-5
+    stable = lifting_with_a_tiny_supply_volume("rosenbrock", step)
+    pressure, position = (np.abs(stable[name] - exact[name]).max() for name in ("supply.p", "rod.x"))
+    print(f"rosenbrock at {step * 1e6:.0f} us: pressure {pressure / 1e5:.2g} bar, position {position * 1e3:.2g} mm")
+    assert pressure < 1e-3 * 150e5
+    assert position < 1e-5
     exploded = lifting_with_a_tiny_supply_volume("rk4", 1e-4)
     assert not np.abs(exploded["supply.p"] - exact["supply.p"]).max() < 10e5
