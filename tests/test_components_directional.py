@@ -760,6 +760,74 @@ def test_a_load_sensing_pump_follows_the_load_and_goes_to_standby() -> None:
             assert bench["pump.q_P"] == pytest.approx(0.0, abs=1e-3 * L_MIN)
 
 
+def test_two_sections_with_compensators_share_a_pump_through_a_shuttle_valve() -> None:
+    """Loads of 150 and 60 bar, openings 0.5 and 0.8: each compensator holds its drop (at its nominal flow, 60 l/min;
+    2 bar more at none) over its edge, so each section gets its own flow, and the pump follows the higher load.
+    By hand: 40 l/min·U·sqrt(d/5) where the compensator's line d = 8 + 2·(1 - Q/60) bar meets it."""
+
+    def section(name: str) -> str:
+        return f"""
+        [components.{name}]
+        type = "load_sensing_valve"
+        ports = {{ P = "{name}_in", T = "T", A = "{name}_A", B = "T", LS = "{name}_LS" }}
+        command = "u_{name}"
+        nominal_flow = {{ flow = "40 l/min", drop = "5 bar", per = "edge" }}
+        f45 = "20 Hz"
+        [components.{name}_compensator]
+        type = "pressure_compensator"
+        ports = {{ P = "P", A = "{name}_in", X = "{name}_LS" }}
+        drop = "8 bar"
+        nominal_flow = {{ flow = "60 l/min", drop = "5 bar" }}
+        [components.{name}_passage]
+        type = "volume"
+        ports = {{ P = "{name}_in" }}
+        volume = "0.2 l"
+        [components.{name}_load]
+        type = "pressure_source"
+        ports = {{ P = "{name}_A" }}
+        command = "load_{name}"
+        pressure = "100 bar"
+        """
+
+    bench = Bench(
+        section("one")
+        + section("two")
+        + """
+        [components.shuttle]
+        type = "shuttle_valve"
+        ports = { A = "one_LS", B = "two_LS", X = "LS" }
+        nominal_flow = { flow = "5 l/min", drop = "3 bar" }
+        [components.LS_line]
+        type = "volume"
+        ports = { P = "LS" }
+        volume = "0.2 l"
+        [components.pump]
+        type = "load_sensing_pump"
+        ports = { P = "P", T = "T", LS = "LS" }
+        max_flow = "160 l/min"
+        margin = "20 bar"
+        max_pressure = "250 bar"
+        [components.P_line]
+        type = "volume"
+        ports = { P = "P" }
+        volume = "2 l"
+        [components.tank]
+        type = "tank"
+        ports = { T = "T" }
+        """
+    )
+
+    def by_hand(U: float) -> float:
+        return root(lambda q: q - 40 * U * sqrt((8 + 2 * (1 - q / 60)) / 5), 0, 60)
+
+    for U_one, U_two in ((0.5, 0.8), (0.0, 0.8), (0.5, 0.0)):
+        bench["u_one"], bench["u_two"], bench["load_one"], bench["load_two"] = U_one, U_two, 1.5, 0.6
+        bench.run(1.5, 1e-4)
+        for name, U in (("one", U_one), ("two", U_two)):
+            assert bench[f"{name}.q_A"] / L_MIN == pytest.approx(by_hand(U), rel=2e-3, abs=1e-2)
+        assert bench["LS.p"] / BAR == pytest.approx(150 if U_one else 60, rel=1e-3)
+
+
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
