@@ -37,7 +37,8 @@ class DirectionalValve22(TwoPositionValve):
         default=0.0, ge=0, lt=1, description="spool travel from the shut position until the edge opens, of full stroke"
     )
     openings: OpeningOfP = Field(
-        default=OpeningOfP(), description="opening over the spool's position as a curve, instead of rest and overlap"
+        default_factory=OpeningOfP,
+        description="opening over the spool's position as a curve, instead of rest and overlap",
     )
 
     def parameters(self, fluid: Fluid) -> Parameters:

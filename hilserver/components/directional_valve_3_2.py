@@ -35,7 +35,8 @@ class DirectionalValve32(TwoPositionValve, OverlappedEdges):
     )
     rest: Literal["A-T", "P-A"] = Field(default="A-T", description="what is connected without a command")
     openings: OpeningsOfA = Field(
-        default=OpeningsOfA(), description="openings over the spool's position as curves, instead of rest and overlap"
+        default_factory=OpeningsOfA,
+        description="openings over the spool's position as curves, instead of rest and overlap",
     )
 
     def parameters(self, fluid: Fluid) -> Parameters:

@@ -36,7 +36,8 @@ class DirectionalValve42(TwoPositionValve, OverlappedEdges):
         default="crossed", description="without a command; crossed: P-B and A-T, parallel: P-A and B-T"
     )
     openings: Openings = Field(
-        default=Openings(), description="openings over the spool's position as curves, instead of rest and overlap"
+        default_factory=Openings,
+        description="openings over the spool's position as curves, instead of rest and overlap",
     )
 
     @model_validator(mode="after")

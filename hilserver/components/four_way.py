@@ -41,7 +41,7 @@ class CentredValve(SpoolValve, ValveWithEdges, OverlappedEdges):
         description="spool travel at which a connection of the centre position has closed again, evenly",
     )
     openings: Openings = Field(
-        default=Openings(),
+        default_factory=Openings,
         description="openings over the spool's position as curves, like { PA = [[0.05, 0], [0.5, 0.2], [1, 1]] }; "
         "edges without one open as centre and overlap say",
     )
