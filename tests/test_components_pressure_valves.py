@@ -519,12 +519,12 @@ def test_pressure_valves_come_to_rest_with_rk4_at_100_microseconds(volume: str) 
         assert np.ptp(p) < 1e-3 * BAR, kind
 
 
-@pytest.mark.parametrize(("kind", "step"), [("relief_valve", 2e-4), ("static_relief_valve", 2e-5)])
-def test_relief_valves_on_a_very_small_volume_come_to_rest_with_rosenbrock(kind: str, step: float) -> None:
-    """10 ml take 60 l/min from no pressure; the static valve needs steps of at most twice its curve's rise (30 bar)."""
+@pytest.mark.parametrize("kind", ["relief_valve", "static_relief_valve"])
+def test_relief_valves_on_a_very_small_volume_come_to_rest_with_rosenbrock(kind: str) -> None:
+    """10 ml take 60 l/min from no pressure, 300 bar per step of 0.2 ms if nothing opened."""
     raw = tomllib.loads(
         fed(f'[components.valve]\ntype = "{kind}"\nports = {{ P = "P", T = "T" }}', 60, "10 ml", **RELIEF)
     )
     bench = Bench({**raw, "solver": {"integrator": "rosenbrock"}})
-    bench.run(0.5, step)
+    bench.run(0.5, 2e-4)
     assert bench["P.p"] / BAR == pytest.approx(165.0, abs=1e-3)

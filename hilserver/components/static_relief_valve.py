@@ -20,8 +20,8 @@ class StaticReliefValve(ValveWithReliefCurve):
     with C_1 and C_2 as in ``relief_valve``; C_least, 20 % of the denominator amid the points, keeps it positive far
     from them. The brackets are max(…, 0), rounded by a parabola within ±``rounding``, so that the flow begins smoothly,
     a little below the opening pressure. Use it where the valve's time constant doesn't matter, in circuits with large
-    volumes: in a small one it is stiffer than ``relief_valve``, and no integrator gets round its corner if the pressure
-    rises, in one step with the valve shut, by more than about twice the curve's rise from opening to the last point.
+    volumes: in a small one it is stiffer than ``relief_valve`` and wants the integrator rosenbrock, which fails too if
+    the pressure would rise by many times the opening pressure in one step with the valve shut.
     Source: THEORY §3; seeds/001 ch. 4.2 (Handroos & Vilenius).
     """
 
