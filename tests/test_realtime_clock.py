@@ -1,4 +1,4 @@
-"""The clocks: absolute deadlines, missed periods, signals; lockstep."""
+"""The real-time clock: absolute deadlines, missed periods, signals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from hilserver.realtime.clock import Clock, GridClock, LockstepClock
+from hilserver.realtime.clock import GridClock
 
 
 @pytest.fixture
@@ -94,20 +94,7 @@ def test_period_is_kept_in_whole_nanoseconds_and_says_so() -> None:
     assert GridClock(1 / 3000).period_s == 333_333e-9
 
 
-@pytest.mark.parametrize("make", [GridClock, LockstepClock])
 @pytest.mark.parametrize("period_s", [0.0, -0.001, 1e-10])
-def test_impossible_period_is_refused(make: Callable[[float], Clock], period_s: float) -> None:
+def test_impossible_period_is_refused(period_s: float) -> None:
     with pytest.raises(ValueError, match="at least 1 ns"):
-        make(period_s)
-
-
-def test_lockstep_never_waits_and_never_misses() -> None:
-    clock: Clock = LockstepClock(1000.0)
-    clock.start(delay_s=2000.0)
-    for expected in range(5):
-        assert clock.wait()
-        assert (clock.tick, clock.missed, clock.wake_error) == (expected, 0, 0.0)
-        assert clock.deadline_ns == (2000 + 1000 * expected) * 1_000_000_000
-    clock.stop()
-    assert not clock.wait()
-    assert clock.tick == 4
+        GridClock(period_s)

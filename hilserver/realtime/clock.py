@@ -1,4 +1,4 @@
-"""Clocks that pace the tick: a fixed grid of absolute deadlines in real time, or lockstep without waiting."""
+"""The clock that paces the tick in real time: a fixed grid of absolute deadlines."""
 
 from __future__ import annotations
 
@@ -6,43 +6,9 @@ import ctypes
 import errno
 import os
 import time
-from typing import Protocol
 
 _TIMER_ABSTIME = 1
 _NS_PER_S = 1_000_000_000
-
-
-class Clock(Protocol):
-    """What the loop sees of its clock: ``clock.start()``, then ``while clock.wait(): ...`` with these attributes."""
-
-    @property
-    def period_s(self) -> float:
-        """Distance of two grid points in s, as it is really kept (a whole number of nanoseconds)."""
-
-    @property
-    def tick(self) -> int:
-        """Index on the grid: 0 for the first wake, -1 before it."""
-
-    @property
-    def missed(self) -> int:
-        """Whole periods that passed unused before this wake; 0 in good order."""
-
-    @property
-    def wake_error(self) -> float:
-        """Time from the deadline of `tick` to the wake, in s: at least 0 and below one period."""
-
-    @property
-    def deadline_ns(self) -> int:
-        """The deadline of `tick` (nanoseconds; CLOCK_MONOTONIC for a `GridClock`)."""
-
-    def start(self, delay_s: float = 0.0) -> None:
-        """Put tick 0 `delay_s` from now."""
-
-    def wait(self) -> bool:
-        """Go to the next tick; False, without one, once `stop` was called."""
-
-    def stop(self) -> None:
-        """Let `wait` return False from now on. May be called from a signal handler."""
 
 
 class _Timespec(ctypes.Structure):
@@ -61,7 +27,11 @@ class GridClock:
 
     Deadlines are whole nanoseconds counted from the start, so that errors don't add up from tick to tick. After k
     missed periods `tick` advances by k + 1 and the wake counts for the latest grid point that has passed: the loop
-    stays on the grid. See `Clock` for the attributes; they are valid after a `wait` that returned True.
+    stays on the grid.
+
+    After a `wait` that returned True: `tick` is the index on the grid (0 at the first wake, -1 before it), `missed` the
+    whole periods that passed unused before it, `wake_error` the time in s from its deadline to the wake, `deadline_ns`
+    the deadline on CLOCK_MONOTONIC.
     """
 
     __slots__ = (
@@ -123,46 +93,4 @@ class GridClock:
         self.tick = tick + missed
         self.deadline_ns = deadline_ns + missed * self._period_ns
         self.wake_error = (late_ns - missed * self._period_ns) / _NS_PER_S
-        return True
-
-
-class LockstepClock:
-    """The same interface without time: each `wait` returns at once, one tick further, nothing missed.
-
-    Deadlines count from 0, so that two runs are alike.
-    """
-
-    __slots__ = ("_delay_ns", "_period_ns", "_stopped", "missed", "tick", "wake_error")
-
-    def __init__(self, period_s: float) -> None:
-        self._period_ns = _whole_nanoseconds(period_s)
-        self._stopped = False
-        self.missed = 0
-        self.wake_error = 0.0
-        self.start()
-
-    @property
-    def period_s(self) -> float:
-        """The period in s, rounded to whole nanoseconds."""
-        return self._period_ns / _NS_PER_S
-
-    @property
-    def deadline_ns(self) -> int:
-        """Virtual time of `tick` in ns."""
-        return self._delay_ns + max(self.tick, 0) * self._period_ns
-
-    def start(self, delay_s: float = 0.0) -> None:
-        """Start again at tick 0, at a virtual time of `delay_s`."""
-        self._delay_ns = round(delay_s * _NS_PER_S)
-        self.tick = -1
-
-    def stop(self) -> None:
-        """Let `wait` return False from now on."""
-        self._stopped = True
-
-    def wait(self) -> bool:
-        """Advance by one tick; False, without one, once stopped."""
-        if self._stopped:
-            return False
-        self.tick += 1
         return True
