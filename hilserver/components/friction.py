@@ -71,12 +71,14 @@ class Friction(DryFriction, Component):
        F_\mu = \sigma_0 z + \min(\sigma_1, 4g/|v|)\,\dot z + b\,v \qquad \mathrm{(lugre)}
 
     Both follow the same curve at a steady speed, g + b·v. ``stribeck`` creeps under load: a force below F_S is balanced
-    at a speed below about v_0, not at rest. ``lugre`` holds still, gives by F/sigma0 before it slides, and sticks and
-    slips; z is the bend of its bristles. Its damping is bounded by 4g/abs(v), which makes it passive whatever the
-    values. Stiff at rest (stribeck: slope F_S/v_0 against the mass; lugre: sqrt(sigma0/m)) and where it slides fast
-    (lugre: rate sigma0·v/g): take ``rosenbrock``, or more sub-steps. The logged ``F_mu`` is positive against growing
-    position. Source: THEORY §3; seeds/004; Canudas de Wit, Olsson, Åström & Lischinsky, A new model for control of
-    systems with friction, IEEE TAC 40 (1995).
+    at a speed below about v_0, not at rest. ``lugre`` holds still, gives by about F/sigma0 before it slides, and sticks
+    and slips; z is the bend of its bristles. Its damping is bounded by 4g/abs(v), which makes it passive whatever the
+    values, and its bristles settle no faster than in 0.1 ms, so that fast sliding is not stiff.
+
+    Steps: ``stribeck`` is steep at rest and wants steps below m·v_0/F_S with every integrator (longer ones chatter),
+    so a light mass wants a larger v_0; ``lugre`` is content with steps below sqrt(m/sigma0) and 0.2 ms.
+    The logged ``F_mu`` is positive against growing position. Source: THEORY §3; seeds/004; Canudas de Wit, Olsson,
+    Åström & Lischinsky, A new model for control of systems with friction, IEEE TAC 40 (1995).
     """
 
     type_name = "friction"

@@ -7,10 +7,12 @@ from math import exp
 from numba.extending import register_jitable
 
 from hilserver.numerics.motion import friction_factor, smooth_sign
-from hilserver.numerics.shape import step
+from hilserver.numerics.shape import clip, step
 
 EFFICIENCY, STRIBECK, LUGRE = 0.0, 1.0, 2.0
 """The laws of friction, as kernel parameters."""
+FASTEST = 1e4
+"""1/s; rate at which bristles settle at most. A slide that lasts for milliseconds does not feel it."""
 
 
 @register_jitable
@@ -27,28 +29,36 @@ def stribeck(v: float, F_S: float, F_C: float, v_s: float) -> float:
 
 
 @register_jitable
-def lugre(v: float, z: float, g: float, b: float, sigma0: float, sigma1: float) -> tuple[float, float]:
-    r"""Friction force and dz/dt of bristles bent by z; g > 0 is their steady force at this speed.
+def lugre(v: float, z: float, g: float, F_S: float, b: float, sigma0: float, sigma1: float) -> tuple[float, float]:
+    r"""Friction force and dz/dt of bristles bent by z; g > 0 is their steady force at this speed, F_S >= g the largest.
 
     .. math:: \dot z = v - \frac{\sigma_0 |v|}{g} z, \qquad F = \sigma_0 z + \min(\sigma_1, 4g/|v|)\,\dot z + b\,v
 
-    The bristles' damping is held at most at 4·g/abs(v). With that the model is passive for every v, g and z:
-    F·v - d/dt(sigma0·z²/2) is a quadratic form of z and v that is never negative, so no more energy comes back than is
-    stored in the bristles. (With a constant sigma1 it is so only where b >= sigma1·(F_S/F_C - 1): Barabanov & Ortega,
-    Necessary and sufficient conditions for passivity of the LuGre friction model, IEEE TAC 45 (2000).) The bound
-    acts from the speed 4·g/sigma1 on, where the bristles stand at their steady bend.
-    Units: m/s, m, N, N·s/m, N/m, N·s/m. Source: THEORY §3; Canudas de Wit, Olsson, Åström & Lischinsky, A new model
+    Three bounds keep it passive and its force finite with any values, speeds and steps; steady states are not touched:
+
+    - The bristles' damping is at most 4·g/abs(v). With that F·v - d/dt(sigma0·z²/2) is a quadratic form of z and v that
+      is never negative: no more energy comes back than the bristles store. (With a constant sigma1 it is so only where
+      b >= sigma1·(F_S/F_C - 1): Barabanov & Ortega, Necessary and sufficient conditions for passivity of the LuGre
+      friction model, IEEE TAC 45 (2000).)
+    - Bristles bent in the direction of motion settle at most at the rate FASTEST: fast sliding is not stiff.
+    - The force is that of a bend of at most F_S/sigma0, also in the stages of a step that is too long.
+
+    Units: m/s, m, N, N, N·s/m, N/m, N·s/m. Source: THEORY §3; Canudas de Wit, Olsson, Åström & Lischinsky, A new model
     for control of systems with friction, IEEE TAC 40 (1995).
 
-    >>> lugre(0.0, 0.5, 1.5, 0.4, 2.0, 300.0)  # at rest: a spring
+    >>> lugre(0.0, 0.5, 1.5, 1.5, 0.4, 2.0, 300.0)  # at rest: a spring
     (1.0, 0.0)
-    >>> F, dz = lugre(0.5, 1e-5, 1.0, 0.4, 1e5, 300.0); round(F, 12), round(dz, 12)  # sliding: g + b·v
+    >>> F, dz = lugre(0.5, 1e-5, 1.0, 1.5, 0.4, 1e5, 300.0); round(F, 12), round(dz, 12)  # sliding: g + b·v
     (1.2, 0.0)
     """
     speed = abs(v)
-    dz = v - sigma0 * speed / g * z
+    bend = clip(z, -F_S / sigma0, F_S / sigma0)
+    rate = sigma0 * speed / g
+    dz = v - rate * bend
+    if rate > FASTEST and v * bend > 0.0:
+        dz *= FASTEST / rate
     damping = sigma1 if sigma1 * speed <= 4.0 * g else 4.0 * g / speed
-    return sigma0 * z + damping * dz + b * v, dz
+    return sigma0 * bend + damping * dz + b * v, dz
 
 
 @register_jitable
@@ -74,7 +84,7 @@ def dry_friction(
     """
     g = psi * stribeck(v, F_S, F_C, v_s)
     if law == LUGRE:
-        return lugre(v, z, g, b, sigma0, sigma1)
+        return lugre(v, z, g, psi * F_S, b, sigma0, sigma1)
     return smooth_sign(v, v_0) * g + b * v, 0.0
 
 
