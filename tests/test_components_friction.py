@@ -141,9 +141,9 @@ velocity = "{v} m/s"
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_lugre_gives_a_little_and_holds_still_until_it_slides(sign: int) -> None:
-    """Under a slowly growing force dx/dF = 1/(sigma0·(1 - F/F_S)): x = -F_S/sigma0·ln(1 - F/F_S), 16.5 µm at 1 N. By hand.
+    """Under a slowly growing force dx/dF = 1/(sigma0·(1 - F/F_S)): x = -F_S/sigma0·ln(1 - F/F_S), 16.5 µm at 1 N.
 
-    There it rests; above F_S it slides on and on.
+    (By hand.) There it rests; above F_S it slides on and on.
     """
     bench = Bench(STICK_SLIP + PUSHED)
     for k in range(1, 1001):
@@ -210,7 +210,7 @@ def test_lugre_gives_back_no_more_than_its_bristles_store(
 
 @pytest.mark.parametrize("integrator", ["euler", "rk4", "rosenbrock"])
 def test_lugre_stays_finite_and_right_where_it_slides_fast(integrator: str) -> None:
-    """21 N push it up to 50 m/s, where sigma0·v/g is 5e6 1/s: F_C + b·v all the same, with steps of 0.1 ms; and back."""
+    """21 N push it up to 50 m/s, where sigma0·v/g is 5e6 1/s: F_C + b·v all the same, in steps of 0.1 ms; and back"""
     bench = Bench(f'[solver]\nintegrator = "{integrator}"\n{STICK_SLIP}{PUSHED}')
     for push in (21.0, -21.0):
         bench["push"] = push
@@ -246,7 +246,7 @@ velocity = "0.01 m/s"
         assert work >= -1e-7  # the sum over the steps is no exact integral
 
 
-# --- cylinders ------------------------------------------------------------------------------------------------------------
+# --- cylinders -------------------------------------------------------------------------------------------------------
 
 DATA: dict[str, Any] = {
     "bore": "63 mm",
@@ -331,12 +331,12 @@ position = "100 mm"
 
 @pytest.mark.parametrize(("integrator", "step"), [("rk4", 1e-4), ("rosenbrock", 1e-4)])
 def test_cylinder_breaks_away_as_an_independent_solution_does(integrator: str, step: float) -> None:
-    """4 bar hold (1.25 kN against 2 kN·Psi, put on at once), 8 bar break away. Equations by hand, by LSODA at tight tolerances."""
+    """4 bar hold (1.25 kN at once, against 2 kN·Psi), 8 bar break away. Equations by hand, LSODA, tight."""
     area, psi_per_bar = pi / 4 * 0.063**2, 1.0 / 3.0 / 100.0
     sigma0, sigma1, b, v_s = 2e3 / 2e-4, 5e4, 3e3, 8e-3
 
     def f(t: float, y: NDArray[np.float64], bar: float) -> list[float]:
-        x, v, z = y
+        _, v, z = y
         g = (1 + bar * psi_per_bar) * (1200 + 800 * exp(-((v / v_s) ** 2)))
         dz = v - sigma0 * abs(v) / g * z
         damping = min(sigma1, 4 * g / max(abs(v), 1e-300))
