@@ -160,14 +160,15 @@ def test_lugre_gives_a_little_and_holds_still_until_it_slides(sign: int) -> None
     assert sign * bench["block.x"] > 0.1
 
 
-def test_stribeck_creeps_under_load() -> None:
+@pytest.mark.parametrize(("integrator", "step"), [("rk4", 5e-5), ("rosenbrock", 1e-3)])
+def test_stribeck_creeps_under_load(integrator: str, step: float) -> None:
     """What the smooth sign costs: 0.9 N, less than F_C, move it where tanh(v/v_0)·g(v) + b·v is 0.9 N; for ever."""
     creeping = STICK_SLIP.replace('law = "lugre"', 'law = "stribeck"\nreversal_speed = "0.05 mm/s"')
-    bench = Bench(creeping + PUSHED)
+    bench = Bench(f'[solver]\nintegrator = "{integrator}"\n{creeping}{PUSHED}')
     bench["push"] = 0.9
-    bench.run(1.0, 5e-5)
+    bench.run(1.0, step)
     start = bench["block.x"]
-    bench.run(10.0, 5e-5)
+    bench.run(10.0, step)
     v = root(lambda v: tanh(v / 5e-5) * (1.0 + 0.5 * exp(-((v / 1e-3) ** 2))) + 0.4 * v - 0.9, 0.0, 5e-5)
     assert 0.6 * 5e-5 < v < 0.8 * 5e-5
     assert bench["block.x"] - start == pytest.approx(10.0 * v, rel=1e-6)

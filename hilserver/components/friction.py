@@ -75,8 +75,8 @@ class Friction(DryFriction, Component):
     and slips; z is the bend of its bristles. Its damping is bounded by 4g/abs(v), which makes it passive whatever the
     values, and its bristles settle no faster than in 0.1 ms, so that fast sliding is not stiff.
 
-    Steps: ``stribeck`` is steep at rest and wants steps below m·v_0/F_S with every integrator (longer ones chatter),
-    so a light mass wants a larger v_0; ``lugre`` is content with steps below sqrt(m/sigma0) and 0.2 ms.
+    Steps: ``stribeck`` is steep at rest; it wants ``rosenbrock``, or steps below m·v_0/F_S (longer ones chatter).
+    ``lugre`` is content with steps below sqrt(m/sigma0) and 0.2 ms with any integrator.
     The logged ``F_mu`` is positive against growing position. Source: THEORY §3; seeds/004; Canudas de Wit, Olsson,
     Åström & Lischinsky, A new model for control of systems with friction, IEEE TAC 40 (1995).
     """
