@@ -111,8 +111,7 @@ def test_fragment_is_valid(block: Block, tmp_path: Path) -> None:
     else:
         import tomli_w
 
-        shutil.copytree(ROOT / "config", tmp_path / "config")
-        file = tmp_path / BASES["rig"]
+        file = workplace(tmp_path, "unused").folder / BASES["rig"]
         file.write_text(tomli_w.dumps(whole))
         load_rig(file)
 

@@ -188,13 +188,26 @@ def types_in(module: ModuleType) -> list[type[Component]]:
 
 @functools.cache
 def standard_library() -> Library:
-    """The built-in components and those of installed packages (entry points ``hilserver.components``: modules)."""
-    modules = [
-        importlib.import_module(f"hilserver.components.{info.name}")
-        for info in pkgutil.iter_modules(hilserver.components.__path__)
-    ]
-    modules += [entry.load() for entry in entry_points(group="hilserver.components")]
-    return Library(component for module in modules for component in types_in(module))
+    """The built-in components and those of installed packages (entry points ``hilserver.components``: modules).
+
+    Raises ConfigurationError naming the entry point that can't be used.
+    """
+    types: dict[str, type[Component]] = {}
+    for info in pkgutil.iter_modules(hilserver.components.__path__):
+        module = importlib.import_module(f"hilserver.components.{info.name}")
+        types |= {component.type_name: component for component in types_in(module)}
+    problems: list[Problem] = []
+    for entry in entry_points(group="hilserver.components"):
+        name = f"installed components {entry.name} ({entry.value})"
+        try:
+            module = entry.load()
+        except Exception as error:  # whatever the package raises is its user's to know
+            problems.append(Problem(f"can't be imported: {type(error).__name__}: {error}", file=name))
+            continue
+        problems += _add(types, module, name)
+    if problems:
+        raise ConfigurationError(problems)
+    return Library(types.values())
 
 
 def library_of(files: Iterable[OwnFile]) -> Library:
@@ -206,21 +219,24 @@ def library_of(files: Iterable[OwnFile]) -> Library:
     problems: list[Problem] = []
     for file in own:
         try:
-            found = types_in(own_module(file))
+            problems += _add(types, own_module(file), file.name)
         except ConfigurationError as error:
             problems += error.problems
-            continue
-        if not found:
-            text = 'has no component: a class derived from Component with a type_name, like type_name = "my_valve".'
-            problems.append(Problem(text, file=file.name))
-        for component in found:
-            texts = list(violations(component))
-            if (other := types.setdefault(component.type_name, component)) is not component:
-                texts.append(f'type_name "{other.type_name}" is taken by {where(other)}.')
-            problems += (Problem(text, component.__name__, file.name) for text in texts)
     if problems:
         raise ConfigurationError(problems)
     return Library(types.values(), own)
+
+
+def _add(types: dict[str, type[Component]], module: ModuleType, name: str) -> Iterator[Problem]:
+    """Add a module's components to the types; what is wrong with them."""
+    if not (found := types_in(module)):
+        text = 'has no component: a class derived from Component with a type_name, like type_name = "my_valve".'
+        yield Problem(text, file=name)
+    for component in found:
+        texts = list(violations(component))
+        if (other := types.setdefault(component.type_name, component)) is not component:
+            texts.append(f'type_name "{other.type_name}" is taken by {where(other)}.')
+        yield from (Problem(text, component.__name__, name) for text in texts)
 
 
 def violations(component: type[Component]) -> Iterator[str]:

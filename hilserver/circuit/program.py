@@ -12,6 +12,7 @@ import importlib.util
 import inspect
 import os
 import platform
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -102,11 +103,12 @@ def check_kernels(library: Library) -> None:
 
 def _essence(error: Exception) -> str:
     """The telling lines of a compiler's error: what is wrong, and in which line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = re.sub(r"\x1b\[\d*m", "", str(error))  # it comes in colours
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     wrong = [line for line in lines if not line.startswith(("Failed in", "During:", "File", "-", "<", "def ", ">>>"))]
     places = [line for line in lines if line.startswith('File "')]
     line = places[-1].rpartition("line ")[2].rstrip(":") if places else ""
-    return f"{wrong[0] if wrong else error}" + (f" (line {line})" if line else "")
+    return f"{wrong[0] if wrong else text}" + (f" (line {line})" if line else "")
 
 
 def _scope(linked: Sequence[ModuleType]) -> dict[str, Any]:
