@@ -6,6 +6,8 @@ pages need no script and nothing from elsewhere.
 
 from __future__ import annotations
 
+import ast
+import functools
 import html
 import importlib
 import inspect
@@ -183,7 +185,8 @@ def component_page(name: str, library: Library) -> str:
     if kind.states:
         parts += ["## States", states(kind)]
     parts += ["## Logged values", logged(kind, library)]
-    parts += ["## Example", "A whole circuit with it, as small as it gets:", fence("toml", example(name))]
+    parts += ["## Equations as they are computed", kernel_text(kind)]
+    parts += ["## Validation", validation(kind)]
     parts += ["## Equations as they are computed", kernel_text(kind)]
     return "\n\n".join(parts) + "\n"
 
@@ -252,6 +255,34 @@ def kernel_text(kind: type[Component]) -> str:
     """The source of all kernels of a component."""
     sources = [re.sub(r"^@.*\n", "", inspect.getsource(kernel.function)).strip() for kernel in kind.kernels]
     return fence("python", "\n\n".join(sources))
+
+
+def validation(kind: type[Component]) -> str:
+    """The tests that examine this component by name, else those whose circuits hold it; each with its reference."""
+    names = {kind.__name__, kind.type_name, *(kernel.function.__name__ for kernel in kind.kernels)}
+    by_name = [row for words, row in all_tests() if names & words]
+    in_circuits = [row for words, row in all_tests() if any(f'"{kind.type_name}"' in word for word in words)]
+    return table(("what is tested", "against", "in"), by_name or in_circuits)
+
+
+@functools.cache
+def all_tests() -> list[tuple[set[str], tuple[str, str, str]]]:
+    """Of every test: the words in it; and its name, the first paragraph of its docstring, its file."""
+    found = []
+    for file in sorted((ROOT / "tests").glob("test_*.py")):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                said = (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
+                found.append(
+                    (_words(node), (node.name.removeprefix("test_").replace("_", " "), said, f"`{file.name}`"))
+                )
+    return found
+
+
+def _words(node: ast.AST) -> set[str]:
+    """Identifiers and whole string constants below a node."""
+    words = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return words | {p.value for p in ast.walk(node) if isinstance(p, ast.Constant) and isinstance(p.value, str)}
 
 
 # --- configuration files ---------------------------------------------------------------------------------------------
