@@ -6,7 +6,7 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from importlib.metadata import entry_points
 from types import ModuleType
@@ -123,6 +123,7 @@ def result(component: type[Component], word: str) -> Term:
 class Library:
     """All component types by ``type_name`` and all kernels by kind, in a fixed order (sorted by type name).
 
+    ``contracts``: one per kind; a kernel that several types use alike is one kind, compiled once.
     ``own``: the files of the user that some of them come from.
     """
 
@@ -130,13 +131,20 @@ class Library:
         self.types = {component.type_name: component for component in sorted(types, key=lambda c: c.type_name)}
         self.own = tuple(own)
         self.contracts: list[Contract] = []
+        self._of: dict[type[Component], list[Contract]] = {component: [] for component in self.types.values()}
+        kinds: dict[tuple[object, ...], int] = {}
         for component in self.types.values():
             for kernel in component.kernels:
-                self.contracts.append(_contract(len(self.contracts), component, kernel))
+                contract = _contract(len(self.contracts), component, kernel)
+                meaning = (kernel, contract.arguments, contract.results, component.memories)
+                kind = kinds.setdefault(meaning, contract.kind)
+                if kind == contract.kind:
+                    self.contracts.append(contract)
+                self._of[component].append(replace(contract, kind=kind))
 
     def contracts_of(self, component: type[Component]) -> list[Contract]:
         """The kernels of one component type."""
-        return [contract for contract in self.contracts if contract.component is component]
+        return self._of[component]
 
     def wrong_parameters(self, component: Component, fluid: Fluid) -> Iterator[str]:
         """What its kernels ask of a component's ``parameters()`` in vain."""
