@@ -58,7 +58,7 @@ command = "push"
 force = "1 N"
 """
 SLIPS = (7.458015, 13.820735, 20.183454)
-"""Seconds at which the block passes 10 mm/s upwards; and downwards: both by LSODA at two tolerances at tight tolerances."""
+"""Seconds at which the block passes 10 mm/s upwards; and downwards: both LSODA, the same at two tight tolerances."""
 STICKS = (10.223503, 16.586223)
 
 
