@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from math import log, pi
+import shutil
+from math import log as ln
+from math import pi
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,11 @@ from hilserver.components.ramp_signal import RampSignal
 from hilserver.components.table_signal import TableSignal
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.signal import lever_curve
+from hilserver.rig.load import load_rig
+from hilserver.runs.lockstep import LockstepRun
+from hilserver.runs.replay import replay_log
+
+ROOT = Path(__file__).parents[1]
 
 VOLUME = {"type": "volume", "ports": {"P": "node"}, "volume": "1 l"}
 
@@ -78,7 +85,7 @@ def test_sweep_has_the_phase_of_its_frequency(spacing: str) -> None:
     values = {"from_frequency": "2 Hz", "to_frequency": "20 Hz", "duration": "2 s", "spacing": spacing}
     t, u = over_time(bench(sweep=source("sweep_signal", start="0.5 s", **values)), 3.0)
     x = np.clip((t - 0.5) / 2.0, 0.0, 1.0)
-    cycles = 2 * (2 * x + 9 * x * x) if spacing == "linear" else 2 * 2 / log(10) * (10**x - 1)
+    cycles = 2 * (2 * x + 9 * x * x) if spacing == "linear" else 2 * 2 / ln(10) * (10**x - 1)
     inside = (t > 0.5 + 1e-9) & (t < 2.5 - 1e-9)
     assert u[inside] == pytest.approx(np.sin(2 * pi * cycles[inside]), abs=1e-9)
     assert not u[(t < 0.5 - 1e-9) | (t > 2.5 + 1e-9)].any()
@@ -137,6 +144,28 @@ def test_circuit_with_a_csv_is_complete_by_itself(tmp_path: Path) -> None:
     assert np.array_equal(first.value, second.value)
     assert np.array_equal(first.index, second.index)
     assert "no such file" in refused(tmp_path, csv="demand.csv")
+
+
+def test_log_of_a_rig_with_a_csv_replays_without_it(tmp_path: Path) -> None:
+    """In the virtual circuit and in the simulated machine; and a circuit switched in finds it beside the rig's own."""
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    folder = tmp_path / "config" / "circuits"
+    (folder / "load.csv").write_text("0,0\n1,0.5\n")
+    table = '\n[components.table]\ntype = "table_signal"\nsignal = "{}"\ncsv = "load.csv"\n'
+    for name in ("lift", "machine"):
+        file = folder / f"{name}.toml"
+        file.write_text(file.read_text() + table.format(f"of_{name}"))
+    rig = load_rig(tmp_path / "config/rigs/demo.toml")
+    changed = {**rig.circuit.source, "components": {**rig.circuit.source["components"]}}
+    changed["components"]["table"] = source("table_signal", csv="load.csv", start="-1 s")
+    log = tmp_path / "run.arrow"
+    with LockstepRun(rig, log) as run:
+        run.start()
+        run.run(200)
+        run.swap(rig.read_circuit(changed, "switched.toml"))
+        run.run(100)
+    (folder / "load.csv").unlink()
+    assert replay_log(log).ok
 
 
 def test_points_or_a_file_given_later_replace_the_samples(tmp_path: Path) -> None:
