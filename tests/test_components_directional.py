@@ -20,10 +20,10 @@ from hilserver.components.directional_valve_2_2 import DirectionalValve22
 from hilserver.components.directional_valve_3_2 import DirectionalValve32
 from hilserver.components.directional_valve_4_2 import DirectionalValve42
 from hilserver.components.directional_valve_4_3 import DirectionalValve43
-from hilserver.components.edges import larger
 from hilserver.components.load_sensing_valve import LoadSensingValve
 from hilserver.components.proportional_valve_4_3 import ProportionalValve43
-from hilserver.components.spool import SpoolValve
+from hilserver.components.shared.edges import larger
+from hilserver.components.shared.spool import SpoolValve
 from hilserver.numerics.spool import EMPTY, LINE_SIZE, PLACES, through_delay
 
 Floats = NDArray[np.float64]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression, least_squares
 
-from hilserver.components.fitting import (
+from hilserver.components.shared.fitting import (
     bode_error,
     fit_bode,
     fit_f45,

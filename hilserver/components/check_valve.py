@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hilserver.components.base import Fluid, Parameters, kernel
-from hilserver.components.poppets import ValveWithPoppet
+from hilserver.components.shared.poppets import ValveWithPoppet
 from hilserver.numerics.poppet import check_flow
 
 

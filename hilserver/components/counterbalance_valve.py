@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from hilserver.components.base import Fluid, Parameters, kernel
-from hilserver.components.loaded_poppet import ValveWithLoadedPoppet
-from hilserver.components.regulators import ReverseCheck
+from hilserver.components.shared.loaded_poppet import ValveWithLoadedPoppet
+from hilserver.components.shared.regulators import ReverseCheck
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.poppet import check_flow
 from hilserver.numerics.regulator import lift_rate

@@ -7,10 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from hilserver.components.base import Fluid, Parameters, kernel
-from hilserver.components.edges import OpeningOfP, linear
 from hilserver.components.orifice import FlowAtDrop
-from hilserver.components.spool import with_spool
-from hilserver.components.two_position import TwoPositionValve
+from hilserver.components.shared.edges import OpeningOfP, linear
+from hilserver.components.shared.spool import with_spool
+from hilserver.components.shared.two_position import TwoPositionValve
 from hilserver.numerics.valve import curve_flow
 from hilserver.units import Number
 

@@ -8,10 +8,10 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from hilserver.components.base import Fluid, Parameters, Table, kernel
-from hilserver.components.edges import NominalFlow, Openings, OverlappedEdges, linear, refuse_laminar
-from hilserver.components.four_way import SHUT, four_way_valve
-from hilserver.components.spool import with_spool
-from hilserver.components.two_position import TwoPositionValve
+from hilserver.components.shared.edges import NominalFlow, Openings, OverlappedEdges, linear, refuse_laminar
+from hilserver.components.shared.four_way import SHUT, four_way_valve
+from hilserver.components.shared.spool import with_spool
+from hilserver.components.shared.two_position import TwoPositionValve
 
 
 @with_spool

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hilserver.components.base import Fluid, Parameters, kernel
-from hilserver.components.four_way import CentredValve, four_way_valve
-from hilserver.components.spool import with_spool
+from hilserver.components.shared.four_way import CentredValve, four_way_valve
+from hilserver.components.shared.spool import with_spool
 
 
 @with_spool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hilserver.components.base import kernel
-from hilserver.components.piston import DoubleActing, chamber_A, chamber_B, piston
+from hilserver.components.shared.piston import DoubleActing, chamber_A, chamber_B, piston
 
 
 class DoubleRodCylinder(DoubleActing):

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from hilserver.components.base import Fluid, Parameters, State, kernel
 from hilserver.components.orifice import FlowAtDrop
-from hilserver.components.regulators import ReverseCheck, ValveWithThrottle
+from hilserver.components.shared.regulators import ReverseCheck, ValveWithThrottle
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.poppet import check_flow
 from hilserver.numerics.regulator import opening_for

@@ -7,7 +7,7 @@ from math import sqrt
 from pydantic import Field
 
 from hilserver.components.base import Component, Fluid, Parameters, kernel
-from hilserver.components.line import LineSize
+from hilserver.components.shared.line import LineSize
 from hilserver.numerics.fluid import capacitance
 from hilserver.units import HoseModulus, Pressure
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from hilserver.components.base import Fluid, Parameters, kernel
-from hilserver.components.variable_pump import VariablePump
+from hilserver.components.shared.variable_pump import VariablePump
 from hilserver.numerics.pump import controlled_flow, power_limit
 from hilserver.units import Pressure
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from hilserver.components.base import Fluid, Parameters, kernel
-from hilserver.components.four_way import CentredValve
 from hilserver.components.orifice import FlowAtDrop
-from hilserver.components.spool import with_spool
+from hilserver.components.shared.four_way import CentredValve
+from hilserver.components.shared.spool import with_spool
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.shape import step
 from hilserver.numerics.valve import four_way_flow, leakage_fade

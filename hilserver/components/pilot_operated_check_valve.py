@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from hilserver.components.base import Fluid, Parameters, kernel
-from hilserver.components.poppets import ValveWithPoppet
+from hilserver.components.shared.poppets import ValveWithPoppet
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.poppet import poppet_opening
 from hilserver.units import Number

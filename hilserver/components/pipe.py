@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from hilserver.components.base import Component, Fluid, Parameters, kernel
-from hilserver.components.line import LineSize
+from hilserver.components.shared.line import LineSize
 from hilserver.numerics.fluid import capacitance
 from hilserver.units import Length, Pressure
 

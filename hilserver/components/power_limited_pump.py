@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field, model_validator
 
 from hilserver.components.base import Fluid, Parameters, kernel
-from hilserver.components.variable_pump import VariablePump
+from hilserver.components.shared.variable_pump import VariablePump
 from hilserver.numerics.pump import controlled_flow, power_limit
 from hilserver.units import Power, Pressure
 

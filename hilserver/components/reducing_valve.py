@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from hilserver.components.base import Fluid, Parameters, State, kernel
 from hilserver.components.orifice import FlowAtDrop
-from hilserver.components.regulators import ValveWithThrottle
+from hilserver.components.shared.regulators import ValveWithThrottle
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.regulator import opening_for
 from hilserver.units import Pressure, Time

@@ -7,7 +7,7 @@ from math import sqrt
 from pydantic import Field, model_validator
 
 from hilserver.components.base import Fluid, Parameters, State, kernel
-from hilserver.components.relief_curve import ValveWithReliefCurve
+from hilserver.components.shared.relief_curve import ValveWithReliefCurve
 from hilserver.units import Pressure, Time
 
 

@@ -7,7 +7,7 @@ from math import inf, pi
 from pydantic import Field
 
 from hilserver.components.base import Fluid, Parameters, State, kernel
-from hilserver.components.edges import ValveWithEdges
+from hilserver.components.shared.edges import ValveWithEdges
 from hilserver.numerics.shape import clip
 from hilserver.numerics.valve import equal_edges, leakage_fade, opening_past_overlap
 from hilserver.units import Frequency, Number, Rate

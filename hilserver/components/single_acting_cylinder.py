@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from hilserver.components.base import Fluid, Parameters, kernel
-from hilserver.components.piston import Piston, chamber_A, cushion_parameters, piston
+from hilserver.components.shared.piston import Piston, chamber_A, cushion_parameters, piston
 from hilserver.units import Force, Stiffness
 
 

@@ -7,7 +7,7 @@ from math import sqrt
 from pydantic import Field, model_validator
 
 from hilserver.components.base import Fluid, Parameters, kernel
-from hilserver.components.relief_curve import ValveWithReliefCurve
+from hilserver.components.shared.relief_curve import ValveWithReliefCurve
 from hilserver.numerics.regulator import rounded_ramp
 from hilserver.units import Pressure
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from hilserver.components.base import Fluid, Parameters, kernel
 from hilserver.components.orifice import FlowAtDrop
-from hilserver.components.poppets import ValveWithPoppet
+from hilserver.components.shared.poppets import ValveWithPoppet
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.poppet import check_flow
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_validator
 
 from hilserver.components.base import Datasheet
-from hilserver.components.edges import Leakage, NominalFlow
+from hilserver.components.shared.edges import Leakage, NominalFlow
 from hilserver.units import ATMOSPHERE, AnyQuantity, AnyRate, Frequency, Number, Pressure, Rate, Time
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,39}$")]

@@ -8,7 +8,7 @@ from typing import ClassVar, TypeVar
 from pydantic import Field, model_validator
 
 from hilserver.components.base import Component, Datasheet, Memory, State, kernel, sampled
-from hilserver.components.fitting import BodePoint, fit_bode
+from hilserver.components.shared.fitting import BodePoint, fit_bode
 from hilserver.numerics.shape import clip
 from hilserver.numerics.spool import (
     ARRIVED,

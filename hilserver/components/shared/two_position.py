@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from hilserver.components.orifice import FlowAtDrop
-from hilserver.components.spool import SpoolValve
+from hilserver.components.shared.spool import SpoolValve
 from hilserver.units import Pressure
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, field_validator, model_validator
 
 from hilserver.components.base import Component
-from hilserver.components.fitting import LEAST_SHARE, PressureFlowPoint, fit_relief
+from hilserver.components.shared.fitting import LEAST_SHARE, PressureFlowPoint, fit_relief
 from hilserver.units import Pressure
 
 

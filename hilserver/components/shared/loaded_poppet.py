@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from hilserver.components.base import State
 from hilserver.components.orifice import FlowAtDrop
-from hilserver.components.regulators import ValveWithThrottle
-from hilserver.components.relief_curve import ValveWithReliefCurve
+from hilserver.components.shared.regulators import ValveWithThrottle
+from hilserver.components.shared.relief_curve import ValveWithReliefCurve
 from hilserver.units import Time
 
 

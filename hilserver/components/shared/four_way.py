@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from hilserver.components.base import Table
-from hilserver.components.edges import Openings, OverlappedEdges, ValveWithEdges, larger, linear, mirrored
-from hilserver.components.spool import SpoolValve
+from hilserver.components.shared.edges import Openings, OverlappedEdges, ValveWithEdges, larger, linear, mirrored
+from hilserver.components.shared.spool import SpoolValve
 from hilserver.numerics.valve import four_way_flow, leakage_fade
 from hilserver.units import Number
 

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from hilserver.components.base import Component, Datasheet, Fluid, State
 from hilserver.components.end_stop import Contact
 from hilserver.components.friction import CODES, DryFriction
-from hilserver.components.line import LineSize
+from hilserver.components.shared.line import LineSize
 from hilserver.numerics.fluid import capacitance
 from hilserver.numerics.friction import EFFICIENCY, cushion_force, seal_friction
 from hilserver.numerics.motion import stop_force
