@@ -674,13 +674,14 @@ def sensing_bench(more: str = "") -> Bench:
 
 
 @pytest.mark.parametrize("step", [1e-4, 1e-3])
-def test_ls_is_the_higher_working_pressure_while_actuated_and_vented_at_neutral(step: float) -> None:
+def test_ls_is_the_pressure_of_the_fed_port_while_actuated_and_vented_at_neutral(step: float) -> None:
     """It needs no volume of the user's, follows falling loads too, and draws nothing at rest; up to RK4 at 1 ms."""
     bench = sensing_bench()
     for u, A, B, LS in (
         (0.0, 1.2, 0.3, 2.0),
         (0.5, 1.2, 0.3, 120.0),
         (0.5, 0.5, 0.3, 50.0),
+        (0.5, 0.5, 0.9, 50.0),  # an overrunning load: the port that returns oil has more
         (-0.5, 0.5, 0.9, 90.0),
         (-0.5, 0.6, 0.6, 60.0),
         (0.0, 0.6, 1.0, 2.0),
@@ -709,7 +710,8 @@ def test_ls_line_fills_as_its_volume_and_orifice_say() -> None:
 @pytest.mark.parametrize(("U", "share"), [(0.0, 0.0), (0.02, 0.0), (0.03, 0.5), (0.04, 1.0), (1.0, 1.0), (-0.03, 0.5)])
 def test_ls_changes_over_between_half_its_travel_and_its_travel(U: float, share: float) -> None:
     """1 l/min at 5 bar to LS, the rest of the way to T. STEP between 0.02 and 0.04: half of both at 0.03."""
-    q = flows(sensing(overlap=0.1, ls_travel=0.04), U, A=10, B=0, LS=5, T=0)
+    fed, other = ("A", "B") if U >= 0 else ("B", "A")
+    q = flows(sensing(overlap=0.1, ls_travel=0.04), U, **{fed: 10, other: 0}, LS=5, T=0)
     assert q["LS"] == pytest.approx(share - (1 - share), abs=1e-9)
 
 

@@ -16,14 +16,14 @@ from hilserver.units import Number, Volume
 
 @with_spool
 class LoadSensingValve(CentredValve):
-    r"""Load-sensing valve: a ``directional_valve_4_3`` that tells the higher working-port pressure at LS.
+    r"""Load-sensing valve: a ``directional_valve_4_3`` that tells at LS the pressure of the port that it feeds.
 
-    .. math:: Q_{A,LS} = C_s\,a\,b\;g(p_A - p_{LS}), \quad Q_{B,LS} = C_s\,a\,(1 - b)\;g(p_B - p_{LS}), \quad
-       Q_{LS,T} = C_s\,(1 - a)\;g(p_{LS} - p_T)
+    .. math:: Q_{A,LS} = C_s\,a\;g(p_A - p_{LS}), \quad Q_{B,LS} = C_s\,b\;g(p_B - p_{LS}), \quad
+       Q_{LS,T} = C_s\,(1 - a - b)\;g(p_{LS} - p_T)
 
-    a is a STEP of the spool's travel \|U\|: 0 up to half of ``ls_travel`` (LS is vented to T: a load-sensing pump goes
-    to stand-by), 1 from ``ls_travel`` on (LS is connected to the working ports). b is the shuttle's STEP over p_A - p_B
-    from -p_tr to p_tr: the higher pressure wins, without a jump. LS falls with the load through the same way.
+    a is a STEP of the spool's travel U, b of -U: 0 up to half of ``ls_travel`` (LS is vented to T: a load-sensing pump
+    goes to stand-by), 1 from ``ls_travel`` on (LS is connected to A, or to B). So the pressure of the port that returns
+    oil, which an overrunning load may raise above the fed one, does not count. LS falls with the load the same way.
 
     **LS is a hydraulic port**, so that it connects straight to the LS port of a pump or pressure compensator, or
     through a shuttle valve to that of other sections; a signal could be neither throttled nor compared by a shuttle.
@@ -47,7 +47,7 @@ class LoadSensingValve(CentredValve):
         default=0.05,
         gt=0,
         le=0.5,
-        description="spool travel at which LS has changed over from T to the working ports; it begins at half of it",
+        description="spool travel at which LS has changed over from T to the working port; it begins at half of it",
     )
 
     def parameters(self, fluid: Fluid) -> Parameters:
@@ -87,11 +87,10 @@ def load_sensing_valve(
     q_P, q_T, q_A, q_B = four_way_flow(
         U, p_P, p_T, p_A, p_B, table_PA, table_PB, table_AT, table_BT, table_PT, C_v, leak, p_tr
     )
-    a = step(abs(U), 0.5 * U_s, 0.0, U_s, 1.0)
-    b = step(p_A - p_B, -p_tr, 0.0, p_tr, 1.0)
-    q_A_LS = C_s * a * b * root_of_drop(p_A - p_LS, p_tr)
-    q_B_LS = C_s * a * (1.0 - b) * root_of_drop(p_B - p_LS, p_tr)
-    q_LS_T = C_s * (1.0 - a) * root_of_drop(p_LS - p_T, p_tr)
+    a, b = step(U, 0.5 * U_s, 0.0, U_s, 1.0), step(-U, 0.5 * U_s, 0.0, U_s, 1.0)
+    q_A_LS = C_s * a * root_of_drop(p_A - p_LS, p_tr)
+    q_B_LS = C_s * b * root_of_drop(p_B - p_LS, p_tr)
+    q_LS_T = C_s * (1.0 - a - b) * root_of_drop(p_LS - p_T, p_tr)
     q_T += q_LS_T
     q_A -= q_A_LS
     q_B -= q_B_LS
