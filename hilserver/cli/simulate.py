@@ -9,22 +9,47 @@ import typer
 
 
 def simulate(
-    rig: Annotated[Path, typer.Argument(help="rig file (TOML) with a simulated rig and a work cycle.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="rig file (TOML) with a simulated rig and a work cycle, or a whole circuit."),
+    ],
     out: Annotated[
-        Path, typer.Option("--output", "-o", help="folder for the plot (PNG) and the figures (JSON).")
+        Path, typer.Option("--output", "-o", help="folder for the plot (PNG) and the figures (JSON) or values.")
     ] = Path("reports"),
     strategy: Annotated[
         list[str] | None,
-        typer.Option(help="bridge strategy to try; may be given several times. default: all possible ones."),
+        typer.Option(help="rig: bridge strategy to try; may be given several times. default: all possible ones."),
     ] = None,
+    cycle: Annotated[Path | None, typer.Option(help="circuit: work cycle file that leads its inputs.")] = None,
+    duration: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="circuit: seconds to run. default: the cycle's length, else 10."),
+    ] = None,
+    table: Annotated[str, typer.Option(help="circuit: csv or parquet, the format of the values.")] = "csv",
 ) -> None:
-    """How closely does the rig follow the virtual circuit?
+    """How closely does the rig follow the virtual circuit? Or: what does a circuit do by itself?
 
-    Runs the work cycle with the virtual circuit joined directly to the simulated machine (the truth), and with the
-    bridged rig beside it: once for each bridge strategy and once without compensation, where the virtual valve's
-    command goes straight to the real valve. Reports how far position and flow are from the truth. No hardware, no real
-    time.
+    With a rig file: runs the work cycle with the virtual circuit joined directly to the simulated machine (the truth),
+    and with the bridged rig beside it: once for each bridge strategy and once without compensation, where the virtual
+    valve's command goes straight to the real valve. Reports how far position and flow are from the truth.
+
+    With a circuit file that has its cylinder and load in it: runs it over a work cycle, plots pressures, flows and
+    positions and writes all values. No hardware, no real time.
     """
+    from hilserver.errors import HilserverError
+    from hilserver.runs.free import is_circuit
+
+    given = {"--cycle": cycle, "--duration": duration} if not is_circuit(file) else {"--strategy": strategy}
+    for option in (name for name, value in given.items() if value):
+        kind = "circuit" if option == "--strategy" else "rig"
+        raise HilserverError(f"{file}: {option} has no meaning for a {kind} file.")
+    if is_circuit(file):
+        _circuit(file, cycle, duration, out, table)
+    else:
+        _rig(file, strategy, out)
+
+
+def _rig(file: Path, strategy: list[str] | None, out: Path) -> None:
     from rich.console import Console
 
     from hilserver.rig.load import load_rig
@@ -32,7 +57,19 @@ def simulate(
     from hilserver.runs.simulate import fidelity
 
     console = Console(highlight=False, markup=False)
-    result = fidelity(load_rig(rig), strategy)
+    result = fidelity(load_rig(file), strategy)
     console.print(fidelity_table(result))
     for line in [*fidelity_sentences(result), *(f"Written: {path}" for path in write_fidelity(result, out))]:
         console.print(line, soft_wrap=True)
+
+
+def _circuit(file: Path, cycle: Path | None, duration: float | None, out: Path, table: str) -> None:
+    from hilserver.circuit.library import standard_library
+    from hilserver.runs.free import run_circuit_file, step_note, write_run
+
+    run = run_circuit_file(file, standard_library(), cycle, duration)
+    if note := step_note(run):
+        print(f"Note: {note}")
+    print(f"{run.name}: {run.time[-1]:g} s, {len(run.series)} values in {len(run.time)} ticks.")
+    for path in write_run(run, out, table):
+        print(f"Written: {path}")

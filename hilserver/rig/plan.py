@@ -134,7 +134,7 @@ def build_plan(
         limit=limit_rows,
         input=_table([[s.initial, *s.range] for s in settings.inputs.values()], 3),
         valve=_table([_valve_line(v, settings, layout[c.CHANNEL]) for v in settings.valves.values()], b.VALVE_WIDTH),
-        cycle=_cycle_table(cycle, inputs),
+        cycle=cycle_table(cycle, inputs),
         layout=np.array(layout, dtype=np.int64),
     )
     return row_layout, plan
@@ -244,7 +244,8 @@ def _valve_line(v: ValveSettings, settings: RigSettings, first_channel: int) -> 
     return line
 
 
-def _cycle_table(cycle: CycleSettings | None, inputs: list[str]) -> Floats:
+def cycle_table(cycle: CycleSettings | None, inputs: list[str]) -> Floats:
+    """The points of a work cycle, one per line: number of the input, s, value, shape."""
     lines = [
         [float(inputs.index(name)), t, value, float(c.SHAPE_NAMES[entry.shape])]
         for name, entry in (cycle.inputs.items() if cycle else ())

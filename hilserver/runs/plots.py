@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -18,6 +19,8 @@ SHOWN = {"Pa": ("bar", 1e-5), "m^3/s": ("l/min", 6e4), "m": ("mm", 1e3), "": (""
 """Unit and factor in which an SI unit is shown."""
 MOST_POINTS = 20_000
 """Points per line: beyond that a plot shows the extremes of every few ticks."""
+MOST_INSIDE = 6
+"""Lines whose legend is inside the panel; that of more is beside it."""
 
 Lines = Mapping[str, Floats]
 
@@ -61,11 +64,16 @@ def _figure(panels: int, title: str) -> tuple[Figure, list[Axes]]:
 
 def _panel(axis: Axes, time: Floats, label: str, unit: str, lines: Lines) -> None:
     shown, factor = shown_unit(unit)
+    if many := len(lines) > MOST_INSIDE:
+        axis.set_prop_cycle(color=colormaps["tab20"](range(20)))
     for name, values in lines.items():
         axis.plot(*_thinned(time, values * factor), lw=0.9, label=name)
     axis.set_ylabel(f"{label}, {shown}" if shown else label)
     axis.grid(alpha=0.3)
-    axis.legend(loc="upper right", fontsize=7)
+    if many:
+        axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7, ncols=-(-len(lines) // 15))
+    else:
+        axis.legend(loc="upper right", fontsize=7)
 
 
 def _save(figure: Figure, axes: Sequence[Axes], path: Path) -> Path:
