@@ -12,6 +12,7 @@ import html
 import importlib
 import inspect
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from importlib.resources import files as package_files
 from pathlib import Path
@@ -31,6 +32,7 @@ from hilserver.circuit.model import NodeStart, Solver
 from hilserver.components.base import Component, Fluid
 from hilserver.driver import installed_drivers
 from hilserver.rig.config import CycleSettings, RigSettings
+from hilserver.runs.free import plot_run, run_circuit_file
 from hilserver.units import PlainNumber, Quantity, Unit
 
 DOCS = Path(__file__).parent
@@ -66,8 +68,9 @@ def _index_first(page: str) -> tuple[bool, str]:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages, and those that lie elsewhere in the repository."""
-    for path, text in {**pages(), **repository_pages()}.items():
-        files.append(File.generated(config, path, content=text))
+    made: dict[str, str | bytes] = {**pages(), **repository_pages(), **circuit_plots()}
+    for path, content in made.items():
+        files.append(File.generated(config, path, content=content))
     return files
 
 
@@ -99,9 +102,39 @@ def repository_pages() -> dict[str, str]:
     lines = ["# Decisions", "", "Why it is as it is: what could be questioned.", ""]
     return {
         "index.md": readme.replace("[Apache-2.0](LICENSE)", "Apache-2.0"),
+        "circuits.md": circuits_page(),
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(),
         "decisions/index.md": "\n".join([*lines, *(f"- [{title}]({name})" for name, title in titles)]),
     }
+
+
+# --- ready circuits ---------------------------------------------------------------------------------------------------
+
+
+SIMULATED = re.compile(r"^```sh\nhilserver simulate config/circuits/(\w+)\.toml .*\n```$", re.M)
+"""The command that makes a circuit's plot."""
+
+
+def circuits_page() -> str:
+    """config/README.md with every circuit's plot and file where its command stands."""
+
+    def shown(found: re.Match[str]) -> str:
+        file = (ROOT / f"config/circuits/{found[1]}.toml").read_text().strip()
+        return f"{found[0]}\n\n![{found[1]}](images/circuits/{found[1]}.png)\n\n{fence('toml', file)}"
+
+    return SIMULATED.sub(shown, (ROOT / "config/README.md").read_text())
+
+
+@functools.cache
+def circuit_plots() -> dict[str, bytes]:
+    """Plots of the ready circuits over their work cycles: path below docs/ -> PNG."""
+    plots = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in SIMULATED.findall((ROOT / "config/README.md").read_text()):
+            circuit, cycle = (ROOT / f"config/{kind}/{name}.toml" for kind in ("circuits", "cycles"))
+            run = run_circuit_file(circuit, standard_library(), cycle)
+            plots[f"images/circuits/{name}.png"] = plot_run(run, Path(folder)).read_bytes()
+    return plots
 
 
 # --- equations -------------------------------------------------------------------------------------------------------
