@@ -25,6 +25,7 @@ from hilserver.rig.config import CycleSettings
 from hilserver.rig.load import read_toml
 from hilserver.rig.plan import cycle_table
 from hilserver.runs.plots import plot_panels
+from hilserver.runs.simulate import run_packed
 
 TICK = 1e-3
 """s between two values of a run; the circuit's ``substeps`` divide it, as at a rig with the usual 1 kHz."""
@@ -102,7 +103,7 @@ def run_circuit(
     program = compiled_program(library)
     inputs = tuple(signal for signal in circuit.inputs() if cycle and signal in cycle.inputs)
     given = _led(program, cycle, inputs, round(length / TICK))
-    rows = run_packed(program, packed, inputs, given, TICK)
+    rows = run_packed(program, packed, TICK, inputs, given)
     time = np.arange(1.0, len(rows) + 1.0, dtype=np.float64) * TICK
     lost = ~np.isfinite(rows).all(axis=1)
     if lost.any():
@@ -110,20 +111,6 @@ def run_circuit(
     return FreeRun(
         name, circuit, packed, library, inputs, time, {name: rows[:, i] for i, name in enumerate(packed.names)}
     )
-
-
-def run_packed(program: Program, circuit: PackedCircuit, driven: tuple[str, ...], given: Floats, tick: float) -> Floats:
-    """All values at the end of every tick (columns: ``circuit.names``); ``given[k, j]`` is signal j in tick k."""
-    n, first = len(circuit.values), int(circuit.index[e.INITIAL])
-    values = np.zeros(len(circuit.names))
-    values[:n] = circuit.value[first : first + n]
-    rows = np.empty((len(given), len(values)))
-    places = np.array([circuit.values.index(name) for name in driven], dtype=np.int64)
-    steps = int(circuit.index[e.SUBSTEPS])
-    program.run_free(
-        circuit.index, circuit.value, values, np.zeros(circuit.work_size), places, given, steps, tick / steps, rows
-    )
-    return rows
 
 
 def _led(program: Program, cycle: CycleSettings | None, inputs: tuple[str, ...], ticks: int) -> Floats:

@@ -121,7 +121,8 @@ def fidelity(rig: Rig, strategies: Sequence[str] | None = None) -> Fidelity:
     quantities = _quantities(rig, machine, drive)
     runs = {name: _bridged(rig, device, name, program) for name in chosen}
     inputs = next(iter(runs.values()))[0][:, rig.plan.layout[c.INPUT] : rig.plan.layout[c.LIMIT]]
-    truth_rows = _free(program, truth_circuit, rig, list(rig.settings.inputs), inputs)
+    dt = float(rig.plan.loop[c.DT])
+    truth_rows = run_packed(program, truth_circuit, dt, list(rig.settings.inputs), inputs)
     truth = {q.name: _total(truth_rows, truth_circuit, q.in_truth) for q in quantities}
 
     def variant(name: str, values: Floats, rows: Floats | None = None) -> Variant:
@@ -136,7 +137,7 @@ def fidelity(rig: Rig, strategies: Sequence[str] | None = None) -> Fidelity:
 
     variants = [variant(NO_BRIDGE, _uncompensated(rig, device, program, whole_rig, inputs))]
     variants += [variant(name, values, rows) for name, (rows, values) in runs.items()]
-    time = np.arange(1.0, len(inputs) + 1.0, dtype=np.float64) * rig.plan.loop[c.DT]
+    time = np.arange(1.0, len(inputs) + 1.0, dtype=np.float64) * dt
     driven = {valve.port for valve in rig.settings.valves.values()}
     others = tuple(port for port in rig.circuit.rig_ports() if port not in driven)
     return Fidelity(rig.settings.name, time, quantities, truth, rig.layout.valves, others, tuple(variants))
@@ -235,7 +236,7 @@ def _uncompensated(rig: Rig, device: Device, program: Program, circuit: PackedCi
             actuator = plant.actuator[number]
             driven.append(circuit.names[int(actuator[TARGET])])
             given.append(np.clip(actuator[VALUE_ZERO] + actuator[FROM_RAW] * raw, -1.0, 1.0))
-    return _free(program, circuit, rig, driven, np.array(given).T)
+    return run_packed(program, circuit, float(rig.plan.loop[c.DT]), driven, np.array(given).T)
 
 
 def _command_of(rig: Rig, port: str) -> str:
@@ -253,8 +254,11 @@ def _command_of(rig: Rig, port: str) -> str:
     )
 
 
-def _free(program: Program, circuit: PackedCircuit, rig: Rig, driven: Sequence[str], given: Floats) -> Floats:
-    """A circuit run by itself, its signals ``driven`` given per tick; all values at the end of every tick."""
+def run_packed(program: Program, circuit: PackedCircuit, dt: float, driven: Sequence[str], given: Floats) -> Floats:
+    """A circuit run by itself: all values (columns: ``circuit.names``) at the end of every tick of ``dt`` seconds.
+
+    ``given[k, j]`` is the signal ``driven[j]`` in tick k; signals that the circuit does not have are left out.
+    """
     used = [(circuit.values.index(name), j) for j, name in enumerate(driven) if name in circuit.values]
     n, first = len(circuit.values), int(circuit.index[e.INITIAL])
     values = np.zeros(len(circuit.names))
@@ -263,9 +267,8 @@ def _free(program: Program, circuit: PackedCircuit, rig: Rig, driven: Sequence[s
     places = np.array([place for place, _ in used], dtype=np.int64)
     columns = np.ascontiguousarray(given[:, [j for _, j in used]])
     steps = int(circuit.index[e.SUBSTEPS])
-    step = float(rig.plan.loop[c.DT]) / steps
     program.run_free(
-        circuit.index, circuit.value, values, np.zeros(circuit.work_size), places, columns, steps, step, rows
+        circuit.index, circuit.value, values, np.zeros(circuit.work_size), places, columns, steps, dt / steps, rows
     )
     return rows
 
