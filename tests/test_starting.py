@@ -11,13 +11,14 @@ import pytest
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.analysis import NoEquilibrium
+from hilserver.circuit.change import with_values
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.compiled import compiled_program
 from hilserver.rig.load import Rig, load_rig
 from hilserver.runs.lockstep import LockstepRun
-from hilserver.service.starting import started
+from hilserver.service.starting import started, unstable
 
 DEMO = Path(__file__).parent.parent / "config" / "rigs" / "demo.toml"
 
@@ -98,3 +99,15 @@ def test_what_is_kept_is_not_moved(machine: LockstepRun) -> None:
     new, initial = start_of(machine, extended(machine.rig, {}), steady=True)
     kept = [i for i, name in enumerate(new.values) if not name.startswith("extra")]
     assert np.array_equal(initial[kept], plain[kept])
+
+
+def test_a_circuit_that_its_integrator_cannot_follow_is_said_so(machine: LockstepRun) -> None:
+    """1 ml at the supply moves within 11 µs once the valve opens: too fast for RK4 at 100 µs, not for Rosenbrock."""
+    rig = machine.rig
+    small = with_values(rig.circuit.source, "line", {"volume": "0.001 l"})
+    for source, wrong in ((small, True), ({**small, "solver": {"integrator": "rosenbrock"}}, False)):
+        circuit = rig.read_circuit(source)
+        packed = rig.pack(circuit)
+        carried = packed.carried_from(rig.packed)
+        text = unstable(rig, compiled_program(rig.library), circuit, packed, carried, machine.row)
+        assert (text is not None and "supply.content" in text and "substeps" in text) == wrong

@@ -20,6 +20,7 @@ BLOCK_NAMES = (
     "jog",
     "jog_left",
     "output",
+    "withheld",
 )
 (
     STRATEGY_NOW,
@@ -38,8 +39,9 @@ BLOCK_NAMES = (
     JOG_TARGET,
     JOG_LEFT,
     OUTPUT,
-) = range(16)
-BLOCK = 16
+    WITHHELD,
+) = range(17)
+BLOCK = 17
 
 # --- strategies: the ladder of compensation --------------------------------------------------------------------------
 MANUAL, INVERSE_STATIC, INVERSE_LAG, INVERSE_LAG_LEAKAGE, FLOW_SERVO = 0, 1, 2, 3, 4
@@ -49,7 +51,7 @@ STRATEGY_NAMES = ("manual", "inverse_static", "inverse_lag", "inverse_lag_leakag
 CAPACITY, NO_DROP, RANGE, SLEW = 1, 2, 4, 8
 SATURATION_TEXTS = {
     CAPACITY: "the real valve is too small for the virtual flow at this pressure drop",
-    NO_DROP: "no pressure drop in the direction of the virtual flow: it can't be had, null command",
+    NO_DROP: "hardly any drop in the direction of the virtual flow: it can't be had, the command fades to null",
     RANGE: "command held at the end of its range",
     SLEW: "command held back by its slew limit",
 }

@@ -45,11 +45,17 @@ from hilserver.bridge.columns import (
     TAU_W,
     U_MAX,
     U_MIN,
+    WITHHELD,
 )
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
-from hilserver.numerics.shape import clip
+from hilserver.numerics.shape import clip, step
 from hilserver.numerics.valve import leakage_fade
+
+LEAST_DROP = 0.25
+"""Share of the transition pressure below which the command fades out."""
+RETURN_TIME = 0.2
+"""Seconds in which it comes back."""
 
 
 def strategy_command(
@@ -64,8 +70,13 @@ def strategy_command(
     if number == FLOW_SERVO:
         return flow_servo(q, b, v, elapsed)
     leak = leakage(b[SPOOL], p, p_S, p_T, v) if number == INVERSE_LAG_LEAKAGE else 0.0
-    w = inverse_orifice(q - leak, p, p_S, p_T, b, v)
-    return w if number == INVERSE_STATIC else lag_compensation(w, b, v, elapsed, dt)
+    w = inverse_orifice(q - leak, p, p_S, p_T, b, v) * authority(b, v, elapsed)
+    if number == INVERSE_STATIC:
+        return w
+    if int(b[SATURATION]) & (CAPACITY | NO_DROP):  # nothing to lead: what is asked for can't be had anyhow
+        b[OPENING_FILTERED] = w
+        return w
+    return lag_compensation(w, b, v, elapsed, dt)
 
 
 def inverse_orifice(q: float, p: float, p_S: float, p_T: float, b: Floats, v: Floats) -> float:
@@ -85,6 +96,20 @@ def inverse_orifice(q: float, p: float, p_S: float, p_T: float, b: Floats, v: Fl
     if abs(w) > 1.0:
         b[SATURATION] = int(b[SATURATION]) | CAPACITY
     return opening_of(clip(w, -1.0, 1.0), b)
+
+
+def authority(b: Floats, v: Floats, elapsed: float) -> float:
+    """Share of the opening that is commanded at the present drop: 1 with a drop to work with, 0 without one.
+
+    Between no drop and a quarter of P_TR the inverse would swing between null and full opening with the sensors' noise.
+    So the command fades to null there: at once where the drop goes, slowly back where it returns.
+    """
+    wanted = 1.0 - step(b[DROP], 0.0, 0.0, LEAST_DROP * v[P_TR], 1.0)
+    slowly = b[WITHHELD] + (wanted - b[WITHHELD]) * elapsed / (RETURN_TIME + elapsed)
+    b[WITHHELD] = max(wanted, slowly)
+    if b[WITHHELD] > 0.01:
+        b[SATURATION] = int(b[SATURATION]) | NO_DROP
+    return float(1.0 - b[WITHHELD])
 
 
 def opening_of(w: float, b: Floats) -> float:
@@ -127,11 +152,11 @@ def flow_servo(q: float, b: Floats, v: Floats, elapsed: float) -> float:
     b[FLOW_FILTERED] += rate * elapsed
     error = q - b[FLOW_MEASURED]
     rest = v[K_P] * (error - v[T_D] * rate)
-    step = v[K_P] * error * elapsed / v[T_I] if v[T_I] > 0.0 else 0.0
+    more = v[K_P] * error * elapsed / v[T_I] if v[T_I] > 0.0 else 0.0
     u = rest + b[INTEGRAL]
-    room = max(v[U_MAX] - u, 0.0) if step > 0.0 else min(v[U_MIN] - u, 0.0)
-    b[INTEGRAL] += min(step, room) if step > 0.0 else max(step, room)
-    u += step
+    room = max(v[U_MAX] - u, 0.0) if more > 0.0 else min(v[U_MIN] - u, 0.0)
+    b[INTEGRAL] += min(more, room) if more > 0.0 else max(more, room)
+    u += more
     if u > v[U_MAX] or u < v[U_MIN]:
         b[SATURATION] = int(b[SATURATION]) | CAPACITY
     return clip(u, v[U_MIN], v[U_MAX])
@@ -159,6 +184,7 @@ def prepare_strategy(number: int, q: float, command: float, b: Floats, v: Floats
         b[INTEGRAL] = clip(start, v[U_MIN], v[U_MAX])
     elif number != MANUAL:
         b[OPENING_FILTERED] = nan
+        b[WITHHELD] = 0.0
     else:
         b[JOG_TARGET], b[JOG_LEFT] = 0.0, 0.0
 

@@ -134,9 +134,21 @@ class Stiffness:
             return float("inf")
         damped = self.eigenvalues[self.eigenvalues.real < -1e-9 * np.abs(self.eigenvalues).max()]
         steps = np.geomspace(1e-9, 1e3, 4000)
-        stable = np.array([_amplification(h * damped, integrator).max(initial=0.0) <= 1.0 for h in steps])
+        stable = _amplification(steps[:, None] * damped, integrator).max(axis=1, initial=0.0) <= 1.0
         unstable = np.flatnonzero(~stable)
         return float(steps[unstable[0] - 1]) if len(unstable) else float("inf")
+
+
+def too_long(found: Stiffness, integrator: str, tick: float, substeps: int) -> str | None:
+    """What to change where the integrator's step is too long for the fastest motion; else None. ``tick`` in s."""
+    step, longest = tick / substeps, found.longest_step(integrator)
+    if step <= longest:
+        return None
+    return (
+        f"a step of {step * 1e6:.0f} µs is too long for {integrator}: {found.state} moves within "
+        f"{found.time_constant * 1e6:.0f} µs. Give at least {int(np.ceil(tick / longest))} solver.substeps, or "
+        'integrator = "rosenbrock".'
+    )
 
 
 def _amplification(z: Floats, integrator: str) -> Floats:

@@ -42,12 +42,13 @@ def switch(
     from hilserver.service import messages as m
 
     start: Literal["initial", "steady"] = "steady" if steady else "initial"
+    given = _assignments(values or [])
     if circuit:
         command: m.Command = _whole_circuit(component, start)
-    elif kind is not None:
-        command = m.Switch(component=component, type=kind, values=_assignments(values or []), start=start)
     else:
-        command = m.Switch(component=component, set=_assignments(values or []), start=start)
+        change = {"type": kind, "values": given} if kind is not None else {"set": given}
+        payload = {"component": component, "start": start, **change}
+        command = m.read_command("switch", json.dumps(payload).encode())
     answer = ask(command, rig, broker)
     result = answer.result
     moved = ", ".join(

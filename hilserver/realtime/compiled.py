@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from hilserver.bridge import strategies
+from hilserver.circuit.engine import N_RECORDED, N_VALUES
 from hilserver.circuit.library import Library, library_of
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program, build
@@ -48,6 +49,15 @@ def warm_up(program: Program, plan: Plan, index: Indices, value: Floats, row: Fl
     program.swap(plan, trial, index, value, np.full(len(row), -1, dtype=np.int64), work)
 
 
+def warm_up_analysis(program: Program, index: Indices, value: Floats) -> None:
+    """The same for what examines a circuit before it is switched in."""
+    z, work = np.zeros(int(index[N_VALUES])), np.zeros(work_needed(index, 0))
+    y = np.zeros(int(index[N_RECORDED]))
+    program.load(index, value, z)
+    program.derivatives(index, value, z, y, work)
+    program.advance(index, value, z, y, work, 0, 1e-3)
+
+
 def warm_up_plant(program: Program, arrays: PlantArrays, dt: float) -> None:
     """The same for a simulated device."""
     trial = arrays._replace(values=arrays.values.copy(), line=arrays.line.copy(), taken=arrays.taken.copy())
@@ -65,6 +75,7 @@ def fill_cache(setup_file: Path) -> None:
     setup = read_setup(setup_file)
     program = compiled_program(library_of(setup.own))
     warm_up(program, setup.plan, setup.index, setup.value, setup.row)
+    warm_up_analysis(program, setup.index, setup.value)
     for arrays in setup.plants.values():
         warm_up_plant(program, arrays, float(setup.plan.loop[c.DT]))
     (program.folder / _COMPLETE).touch()

@@ -9,9 +9,11 @@ import numpy as np
 from rich.table import Table
 
 from hilserver.circuit import engine as e
-from hilserver.circuit.analysis import Analysis, NoEquilibrium, Stiffness
+from hilserver.circuit.analysis import Analysis, NoEquilibrium, Stiffness, too_long
 from hilserver.circuit.model import RIG, Circuit, Placed
 from hilserver.circuit.pack import TABLE_WIDTHS
+from hilserver.circuit.program import Program
+from hilserver.errors import shown
 from hilserver.realtime.compiled import compiled_program
 from hilserver.rig.config import ChannelSettings, LimitSettings, ValveSettings
 from hilserver.rig.load import Rig
@@ -49,25 +51,27 @@ def warnings(rig: Rig) -> Iterator[str]:
                 f"of valve {name} ({valve.f45:g} Hz): the bridge can't use all of the valve's speed."
             )
     yield from _solver_warnings(rig)
+    for device in rig.devices:
+        if device.driver.handed == "samples" and not (rig.file.parent / device.config.file).is_file():
+            file = shown(device.config.file)
+            yield f"devices.{device.name}.file: there is no {file} yet; hilserver replay names it with --file."
     for name, text in _unused(rig):
         yield f"{name}: {text}"
 
 
 def _solver_warnings(rig: Rig) -> Iterator[str]:
-    found, step = stiffest(rig), _step(rig)
-    longest = found.longest_step(rig.circuit.solver.integrator)
-    if step > longest:
-        needed = int(np.ceil(1.0 / rig.settings.loop.rate / longest))
-        yield (
-            f"solver: a step of {step * 1e6:.0f} µs is too long for {rig.circuit.solver.integrator}: "
-            f"{_forcing(rig, found)} moves within {found.time_constant * 1e6:.0f} µs. Give at least {needed} substeps, "
-            'or integrator = "rosenbrock".'
-        )
+    if text := solver_trouble(rig, compiled_program(rig.library)):
+        yield f"solver: {text}"
 
 
-def stiffest(rig: Rig) -> Stiffness:
+def solver_trouble(rig: Rig, program: Program) -> str | None:
+    """What to change where the integrator can't follow the rig's circuit; else None."""
+    solver = rig.circuit.solver
+    return too_long(stiffest(rig, program), solver.integrator, 1.0 / rig.settings.loop.rate, solver.substeps)
+
+
+def stiffest(rig: Rig, program: Program) -> Stiffness:
     """The fastest motion of the circuit: at its start, and at rest with each input at its ends."""
-    program = compiled_program(rig.library)
     found = [Analysis(program, rig.packed).stiffness()]
     ends = {name: s.range for name, s in rig.settings.inputs.items()}
     for end in (0, 1):
@@ -95,7 +99,7 @@ def _forcing(rig: Rig, found: Stiffness) -> str:
 def solver_table(rig: Rig) -> Table:
     """Whether the integrator's step is short enough for the fastest motion in the circuit."""
     table = _table("Solver", "integrator", "step", "fastest time constant", "of", "longest stable step")
-    found = stiffest(rig)
+    found = stiffest(rig, compiled_program(rig.library))
     longest = found.longest_step(rig.circuit.solver.integrator)
     table.add_row(
         f"{rig.circuit.solver.integrator} × {rig.circuit.solver.substeps}",

@@ -13,7 +13,7 @@ import pyarrow.parquet
 from pydantic import ValidationError
 
 from hilserver.circuit import engine as e
-from hilserver.circuit.analysis import Analysis
+from hilserver.circuit.analysis import Analysis, too_long
 from hilserver.circuit.library import Library
 from hilserver.circuit.model import RIG, Circuit, read_circuit
 from hilserver.circuit.pack import PackedCircuit, pack
@@ -166,14 +166,7 @@ def step_note(run: FreeRun, looks: int = 20) -> str | None:
         (Analysis(program, packed, values).stiffness() for values in (None, *rows[at])),
         key=lambda each: each.longest_step(solver.integrator),
     )
-    step, longest = TICK / solver.substeps, found.longest_step(solver.integrator)
-    if step <= longest:
-        return None
-    return (
-        f"a step of {step * 1e6:.0f} µs is too long for {solver.integrator}: {found.state} moves within "
-        f"{found.time_constant * 1e6:.0f} µs. Give at least {int(np.ceil(TICK / longest))} solver.substeps, or "
-        'integrator = "rosenbrock".'
-    )
+    return too_long(found, solver.integrator, TICK, solver.substeps)
 
 
 # --- what is shown of it ----------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from hilserver.rig import columns as c
 from hilserver.rig.load import Rig, read_toml
 from hilserver.service import messages as m
 from hilserver.service.observer import Observer, strategies_of
-from hilserver.service.starting import started
+from hilserver.service.starting import started, unstable
 
 ANSWER_TIMEOUT = 2.0
 TRIAL_TICKS, LEAST_TICKS = 100, 9
@@ -109,6 +109,11 @@ class Operator:
                 return await self._select(command)
             case m.Jog():
                 number = self._index(command.valve, self._rig.settings.valves, "valve")
+                limit = self._rig.settings.valves[command.valve].bridge.jog_limit
+                if abs(command.command) > limit:
+                    raise _refused(
+                        "command", f"{command.command:g} is beyond the valve's jog limit: at most ±{limit:g}."
+                    )
                 return await self._post(command.name, "RUNNING, strategy manual", c.JOG, number, command.command)
             case m.Cycle():
                 if self._rig.cycle is None:
@@ -224,6 +229,8 @@ class Operator:
         row = self._observer.latest()
         if row is not None:
             packed = started(self._rig, self._program, circuit, packed, carried, row, steady)
+            if reason := unstable(self._rig, self._program, circuit, packed, carried, row):
+                raise _refused("solver", reason)
         about = {k: v for k, v in packed_record(packed, circuit.source).items() if k not in ("index", "value")}
         payload, room = swap_payload(packed, carried, json.dumps(about).encode()), self._memory.mailbox.payload_bytes
         if len(payload) > room:

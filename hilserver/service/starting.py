@@ -7,12 +7,17 @@ from dataclasses import replace
 import numpy as np
 
 from hilserver.circuit import engine as e
-from hilserver.circuit.analysis import Analysis
+from hilserver.circuit.analysis import Analysis, too_long
 from hilserver.circuit.model import RIG, Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.rig.load import Rig
+
+LOOK_AHEAD = 0.2
+"""Seconds after which a circuit is looked at again with its inputs at their ends."""
+LOOKS = 100
+"""Steps until then."""
 
 
 def started(
@@ -39,6 +44,34 @@ def started(
         states = slice(0, packed.n_states)
         initial[states] = np.where(carried[states] >= 0, initial[states], settled[states])
     return new
+
+
+def unstable(
+    rig: Rig, program: Program, circuit: Circuit, packed: PackedCircuit, carried: Integers, row: Floats
+) -> str | None:
+    """Why the circuit's integrator can't follow it; None where it can.
+
+    Looked at in the present state, and where the circuit is a fifth of a second after each input went to its ends.
+    """
+    tick, solver = 1.0 / rig.settings.loop.rate, circuit.solver
+    present = _present(rig, packed, carried, row)
+    recorded, work = np.zeros(len(packed.recorded)), np.zeros(packed.work_size)
+    index = packed.index.copy()
+    index[e.INTEGRATOR] = e.ROSENBROCK  # gets there whatever the circuit's own integrator would make of it
+    states = [present]
+    for end in (0, 1):
+        values = present.copy()
+        for name, settings in rig.settings.inputs.items():
+            if name in packed.values:
+                values[packed.values.index(name)] = settings.range[end]
+        program.advance(index, packed.value, values, recorded, work, LOOKS, LOOK_AHEAD / LOOKS)
+        if np.isfinite(values).all():
+            states.append(values)
+    texts = (
+        too_long(Analysis(program, packed, values).stiffness(), solver.integrator, tick, solver.substeps)
+        for values in states
+    )
+    return next((text for text in texts if text), None)
 
 
 def _present(rig: Rig, packed: PackedCircuit, carried: Integers, row: Floats) -> Floats:

@@ -13,10 +13,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from hilserver.realtime.compiled import compiled_program, is_complete, warm_up
+from hilserver.circuit.program import Program
+from hilserver.realtime.compiled import compiled_program, is_complete, warm_up, warm_up_analysis
 from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
 from hilserver.rig.load import Rig
 from hilserver.rig.plan import first_row
+from hilserver.runs.check import solver_trouble
 from hilserver.service import messages as m
 from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.children import Child, all_ready
@@ -112,15 +114,24 @@ class Supervisor:
         mqtt = await self._start_mqtt(stack, operator)
         row = first_row(self.rig.layout, self.rig.plan, self.rig.packed)
         await asyncio.to_thread(warm_up, program, self.rig.plan, self.rig.packed.index, self.rig.packed.value, row)
+        await asyncio.to_thread(warm_up_analysis, program, self.rig.packed.index, self.rig.packed.value)
         await all_ready(*children)
         observer.degradations = tuple(realtime.ready.result().get("degradations", ()))
         for text in observer.degradations:
             _log.warning("%s", text)
+        looking = asyncio.create_task(self._look_at_solver(program, observer))
+        stack.push_async_callback(_cancel, looking)
         publisher = Publisher(mqtt, observer, operator)
         self._watch(stack, processes, publisher, mqtt)
         assert self.address is not None
         stack.callback(withdraw, announce(self.rig.settings.name, self.address))
         return processes, publisher
+
+    async def _look_at_solver(self, program: Program, observer: Observer) -> None:
+        """Warn, as long as the server runs, where the first circuit's integrator can't follow it."""
+        if text := await asyncio.to_thread(solver_trouble, self.rig, program):
+            observer.troubles["solver"] = f"solver: {text}"
+            _log.warning("solver: %s", text)
 
     async def _claim_memory(self, stack: contextlib.AsyncExitStack) -> LoopMemory:
         """The shared memory of this rig, for us alone; a loop that a killed supervisor left behind is ended first."""
