@@ -29,7 +29,7 @@ ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)  # unsigned plus sign
 EULER, RK4, ROSENBROCK = 0, 1, 2
 GAMMA = 1.0 - 0.5 * 2.0**0.5  # L-stable
 PARTS = 64
-BEND_RELATIVE, BEND = 0.02, 2.0  # of the state, of its typical size: 2 % and 2 bar of a pressure
+BEND_RELATIVE, BEND = 0.02, 0.5  # of the state, of its typical size: 2 % and 0.5 bar of a pressure
 
 
 def evaluate(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
