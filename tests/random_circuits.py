@@ -57,9 +57,13 @@ ALL = [name for name in BUILT_IN if (EXAMPLES / f"{name}.toml").exists()]
 
 @st.composite
 def circuits(
-    draw: st.DrawFn, kinds: Sequence[str], volumes: Sequence[str], air: Sequence[float] = (0.0,), most: int = 10
+    draw: st.DrawFn,
+    kinds: Sequence[str],
+    volumes: Sequence[str],
+    air: Sequence[float] = (0.0,),
+    always: Sequence[str] = (),
 ) -> Raw:
-    """The table of a circuit with 1 to ``most`` components of these kinds, tanks, volumes, masses and inertias."""
+    """The table of a circuit: ``always`` and 1 to 10 more components of these kinds, volumes, masses, inertias."""
     nodes = [f"n{k}" for k in range(draw(st.integers(1, 4)))]
     parts: Raw = {"tank": {"type": "tank", "ports": {"T": "tank"}}}
     starts: Raw = {}
@@ -69,7 +73,7 @@ def circuits(
         starts[node] = {"pressure": f"{draw(st.sampled_from([0, 20, 80, 140]))} bar"}
     boundaries: dict[str, list[str]] = {"hydraulic": ["tank"], "mechanical": [], "rotational": []}
     written: list[str] = []
-    for number, kind in enumerate(draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=most))):
+    for number, kind in enumerate([*always, *draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=10))]):
         name, part = f"c{number}_{kind}", copy.deepcopy(datasheet(kind))
         parts[name] = part
         for group, own in (("hydraulic", nodes), ("mechanical", ["r0", "r1"]), ("rotational", ["s0", "s1"])):
