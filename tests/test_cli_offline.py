@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from hilserver.cli import main
+from hilserver.errors import ConfigurationError
 from hilserver.rig.load import load_rig, read_toml
 from hilserver.runs.lockstep import LockstepRun
 
@@ -413,3 +415,23 @@ def test_every_command_refuses_a_bad_rig(hilserver: Command, files: Files) -> No
         assert (said.code, said.out) == (2, "")
         assert "rig.toml: loop.rate" in said.err
     assert sorted(path.name for path in files.folder.iterdir()) == ["circuit.toml", "cycle.toml", "rig.toml"]
+
+
+def test_check_says_wrong_values_and_unknown_names_at_once(tmp_path: Path) -> None:
+    """A wrong value does not hide that other keys name channels, ports or signals which don't exist."""
+    shutil.copytree(Path(__file__).parent.parent / "config", tmp_path / "config")
+    rig, circuit = tmp_path / "config" / "rigs" / "demo.toml", tmp_path / "config" / "circuits" / "lift.toml"
+    text = rig.read_text().replace('f45 = "38 Hz"', 'f45 = "38 bar"').replace('B = "p_B"', 'B = "p_Q"')
+    rig.write_text(text.replace('p_A_high = { channel = "p_A"', 'p_A_high = { channel = "p_X"'))
+    circuit.write_text(
+        circuit.read_text().replace('"joystick"', '"joystik"').replace('max_flow = "60 l/min"', 'max_flow = "60 bar"')
+    )
+    with pytest.raises(ConfigurationError) as error:
+        load_rig(rig)
+    assert {problem.key for problem in error.value.problems} == {
+        "valves.main.f45",
+        "ports.B",
+        "limits.p_A_high.channel",
+        "components.pump.max_flow",
+        "components.main_valve.command",
+    }

@@ -180,8 +180,10 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
     cycle: CycleSettings | None = None
     if "cycle" in sources:
         cycle = _validated(CycleSettings, sources["cycle"], cycle_file, problems)
+    if settings is None or circuit is None:  # what can be judged all the same, so that all is said at once
+        problems += _unled_signals(sources, library, circuit_file)
     if settings is None:
-        raise ConfigurationError(problems)
+        raise ConfigurationError([*problems, *_unknown_names(rig_source, name)])
     devices = _devices(settings, file, problems)
     problems += (wrong := _references(settings, name))
     if cycle is not None:
@@ -327,6 +329,54 @@ def _references(settings: RigSettings, file: str) -> list[Problem]:
     for name, valve in settings.valves.items():
         found += _valve_problems(settings, name, valve)
     return [replace(problem, file=file) for problem in found if problem is not None]
+
+
+def _unknown_names(source: Mapping[str, Any], file: str) -> Iterator[Problem]:
+    """References to what the rig file does not have, in a file whose values are not all valid."""
+    tables = {key: _subtables(source, key) for key in ("channels", "devices", "limits", "valves")}
+    given = source.get("ports")
+    ports: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    references: list[tuple[Any, Mapping[str, Any], str, str]] = [
+        (name, tables["channels"], "a channel", f"ports.{port}") for port, name in ports.items()
+    ]
+    for table, key, known, what in (
+        ("limits", "channel", tables["channels"], "a channel"),
+        ("channels", "device", tables["devices"], "a device"),
+        ("valves", "device", tables["devices"], "a device"),
+        ("valves", "port", ports, "a port"),
+        ("valves", "supply", tables["channels"], "a channel"),
+        ("valves", "tank", tables["channels"], "a channel"),
+        ("valves", "flow", tables["channels"], "a channel"),
+    ):
+        references += [(v[key], known, what, f"{table}.{name}.{key}") for name, v in tables[table].items() if key in v]
+    for name, known, what, key in references:
+        if isinstance(name, str) and (problem := _known(name, known, what, key)):
+            yield replace(problem, file=file)
+
+
+def _unled_signals(sources: Mapping[str, Any], library: Library, file: str) -> Iterator[Problem]:
+    """Signals that no component writes and that are no input of the rig, in tables that are not all valid."""
+    inputs = _subtables(sources["rig"], "inputs")
+    placed = {
+        name: (table, library.types[table["type"]])
+        for name, table in _subtables(sources.get("circuit", {}), "components").items()
+        if isinstance(table.get("type"), str) and table["type"] in library.types
+    }
+    written = {
+        table[port] for table, kind in placed.values() for port in kind.outputs if isinstance(table.get(port), str)
+    }
+    for name, (table, kind) in placed.items():
+        for port in kind.inputs:
+            signal = table.get(port)
+            if isinstance(signal, str) and signal not in written and signal not in inputs:
+                text = f"signal {shown(signal)} is written by no component and is not an input of the rig."
+                yield Problem(text + did_you_mean(signal, inputs), f"components.{name}.{port}", file)
+
+
+def _subtables(source: object, key: str) -> dict[str, Mapping[str, Any]]:
+    """The tables within table ``key`` of a source that is not validated."""
+    table = source.get(key) if isinstance(source, Mapping) else None
+    return {n: t for n, t in table.items() if isinstance(t, Mapping)} if isinstance(table, Mapping) else {}
 
 
 def _known(name: str, names: Iterable[str], what: str, key: str) -> Problem | None:
