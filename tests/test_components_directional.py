@@ -25,6 +25,7 @@ from hilserver.components.proportional_valve_4_3 import ProportionalValve43
 from hilserver.components.shared.edges import larger
 from hilserver.components.shared.spool import SpoolValve
 from hilserver.numerics.spool import EMPTY, LINE_SIZE, PLACES, through_delay
+from hilserver.numerics.table import interpolate
 
 Floats = NDArray[np.float64]
 
@@ -866,3 +867,32 @@ def test_two_position_valves_have_only_the_curves_of_their_edges() -> None:
     curves = {"BT": [[0, 0], [1, 1]]}
     assert "unknown key" in refusal(DirectionalValve22, nominal_flow=POINT, f45="20 Hz", openings=curves)
     assert "unknown key" in refusal(DirectionalValve32, nominal_flow=POINT, f45="20 Hz", openings=curves)
+
+
+def test_flow_follows_the_flow_signal_curve_of_the_datasheet() -> None:
+    """At each point of the curve, at the drop it was measured at, the steady flow is the datasheet's to 1e-12."""
+    points = [[0.1, "0 l/min"], [0.5, "12 l/min"], [1.0, "40 l/min"]]
+    valve = DirectionalValve43.model_validate(
+        {
+            "nominal_flow": {"flow": "40 l/min", "drop": "35 bar", "per": "edge"},
+            "flow_signal": points,
+            "f45": "30 Hz",
+        }
+    )
+    table = valve.parameters(Fluid())["table_PA"]
+    C_v = valve.parameters(Fluid())["C_v"]
+    for signal, flow in ((0.1, 0.0), (0.5, 12.0), (1.0, 40.0)):
+        values = np.array([len(table.x), *table.x, *table.y], dtype=float)
+        assert C_v * interpolate((values, 0), signal) * sqrt(35e5) == pytest.approx(flow / 6e4, rel=1e-12, abs=1e-18)
+
+
+def test_a_flow_signal_curve_and_an_overlap_exclude_each_other() -> None:
+    with pytest.raises(ValueError, match="flow_signal: the curve holds the overlap already"):
+        DirectionalValve43.model_validate(
+            {
+                "nominal_flow": {"flow": "40 l/min", "drop": "35 bar", "per": "edge"},
+                "flow_signal": [[0.0, "0 l/min"], [1.0, "40 l/min"]],
+                "overlap": 0.1,
+                "f45": "30 Hz",
+            }
+        )

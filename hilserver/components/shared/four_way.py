@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hilserver.components.base import Table
 from hilserver.components.shared.edges import Openings, OverlappedEdges, ValveWithEdges, larger, linear, mirrored
+from hilserver.components.shared.fitting import SignalPoint, flow_signal_table
 from hilserver.components.shared.spool import SpoolValve
 from hilserver.numerics.valve import four_way_flow, leakage_fade
 from hilserver.units import Number
@@ -46,14 +47,36 @@ class CentredValve(SpoolValve, ValveWithEdges, OverlappedEdges):
         "edges without one open as centre and overlap say",
     )
 
+    flow_signal: tuple[SignalPoint, ...] | None = Field(
+        default=None,
+        description='flow-signal curve of the datasheet at the drop of nominal_flow, like [[0.1, "0 l/min"], '
+        '[0.5, "12 l/min"], [1, "40 l/min"]]: the opening of every edge over the signal, in place of overlap',
+    )
+
+    @model_validator(mode="after")
+    def _flow_signal_is_a_curve(self) -> CentredValve:
+        if self.flow_signal is not None:
+            if self.overlap != 0.0 or self.overlap_T is not None:
+                raise ValueError("flow_signal: the curve holds the overlap already; give one or the other")
+            self._opening(0.0)
+        return self
+
+    def _opening(self, overlap: float) -> Table:
+        """Opening of an edge over the spool's way: from the flow-signal curve, else straight behind the overlap."""
+        if self.flow_signal is None:
+            return linear(overlap, 1.0)
+        coefficients = flow_signal_table(self.flow_signal, self.nominal_flow.edge_drop())
+        full = self.nominal_flow.coefficient()
+        return Table(coefficients.x, tuple(value / full for value in coefficients.y))
+
     def four_way_parameters(self) -> dict[str, float | Table]:
         """Kernel parameters of the edges: their curves, flow coefficients, leakage."""
         of_P, of_T = self.overlaps()
         edges = {
-            "PA": self._edge("PA", linear(of_P, 1.0)),
-            "PB": mirrored(self._edge("PB", linear(of_P, 1.0))),
-            "AT": mirrored(self._edge("AT", linear(of_T, 1.0))),
-            "BT": self._edge("BT", linear(of_T, 1.0)),
+            "PA": self._edge("PA", self._opening(of_P)),
+            "PB": mirrored(self._edge("PB", self._opening(of_P))),
+            "AT": mirrored(self._edge("AT", self._opening(of_T))),
+            "BT": self._edge("BT", self._opening(of_T)),
             "PT": SHUT,
         }
         if self.centre == "tandem":
