@@ -15,7 +15,7 @@ import pytest
 from component_bench import BAR, L_MIN, Bench
 
 from hilserver.circuit import engine
-from hilserver.circuit.change import with_component, with_signals, with_values
+from hilserver.circuit.change import with_component, with_values
 from hilserver.circuit.library import Library, standard_library
 from hilserver.circuit.model import read_circuit, read_part
 from hilserver.circuit.pack import PackedCircuit, pack
@@ -278,7 +278,6 @@ def test_another_type_keeps_the_connections_of_the_same_name() -> None:
     assert changed["components"]["p"]["ports"] == {"P": "a", "T": "t"}
     moved = with_component({"components": {"p": PUMP}}, "p", "flow_source", {"ports": {"T": "x"}})
     assert moved["components"]["p"]["ports"] == {"P": "a", "T": "x"}
-    assert with_signals(moved, "p", {"command": "u"})["components"]["p"]["command"] == "u"
 
 
 def test_odd_ports_in_a_change_are_refused_when_the_circuit_is_read() -> None:

@@ -37,15 +37,6 @@ def with_component(source: Mapping[str, Any], component: str, kind: str, values:
     return changed
 
 
-def with_signals(source: Mapping[str, Any], component: str, old: Mapping[str, str | float]) -> dict[str, Any]:
-    """A copy in which ``component`` keeps the signal connections ``old`` where its own table names none."""
-    changed = copy.deepcopy(dict(source))
-    table = _component(changed, component)
-    for port, signal in old.items():
-        table.setdefault(port, signal)
-    return changed
-
-
 def _component(source: dict[str, Any], name: str) -> dict[str, Any]:
     components = source.get("components", {})
     if name not in components:
