@@ -7,17 +7,19 @@ A driver lives in a package of its own, found through the entry points ``hilserv
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from hilserver.errors import ConfigurationError, Problem, did_you_mean
+from hilserver.units import Frequency, Time
 
 Floats = NDArray[np.float64]
 
@@ -28,8 +30,27 @@ class DriverConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
 
+class SlowDriverConfig(DriverConfig):
+    """Base of a slow driver's settings (``pace = Pace.SLOW``): how its I/O worker process goes about it."""
+
+    rate: Frequency = Field(default="100 Hz", gt=0, le=10_000, description="how often the device is read and written")
+    watchdog: Time = Field(
+        default="100 ms", gt=0, le=60, description="no command from the loop for so long: outputs to their safe values"
+    )
+    hang_time: Time = Field(
+        default="2 s",
+        gt=0,
+        le=600,
+        description="a read or write that takes longer hangs: its process is killed and started again",
+    )
+
+
 class Pace(Enum):
-    """Whether the loop itself may call read and write (fast), or an I/O worker process must (slow)."""
+    """Whether the loop itself may call read and write (fast), or an I/O worker process must (slow).
+
+    Fast is a device whose read and write take microseconds and can't hang. A slow driver's settings derive from
+    SlowDriverConfig.
+    """
 
     FAST = "fast"
     SLOW = "slow"
@@ -44,8 +65,24 @@ class ChannelInfo:
     description: str = ""
 
 
+@dataclass(frozen=True)
+class FoundDevice:
+    """A device that ``discover`` found; ``settings`` is what a table ``[devices.<name>]`` for it would hold."""
+
+    name: str
+    description: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Sequence[ChannelInfo] = ()
+    outputs: Sequence[ChannelInfo] = ()
+
+
 class Driver(ABC):
-    """A device. The loop calls ``read`` and ``write`` once a tick, with the channels in the order of construction."""
+    """A device. The loop calls ``read`` and ``write`` once a tick, with the channels in the order of construction.
+
+    ``open`` raises DriverError for what a run can't start with. A running device raises it only where it must not go
+    on. What can mend itself (time-out, bad frame, unplugged) raises nothing: the samples are NaN, the driver counts the
+    failure (``failed``), tries again by itself, and never blocks longer than its stated time-out.
+    """
 
     Config: ClassVar[type[DriverConfig]]
     pace: ClassVar[Pace] = Pace.FAST
@@ -57,6 +94,20 @@ class Driver(ABC):
         self.config = config
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
+        self.errors: Counter[str] = Counter()
+        """Failures since the start by short constant names ("timeout", "crc")."""
+        self.last_error = ""
+        """The latest failure in one sentence for the user: device, channel, cause."""
+
+    def failed(self, error: str, text: str) -> None:
+        """Count a failure under its short name and keep the sentence for the user."""
+        self.errors[error] += 1
+        self.last_error = text
+
+    @classmethod
+    def discover(cls) -> Sequence[FoundDevice]:
+        """What of this kind is attached to this machine, found without writing anything; by default nothing."""
+        return ()
 
     @classmethod
     @abstractmethod
@@ -69,7 +120,7 @@ class Driver(ABC):
 
     @abstractmethod
     def read(self, values: Floats, ages: Floats) -> None:
-        """Fill raw values and their ages in seconds, one per input; NaN where there is no valid sample."""
+        """Fill raw values and the seconds since each was sampled, one per input; NaN where there is no valid sample."""
 
     @abstractmethod
     def write(self, values: Floats) -> None:
@@ -77,7 +128,7 @@ class Driver(ABC):
 
     @abstractmethod
     def make_safe(self) -> None:
-        """Write every output's safe raw value; called on every way out, also after an error."""
+        """Write every output's safe raw value; called after ``open`` and on every way out, also after an error."""
 
     @abstractmethod
     def close(self) -> None:
