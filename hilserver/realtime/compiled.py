@@ -18,7 +18,8 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program, build
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.realtime import lockstep, tick
-from hilserver.realtime.setup import read_setup, say, work_needed
+from hilserver.realtime.setup import read_setup, work_needed
+from hilserver.realtime.talk import say
 from hilserver.rig import columns as c
 from hilserver.rig import plant
 from hilserver.rig.plan import Plan

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from hilserver.circuit.library import library_of
-from hilserver.driver import driver_named
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.compiled import compiled_program, warm_up_plant
 from hilserver.realtime.scheduling import Scheduling, prepare
-from hilserver.realtime.setup import DeviceSetup, read_setup, say
+from hilserver.realtime.setup import read_setup
 from hilserver.realtime.shared import Ring, Segment, SharedMemoryError
+from hilserver.realtime.talk import say
 from hilserver.rig import columns as c
 from hilserver.rig.plant import SAFE_RAW
 
@@ -125,7 +125,7 @@ class SimulatedDevice:
         self._plant, self._dt = setup.plants[name], float(setup.plan.loop[c.DT])
         self._program = compiled_program(library_of(setup.own))
         warm_up_plant(self._program, self._plant, self._dt)
-        self._watchdog, self._supervisor = _watchdog(device), supervisor
+        self._watchdog, self._supervisor = float(device.configured()[1].watchdog), supervisor
         self._safe = self._plant.actuator[:, SAFE_RAW].copy()
         self._scheduling = setup.scheduling
         self._path, self._shape = Path(device.segment), (len(device.inputs), len(device.outputs))
@@ -169,10 +169,6 @@ class SimulatedDevice:
 
     def _stop(self, *_: Any) -> None:
         self._stopping = True
-
-
-def _watchdog(device: DeviceSetup) -> float:
-    return float(driver_named(device.driver).Config.model_validate(device.settings).watchdog)  # type: ignore[attr-defined]
 
 
 def simulate_device(setup_file: Path, name: str, supervisor: int) -> int:

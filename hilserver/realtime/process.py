@@ -22,15 +22,18 @@ import numpy as np
 from hilserver.bridge import columns as b
 from hilserver.circuit.library import library_of
 from hilserver.circuit.program import Program
-from hilserver.driver import Driver, driver_named
+from hilserver.driver import Driver, Pace
 from hilserver.errors import DriverError, HilserverError
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.compiled import compiled_program, no_command, warm_up
 from hilserver.realtime.device import START_TIMEOUT, RemotePlant
+from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.scheduling import prepare
-from hilserver.realtime.setup import Bytes, DeviceSetup, Setup, read_setup, read_swap_payload, say, work_needed
+from hilserver.realtime.setup import Bytes, Setup, read_setup, read_swap_payload, work_needed
 from hilserver.realtime.shared import LoopMemory
+from hilserver.realtime.talk import FailureReport, say
+from hilserver.realtime.worker import RemoteDevice
 from hilserver.rig import columns as c
 from hilserver.rig.plan import Plan
 
@@ -41,34 +44,41 @@ RAMP_MARGIN = 0.5
 
 
 class Device:
-    """A driver and its place in the row: reads straight into the raw section, writes from the valves' outputs."""
+    """A driver and its place in the row: reads straight into the raw section, writes from the outputs' columns."""
 
-    def __init__(self, setup: DeviceSetup, driver: Driver, row: Floats, layout: Integers) -> None:
+    def __init__(self, setup: DeviceSetup, driver: Driver | RemoteDevice, row: Floats, layout: Integers) -> None:
         first, last = setup.first_slot, setup.first_slot + len(setup.inputs)
         self.driver = driver
         self._raw = row[layout[c.RAW] + first : layout[c.RAW] + last]
         self._ages = row[layout[c.AGE] + first : layout[c.AGE] + last]
+        self._failures = setup.error_column
         self._columns = np.array(setup.output_columns, dtype=np.int64)
         self._out = np.zeros(len(setup.output_columns))
         self._row = row
 
     def read(self) -> bool:
-        """Fill raw values and ages; False where the device failed: its samples are missing then."""
+        """Fill raw values, ages and the count of failures; False where the device must not go on: no samples then."""
         try:
             self.driver.read(self._raw, self._ages)
-        except DriverError:
+        except DriverError as error:
             self._raw[:], self._ages[:] = np.nan, np.inf
-            return False
+            return self._gave_up(error)
+        self._row[self._failures] = self.driver.errors.total()
         return True
 
     def write(self) -> bool:
-        """Write the valves' raw outputs; False where the device failed."""
+        """Write the raw outputs; False where the device must not go on."""
         np.take(self._row, self._columns, out=self._out)
         try:
             self.driver.write(self._out)
-        except DriverError:
-            return False
+        except DriverError as error:
+            return self._gave_up(error)
         return True
+
+    def _gave_up(self, error: DriverError) -> bool:
+        if isinstance(self.driver, Driver):
+            self.driver.failed("gave up", str(error))
+        return False
 
 
 class Loop:
@@ -79,6 +89,7 @@ class Loop:
         self.row = setup.row
         self.clock = GridClock(float(self.plan.loop[c.DT]))
         self.devices: list[Device] = []
+        self._reports: list[FailureReport] = []
         self._program = program
         self._memory = memory
         self._space = int(self.plan.layout[c.CIRCUIT_SPACE])
@@ -103,6 +114,8 @@ class Loop:
             device.driver.open()
             self.devices.append(device)
             device.driver.make_safe()
+            if isinstance(device.driver, Driver):  # a worker reports by itself
+                self._reports.append(FailureReport(device.driver))
 
     def close(self) -> None:
         """Safe values first, on every device, whatever happened before; then let go of them."""
@@ -143,6 +156,8 @@ class Loop:
                 (computed - read) * 1e-9,
                 (written - computed) * 1e-9,
             )
+            for report in self._reports:
+                report.tell()
             if self._is_over():
                 break
 
@@ -190,13 +205,17 @@ def ramp_time(plan: Plan) -> float:
     return float((ways / v[:, b.STOP_RATE]).max(initial=0.0)) + RAMP_MARGIN
 
 
-def make_driver(setup: DeviceSetup, patience: float = START_TIMEOUT) -> Driver:
-    """The driver of a device, not opened yet. A simulated device's process is waited for, ``patience`` seconds."""
-    kind = driver_named(setup.driver, f"devices.{setup.name}.driver")
-    config = kind.Config.model_validate(setup.settings, context={"folder": setup.folder})
+def make_driver(setup: DeviceSetup, patience: float = START_TIMEOUT) -> Driver | RemoteDevice:
+    """The driver of a device, not opened yet; of a slow one what stands for it here.
+
+    A simulated device's process is waited for, ``patience`` seconds.
+    """
+    kind, config = setup.configured()
+    if kind.pace is Pace.SLOW:
+        return RemoteDevice(setup)
     arguments = (setup.name, config, setup.inputs, setup.outputs)
     if kind.handed == "plant":
-        safe = np.array([config.actuators[name].safe for name in setup.outputs], dtype=np.float64)  # type: ignore[attr-defined]
+        safe = np.array([config.actuators[name].safe for name in setup.outputs], dtype=np.float64)
         return kind(*arguments, plant=RemotePlant(Path(setup.segment), safe, patience))  # type: ignore[call-arg]
     if kind.handed:
         raise DriverError(
@@ -206,12 +225,14 @@ def make_driver(setup: DeviceSetup, patience: float = START_TIMEOUT) -> Driver:
 
 
 def make_devices_safe(setup_file: Path) -> list[str]:
-    """Write every device's safe values and let go of it: for the supervisor, when the real-time process is dead.
+    """Write the safe values of every device that the loop itself wrote: for the supervisor, when that process is dead.
 
-    Returns what failed, in sentences.
+    Slow devices have workers, which live on. Returns what failed, in sentences.
     """
     failures = []
     for setup in read_setup(setup_file).devices:
+        if setup.slow:
+            continue
         try:
             with contextlib.closing(make_driver(setup, patience=0.0)) as driver:
                 driver.open()
@@ -233,6 +254,7 @@ def run_loop(segment: Path, setup_file: Path) -> int:
             loop.open(setup.devices)
             signal.signal(signal.SIGTERM, loop.abandon)
             degradations = prepare(setup.scheduling)
+            os.set_blocking(1, False)  # a supervisor that doesn't listen must not stop the loop
             memory.info.loop_pid = os.getpid()
             say(ready=True, degradations=[str(d) for d in degradations])
             loop.run()

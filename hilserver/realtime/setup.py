@@ -1,13 +1,8 @@
-"""What the supervisor hands to its child processes: ready arrays (npz, no pickle) and device tables (JSON) in a file.
-
-And what they say back to it: JSON lines on their standard output.
-"""
+"""What the supervisor hands to its child processes: ready arrays (npz, no pickle) and device tables (JSON)."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,34 +15,13 @@ from hilserver.circuit import engine as e
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats, Indices, Integers
+from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.scheduling import Scheduling
 from hilserver.rig.load import Rig
 from hilserver.rig.plan import Plan, first_row
 from hilserver.rig.plant import PlantArrays
 
 Bytes = NDArray[np.uint8]
-
-
-def say(**content: Any) -> None:
-    """A line for the supervisor. Where it is dead nobody listens, and that stops nothing."""
-    with contextlib.suppress(OSError):
-        os.write(1, json.dumps(content).encode() + b"\n")
-
-
-@dataclass(frozen=True)
-class DeviceSetup:
-    """A device as the loop sees it: which raw slots it fills and which row columns it writes."""
-
-    name: str
-    driver: str
-    settings: dict[str, Any]
-    folder: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    first_slot: int
-    output_columns: tuple[int, ...]
-    segment: str = ""
-    """Shared memory of the device's own process, where it has one (simulated devices)."""
 
 
 @dataclass(frozen=True)
@@ -87,19 +61,18 @@ def device_setups(rig: Rig, segments: Mapping[str, str]) -> list[DeviceSetup]:
             if (valve.device, valve.output) == (device.name, output)
         )
         table = rig.settings.devices[device.name]
-        settings = {key: value for key, value in table.items() if key != "driver"}
-        folder, segment = str(rig.file.parent), segments.get(device.name, "")
         found.append(
             DeviceSetup(
-                device.name,
-                str(table["driver"]),
-                settings,
-                folder,
-                device.inputs,
-                device.outputs,
-                slot,
-                columns,
-                segment,
+                name=device.name,
+                driver=str(table["driver"]),
+                settings={key: value for key, value in table.items() if key != "driver"},
+                folder=str(rig.file.parent),
+                inputs=device.inputs,
+                outputs=device.outputs,
+                first_slot=slot,
+                output_columns=columns,
+                error_column=rig.layout.column(f"errors.{device.name}"),
+                segment=segments.get(device.name, ""),
             )
         )
         slot += len(device.inputs)

@@ -34,8 +34,8 @@ INPUT_COLUMNS = (TICK, UTC, MISSED, HEARTBEAT_AGE, WAKE_ERROR, READ_TIME, COMPUT
 """Header columns that are set from outside before each tick; the tick computes the others."""
 
 # --- layout: where the sections of the row begin ---------------------------------------------------------------------
-RAW, AGE, CHANNEL, STALE, CHANGE, INPUT, LIMIT, VALVE, CIRCUIT = 0, 1, 2, 3, 4, 5, 6, 7, 8
-CIRCUIT_SPACE, LAYOUT = 9, 10
+RAW, AGE, ERRORS, CHANNEL, STALE, CHANGE, INPUT, LIMIT, VALVE, CIRCUIT = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+CIRCUIT_SPACE, LAYOUT = 10, 11
 
 # --- plan.loop -------------------------------------------------------------------------------------------------------
 DT, MAX_MISSED, HEARTBEAT_TIMEOUT, CYCLE_LENGTH, CYCLE_REPEATS, LOOP = 0, 1, 2, 3, 4, 5

@@ -110,6 +110,7 @@ def build_plan(
     sections = [
         [f"raw.{name}" for name in raw],
         [f"age.{name}" for name in raw],
+        [f"errors.{name}" for name in settings.devices],
         [f"channel.{name}" for name in channels],
         [f"stale.{name}" for name in channels],
         [f"change.{name}" for name in channels],

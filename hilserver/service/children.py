@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any, Self
 
 from hilserver.errors import HilserverError
@@ -26,16 +27,24 @@ class ChildFailed(HilserverError):
 class Child:
     """A running child process. Lines that it writes to its standard output are JSON objects."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
+    def __init__(
+        self, name: str, process: asyncio.subprocess.Process, heard: Callable[[dict[str, Any]], None] | None = None
+    ) -> None:
         self.name = name
         self.process = process
+        self._heard = heard
         self.ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._complaint = ""
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
-    async def start(cls, name: str, module: str, *arguments: str) -> Self:
-        """Start ``python -m module arguments`` in a session of its own, so that Ctrl-C reaches the supervisor alone."""
+    async def start(
+        cls, name: str, module: str, *arguments: str, heard: Callable[[dict[str, Any]], None] | None = None
+    ) -> Self:
+        """Start ``python -m module arguments`` in a session of its own, so that Ctrl-C reaches the supervisor alone.
+
+        ``heard`` gets what it says beside that it is ready, and what went wrong with it.
+        """
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", module, *arguments),
             stdin=asyncio.subprocess.DEVNULL,
@@ -44,7 +53,7 @@ class Child:
             limit=LONGEST_LINE,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
-        return cls(name, process)
+        return cls(name, process, heard)
 
     @property
     def running(self) -> bool:
@@ -90,8 +99,10 @@ class Child:
             if "error" in message:
                 _log.error("%s: %s", self.name, message["error"])
                 self._complaint = self._complaint or str(message["error"])  # what follows is a consequence
-            elif not self.ready.done():
+            elif "ready" in message:
                 self.ready.set_result(message)
+            elif self._heard is not None:
+                self._heard(message)
         code = await self.process.wait()
         if not self.ready.done():
             reason = self._complaint or f"{self.name} ended before it was ready ({_ending(code)})."
@@ -99,14 +110,14 @@ class Child:
             self.ready.exception()  # noticed by whoever waits; nobody needs to
 
 
-async def all_ready(*children: Child) -> None:
+async def all_ready(*children: Child, within: float = START_TIMEOUT) -> None:
     """Wait until all are ready. Raises ChildFailed with the reason of the first that isn't going to be."""
     waiting = [child.ready for child in children]
-    done, _ = await asyncio.wait(waiting, timeout=START_TIMEOUT, return_when=asyncio.FIRST_EXCEPTION)
+    done, _ = await asyncio.wait(waiting, timeout=within, return_when=asyncio.FIRST_EXCEPTION)
     for future in done:
         future.result()
     if late := [child.name for child in children if not child.ready.done()]:
-        raise ChildFailed(f"{', '.join(late)} not ready within {START_TIMEOUT:g} s.")
+        raise ChildFailed(f"{', '.join(late)} not ready within {within:g} s.")
 
 
 def _ending(code: int) -> str:

@@ -1,4 +1,4 @@
-"""The real-time process and the simulated devices beside it: started, watched, ended with every device made safe."""
+"""The real-time process and the devices' processes beside it: started, watched, ended with every device made safe."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import logging
 import os
 from pathlib import Path
 
+from hilserver.driver import Pace
 from hilserver.realtime.process import make_devices_safe, ramp_time
 from hilserver.realtime.setup import make_setup, write_setup
 from hilserver.realtime.shared import LoopMemory, Segment, SharedMemoryError, segment_path
 from hilserver.rig.load import Rig
 from hilserver.service.children import Child, all_ready
+from hilserver.service.devices import DeviceReports
+from hilserver.service.workers import WorkerProcess
 
 _log = logging.getLogger(__name__)
 LOOK = 0.1
@@ -26,19 +29,29 @@ PATIENCE = 3.0
 
 
 class LoopProcesses:
-    """The real-time process and its simulated devices. ``start``, then ``end`` in any case."""
+    """The real-time process, its simulated devices and its I/O workers. ``start``, then ``end`` in any case."""
 
-    def __init__(self, rig: Rig, memory: LoopMemory, folder: Path) -> None:
+    def __init__(self, rig: Rig, memory: LoopMemory, folder: Path, reports: DeviceReports) -> None:
         self.devices: list[Child] = []
+        """The processes of the simulated devices."""
+        self.workers: list[WorkerProcess] = []
         self.realtime: Child | None = None
         self._made_safe: str | None = None
         self._rig = rig
         self._memory = memory
-        plants = rig.plants()
-        self._segments = {name: segment_path(f"{rig.settings.name}-{name}") for name in plants}
+        self._reports = reports
+        self._plants = rig.plants()
         self.setup_file = folder / "setup.npz"
-        segments = {name: str(path) for name, path in self._segments.items()}
-        write_setup(make_setup(rig, segments, plants), self.setup_file)
+        own_process = [d.name for d in rig.devices if d.name in self._plants or d.driver.pace is Pace.SLOW]
+        segments = {name: str(segment_path(f"{rig.settings.name}-{name}")) for name in own_process}
+        self._setup = make_setup(rig, segments, self._plants)
+        write_setup(self._setup, self.setup_file)
+
+    @property
+    def degradations(self) -> tuple[str, ...]:
+        """What the real-time process, once it is ready, could not get from the system."""
+        assert self.realtime is not None
+        return tuple(self.realtime.ready.result().get("degradations", ()))
 
     async def compile(self) -> None:
         """Fill the cache of compiled programs. Raises ChildFailed."""
@@ -48,15 +61,21 @@ class LoopProcesses:
         finally:
             await compiler.stop()
 
-    async def start(self) -> Child:
-        """Start the processes; they are ready later. Returns the real-time process."""
+    async def start(self) -> list[Child]:
+        """Start the processes and return them; they are ready later."""
         setup = str(self.setup_file)
-        for name in self._segments:
+        for name in self._plants:
             arguments = ("hilserver.realtime.device", setup, name, str(os.getpid()))
             self.devices.append(await Child.start(f"device {name}", *arguments))
-        segment = str(self._memory.segment.path)
-        self.realtime = await Child.start("real-time process", "hilserver.realtime.process", segment, setup)
-        return self.realtime
+        workers = []
+        for device in self._setup.devices:
+            if device.slow:
+                worker = WorkerProcess(device, self._rig.settings.loop.priority, self.setup_file.parent, self._reports)
+                self.workers.append(worker)
+                workers.append(await worker.start())
+        module, segment = "hilserver.realtime.process", str(self._memory.segment.path)
+        self.realtime = await Child.start("real-time process", module, segment, setup, heard=self._reports.heard)
+        return [*self.devices, *workers, self.realtime]
 
     async def died(self) -> str:
         """Wait for the end of the real-time process and write safe values at once; returns what happened, in words."""
@@ -100,21 +119,31 @@ class LoopProcesses:
     async def end(self) -> None:
         """End everything: the loop first, then the devices."""
         await self.end_loop()
+        for trouble in await asyncio.gather(*(worker.end() for worker in self.workers)):
+            if trouble is not None:
+                _log.error("%s", trouble)
         for device in self.devices:
             await device.stop()
-        for path in self._segments.values():
-            if path.exists():  # left behind by a device that was killed
-                with contextlib.suppress(SharedMemoryError):
-                    Segment.create(path, 0).close()
+        for name in self._plants:
+            _remove(segment_path(f"{self._rig.settings.name}-{name}"))
 
     async def _make_safe(self) -> str:
         """Write every device's safe values, once; returns whether that worked, in words."""
         if self._made_safe is None:
+            workers = asyncio.gather(*(worker.make_safe() for worker in self.workers))
             failures = await asyncio.to_thread(make_devices_safe, self.setup_file)
+            failures += filter(None, await workers)
             for failure in failures:
                 _log.error("%s", failure)
             self._made_safe = "; ".join(failures) or "the supervisor wrote the safe values"
         return self._made_safe
+
+
+def _remove(segment: Path) -> None:
+    """Remove the shared memory that a device left behind which was killed."""
+    if segment.exists():
+        with contextlib.suppress(SharedMemoryError):
+            Segment.create(segment, 0).close()
 
 
 async def end_predecessor(memory: LoopMemory) -> None:

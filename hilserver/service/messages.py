@@ -435,6 +435,14 @@ class Description(Published):
 Mode = Literal["STARTUP", "SAFE", "ARMED", "RUNNING", "FAULT"]
 
 
+class DeviceStatus(Published):
+    """How a device is. Its failures are counted by its driver, which tries again by itself."""
+
+    errors: dict[str, int] = Field(default={}, description="failures since the start of the server, by kind")
+    last_error: str | None = Field(default=None, description="the latest failure, in one sentence")
+    restarts: int = Field(default=0, description="how often its I/O process was started again")
+
+
 class State(Published):
     """How the server is. Retained, published when it changes and at a slow rate."""
 
@@ -447,6 +455,7 @@ class State(Published):
     missed_ticks: int = 0
     telemetry_dropped: int = Field(default=0, description="telemetry messages dropped while the broker was away")
     timing: dict[str, float] = Field(default={}, description="figures of the real-time loop by name, in s")
+    devices: dict[str, DeviceStatus] = Field(default={}, description="failures of the devices, by device")
     target: dict[str, float] = Field(default={}, description="what the server asks for, by channel")
     actual: dict[str, float | None] = Field(default={}, description="what is measured, by channel; null: not valid")
 

@@ -15,6 +15,7 @@ from hilserver.numerics.arrays import Floats, Integers
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig
+from hilserver.service.devices import DeviceReports
 from hilserver.service.messages import ChannelInfo, Event, InputInfo, State, Telemetry, ValveInfo
 
 VALVE_CHANNELS = {"flow_virtual": "m^3/s", "flow_measured": "m^3/s", "demand": "", "command": "", "saturation": ""}
@@ -37,6 +38,7 @@ class Observer:
         self.missed = 0
         self.degradations: tuple[str, ...] = ()
         self.troubles: dict[str, str] = {}
+        self.devices = DeviceReports(rig.settings.devices)
         self._circuits: dict[int, PackedCircuit] = {1: rig.packed}
         self._ring = memory.ring
         self._rows = np.empty((memory.ring.capacity, rig.layout.width))
@@ -102,6 +104,7 @@ class Observer:
             missed_ticks=self.missed,
             telemetry_dropped=telemetry_dropped,
             timing=self.timing(),
+            devices=self.devices.status(),
             target=target,
             actual=actual,
         )
@@ -206,6 +209,7 @@ class Observer:
         columns |= {f"input.{name}": column for name, column in layout.section("input").items()}
         for valve in layout.valves:
             columns |= {f"valve.{valve}.{word}": layout.column(f"valve.{valve}.{word}") for word in VALVE_CHANNELS}
+        columns |= {f"device.{name}.errors": column for name, column in layout.section("errors").items()}
         return {"tick": c.TICK, "mode": c.MODE, **columns}
 
     # --- description -------------------------------------------------------------------------------------------------
@@ -222,6 +226,10 @@ class Observer:
             infos |= {
                 f"valve.{valve}.{word}": ChannelInfo(unit=unit, kind="bridge") for word, unit in VALVE_CHANNELS.items()
             }
+        infos |= {
+            f"device.{name}.errors": ChannelInfo(unit="", kind="state", description="failures counted since the start")
+            for name in settings.devices
+        }
         infos["mode"] = ChannelInfo(
             unit="", kind="state", description=", ".join(f"{i} {n}" for i, n in enumerate(c.MODE_NAMES))
         )

@@ -45,6 +45,8 @@ class Publisher:
             return
         for event in self._observer.events(rows):
             self.tell(event)
+        for text in self._observer.devices.news():
+            self.tell_now(Event(kind="warning", text=text, tick=0, time=0.0))
         if telemetry := self._observer.telemetry(rows):
             self._mqtt.publish_telemetry(telemetry)
         self._operator.adopt(rows[-1])

@@ -94,9 +94,9 @@ class Supervisor:
         memory = await self._claim_memory(stack)
         folder = working_folder(self.rig.settings.name)
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        processes = LoopProcesses(self.rig, memory, folder)
-        program = compiled_program(self.rig.library)
         self.observer = observer = Observer(self.rig, memory)
+        processes = LoopProcesses(self.rig, memory, folder, observer.devices)
+        program = compiled_program(self.rig.library)
         self.operator = operator = Operator(self.rig, memory, observer, program)
         self._recording = Recording(self.rig, memory, folder, program.folder.name, lambda: operator.running)
         stack.push_async_callback(self._recording.end)  # last: the log holds the end of the run
@@ -107,8 +107,7 @@ class Supervisor:
                 "first start on this machine, or after an update: compiling the circuit engine takes up to a minute"
             )
             await processes.compile()
-        realtime = await processes.start()
-        children = [*processes.devices, realtime]
+        children = await processes.start()
         if self.rig.settings.recording.enabled:
             children.append(await self._recording.start())
         mqtt = await self._start_mqtt(stack, operator)
@@ -116,7 +115,7 @@ class Supervisor:
         await asyncio.to_thread(warm_up, program, self.rig.plan, self.rig.packed.index, self.rig.packed.value, row)
         await asyncio.to_thread(warm_up_analysis, program, self.rig.packed.index, self.rig.packed.value)
         await all_ready(*children)
-        observer.degradations = tuple(realtime.ready.result().get("degradations", ()))
+        observer.degradations = processes.degradations
         for text in observer.degradations:
             _log.warning("%s", text)
         looking = asyncio.create_task(self._look_at_solver(program, observer))
@@ -166,16 +165,15 @@ class Supervisor:
         assert self._recording is not None
         observer, recording = self.observer, self._recording
 
-        def report(trouble: str | None, text: str) -> None:
-            observer.troubles.pop("recorder", None)
+        def tell(source: str, trouble: str | None, text: str) -> None:
+            observer.troubles.pop(source, None)
             if trouble is not None:
-                observer.troubles["recorder"] = trouble
+                observer.troubles[source] = trouble
             publisher.tell_now(m.Event(kind="warning" if trouble else "info", text=text, tick=0, time=0.0))
 
         async def watch_device(device: Child) -> None:
             text = f"{device.name} ended ({await device.wait_ended()}): its samples grow old, it takes no commands"
-            observer.troubles[device.name] = text
-            publisher.tell_now(m.Event(kind="warning", text=text, tick=0, time=0.0))
+            tell(device.name, text, text)
 
         settings = self.rig.settings
         channels, inputs, valves = observer.channel_infos(), observer.input_infos(), observer.valve_infos()
@@ -183,10 +181,13 @@ class Supervisor:
         mqtt.publish_description(description)
         _background(stack, "MQTT", mqtt.run)
         _background(stack, "publishing", publisher.run)
-        _background(stack, "recording", lambda: recording.keep(report))
+        _background(stack, "recording", lambda: recording.keep(functools.partial(tell, "recorder")))
         _background(stack, "watching the loop", processes.watch)
         for device in processes.devices:
             _background(stack, f"watching {device.name}", functools.partial(watch_device, device))
+        for worker in processes.workers:
+            keep = functools.partial(worker.keep, functools.partial(tell, f"device {worker.name}"))
+            _background(stack, f"watching device {worker.name}", keep)
 
     # --- serving -----------------------------------------------------------------------------------------------------
 

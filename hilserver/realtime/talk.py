@@ -1,0 +1,38 @@
+"""What a child process says to the supervisor: JSON lines on its standard output."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from typing import Any
+
+from hilserver.driver import Driver
+
+BETWEEN_REPORTS = 1.0
+"""Seconds between two reports of a device's failures at least."""
+LONGEST_SENTENCE = 500
+
+
+def say(**content: Any) -> None:
+    """A line for the supervisor. Where it is dead nobody listens, and that stops nothing."""
+    with contextlib.suppress(OSError):
+        os.write(1, json.dumps(content).encode() + b"\n")
+
+
+class FailureReport:
+    """Tells the supervisor of a device's failures as they are counted, but not more often than it can be read."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._told = 0
+        self._due = 0.0
+
+    def tell(self) -> None:
+        """Say what has failed since, if anything, and if it is time to."""
+        errors = self._driver.errors
+        if (count := errors.total()) == self._told or (now := time.monotonic()) < self._due:
+            return
+        self._told, self._due = count, now + BETWEEN_REPORTS
+        say(device=self._driver.name, errors=dict(errors), last_error=self._driver.last_error[:LONGEST_SENTENCE])

@@ -1,0 +1,64 @@
+"""What the devices' drivers report: failures by kind, the latest in words, how often an I/O process was replaced."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from hilserver.service.messages import DeviceStatus
+
+QUIET = 10.0
+"""Seconds without a failure after which the next one is news."""
+
+
+class _Device:
+    """The counts of one device; ``before``: of I/O processes that have ended."""
+
+    def __init__(self) -> None:
+        self.before: Counter[str] = Counter()
+        self.now: Counter[str] = Counter()
+        self.last_error = ""
+        self.failed_at = -QUIET
+        self.restarts = 0
+
+
+class DeviceReports:
+    """Collects what the processes of a run say of their devices."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._devices = {name: _Device() for name in names}
+        self._news: list[str] = []
+
+    def heard(self, message: dict[str, Any]) -> None:
+        """A report of a process: ``device``, ``errors`` (counts by name) and ``last_error``."""
+        device, now = self._devices[message["device"]], time.monotonic()
+        device.now = Counter(message["errors"])
+        device.last_error = str(message["last_error"])
+        if now - device.failed_at >= QUIET:
+            self._news.append(device.last_error)
+        device.failed_at = now
+
+    def restarted(self, name: str) -> None:
+        """The I/O process of this device was replaced: its counts begin anew."""
+        device = self._devices[name]
+        device.restarts += 1
+        device.before += device.now
+        device.now = Counter()
+
+    def news(self) -> list[str]:
+        """Failures that came after a quiet time, in sentences; each once."""
+        found, self._news = self._news, []
+        return found
+
+    def status(self) -> dict[str, DeviceStatus]:
+        """How every device is."""
+        return {
+            name: DeviceStatus(
+                errors=dict(device.before + device.now),
+                last_error=device.last_error or None,
+                restarts=device.restarts,
+            )
+            for name, device in self._devices.items()
+        }
