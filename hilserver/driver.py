@@ -128,7 +128,10 @@ class Driver(ABC):
 
     @abstractmethod
     def make_safe(self) -> None:
-        """Write every output's safe raw value; called after ``open`` and on every way out, also after an error."""
+        """Write every output's safe raw value; called after ``open`` and on every way out, also after an error.
+
+        Raises DriverError where they can't be written.
+        """
 
     @abstractmethod
     def close(self) -> None:

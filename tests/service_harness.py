@@ -29,6 +29,7 @@ COMMAND = (sys.executable, "-c", "from hilserver.cli import main; main()", "run"
 MODULES = {
     "hilserver.realtime.process": "loop",
     "hilserver.realtime.device": "device",
+    "hilserver.realtime.worker": "worker",
     "hilserver.record.recorder": "recorder",
     "mosquitto": "broker",
 }
@@ -55,22 +56,34 @@ def rig_text(name: str, folder: Path, changes: Mapping[str, str] | None = None) 
 
 
 class Server:
-    """One run of a rig. ``with Server(folder) as server:`` starts it; at the end everything of it is killed."""
+    """One run of a rig. ``with Server(folder) as server:`` starts it; at the end everything of it is killed.
 
-    def __init__(self, folder: Path, name: str = "", changes: Mapping[str, str] | None = None) -> None:
+    ``changes`` replace lines of the demo's rig; ``text`` is another rig's, with {name} in the place of its name.
+    ``path`` holds more modules.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str = "",
+        changes: Mapping[str, str] | None = None,
+        text: str = "",
+        path: tuple[Path, ...] = (),
+    ) -> None:
         self.name = name or f"test_{os.getpid()}_{next(_numbers)}"
         self.folder = folder
         self.port = 0
         self.start_time = 0.0
         self.pids: dict[str, int] = {}
         self.rig = folder / f"{self.name}.toml"
-        self.rig.write_text(rig_text(self.name, folder, changes))
+        self.rig.write_text(text.replace("{name}", self.name) or rig_text(self.name, folder, changes))
+        self.path = os.pathsep.join((*map(str, path), os.environ.get("PYTHONPATH", "")))
         self.errors = folder / f"{self.name}-{next(_numbers)}.stderr"
         self.process: subprocess.Popen[str] | None = None
 
     def launch(self) -> None:
         """Start it, without waiting for anything."""
-        environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder)}
+        environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder), "PYTHONPATH": self.path}
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(
                 (*COMMAND, str(self.rig)),

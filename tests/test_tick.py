@@ -348,6 +348,87 @@ def test_the_rate_is_judged_over_the_time_between_samples() -> None:
     assert max(changes) == pytest.approx(1000 * BAR, rel=1e-9)
 
 
+# --- outputs that are no valves --------------------------------------------------------------------------------------
+
+OUTPUTS = {
+    name: {"device": "card", "output": name, "raw": [0.5, 5], "on": name}
+    for name in ("armed", "running", "healthy", "heartbeat")
+}
+
+
+def bench_with_outputs(mode: int = c.SAFE, **loop: Any) -> Bench:
+    """0.5 V is off, 5 V on."""
+    device = {"card": {"outputs": ["valve", *OUTPUTS]}}
+    return bench(mode, outputs=OUTPUTS, devices=device, loop=loop)
+
+
+def outputs(machine: Bench) -> list[float]:
+    return [machine[f"output.{name}"] for name in OUTPUTS]
+
+
+def test_outputs_are_on_in_their_modes_and_the_heartbeat_changes_in_every_tick() -> None:
+    machine = bench_with_outputs(c.SAFE)
+    assert outputs(machine) == [0.5, 0.5, 5.0, 5.0]
+    for command, on in ((c.ARM, "armed"), (c.START, "running")):
+        before = outputs(machine)
+        machine.tick(command)
+        assert machine[f"output.{on}"] == 5.0
+        assert before[3] != machine["output.heartbeat"]
+    assert set(np.diff(machine.record("output.heartbeat", 50))) == {-4.5, 4.5}
+    machine.tick(c.STOP)
+    assert outputs(machine)[:3] == [5.0, 0.5, 5.0]
+    machine.tick(c.DISARM)
+    assert outputs(machine)[:3] == [0.5, 0.5, 5.0]
+
+
+def test_without_samples_all_outputs_are_off() -> None:
+    machine = Bench(bench_rig({"outputs": OUTPUTS, "devices": {"card": {"outputs": ["valve", *OUTPUTS]}}}))
+    machine.raw["p_A"] = nan
+    for _ in range(3):
+        machine.tick()
+        assert outputs(machine) == [0.5] * 4
+
+
+@pytest.mark.parametrize("mode", [c.SAFE, c.ARMED, c.RUNNING])
+@pytest.mark.parametrize("fault", ["device_error", "heartbeat_age", "missed", "operator", "age", "diverged"])
+def test_the_heartbeat_stops_in_the_tick_of_any_fault(fault: str, mode: int) -> None:
+    """In SAFE, where nothing latches, it stops for as long as there is what would trip."""
+    machine = bench_with_outputs(mode)
+    machine.record("mode", 5)
+    command = c.NOTHING
+    if fault == "operator":
+        command = c.ESTOP
+    elif fault == "age":
+        machine.ages["p_A"] = 0.021
+    elif fault == "diverged":
+        machine.row[machine.rig.plan.layout[c.CIRCUIT]] = nan
+    else:
+        setattr(machine, fault, {"device_error": 1.0, "heartbeat_age": 0.2, "missed": 6}[fault])
+    machine.tick(command)
+    if fault == "age" and mode == c.SAFE:  # a limit is no fault before the rig is armed
+        assert machine["output.healthy"] == 5.0
+        return
+    assert outputs(machine) == [0.5] * 4
+    machine.missed, machine.heartbeat_age, machine.device_error = 0, 0.0, 0.0
+    assert set(machine.record("output.heartbeat", 10)) == ({0.5} if machine.mode == "FAULT" else {0.5, 5.0})
+
+
+def test_the_heartbeat_goes_on_after_missed_ticks() -> None:
+    machine = bench_with_outputs(c.RUNNING)
+    before = machine["output.heartbeat"]
+    machine.missed = 1
+    assert [*machine.record("output.heartbeat", 2)] == [5.5 - before, before]
+
+
+def test_an_output_is_refused_that_drives_something_else_too() -> None:
+    for taken in ("valve", "lamp"):
+        table = {
+            n: {"device": "card", "output": o, "raw": [0, 1], "on": "armed"} for n, o in (("a", "lamp"), ("b", taken))
+        }
+        with pytest.raises(ConfigurationError, match=r"outputs\.b\.output: .* is driven by this output too"):
+            bench_rig({"outputs": table, "devices": {"card": {"outputs": ["valve", "lamp"]}}})
+
+
 # --- operator inputs and work cycle ----------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from hilserver.service.messages import Answer, Command
+    from hilserver.service.messages import Answer, Command, DeviceStatus
     from hilserver.service.mqtt import BrokerAddress
 
 Rig = Annotated[
@@ -110,6 +110,9 @@ def status(
         console.print(f"[red]fault: {state.fault}[/red]")
     for text in (*state.warnings, *state.degradations):
         console.print(f"[yellow]- {text}[/yellow]")
+    for device, report in state.devices.items():
+        if report.errors or report.restarts:
+            console.print(f"[yellow]- device {device}: {failures(report)}[/yellow]")
     table = Table("", "target", "actual", "unit", box=None)
     channels = found.description.channels if found.description else {}
     for key in dict.fromkeys((*state.target, *state.actual)):
@@ -121,6 +124,19 @@ def status(
         table.add_row(key, *shown, display(0.0, unit)[1])
     console.print(table)
     console.print("  ".join(f"{key} {value * 1e6:.0f} µs" for key, value in state.timing.items()))
+
+
+def failures(report: DeviceStatus) -> str:
+    """What a device's driver has counted, and the latest of it.
+
+    >>> from hilserver.service.messages import DeviceStatus
+    >>> failures(DeviceStatus(errors={"timeout": 3}, last_error="device io: no answer within 0.2 s.", restarts=1))
+    '3 × timeout, 1 × I/O process started again; the latest: device io: no answer within 0.2 s.'
+    """
+    counts = [f"{count} × {name}" for name, count in sorted(report.errors.items())]
+    if report.restarts:
+        counts.append(f"{report.restarts} × I/O process started again")
+    return ", ".join(counts) + (f"; the latest: {report.last_error}" if report.last_error else "")
 
 
 def display(value: float, unit: str) -> tuple[str, str]:

@@ -52,14 +52,13 @@ def make_setup(rig: Rig, segments: Mapping[str, str], plants: Mapping[str, Plant
 
 def device_setups(rig: Rig, segments: Mapping[str, str]) -> list[DeviceSetup]:
     """Slots and columns of each device, in the order of the rig file."""
+    driven = {
+        (v.device, v.output): rig.layout.column(f"valve.{name}.output") for name, v in rig.settings.valves.items()
+    }
+    driven |= {(o.device, o.output): rig.layout.column(f"output.{name}") for name, o in rig.settings.outputs.items()}
     found, slot = [], 0
     for device in rig.devices:
-        columns = tuple(
-            rig.layout.column(f"valve.{name}.output")
-            for output in device.outputs
-            for name, valve in rig.settings.valves.items()
-            if (valve.device, valve.output) == (device.name, output)
-        )
+        columns = tuple(driven[device.name, output] for output in device.outputs)
         table = rig.settings.devices[device.name]
         found.append(
             DeviceSetup(

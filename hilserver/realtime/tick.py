@@ -6,7 +6,7 @@ and its new inputs), the plan and the packed circuit: the same inputs give the s
 
 from __future__ import annotations
 
-from math import exp, isfinite, nan, pi, sin
+from math import exp, floor, isfinite, nan, pi, sin
 
 from hilserver.bridge.columns import (
     BLOCK,
@@ -95,6 +95,7 @@ from hilserver.rig.columns import (
     FAULTED,
     FILTER,
     GAIN,
+    HEARTBEAT,
     HEARTBEAT_AGE,
     HEARTBEAT_TIMEOUT,
     HOLD,
@@ -118,6 +119,10 @@ from hilserver.rig.columns import (
     NOT_MANUAL,
     NOTHING,
     OFFSET,
+    OUTPUT_OFF,
+    OUTPUT_ON,
+    OUTPUT_WHEN,
+    OUTPUTS,
     RAMP,
     RAW,
     RAW_SLOT,
@@ -135,10 +140,13 @@ from hilserver.rig.columns import (
     SWAP,
     TICK,
     TIME,
+    TOGGLE_TICKS,
     TRIP,
     UNKNOWN_COMMAND,
     VALVE,
     WARNINGS,
+    WHEN_ARMED,
+    WHEN_RUNNING,
     WRONG_MODE,
 )
 from hilserver.rig.plan import Plan
@@ -159,6 +167,7 @@ def tick(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, comman
     set_inputs(plan, row, elapsed)
     step_circuit(plan, ix, val, row, work, elapsed)
     drive_valves(plan, ix, row, elapsed, dt, action)
+    set_outputs(plan, row)
 
 
 def scale_channels(plan: Plan, row: Floats, elapsed: float) -> None:
@@ -489,6 +498,29 @@ def limit_command(row: Floats, b: Floats, v: Floats, dt: float, action: int) -> 
         if b[COMMAND_OUT] != inside:
             flags |= SLEW
         b[SATURATION] = flags
+
+
+def set_outputs(plan: Plan, row: Floats) -> None:
+    """The outputs that are no valves: off, but for the modes in which they are on. A heartbeat stops with its cause."""
+    mode, ticks = row[MODE], row[MISSED] + 1.0
+    for i in range(plan.output.shape[0]):
+        when, off, on = int(plan.output[i, OUTPUT_WHEN]), plan.output[i, OUTPUT_OFF], plan.output[i, OUTPUT_ON]
+        is_on = is_healthy(plan, row)
+        if when == WHEN_ARMED:
+            is_on = mode in (ARMED, RUNNING)
+        elif when == WHEN_RUNNING:
+            is_on = mode == RUNNING
+        elif when == HEARTBEAT and is_on:
+            was_on, every = row[plan.layout[OUTPUTS] + i] == on, plan.output[i, TOGGLE_TICKS]
+            changes = floor(row[TICK] / every) != floor((row[TICK] - ticks) / every)
+            is_on = was_on != changes
+        row[plan.layout[OUTPUTS] + i] = on if is_on else off
+
+
+def is_healthy(plan: Plan, row: Floats) -> bool:
+    """Whether there is no fault, nor anything that would be one if the rig were armed."""
+    is_up = row[MODE] != STARTUP and row[MODE] != FAULTED and row[DEVICE_ERROR] == 0.0
+    return is_up and not supervisor_lost(plan, row) and not too_many_missed(plan, row)
 
 
 def swap(plan: Plan, row: Floats, ix: Indices, val: Floats, source: Integers, work: Floats) -> None:

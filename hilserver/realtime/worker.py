@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from hilserver.driver import Driver, Floats
-from hilserver.errors import HilserverError
+from hilserver.errors import DriverError, HilserverError
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.scheduling import Scheduling, prepare
@@ -161,7 +161,7 @@ class Worker:
         self._counted = self._row[ERRORS]  # by the workers before this one
         self._raw, self._ages = self._row[memory.raw], np.zeros(len(driver.inputs))
         self._begun = time.monotonic()
-        self._safe_due = 0.0
+        self._is_safe, self._safe_due = True, 0.0
         period = 1.0 / driver.config.rate
         self._looks = math.ceil(2.0 * period / driver.config.watchdog)
         """Looks at the commands' age per turn, so that the watchdog is in time at a slow rate too."""
@@ -175,12 +175,12 @@ class Worker:
         """Open the device and serve it until stopped or left alone. Raises DriverError where it must not go on."""
         self._driver.open()
         try:
-            self._make_safe()
+            self._driver.make_safe()
             say(ready=True)
             self._serve()
         finally:
             try:
-                self._make_safe()
+                self._driver.make_safe()
             finally:
                 self._driver.close()
 
@@ -203,7 +203,7 @@ class Worker:
             return
         if time.monotonic() >= self._safe_due:
             self._make_safe()
-        if self._safe_due > 0.0:
+        if self._is_safe:
             self._memory.made_safe = number
 
     def _is_commanded(self) -> bool:
@@ -212,16 +212,17 @@ class Worker:
 
     def _write(self) -> None:
         if self._is_commanded():
-            self._safe_due = 0.0
+            self._is_safe, self._safe_due = False, 0.0
             self._driver.write(self._command[VALUES:])
 
     def _make_safe(self) -> None:
-        """Write the safe values; where that fails, again at the next look."""
-        failures = self._driver.errors.total()
-        self._safe_due = 0.0
-        self._driver.make_safe()
-        if self._driver.errors.total() == failures:
-            self._safe_due = time.monotonic() + SAFE_AGAIN
+        """Write the safe values, and when to do so again: soon where that failed, the driver has counted it."""
+        try:
+            self._driver.make_safe()
+            self._is_safe = True
+        except DriverError:
+            self._is_safe = False
+        self._safe_due = time.monotonic() + (SAFE_AGAIN if self._is_safe else self._driver.config.watchdog)
 
     def _read(self) -> None:
         self._driver.read(self._raw, self._ages)
@@ -259,6 +260,9 @@ def serve(file: Path, supervisor: int) -> int:
     except HilserverError as error:
         say(error=str(error))
         return 1
+    except Exception as error:
+        say(error=f"device {setup.name}: a defect in its driver: {type(error).__name__}: {error}")
+        raise
     return 0
 
 

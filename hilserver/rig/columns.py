@@ -34,8 +34,8 @@ INPUT_COLUMNS = (TICK, UTC, MISSED, HEARTBEAT_AGE, WAKE_ERROR, READ_TIME, COMPUT
 """Header columns that are set from outside before each tick; the tick computes the others."""
 
 # --- layout: where the sections of the row begin ---------------------------------------------------------------------
-RAW, AGE, ERRORS, CHANNEL, STALE, CHANGE, INPUT, LIMIT, VALVE, CIRCUIT = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
-CIRCUIT_SPACE, LAYOUT = 10, 11
+RAW, AGE, ERRORS, CHANNEL, STALE, CHANGE, INPUT, LIMIT, VALVE, OUTPUTS, CIRCUIT = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+CIRCUIT_SPACE, LAYOUT = 11, 12
 
 # --- plan.loop -------------------------------------------------------------------------------------------------------
 DT, MAX_MISSED, HEARTBEAT_TIMEOUT, CYCLE_LENGTH, CYCLE_REPEATS, LOOP = 0, 1, 2, 3, 4, 5
@@ -50,6 +50,11 @@ LIMIT_WIDTH = 5
 BY_VALUE, BY_AGE, BY_RATE = 0, 1, 2
 WARN, HOLD, RAMP, TRIP = 1, 2, 3, 4
 ACTION_NAMES = {"warn": WARN, "hold": HOLD, "ramp": RAMP, "trip": TRIP}
+
+# --- plan.output: outputs that are no valve; a heartbeat changes every TOGGLE_TICKS -----------------------------------
+OUTPUT_WHEN, OUTPUT_OFF, OUTPUT_ON, TOGGLE_TICKS, OUTPUT_WIDTH = 0, 1, 2, 3, 4
+WHEN_ARMED, WHEN_RUNNING, WHEN_HEALTHY, HEARTBEAT = 0, 1, 2, 3
+WHEN_NAMES = {"armed": WHEN_ARMED, "running": WHEN_RUNNING, "healthy": WHEN_HEALTHY, "heartbeat": HEARTBEAT}
 
 # --- plan.cycle: breakpoints (input, time, value, shape), sorted by input and time -----------------------------------
 CYCLE_INPUT, CYCLE_AT, CYCLE_VALUE, CYCLE_SHAPE = 0, 1, 2, 3

@@ -209,6 +209,25 @@ class ValveSettings(Datasheet):
         return self
 
 
+class OutputSettings(Datasheet):
+    """An output that is no valve: a pump's enable, a block valve, a lamp, the relay of a watchdog."""
+
+    description: str = Field(default="", description="free text")
+    device: str = Field(description="device that has the output")
+    output: Text = Field(description="the device's name of the output channel")
+    raw: tuple[Number, Number] = Field(description="raw output when off and when on, e.g. [0, 1] for a digital line")
+    on: Literal["armed", "running", "healthy", "heartbeat"] = Field(
+        description="armed: in ARMED and RUNNING; running: in RUNNING; healthy: as long as there is no fault, once all "
+        "channels have samples; heartbeat: changes in every tick while healthy, for a watchdog that wants edges"
+    )
+
+    @model_validator(mode="after")
+    def _two_levels(self) -> OutputSettings:
+        if self.raw[0] == self.raw[1]:
+            raise ValueError("raw: the outputs when off and when on must differ")
+        return self
+
+
 class RecordingSettings(Datasheet):
     """The full-rate log."""
 
@@ -249,6 +268,7 @@ class RigSettings(Datasheet):
     inputs: dict[Name, InputSettings] = Field(default_factory=dict)
     limits: dict[Name, LimitSettings] = Field(default_factory=dict)
     valves: dict[Name, ValveSettings] = Field(default_factory=dict)
+    outputs: dict[Name, OutputSettings] = Field(default_factory=dict, description="outputs that are no valves, by name")
     recording: RecordingSettings = Field(default_factory=RecordingSettings)
     mqtt: MqttSettings = Field(default_factory=MqttSettings)
 

@@ -17,9 +17,9 @@ from hilserver.circuit.model import Circuit, read_circuit, read_part
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import check_kernels
-from hilserver.driver import Driver, driver_named
+from hilserver.driver import Driver, Pace, driver_named
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
-from hilserver.rig.config import CycleSettings, LimitSettings, RigSettings, ValveSettings
+from hilserver.rig.config import CycleSettings, LimitSettings, OutputSettings, RigSettings, ValveSettings
 from hilserver.rig.plan import Plan, RowLayout, build_plan
 from hilserver.rig.plant import PlantArrays
 from hilserver.rig.simulated import build_plant
@@ -201,7 +201,8 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
     if problems or layout is None or circuit is None or packed is None:
         raise ConfigurationError(problems)
     sources["circuit"] = circuit.source
-    layout, plan = build_plan(settings, cycle, slots, layout.with_space_for(packed).circuit_space)
+    rates = {device.name: device.config.rate for device in devices if device.driver.pace is Pace.SLOW}
+    layout, plan = build_plan(settings, cycle, slots, layout.with_space_for(packed).circuit_space, rates)
     return Rig(file, settings, circuit, cycle, tuple(devices), library, layout, plan, packed, sources, plants)
 
 
@@ -296,6 +297,7 @@ def _devices(settings: RigSettings, file: Path, problems: list[Problem]) -> list
             c.source: f"channels.{n}.source" for n, c in settings.channels.items() if c.device == name and c.source
         }
         outputs = {v.output: f"valves.{n}.output" for n, v in settings.valves.items() if v.device == name}
+        outputs |= {o.output: f"outputs.{n}.output" for n, o in settings.outputs.items() if o.device == name}
         for used, offered in zip((inputs, outputs), driver.channels(config), strict=True):
             known = {info.name for info in offered}
             problems += [
@@ -328,12 +330,14 @@ def _references(settings: RigSettings, file: str) -> list[Problem]:
         found += _limit_problems(settings, name, limit)
     for name, valve in settings.valves.items():
         found += _valve_problems(settings, name, valve)
+    for name, output in settings.outputs.items():
+        found += _output_problems(settings, name, output)
     return [replace(problem, file=file) for problem in found if problem is not None]
 
 
 def _unknown_names(source: Mapping[str, Any], file: str) -> Iterator[Problem]:
     """References to what the rig file does not have, in a file whose values are not all valid."""
-    tables = {key: _subtables(source, key) for key in ("channels", "devices", "limits", "valves")}
+    tables = {key: _subtables(source, key) for key in ("channels", "devices", "limits", "valves", "outputs")}
     given = source.get("ports")
     ports: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     references: list[tuple[Any, Mapping[str, Any], str, str]] = [
@@ -343,6 +347,7 @@ def _unknown_names(source: Mapping[str, Any], file: str) -> Iterator[Problem]:
         ("limits", "channel", tables["channels"], "a channel"),
         ("channels", "device", tables["devices"], "a device"),
         ("valves", "device", tables["devices"], "a device"),
+        ("outputs", "device", tables["devices"], "a device"),
         ("valves", "port", ports, "a port"),
         ("valves", "supply", tables["channels"], "a channel"),
         ("valves", "tank", tables["channels"], "a channel"),
@@ -423,6 +428,18 @@ def _valve_problems(settings: RigSettings, name: str, valve: ValveSettings) -> I
             yield Problem(f'valve "{other}" is driven by this output too.', f"{key}.output")
         if before.port == valve.port:
             yield Problem(f'valve "{other}" makes this port\'s flow too.', f"{key}.port")
+
+
+def _output_problems(settings: RigSettings, name: str, output: OutputSettings) -> Iterator[Problem | None]:
+    key = f"outputs.{name}"
+    yield _known(output.device, settings.devices, "a device", f"{key}.device")
+    driven = {(v.device, v.output): f'valve "{valve}"' for valve, v in settings.valves.items()}
+    for other, before in settings.outputs.items():
+        if other == name:
+            break
+        driven[before.device, before.output] = f'output "{other}"'
+    if user := driven.get((output.device, output.output)):
+        yield Problem(f"{user} is driven by this output too.", f"{key}.output")
 
 
 def _cycle_problems(settings: RigSettings, cycle: CycleSettings, file: str) -> list[Problem]:

@@ -31,6 +31,7 @@ class Plan(NamedTuple):
     limit: Floats
     input: Floats
     valve: Floats
+    output: Floats
     cycle: Floats
     layout: Integers
 
@@ -90,6 +91,7 @@ def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
         row[block + b.COMMAND_OUT] = row[block + b.DEMAND] = line[b.SAFE_VALUE]
         row[block + b.SPOOL] = line[b.SAFE_VALUE]
         row[block + b.OUTPUT] = raw_output(line[b.SAFE_VALUE], line)
+    row[plan.layout[c.OUTPUTS] : plan.layout[c.OUTPUTS] + len(plan.output)] = plan.output[:, c.OUTPUT_OFF]
     start, first = plan.layout[c.CIRCUIT], int(packed.index[e.INITIAL])
     row[start : start + len(packed.values)] = packed.value[first : first + len(packed.values)]
     row[plan.layout[c.INPUT] : plan.layout[c.INPUT] + len(plan.input)] = plan.input[:, c.INPUT_INITIAL]
@@ -101,8 +103,12 @@ def build_plan(
     cycle: CycleSettings | None,
     slots: Mapping[tuple[str, str], int],
     circuit_space: int = CIRCUIT_SPACE,
+    rates: Mapping[str, float] | None = None,
 ) -> tuple[RowLayout, Plan]:
-    """The layout of the row and the plan. ``slots``: (device, source) -> raw slot."""
+    """The layout of the row and the plan.
+
+    ``slots``: (device, source) -> raw slot; ``rates``: how often slow devices are written, 1/s.
+    """
     channels, inputs = list(settings.channels), list(settings.inputs)
     limit_names, limit_rows = _limit_table(settings, channels)
     sources = {(s.device, s.source): name for name, s in settings.channels.items() if s.device and s.source}
@@ -117,6 +123,7 @@ def build_plan(
         [f"input.{name}" for name in inputs],
         [f"limit.{name}" for name in limit_names],
         [f"valve.{name}.{word}" for name in settings.valves for word in b.BLOCK_NAMES],
+        [f"output.{name}" for name in settings.outputs],
     ]
     names = list(c.HEADER_NAMES)
     layout = []
@@ -135,6 +142,7 @@ def build_plan(
         limit=limit_rows,
         input=_table([[s.initial, *s.range] for s in settings.inputs.values()], 3),
         valve=_table([_valve_line(v, settings, layout[c.CHANNEL]) for v in settings.valves.values()], b.VALVE_WIDTH),
+        output=_output_table(settings, rates or {}),
         cycle=cycle_table(cycle, inputs),
         layout=np.array(layout, dtype=np.int64),
     )
@@ -192,6 +200,15 @@ def _bounds(limit: LimitSettings, zero: float) -> list[tuple[str, int, float, fl
     if limit.max_rate is not None:
         found.append((".rate", c.BY_RATE, -limit.max_rate.value, limit.max_rate.value))
     return found
+
+
+def _output_table(settings: RigSettings, rates: Mapping[str, float]) -> Floats:
+    """A heartbeat on a slow device changes no faster than the device is sure to see."""
+    lines = []
+    for s in settings.outputs.values():
+        ticks = np.ceil(2.0 * settings.loop.rate / rates[s.device]) if s.device in rates else 1.0
+        lines.append([float(c.WHEN_NAMES[s.on]), *s.raw, float(ticks)])
+    return _table(lines, c.OUTPUT_WIDTH)
 
 
 def _valve_line(v: ValveSettings, settings: RigSettings, first_channel: int) -> list[float]:

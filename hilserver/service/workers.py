@@ -20,7 +20,7 @@ from hilserver.service.devices import DeviceReports
 Tell = Callable[[str | None, str], None]
 """Takes the trouble of a device, if any, and what happened, in sentences."""
 
-FIRST_DELAY, LONGEST_DELAY, STABLE_AFTER = 0.2, 10.0, 5.0
+FIRST_DELAY, LONGEST_DELAY, STABLE_AFTER = 0.2, 5.0, 2.0
 """Seconds before a worker is started again: the first time, at most; after how long a run it is a first time."""
 LOOK = 0.1
 """Seconds between two looks at a worker's heartbeat."""
@@ -43,6 +43,7 @@ class WorkerProcess:
         self._memory = WorkerMemory.create(path, len(setup.inputs), len(setup.outputs))
         self._file = folder / f"worker-{setup.name}.json"
         self._reports = reports
+        self._opened = False
         self._starting = asyncio.Lock()
         write_worker_file(setup, priority, self._file)
 
@@ -51,6 +52,7 @@ class WorkerProcess:
         await _await_end(self._left_behind)
         arguments = (str(self._file), str(os.getpid()))
         if self.child is not None:
+            self._opened |= self.child.was_ready
             self._reports.restarted(self.name)
         module = "hilserver.realtime.worker"
         self.child = await Child.start(f"device {self.name}", module, *arguments, heard=self._reports.heard)
@@ -112,7 +114,7 @@ class WorkerProcess:
 
         A worker that is dead or hangs is replaced: another one writes them before anything else.
         """
-        if self.child is None:
+        if self.child is None or not (self._opened or self.child.was_ready):  # never touched
             return None
         beats = self._memory.heartbeat.beats
         if await self._has_made_safe():
