@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-# What the tests use besides Python: a broker to talk to, and cyclictest to compare the real-time loop with.
-TEST_PROGRAMS := mosquitto mosquitto_pub cyclictest
-TEST_PACKAGES := mosquitto mosquitto-clients rt-tests
+# What the tests use besides Python: a broker to talk to, cyclictest to compare the real-time loop with, and a C compiler
+# with headers for the fake of NI's driver.
+TEST_PROGRAMS := mosquitto mosquitto_pub cyclictest gcc
+TEST_PACKAGES := mosquitto mosquitto-clients rt-tests gcc libc6-dev
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check docs format lock clean test-programs python
@@ -60,6 +61,7 @@ $(STAMP): requirements.lock pyproject.toml | python
 test-programs:
 	@missing=; for program in $(TEST_PROGRAMS); do \
 	    PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null || missing="$$missing $$program"; done; \
+	echo '#include <stdio.h>' | gcc -E - >/dev/null 2>&1 || missing="$$missing libc6-dev"; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    export DEBIAN_FRONTEND=noninteractive; \

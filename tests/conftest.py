@@ -1,8 +1,23 @@
 """What holds for every test."""
 
+import pytest
+from fake_nidaqmx import FakeNi
 from hypothesis import settings
 
 # The first call of a compiled function takes seconds, and a shared machine steals time: no deadline per example.
 # The same examples in every run: a failure in CI is the same failure here.
 settings.register_profile("hilserver", deadline=None, derandomize=True)
 settings.load_profile("hilserver")
+
+
+@pytest.fixture(scope="session")
+def _fake_ni_driver(tmp_path_factory: pytest.TempPathFactory) -> FakeNi:
+    """One per process: nidaqmx loads its library once."""
+    return FakeNi(tmp_path_factory.mktemp("nidaqmx"))
+
+
+@pytest.fixture
+def fake_ni(_fake_ni_driver: FakeNi) -> FakeNi:
+    """The fake of NI's driver, its devices as new."""
+    _fake_ni_driver.reset()
+    return _fake_ni_driver

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from typing import Any, ClassVar
@@ -49,11 +49,9 @@ class Bench(ABC):
     patience: float = 5.0
     """Seconds within which a value must have come through and a connection must have mended."""
 
-    def make(self, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> Driver:
-        """A driver, not opened, with all channels or with these in this order."""
-        config = self.driver.Config.model_validate(self.settings)
-        inputs, outputs = self.inputs if inputs is None else inputs, self.outputs if outputs is None else outputs
-        return self.driver(NAME, config, inputs, outputs)
+    def make(self, inputs: Sequence[str], outputs: Sequence[str]) -> Driver:
+        """A driver with these channels in this order, not opened."""
+        return self.driver(NAME, self.driver.Config.model_validate(self.settings), inputs, outputs)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -101,7 +99,7 @@ class Session:
         return dict(zip(self.driver.inputs, self.values.tolist(), strict=True))
 
     def write(self, values: Mapping[str, float]) -> None:
-        command = np.array([values[name] for name in self.driver.outputs])
+        command = np.array([values[name] for name in self.driver.outputs], dtype=np.float64)
         before = command.copy()
         within(self.bench.timeout, lambda: self.driver.write(command))
         assert (command == before).all(), "write changed the loop's array"
@@ -168,9 +166,23 @@ def only(values: Mapping[str, float], names: Iterable[str]) -> dict[str, float]:
 class DriverConformance:
     """For every driver."""
 
+    @pytest.fixture(autouse=True)
+    def _closed_at_the_end(self) -> Iterator[None]:
+        """What a test that failed left open would disturb the next."""
+        self._made: list[Driver] = []
+        yield
+        for driver in self._made:
+            driver.close()
+
+    def make(self, bench: Bench, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> Driver:
+        """A driver, not opened, with all channels or with these in this order."""
+        driver = bench.make(bench.inputs if inputs is None else inputs, bench.outputs if outputs is None else outputs)
+        self._made.append(driver)
+        return driver
+
     def open(self, bench: Bench, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> Session:
         """As the loop opens a device: open, then the safe values."""
-        session = Session(bench.make(inputs, outputs), bench)
+        session = Session(self.make(bench, inputs, outputs), bench)
         session.driver.open()
         session.driver.make_safe()
         return session
@@ -244,7 +256,7 @@ class DriverConformance:
         driver = self.open(bench).driver
         driver.close()
         driver.close()
-        bench.make().close()
+        self.make(bench).close()
 
     def test_nothing_is_counted_while_nothing_fails(self, bench: Bench) -> None:
         session = self.open(bench)
@@ -272,10 +284,10 @@ class HardwareConformance(DriverConformance):
 
     def test_configuration_and_construction_touch_no_device(self, bench: HardwareBench) -> None:
         bench.unplug()
-        bench.make().close()
+        self.make(bench).close()
 
     def test_reading_and_writing_need_an_open_device(self, bench: HardwareBench) -> None:
-        driver = bench.make()
+        driver = self.make(bench)
         for _ in range(2):  # before it was opened, and after it was closed
             session = Session(driver, bench)
             with pytest.raises(DriverError, match=NAME):
@@ -289,7 +301,7 @@ class HardwareConformance(DriverConformance):
 
     def test_missing_device_is_named(self, bench: HardwareBench) -> None:
         bench.unplug()
-        driver = bench.make()
+        driver = self.make(bench)
         with pytest.raises(DriverError, match=NAME):
             within(bench.patience, driver.open)
         driver.close()

@@ -50,9 +50,8 @@ class SimulatedBench(Bench):
         self.measured = dict.fromkeys(SENSORS, 0.0)
         self.writes: list[tuple[str, float]] = []
 
-    def make(self, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> Driver:
+    def make(self, inputs: Sequence[str], outputs: Sequence[str]) -> Driver:
         config = SimulatedRig.Config.model_validate(self.settings)
-        inputs, outputs = self.inputs if inputs is None else inputs, self.outputs if outputs is None else outputs
         return SimulatedRig(NAME, config, inputs, outputs, plant=StubPlant(self, inputs, outputs))
 
     def measure(self, values: Mapping[str, float]) -> None:

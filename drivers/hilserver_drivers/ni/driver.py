@@ -1,0 +1,231 @@
+"""The NI-DAQmx driver.
+
+Reads and writes on demand, with nidaqmx's low-overhead readers and writers on arrays made once; analog inputs are
+sampled by the device's own clock instead where ``sample_clock`` is given and the device can (hardware-timed single
+point). Outputs are always written at once, so that a safe value waits for no clock.
+
+A device that is gone is looked for by a thread beside the loop, as building NI-DAQmx tasks takes tens of milliseconds.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from hilserver.driver import ChannelInfo, Driver, Floats, FoundDevice
+from hilserver.errors import DriverError
+from hilserver_drivers.ni.connection import Connection, Group
+from hilserver_drivers.ni.settings import UNITS, NiConfig
+from hilserver_drivers.ni.system import (
+    EXPIRED,
+    LATE,
+    TIMEOUT,
+    Refused,
+    check_names,
+    doing,
+    found_device,
+    local_system,
+    meaning_of,
+    name_of,
+    store_safe_values,
+)
+
+LOOK_AGAIN = (0.1, 2.0)
+"""Seconds between attempts to find a device again: the first pause, the longest."""
+LAST_CHANCE = 1.0
+"""Seconds that make_safe waits for a device that is gone."""
+SILENCE = 1.0
+"""Seconds of time-outs after which the tasks are built anew."""
+
+
+class NiDaq(Driver):
+    """An NI-DAQmx device."""
+
+    Config = NiConfig
+
+    def __init__(self, name: str, config: NiConfig, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        super().__init__(name, config, inputs, outputs)
+        self._safe = np.array([config.outputs[output].safe for output in outputs], dtype=np.float64)
+        self._sampled = np.full(len(inputs), -np.inf)
+        self._connection: Connection | None = None
+        self._is_open = False
+        self._DaqError: type[Exception] | tuple[()] = ()
+        self._lock = threading.Lock()
+        self._over, self._hurry, self._back = threading.Event(), threading.Event(), threading.Event()
+        self._searcher: threading.Thread | None = None
+
+    @classmethod
+    def channels(cls, config: NiConfig) -> tuple[Sequence[ChannelInfo], Sequence[ChannelInfo]]:
+        """One per entry of ``inputs`` and ``outputs``."""
+        inputs, outputs = (
+            [
+                ChannelInfo(name, UNITS[channel.kind], f"{channel.kind}, {channel.physical(config.device)}")
+                for name, channel in table.items()
+            ]
+            for table in (config.inputs, config.outputs)
+        )
+        return inputs, outputs
+
+    @classmethod
+    def discover(cls) -> Sequence[FoundDevice]:
+        """The NI devices that are plugged in, with analog inputs and outputs, and digital lines."""
+        system = local_system("NI-DAQmx")
+        import nidaqmx
+
+        found = []
+        for name in filter(None, system.devices.device_names):
+            with suppress(nidaqmx.DaqError):  # known to NI-DAQmx, but not plugged in
+                found.append(found_device(system.devices[name]))
+        return found
+
+    def open(self) -> None:
+        """Build and start all tasks; the outputs get their safe values."""
+        system = local_system(f"device {self.name}")
+        import nidaqmx
+
+        self._DaqError = nidaqmx.DaqError
+        self._sampled.fill(-np.inf)
+        if self.config.store_safe:
+            store_safe_values(self, system)
+        self._connection = self._connect(system, counting=True)
+        self._over, self._is_open = threading.Event(), True
+
+    def read(self, values: Floats, ages: Floats) -> None:
+        """The inputs now; with ``sample_clock`` the analog ones at the device's next sample clock."""
+        connection, now = self._live(), time.monotonic()
+        values.fill(np.nan)
+        if connection is not None:
+            self._read_groups(connection, values, now)
+        np.subtract(time.monotonic(), self._sampled, out=ages)
+
+    def _read_groups(self, connection: Connection, values: Floats, now: float) -> None:
+        for group in connection.groups:
+            try:
+                group.read(values, self.config.timeout)
+                self._sampled[group.slots] = now
+            except self._DaqError as error:
+                if self._has_failed(connection, group, error):
+                    values.fill(np.nan)
+                    return
+
+    def write(self, values: Floats) -> None:
+        """All outputs at once. A value that is no number becomes the safe one."""
+        self._write(values, refresh=False)
+
+    def _write(self, values: Floats, refresh: bool) -> None:
+        connection = self._live()
+        if not math.isfinite(values.sum()):
+            self.failed(
+                "not a number", f"device {self.name}: a command is not a number; that output gets its safe value."
+            )
+            values = np.where(np.isfinite(values), values, self._safe)
+        if connection is not None:
+            try:
+                connection.write(values, refresh)
+            except self._DaqError as error:
+                self._lose(connection, "outputs", error)
+
+    def make_safe(self) -> None:
+        """The safe values. A device that is gone has LAST_CHANCE to come back; then DriverError."""
+        if len(self.outputs) == 0:
+            return
+        self._write(self._safe, refresh=True)
+        if self._connection is None:
+            self._hurry.set()
+            if not self._back.wait(LAST_CHANCE):  # whoever finds the device writes its safe values
+                raise DriverError(f"device {self.name} did not get its safe values: {self.last_error}")
+
+    def close(self) -> None:
+        """Let go of the device; its outputs stay as they are, and its watchdog is off."""
+        self._over.set()
+        self._hurry.set()
+        if self._searcher is not None:
+            self._searcher.join(LAST_CHANCE)
+        with self._lock:
+            connection, self._connection, self._is_open = self._connection, None, False
+        if connection is not None:
+            connection.close()
+
+    # --- losing and finding the device ---
+
+    def _live(self) -> Connection | None:
+        if not self._is_open:
+            raise DriverError(f"device {self.name} is not open.")
+        return self._connection
+
+    def _has_failed(self, connection: Connection, group: Group, error: Any) -> bool:
+        """Count an error of a read; whether the connection is lost by it."""
+        silent_since = max(connection.made, self._sampled[group.slots].max())
+        if error.error_code in LATE:
+            if silent_since > connection.made:  # else: clocks between the start of the task and its first read
+                self._count(group.what, error)
+            return False
+        if error.error_code in TIMEOUT and time.monotonic() - silent_since < SILENCE:
+            self._count(group.what, error)
+            return False
+        self._lose(connection, group.what, error)
+        return True
+
+    def _count(self, what: str, error: Any) -> None:
+        self.failed(name_of(error.error_code), f"device {self.name}: {what}: {meaning_of(error)}.")
+
+    def _lose(self, connection: Connection, what: str, error: Any) -> None:
+        """Do without the device; look for it beside the loop."""
+        self._count(what, error)
+        self._connection = None
+        self._back.clear()
+        self._hurry.clear()
+        arguments = (connection, self._over)
+        self._searcher = threading.Thread(target=self._search, args=arguments, name=f"search {self.name}", daemon=True)
+        self._searcher.start()
+
+    def _search(self, lost: Connection, over: threading.Event) -> None:
+        """The body of the searching thread: until the device is back, or the driver closed."""
+        with suppress(OSError):  # not with the loop's real-time priority, which a new thread inherits
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        lost.close()
+        pause, longest = LOOK_AGAIN
+        while not over.is_set():
+            try:
+                connection = self._connect(local_system(f"device {self.name}"), counting=False)
+            except Exception as error:  # whatever it is, the next attempt may succeed
+                self.last_error = str(error)
+            else:
+                self._take(connection, over)
+                return
+            self._hurry.wait(pause)
+            self._hurry.clear()
+            pause = min(2.0 * pause, longest)
+
+    def _take(self, connection: Connection, over: threading.Event) -> None:
+        """Give the loop a new connection, unless the driver was closed meanwhile."""
+        counters = [name for name in self.inputs if self.config.inputs[name].terminal == "ctr"]
+        if counters:
+            text = f"the count of {', '.join(counters)} was lost with the connection: restart the run and reference it"
+            self.failed("count lost", f"device {self.name}: {text}.")
+        with self._lock:
+            if not over.is_set():
+                self._connection = connection
+                self._back.set()
+                return
+        connection.close()
+
+    def _connect(self, system: Any, counting: bool) -> Connection:
+        """Build all tasks. A device whose watchdog has expired is reset first: nothing else unlocks its outputs."""
+        check_names(self, system)
+        try:
+            return Connection(self, self._safe, system, counting)
+        except Refused as error:
+            if error.code not in EXPIRED:
+                raise
+            self.failed("watchdog expired", str(error))
+        with doing(self.name, "reset after its watchdog expired"):
+            system.devices[self.config.device].reset_device()
+        return Connection(self, self._safe, system, counting)
