@@ -7,12 +7,21 @@ that can't be unplugged (the simulated rig).
 
 from __future__ import annotations
 
+import importlib
+import json
 import math
+import os
+import select
+import signal
+import subprocess
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -71,7 +80,10 @@ class Bench(ABC):
 
 
 class HardwareBench(Bench):
-    """A device with a cable."""
+    """A device with a cable, which other processes can reach too."""
+
+    environment: Mapping[str, str] = MappingProxyType({})
+    """Variables with which a process finds the device."""
 
     @abstractmethod
     def unplug(self) -> None:
@@ -368,6 +380,75 @@ class HardwareConformance(DriverConformance):
             within(bench.patience, session.driver.make_safe)
         session.driver.close()
 
+    @pytest.mark.parametrize("ending", ["return", "raise", "SIGTERM"])
+    def test_process_that_ends_leaves_safe_values(self, bench: HardwareBench, ending: str) -> None:
+        with driving_process(bench) as process:
+            if ending == "SIGTERM":
+                process.terminate()
+            else:
+                process.communicate(ending, timeout=30)
+            process.wait(30)
+        assert last(bench.written()) == pytest.approx(bench.safe)
+
+    def test_after_a_killed_process_another_one_writes_the_safe_values(self, bench: HardwareBench) -> None:
+        with driving_process(bench) as process:
+            process.kill()
+            process.wait(30)
+        driver = self.open(bench).driver
+        driver.close()
+        assert last(bench.written()) == pytest.approx(bench.safe)
+
+
+# --- a process that drives the device -------------------------------------------------------------------------------
+
+
+@contextmanager
+def driving_process(bench: HardwareBench) -> Iterator[subprocess.Popen[str]]:
+    """A process that reads and writes the device as the loop does; its command has arrived. Killed at the end."""
+    command, begin = patterns(bench.output_span)[0], len(bench.written())
+    driver = f"{bench.driver.__module__}:{bench.driver.__qualname__}"
+    task = json.dumps([driver, dict(bench.settings), bench.inputs, command])
+    environment = {**os.environ, **bench.environment, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, __file__, task],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 30.0
+        while last(bench.written()[begin:]) != pytest.approx(command):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline, f"the command did not arrive, but {last(bench.written()[begin:])}"
+            time.sleep(0.01)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def drive(task: str) -> None:
+    """The body of that process: as the loop, until it is told on its standard input how to end, or by SIGTERM."""
+    name, settings, inputs, command = json.loads(task)
+    module, _, kind = name.partition(":")
+    driver_class = getattr(importlib.import_module(module), kind)
+    driver = driver_class(NAME, driver_class.Config.model_validate(settings), inputs, tuple(command))
+    values, ages, raw = np.zeros(len(inputs)), np.zeros(len(inputs)), np.array([*command.values()], dtype=np.float64)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    driver.open()
+    try:
+        driver.make_safe()
+        while not select.select([sys.stdin], [], [], 0.002)[0]:
+            driver.read(values, ages)
+            driver.write(raw)
+        if sys.stdin.read() == "raise":
+            raise RuntimeError("as it was told")
+    finally:
+        driver.make_safe()
+        driver.close()
+
 
 # --- a rig around it ------------------------------------------------------------------------------------------------
 
@@ -391,3 +472,7 @@ def load_rig_with(bench: Bench, source: str, output: str) -> Rig:
     table["channels"] = {**table["channels"], "p_S": measured}
     table["valves"] = {"main": {**table["valves"]["main"], "device": NAME, "output": output}}
     return assemble({**demo.sources, "rig": table}, demo.file, standard_library())
+
+
+if __name__ == "__main__":
+    drive(sys.argv[1])

@@ -27,6 +27,7 @@ class NiBench(HardwareBench):
 
     def __init__(self, ni: FakeNi) -> None:
         self.ni = ni
+        self.environment = ni.environment
         self.settings = {
             "device": "Dev1",
             "inputs": {
