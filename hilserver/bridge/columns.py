@@ -48,12 +48,13 @@ MANUAL, INVERSE_STATIC, INVERSE_LAG, INVERSE_LAG_LEAKAGE, FLOW_SERVO = 0, 1, 2, 
 STRATEGY_NAMES = ("manual", "inverse_static", "inverse_lag", "inverse_lag_leakage", "flow_servo")
 
 # --- saturation flags ------------------------------------------------------------------------------------------------
-CAPACITY, NO_DROP, RANGE, SLEW = 1, 2, 4, 8
+CAPACITY, NO_DROP, RANGE, SLEW, NEAR_END = 1, 2, 4, 8, 16
 SATURATION_TEXTS = {
     CAPACITY: "the real valve is too small for the virtual flow at this pressure drop",
     NO_DROP: "hardly any drop in the direction of the virtual flow: it can't be had, the command fades to null",
     RANGE: "command held at the end of its range",
     SLEW: "command held back by its slew limit",
+    NEAR_END: "command held back near the end of the stroke",
 }
 
 # --- columns of plan.valve -------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from hilserver.bridge.columns import (
     FLOW_SERVO,
     FLOW_VIRTUAL,
     MANUAL,
+    NEAR_END,
     OUTPUT,
     PORT,
     RANGE,
@@ -83,6 +84,12 @@ from hilserver.rig.columns import (
     DISARM,
     DONE,
     DT,
+    END_CHANNEL,
+    END_DISTANCE,
+    END_LOWER,
+    END_SIGN,
+    END_UPPER,
+    END_VALVE,
     ESTOP,
     FAULT,
     FAULT_BRIDGE,
@@ -443,7 +450,8 @@ def drive_valves(plan: Plan, ix: Indices, row: Floats, elapsed: float, dt: float
         b[SATURATION] = 0.0
         follow_spool(b[COMMAND_OUT], b, v, elapsed)
         demand(row, b, v, elapsed, dt, action)
-        limit_command(row, b, v, dt, action)
+        low, high = free_range(plan, row, i)
+        limit_command(row, b, v, low, high, dt, action)
 
 
 def demand(row: Floats, b: Floats, v: Floats, elapsed: float, dt: float, action: int) -> None:
@@ -475,10 +483,33 @@ def take_over(b: Floats, v: Floats) -> None:
     b[FADE] = nan
 
 
-def limit_command(row: Floats, b: Floats, v: Floats, dt: float, action: int) -> None:
+def free_range(plan: Plan, row: Floats, valve: int) -> tuple[float, float]:
+    """The commands that a valve may have where it is: towards an end of the stroke none beyond it, less before it."""
+    low, high = plan.valve[valve, U_MIN], plan.valve[valve, U_MAX]
+    for k in range(plan.end.shape[0]):
+        if int(plan.end[k, END_VALVE]) != valve:
+            continue
+        x = row[plan.layout[CHANNEL] + int(plan.end[k, END_CHANNEL])]
+        rising = share_of(plan.end[k, END_UPPER] - x, plan.end[k, END_DISTANCE])
+        falling = share_of(x - plan.end[k, END_LOWER], plan.end[k, END_DISTANCE])
+        if plan.end[k, END_SIGN] < 0.0:
+            rising, falling = falling, rising
+        low, high = max(low, falling * plan.valve[valve, U_MIN]), min(high, rising * plan.valve[valve, U_MAX])
+    return low, high
+
+
+def share_of(way: float, distance: float) -> float:
+    """Share of the full command with so far to go; 0 at the end and beyond it."""
+    if way <= 0.0:
+        return 0.0
+    return 1.0 if way >= distance else float(way / distance)
+
+
+def limit_command(row: Floats, b: Floats, v: Floats, low: float, high: float, dt: float, action: int) -> None:
     """The last word, whatever bridge and circuit want: hold, dither, range, slew; then polarity, null and raw output.
 
-    Outside of RUNNING the command goes to its safe value: at the slew limit after a trip, else at the slower stop ramp.
+    While RUNNING it keeps between ``low`` and ``high`` too (ends of the stroke). Outside of RUNNING the command goes to
+    its safe value: at the slew limit after a trip, else at the slower stop ramp.
     """
     last, target, rate = b[COMMAND_OUT], v[SAFE_VALUE], v[STOP_RATE]
     if row[MODE] == RUNNING:
@@ -489,12 +520,20 @@ def limit_command(row: Floats, b: Floats, v: Floats, dt: float, action: int) -> 
     elif row[MODE] == FAULTED and (row[FAULT] != FAULT_SUPERVISOR or action == TRIP):
         rate = v[SLEW_RATE]
     inside = clip(target, v[U_MIN], v[U_MAX])
+    in_range = inside == target
+    stopped = row[MODE] == RUNNING and not low <= inside <= high
+    if stopped:
+        inside = clip(inside, low, high)
+        if b[STRATEGY_NOW] == FLOW_SERVO:  # no wind-up
+            prepare_strategy(FLOW_SERVO, b[FLOW_VIRTUAL], inside, b, v)
     b[COMMAND_OUT] = clip(inside, last - rate * dt, last + rate * dt)
     b[OUTPUT] = raw_output(b[COMMAND_OUT], v)
     if row[MODE] == RUNNING:
         flags = int(b[SATURATION])
-        if inside != target:
+        if not in_range:
             flags |= RANGE
+        if stopped:
+            flags |= NEAR_END
         if b[COMMAND_OUT] != inside:
             flags |= SLEW
         b[SATURATION] = flags

@@ -49,7 +49,11 @@ LIMIT_CHANNEL, LIMIT_KIND, LIMIT_LOWER, LIMIT_UPPER, LIMIT_ACTION = 0, 1, 2, 3, 
 LIMIT_WIDTH = 5
 BY_VALUE, BY_AGE, BY_RATE = 0, 1, 2
 WARN, HOLD, RAMP, TRIP = 1, 2, 3, 4
-ACTION_NAMES = {"warn": WARN, "hold": HOLD, "ramp": RAMP, "trip": TRIP}
+ACTION_NAMES = {"warn": WARN, "stop": WARN, "hold": HOLD, "ramp": RAMP, "trip": TRIP}
+"""A limit that stops acts on its valves, by plan.end; on the mode no more than a warning."""
+
+# --- plan.end: ends of a stroke; SIGN +1: a positive command of the valve makes the channel rise ---------------------
+END_CHANNEL, END_VALVE, END_SIGN, END_LOWER, END_UPPER, END_DISTANCE, END_WIDTH = 0, 1, 2, 3, 4, 5, 6
 
 # --- plan.output: outputs that are no valve; a heartbeat changes every TOGGLE_TICKS -----------------------------------
 OUTPUT_WHEN, OUTPUT_OFF, OUTPUT_ON, TOGGLE_TICKS, OUTPUT_WIDTH = 0, 1, 2, 3, 4

@@ -105,9 +105,32 @@ class LimitSettings(Datasheet):
     max: AnyQuantity | None = Field(default=None, description="highest allowed value")
     max_age: Time | None = Field(default=None, gt=0, description="oldest allowed sample")
     max_rate: AnyRate | None = Field(default=None, description='fastest allowed change, like "5000 bar/s"')
-    action: Literal["warn", "hold", "ramp", "trip"] = Field(
-        description="warn: report only; hold: keep the command; ramp: to null, leave RUNNING; trip: FAULT, latched"
+    action: Literal["warn", "stop", "hold", "ramp", "trip"] = Field(
+        description="warn: report only; stop: no command of `valves` beyond min or max, the way back is free; "
+        "hold: keep the command; ramp: to null, leave RUNNING; trip: FAULT, latched"
     )
+    valves: dict[Name, Literal[1, -1]] = Field(
+        default_factory=dict,
+        description="stop: the valves that move it; 1: a positive command makes the channel rise, -1: fall",
+    )
+    slow_down: AnyQuantity | None = Field(
+        default=None, description="stop: within this distance before min and max the command is reduced in proportion"
+    )
+
+    @model_validator(mode="after")
+    def _stops_by_its_valves(self) -> LimitSettings:
+        if self.action != "stop":
+            given = [key for key in ("valves", "slow_down") if key in self.model_fields_set]
+            if given:
+                raise ValueError(f"{given[0]} goes with action stop only")
+            return self
+        if not self.valves:
+            raise ValueError("action stop needs valves: which ones move it, and which way, like { main = 1 }")
+        if self.max_age is not None or self.max_rate is not None:
+            raise ValueError("action stop is for min and max: give max_age and max_rate a limit of their own")
+        if self.slow_down is not None and self.slow_down.value <= 0:
+            raise ValueError("slow_down must be above 0")
+        return self
 
     @model_validator(mode="after")
     def _something_to_watch(self) -> LimitSettings:

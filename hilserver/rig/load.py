@@ -401,11 +401,16 @@ def _limit_problems(settings: RigSettings, name: str, limit: LimitSettings) -> I
         yield Problem(f'has the name of a channel but watches "{limit.channel}": call it otherwise.', f"limits.{name}")
     if limit.channel in settings.channels:
         unit = settings.channels[limit.channel].unit
-        for key in ("min", "max", "max_rate"):
+        for key in ("min", "max", "max_rate", "slow_down"):
             bound = getattr(limit, key)
             if bound is not None and bound.unit != unit:
                 text = f'is of unit {bound.unit or "none"}, channel "{limit.channel}" of {unit or "none"}.'
                 yield Problem(text, f"limits.{name}.{key}")
+    for valve in limit.valves:
+        yield _known(valve, settings.valves, "a valve", f"limits.{name}.valves.{valve}")
+        if valve in settings.valves and not settings.valves[valve].range[0] <= 0.0 <= settings.valves[valve].range[1]:
+            text = f"valve {valve} can't be stopped: its range does not contain 0."
+            yield Problem(text, f"limits.{name}.valves.{valve}")
 
 
 def _valve_problems(settings: RigSettings, name: str, valve: ValveSettings) -> Iterator[Problem | None]:

@@ -29,6 +29,7 @@ class Plan(NamedTuple):
     loop: Floats
     channel: Floats
     limit: Floats
+    end: Floats
     input: Floats
     valve: Floats
     output: Floats
@@ -140,6 +141,7 @@ def build_plan(
         loop=_loop_table(settings, cycle),
         channel=_channel_table(settings, slots),
         limit=limit_rows,
+        end=_end_table(settings, channels),
         input=_table([[s.initial, *s.range] for s in settings.inputs.values()], 3),
         valve=_table([_valve_line(v, settings, layout[c.CHANNEL]) for v in settings.valves.values()], b.VALVE_WIDTH),
         output=_output_table(settings, rates or {}),
@@ -186,6 +188,19 @@ def _limit_table(settings: RigSettings, channels: list[str]) -> tuple[tuple[str,
             names.append(f"{name}.age")
             lines.append([float(place), float(c.BY_AGE), -np.inf, settings.loop.max_age, float(c.TRIP)])
     return tuple(names), _table(lines, c.LIMIT_WIDTH)
+
+
+def _end_table(settings: RigSettings, channels: list[str]) -> Floats:
+    """A line for each valve that a limit stops."""
+    lines, valves = [], list(settings.valves)
+    for limit in settings.limits.values():
+        for valve, sign in limit.valves.items():
+            if limit.channel in channels and valve in valves:
+                ((_, _, lower, upper),) = _bounds(limit, 0.0)
+                distance = limit.slow_down.value if limit.slow_down is not None else 0.0
+                line = [channels.index(limit.channel), valves.index(valve), sign, lower, upper, distance]
+                lines.append([float(number) for number in line])
+    return _table(lines, c.END_WIDTH)
 
 
 def _bounds(limit: LimitSettings, zero: float) -> list[tuple[str, int, float, float]]:

@@ -174,6 +174,8 @@ def _allowed(limit: LimitSettings, unit: str) -> str:
         parts.append(f"not older than {limit.max_age * 1e3:g} ms")
     if limit.max_rate is not None:
         parts.append(f"not faster than {quantity(limit.max_rate.value, limit.max_rate.unit)} per second")
+    if limit.slow_down is not None:
+        parts.append(f"slower from {quantity(limit.slow_down.value, unit)} before")
     return ", ".join(parts)
 
 
