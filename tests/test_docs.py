@@ -34,7 +34,17 @@ from hilserver.rig.load import load_rig, read_toml
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = ["first-run", "how-it-works", "datasheets", "rig-file", "safety", "recording", "real-time", "write-a-component"]
+PAGES = [
+    "first-run",
+    "how-it-works",
+    "datasheets",
+    "rig-file",
+    "safety",
+    "recording",
+    "real-time",
+    "write-a-component",
+    "modbus-and-serial",
+]
 FILES = [ROOT / "README.md", *(DOCS / f"{page}.md" for page in PAGES)]
 BASES = {"rig": "config/rigs/demo.toml", "circuit": "config/circuits/lift.toml", "cycle": "config/cycles/lift.toml"}
 LOG = re.compile(r"logs/[\dT-]+_demo\.arrow")
