@@ -171,6 +171,7 @@ HoseModulus = Annotated[float, Unit("Pa^0.5", "2e5 Pa^0.5")]
 Angle = Annotated[float, Unit("rad", "90 deg")]
 Inertia = Annotated[float, Unit("kg*m^2", "12 kg*m^2")]
 Torque = Annotated[float, Unit("N*m", "200 N*m")]
+Resistance = Annotated[float, Unit("ohm", "500 ohm")]
 RotaryDamping = Annotated[float, Unit("N*m*s", "0.5 N*m*s")]
 
 
@@ -197,6 +198,15 @@ def quantity_per_second(raw: object) -> Quantity:
     return _any_quantity(raw, "second", "250 bar/s")
 
 
+def difference(raw: object) -> Quantity:
+    """``"5 bar"`` -> Quantity(value=5e5, unit="Pa"): a difference of two values, so 2 degC are 2 K."""
+    amount = quantity(raw)
+    if isinstance(raw, str) and amount.unit == "K":
+        zero = quantity("0 " + raw[_NUMBER.match(raw).end() :])  # type: ignore[union-attr]
+        return Quantity(value=round_trip(amount.value - zero.value), unit=amount.unit)
+    return amount
+
+
 def _any_quantity(raw: object, per: str, example: str) -> Quantity:
     if isinstance(raw, Quantity):
         return raw
@@ -213,5 +223,6 @@ def _any_quantity(raw: object, per: str, example: str) -> Quantity:
 
 
 AnyQuantity = Annotated[Quantity, BeforeValidator(quantity)]
+AnyDifference = Annotated[Quantity, BeforeValidator(difference)]
 AnyRate = Annotated[Quantity, BeforeValidator(quantity_per_second)]
 """A rate of change; its unit is that of the quantity that changes."""

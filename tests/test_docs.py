@@ -98,11 +98,11 @@ def test_every_block_says_what_it_is() -> None:
 
 
 def over(base: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with the values of ``part`` in it; a channel is replaced as a whole, being measured or fixed."""
+    """``base`` with the values of ``part`` in it; a fixed channel, and a scale, replace another as a whole."""
     merged = dict(base)
     for key, value in part.items():
         both_tables = isinstance(value, Mapping) and isinstance(base.get(key), Mapping)
-        merged[key] = over(base[key], value) if both_tables and "value" not in value else value
+        merged[key] = over(base[key], value) if both_tables and "value" not in value and key != "scale" else value
     return merged
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,6 +133,23 @@ def test_samples_of_another_circuit_stand_under_the_names_they_share(rig: Rig, m
     assert telemetry.channels["circuit.supply.p"] == (1e7, 1e7, 2e7)
     assert telemetry.channels["circuit.pump.q_P"][2] == 1e-3
     assert "circuit.pump.Q" not in telemetry.channels
+
+
+def test_a_reading_that_is_no_sample_is_told_with_its_reason(memory: LoopMemory) -> None:
+    demo = load_rig(Path(__file__).parents[1] / "config" / "rigs" / "demo.toml")
+    channels = {**demo.settings.channels, "p_S": demo.settings.channels["p_S"].model_copy(update={"valid_raw": (1, 9)})}
+    rig = dataclasses.replace(demo, settings=demo.settings.model_copy(update={"channels": channels}))
+    loop, observer = Loop(rig, memory), Observer(rig, memory)
+    plan = rig.plan
+    loop.row[plan.layout[c.AGE] : plan.layout[c.ERRORS]] = loop.row[plan.layout[c.STALE] : plan.layout[c.CHANGE]] = 0.0
+    loop.tick(raw__p_S=5.0)
+    assert list(observer.warnings(observer.read()[-1])) == []
+    loop.tick(raw__p_S=0.5, stale__p_S=1e-3, raw__p_A=np.nan, stale__p_A=1e-3, raw__x=5.0, stale__x=1e-3)
+    assert list(observer.warnings(observer.read()[-1])) == [
+        "channel p_A: the device has no sample",
+        "channel p_S: raw 0.5 is outside of 1 … 9",
+        "channel x: it changes faster than valid_rate",
+    ]
 
 
 def test_events_name_what_happened_in_order(rig: Rig, memory: LoopMemory) -> None:

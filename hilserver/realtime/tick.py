@@ -72,6 +72,9 @@ from hilserver.rig.columns import (
     COMMAND_KIND,
     COMMAND_SEQUENCE,
     CONSTANT,
+    CURVE_FIRST,
+    CURVE_KIND,
+    CURVE_LAST,
     CYCLE,
     CYCLE_AT,
     CYCLE_INPUT,
@@ -101,7 +104,6 @@ from hilserver.rig.columns import (
     FAULT_SUPERVISOR,
     FAULTED,
     FILTER,
-    GAIN,
     HEARTBEAT,
     HEARTBEAT_AGE,
     HEARTBEAT_TIMEOUT,
@@ -125,13 +127,14 @@ from hilserver.rig.columns import (
     NO_FAULT,
     NOT_MANUAL,
     NOTHING,
-    OFFSET,
     OUTPUT_OFF,
     OUTPUT_ON,
     OUTPUT_WHEN,
     OUTPUTS,
     RAMP,
     RAW,
+    RAW_HIGH,
+    RAW_LOW,
     RAW_SLOT,
     RESET,
     RESULT,
@@ -145,11 +148,15 @@ from hilserver.rig.columns import (
     STOP,
     STRATEGY,
     SWAP,
+    TABLE,
     TICK,
     TIME,
     TOGGLE_TICKS,
     TRIP,
     UNKNOWN_COMMAND,
+    VALID_HIGH,
+    VALID_LOW,
+    VALID_RATE,
     VALVE,
     WARNINGS,
     WHEN_ARMED,
@@ -180,7 +187,7 @@ def tick(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, comman
 def scale_channels(plan: Plan, row: Floats, elapsed: float) -> None:
     """Raw readings to SI values, filtered, and their rate of change.
 
-    A missing sample (NaN, or one that gives no finite value) keeps the last value and lets it grow stale.
+    A missing sample (NaN, not valid, or one that gives no finite value) keeps the last value and lets it grow stale.
     """
     raw, age = plan.layout[RAW], plan.layout[AGE_SECTION]
     value, stale, change = plan.layout[CHANNEL], plan.layout[STALE], plan.layout[CHANGE]
@@ -190,16 +197,33 @@ def scale_channels(plan: Plan, row: Floats, elapsed: float) -> None:
             row[value + i], row[stale + i] = plan.channel[i, CONSTANT], 0.0
             continue
         first, last, gap = not isfinite(row[stale + i]), row[value + i], row[stale + i] + elapsed - row[age + slot]
-        new = plan.channel[i, GAIN] * row[raw + slot] + plan.channel[i, OFFSET]
+        new, rate = scaled_value(plan, i, row[raw + slot]), 0.0
         if not first:
             new = last + (new - last) * elapsed / (elapsed + plan.channel[i, FILTER])
+            rate = (new - last) / max(gap, elapsed)  # gap: from the last sample to this one
         row[change + i] = 0.0
-        if isfinite(new) and isfinite(row[age + slot]):
-            row[value + i], row[stale + i] = new, row[age + slot]
-            if not first:
-                row[change + i] = (new - last) / max(gap, elapsed)  # gap: from the last sample to this one
+        if isfinite(new) and isfinite(row[age + slot]) and abs(rate) <= plan.channel[i, VALID_RATE]:
+            row[value + i], row[stale + i], row[change + i] = new, row[age + slot], rate
         else:
             row[stale + i] += elapsed
+
+
+def scaled_value(plan: Plan, channel: int, raw: float) -> float:
+    """The SI value of a raw reading by the channel's curve; NaN where reading or value is not valid."""
+    if not plan.channel[channel, RAW_LOW] <= raw <= plan.channel[channel, RAW_HIGH]:
+        return nan
+    first, last = int(plan.channel[channel, CURVE_FIRST]), int(plan.channel[channel, CURVE_LAST])
+    if plan.channel[channel, CURVE_KIND] == TABLE:
+        k = first + 1
+        while k < last and raw >= plan.curve[k, 0]:
+            k += 1
+        r0, v0, r1, v1 = plan.curve[k - 1, 0], plan.curve[k - 1, 1], plan.curve[k, 0], plan.curve[k, 1]
+        value = v0 + (v1 - v0) * (raw - r0) / (r1 - r0)
+    else:
+        value = plan.curve[last, 0]
+        for k in range(last - 1, first - 1, -1):
+            value = value * raw + plan.curve[k, 0]
+    return value if plan.channel[channel, VALID_LOW] <= value <= plan.channel[channel, VALID_HIGH] else nan
 
 
 def check_limits(plan: Plan, row: Floats, elapsed: float) -> int:

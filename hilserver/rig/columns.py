@@ -41,8 +41,23 @@ CIRCUIT_SPACE, LAYOUT = 11, 12
 DT, MAX_MISSED, HEARTBEAT_TIMEOUT, CYCLE_LENGTH, CYCLE_REPEATS, LOOP = 0, 1, 2, 3, 4, 5
 
 # --- plan.channel: one line per channel ------------------------------------------------------------------------------
-RAW_SLOT, GAIN, OFFSET, FILTER, CONSTANT = 0, 1, 2, 3, 4
-CHANNEL_WIDTH = 5
+(
+    RAW_SLOT,
+    CONSTANT,
+    FILTER,
+    CURVE_KIND,
+    CURVE_FIRST,
+    CURVE_LAST,
+    RAW_LOW,
+    RAW_HIGH,
+    VALID_LOW,
+    VALID_HIGH,
+    VALID_RATE,
+) = range(11)
+CHANNEL_WIDTH = 11
+
+# --- plan.curve: coefficients of polynomials (rising powers; 0), points of tables (raw, value) -----------------------
+POLYNOMIAL, TABLE = 0, 1
 
 # --- plan.limit ------------------------------------------------------------------------------------------------------
 LIMIT_CHANNEL, LIMIT_KIND, LIMIT_LOWER, LIMIT_UPPER, LIMIT_ACTION = 0, 1, 2, 3, 4

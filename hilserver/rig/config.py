@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import inf, isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,7 +11,8 @@ from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_vali
 
 from hilserver.components.base import Datasheet
 from hilserver.components.shared.edges import Leakage, NominalFlow
-from hilserver.units import ATMOSPHERE, AnyQuantity, AnyRate, Frequency, Number, Pressure, Rate, Time
+from hilserver.rig.scale import Curve, Scale
+from hilserver.units import ATMOSPHERE, AnyDifference, AnyQuantity, AnyRate, Frequency, Number, Pressure, Rate, Time
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,39}$")]
 """Names become columns of the log and parts of commands: letters, digits, _ and -, a letter first."""
@@ -37,23 +39,6 @@ class LoopSettings(Datasheet):
     lock_memory: StrictBool = Field(default=True, description="keep all memory in RAM (mlockall)")
 
 
-class Scale(Datasheet):
-    """Two points of a linear scale: raw readings and the values they stand for."""
-
-    raw: tuple[Number, Number] = Field(description="two raw readings")
-    value: tuple[AnyQuantity, AnyQuantity] = Field(description="the values they stand for, with units")
-
-    @model_validator(mode="after")
-    def _two_points(self) -> Scale:
-        if self.raw[0] == self.raw[1]:
-            raise ValueError("scale.raw: the two readings must differ")
-        if self.value[0].unit != self.value[1].unit:
-            raise ValueError("scale.value: both values must be of the same kind of quantity")
-        if self.value[0].value == self.value[1].value:
-            raise ValueError("scale.value: the two values must differ")
-        return self
-
-
 class ChannelSettings(Datasheet):
     """A measured quantity (device, source, scale) or a configured one (value)."""
 
@@ -63,17 +48,43 @@ class ChannelSettings(Datasheet):
     scale: Scale | None = Field(default=None, description="raw reading to value")
     value: AnyQuantity | None = Field(default=None, description="a fixed value, where nothing measures it")
     absolute: StrictBool = Field(default=False, description="the values are absolute pressures; inside all are gauge")
-    filter: Time = Field(default="0 s", ge=0, description="time constant of a first-order low-pass")
+    filter: Time = Field(default="0 s", ge=0, description="time constant of a first-order low-pass; also its lag")
+    tare: AnyDifference | None = Field(default=None, description="what is taken from the scaled value: its zero error")
+    valid_raw: tuple[Number, Number] | None = Field(
+        default=None, description="raw readings outside of these two are no samples (4 … 20 mA: 3.6 mA and 21 mA)"
+    )
+    valid: tuple[AnyQuantity, AnyQuantity] | None = Field(
+        default=None, description="values outside of these two are no samples"
+    )
+    valid_rate: AnyRate | None = Field(
+        default=None, description="a value that changed faster since the last sample (filtered) is no sample"
+    )
 
     @model_validator(mode="after")
     def _measured_or_fixed(self) -> ChannelSettings:
-        measured = [name for name in ("device", "source", "scale") if getattr(self, name) is not None]
+        for_measured = ("device", "source", "scale", "tare", "valid_raw", "valid", "valid_rate")
+        measured = [name for name in for_measured if getattr(self, name) is not None]
         if self.value is not None and measured:
             raise ValueError(f"has a fixed value and {measured[0]}: give one or the other")
-        if self.value is None and len(measured) < 3:
+        if self.value is None and not {"device", "source", "scale"} <= set(measured):
             raise ValueError("give device, source and scale (a measured channel), or value (a fixed one)")
         if self.absolute and self.unit != "Pa":
             raise ValueError("absolute is for pressures only")
+        return self
+
+    @model_validator(mode="after")
+    def _validity(self) -> ChannelSettings:
+        if self.valid_raw is not None and self.valid_raw[0] >= self.valid_raw[1]:
+            raise ValueError("valid_raw: the first reading must be below the second")
+        if self.valid is not None and self.valid[0].value >= self.valid[1].value:
+            raise ValueError("valid: the first value must be below the second")
+        if self.valid_rate is not None and self.valid_rate.value <= 0:
+            raise ValueError("valid_rate must be above 0")
+        valid = self.valid or ()
+        for key, given in (("valid", valid), ("tare", (self.tare,)), ("valid_rate", (self.valid_rate,))):
+            for amount in given:
+                if amount is not None and amount.unit != self.unit:
+                    raise ValueError(f"{key} is of unit {amount.unit or 'none'}, the scale of {self.unit or 'none'}")
         return self
 
     @property
@@ -82,19 +93,47 @@ class ChannelSettings(Datasheet):
         if self.value is not None:
             return self.value.unit
         assert self.scale is not None
-        return self.scale.value[0].unit
+        return self.scale.si_unit
 
-    def linear(self) -> tuple[float, float]:
-        """(gain, offset) from the raw reading to SI, gauge."""
+    @property
+    def zero(self) -> float:
+        """What is taken from a configured value to have it as inside: pressures are gauge."""
+        return ATMOSPHERE if self.absolute else 0.0
+
+    def curve(self) -> Curve:
+        """Raw reading -> SI value, gauge, less the tare."""
         assert self.scale is not None
-        (r0, r1), (v0, v1) = self.scale.raw, self.scale.value
-        gain = (v1.value - v0.value) / (r1 - r0)
-        return gain, v0.value - gain * r0 - (ATMOSPHERE if self.absolute else 0.0)
+        return self.scale.curve().less(self.zero + (self.tare.value if self.tare is not None else 0.0))
+
+    def raw_limits(self) -> tuple[float, float]:
+        """Raw readings outside of which there is no sample."""
+        assert self.scale is not None
+        return self.valid_raw or self.scale.live_range() or (-inf, inf)
+
+    def value_limits(self) -> tuple[float, float]:
+        """Values, SI and gauge, outside of which there is no sample."""
+        return (self.valid[0].value - self.zero, self.valid[1].value - self.zero) if self.valid else (-inf, inf)
+
+    def why_invalid(self, raw: float) -> str:
+        """Why a raw reading is no sample, in words; empty where it is one (but for ``valid_rate``).
+
+        ``raw`` is NaN where the device has none.
+        """
+        if not isfinite(raw):
+            return "the device has no sample"
+        low, high = self.raw_limits()
+        if not low <= raw <= high:
+            wire = ": broken wire or failed sensor" if self.valid_raw is None else ""
+            return f"raw {raw:g} is outside of {low:g} … {high:g}{wire}"
+        value, (least, most) = self.curve().value(raw), self.value_limits()
+        if not least <= value <= most:
+            return f"{value + self.zero:.6g} {self.unit} is outside of its valid range".replace("  ", " ")
+        return ""
 
     def fixed(self) -> float:
         """The fixed value, SI, gauge."""
         assert self.value is not None
-        return self.value.value - (ATMOSPHERE if self.absolute else 0.0)
+        return self.value.value - self.zero
 
 
 class LimitSettings(Datasheet):
@@ -113,7 +152,7 @@ class LimitSettings(Datasheet):
         default_factory=dict,
         description="stop: the valves that move it; 1: a positive command makes the channel rise, -1: fall",
     )
-    slow_down: AnyQuantity | None = Field(
+    slow_down: AnyDifference | None = Field(
         default=None, description="stop: within this distance before min and max the command is reduced in proportion"
     )
 
@@ -238,7 +277,13 @@ class OutputSettings(Datasheet):
     description: str = Field(default="", description="free text")
     device: str = Field(description="device that has the output")
     output: Text = Field(description="the device's name of the output channel")
-    raw: tuple[Number, Number] = Field(description="raw output when off and when on, e.g. [0, 1] for a digital line")
+    raw: tuple[Number, Number] | None = Field(
+        default=None, description="raw output when off and when on, e.g. [0, 1] for a digital line"
+    )
+    value: tuple[AnyQuantity, AnyQuantity] | None = Field(
+        default=None, description="instead of raw, with scale: the quantity when off and when on"
+    )
+    scale: Scale | None = Field(default=None, description="value: what raw outputs stand for; points or current")
     on: Literal["armed", "running", "healthy", "heartbeat"] = Field(
         description="armed: in ARMED and RUNNING; running: in RUNNING; healthy: as long as there is no fault, once all "
         "channels have samples; heartbeat: changes in every tick while healthy, for a watchdog that wants edges"
@@ -246,9 +291,23 @@ class OutputSettings(Datasheet):
 
     @model_validator(mode="after")
     def _two_levels(self) -> OutputSettings:
-        if self.raw[0] == self.raw[1]:
-            raise ValueError("raw: the outputs when off and when on must differ")
+        if (self.raw is None) == (self.value is None) or (self.value is None) != (self.scale is None):
+            raise ValueError("give raw, or value and scale")
+        if self.value is not None and self.scale is not None:
+            if {value.unit for value in self.value} != {self.scale.si_unit}:
+                raise ValueError("value: both must be of the same kind of quantity as the scale's")
+        if self.levels()[0] == self.levels()[1]:
+            raise ValueError("the outputs when off and when on must differ")
         return self
+
+    def levels(self) -> tuple[float, float]:
+        """Raw output when off and when on."""
+        if self.raw is not None:
+            return self.raw
+        assert self.scale is not None
+        assert self.value is not None
+        curve = self.scale.curve()
+        return curve.raw(self.value[0].value), curve.raw(self.value[1].value)
 
 
 class RecordingSettings(Datasheet):

@@ -17,7 +17,7 @@ from hilserver.errors import ConfigurationError, Problem
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.rig import columns as c
 from hilserver.rig.config import CycleSettings, LimitSettings, RigSettings, ValveSettings
-from hilserver.units import ATMOSPHERE
+from hilserver.rig.scale import Curve
 
 CIRCUIT_SPACE = 256
 """Room in the row for the values of circuits switched in later; a larger first circuit gets twice its own size."""
@@ -28,6 +28,7 @@ class Plan(NamedTuple):
 
     loop: Floats
     channel: Floats
+    curve: Floats
     limit: Floats
     end: Floats
     input: Floats
@@ -140,6 +141,7 @@ def build_plan(
     plan = Plan(
         loop=_loop_table(settings, cycle),
         channel=_channel_table(settings, slots),
+        curve=_curve_table(settings),
         limit=limit_rows,
         end=_end_table(settings, channels),
         input=_table([[s.initial, *s.range] for s in settings.inputs.values()], 3),
@@ -162,14 +164,31 @@ def _loop_table(settings: RigSettings, cycle: CycleSettings | None) -> Floats:
 
 
 def _channel_table(settings: RigSettings, slots: Mapping[tuple[str, str], int]) -> Floats:
-    lines = []
+    lines, first = [], 0
     for s in settings.channels.values():
+        line = [0.0] * c.CHANNEL_WIDTH
         if s.device is None or s.source is None:
-            lines.append([-1.0, 0.0, 0.0, 0.0, s.fixed()])
+            line[c.RAW_SLOT], line[c.CONSTANT] = -1.0, s.fixed()
         else:
-            gain, offset = s.linear()
-            lines.append([float(slots[s.device, s.source]), gain, offset, s.filter, 0.0])
+            curve = _curve_lines(s.curve())
+            line[c.RAW_SLOT], line[c.FILTER] = float(slots[s.device, s.source]), s.filter
+            line[c.CURVE_KIND] = float(c.TABLE if s.curve().points else c.POLYNOMIAL)
+            line[c.CURVE_FIRST], line[c.CURVE_LAST] = float(first), float(first + len(curve) - 1)
+            line[c.RAW_LOW], line[c.RAW_HIGH] = s.raw_limits()
+            line[c.VALID_LOW], line[c.VALID_HIGH] = s.value_limits()
+            line[c.VALID_RATE] = s.valid_rate.value if s.valid_rate is not None else np.inf
+            first += len(curve)
+        lines.append(line)
     return _table(lines, c.CHANNEL_WIDTH)
+
+
+def _curve_table(settings: RigSettings) -> Floats:
+    measured = [s for s in settings.channels.values() if s.device is not None and s.source is not None]
+    return _table([line for s in measured for line in _curve_lines(s.curve())], 2)
+
+
+def _curve_lines(curve: Curve) -> list[list[float]]:
+    return [list(point) for point in curve.points] or [[coefficient, 0.0] for coefficient in curve.coefficients]
 
 
 def _limit_table(settings: RigSettings, channels: list[str]) -> tuple[tuple[str, ...], Floats]:
@@ -177,7 +196,7 @@ def _limit_table(settings: RigSettings, channels: list[str]) -> tuple[tuple[str,
     names, lines = [], []
     for name, limit in settings.limits.items():
         channel = settings.channels.get(limit.channel)
-        zero = ATMOSPHERE if channel is not None and channel.absolute else 0.0
+        zero = channel.zero if channel is not None else 0.0
         for suffix, kind, lower, upper in _bounds(limit, zero):
             names.append(name + suffix)
             place = channels.index(limit.channel) if limit.channel in channels else 0
@@ -222,7 +241,7 @@ def _output_table(settings: RigSettings, rates: Mapping[str, float]) -> Floats:
     lines = []
     for s in settings.outputs.values():
         ticks = np.ceil(2.0 * settings.loop.rate / rates[s.device]) if s.device in rates else 1.0
-        lines.append([float(c.WHEN_NAMES[s.on]), *s.raw, float(ticks)])
+        lines.append([float(c.WHEN_NAMES[s.on]), *s.levels(), float(ticks)])
     return _table(lines, c.OUTPUT_WIDTH)
 
 

@@ -126,23 +126,51 @@ def _unused(rig: Rig) -> Iterator[tuple[str, str]]:
 
 def channel_table(rig: Rig) -> Table:
     """Where each channel comes from, and its range."""
-    table = _table("Channels", "channel", "from", "raw", "value", "filter", "used as")
+    table = _table("Channels", "channel", "from", "raw", "value", "valid", "filter", "used as")
     roles = _roles(rig)
     for name, channel in rig.settings.channels.items():
         origin = f"{channel.device}.{channel.source}" if channel.device else "fixed"
-        raw = f"{channel.scale.raw[0]:g} … {channel.scale.raw[1]:g}" if channel.scale else ""
         low_pass = f"{channel.filter * 1e3:g} ms" if channel.filter else ""
-        table.add_row(name, origin, raw, _values(channel), low_pass, ", ".join(roles.get(name, [])))
+        used = ", ".join(roles.get(name, []))
+        table.add_row(name, origin, *_scaled(channel), _valid(channel), low_pass, used)
     return table
 
 
-def _values(channel: ChannelSettings) -> str:
+def _scaled(channel: ChannelSettings) -> tuple[str, str]:
+    """Raw readings and the values they stand for."""
     kind = " abs." if channel.absolute else ""
     if channel.value is not None:
-        return quantity(channel.value.value, channel.unit) + kind
+        return "", quantity(channel.value.value, channel.unit) + kind
     assert channel.scale is not None
-    low, high = channel.scale.value
-    return f"{quantity(low.value, channel.unit)} … {quantity(high.value, channel.unit)}{kind}"
+    if channel.scale.polynomial is not None:
+        terms = [f"{number:.5g}{_power(n)}" for n, number in enumerate(channel.scale.polynomial)]
+        raw, value = "raw", f"{' + '.join(terms)} {channel.scale.unit}".replace("+ -", "- ")
+    else:
+        points, values = channel.scale.raw or (4.0, 20.0), channel.scale.value or channel.scale.current or ()
+        raw = f"{points[0]:g} … {points[-1]:g}" + (" mA" if channel.scale.current else "")
+        raw += f", {len(points)} points" if len(points) > 2 else ""
+        value = f"{quantity(values[0].value, channel.unit)} … {quantity(values[-1].value, channel.unit)}"
+    if channel.tare is not None:
+        value += f", less {quantity(channel.tare.value, channel.unit)}"
+    return raw, value + kind
+
+
+def _power(n: int) -> str:
+    return "" if n == 0 else "·raw" if n == 1 else f"·raw^{n}"
+
+
+def _valid(channel: ChannelSettings) -> str:
+    """What a sample must keep to, to be one."""
+    if channel.value is not None:
+        return ""
+    low, high = channel.raw_limits()
+    found = [f"raw {low:g} … {high:g}"] if np.isfinite(low) else []
+    if channel.valid is not None:
+        first, last = channel.valid
+        found.append(f"{quantity(first.value, channel.unit)} … {quantity(last.value, channel.unit)}")
+    if channel.valid_rate is not None:
+        found.append(f"{quantity(channel.valid_rate.value, channel.unit)} per second")
+    return ", ".join(found)
 
 
 def _roles(rig: Rig) -> dict[str, list[str]]:

@@ -116,11 +116,26 @@ class Observer:
         for name, column in layout.section("limit").items():
             if row[column] > 0:
                 yield f"limit {name} is violated"
+        yield from self._invalid_samples(row)
         for valve in layout.valves:
             flags = int(row[layout.column(f"valve.{valve}.saturation")])
             for flag, text in b.SATURATION_TEXTS.items():
                 if flags & flag and flag != b.SLEW:
                     yield f"valve {valve}: {text}"
+
+    def _invalid_samples(self, row: Floats) -> Iterator[str]:
+        """Channels whose latest reading is no sample, with the reason."""
+        plan = self.rig.plan
+        for number, (name, settings) in enumerate(self.rig.settings.channels.items()):
+            slot = int(plan.channel[number, c.RAW_SLOT])
+            if slot < 0:
+                continue
+            raw, age = row[plan.layout[c.RAW] + slot], row[plan.layout[c.AGE] + slot]
+            reason = settings.why_invalid(raw if math.isfinite(age) else math.nan)
+            if not reason and row[plan.layout[c.STALE] + number] > age:
+                reason = "it changes faster than valid_rate"
+            if reason:
+                yield f"channel {name}: {reason}"
 
     def timing(self) -> dict[str, float]:
         """Figures of the latest batch of rows, in seconds."""

@@ -1,0 +1,169 @@
+"""Raw readings and the quantities they stand for: points, a 4 … 20 mA loop, or a polynomial; both ways."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hilserver.components.base import Datasheet
+from hilserver.errors import shown
+from hilserver.units import AnyQuantity, Number, Resistance, quantity
+
+LIVE_ZERO = (0.004, 0.020)
+"""A: the current of a 4 … 20 mA transmitter at the ends of its range."""
+LIVE = (0.0036, 0.021)
+"""A: below or above a transmitter reports a failure, or the wire is broken or shorted. Source: NAMUR NE 43."""
+HIGHEST_DEGREE = 5
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Raw reading -> SI value: a polynomial (``coefficients``, of rising powers), or straight lines through ``points``.
+
+    ``points`` are (raw, value) of rising raw readings; beyond them the outer lines go on.
+    """
+
+    coefficients: tuple[float, ...] = ()
+    points: tuple[tuple[float, float], ...] = ()
+
+    def value(self, raw: float) -> float:
+        """The SI value of a raw reading.
+
+        >>> Curve(points=((0.0, 0.0), (1.0, 10.0), (2.0, 40.0))).value(1.5)
+        25.0
+        >>> Curve((1.0, 2.0, 0.5)).value(2.0)
+        7.0
+        """
+        if not self.points:
+            return float(np.polynomial.polynomial.polyval(raw, self.coefficients))
+        return _on_lines(self.points, raw)
+
+    def raw(self, value: float) -> float:
+        """The raw reading of an SI value. ValueError for a polynomial that is no straight line.
+
+        >>> Curve(points=((0.0, 0.0), (1.0, 10.0), (2.0, 40.0))).raw(55.0)
+        2.5
+        """
+        if self.points:
+            back = [(v, r) for r, v in self.points]
+            return _on_lines(tuple(sorted(back)), value)
+        if len(self.coefficients) != 2:
+            raise ValueError("a polynomial can't be turned round: give points")
+        return (value - self.coefficients[0]) / self.coefficients[1]
+
+    def less(self, offset: float) -> Curve:
+        """The curve with ``offset`` (SI) taken from all its values."""
+        if self.points:
+            return Curve(points=tuple((raw, value - offset) for raw, value in self.points))
+        return Curve((self.coefficients[0] - offset, *self.coefficients[1:]))
+
+
+def _on_lines(points: tuple[tuple[float, float], ...], x: float) -> float:
+    (x0, y0), (x1, y1) = next((pair for pair in pairwise(points) if x < pair[1][0]), points[-2:])
+    return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+
+
+class Scale(Datasheet):
+    """What raw readings stand for: ``raw`` and ``value`` (points), ``current`` (4 … 20 mA), or ``polynomial``.
+
+    Two points give a straight line, more of them straight lines from point to point.
+    """
+
+    raw: tuple[Number, ...] | None = Field(default=None, description="raw readings of two or more points")
+    value: tuple[AnyQuantity, ...] | None = Field(default=None, description="the values they stand for, with units")
+    current: tuple[AnyQuantity, AnyQuantity] | None = Field(
+        default=None,
+        description="4 … 20 mA: the values at 4 mA and at 20 mA, from raw readings in A (in V over a shunt); below "
+        "3.6 mA (broken wire) and above 21 mA there is no sample",
+    )
+    shunt: Resistance | None = Field(default=None, gt=0, description="current: the resistor whose voltage is read")
+    polynomial: tuple[Number, ...] | None = Field(
+        default=None,
+        min_length=2,
+        max_length=HIGHEST_DEGREE + 1,
+        description="value in `unit` = c0 + c1·raw + c2·raw² …: [c0, c1, …]",
+    )
+    unit: str | None = Field(default=None, description="polynomial: the unit of its values")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Scale:
+        points = self.raw is not None or self.value is not None
+        if points + (self.current is not None) + (self.polynomial is not None) != 1:
+            raise ValueError("scale: give raw and value (points), or current (4 … 20 mA), or polynomial and unit")
+        if (self.polynomial is None) != (self.unit is None):
+            raise ValueError("scale: polynomial and unit go together")
+        if self.shunt is not None and self.current is None:
+            raise ValueError("scale.shunt goes with current only")
+        if points:
+            self._check_points()
+        if self.current is not None:
+            _check_values(self.current, "scale.current")
+        if self.polynomial is not None and not any(self.polynomial[1:]):
+            raise ValueError("scale.polynomial: the value does not depend on the reading")
+        if self.unit is not None:
+            _in_si(self.unit)
+        return self
+
+    def _check_points(self) -> None:
+        if self.raw is None or self.value is None or len(self.raw) != len(self.value) or len(self.raw) < 2:
+            raise ValueError("scale: give as many raw readings as values, two at least")
+        if len(set(self.raw)) < len(self.raw):
+            raise ValueError("scale.raw: the readings must differ")
+        _check_values([value for _, value in sorted(zip(self.raw, self.value, strict=True), key=lambda p: p[0])])
+
+    @property
+    def si_unit(self) -> str:
+        """SI unit of the values."""
+        if self.unit is not None:
+            return _in_si(self.unit)[0]
+        values = self.value or self.current
+        assert values is not None
+        return values[0].unit
+
+    def curve(self) -> Curve:
+        """Raw reading -> SI value."""
+        if self.polynomial is not None:
+            assert self.unit is not None
+            _, zero, factor = _in_si(self.unit)
+            first, *others = (factor * coefficient for coefficient in self.polynomial)
+            return Curve((first + zero, *others))
+        raw, values = self.raw, self.value
+        if self.current is not None:
+            raw, values = self._readings(LIVE_ZERO), self.current
+        assert raw is not None
+        assert values is not None
+        points = tuple(sorted((r, v.value) for r, v in zip(raw, values, strict=True)))
+        if len(points) > 2:
+            return Curve(points=points)
+        (r0, v0), (r1, v1) = points
+        gain = (v1 - v0) / (r1 - r0)
+        return Curve((v0 - gain * r0, gain))
+
+    def live_range(self) -> tuple[float, float] | None:
+        """Raw readings outside of which there is no sample; None where the scale says nothing of it."""
+        return self._readings(LIVE) if self.current is not None else None
+
+    def _readings(self, currents: tuple[float, float]) -> tuple[float, float]:
+        ohm = self.shunt if self.shunt is not None else 1.0
+        return currents[0] * ohm, currents[1] * ohm
+
+
+def _check_values(values: list[AnyQuantity] | tuple[AnyQuantity, ...], key: str = "scale.value") -> None:
+    """Raises ValueError unless values of one kind rise or fall all the way."""
+    if len({value.unit for value in values}) > 1:
+        raise ValueError(f"{key}: all values must be of the same kind of quantity")
+    steps = [b.value - a.value for a, b in pairwise(values)]
+    if not (all(step > 0 for step in steps) or all(step < 0 for step in steps)):
+        raise ValueError(f"{key}: the values must rise or fall all the way, over rising readings")
+
+
+def _in_si(unit: str) -> tuple[str, float, float]:
+    """(SI unit, value of 0, size of 1) of a unit: ("K", 273.15, 1.0) for degC. ValueError for none of a channel's."""
+    try:
+        zero, one = quantity(f"0 {unit}"), quantity(f"1 {unit}")
+    except ValueError:
+        raise ValueError(f"{shown(unit)} is not a unit in which channels are measured") from None
+    return zero.unit, zero.value, one.value - zero.value
