@@ -129,14 +129,20 @@ class FakeNi:
 
     def inject(self, function: str, code: int, times: int = -1, after: int = 0) -> None:
         """Let ``DAQmx<function>`` return an error; times=0 takes the error back."""
-        free = next(f for f in self.state.fault if f.times == 0 or f.function.decode() == function)
-        free.function, free.code, free.after, free.times = function.encode(), code, after, times
+        faults = list(self.state.fault)
+        same = [fault for fault in faults if fault.function.decode() == function]
+        fault = (same or [fault for fault in faults if fault.times == 0])[0]
+        fault.function, fault.code, fault.after, fault.times = function.encode(), code, after, times
 
     def calls(self) -> list[str]:
         """Every call so far with its arguments, and "write Dev1/ao0 1.5" for what arrived at an output."""
         logged = self.state.logged
         assert logged <= LOG, "more calls than the log has lines: reset it in between, or switch it off"
         return [self.state.log[line].value.decode() for line in range(logged)]
+
+    def open_tasks(self) -> int:
+        """Tasks that were created in this process and not cleared."""
+        return int(self._library.fake_open_tasks())
 
     def written(self) -> list[tuple[str, float]]:
         """Physical channel and raw value of all that arrived at outputs."""

@@ -37,14 +37,14 @@ class Connection:
     Raises DriverError where the device refuses something.
     """
 
-    def __init__(self, driver: Driver, safe: Floats, system: Any, counting: bool) -> None:
+    def __init__(self, driver: Driver, safe: Sequence[float], system: Any, counting: bool) -> None:
         self.made = time.monotonic()
         self.groups: list[Group] = []
         self._driver, self._config, self._system = driver, driver.config, system
         self._write_analog: Callable[[Any], Any] | None = None
         self._write_digital: Callable[[Any], Any] | None = None
         self._reset_watchdog: Callable[[], None] | None = None
-        self._levels: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self._levels: list[bool] = []
         self._tasks = ExitStack()
         try:
             self._add_watchdog()  # first: nothing else of the device may run when it is started
@@ -60,20 +60,20 @@ class Connection:
             self.close()
             raise
 
-    def write(self, values: Floats, refresh: bool = False) -> None:
+    def write(self, values: Sequence[float], refresh: bool = False) -> None:
         """Raw values to all outputs, within their ranges; the watchdog has a new deadline. Raises DaqError.
 
         Digital lines are written when one has changed, or with ``refresh``: each write to a USB device takes its time.
         """
         if self._write_analog is not None:
-            np.take(values, self._analog, out=self._amounts, mode="clip")
-            np.maximum(self._amounts, self._least, out=self._amounts)
-            np.minimum(self._amounts, self._greatest, out=self._amounts)
+            for place, (slot, least, greatest) in enumerate(self._analog):
+                self._amounts[place] = min(max(values[slot], least), greatest)
             self._write_analog(self._amounts)
         if self._write_digital is not None:
-            levels = values[self._digital] > 0.5
-            if refresh or (levels != self._levels).any():
-                self._write_digital(levels)
+            levels = [values[slot] > 0.5 for slot in self._digital]
+            if refresh or levels != self._levels:
+                self._lines[:] = levels
+                self._write_digital(self._lines)
                 self._levels = levels
         if self._reset_watchdog is not None:
             self._reset_watchdog()
@@ -158,8 +158,8 @@ class Connection:
         with self._task("analog outputs", chosen, add) as (task, slots):
             writer = AnalogMultiChannelWriter(task.out_stream, auto_start=False)
             writer.verify_array_shape = False
-        self._analog, self._amounts = slots, np.zeros(len(slots))
-        self._least, self._greatest = np.array([channel.span for _, channel in chosen.values()]).T.copy()
+        self._analog = [(slot, *channel.span) for slot, (_, channel) in chosen.items()]
+        self._amounts = np.zeros(len(slots))
         self._write_analog = writer.write_one_sample
 
     def _add_digital_outputs(self) -> None:
@@ -175,7 +175,7 @@ class Connection:
         with self._task("digital outputs", chosen, add) as (task, slots):
             writer = DigitalMultiChannelWriter(task.out_stream, auto_start=False)
             writer.verify_array_shape = False
-        self._digital, self._levels = slots, np.zeros(len(slots), dtype=np.bool_)
+        self._digital, self._lines = slots.tolist(), np.zeros(len(slots), dtype=np.bool_)
         self._write_digital = writer.write_one_sample_one_line
 
     def _add_analog_inputs(self) -> None:

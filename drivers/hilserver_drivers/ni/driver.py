@@ -52,7 +52,7 @@ class NiDaq(Driver):
 
     def __init__(self, name: str, config: NiConfig, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         super().__init__(name, config, inputs, outputs)
-        self._safe = np.array([config.outputs[output].safe for output in outputs], dtype=np.float64)
+        self._safe = [config.outputs[output].safe for output in outputs]
         self._sampled = np.full(len(inputs), -np.inf)
         self._connection: Connection | None = None
         self._is_open = False
@@ -117,26 +117,28 @@ class NiDaq(Driver):
 
     def write(self, values: Floats) -> None:
         """All outputs at once. A value that is no number becomes the safe one."""
-        self._write(values, refresh=False)
+        self._write(values.tolist(), refresh=False)
 
-    def _write(self, values: Floats, refresh: bool) -> None:
+    def _write(self, values: Sequence[float], refresh: bool) -> None:
         connection = self._live()
-        if not math.isfinite(values.sum()):
-            self.failed(
-                "not a number", f"device {self.name}: a command is not a number; that output gets its safe value."
-            )
-            values = np.where(np.isfinite(values), values, self._safe)
+        if not all(map(math.isfinite, values)):
+            text = "a command is not a number; that output gets its safe value"
+            self.failed("not a number", f"device {self.name}: {text}.")
+            values = [value if math.isfinite(value) else self._safe[slot] for slot, value in enumerate(values)]
         if connection is not None:
             try:
                 connection.write(values, refresh)
             except self._DaqError as error:
                 self._lose(connection, "outputs", error)
+        if self._connection is None and not self.inputs:  # with inputs, their ages tell the loop
+            raise DriverError(self.last_error)
 
     def make_safe(self) -> None:
         """The safe values. A device that is gone has LAST_CHANCE to come back; then DriverError."""
         if len(self.outputs) == 0:
             return
-        self._write(self._safe, refresh=True)
+        with suppress(DriverError):
+            self._write(self._safe, refresh=True)
         if self._connection is None:
             self._hurry.set()
             if not self._back.wait(LAST_CHANCE):  # whoever finds the device writes its safe values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -36,7 +37,7 @@ def name_of(code: int) -> str:
 
 def meaning_of(error: Any) -> str:
     """A DaqError in words for the user, with NI's own and the code."""
-    said = str(error).partition("\n")[0].strip().rstrip(".")
+    said = re.sub(r"\s*[^.]*:$", "", str(error).partition("\n")[0].strip()).rstrip(".")  # without "Possible causes:"
     meaning = next((text for codes, _, text in MEANINGS if error.error_code in codes), "")
     return f"{meaning + '. ' if meaning else ''}NI-DAQmx error {error.error_code}: {said}"
 
@@ -74,6 +75,8 @@ def local_system(who: str) -> Any:
     except nidaqmx.errors.DaqNotFoundError:
         text = "NI's driver NI-DAQmx is not installed on this machine: see ni.com, NI-DAQmx for Linux"
         raise DriverError(f"{who}: {text}.") from None
+    except nidaqmx.DaqError as error:
+        raise DriverError(f"{who}: {meaning_of(error)}.") from None
     return system
 
 
