@@ -44,6 +44,7 @@ PAGES = [
     "real-time",
     "write-a-component",
     "modbus-and-serial",
+    "ni",
 ]
 FILES = [ROOT / "README.md", *(DOCS / f"{page}.md" for page in PAGES)]
 BASES = {"rig": "config/rigs/demo.toml", "circuit": "config/circuits/lift.toml", "cycle": "config/cycles/lift.toml"}

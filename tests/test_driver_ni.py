@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +17,7 @@ import pytest
 from driver_conformance import HardwareBench, HardwareConformance, driving_process, patterns
 from fake_nidaqmx import AI, AO, CI, DI, DO, FakeNi, needs_compiler
 from pydantic import ValidationError
+from service_harness import Server, panel
 
 from hilserver.driver import FoundDevice
 from hilserver.errors import DriverError
@@ -236,7 +239,7 @@ MISSING: dict[str, tuple[dict[str, Any], str]] = {
         {"inputs": {"p": {"channel": "cDAQ1Mod7/ai0"}}},
         'inputs.p: NI-DAQmx knows no device "cDAQ1Mod7". Did you mean cDAQ1Mod',
     ),
-    "input": ({"inputs": {"p": {"channel": "ai9"}}}, "device io: inputs.p: Dev1 has no ai9. Did you mean ai"),
+    "input": ({"inputs": {"p": {"channel": "ai16"}}}, "device io: inputs.p: Dev1 has no ai16. Did you mean ai6?"),
     "output": ({"outputs": {"v": {"channel": "ao7"}}}, "device io: outputs.v: Dev1 has no ao7."),
     "line": ({"outputs": {"e": {"channel": "port3/line0"}}}, "outputs.e: Dev1 has no port3/line0."),
     "counter": ({"inputs": {"x": {"channel": "ctr5", "signal": "edges"}}}, "inputs.x: Dev1 has no ctr5."),
@@ -590,3 +593,106 @@ def read_found(device: FoundDevice) -> dict[str, float]:
     values = read(io)
     io.close()
     return values
+
+
+# --- a whole run ------------------------------------------------------------------------------------------------------
+
+RIG = """
+name = "{name}"
+circuit = "circuit.toml"
+[loop]
+rate = "500 Hz"
+max_missed = 100
+max_age = "100 ms"
+[devices.daq]
+driver = "ni"
+device = "Dev1"
+[devices.daq.inputs]
+p_A = { channel = "ai0" }
+p_S = { channel = "ai1" }
+p_T = { channel = "ai2" }
+[devices.daq.outputs]
+valve = { channel = "ao0" }
+pump = { channel = "port0/line4" }
+[channels]
+p_A = { device = "daq", source = "p_A", scale = { raw = [0, 10], value = ["0 bar", "100 bar"] } }
+p_S = { device = "daq", source = "p_S", scale = { raw = [0, 10], value = ["0 bar", "200 bar"] } }
+p_T = { device = "daq", source = "p_T", scale = { raw = [0, 10], value = ["0 bar", "10 bar"] } }
+[ports]
+A = "p_A"
+[inputs.flow]
+[valves.main]
+port = "A"
+supply = "p_S"
+tank = "p_T"
+nominal_flow = { flow = "60 l/min", drop = "35 bar", per = "edge" }
+f45 = "70 Hz"
+device = "daq"
+output = "valve"
+raw = [-10, 10]
+bridge = { strategy = "manual", jog_limit = 0.5, jog_time = "60 s" }
+[outputs.pump]
+device = "daq"
+output = "pump"
+raw = [0, 1]
+on = "armed"
+[recording]
+folder = "{folder}/logs"
+[mqtt]
+embedded = true
+port = 0
+"""
+CIRCUIT = """
+[components.source]
+type = "flow_source"
+ports = { P = "rig.A", T = "t" }
+flow = "40 l/min"
+command = "flow"
+[components.tank]
+type = "tank"
+ports = { T = "t" }
+"""
+
+
+def test_run_survives_an_unplugged_device_and_a_dead_loop_leaves_safe_values(tmp_path: Path, fake_ni: FakeNi) -> None:
+    fake_ni.state.logging = 0
+    (tmp_path / "circuit.toml").write_text(CIRCUIT)
+    server = Server(tmp_path, text=RIG.replace("{folder}", str(tmp_path)))  # finds the library by this environment
+    with server:
+        asyncio.run(unplug_and_kill(server, fake_ni))
+
+
+async def unplug_and_kill(server: Server, ni: FakeNi) -> None:
+    """By way of FAULT back to RUNNING without a new start; then the loop is killed."""
+
+    def outputs() -> tuple[float, float]:
+        device = ni.device()
+        return device.value[AO][0], device.value[DO][4]
+
+    async def has(*expected: float) -> None:
+        await asyncio.to_thread(eventually, lambda: outputs() == pytest.approx(expected))
+
+    async with panel(server) as user:
+        for _ in range(2):
+            for name in ("arm", "start"):
+                await user.do(name)
+            await user.do("jog", valve="main", command=0.2)
+            await has(2.0, 1.0)
+            start = len(user.seen)
+            ni.unplug()
+            fault = await user.see("event", lambda event: event["kind"] == "fault", start)
+            assert ".age was violated" in fault["text"]
+            state = await user.see("state", lambda state: "disconnected" in state["devices"]["daq"]["errors"], start)
+            assert "device daq" in state["devices"]["daq"]["last_error"]
+            ni.plug()
+            async with asyncio.timeout(15):
+                while not (await user.command("reset"))["ok"]:  # noqa: ASYNC110 - another process
+                    await asyncio.sleep(0.05)
+            await has(0.0, 0.0)
+        for name in ("arm", "start"):
+            await user.do(name)
+        await user.do("jog", valve="main", command=0.2)
+        await has(2.0, 1.0)
+        server.note_children()
+        server.kill("loop")
+        await has(0.0, 0.0)
