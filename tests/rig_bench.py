@@ -130,7 +130,7 @@ class Bench:
         for name in self.rig.layout.raw:
             self.row[self.rig.layout.column(f"raw.{name}")] = self.raw[name]
             self.row[self.rig.layout.column(f"age.{name}")] = self.ages[name]
-        work = work_array(self.packed, self.rig.layout.circuit_space)
+        work = work_array(self.packed, self.rig.plan)
         program().tick(self.rig.plan, self.packed.index, self.packed.value, self.row, work, command)
         return int(self.row[c.RESULT])
 
@@ -154,6 +154,6 @@ class Bench:
     def swap(self, circuit: Mapping[str, Any]) -> None:
         """Put another circuit into the row, as the loop does before a tick."""
         new = self.rig.pack(self.rig.read_circuit(circuit))
-        work = work_array(new, self.rig.layout.circuit_space)
+        work = work_array(new, self.rig.plan)
         program().swap(self.rig.plan, self.row, new.index, new.value, new.carried_from(self.packed), work)
         self.packed = new

@@ -136,7 +136,7 @@ def test_what_is_not_a_number_counts_as_lost(column: int) -> None:
     machine = bench(c.RUNNING)
     row, rig = machine.row, machine.rig
     row[column] = nan
-    work = work_array(rig.packed, rig.layout.circuit_space)
+    work = work_array(rig.packed, rig.plan)
     program().tick(rig.plan, rig.packed.index, rig.packed.value, row, work, no_command())
     assert machine.mode == "FAULT"
     assert np.isfinite(machine["valve.main.command"])
@@ -765,7 +765,7 @@ def test_from_any_logged_row_the_tick_gives_the_next_one_bit_for_bit(strategy: s
     for k in range(1, len(rows)):
         row = rows[k - 1].copy()
         row[columns] = rows[k][columns]
-        work = np.full_like(work_array(rig.packed, rig.layout.circuit_space), nan)  # what is in it must not matter
+        work = np.full_like(work_array(rig.packed, rig.plan), nan)  # what is in it must not matter
         program().tick(rig.plan, rig.packed.index, rig.packed.value, row, work, commands[k].copy())
         assert row.tobytes() == rows[k].tobytes(), f"row {k} differs in {np.flatnonzero(row != rows[k])}"
     assert len(set(rows[:, c.MODE])) > 1  # the run went through several modes

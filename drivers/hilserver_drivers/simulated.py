@@ -43,6 +43,7 @@ class Actuator(_Part):
     to: str = Field(description="input signal of the simulated circuit")
     raw: tuple[Number, Number] = Field(default=(-10.0, 10.0), description="raw output at signal -1 and +1")
     safe: Number = Field(default=0.0, description="raw output in the safe state")
+    delay: Time = Field(default="0 s", ge=0, le=1, description="transport delay, rounded to whole ticks")
 
     @model_validator(mode="after")
     def _a_range(self) -> Actuator:

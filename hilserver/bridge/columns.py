@@ -1,4 +1,7 @@
-"""What a bridge remembers (its block of the row) and what it knows of its valve (its line of ``plan.valve``)."""
+"""What a bridge remembers (its block of the row) and what it knows of its valve (its line of ``plan.valve``).
+
+And the same of the cylinders whose state it estimates: their blocks, and their lines of ``plan.cylinder``.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from __future__ import annotations
 BLOCK_NAMES = (
     "strategy",
     "flow_virtual",
+    "flow_before",
     "flow_measured",
     "drop",
     "opening",
@@ -14,6 +18,7 @@ BLOCK_NAMES = (
     "saturation",
     "opening_filtered",
     "spool",
+    "spool_speed",
     "integral",
     "flow_filtered",
     "fade",
@@ -21,10 +26,26 @@ BLOCK_NAMES = (
     "jog_left",
     "output",
     "withheld",
+    "flow_expected",
+    "flow_estimated",
+    "flow_deviation",
+    "flow_other",
+    "volume",
+    "volume_before",
+    "volume_error",
+    "supply",
+    "supply_trend",
+    "gain_PA",
+    "gain_AT",
+    "delay",
+    "swing",
+    "swing_mean",
+    "swing_time",
 )
 (
     STRATEGY_NOW,
     FLOW_VIRTUAL,
+    FLOW_BEFORE,
     FLOW_MEASURED,
     DROP,
     OPENING,
@@ -33,6 +54,7 @@ BLOCK_NAMES = (
     SATURATION,
     OPENING_FILTERED,
     SPOOL,
+    SPOOL_SPEED,
     INTEGRAL,
     FLOW_FILTERED,
     FADE,
@@ -40,21 +62,51 @@ BLOCK_NAMES = (
     JOG_LEFT,
     OUTPUT,
     WITHHELD,
-) = range(17)
-BLOCK = 17
+    FLOW_EXPECTED,
+    FLOW_ESTIMATED,
+    FLOW_DEVIATION,
+    FLOW_OTHER,
+    VOLUME,
+    VOLUME_BEFORE,
+    VOLUME_ERROR,
+    SUPPLY,
+    SUPPLY_TREND,
+    GAIN_PA,
+    GAIN_AT,
+    DELAY_NOW,
+    SWING,
+    SWING_MEAN,
+    SWING_TIME,
+) = range(34)
+BLOCK = 34
 
-# --- strategies: the ladder of compensation --------------------------------------------------------------------------
-MANUAL, INVERSE_STATIC, INVERSE_LAG, INVERSE_LAG_LEAKAGE, FLOW_SERVO = 0, 1, 2, 3, 4
-STRATEGY_NAMES = ("manual", "inverse_static", "inverse_lag", "inverse_lag_leakage", "flow_servo")
+# --- strategies: the ladder of compensation, each rung with all that the one before has ------------------------------
+MANUAL, INVERSE_STATIC, INVERSE_LAG, INVERSE_LAG_LEAKAGE = 0, 1, 2, 3
+SECOND_ORDER, NULL_REGION, SUPPLY_DROOP, PREDICTION, FEEDBACK, ADAPTIVE = 4, 5, 6, 7, 8, 9
+FLOW_SERVO = 10
+STRATEGY_NAMES = (
+    "manual",
+    "inverse_static",
+    "inverse_lag",
+    "inverse_lag_leakage",
+    "second_order",
+    "null_region",
+    "supply_droop",
+    "prediction",
+    "feedback",
+    "adaptive",
+    "flow_servo",
+)
 
 # --- saturation flags ------------------------------------------------------------------------------------------------
-CAPACITY, NO_DROP, RANGE, SLEW, NEAR_END = 1, 2, 4, 8, 16
+CAPACITY, NO_DROP, RANGE, SLEW, NEAR_END, OSCILLATION = 1, 2, 4, 8, 16, 32
 SATURATION_TEXTS = {
     CAPACITY: "the real valve is too small for the virtual flow at this pressure drop",
     NO_DROP: "hardly any drop in the direction of the virtual flow: it can't be had, the command fades to null",
     RANGE: "command held at the end of its range",
     SLEW: "command held back by its slew limit",
     NEAR_END: "command held back near the end of the stroke",
+    OSCILLATION: "the loop of circuit, valve and machine oscillates",
 }
 
 # --- columns of plan.valve -------------------------------------------------------------------------------------------
@@ -64,10 +116,17 @@ SATURATION_TEXTS = {
     CHANNEL_S,
     CHANNEL_T,
     CHANNEL_Q,
+    CHANNEL_SPOOL,
+    OTHER_PORT,
     C_PA,
     C_AT,
     P_TR,
     TAU,
+    OMEGA,
+    DAMPING,
+    DELAY,
+    OVERLAP,
+    NULL_BAND,
     LEAK_PA,
     LEAK_AT,
     LEAK_GONE,
@@ -76,6 +135,10 @@ SATURATION_TEXTS = {
     T_I,
     T_D,
     TAU_D,
+    T_FEEDBACK,
+    Q_NOMINAL,
+    CYLINDER,
+    SIDE,
     FADE_TIME,
     JOG_LIMIT,
     JOG_TIME,
@@ -91,5 +154,54 @@ SATURATION_TEXTS = {
     RAW_GAIN,
     RAW_OFFSET,
     STRATEGY_FIRST,
-) = range(32)
-VALVE_WIDTH = 32
+    SPOOL_11,
+    SPOOL_12,
+    SPOOL_21,
+    SPOOL_22,
+) = range(47)
+VALVE_WIDTH = 47
+
+# --- block of the row, one per cylinder: its estimated state ---------------------------------------------------------
+CYLINDER_NAMES = ("p_A", "p_B", "x", "v", "F", "bias_A", "bias_B", "flow_A", "flow_B", "volume_A", "volume_B")
+P_A, P_B, X, V, FORCE, BIAS_A, BIAS_B, FLOW_A, FLOW_B, VOLUME_A, VOLUME_B = range(11)
+CYLINDER_BLOCK = 11
+STATES = 7
+
+# --- columns of plan.cylinder ----------------------------------------------------------------------------------------
+(
+    CYLINDER_PORT_A,
+    CYLINDER_PORT_B,
+    SENSOR_A,
+    SENSOR_B,
+    SENSOR_X,
+    SENSOR_QA,
+    SENSOR_QB,
+    AGE_A,
+    AGE_B,
+    AGE_X,
+    AREA_A,
+    AREA_B,
+    DEAD_A,
+    DEAD_B,
+    STROKE,
+    MASS,
+    B_O,
+    ALPHA_0,
+    KAPPA,
+    P_0,
+    VALVE_A,
+    VALVE_B,
+    TURN_A,
+    TURN_B,
+) = range(24)
+CYLINDER_WIDTH = 24
+
+# --- plan.observer: per cylinder GRID lines over its stroke: deviations of the flows into A and B, then the gains: state
+#     by measurement, then p_A, p_B and x of one tick ago, two ticks ago, … by measurement
+MEASUREMENTS = 5
+SENSED = 3
+GRID = 9
+DEVIATION_A, DEVIATION_B, GAINS = 0, 1, 2
+
+SUBSTEPS_OF_MACHINE = 4
+"""Sub-steps per tick in which spools and cylinders are followed."""

@@ -45,6 +45,7 @@ from hilserver.bridge.columns import (
     TAU_W,
     U_MAX,
     U_MIN,
+    VOLUME_ERROR,
     WITHHELD,
 )
 from hilserver.numerics.arrays import Floats
@@ -54,8 +55,8 @@ from hilserver.numerics.valve import leakage_fade
 
 LEAST_DROP = 0.25
 """Share of the transition pressure below which the command fades out."""
-RETURN_TIME = 0.2
-"""Seconds in which it comes back."""
+SLOW_RETURN = 0.2
+"""Seconds in which it comes back where the drop is measured with noise."""
 
 
 def strategy_command(
@@ -70,7 +71,7 @@ def strategy_command(
     if number == FLOW_SERVO:
         return flow_servo(q, b, v, elapsed)
     leak = leakage(b[SPOOL], p, p_S, p_T, v) if number == INVERSE_LAG_LEAKAGE else 0.0
-    w = inverse_orifice(q - leak, p, p_S, p_T, b, v) * authority(b, v, elapsed)
+    w = inverse_orifice(q - leak, p, p_S, p_T, b, v) * authority(b, v, elapsed, SLOW_RETURN)
     if number == INVERSE_STATIC:
         return w
     if int(b[SATURATION]) & (CAPACITY | NO_DROP):  # nothing to lead: what is asked for can't be had anyhow
@@ -98,14 +99,14 @@ def inverse_orifice(q: float, p: float, p_S: float, p_T: float, b: Floats, v: Fl
     return opening_of(clip(w, -1.0, 1.0), b)
 
 
-def authority(b: Floats, v: Floats, elapsed: float) -> float:
+def authority(b: Floats, v: Floats, elapsed: float, return_time: float) -> float:
     """Share of the opening that is commanded at the present drop: 1 with a drop to work with, 0 without one.
 
     Between no drop and a quarter of P_TR the inverse would swing between null and full opening with the sensors' noise.
     So the command fades to null there: at once where the drop goes, slowly back where it returns.
     """
     wanted = 1.0 - step(b[DROP], 0.0, 0.0, LEAST_DROP * v[P_TR], 1.0)
-    slowly = b[WITHHELD] + (wanted - b[WITHHELD]) * elapsed / (RETURN_TIME + elapsed)
+    slowly = b[WITHHELD] + (wanted - b[WITHHELD]) * elapsed / (return_time + elapsed)
     b[WITHHELD] = max(wanted, slowly)
     if b[WITHHELD] > 0.01:
         b[SATURATION] = int(b[SATURATION]) | NO_DROP
@@ -184,15 +185,9 @@ def prepare_strategy(number: int, q: float, command: float, b: Floats, v: Floats
         b[INTEGRAL] = clip(start, v[U_MIN], v[U_MAX])
     elif number != MANUAL:
         b[OPENING_FILTERED] = nan
-        b[WITHHELD] = 0.0
+        b[WITHHELD] = b[VOLUME_ERROR] = 0.0
     else:
         b[JOG_TARGET], b[JOG_LEFT] = 0.0, 0.0
-
-
-def follow_spool(command: float, b: Floats, v: Floats, elapsed: float) -> None:
-    """Estimate the real spool now from the command it had: first-order lag, exact for a command held so long."""
-    share = 1.0 - exp(-elapsed / v[TAU]) if v[TAU] > 0.0 else 1.0
-    b[SPOOL] += (clip(command, -1.0, 1.0) - b[SPOOL]) * share
 
 
 def raw_output(command: float, v: Floats) -> float:

@@ -29,7 +29,7 @@ ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)  # unsigned plus sign
 EULER, RK4, ROSENBROCK = 0, 1, 2
 GAMMA = 1.0 - 0.5 * 2.0**0.5  # L-stable
 PARTS = 64
-BEND_RELATIVE, BEND = 0.02, 0.5  # of the state, of its typical size: 2 % and 0.5 bar of a pressure
+BEND_RELATIVE, BEND_ABSOLUTE = 0.02, 0.5  # of the state, of its typical size: 2 % and 0.5 bar of a pressure
 
 
 def evaluate(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
@@ -217,7 +217,7 @@ def is_as_promised(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats,
         error[i] = d[i] - promised
     solve(matrix, error, int(n), pivots)
     for i in range(n):
-        allowed = BEND_RELATIVE * max(abs(start[i]), abs(z[i])) + BEND * val[ix[SCALE] + i]
+        allowed = BEND_RELATIVE * max(abs(start[i]), abs(z[i])) + BEND_ABSOLUTE * val[ix[SCALE] + i]
         if not abs(h * error[i]) <= allowed:  # not a number is no promise kept
             return False
     return True

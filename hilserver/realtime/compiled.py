@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from hilserver.bridge import strategies
-from hilserver.circuit.engine import N_RECORDED, N_VALUES
+from hilserver.bridge import compensation, cylinder, strategies, valve
+from hilserver.circuit.engine import N_RECORDED, N_STATES, N_SUMS, N_VALUES, work_size
 from hilserver.circuit.library import Library, library_of
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program, build
 from hilserver.numerics.arrays import Floats, Indices
-from hilserver.realtime import lockstep, tick
+from hilserver.realtime import ahead, lockstep, machine, tick
 from hilserver.realtime.setup import read_setup, work_needed
 from hilserver.realtime.talk import say
 from hilserver.rig import columns as c
@@ -30,12 +30,12 @@ _COMPLETE = "complete"
 
 def compiled_program(library: Library) -> Program:
     """The program for a library; what is not in the cache is compiled at the first call of each function."""
-    return build(library, [strategies, tick, plant, lockstep])
+    return build(library, [strategies, valve, cylinder, compensation, machine, ahead, tick, plant, lockstep])
 
 
-def work_array(packed: PackedCircuit, circuit_space: int) -> Floats:
+def work_array(packed: PackedCircuit, plan: Plan) -> Floats:
     """Scratch space for the tick with this circuit, and for a swap."""
-    return np.zeros(max(packed.work_size, circuit_space))
+    return np.zeros(work_needed(packed.index, plan))
 
 
 def no_command() -> Floats:
@@ -45,14 +45,14 @@ def no_command() -> Floats:
 
 def warm_up(program: Program, plan: Plan, index: Indices, value: Floats, row: Floats) -> None:
     """Compile (or load) the tick and the swap on copies, so that nothing is compiled later in the loop."""
-    trial, work = row.copy(), np.zeros(work_needed(index, int(plan.layout[c.CIRCUIT_SPACE])))
+    trial, work = row.copy(), np.zeros(work_needed(index, plan))
     program.tick(plan, index, value, trial, work, no_command())
     program.swap(plan, trial, index, value, np.full(len(row), -1, dtype=np.int64), work)
 
 
 def warm_up_analysis(program: Program, index: Indices, value: Floats) -> None:
     """The same for what examines a circuit before it is switched in."""
-    z, work = np.zeros(int(index[N_VALUES])), np.zeros(work_needed(index, 0))
+    z, work = np.zeros(int(index[N_VALUES])), np.zeros(work_size(int(index[N_STATES]), int(index[N_SUMS])))
     y = np.zeros(int(index[N_RECORDED]))
     program.load(index, value, z)
     program.derivatives(index, value, z, y, work)
@@ -61,7 +61,7 @@ def warm_up_analysis(program: Program, index: Indices, value: Floats) -> None:
 
 def warm_up_plant(program: Program, arrays: PlantArrays, dt: float) -> None:
     """The same for a simulated device."""
-    trial = arrays._replace(values=arrays.values.copy(), line=arrays.line.copy(), taken=arrays.taken.copy())
+    trial = PlantArrays._make(array.copy() for array in arrays)
     program.sample(trial, np.zeros(len(arrays.sensor)))
     program.move(trial, np.zeros(len(arrays.actuator)), dt)
 

@@ -92,8 +92,7 @@ class Loop:
         self._reports: list[FailureReport] = []
         self._program = program
         self._memory = memory
-        self._space = int(self.plan.layout[c.CIRCUIT_SPACE])
-        self._work = np.zeros(work_needed(self.index, self._space))
+        self._work = np.zeros(work_needed(self.index, self.plan))
         self._command = no_command()
         self._nothing = no_command()
         valves, first = np.arange(len(self.plan.valve)), int(self.plan.layout[c.VALVE])
@@ -192,7 +191,7 @@ class Loop:
     def _swap(self, payload: Bytes) -> None:
         """Let the packed circuit of a message take the place of the running one."""
         self.index, self.value, source = read_swap_payload(payload)
-        needed = work_needed(self.index, self._space)
+        needed = work_needed(self.index, self.plan)
         if needed > len(self._work):
             self._work = np.zeros(needed)
         self._program.swap(self.plan, self.row, self.index, self.value, source, self._work)

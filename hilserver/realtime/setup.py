@@ -15,13 +15,18 @@ from hilserver.circuit import engine as e
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats, Indices, Integers
+from hilserver.realtime.ahead import ahead_size
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.scheduling import Scheduling
+from hilserver.rig import columns as c
 from hilserver.rig.load import Rig
 from hilserver.rig.plan import Plan, first_row
 from hilserver.rig.plant import PlantArrays
 
 Bytes = NDArray[np.uint8]
+
+LEAST_WORK = 64
+"""Scratch values that the bridges use."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,7 @@ def read_swap_text(payload: Bytes) -> bytes:
     return payload[start : start + int(payload[24:32].view(np.int64)[0])].tobytes()
 
 
-def work_needed(index: Indices, circuit_space: int) -> int:
+def work_needed(index: Indices, plan: Plan) -> int:
     """Length of the scratch array that the tick needs with a circuit of this index."""
-    return max(e.work_size(int(index[e.N_STATES]), int(index[e.N_SUMS])), circuit_space)
+    integrator = e.work_size(int(index[e.N_STATES]), int(index[e.N_SUMS]))
+    return max(integrator, int(plan.layout[c.CIRCUIT_SPACE]), LEAST_WORK) + ahead_size(plan)

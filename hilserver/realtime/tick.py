@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import exp, floor, isfinite, nan, pi, sin
 
 from hilserver.bridge.columns import (
+    ADAPTIVE,
     BLOCK,
     CHANNEL_P,
     CHANNEL_Q,
@@ -20,6 +21,7 @@ from hilserver.bridge.columns import (
     DITHER_FREQUENCY,
     FADE,
     FADE_TIME,
+    FLOW_BEFORE,
     FLOW_MEASURED,
     FLOW_SERVO,
     FLOW_VIRTUAL,
@@ -27,9 +29,11 @@ from hilserver.bridge.columns import (
     NEAR_END,
     OUTPUT,
     PORT,
+    PREDICTION,
     RANGE,
     SAFE_VALUE,
     SATURATION,
+    SECOND_ORDER,
     SLEW,
     SLEW_RATE,
     SPOOL,
@@ -38,7 +42,8 @@ from hilserver.bridge.columns import (
     U_MAX,
     U_MIN,
 )
-from hilserver.bridge.strategies import follow_spool, prepare_strategy, raw_output, set_jog, strategy_command
+from hilserver.bridge.compensation import add_volume_error, compensated, learn
+from hilserver.bridge.strategies import prepare_strategy, raw_output, set_jog, strategy_command
 from hilserver.circuit.engine import (
     BOUND,
     N_BOUND,
@@ -53,11 +58,14 @@ from hilserver.circuit.engine import (
 )
 from hilserver.numerics.arrays import Floats, Indices, Integers
 from hilserver.numerics.shape import clip, step
+from hilserver.realtime.ahead import FORESEEN, HELD, foreseen, look_ahead
+from hilserver.realtime.machine import follow_machine, past_of_valve, predicts, valve_block
 from hilserver.rig.columns import AGE as AGE_SECTION
 from hilserver.rig.columns import (
     ARM,
     ARMED,
     BAD_VALUE,
+    BEND,
     BY_AGE,
     BY_RATE,
     CAUSE_PERSISTS,
@@ -114,6 +122,7 @@ from hilserver.rig.columns import (
     INPUT_LOW,
     JOG,
     JUMP,
+    LAST,
     LIMIT,
     LIMIT_ACTION,
     LIMIT_ACTIVE,
@@ -141,9 +150,12 @@ from hilserver.rig.columns import (
     RUNNING,
     SAFE,
     SET_INPUT,
+    SLOPE,
     SMOOTH,
     STALE,
     START,
+    STEP_1,
+    STEP_2,
     STARTUP,
     STOP,
     STRATEGY,
@@ -152,6 +164,8 @@ from hilserver.rig.columns import (
     TICK,
     TIME,
     TOGGLE_TICKS,
+    TREND,
+    TRENDS,
     TRIP,
     UNKNOWN_COMMAND,
     VALID_HIGH,
@@ -179,8 +193,9 @@ def tick(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, comman
     take_command(plan, row, command, action)
     watch(plan, row, action)
     set_inputs(plan, row, elapsed)
-    step_circuit(plan, ix, val, row, work, elapsed)
-    drive_valves(plan, ix, row, elapsed, dt, action)
+    follow_machine(plan, row, work, elapsed)
+    run_circuit(plan, ix, val, row, work, elapsed)
+    drive_valves(plan, ix, row, work, elapsed, dt, action)
     set_outputs(plan, row)
 
 
@@ -414,6 +429,35 @@ def set_inputs(plan: Plan, row: Floats, elapsed: float) -> None:
         if t > length + 0.5 * elapsed:
             t = t - length if plan.loop[CYCLE_REPEATS] > 0.0 else -1.0
         row[CYCLE_TIME] = t
+    note_trends(plan, row, elapsed)
+
+
+def note_trends(plan: Plan, row: Floats, elapsed: float) -> None:
+    """How the inputs move, per tick: the last steps of each, and what may be carried on: a slope and a bend.
+
+    They are carried on where the input moves smoothly: where the last steps, or their differences, are alike. A jump has
+    no slope.
+    """
+    for i in range(plan.input.shape[0]):
+        now, t = row[plan.layout[INPUT] + i], row[plan.layout[TREND] + TRENDS * i : plan.layout[TREND] + TRENDS * (i + 1)]
+        step = (now - t[LAST]) * plan.loop[DT] / elapsed
+        bend, bend_before = step - t[STEP_1], t[STEP_1] - t[STEP_2]
+        smooth = alike(step, t[STEP_1]) or alike(bend, bend_before)
+        t[SLOPE] = step if smooth else 0.0
+        t[BEND] = least(bend, bend_before) if smooth else 0.0
+        t[LAST], t[STEP_2], t[STEP_1] = now, t[STEP_1], step
+
+
+def alike(a: float, b: float) -> bool:
+    """Whether two numbers differ by no more than half of the larger."""
+    return abs(a - b) <= 0.5 * max(abs(a), abs(b))
+
+
+def least(a: float, b: float) -> float:
+    """The smaller of two numbers of one sign, else nothing."""
+    if a * b <= 0.0:
+        return 0.0
+    return a if abs(a) < abs(b) else b
 
 
 def cycle_value(cycle: Floats, number: int, t: float, otherwise: float) -> float:
@@ -435,60 +479,84 @@ def cycle_value(cycle: Floats, number: int, t: float, otherwise: float) -> float
     return value
 
 
-def step_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, elapsed: float) -> None:
-    """Bring the measured pressures and inputs into the circuit and integrate it over the elapsed time.
+def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, elapsed: float) -> None:
+    """Integrate the circuit over the elapsed time, to the end of this tick, on the pressures and inputs that are now.
 
-    A circuit whose values are no longer finite is set back to its initial values and trips.
+    Where a strategy predicts, looking ahead does the last tick, on the pressures foreseen for it. A circuit whose values
+    are no longer finite is set back to its initial values and trips.
     """
     start, n = plan.layout[CIRCUIT], int(ix[N_VALUES])
     z = row[start : start + n]
-    y = row[start + n : start + plan.layout[CIRCUIT_SPACE]]
-    place = ix[BOUND]
-    for _ in range(ix[N_BOUND]):
-        z[ix[place]] = row[ix[place + ONE]]
-        place += TWO
-    substeps = int(ix[SUBSTEPS])
-    h = plan.loop[DT] / substeps
-    advance(ix, val, z, y, work, int(elapsed / plan.loop[DT] + 0.5) * substeps, h)
+    ticks = int(elapsed / plan.loop[DT] + 0.5)
+    if ticks > 1:
+        step_circuit(plan, ix, val, row, work, ticks - 1)
+    look_ahead(plan, ix, val, row, work)
+    if not predicts(plan, row):
+        step_circuit(plan, ix, val, row, work, 1)
     total = 0.0
     for i in range(n):
         total += z[i]
     if not isfinite(total):
         load(ix, val, z)
-        for i in range(y.shape[0]):
-            y[i] = 0.0
+        for i in range(start + n, start + plan.layout[CIRCUIT_SPACE]):
+            row[i] = 0.0
         trip(row, FAULT_DIVERGED)
 
 
-def drive_valves(plan: Plan, ix: Indices, row: Floats, elapsed: float, dt: float, action: int) -> None:
+def step_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, ticks: int) -> None:
+    """Bring pressures and inputs into the circuit and integrate it for so many ticks."""
+    start, n = plan.layout[CIRCUIT], int(ix[N_VALUES])
+    z, y = row[start : start + n], row[start + n : start + plan.layout[CIRCUIT_SPACE]]
+    place = ix[BOUND]
+    for _ in range(ix[N_BOUND]):
+        z[ix[place]] = row[ix[place + ONE]]
+        place += TWO
+    substeps = int(ix[SUBSTEPS])
+    advance(ix, val, z, y, work, ticks * substeps, plan.loop[DT] / substeps)
+
+
+def drive_valves(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: float, dt: float, action: int) -> None:
     """For each real valve: virtual flow -> demand (bridge) -> command within range and slew -> raw output.
 
     The time since the last tick is ``elapsed``; the command moves by no more than one tick's slew all the same.
     """
     for i in range(plan.valve.shape[0]):
-        start = plan.layout[VALVE] + i * BLOCK
-        b, v = row[start : start + BLOCK], plan.valve[i]
+        b, v = valve_block(plan, row, i), plan.valve[i]
         place = int(ix[int(ix[PORTS]) + int(v[PORT])])
+        add_volume_error(b, v, elapsed)
+        b[FLOW_BEFORE] = b[FLOW_VIRTUAL]
         b[FLOW_VIRTUAL] = row[plan.layout[CIRCUIT] + place] if place < int(ix[N_VALUES]) else 0.0
         b[FLOW_MEASURED] = row[int(v[CHANNEL_Q])] if v[CHANNEL_Q] >= 0.0 else nan
+        if b[STRATEGY_NOW] == ADAPTIVE and row[MODE] == RUNNING:
+            learn(b, v, elapsed)
         b[SATURATION] = 0.0
-        follow_spool(b[COMMAND_OUT], b, v, elapsed)
-        demand(row, b, v, elapsed, dt, action)
+        demand(plan, row, work, i, elapsed, dt, action)
         low, high = free_range(plan, row, i)
         limit_command(row, b, v, low, high, dt, action)
+        past = past_of_valve(plan, row, i)
+        for _ in range(int(row[MISSED]) + 1):
+            for j in range(past.shape[0] - 1, 0, -1):
+                past[j] = past[j - 1]
+            past[0] = b[COMMAND_OUT]
 
 
-def demand(row: Floats, b: Floats, v: Floats, elapsed: float, dt: float, action: int) -> None:
+def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: float, action: int) -> None:
     """What the bridge asks for. While it doesn't drive the command (not RUNNING, hold) it waits to take over from it.
 
     A strategy that takes over starts from the last demand and fades to its own. A command that is not finite trips.
     """
+    b, v, number = valve_block(plan, row, i), plan.valve[i], int(valve_block(plan, row, i)[STRATEGY_NOW])
     if row[MODE] != RUNNING or action == HOLD:
         b[DEMAND] = b[COMMAND_OUT]
         take_over(b, v)
         return
     p, p_S, p_T = row[int(v[CHANNEL_P])], row[int(v[CHANNEL_S])], row[int(v[CHANNEL_T])]
-    u = strategy_command(int(b[STRATEGY_NOW]), b[FLOW_VIRTUAL], p, p_S, p_T, b, v, elapsed, dt)
+    if SECOND_ORDER <= number <= ADAPTIVE:
+        view, port = FORESEEN if number >= PREDICTION else HELD, int(v[PORT])
+        q_ahead, p_ahead = foreseen(plan, work, view, port, 0), foreseen(plan, work, view, port, 1)
+        u = compensated(number, q_ahead, p_ahead, p_T, b, v, work, elapsed, dt)
+    else:
+        u = strategy_command(number, b[FLOW_VIRTUAL], p, p_S, p_T, b, v, elapsed, dt)
     if not isfinite(u):
         trip(row, FAULT_BRIDGE)
         b[DEMAND] = b[SPOOL] = b[COMMAND_OUT]

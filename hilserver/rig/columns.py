@@ -34,8 +34,9 @@ INPUT_COLUMNS = (TICK, UTC, MISSED, HEARTBEAT_AGE, WAKE_ERROR, READ_TIME, COMPUT
 """Header columns that are set from outside before each tick; the tick computes the others."""
 
 # --- layout: where the sections of the row begin ---------------------------------------------------------------------
-RAW, AGE, ERRORS, CHANNEL, STALE, CHANGE, INPUT, LIMIT, VALVE, OUTPUTS, CIRCUIT = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-CIRCUIT_SPACE, LAYOUT = 11, 12
+RAW, AGE, ERRORS, CHANNEL, STALE, CHANGE, INPUT, TREND, LIMIT, VALVE, OUTPUTS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+PORTS_SEEN, CYLINDERS, VALVES_PAST, CYLINDERS_PAST, CIRCUIT = 11, 12, 13, 14, 15
+CIRCUIT_SPACE, VALVE_PAST, CYLINDER_PAST, LAYOUT = 16, 17, 18, 19  # how many columns circuit and pasts have
 
 # --- plan.loop -------------------------------------------------------------------------------------------------------
 DT, MAX_MISSED, HEARTBEAT_TIMEOUT, CYCLE_LENGTH, CYCLE_REPEATS, LOOP = 0, 1, 2, 3, 4, 5
@@ -79,6 +80,15 @@ WHEN_NAMES = {"armed": WHEN_ARMED, "running": WHEN_RUNNING, "healthy": WHEN_HEAL
 CYCLE_INPUT, CYCLE_AT, CYCLE_VALUE, CYCLE_SHAPE = 0, 1, 2, 3
 LINEAR, SMOOTH, JUMP = 0, 1, 2
 SHAPE_NAMES = {"linear": LINEAR, "step": SMOOTH, "hold": JUMP}
+
+# --- plan.port: one line per port of the machine; -1 where there is none ---------------------------------------------
+PORT_CHANNEL, PORT_CYLINDER, PORT_SIDE, PORT_VALVE, PORT_TURNED = 0, 1, 2, 3, 4
+PORT_WIDTH = 5
+
+# --- per input, how it moves: the last value, the last steps, and what may be carried on -----------------------------
+LAST, STEP_1, STEP_2, SLOPE, BEND = 0, 1, 2, 3, 4
+TREND_NAMES = ("last", "step", "step_before", "slope", "bend")
+TRENDS = 5
 
 # --- plan.input ------------------------------------------------------------------------------------------------------
 INPUT_INITIAL, INPUT_LOW, INPUT_HIGH = 0, 1, 2

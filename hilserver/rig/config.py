@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import inf, isfinite
+from math import inf, isfinite, pi
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +12,20 @@ from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_vali
 from hilserver.components.base import Datasheet
 from hilserver.components.shared.edges import Leakage, NominalFlow
 from hilserver.rig.scale import Curve, Scale
-from hilserver.units import ATMOSPHERE, AnyDifference, AnyQuantity, AnyRate, Frequency, Number, Pressure, Rate, Time
+from hilserver.units import (
+    ATMOSPHERE,
+    AnyDifference,
+    AnyQuantity,
+    AnyRate,
+    Frequency,
+    Length,
+    Mass,
+    Number,
+    Pressure,
+    Rate,
+    Time,
+    Volume,
+)
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,39}$")]
 """Names become columns of the log and parts of commands: letters, digits, _ and -, a letter first."""
@@ -59,6 +72,13 @@ class ChannelSettings(Datasheet):
     valid_rate: AnyRate | None = Field(
         default=None, description="a value that changed faster since the last sample (filtered) is no sample"
     )
+    delay: Time = Field(
+        default="0 s", ge=0, le=0.1, description="age of a new sample: sensor, converter, transmission (prediction)"
+    )
+    noise: AnyQuantity | None = Field(
+        default=None,
+        description="standard deviation of the sensor's noise (estimation); 0.05 % of the scale's range if not given",
+    )
 
     @model_validator(mode="after")
     def _measured_or_fixed(self) -> ChannelSettings:
@@ -70,6 +90,8 @@ class ChannelSettings(Datasheet):
             raise ValueError("give device, source and scale (a measured channel), or value (a fixed one)")
         if self.absolute and self.unit != "Pa":
             raise ValueError("absolute is for pressures only")
+        if self.noise is not None and (self.noise.unit != self.unit or self.noise.value <= 0.0):
+            raise ValueError(f"noise must be above 0 and of the channel's unit, {self.unit or 'none'}")
         return self
 
     @model_validator(mode="after")
@@ -86,6 +108,13 @@ class ChannelSettings(Datasheet):
                 if amount is not None and amount.unit != self.unit:
                     raise ValueError(f"{key} is of unit {amount.unit or 'none'}, the scale of {self.unit or 'none'}")
         return self
+
+    def deviation(self) -> float:
+        """Standard deviation of the noise, SI."""
+        if self.noise is not None:
+            return self.noise.value
+        values = [value.value for value in (self.scale.value or self.scale.current or ())] if self.scale else []
+        return 5e-4 * (max(values) - min(values)) if values else 0.0
 
     @property
     def unit(self) -> str:
@@ -208,10 +237,29 @@ class Dither(Datasheet):
 class BridgeSettings(Datasheet):
     """How the virtual flow becomes the valve's command."""
 
-    strategy: Literal["manual", "inverse_static", "inverse_lag", "inverse_lag_leakage", "flow_servo"] = Field(
-        default="inverse_lag_leakage", description="strategy at start"
-    )
+    strategy: Literal[
+        "manual",
+        "inverse_static",
+        "inverse_lag",
+        "inverse_lag_leakage",
+        "second_order",
+        "null_region",
+        "supply_droop",
+        "prediction",
+        "feedback",
+        "adaptive",
+        "flow_servo",
+    ] = Field(default="inverse_lag_leakage", description="strategy at start")
     lead_filter: Time = Field(default="2 ms", ge=0, description="filter of the lag compensation's derivative")
+    null_band: Number = Field(
+        default=0.005,
+        gt=0,
+        le=0.2,
+        description="opening over which the jump across the overlap is eased, so that noise does not chase the spool",
+    )
+    feedback_time: Time = Field(
+        default="15 ms", gt=0, le=10, description="feedback: time in which a missing volume is made good"
+    )
     gain: Number = Field(
         default=0.5, ge=0, description="flow servo: command per flow error, in units of the nominal flow"
     )
@@ -230,13 +278,28 @@ class ValveSettings(Datasheet):
 
     description: str = Field(default="", description="free text")
     port: str = Field(description="the rig's port whose flow this valve makes")
+    other_port: str | None = Field(
+        default=None,
+        description="port at the valve's other edges, where one spool serves both (A and B of a 4/3 valve)",
+    )
     supply: str = Field(description="channel of the real supply pressure p_S")
     tank: str = Field(description="channel of the real tank pressure p_T")
-    flow: str | None = Field(default=None, description="channel of the measured flow into the port (flow servo)")
+    flow: str | None = Field(default=None, description="channel of the measured flow into the port")
+    spool: str | None = Field(default=None, description="channel of the measured spool position, -1 to 1")
     nominal_flow: NominalFlow = Field(description="datasheet flow at full command")
     nominal_flow_to_tank: NominalFlow | None = Field(default=None, description="the A-T edge, where it differs")
     transition_pressure: Pressure = Field(default="1 bar", gt=0, description="laminar below this drop")
-    f45: Frequency = Field(gt=0, description="-45° frequency of the datasheet's Bode plot")
+    f45: Frequency | None = Field(
+        default=None, gt=0, description="spool of first order: -45° frequency of the datasheet's Bode plot"
+    )
+    f90: Frequency | None = Field(
+        default=None, gt=0, description="spool of second order: -90° frequency of the Bode plot, omega/(2·pi)"
+    )
+    damping: Number = Field(
+        default=0.8, gt=0, le=5, description="with f90: damping ratio, d; the Bode plot's gain at f90 is 1/(2·d)"
+    )
+    delay: Time = Field(default="0 s", ge=0, le=0.02, description="from the command's output to the spool's start")
+    overlap: Number = Field(default=0.0, ge=0, lt=0.5, description="spool travel before an edge opens, of full stroke")
     leakage: Leakage | None = Field(default=None, description="datasheet leakage at null")
     device: str = Field(description="device that drives the valve")
     output: Text = Field(description="the device's name of the output channel")
@@ -259,6 +322,12 @@ class ValveSettings(Datasheet):
             raise ValueError("range: must rise, lie within -1 … 1 and contain the safe command")
         if self.raw[0] == self.raw[1]:
             raise ValueError("raw: the outputs at command -1 and +1 must differ")
+        if (self.f45 is None) == (self.f90 is None):
+            raise ValueError("the spool's motion: give f45 (first order) or f90 with damping (second order)")
+        if "damping" in self.model_fields_set and self.f90 is None:
+            raise ValueError("damping belongs to f90, the -90° frequency of a second-order spool: give both or neither")
+        if self.other_port == self.port:
+            raise ValueError("other_port must be another port than port")
         if self.bridge.strategy == "flow_servo" and self.flow is None:
             raise ValueError("bridge.strategy flow_servo needs flow: the channel that measures it")
         for key in ("nominal_flow", "nominal_flow_to_tank", "leakage"):
@@ -310,6 +379,38 @@ class OutputSettings(Datasheet):
         return curve.raw(self.value[0].value), curve.raw(self.value[1].value)
 
 
+class CylinderSettings(Datasheet):
+    """A cylinder of the machine, for the strategies that predict and for flows that nobody measures.
+
+    Everything that it moves counts as one mass at the rod; load and friction need not be known.
+    """
+
+    description: str = Field(default="", description="free text")
+    port_A: str = Field(description="the rig's port at the piston side")
+    port_B: str | None = Field(default=None, description="the rig's port at the rod side; none: open to the tank")
+    position: str | None = Field(default=None, description="channel of the rod's position, 0 m retracted")
+    bore: Length = Field(gt=0, description="diameter of the piston")
+    rod_diameter: Length = Field(ge=0, description="diameter of the rod")
+    stroke: Length = Field(gt=0, description="stroke")
+    dead_volume_A: Volume = Field(gt=0, description="oil between valve and piston with the rod in, hoses included")
+    dead_volume_B: Volume = Field(default="0.1 l", gt=0, description="the same at the rod side, with the rod out")
+    mass: Mass = Field(gt=0, description="moving mass with the load, reduced to the rod")
+    bulk_modulus: Pressure | None = Field(
+        default=None, gt=0, description="effective one of oil and hoses; that of the circuit's oil if not given"
+    )
+
+    @model_validator(mode="after")
+    def _has_an_annulus(self) -> CylinderSettings:
+        if self.rod_diameter >= self.bore:
+            raise ValueError("rod_diameter must be smaller than bore")
+        return self
+
+    def areas(self) -> tuple[float, float]:
+        """Piston areas at A and B, m²."""
+        piston = 0.25 * pi * self.bore**2
+        return piston, piston - 0.25 * pi * self.rod_diameter**2
+
+
 class RecordingSettings(Datasheet):
     """The full-rate log."""
 
@@ -351,6 +452,7 @@ class RigSettings(Datasheet):
     limits: dict[Name, LimitSettings] = Field(default_factory=dict)
     valves: dict[Name, ValveSettings] = Field(default_factory=dict)
     outputs: dict[Name, OutputSettings] = Field(default_factory=dict, description="outputs that are no valves, by name")
+    cylinders: dict[Name, CylinderSettings] = Field(default_factory=dict)
     recording: RecordingSettings = Field(default_factory=RecordingSettings)
     mqtt: MqttSettings = Field(default_factory=MqttSettings)
 

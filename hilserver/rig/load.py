@@ -202,7 +202,8 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
         raise ConfigurationError(problems)
     sources["circuit"] = circuit.source
     rates = {device.name: device.config.rate for device in devices if device.driver.pace is Pace.SLOW}
-    layout, plan = build_plan(settings, cycle, slots, layout.with_space_for(packed).circuit_space, rates)
+    space = layout.with_space_for(packed).circuit_space
+    layout, plan = build_plan(settings, cycle, slots, space, rates, circuit.fluid)
     return Rig(file, settings, circuit, cycle, tuple(devices), library, layout, plan, packed, sources, plants)
 
 

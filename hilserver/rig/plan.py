@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import expm
 
 from hilserver.bridge import columns as b
 from hilserver.bridge.strategies import raw_output
 from hilserver.circuit import engine as e
 from hilserver.circuit.model import RIG
 from hilserver.circuit.pack import PackedCircuit
+from hilserver.components.base import Fluid
 from hilserver.errors import ConfigurationError, Problem
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.rig import columns as c
 from hilserver.rig.config import CycleSettings, LimitSettings, RigSettings, ValveSettings
+from hilserver.rig.observer import observer_table
 from hilserver.rig.scale import Curve
 
+SPARE_TICKS = 3
+"""Ticks beyond a valve's delay that its commands are remembered, for a tracked delay."""
 CIRCUIT_SPACE = 256
 """Room in the row for the values of circuits switched in later; a larger first circuit gets twice its own size."""
 
@@ -32,8 +38,11 @@ class Plan(NamedTuple):
     limit: Floats
     end: Floats
     input: Floats
+    port: Floats
     valve: Floats
     output: Floats
+    cylinder: Floats
+    observer: Floats
     cycle: Floats
     layout: Integers
 
@@ -92,11 +101,19 @@ def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
         row[block + b.FADE] = row[block + b.OPENING_FILTERED] = np.nan
         row[block + b.COMMAND_OUT] = row[block + b.DEMAND] = line[b.SAFE_VALUE]
         row[block + b.SPOOL] = line[b.SAFE_VALUE]
+        row[block + b.GAIN_PA] = row[block + b.GAIN_AT] = 1.0
+        past = plan.layout[c.VALVES_PAST] + number * plan.layout[c.VALVE_PAST]
+        row[past : past + plan.layout[c.VALVE_PAST]] = line[b.SAFE_VALUE]
         row[block + b.OUTPUT] = raw_output(line[b.SAFE_VALUE], line)
     row[plan.layout[c.OUTPUTS] : plan.layout[c.OUTPUTS] + len(plan.output)] = plan.output[:, c.OUTPUT_OFF]
+    for number in range(len(plan.cylinder)):
+        block = plan.layout[c.CYLINDERS] + number * b.CYLINDER_BLOCK
+        row[block : block + b.CYLINDER_BLOCK] = np.nan
     start, first = plan.layout[c.CIRCUIT], int(packed.index[e.INITIAL])
     row[start : start + len(packed.values)] = packed.value[first : first + len(packed.values)]
     row[plan.layout[c.INPUT] : plan.layout[c.INPUT] + len(plan.input)] = plan.input[:, c.INPUT_INITIAL]
+    trends = slice(plan.layout[c.TREND] + c.LAST, plan.layout[c.LIMIT], c.TRENDS)
+    row[trends] = plan.input[:, c.INPUT_INITIAL]
     return row
 
 
@@ -106,13 +123,16 @@ def build_plan(
     slots: Mapping[tuple[str, str], int],
     circuit_space: int = CIRCUIT_SPACE,
     rates: Mapping[str, float] | None = None,
+    fluid: Fluid | None = None,
 ) -> tuple[RowLayout, Plan]:
     """The layout of the row and the plan.
 
-    ``slots``: (device, source) -> raw slot; ``rates``: how often slow devices are written, 1/s.
+    ``slots``: (device, source) -> raw slot; ``rates``: how often slow devices are written, 1/s; ``fluid``: the
+    machine's oil.
     """
     channels, inputs = list(settings.channels), list(settings.inputs)
     limit_names, limit_rows = _limit_table(settings, channels)
+    valve_past, cylinder_past = _past_lengths(settings)
     sources = {(s.device, s.source): name for name, s in settings.channels.items() if s.device and s.source}
     raw = tuple(sources.get(key, key[1]) for key in sorted(slots, key=lambda k: slots[k]))
     sections = [
@@ -123,17 +143,27 @@ def build_plan(
         [f"stale.{name}" for name in channels],
         [f"change.{name}" for name in channels],
         [f"input.{name}" for name in inputs],
+        [f"input_{word}.{name}" for name in inputs for word in c.TREND_NAMES],
         [f"limit.{name}" for name in limit_names],
         [f"valve.{name}.{word}" for name in settings.valves for word in b.BLOCK_NAMES],
         [f"output.{name}" for name in settings.outputs],
+        [f"{word}.{name}" for name in settings.ports for word in ("port", "port_trend")],
+        [f"cylinder.{name}.{word}" for name in settings.cylinders for word in b.CYLINDER_NAMES],
+        [f"valve.{name}.command_{k}" for name in settings.valves for k in range(1, valve_past + 1)],
+        [
+            f"cylinder.{name}.{word}_{k}"
+            for name in settings.cylinders
+            for word in ("p_A", "p_B", "x")
+            for k in range(cylinder_past)
+        ],
     ]
     names = list(c.HEADER_NAMES)
     layout = []
     for section in sections:
         layout.append(len(names))
         names += section
-    layout += [len(names), circuit_space]
-    bindings = {f"{RIG}{port}": layout[c.CHANNEL] + channels.index(channel) for port, channel in settings.ports.items()}
+    layout += [len(names), circuit_space, valve_past, cylinder_past]
+    bindings = {f"{RIG}{port}": layout[c.PORTS_SEEN] + 2 * i for i, port in enumerate(settings.ports)}
     bindings |= {name: layout[c.INPUT] + i for i, name in enumerate(inputs)}
     row_layout = RowLayout(
         tuple(names), limit_names, tuple(settings.valves), tuple(settings.ports), bindings, raw, circuit_space
@@ -145,12 +175,15 @@ def build_plan(
         limit=limit_rows,
         end=_end_table(settings, channels),
         input=_table([[s.initial, *s.range] for s in settings.inputs.values()], 3),
+        port=_port_table(settings, layout[c.CHANNEL]),
         valve=_table([_valve_line(v, settings, layout[c.CHANNEL]) for v in settings.valves.values()], b.VALVE_WIDTH),
         output=_output_table(settings, rates or {}),
+        cylinder=_cylinder_table(settings, layout[c.CHANNEL], fluid or Fluid()),
+        observer=np.empty((0, 0)),
         cycle=cycle_table(cycle, inputs),
         layout=np.array(layout, dtype=np.int64),
     )
-    return row_layout, plan
+    return row_layout, plan._replace(observer=observer_table(settings, plan))
 
 
 def _table(lines: list[list[float]], width: int) -> Floats:
@@ -245,6 +278,88 @@ def _output_table(settings: RigSettings, rates: Mapping[str, float]) -> Floats:
     return _table(lines, c.OUTPUT_WIDTH)
 
 
+def _past_lengths(settings: RigSettings) -> tuple[int, int]:
+    """Ticks that are remembered of each valve's command, and of each cylinder's state: as long as the delays are."""
+    rate = settings.loop.rate
+    commands = max((v.delay for v in settings.valves.values()), default=0.0) * rate
+    samples = max((s.delay for s in settings.channels.values()), default=0.0) * rate
+    return ceil(commands) + 2 + SPARE_TICKS, ceil(samples) + 2
+
+
+def _port_table(settings: RigSettings, first_channel: int) -> Floats:
+    lines = []
+    channels, cylinders = list(settings.channels), list(settings.cylinders)
+    for port, channel in settings.ports.items():
+        place = float(first_channel + channels.index(channel)) if channel in channels else 0.0
+        line = [place, -1.0, 0.0, -1.0, -1.0]
+        for name, cylinder in settings.cylinders.items():
+            if port in (cylinder.port_A, cylinder.port_B):
+                line[c.PORT_CYLINDER] = float(cylinders.index(name))
+                line[c.PORT_SIDE] = float(port == cylinder.port_B)
+        line[c.PORT_VALVE], line[c.PORT_TURNED] = _valves_of(settings, port)
+        lines.append(line)
+    return _table(lines, c.PORT_WIDTH)
+
+
+def _valves_of(settings: RigSettings, port: str | None) -> tuple[float, float]:
+    """Numbers of the valve that drives a port, and of the one whose other edges do; -1 for none."""
+    valves = list(settings.valves.values())
+    return (
+        float(next((i for i, v in enumerate(valves) if v.port == port), -1)),
+        float(next((i for i, v in enumerate(valves) if port is not None and v.other_port == port), -1)),
+    )
+
+
+def _cylinder_table(settings: RigSettings, first_channel: int, fluid: Fluid) -> Floats:
+    channels, ports, rate = list(settings.channels), list(settings.ports), settings.loop.rate
+    lines = []
+    for s in settings.cylinders.values():
+
+        def place(channel: str | None) -> float:
+            return float(first_channel + channels.index(channel)) if channel in channels else -1.0
+
+        def ticks(channel: str | None) -> float:
+            return settings.channels[channel].delay * rate if channel in channels else 0.0
+
+        oil = fluid.parameters()
+        if s.bulk_modulus is not None:
+            oil |= {"B_o": s.bulk_modulus, "alpha_0": 0.0}
+        line = [0.0] * b.CYLINDER_WIDTH
+        area_A, area_B = s.areas()
+        sides = ((s.port_A, b.VALVE_A, b.TURN_A, b.SENSOR_QA), (s.port_B, b.VALVE_B, b.TURN_B, b.SENSOR_QB))
+        for port, valve_column, turn_column, flow_column in sides:
+            own, turned = _valves_of(settings, port)
+            number = own if own >= 0.0 else turned
+            line[valve_column], line[turn_column] = number, 1.0 if own >= 0.0 else -1.0
+            valve = list(settings.valves.values())[int(own)] if own >= 0.0 else None
+            line[flow_column] = place(valve.flow) if valve else -1.0
+        sensor_A, sensor_B = settings.ports.get(s.port_A), settings.ports.get(s.port_B) if s.port_B else None
+        values = {
+            b.CYLINDER_PORT_A: float(ports.index(s.port_A)) if s.port_A in ports else -1.0,
+            b.CYLINDER_PORT_B: float(ports.index(s.port_B)) if s.port_B in ports else -1.0,
+            b.SENSOR_A: place(sensor_A),
+            b.SENSOR_B: place(sensor_B),
+            b.SENSOR_X: place(s.position),
+            b.AGE_A: ticks(sensor_A),
+            b.AGE_B: ticks(sensor_B),
+            b.AGE_X: ticks(s.position),
+            b.AREA_A: area_A,
+            b.AREA_B: area_B,
+            b.DEAD_A: s.dead_volume_A,
+            b.DEAD_B: s.dead_volume_B,
+            b.STROKE: s.stroke,
+            b.MASS: s.mass,
+            b.B_O: oil["B_o"],
+            b.ALPHA_0: oil["alpha_0"],
+            b.KAPPA: oil["kappa"],
+            b.P_0: oil["p_0"],
+        }
+        for column, value in values.items():
+            line[column] = value
+        lines.append(line)
+    return _table(lines, b.CYLINDER_WIDTH)
+
+
 def _valve_line(v: ValveSettings, settings: RigSettings, first_channel: int) -> list[float]:
     channels, ports = list(settings.channels), list(settings.ports)
 
@@ -257,6 +372,9 @@ def _valve_line(v: ValveSettings, settings: RigSettings, first_channel: int) -> 
     gain = v.bridge.gain / v.nominal_flow.flow
     raw_gain = 0.5 * (v.raw[1] - v.raw[0])
     line = [0.0] * b.VALVE_WIDTH
+    cylinders = list(settings.cylinders.values())
+    cylinder = next((i for i, s in enumerate(cylinders) if v.port in (s.port_A, s.port_B)), -1)
+    tau, omega = time_constant(v), 2.0 * np.pi * v.f90 if v.f90 else 0.0
     values = {
         b.PORT: float(ports.index(v.port)),
         b.CHANNEL_P: place(settings.ports[v.port]),
@@ -266,7 +384,18 @@ def _valve_line(v: ValveSettings, settings: RigSettings, first_channel: int) -> 
         b.C_PA: to_port,
         b.C_AT: to_tank,
         b.P_TR: v.transition_pressure,
-        b.TAU: 1.0 / (2.0 * np.pi * v.f45),
+        b.CHANNEL_SPOOL: place(v.spool),
+        b.OTHER_PORT: float(ports.index(v.other_port)) if v.other_port in ports else -1.0,
+        b.TAU: tau,
+        b.OMEGA: omega,
+        b.DAMPING: v.damping,
+        b.DELAY: v.delay,
+        b.OVERLAP: v.overlap,
+        b.NULL_BAND: v.bridge.null_band,
+        b.T_FEEDBACK: v.bridge.feedback_time,
+        b.Q_NOMINAL: v.nominal_flow.flow,
+        b.CYLINDER: float(cylinder),
+        b.SIDE: float(cylinder >= 0 and v.port == cylinders[cylinder].port_B),
         b.LEAK_PA: leak,
         b.LEAK_AT: leak,
         b.LEAK_GONE: v.leakage.gone_at if v.leakage else 1.0,
@@ -291,9 +420,27 @@ def _valve_line(v: ValveSettings, settings: RigSettings, first_channel: int) -> 
         b.RAW_OFFSET: 0.5 * (v.raw[0] + v.raw[1]),
         b.STRATEGY_FIRST: float(b.STRATEGY_NAMES.index(v.bridge.strategy)),
     }
+    h = 1.0 / (settings.loop.rate * b.SUBSTEPS_OF_MACHINE)
+    values |= dict(zip(range(b.SPOOL_11, b.SPOOL_22 + 1), spool_matrix(tau, omega, v.damping, h), strict=True))
     for column, value in values.items():
         line[column] = value
     return line
+
+
+def time_constant(v: ValveSettings) -> float:
+    """Time constant of the valve's spool, s; of one of second order that of its lag at low frequency, 2·d/omega."""
+    if v.f90 is not None:
+        return 2.0 * v.damping / (2.0 * np.pi * v.f90)
+    assert v.f45 is not None
+    return 1.0 / (2.0 * np.pi * v.f45)
+
+
+def spool_matrix(tau: float, omega: float, d: float, h: float) -> list[float]:
+    """How the spool's distance from a held command, and its speed, go on in ``h`` seconds: exact, line by line."""
+    if omega == 0.0:
+        return [float(np.exp(-h / tau)), 0.0, 0.0, 0.0]
+    motion = np.array([[0.0, 1.0], [-omega * omega, -2.0 * d * omega]])
+    return [float(x) for x in expm(motion * h).ravel()]
 
 
 def cycle_table(cycle: CycleSettings | None, inputs: list[str]) -> Floats:

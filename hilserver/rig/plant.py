@@ -14,12 +14,15 @@ from hilserver.numerics.arrays import Floats, Indices, Integers
 from hilserver.numerics.shape import clip
 
 # columns of PlantArrays.sensor and .actuator
-SOURCE, TO_RAW, RAW_ZERO, NOISE, QUANTUM, DELAY, RAW_LOW, RAW_HIGH = range(8)
-TARGET, FROM_RAW, VALUE_ZERO, SAFE_RAW = range(4)
+SOURCE, TO_RAW, RAW_ZERO, NOISE, QUANTUM, SENSOR_DELAY, RAW_LOW, RAW_HIGH = range(8)
+TARGET, FROM_RAW, VALUE_ZERO, SAFE_RAW, TICKS_LATE = range(5)
 
 
 class PlantArrays(NamedTuple):
-    """A packed plant. ``line`` holds each sensor's last readings (its delay line), ``taken`` how many samples were."""
+    """A packed plant. ``line`` holds each sensor's last readings (its delay line), ``taken`` how many samples were.
+
+    ``under_way`` holds each actuator's last commands, the newest first.
+    """
 
     ix: Indices
     val: Floats
@@ -30,6 +33,7 @@ class PlantArrays(NamedTuple):
     line: Floats
     noise: Floats
     taken: Integers
+    under_way: Floats
 
 
 def sample(plant: PlantArrays, raw: Floats) -> None:
@@ -46,7 +50,7 @@ def sample(plant: PlantArrays, raw: Floats) -> None:
             for j in range(depth):
                 plant.line[i, j] = r
         plant.line[i, k % depth] = r
-        raw[i] = plant.line[i, (k + depth - int(s[DELAY])) % depth]
+        raw[i] = plant.line[i, (k + depth - int(s[SENSOR_DELAY])) % depth]
     plant.taken[0] = k + 1
 
 
@@ -54,6 +58,10 @@ def move(plant: PlantArrays, commands: Floats, dt: float) -> None:
     """Advance the plant by one tick under raw commands."""
     for i in range(plant.actuator.shape[0]):
         a = plant.actuator[i]
-        plant.values[int(a[TARGET])] = clip(a[VALUE_ZERO] + a[FROM_RAW] * commands[i], -1.0, 1.0)
+        late = int(a[TICKS_LATE])
+        for j in range(late, 0, -1):
+            plant.under_way[i, j] = plant.under_way[i, j - 1]
+        plant.under_way[i, 0] = commands[i]
+        plant.values[int(a[TARGET])] = clip(a[VALUE_ZERO] + a[FROM_RAW] * plant.under_way[i, late], -1.0, 1.0)
     n, substeps = int(plant.ix[N_VALUES]), int(plant.ix[SUBSTEPS])
     advance(plant.ix, plant.val, plant.values[:n], plant.values[n:], plant.work, substeps, dt / substeps)

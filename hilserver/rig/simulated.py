@@ -12,7 +12,7 @@ from hilserver.circuit.library import Library
 from hilserver.circuit.model import RIG, Solver, read_circuit
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
-from hilserver.rig.plant import DELAY, RAW_HIGH, SAFE_RAW, PlantArrays
+from hilserver.rig.plant import RAW_HIGH, SAFE_RAW, SENSOR_DELAY, TICKS_LATE, PlantArrays
 
 NOISE_SAMPLES = 65_521  # a prime, so that no sensor repeats another's noise in step
 
@@ -76,7 +76,7 @@ def build_plant(
         _sensor(settings.sensors[name], place(settings.sensors[name].of, f"sensors.{name}.of"), dt) for name in names[0]
     ]
     actuators = [
-        _actuator(settings.actuators[name], place(settings.actuators[name].to, f"actuators.{name}.to"))
+        _actuator(settings.actuators[name], place(settings.actuators[name].to, f"actuators.{name}.to"), dt)
         for name in names[1]
     ]
     if problems:
@@ -85,16 +85,19 @@ def build_plant(
     values = np.zeros(len(packed.names))
     values[:n] = packed.value[first : first + n]
     sensor = np.array(sensors, dtype=np.float64).reshape(-1, RAW_HIGH + 1)
+    actuator = np.array(actuators, dtype=np.float64).reshape(-1, TICKS_LATE + 1)
+    latest = int(actuator[:, TICKS_LATE].max(initial=0))
     return PlantArrays(
         ix=packed.index,
         val=packed.value,
         values=values,
         work=np.zeros(packed.work_size),
         sensor=sensor,
-        actuator=np.array(actuators, dtype=np.float64).reshape(-1, SAFE_RAW + 1),
-        line=np.zeros((len(sensors), int(sensor[:, DELAY].max(initial=0)) + 1)),
+        actuator=actuator,
+        line=np.zeros((len(sensors), int(sensor[:, SENSOR_DELAY].max(initial=0)) + 1)),
         noise=np.random.default_rng(settings.seed).standard_normal(NOISE_SAMPLES),
         taken=np.zeros(1, dtype=np.int64),
+        under_way=np.repeat(actuator[:, SAFE_RAW : SAFE_RAW + 1], latest + 1, axis=1),
     )
 
 
@@ -106,7 +109,7 @@ def _sensor(s: Any, source: int, dt: float) -> list[float]:
     return [source, gain, r0 - gain * v0, s.noise * span, quantum, round(s.delay / dt), min(r0, r1), max(r0, r1)]
 
 
-def _actuator(a: Any, target: int) -> list[float]:
+def _actuator(a: Any, target: int, dt: float) -> list[float]:
     """A line of PlantArrays.actuator."""
     gain = 2.0 / (a.raw[1] - a.raw[0])
-    return [target, gain, -1.0 - gain * a.raw[0], a.safe]
+    return [target, gain, -1.0 - gain * a.raw[0], a.safe, round(a.delay / dt)]

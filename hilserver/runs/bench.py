@@ -90,7 +90,7 @@ def _tick_alone(rig: Rig, running: Floats, ticks: int) -> Callable[[], object]:
     """The tick on the inputs of a running rig, which stay as they are."""
     program, row = compiled_program(rig.library), running.copy()
     inputs, given = np.array([c.TICK], dtype=np.int64), row[c.TICK] + np.arange(1.0, ticks + 1.0).reshape(-1, 1)
-    work, command, rows = work_array(rig.packed, rig.layout.circuit_space), no_command(), np.empty((ticks, 1))
+    work, command, rows = work_array(rig.packed, rig.plan), no_command(), np.empty((ticks, 1))
     index, value = rig.packed.index, rig.packed.value
     return lambda: program.run_recorded(rig.plan, index, value, row, work, command, inputs, given, rows)
 

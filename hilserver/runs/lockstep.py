@@ -79,7 +79,7 @@ class LockstepRun:
         self._attached: list[tuple[str, Attached]] = []
         self._players: list[_Player] = []
         self._connect()
-        self._work = work_array(self.packed, rig.layout.circuit_space)
+        self._work = work_array(self.packed, rig.plan)
         self._command = no_command()
         self._inputs = np.array([c.TICK, c.MISSED] + [i for p in self._players for i in p.columns], dtype=np.int64)
         header = run_header(rig, self.program.folder.name, "lockstep")
@@ -231,7 +231,7 @@ class LockstepRun:
             return {0: [command_event(waiting.record)]}
         packed = waiting.packed
         carried = packed.carried_from(self.packed)
-        self._work = work_array(packed, self.rig.layout.circuit_space)
+        self._work = work_array(packed, self.rig.plan)
         self.program.swap(self.rig.plan, self.row, packed.index, packed.value, carried, self._work)
         self.packed = packed
         return {0: swap_events(waiting.record, packed_record(packed, waiting.circuit.source, carried))}

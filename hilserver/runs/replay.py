@@ -155,7 +155,7 @@ class _Replay:
         self._known = header.part == 0 and from_row == 0
         self._version: CircuitVersion | None = None
         self._packed = self.rig.packed
-        self._work = work_array(self.rig.packed, self.rig.layout.circuit_space)
+        self._work = work_array(self.rig.packed, self.rig.plan)
         layout = self.rig.plan.layout
         self._inputs = np.array([*c.INPUT_COLUMNS, *range(layout[c.RAW], layout[c.CHANNEL])], dtype=np.int64)
 
@@ -216,7 +216,7 @@ class _Replay:
         """Make a recorded circuit the present one; returns the one before."""
         before, self._packed = self._packed, self._packed_of(version.packed)
         self._version = version
-        self._work = work_array(self._packed, self.rig.layout.circuit_space)
+        self._work = work_array(self._packed, self.rig.plan)
         ours = [*self.rig.layout.names, *(f"circuit.{name}" for name in self._packed.names)]
         logged = [*self._header.columns, *(f"circuit.{name}" for name in version.names)]
         self._columns = _Names.common(logged, ours)

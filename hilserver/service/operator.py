@@ -252,7 +252,7 @@ class Operator:
         if row is None:
             raise HilserverError("the real-time loop does not run yet.")
         plan, dt = self._rig.plan, float(self._rig.plan.loop[c.DT])
-        work = work_array(packed, self._rig.layout.circuit_space)
+        work = work_array(packed, self._rig.plan)
         self._program.swap(plan, row, packed.index, packed.value, carried, work)
         row[c.MISSED] = row[c.HEARTBEAT_AGE] = row[c.DEVICE_ERROR] = 0.0
         if row[c.MODE] != c.RUNNING:  # no fault of the rig may hide one of the circuit

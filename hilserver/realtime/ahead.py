@@ -1,0 +1,196 @@
+"""The next moments: a copy of the virtual circuit runs ahead of time, on pressures that the machine's model foresees.
+
+What the circuit will pass depends on its own states, which it knows (the spool of the virtual valve, its supply), on the
+operator, whose input is carried on straight for these few milliseconds, and on the port pressures. Two views of these:
+HELD, the pressures as they are now: it gives the derivatives of the flow that come from the circuit's own states; and
+FORESEEN, each cylinder moving on under the flows (a port without a cylinder: its pressure carried on straight).
+
+Compiled into the tick; works on copies behind the integrator's scratch space in ``work``.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+
+import numpy as np
+
+from hilserver.bridge.columns import (
+    ADAPTIVE,
+    BLOCK,
+    CHANNEL_S,
+    CHANNEL_T,
+    CYLINDER_BLOCK,
+    CYLINDER_PORT_A,
+    CYLINDER_PORT_B,
+    FLOW_A,
+    FLOW_B,
+    OVERLAP,
+    P_A,
+    P_B,
+    PREDICTION,
+    SECOND_ORDER,
+    STRATEGY_NOW,
+    SUBSTEPS_OF_MACHINE,
+    SUPPLY_DROOP,
+)
+from hilserver.bridge.cylinder import move_cylinder
+from hilserver.bridge.valve import delay_of, opening_for, valve_flow
+from hilserver.circuit.engine import BOUND, N_BOUND, N_VALUES, ONE, PORTS, SUBSTEPS, TWO, advance
+from hilserver.numerics.arrays import Floats, Indices
+from hilserver.numerics.shape import clip
+from hilserver.rig.columns import (
+    BEND,
+    CIRCUIT,
+    CIRCUIT_SPACE,
+    CYLINDERS,
+    DT,
+    INPUT,
+    INPUT_HIGH,
+    INPUT_LOW,
+    PORT_CYLINDER,
+    PORT_SIDE,
+    PORT_TURNED,
+    PORT_VALVE,
+    PORTS_SEEN,
+    SLOPE,
+    TREND,
+    TRENDS,
+    VALVE,
+)
+from hilserver.rig.plan import Plan
+
+HELD, FORESEEN = 0, 1
+FARTHEST = 32
+"""Ticks that are looked ahead at most."""
+
+
+def ahead_size(plan: Plan) -> int:
+    """Values that looking ahead needs in ``work``, behind the integrator's."""
+    ports, cylinders = plan.port.shape[0], plan.cylinder.shape[0]
+    return int(plan.layout[CIRCUIT_SPACE]) + 4 * FARTHEST * ports + CYLINDER_BLOCK * cylinders
+
+
+def foreseen(plan: Plan, work: Floats, view: int, port: int, what: int) -> Floats:
+    """Flow (what = 0) or pressure (1) of a port at this tick, the next, …"""
+    ports = plan.port.shape[0]
+    start = work.shape[0] - 4 * FARTHEST * ports + ((2 * view + what) * ports + port) * FARTHEST
+    return work[start : start + FARTHEST]
+
+
+def look_ahead(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats) -> None:
+    """Fill what is foreseen, as far as the strategies of the valves need it."""
+    for view, lowest, highest in ((HELD, SECOND_ORDER, SUPPLY_DROOP), (FORESEEN, PREDICTION, ADAPTIVE)):
+        ticks = 0
+        for i in range(plan.valve.shape[0]):
+            b, v = row[plan.layout[VALVE] + i * BLOCK :], plan.valve[i]
+            if lowest <= b[STRATEGY_NOW] <= highest:
+                far = int(delay_of(b, v) / plan.loop[DT]) if view == FORESEEN else 0
+                ticks = max(ticks, min(far + 4, FARTHEST))
+        if ticks > 0:
+            run_ahead(plan, ix, val, row, work, view, ticks)
+
+
+def run_ahead(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, view: int, ticks: int) -> None:
+    """Let the copy run for so many ticks and note flows and pressures of its ports.
+
+    With the pressures foreseen, the circuit itself takes the first of these ticks from its copy.
+    """
+    dt, n, space = plan.loop[DT], int(ix[N_VALUES]), plan.layout[CIRCUIT_SPACE]
+    start, cylinders = work.shape[0] - ahead_size(plan), CYLINDER_BLOCK * plan.cylinder.shape[0]
+    copy, machine = work[start : start + space], work[start + space : start + space + cylinders]
+    circuit = row[plan.layout[CIRCUIT] : plan.layout[CIRCUIT] + space]
+    copy[:] = circuit
+    machine[:] = row[plan.layout[CYLINDERS] : plan.layout[CYLINDERS] + cylinders]
+    z, y = copy[:n], copy[n:]
+    substeps = int(ix[SUBSTEPS])
+    bind_ahead(plan, ix, row, z, machine, view, 0.0, 0)
+    advance(ix, val, z, y, work, 0, dt)
+    note_ports(plan, ix, row, z, machine, work, view, 0)
+    for tick in range(1, ticks):
+        if view == FORESEEN:
+            for c in range(plan.cylinder.shape[0]):
+                carry_cylinder(plan, row, machine, work, c, tick - 1, 0.5)
+        bind_ahead(plan, ix, row, z, machine, view, tick - 0.5, tick - 1)
+        advance(ix, val, z, y, work, substeps, dt / substeps)
+        if view == FORESEEN:
+            for c in range(plan.cylinder.shape[0]):
+                carry_cylinder(plan, row, machine, work, c, tick - 1, 1.0)
+        bind_ahead(plan, ix, row, z, machine, view, tick, tick - 1)
+        advance(ix, val, z, y, work, 0, dt)
+        note_ports(plan, ix, row, z, machine, work, view, tick)
+        if tick == 1 and view == FORESEEN:
+            circuit[:] = copy
+
+
+def note_ports(
+    plan: Plan, ix: Indices, row: Floats, z: Floats, machine: Floats, work: Floats, view: int, tick: int
+) -> None:
+    """Note the flows that the circuit passes into the ports, and their pressures."""
+    for port in range(plan.port.shape[0]):
+        place = int(ix[int(ix[PORTS]) + port])
+        foreseen(plan, work, view, port, 0)[tick] = z[place] if place < z.shape[0] else 0.0
+        foreseen(plan, work, view, port, 1)[tick] = pressure_ahead(plan, row, machine, port, view, tick)
+
+
+def pressure_ahead(plan: Plan, row: Floats, machine: Floats, port: int, view: int, tick: float) -> float:
+    """Pressure of a port so many ticks from now."""
+    seen = plan.layout[PORTS_SEEN] + 2 * port
+    c = int(plan.port[port, PORT_CYLINDER])
+    if view == HELD:
+        return row[seen]
+    if c >= 0 and isfinite(machine[c * CYLINDER_BLOCK + P_A]):
+        return machine[c * CYLINDER_BLOCK + (P_B if plan.port[port, PORT_SIDE] > 0.0 else P_A)]
+    return row[seen] + row[seen + 1] * tick * plan.loop[DT]
+
+
+def bind_ahead(plan: Plan, ix: Indices, row: Floats, z: Floats, machine: Floats, view: int, at: float, tick: int) -> None:
+    """Pressures of a moment to come (in ticks from now), and inputs of a tick, into the circuit's copy."""
+    first_input, first_port = plan.layout[INPUT], plan.layout[PORTS_SEEN]
+    place = ix[BOUND]
+    for _ in range(ix[N_BOUND]):
+        column = np.int64(ix[place + ONE])
+        if column >= first_port:
+            z[ix[place]] = pressure_ahead(plan, row, machine, (column - first_port) // 2, view, at)
+        else:
+            i = column - first_input
+            t = row[plan.layout[TREND] + TRENDS * i :]
+            value = row[column] + tick * t[SLOPE] + 0.5 * tick * (tick + 1) * t[BEND]
+            z[ix[place]] = clip(value, plan.input[i, INPUT_LOW], plan.input[i, INPUT_HIGH])
+        place += TWO
+
+
+def carry_cylinder(plan: Plan, row: Floats, machine: Floats, work: Floats, c: int, tick: int, until: float) -> None:
+    """Move a cylinder's copy on by half a tick, the first or the second (``until`` 0.5, 1), under the flows foreseen."""
+    k, m = machine[c * CYLINDER_BLOCK : (c + 1) * CYLINDER_BLOCK], plan.cylinder[c]
+    if not isfinite(k[P_A]):
+        return
+    q_A, rise_A = flow_ahead(plan, row, work, m[CYLINDER_PORT_A], k[P_A], k[FLOW_A], tick)
+    q_B, rise_B = flow_ahead(plan, row, work, m[CYLINDER_PORT_B], k[P_B], k[FLOW_B], tick)
+    for sub in range(SUBSTEPS_OF_MACHINE // 2):
+        share = until - 0.5 + (sub + 0.5) / SUBSTEPS_OF_MACHINE
+        move_cylinder(q_A + share * rise_A, q_B + share * rise_B, k, m, plan.loop[DT] / SUBSTEPS_OF_MACHINE)
+
+
+def flow_ahead(
+    plan: Plan, row: Floats, work: Floats, number: float, p: float, now: float, tick: int
+) -> tuple[float, float]:
+    """Flow into a port at a tick to come, and its rise until the next one.
+
+    The port's own valve will pass the virtual flow. A port at the other edges of a valve gets what its spool lets
+    through; one that nothing drives goes on as now.
+    """
+    if number < 0.0:
+        return 0.0, 0.0
+    port = int(number)
+    q = foreseen(plan, work, FORESEEN, port, 0)
+    if plan.port[port, PORT_VALVE] >= 0.0:
+        return q[tick], q[tick] - q[tick - 1] if tick > 0 else 0.0
+    turned = int(plan.port[port, PORT_TURNED])
+    if turned < 0:
+        return now, 0.0
+    b, v = row[plan.layout[VALVE] + turned * BLOCK :], plan.valve[turned]
+    driven = int(v[0])
+    p_S, p_T = row[int(v[CHANNEL_S])], row[int(v[CHANNEL_T])]
+    wanted = foreseen(plan, work, FORESEEN, driven, 0)[tick]
+    U = opening_for(wanted, foreseen(plan, work, FORESEEN, driven, 1)[tick], p_S, p_T, v[OVERLAP], b, v)
+    return valve_flow(-U, p, p_S, p_T, b, v), 0.0
