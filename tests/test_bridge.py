@@ -15,7 +15,6 @@ from rig_bench import BAR, DT, L_MIN, Bench, bench_rig
 from hilserver.bridge import columns as b
 from hilserver.bridge.strategies import (
     flow_servo,
-    follow_spool,
     inverse_orifice,
     lag_compensation,
     leakage,
@@ -23,6 +22,7 @@ from hilserver.bridge.strategies import (
     raw_output,
     strategy_command,
 )
+from hilserver.bridge.valve import move_spool
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.valve import edge_flow, leakage_fade
 from hilserver.rig import columns as c
@@ -44,6 +44,12 @@ def valve(**changes: Any) -> Floats:
 def memory() -> Floats:
     """A bridge's block of the row, before anything."""
     return np.zeros(b.BLOCK)
+
+
+def follow_spool(command: float, block: Floats, v: Floats) -> None:
+    """The spool of the bridge under a command held for a tick."""
+    for _ in range(b.SUBSTEPS_OF_MACHINE):
+        move_spool(command, block, v)
 
 
 def flow_of(opening: float, p: float, p_S: float, p_T: float, v: Floats, spool: float | None = None) -> float:
@@ -146,7 +152,7 @@ def test_leakage_compensation_in_the_strategy_takes_away_the_offset_at_null() ->
         block = memory()
         for _ in range(2000):  # the spool's estimate and the command settle
             u = strategy_command(strategy, 0.0, p, p_S, p_T, block, v, DT, DT)
-            follow_spool(u, block, v, DT)
+            follow_spool(u, block, v)
         left[strategy] = flow_of(block[b.SPOOL], p, p_S, p_T, v, block[b.SPOOL])
     assert left[b.INVERSE_LAG] > 0.4 * L_MIN
     assert abs(left[b.INVERSE_LAG_LEAKAGE]) < 1e-6 * left[b.INVERSE_LAG]
@@ -348,7 +354,9 @@ def test_a_valve_without_flow_channel_refuses_the_flow_servo() -> None:
     assert bench["valve.main.strategy"] == b.INVERSE_STATIC
 
 
-@pytest.mark.parametrize(("valve_number", "wanted"), [(1, 0), (-1, 0), (0, 5), (0, -1), (nan, 0), (0, nan)])
+@pytest.mark.parametrize(
+    ("valve_number", "wanted"), [(1, 0), (-1, 0), (0, len(b.STRATEGY_NAMES)), (0, -1), (nan, 0), (0, nan)]
+)
 def test_no_strategy_for_a_valve_that_is_not_there(valve_number: float, wanted: float) -> None:
     bench = running("inverse_static")
     assert bench.tick(c.STRATEGY, valve_number, wanted) == c.BAD_VALUE
@@ -441,7 +449,7 @@ def test_whatever_comes_in_the_command_is_finite_within_range_and_slew(
 
 
 @pytest.mark.parametrize("column", sorted(set(range(b.BLOCK)) - {b.STRATEGY_NOW, b.COMMAND_OUT}))
-@pytest.mark.parametrize("strategy", range(5))
+@pytest.mark.parametrize("strategy", range(len(b.STRATEGY_NAMES)))
 @pytest.mark.parametrize("poison", [nan, inf])
 def test_a_poisoned_bridge_ends_at_null_or_recovers(column: int, strategy: int, poison: float) -> None:
     """Should a bridge's memory ever hold NaN: the command stays finite; it trips or goes on, and runs after reset."""

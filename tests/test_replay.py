@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hilserver.bridge import columns as b
 from hilserver.circuit.change import with_values
 from hilserver.errors import ConfigurationError
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
@@ -138,7 +139,12 @@ def test_the_run_was_worth_replaying(rig: Rig, log: Path) -> None:
     assert [segment.version.start for segment in table.circuits] == [0, *SWITCHES]
     assert len({segment.version.names for segment in table.circuits}) == 2
     assert np.ptp(table.columns["valve.main.command"]) > 0.3
-    assert set(table.columns["valve.main.strategy"]) == {0.0, 1.0, 3.0, 4.0}
+    assert set(table.columns["valve.main.strategy"]) == {
+        b.MANUAL,
+        b.INVERSE_STATIC,
+        b.INVERSE_LAG_LEAKAGE,
+        b.FLOW_SERVO,
+    }
     assert table.columns["missed"].sum() == 4.0
     assert set(table.columns["result"]) == {0.0}
     assert len([event for _, event in table.events if event["kind"] == "command"]) == 14

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hilserver.bridge import columns as b
 from hilserver.circuit.library import standard_library
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.record.reader import LogReader
@@ -223,7 +224,7 @@ def test_flow_servo_only_where_the_flow_is_measured(tables: Tables) -> None:
     del tables["rig"]["valves"]["main"]["flow"]
     rig = built(tables)
     names = [variant.name for variant in fidelity(rig).variants]
-    assert names == [NO_BRIDGE, "inverse_static", "inverse_lag", "inverse_lag_leakage"]
+    assert names == [NO_BRIDGE, *b.STRATEGY_NAMES[b.INVERSE_STATIC : b.FEEDBACK]]  # nothing to feed back
     with pytest.raises(HilserverError, match='"flow_servo" is not a strategy to simulate'):
         fidelity(rig, ["flow_servo"])
 

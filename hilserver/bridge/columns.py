@@ -196,8 +196,8 @@ STATES = 7
 ) = range(24)
 CYLINDER_WIDTH = 24
 
-# --- plan.observer: per cylinder GRID lines over its stroke: deviations of the flows into A and B, then the gains: state
-#     by measurement, then p_A, p_B and x of one tick ago, two ticks ago, … by measurement
+# --- plan.observer: per cylinder GRID lines over its stroke: deviations of the flows into A and B, then the gains:
+#     state by measurement, then p_A, p_B and x of one tick ago, two ticks ago, … by measurement
 MEASUREMENTS = 5
 SENSED = 3
 GRID = 9

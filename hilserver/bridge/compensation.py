@@ -3,8 +3,8 @@ r"""The upper rungs of the ladder: the command from the virtual flow of the next
 ``q`` and ``p`` are the virtual flow into the port and its pressure at this tick, the next, …, as
 :mod:`hilserver.realtime.ahead` foresees them; ``b`` is the valve's block of the row, ``v`` its line of the plan.
 
-The command that is given now is held for a tick and moves the spool after the valve's delay. In the middle of that time,
-the spool has to be at W, the opening that passes the flow then. A spool of second order follows
+The command that is given now is held for a tick and moves the spool after the valve's delay. In the middle of that
+time the spool has to be at W, the opening that passes the flow then. A spool of second order follows
 
 .. math:: U = W + \frac{2d}{\omega}\dot W + \frac{\ddot W}{\omega^2}
 
@@ -68,7 +68,7 @@ def compensated(
 ) -> float:
     """The command of a rung from SECOND_ORDER to ADAPTIVE."""
     middle = (delay_of(b, v) / dt if number >= PREDICTION else 0.0) + 0.5
-    first = min(max(int(floor(middle)) - 1, 0), q.shape[0] - POINTS)
+    first = min(max(floor(middle) - 1, 0), q.shape[0] - POINTS)
     more = correction(b, v) if number >= FEEDBACK else 0.0
     overlap = v[OVERLAP] if number >= NULL_REGION else 0.0
     openings = work[:POINTS]
@@ -92,12 +92,12 @@ def compensated(
 
 
 def correction(b: Floats, v: Floats) -> float:
-    """Flow that makes good what went wrong: the volume error over the feedback's time, and the flow that is known off."""
+    """Flow that makes good what did not flow: the volume error over the feedback's time."""
     return float(b[VOLUME_ERROR] / v[T_FEEDBACK])
 
 
 def add_volume_error(b: Floats, v: Floats, elapsed: float) -> None:
-    """Add up what the virtual valve passed until now and the real one did not, m³; bounded, so that nothing winds up."""
+    """Add up what the virtual valve passed until now and the real one did not, m³; bounded: nothing winds up."""
     passed = b[VOLUME] - b[VOLUME_BEFORE]
     b[VOLUME_BEFORE] = b[VOLUME]
     wanted = 0.5 * (b[FLOW_BEFORE] + b[FLOW_VIRTUAL]) * elapsed

@@ -4,17 +4,17 @@ r"""The machine as the bridge knows it: a cylinder, the mass it moves, and a for
    C_A \dot p_A = Q_A - A_A v, \quad C_B \dot p_B = Q_B + A_B v, \quad
    \dot x = v, \quad m \dot v = A_A p_A - A_B p_B - F
 
-C is the capacitance of a chamber (volume by effective bulk modulus). F holds load, gravity and friction, Q what the real
-valve should pass and a bias: both are random walks that a Kalman filter follows from the measured pressures, position
-and flows. So the estimate of a flow needs no flow sensor, and the pressures are known at this moment, although their
-sensors are late. The filter's gains are tables over the stroke (:mod:`hilserver.rig.observer`).
+C is the capacitance of a chamber (volume by effective bulk modulus). F holds load, gravity and friction, Q what the
+real valve should pass and a bias: both are random walks that a Kalman filter follows from the measured pressures,
+position and flows. So the estimate of a flow needs no flow sensor, and the pressures are known at this moment although
+their sensors are late. The filter's gains are tables over the stroke (:mod:`hilserver.rig.observer`).
 
 ``k`` is the cylinder's block of the row, ``m`` its line of the plan.
 """
 
 from __future__ import annotations
 
-from math import floor
+from math import floor, isfinite
 
 from hilserver.bridge.columns import (
     ALPHA_0,
@@ -89,6 +89,14 @@ def start_cylinder(p_A: float, p_B: float, x: float, k: Floats, m: Floats) -> No
     k[FORCE] = m[AREA_A] * p_A - m[AREA_B] * p_B
 
 
+def is_known(k: Floats) -> bool:
+    """Whether the cylinder's estimate has begun, and is still made of numbers."""
+    known = 0
+    for i in range(k.shape[0]):
+        known += isfinite(k[i])
+    return bool(known == k.shape[0])
+
+
 def correct_cylinder(innovation: Floats, gains: Floats, past: Floats, k: Floats, m: Floats) -> None:
     """Take what the sensors said against what was expected of them into the estimate.
 
@@ -97,7 +105,7 @@ def correct_cylinder(innovation: Floats, gains: Floats, past: Floats, k: Floats,
     error that is seen late is not corrected twice.
     """
     place = clip(k[X] / m[STROKE], 0.0, 1.0) * (GRID - 1)
-    i = min(int(floor(place)), GRID - 2)
+    i = min(floor(place), GRID - 2)
     share = place - i
     for s in range(STATES + SENSED * (past.shape[1] - 1)):
         total = 0.0
@@ -115,7 +123,7 @@ def correct_cylinder(innovation: Floats, gains: Floats, past: Floats, k: Floats,
 def deviation_of(column: int, gains: Floats, k: Floats, m: Floats) -> float:
     """Standard deviation of an estimated flow at the present position, m³/s (columns DEVIATION_A, DEVIATION_B)."""
     place = clip(k[X] / m[STROKE], 0.0, 1.0) * (GRID - 1)
-    i = min(int(floor(place)), GRID - 2)
+    i = min(floor(place), GRID - 2)
     return float(gains[i, column] + (place - i) * (gains[i + 1, column] - gains[i, column]))
 
 
@@ -129,14 +137,14 @@ def remember(past: Floats, k: Floats) -> None:
 
 def expected(past: Floats, s: int, age: float) -> float:
     """What was estimated ``age`` ticks ago, between the ticks on a straight line."""
-    i = min(int(floor(age)), past.shape[1] - 2)
+    i = min(floor(age), past.shape[1] - 2)
     return float(past[s, i] + (age - i) * (past[s, i + 1] - past[s, i]))
 
 
 def add_volumes(p_A: float, p_B: float, x: float, k: Floats, m: Floats) -> None:
     """Add up the oil that went into the chambers since ``p_A``, ``p_B``, ``x``: swept volume and compression, m³.
 
-    It is the integral of the flow into the port, and bound to the measured position and pressures, so it does not drift.
+    It is the integral of the flow into the port, and bound to the measured position and pressures: it does not drift.
     """
     mid_x = 0.5 * (x + k[X])
     k[VOLUME_A] += m[AREA_A] * (k[X] - x) + chamber_A(mid_x, 0.5 * (p_A + k[P_A]), m) * (k[P_A] - p_A)

@@ -2,7 +2,9 @@ r"""The real valve as the bridge knows it: where its spool is, what it passes th
 
 ``b`` is the valve's block of the row, ``v`` its line of the plan. The flow into the port at spool position U is
 
-.. math:: Q = (C_{PA}\langle w(U)\rangle + C_l\,s(|U|))\,g(p_S - p) - (C_{AT}\langle -w(U)\rangle + C_l\,s(|U|))\,g(p - p_T)
+.. math::
+   Q = (C_{PA}\langle w(U)\rangle + C_l\,s(|U|))\,g(p_S - p)
+     - (C_{AT}\langle -w(U)\rangle + C_l\,s(|U|))\,g(p - p_T)
 
 with w the opening past the overlap, s the fade of the leakage, g the orifice law: one characteristic through null
 region and metering range, as in Eryilmaz & Wilson, Unified modeling and analysis of a proportional valve, J. Franklin
@@ -11,7 +13,7 @@ Inst. 343 (2006) 48.
 
 from __future__ import annotations
 
-from math import floor
+from math import floor, isfinite
 
 from hilserver.bridge.columns import (
     C_AT,
@@ -28,6 +30,7 @@ from hilserver.bridge.columns import (
     NULL_BAND,
     OVERLAP,
     P_TR,
+    SAFE_VALUE,
     SATURATION,
     SPOOL,
     SPOOL_11,
@@ -35,6 +38,11 @@ from hilserver.bridge.columns import (
     SPOOL_21,
     SPOOL_22,
     SPOOL_SPEED,
+    SUPPLY,
+    SUPPLY_TREND,
+    VOLUME,
+    VOLUME_BEFORE,
+    VOLUME_ERROR,
 )
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
@@ -113,7 +121,7 @@ def command_at(past: Floats, delay: float, ahead: float, dt: float) -> float:
 
     ``past``: the commands of the last ticks, the newest first, each held for ``dt``; ``delay``: s until it is felt.
     """
-    place = int(floor((delay - ahead) / dt))
+    place = floor((delay - ahead) / dt)
     return float(past[min(max(place, 0), past.shape[0] - 1)])
 
 
@@ -123,6 +131,18 @@ def move_spool(command: float, b: Floats, v: Floats) -> None:
     away, speed = b[SPOOL] - target, b[SPOOL_SPEED]
     b[SPOOL] = target + v[SPOOL_11] * away + v[SPOOL_12] * speed
     b[SPOOL_SPEED] = v[SPOOL_21] * away + v[SPOOL_22] * speed
+
+
+def mend_valve(b: Floats, v: Floats) -> None:
+    """Forget what is no number any more: the spool is taken to be at its safe position, the model as configured."""
+    if not (isfinite(b[SPOOL]) and isfinite(b[SPOOL_SPEED])):
+        b[SPOOL], b[SPOOL_SPEED] = v[SAFE_VALUE], 0.0
+    if not (isfinite(b[GAIN_PA]) and isfinite(b[GAIN_AT]) and isfinite(b[DELAY_NOW])):
+        b[GAIN_PA], b[GAIN_AT], b[DELAY_NOW] = 1.0, 1.0, 0.0
+    if not (isfinite(b[SUPPLY]) and isfinite(b[SUPPLY_TREND])):
+        b[SUPPLY], b[SUPPLY_TREND] = 0.0, 0.0
+    if not (isfinite(b[VOLUME]) and isfinite(b[VOLUME_BEFORE]) and isfinite(b[VOLUME_ERROR])):
+        b[VOLUME], b[VOLUME_BEFORE], b[VOLUME_ERROR] = 0.0, 0.0, 0.0
 
 
 def delay_of(b: Floats, v: Floats) -> float:

@@ -1,16 +1,14 @@
 """The next moments: a copy of the virtual circuit runs ahead of time, on pressures that the machine's model foresees.
 
-What the circuit will pass depends on its own states, which it knows (the spool of the virtual valve, its supply), on the
-operator, whose input is carried on straight for these few milliseconds, and on the port pressures. Two views of these:
-HELD, the pressures as they are now: it gives the derivatives of the flow that come from the circuit's own states; and
-FORESEEN, each cylinder moving on under the flows (a port without a cylinder: its pressure carried on straight).
+What the circuit will pass depends on its own states, which it knows (the spool of the virtual valve, its supply), on
+the operator, whose input is carried on smoothly for these few milliseconds, and on the port pressures. Two views of
+them: HELD, the pressures as they are now, which leaves what comes from the circuit's own states; and FORESEEN, each
+cylinder moving on under the flows (a port without a cylinder: its pressure carried on straight).
 
 Compiled into the tick; works on copies behind the integrator's scratch space in ``work``.
 """
 
 from __future__ import annotations
-
-from math import isfinite
 
 import numpy as np
 
@@ -33,7 +31,7 @@ from hilserver.bridge.columns import (
     SUBSTEPS_OF_MACHINE,
     SUPPLY_DROOP,
 )
-from hilserver.bridge.cylinder import move_cylinder
+from hilserver.bridge.cylinder import is_known, move_cylinder
 from hilserver.bridge.valve import delay_of, opening_for, valve_flow
 from hilserver.circuit.engine import BOUND, N_BOUND, N_VALUES, ONE, PORTS, SUBSTEPS, TWO, advance
 from hilserver.numerics.arrays import Floats, Indices
@@ -67,7 +65,7 @@ FARTHEST = 32
 def ahead_size(plan: Plan) -> int:
     """Values that looking ahead needs in ``work``, behind the integrator's."""
     ports, cylinders = plan.port.shape[0], plan.cylinder.shape[0]
-    return int(plan.layout[CIRCUIT_SPACE]) + 4 * FARTHEST * ports + CYLINDER_BLOCK * cylinders
+    return int(plan.layout[CIRCUIT_SPACE] + 4 * FARTHEST * ports + CYLINDER_BLOCK * cylinders)
 
 
 def foreseen(plan: Plan, work: Floats, view: int, port: int, what: int) -> Floats:
@@ -137,13 +135,15 @@ def pressure_ahead(plan: Plan, row: Floats, machine: Floats, port: int, view: in
     seen = plan.layout[PORTS_SEEN] + 2 * port
     c = int(plan.port[port, PORT_CYLINDER])
     if view == HELD:
-        return row[seen]
-    if c >= 0 and isfinite(machine[c * CYLINDER_BLOCK + P_A]):
-        return machine[c * CYLINDER_BLOCK + (P_B if plan.port[port, PORT_SIDE] > 0.0 else P_A)]
-    return row[seen] + row[seen + 1] * tick * plan.loop[DT]
+        return float(row[seen])
+    if c >= 0 and is_known(machine[c * CYLINDER_BLOCK : (c + 1) * CYLINDER_BLOCK]):
+        return float(machine[c * CYLINDER_BLOCK + (P_B if plan.port[port, PORT_SIDE] > 0.0 else P_A)])
+    return float(row[seen] + row[seen + 1] * tick * plan.loop[DT])
 
 
-def bind_ahead(plan: Plan, ix: Indices, row: Floats, z: Floats, machine: Floats, view: int, at: float, tick: int) -> None:
+def bind_ahead(
+    plan: Plan, ix: Indices, row: Floats, z: Floats, machine: Floats, view: int, at: float, tick: int
+) -> None:
     """Pressures of a moment to come (in ticks from now), and inputs of a tick, into the circuit's copy."""
     first_input, first_port = plan.layout[INPUT], plan.layout[PORTS_SEEN]
     place = ix[BOUND]
@@ -160,9 +160,9 @@ def bind_ahead(plan: Plan, ix: Indices, row: Floats, z: Floats, machine: Floats,
 
 
 def carry_cylinder(plan: Plan, row: Floats, machine: Floats, work: Floats, c: int, tick: int, until: float) -> None:
-    """Move a cylinder's copy on by half a tick, the first or the second (``until`` 0.5, 1), under the flows foreseen."""
+    """Move a cylinder's copy on by the first or second half of a tick (``until`` 0.5, 1), under the flows foreseen."""
     k, m = machine[c * CYLINDER_BLOCK : (c + 1) * CYLINDER_BLOCK], plan.cylinder[c]
-    if not isfinite(k[P_A]):
+    if not is_known(k):
         return
     q_A, rise_A = flow_ahead(plan, row, work, m[CYLINDER_PORT_A], k[P_A], k[FLOW_A], tick)
     q_B, rise_B = flow_ahead(plan, row, work, m[CYLINDER_PORT_B], k[P_B], k[FLOW_B], tick)

@@ -1,4 +1,4 @@
-"""The machine between the ticks: spools and cylinders are followed from the commands given and corrected by the sensors.
+"""The machine between the ticks: spools and cylinders, followed from the commands given and corrected by the sensors.
 
 Compiled into the tick. ``elapsed`` is the time since the last tick, in which the last command was held.
 """
@@ -60,12 +60,13 @@ from hilserver.bridge.cylinder import (
     correct_cylinder,
     deviation_of,
     expected,
+    is_known,
     move_cylinder,
     note_flows,
     remember,
     start_cylinder,
 )
-from hilserver.bridge.valve import command_at, delay_of, move_spool, valve_flow
+from hilserver.bridge.valve import command_at, delay_of, mend_valve, move_spool, valve_flow
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.columns import (
     CYLINDER_PAST,
@@ -93,6 +94,8 @@ def follow_machine(plan: Plan, row: Floats, work: Floats, elapsed: float) -> Non
     dt = plan.loop[DT]
     ticks = max(int(elapsed / dt + 0.5), 1)
     h = dt / SUBSTEPS_OF_MACHINE
+    for i in range(plan.valve.shape[0]):
+        mend_valve(valve_block(plan, row, i), plan.valve[i])
     for tick in range(ticks):
         for sub in range(SUBSTEPS_OF_MACHINE):
             move_machine(plan, row, work, h, -(ticks - tick) * dt + (sub + 0.5) * h)
@@ -145,7 +148,7 @@ def move_machine(plan: Plan, row: Floats, work: Floats, h: float, at: float) -> 
         spools[i] = 0.5 * (before + b[SPOOL])
     for c in range(plan.cylinder.shape[0]):
         k, m = cylinder_block(plan, row, c), plan.cylinder[c]
-        if not isfinite(k[P_A]):
+        if not is_known(k):
             continue
         start[:] = k
         q_A, q_B = flows_into(plan, row, spools, k, m)
@@ -178,7 +181,7 @@ def flow_over(plan: Plan, row: Floats, spools: Floats, number: float, turn: floa
 def note_cylinder(plan: Plan, row: Floats, c: int) -> None:
     """The oil that went in during a tick, and the past."""
     k, m, past = cylinder_block(plan, row, c), plan.cylinder[c], past_of_cylinder(plan, row, c)
-    if isfinite(k[P_A]):
+    if is_known(k):
         add_volumes(past[0, 0], past[1, 0], past[2, 0], k, m)
         remember(past, k)
 
@@ -192,7 +195,7 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int) -> None:
         spools[i] = valve_block(plan, row, i)[SPOOL]
     p_A, p_B = sample_of(row, m[SENSOR_A], 0.0), sample_of(row, m[SENSOR_B], 0.0)
     x = sample_of(row, m[SENSOR_X], 0.5 * m[STROKE])
-    if not isfinite(k[P_A]):
+    if not is_known(k):
         if not (isfinite(p_A) and isfinite(p_B) and isfinite(x)):
             return
         start_cylinder(p_A, p_B, x, k, m)
@@ -220,12 +223,12 @@ def sample_of(row: Floats, column: float, otherwise: float) -> float:
 
 
 def see_pressure(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
-    """The pressure at a port that the circuit sees, and its trend: as measured, or as estimated where a strategy predicts."""
+    """The pressure at a port, and its trend: as measured, or as estimated where a strategy predicts."""
     seen, line = plan.layout[PORTS_SEEN] + 2 * i, plan.port[i]
     p, c = row[int(line[PORT_CHANNEL])], int(line[PORT_CYLINDER])
     if c >= 0 and predicts(plan, row):
         k = cylinder_block(plan, row, c)
-        if isfinite(k[P_A]):
+        if is_known(k):
             p = k[P_B] if line[PORT_SIDE] > 0.0 else k[P_A]
     trend = (p - row[seen]) / elapsed
     row[seen + 1] += (trend - row[seen + 1]) * elapsed / (TREND_TIME + elapsed)

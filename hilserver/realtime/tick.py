@@ -154,9 +154,9 @@ from hilserver.rig.columns import (
     SMOOTH,
     STALE,
     START,
+    STARTUP,
     STEP_1,
     STEP_2,
-    STARTUP,
     STOP,
     STRATEGY,
     SWAP,
@@ -435,11 +435,14 @@ def set_inputs(plan: Plan, row: Floats, elapsed: float) -> None:
 def note_trends(plan: Plan, row: Floats, elapsed: float) -> None:
     """How the inputs move, per tick: the last steps of each, and what may be carried on: a slope and a bend.
 
-    They are carried on where the input moves smoothly: where the last steps, or their differences, are alike. A jump has
-    no slope.
+    They are carried on where the input moves smoothly: where the last steps, or their differences, are alike. A jump
+    has no slope.
     """
     for i in range(plan.input.shape[0]):
-        now, t = row[plan.layout[INPUT] + i], row[plan.layout[TREND] + TRENDS * i : plan.layout[TREND] + TRENDS * (i + 1)]
+        now, t = (
+            row[plan.layout[INPUT] + i],
+            row[plan.layout[TREND] + TRENDS * i : plan.layout[TREND] + TRENDS * (i + 1)],
+        )
         step = (now - t[LAST]) * plan.loop[DT] / elapsed
         bend, bend_before = step - t[STEP_1], t[STEP_1] - t[STEP_2]
         smooth = alike(step, t[STEP_1]) or alike(bend, bend_before)
@@ -482,8 +485,8 @@ def cycle_value(cycle: Floats, number: int, t: float, otherwise: float) -> float
 def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, elapsed: float) -> None:
     """Integrate the circuit over the elapsed time, to the end of this tick, on the pressures and inputs that are now.
 
-    Where a strategy predicts, looking ahead does the last tick, on the pressures foreseen for it. A circuit whose values
-    are no longer finite is set back to its initial values and trips.
+    Where a strategy predicts, looking ahead does the last tick, on the pressures foreseen for it. A circuit whose
+    values are no longer finite is set back to its initial values and trips.
     """
     start, n = plan.layout[CIRCUIT], int(ix[N_VALUES])
     z = row[start : start + n]

@@ -1,6 +1,6 @@
 r"""Gains of the Kalman filter that follows a cylinder (:mod:`hilserver.bridge.cylinder`), as tables over its stroke.
 
-States in the filter's units: p_A, p_B in bar, x in mm, v in mm/s, F in N/(A_A·bar), bias_A, bias_B in thousandths of the
+States in the filter's units: p_A, p_B in bar, x in mm, v in mm/s, F in A_A·bar, bias_A, bias_B in thousandths of the
 nominal flow. Between ticks the linearised cylinder moves without flow but the biases; noise drives force and biases
 (random walks: load, friction; what the valves' models miss) and a little of all else. The stationary gain follows from
 the discrete Riccati equation. Source: Kalman, A new approach to linear filtering, J. Basic Eng. 82 (1960) 35.
@@ -16,7 +16,7 @@ from scipy.linalg import expm, solve_discrete_are
 
 from hilserver.bridge import columns as b
 from hilserver.bridge.cylinder import chamber_A, chamber_B
-from hilserver.numerics.arrays import Floats
+from hilserver.numerics.arrays import Floats, Integers
 from hilserver.rig import columns as c
 
 if TYPE_CHECKING:
@@ -52,10 +52,12 @@ def observer_table(settings: RigSettings, plan: Plan) -> Floats:
         valves = [plan.valve[int(line[i]), b.Q_NOMINAL] if line[i] >= 0 else None for i in (b.VALVE_A, b.VALVE_B)]
         for x in np.linspace(0.0, line[b.STROKE], b.GRID):
             tables.append(_gains(line, float(x), noise, valves, dt, length))
-    return np.array(tables, dtype=np.float64).reshape(len(tables), -1)
+    return np.array(tables, dtype=np.float64).reshape(len(tables), -1 if tables else 0)
 
 
-def _gains(m: Floats, x: float, noise: list[float | None], nominal: list[float | None], dt: float, length: int) -> Floats:
+def _gains(
+    m: Floats, x: float, noise: list[float | None], nominal: list[float | None], dt: float, length: int
+) -> Floats:
     """One line of the table: at position x."""
     usual = max((q for q in nominal if q is not None), default=1e-3)
     scale = np.array([BAR, BAR, 1e-3, 1e-3, m[b.AREA_A] * BAR, 1e-3 * usual, 1e-3 * usual])
@@ -74,8 +76,8 @@ def _gains(m: Floats, x: float, noise: list[float | None], nominal: list[float |
     step, spread = _discrete(motion, np.diag((wander / scale) ** 2), dt)
     step, spread, scale = _with_past(step, spread, scale, length)
     look, unit = _look(m, length, scale, 1e-3 * usual)
-    known = np.array([s for s in range(len(scale)) if not _unseen(s, noise)])
-    rows = np.array([i for i, sigma in enumerate(noise) if sigma is not None])
+    known: Integers = np.array([s for s in range(len(scale)) if not _unseen(s, noise)])
+    rows: Integers = np.array([i for i, sigma in enumerate(noise) if sigma is not None])
     late = [1.0 + m[b.AGE_A], 1.0 + m[b.AGE_B], 1.0 + m[b.AGE_X], 1.0, 1.0]
     sigma = np.array([max(noise[i] or 0.0, LEAST_NOISE * late[i] * unit[i]) / unit[i] for i in rows])
     seen, square = look[np.ix_(rows, known)], np.diag(sigma**2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -433,6 +433,14 @@ def time_constant(v: ValveSettings) -> float:
         return 2.0 * v.damping / (2.0 * np.pi * v.f90)
     assert v.f45 is not None
     return 1.0 / (2.0 * np.pi * v.f45)
+
+
+def corner_frequency(v: ValveSettings) -> float:
+    """-45° frequency of the valve's spool, Hz: f45, or where the phase of second order is -45°."""
+    if v.f90 is None:
+        assert v.f45 is not None
+        return v.f45
+    return v.f90 * (sqrt(v.damping * v.damping + 1.0) - v.damping)
 
 
 def spool_matrix(tau: float, omega: float, d: float, h: float) -> list[float]:

@@ -17,6 +17,7 @@ from hilserver.errors import shown
 from hilserver.realtime.compiled import compiled_program
 from hilserver.rig.config import ChannelSettings, LimitSettings, ValveSettings
 from hilserver.rig.load import Rig
+from hilserver.rig.plan import corner_frequency
 from hilserver.runs.plots import shown_unit
 
 MARGIN_OF_RATE = 10.0
@@ -45,10 +46,10 @@ def warnings(rig: Rig) -> Iterator[str]:
                 f"valves.{name}: the virtual circuit can pass {virtual / real:.2g} times the flow of the real valve "
                 "at the same pressure drop; what the real valve can't pass is reported as saturation."
             )
-        if rig.settings.loop.rate < MARGIN_OF_RATE * valve.f45:
+        if rig.settings.loop.rate < MARGIN_OF_RATE * (f45 := corner_frequency(valve)):
             yield (
                 f"loop.rate: {rig.settings.loop.rate:g} Hz is less than {MARGIN_OF_RATE:g} times the -45° frequency "
-                f"of valve {name} ({valve.f45:g} Hz): the bridge can't use all of the valve's speed."
+                f"of valve {name} ({f45:g} Hz): the bridge can't use all of the valve's speed."
             )
     yield from _solver_warnings(rig)
     for device in rig.devices:

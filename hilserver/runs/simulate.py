@@ -29,6 +29,12 @@ VARIANTS = {
     "inverse_static": "opening that passes the virtual flow at the measured drop",
     "inverse_lag": "the same, and lead against the real spool's lag",
     "inverse_lag_leakage": "the same, and the real valve's leakage taken off",
+    "second_order": "lead of second order, from the virtual circuit's own derivatives",
+    "null_region": "the same, through the whole characteristic with leakage and overlap",
+    "supply_droop": "the same, with the supply pressure carried on",
+    "prediction": "the same, for the moment when the command acts: circuit and machine are foreseen",
+    "feedback": "the same, and what did not flow is made good",
+    "adaptive": "the same, and the valve's flow gain is tracked",
     "flow_servo": "PID on the measured flow",
 }
 
@@ -160,7 +166,9 @@ def _simulated_device(rig: Rig) -> Device:
 def _chosen(rig: Rig, wanted: Sequence[str] | None) -> list[str]:
     """The wanted strategies; default: all of the ladder for which every valve has its sensors."""
     measured = all(valve.flow is not None for valve in rig.settings.valves.values())
-    possible = [name for name in b.STRATEGY_NAMES if name != "manual" and (measured or name != "flow_servo")]
+    known = measured or all(line[b.CYLINDER] >= 0.0 for line in rig.plan.valve)
+    needs = {"flow_servo": measured, "feedback": known, "adaptive": known}
+    possible = [name for name in b.STRATEGY_NAMES if name != "manual" and needs.get(name, True)]
     for name in wanted or ():
         if name not in possible:
             raise HilserverError(f'{rig.file}: "{name}" is not a strategy to simulate.{did_you_mean(name, possible)}')
