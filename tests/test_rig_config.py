@@ -142,7 +142,7 @@ def test_raw_slots_follow_the_devices_and_each_reading_has_one() -> None:
         ({"valves": {"main": {"raw": [5]}}}, "valves.main.raw[1]: missing"),
         ({"valves": {"main": {"polarity": 0}}}, "valves.main.polarity: 0 is not one of 1 or -1"),
         ({"valves": {"main": {"range": [0.5, 1]}}}, "range: must rise, lie within -1 … 1 and contain the safe command"),
-        ({"valves": {"main": {"f45": None}}}, "the spool's motion: give f45 (first order) or f90 with damping (second order)"),
+        ({"valves": {"main": {"f45": None}}}, "the spool's motion: give f45 (first order) or f90"),
         ({"valves": {"main": {"bridge": {"strategy": "magic"}}}}, "valves.main.bridge.strategy"),
         ({"valves": {"main": {"flow": None, "bridge": {"strategy": "flow_servo"}}}}, "flow_servo needs flow"),
         ({"valves": {"main": {"transition_pressure": "40 bar"}}}, "nominal_flow.drop is 35 bar over one edge, below"),

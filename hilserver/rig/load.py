@@ -19,7 +19,14 @@ from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import check_kernels
 from hilserver.driver import Driver, Pace, driver_named
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
-from hilserver.rig.config import CycleSettings, LimitSettings, OutputSettings, RigSettings, ValveSettings
+from hilserver.rig.config import (
+    CycleSettings,
+    CylinderSettings,
+    LimitSettings,
+    OutputSettings,
+    RigSettings,
+    ValveSettings,
+)
 from hilserver.rig.plan import Plan, RowLayout, build_plan
 from hilserver.rig.plant import PlantArrays
 from hilserver.rig.simulated import build_plant
@@ -331,6 +338,8 @@ def _references(settings: RigSettings, file: str) -> list[Problem]:
         found += _limit_problems(settings, name, limit)
     for name, valve in settings.valves.items():
         found += _valve_problems(settings, name, valve)
+    for name, cylinder in settings.cylinders.items():
+        found += _cylinder_problems(settings, name, cylinder)
     for name, output in settings.outputs.items():
         found += _output_problems(settings, name, output)
     return [replace(problem, file=file) for problem in found if problem is not None]
@@ -338,7 +347,9 @@ def _references(settings: RigSettings, file: str) -> list[Problem]:
 
 def _unknown_names(source: Mapping[str, Any], file: str) -> Iterator[Problem]:
     """References to what the rig file does not have, in a file whose values are not all valid."""
-    tables = {key: _subtables(source, key) for key in ("channels", "devices", "limits", "valves", "outputs")}
+    tables = {
+        key: _subtables(source, key) for key in ("channels", "devices", "limits", "valves", "outputs", "cylinders")
+    }
     given = source.get("ports")
     ports: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     references: list[tuple[Any, Mapping[str, Any], str, str]] = [
@@ -353,6 +364,11 @@ def _unknown_names(source: Mapping[str, Any], file: str) -> Iterator[Problem]:
         ("valves", "supply", tables["channels"], "a channel"),
         ("valves", "tank", tables["channels"], "a channel"),
         ("valves", "flow", tables["channels"], "a channel"),
+        ("valves", "spool", tables["channels"], "a channel"),
+        ("valves", "other_port", ports, "a port"),
+        ("cylinders", "port_A", ports, "a port"),
+        ("cylinders", "port_B", ports, "a port"),
+        ("cylinders", "position", tables["channels"], "a channel"),
     ):
         references += [(v[key], known, what, f"{table}.{name}.{key}") for name, v in tables[table].items() if key in v]
     for name, known, what, key in references:
@@ -422,6 +438,13 @@ def _valve_problems(settings: RigSettings, name: str, valve: ValveSettings) -> I
     yield _channel(settings, valve.tank, "Pa", f"{key}.tank")
     if valve.flow is not None:
         yield _channel(settings, valve.flow, "m^3/s", f"{key}.flow")
+    if valve.spool is not None:
+        yield _channel(settings, valve.spool, "", f"{key}.spool")
+    if valve.other_port is not None:
+        yield _known(valve.other_port, settings.ports, "a port", f"{key}.other_port")
+    if valve.bridge.strategy in ("feedback", "adaptive") and not can_feed_back(settings, valve):
+        text = "needs the flow: a channel (flow), or a cylinder at this port from whose motion it is estimated."
+        yield Problem(f"{valve.bridge.strategy} {text}", f"{key}.bridge.strategy")
     if valve.dither.amplitude > 0 and valve.dither.frequency >= 0.5 * settings.loop.rate:
         text = (
             f"{valve.dither.frequency:g} Hz can't be made by {settings.loop.rate:g} ticks per second: stay below half."
@@ -446,6 +469,27 @@ def _output_problems(settings: RigSettings, name: str, output: OutputSettings) -
         driven[before.device, before.output] = f'output "{other}"'
     if user := driven.get((output.device, output.output)):
         yield Problem(f"{user} is driven by this output too.", f"{key}.output")
+
+
+def can_feed_back(settings: RigSettings, valve: ValveSettings) -> bool:
+    """Whether the flow that a valve passes is known: measured, or estimated from a cylinder at its port."""
+    return valve.flow is not None or any(valve.port in (s.port_A, s.port_B) for s in settings.cylinders.values())
+
+
+def _cylinder_problems(settings: RigSettings, name: str, cylinder: CylinderSettings) -> Iterator[Problem | None]:
+    key = f"cylinders.{name}"
+    yield _known(cylinder.port_A, settings.ports, "a port", f"{key}.port_A")
+    if cylinder.port_B is not None:
+        yield _known(cylinder.port_B, settings.ports, "a port", f"{key}.port_B")
+        if cylinder.port_B == cylinder.port_A:
+            yield Problem("is port_A too.", f"{key}.port_B")
+    if cylinder.position is not None:
+        yield _channel(settings, cylinder.position, "m", f"{key}.position")
+    for other, before in settings.cylinders.items():
+        if other == name:
+            break
+        for port in {cylinder.port_A, cylinder.port_B} & {before.port_A, before.port_B} - {None}:
+            yield Problem(f'cylinder "{other}" has port "{port}" too.', key)
 
 
 def _cycle_problems(settings: RigSettings, cycle: CycleSettings, file: str) -> list[Problem]:

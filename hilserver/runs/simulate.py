@@ -18,7 +18,7 @@ from hilserver.errors import ConfigurationError, HilserverError, Problem, did_yo
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.compiled import compiled_program
 from hilserver.rig import columns as c
-from hilserver.rig.load import Device, Rig
+from hilserver.rig.load import Device, Rig, can_feed_back
 from hilserver.rig.plant import FROM_RAW, TARGET, VALUE_ZERO, PlantArrays
 from hilserver.rig.simulated import joined, plant_circuit
 from hilserver.runs.lockstep import LockstepRun
@@ -166,7 +166,7 @@ def _simulated_device(rig: Rig) -> Device:
 def _chosen(rig: Rig, wanted: Sequence[str] | None) -> list[str]:
     """The wanted strategies; default: all of the ladder for which every valve has its sensors."""
     measured = all(valve.flow is not None for valve in rig.settings.valves.values())
-    known = measured or all(line[b.CYLINDER] >= 0.0 for line in rig.plan.valve)
+    known = all(can_feed_back(rig.settings, valve) for valve in rig.settings.valves.values())
     needs = {"flow_servo": measured, "feedback": known, "adaptive": known}
     possible = [name for name in b.STRATEGY_NAMES if name != "manual" and needs.get(name, True)]
     for name in wanted or ():
