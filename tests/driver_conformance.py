@@ -456,10 +456,10 @@ UNDER_TEST = "under_test"
 """The name under which the driver is offered, whether its package is installed or not."""
 
 
-def offer(driver: type[Driver], monkeypatch: pytest.MonkeyPatch) -> None:
+def offer(driver: type[Driver], monkeypatch: pytest.MonkeyPatch, name: str = UNDER_TEST) -> None:
     """Let the class be found by name, as if its package had the entry point."""
     installed = entry_points(group="hilserver.drivers")
-    entry = EntryPoint(UNDER_TEST, f"{driver.__module__}:{driver.__qualname__}", "hilserver.drivers")
+    entry = EntryPoint(name, f"{driver.__module__}:{driver.__qualname__}", "hilserver.drivers")
     monkeypatch.setattr(hilserver.driver, "entry_points", lambda group: EntryPoints((*installed, entry)))
 
 

@@ -43,6 +43,7 @@ PAGES = [
     "recording",
     "real-time",
     "write-a-component",
+    "write-a-driver",
     "modbus-and-serial",
     "ni",
 ]
