@@ -44,6 +44,7 @@ PAGES = [
     "real-time",
     "write-a-component",
     "write-a-driver",
+    "calibration",
     "modbus-and-serial",
     "ni",
 ]

@@ -15,9 +15,12 @@ import pytest
 from probe import ProbeDevice
 from service_harness import Panel, Server, eventually, panel, read_log
 
+from hilserver.errors import HilserverError
 from hilserver.record.format import RecordError
 from hilserver.rig import columns as c
 from hilserver.rig.load import load_rig
+from hilserver.runs.calibrate import measure
+from hilserver.runs.live import live, readings
 
 RIG = """
 name = "{name}"
@@ -192,6 +195,28 @@ def logged(run: Run, tick: int) -> dict[str, Any] | None:
         columns = read_log(run.server.logs[0]).columns
         return dict(columns) if columns["tick"][-1] >= tick else None
     return None
+
+
+def test_channels_and_calibrate_take_their_readings_from_the_running_server(
+    lasting: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without touching the devices, which are open already; but not by another configuration."""
+    for path in lasting.path:
+        monkeypatch.syspath_prepend(path)
+    lasting.card.measure(a=3.0)
+    rig = load_rig(lasting.server.rig)
+    with live(rig) as source:
+        assert source.described == "from the running server"
+        values = eventually(lambda: {r.channel: r for r in readings(rig, source.row())})
+        eventually(lambda: {r.channel: r.raw for r in readings(rig, source.row())}["p_A"] == 3.0)
+        assert [values[name].trouble for name in ("p_A", "p_S", "p_T", "x")] == [""] * 4
+        assert measure(rig, source, "p_A", 0.05).raw == 3.0
+    lasting.card.measure(a=5.0)
+    assert (actions(lasting.card).count("open"), actions(lasting.io).count("open")) == (1, 1)
+    other = lasting.server.rig.with_name("other.toml")
+    other.write_text(lasting.server.rig.read_text().replace("[ports]", 'p_9 = { value = "1 bar" }\n[ports]'))
+    with pytest.raises(HilserverError, match="runs with another configuration"), live(load_rig(other)):
+        pass
 
 
 FATES: dict[str, tuple[Callable[[Run], None], str]] = {

@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from hilserver.cli import bench, check, demo, export, replay, run, simulate, switch
+from hilserver.cli import bench, calibrate, channels, check, demo, export, replay, run, simulate, switch
 from hilserver.errors import ConfigurationError, HilserverError
 
 app = typer.Typer(
@@ -23,6 +23,8 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("check")(check.check)
+app.command("channels")(channels.channels)
+app.command("calibrate")(calibrate.calibrate)
 app.command("simulate")(simulate.simulate)
 app.command("run")(run.run)
 app.command("status")(switch.status)

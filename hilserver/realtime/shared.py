@@ -357,6 +357,15 @@ class LoopInfo:
         self._numbers[0] = pid
 
     @property
+    def layout(self) -> int:
+        """A number that tells rows of one layout from those of another; the supervisor notes it."""
+        return self._numbers[2]
+
+    @layout.setter
+    def layout(self, fingerprint: int) -> None:
+        self._numbers[2] = fingerprint
+
+    @property
     def stop_requested(self) -> bool:
         """Whether the real-time process is asked to bring the rig to its safe state and end."""
         return self._numbers[1] != 0

@@ -442,6 +442,9 @@ class RigSettings(Datasheet):
     library: tuple[Text, ...] = Field(
         default=(), description="Python files with components of your own, relative to this file"
     )
+    calibration: Text | None = Field(
+        default=None, description="calibration file, relative to this file; hilserver calibrate writes it"
+    )
     loop: LoopSettings = Field(default_factory=LoopSettings)
     devices: dict[Name, dict[str, Any]] = Field(
         default_factory=dict, description="driver and its settings, by device name"

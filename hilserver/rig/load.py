@@ -19,6 +19,7 @@ from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import check_kernels
 from hilserver.driver import Driver, Pace, driver_named
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
+from hilserver.rig.calibration import Calibration, with_calibrations
 from hilserver.rig.config import (
     CycleSettings,
     CylinderSettings,
@@ -67,6 +68,8 @@ class Rig:
     sources: Mapping[str, Any]
     first_plants: Mapping[str, PlantArrays] = field(repr=False)
     """The simulated devices as they begin; :meth:`plants` copies them."""
+    calibrations: Mapping[str, tuple[Calibration, ...]] = field(default_factory=dict)
+    """The history of each calibrated channel; ``settings`` holds what came of it."""
 
     def pack(self, circuit: Circuit, file: str = "") -> PackedCircuit:
         """Pack another circuit for this rig. Raises ConfigurationError, also where it is too large for the row."""
@@ -112,6 +115,8 @@ def load_rig(path: Path | str, library: Library | None = None) -> Rig:
     for key in ("circuit", "cycle"):
         if isinstance(name := rig_source.get(key), str) and name:
             _read_into(sources, key, file, name, problems)
+    if isinstance(name := rig_source.get("calibration"), str) and (file.parent / name).exists():
+        _read_into(sources, "calibration", file, name, problems)  # before the first calibration there is none
     sources["devices"] = {}
     for name, table in _plant_tables(rig_source):
         sources["devices"][name] = {}
@@ -174,8 +179,9 @@ def _plant_tables(rig_source: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[
 def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems: list[Problem] | None = None) -> Rig:
     """Build a rig from its source tables (as loaded from files, or as kept in a log).
 
-    ``sources``: "rig", "circuit", "cycle" (optional), and "devices": {device: {"machine": …, "drive": …}} for simulated
-    ones. ``problems``: what was found wrong when they were loaded. Raises ConfigurationError with these and all others.
+    ``sources``: "rig", "circuit", "cycle" and "calibration" (both optional), and for simulated devices "devices":
+    {device: {"machine": …, "drive": …}}. ``problems``: what was found wrong when they were loaded. Raises
+    ConfigurationError with these and all others.
     """
     problems = list(problems or ())
     devices_sources = {device: dict(tables) for device, tables in sources.get("devices", {}).items()}
@@ -191,6 +197,8 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
         problems += _unled_signals(sources, library, circuit_file)
     if settings is None:
         raise ConfigurationError([*problems, *_unknown_names(rig_source, name)])
+    calibration_file = _beside(file, settings.calibration)
+    settings, calibrations = with_calibrations(settings, sources.get("calibration", {}), calibration_file, problems)
     devices = _devices(settings, file, problems)
     problems += (wrong := _references(settings, name))
     if cycle is not None:
@@ -211,7 +219,9 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
     rates = {device.name: device.config.rate for device in devices if device.driver.pace is Pace.SLOW}
     space = layout.with_space_for(packed).circuit_space
     layout, plan = build_plan(settings, cycle, slots, space, rates, circuit.fluid)
-    return Rig(file, settings, circuit, cycle, tuple(devices), library, layout, plan, packed, sources, plants)
+    return Rig(
+        file, settings, circuit, cycle, tuple(devices), library, layout, plan, packed, sources, plants, calibrations
+    )
 
 
 def _beside(file: Path, name: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil, sqrt
@@ -63,6 +64,11 @@ class RowLayout:
     def width(self) -> int:
         """Number of columns: fixed ones and the room for circuit values."""
         return len(self.names) + self.circuit_space
+
+    @property
+    def fingerprint(self) -> int:
+        """A number that tells this layout from others."""
+        return zlib.crc32("\n".join((*self.names, str(self.circuit_space))).encode())
 
     def column(self, name: str) -> int:
         """Column of a fixed name such as ``channel.p_A``."""

@@ -104,7 +104,7 @@ class Scale(Datasheet):
         if self.polynomial is not None and not any(self.polynomial[1:]):
             raise ValueError("scale.polynomial: the value does not depend on the reading")
         if self.unit is not None:
-            _in_si(self.unit)
+            in_si(self.unit)
         return self
 
     def _check_points(self) -> None:
@@ -118,7 +118,7 @@ class Scale(Datasheet):
     def si_unit(self) -> str:
         """SI unit of the values."""
         if self.unit is not None:
-            return _in_si(self.unit)[0]
+            return in_si(self.unit)[0]
         values = self.value or self.current
         assert values is not None
         return values[0].unit
@@ -127,7 +127,7 @@ class Scale(Datasheet):
         """Raw reading -> SI value."""
         if self.polynomial is not None:
             assert self.unit is not None
-            _, zero, factor = _in_si(self.unit)
+            _, zero, factor = in_si(self.unit)
             first, *others = (factor * coefficient for coefficient in self.polynomial)
             return Curve((first + zero, *others))
         raw, values = self.raw, self.value
@@ -160,7 +160,7 @@ def _check_values(values: list[AnyQuantity] | tuple[AnyQuantity, ...], key: str 
         raise ValueError(f"{key}: the values must rise or fall all the way, over rising readings")
 
 
-def _in_si(unit: str) -> tuple[str, float, float]:
+def in_si(unit: str) -> tuple[str, float, float]:
     """(SI unit, value of 0, size of 1) of a unit: ("K", 273.15, 1.0) for degC. ValueError for none of a channel's."""
     try:
         zero, one = quantity(f"0 {unit}"), quantity(f"1 {unit}")

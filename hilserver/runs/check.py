@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from rich.table import Table
@@ -13,13 +13,17 @@ from hilserver.circuit.analysis import Analysis, NoEquilibrium, Stiffness, too_l
 from hilserver.circuit.model import RIG, Circuit, Placed
 from hilserver.circuit.pack import TABLE_WIDTHS
 from hilserver.circuit.program import Program
+from hilserver.driver import Pace
 from hilserver.errors import shown
 from hilserver.realtime.compiled import compiled_program
+from hilserver.rig import columns as c
 from hilserver.rig.config import ChannelSettings, LimitSettings, ValveSettings
 from hilserver.rig.load import Rig
 from hilserver.rig.plan import corner_frequency
 from hilserver.runs.plots import shown_unit
 
+PERIODS_OLD = 3.0
+"""Periods of a slow device that a sample may be old without anything being wrong: reading, answer, another clock."""
 MARGIN_OF_RATE = 10.0
 """Computation must run at ten times the highest significant frequency (THEORY §1)."""
 
@@ -52,12 +56,29 @@ def warnings(rig: Rig) -> Iterator[str]:
                 f"of valve {name} ({f45:g} Hz): the bridge can't use all of the valve's speed."
             )
     yield from _solver_warnings(rig)
+    yield from _age_warnings(rig)
+    if rig.settings.calibration is not None and "calibration" not in rig.sources:
+        yield f"calibration: there is no {shown(rig.settings.calibration)} yet; hilserver calibrate makes it."
     for device in rig.devices:
         if device.driver.handed == "samples" and not (rig.file.parent / device.config.file).is_file():
             file = shown(device.config.file)
             yield f"devices.{device.name}.file: there is no {file} yet; hilserver replay names it with --file."
     for name, text in _unused(rig):
         yield f"{name}: {text}"
+
+
+def _age_warnings(rig: Rig) -> Iterator[str]:
+    """Channels of slow devices whose samples are too old before the next ones come."""
+    periods = {d.name: 1.0 / d.config.rate for d in rig.devices if d.driver.pace is Pace.SLOW}
+    names = list(rig.settings.channels)
+    for line in rig.plan.limit[rig.plan.limit[:, c.LIMIT_KIND] == c.BY_AGE]:
+        name = names[int(line[c.LIMIT_CHANNEL])]
+        period = periods.get(rig.settings.channels[name].device or "")
+        if period is not None and line[c.LIMIT_UPPER] < PERIODS_OLD * period:
+            yield (
+                f"channels.{name}: its device is read every {period * 1e3:g} ms, and {line[c.LIMIT_UPPER] * 1e3:g} ms "
+                f"old samples violate a limit: allow {PERIODS_OLD:g} periods (max_age of a limit, or loop.max_age)."
+            )
 
 
 def _solver_warnings(rig: Rig) -> Iterator[str]:
@@ -127,13 +148,16 @@ def _unused(rig: Rig) -> Iterator[tuple[str, str]]:
 
 def channel_table(rig: Rig) -> Table:
     """Where each channel comes from, and its range."""
-    table = _table("Channels", "channel", "from", "raw", "value", "valid", "filter", "used as")
+    heads = ("channel", "from", "raw", "value", "valid", "filter", "used as")
+    table = _table("Channels", *heads, *(["calibrated"] if rig.calibrations else []))
     roles = _roles(rig)
     for name, channel in rig.settings.channels.items():
         origin = f"{channel.device}.{channel.source}" if channel.device else "fixed"
         low_pass = f"{channel.filter * 1e3:g} ms" if channel.filter else ""
         used = ", ".join(roles.get(name, []))
-        table.add_row(name, origin, *_scaled(channel), _valid(channel), low_pass, used)
+        last = rig.calibrations[name][-1] if name in rig.calibrations else None
+        calibrated = [f"{last.date[:10]} {last.note}".rstrip() if last is not None else ""] if rig.calibrations else []
+        table.add_row(name, origin, *_scaled(channel), _valid(channel), low_pass, used, *calibrated)
     return table
 
 
@@ -144,8 +168,7 @@ def _scaled(channel: ChannelSettings) -> tuple[str, str]:
         return "", quantity(channel.value.value, channel.unit) + kind
     assert channel.scale is not None
     if channel.scale.polynomial is not None:
-        terms = [f"{number:.5g}{_power(n)}" for n, number in enumerate(channel.scale.polynomial)]
-        raw, value = "raw", f"{' + '.join(terms)} {channel.scale.unit}".replace("+ -", "- ")
+        raw, value = "polynomial", f"{formula(channel.scale.polynomial)} {channel.scale.unit}"
     else:
         points, values = channel.scale.raw or (4.0, 20.0), channel.scale.value or channel.scale.current or ()
         raw = f"{points[0]:g} … {points[-1]:g}" + (" mA" if channel.scale.current else "")
@@ -156,8 +179,15 @@ def _scaled(channel: ChannelSettings) -> tuple[str, str]:
     return raw, value + kind
 
 
-def _power(n: int) -> str:
-    return "" if n == 0 else "·raw" if n == 1 else f"·raw^{n}"
+def formula(polynomial: Sequence[float]) -> str:
+    """A polynomial of the raw reading in words.
+
+    >>> formula((0.5, -25.0, 0.01))
+    '0.5 - 25·raw + 0.01·raw^2'
+    """
+    powers = ("", "·raw", *(f"·raw^{n}" for n in range(2, len(polynomial))))
+    terms = [f"{number:.6g}{power}" for number, power in zip(polynomial, powers, strict=False)]
+    return " + ".join(terms).replace("+ -", "- ")
 
 
 def _valid(channel: ChannelSettings) -> str:

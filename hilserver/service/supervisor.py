@@ -143,6 +143,7 @@ class Supervisor:
         memory = LoopMemory.create(path, row_width=width, ring_rows=rows, payload_bytes=PAYLOAD_BYTES)
         stack.callback(memory.close)
         memory.supervisor_heartbeat.beat()
+        memory.info.layout = self.rig.layout.fingerprint
         if left_behind is not None:  # its owner is dead, else we had not got its place
             await end_predecessor(left_behind)
         return memory

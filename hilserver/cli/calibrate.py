@@ -1,0 +1,126 @@
+"""``hilserver calibrate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from hilserver.rig.calibration import Calibration, Fit
+    from hilserver.rig.load import Rig
+
+
+def calibrate(
+    rig: Annotated[Path, typer.Argument(help="rig file (TOML)", show_default=False)],
+    channel: Annotated[str, typer.Argument(help="the channel to calibrate", show_default=False)],
+    points: Annotated[
+        Path | None, typer.Option(help="take the points from this CSV file: raw reading, value; measure nothing")
+    ] = None,
+    degree: Annotated[int, typer.Option(help="of the polynomial: 1 is a straight line", min=1, max=5)] = 1,
+    tare: Annotated[
+        float | None, typer.Option(help="no new scale: what the channel shows now is to be this value (0, say)")
+    ] = None,
+    unit: Annotated[str | None, typer.Option(help="unit of the values; default: as in the configuration")] = None,
+    note: Annotated[str, typer.Option(help="with what, by whom")] = "",
+    seconds: Annotated[float, typer.Option(help="a reading is the mean over so long", min=0.05, max=600)] = 1.0,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="store it without asking")] = False,
+) -> None:
+    """Calibrate a channel: apply known values, from zero to span; a polynomial is fitted and stored with its date.
+
+    Nothing is armed or written: raw readings come from the running server, or from the device. What is stored counts
+    from the next start on.
+    """
+    from hilserver.rig.load import load_rig
+    from hilserver.runs import calibrate as c
+
+    loaded = load_rig(rig)
+    settings = c.measured_channel(loaded, channel)
+    c.calibration_file(loaded)
+    given_in = c.checked_unit(loaded, channel, c.default_unit(loaded, channel) if unit is None else unit)
+    if tare is not None:
+        measured = _measured(loaded, channel, seconds)
+        entry = c.tare_entry(loaded, channel, measured, tare, given_in, note)
+        typer.echo(f"tare {entry.tare:g} {given_in}")
+    else:
+        from hilserver.rig.calibration import fit
+
+        found = c.read_points(points, given_in) if points is not None else _walk(loaded, channel, given_in, seconds)
+        fitted = fit(found, degree)
+        _show(loaded, channel, fitted, given_in)
+        entry = c.fitted_entry(settings, given_in, note, fitted)
+    _store(loaded, channel, entry, yes)
+
+
+def _measured(rig: Rig, channel: str, seconds: float) -> float:
+    """One raw reading."""
+    from hilserver.runs.calibrate import measure
+    from hilserver.runs.live import live
+
+    with live(rig, rig.settings.channels[channel].device or "") as source:
+        found = measure(rig, source, channel, seconds)
+        typer.echo(f"  raw {found.raw:.6g} ± {found.deviation:.2g} ({found.samples} samples, {source.described})")
+    return found.raw
+
+
+def _walk(rig: Rig, channel: str, unit: str, seconds: float) -> list[tuple[float, float]]:
+    """Ask for one known value after the other, and measure each."""
+    from hilserver.runs.calibrate import measure, same_as_before
+    from hilserver.runs.live import live
+
+    absolute = " (absolute)" if rig.settings.channels[channel].absolute else ""
+    found: list[tuple[float, float]] = []
+    with live(rig, rig.settings.channels[channel].device or "") as source:
+        typer.echo(f"{channel}: readings {source.described}, means of {seconds:g} s; values in {unit}{absolute}")
+        while True:
+            what = ("zero", "span")[len(found)] if len(found) < 2 else "one more (Enter: no)"
+            text = typer.prompt(f"{what}: apply it, let it settle, type its value", default="", show_default=False)
+            if not text and len(found) >= 2:
+                return found
+            try:
+                value = float(text)
+            except ValueError:
+                typer.echo(f"  a number, in {unit}")
+                continue
+            measured = measure(rig, source, channel, seconds)
+            typer.echo(f"  raw {measured.raw:.6g} ± {measured.deviation:.2g} ({measured.samples} samples)")
+            if same_as_before(measured, found):
+                typer.echo("  differs from an earlier one by no more than its noise: not taken")
+                continue
+            found.append((measured.raw, value))
+
+
+def _show(rig: Rig, channel: str, fitted: Fit, unit: str) -> None:
+    """The fit beside what the channel has shown so far."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from hilserver.runs.calibrate import far_from_configured, value_now
+    from hilserver.runs.check import formula
+
+    table = Table(title=f"{channel} in {unit or 'no unit'}", title_justify="left")
+    for head in ("raw", "value", "so far", "fitted", "residual"):
+        table.add_column(head, justify="right")
+    for (raw, value), residual in zip(fitted.points, fitted.residuals, strict=True):
+        columns = (raw, value, value_now(rig, channel, raw, unit), value - residual, residual)
+        table.add_row(*(f"{number:.5g}" for number in columns))
+    Console(highlight=False, markup=False).print(table)
+    typer.echo(f"value = {formula(fitted.polynomial)}")
+    share = f" ({100.0 * fitted.largest_residual / fitted.span:.2g} % of the span)" if fitted.span else ""
+    typer.echo(f"largest residual {fitted.largest_residual:.3g} {unit}{share}")
+    if far_from_configured(rig, channel, fitted, unit):
+        typer.echo(
+            "Note: this is far from what the channel has shown so far. Is it the right channel, and the right unit?"
+        )
+
+
+def _store(rig: Rig, channel: str, entry: Calibration, yes: bool) -> None:
+    from hilserver.runs.calibrate import calibration_file, store
+
+    file = calibration_file(rig)
+    if not yes and not typer.confirm(f"Store it in {file}?"):
+        typer.echo("Nothing was stored.")
+        raise typer.Exit(1)
+    store(rig, channel, entry)
+    typer.echo(f"Stored in {file}; it counts from the next start on.")
