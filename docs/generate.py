@@ -11,6 +11,7 @@ import functools
 import html
 import importlib
 import inspect
+import json
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -457,7 +458,7 @@ def default(field: FieldInfo) -> str:
     if field.default_factory is not None or value is None or value in ("", ()):
         return "–"
     if isinstance(value, bool | str):
-        return f"`{str(value).lower()}`" if isinstance(value, bool) else f'`"{value}"`'
+        return f"`{str(value).lower()}`" if isinstance(value, bool) else f"`{json.dumps(value)}`"
     return "`" + str(list(value) if isinstance(value, tuple) else value) + "`"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import threading
+import time
 import tty
 from collections.abc import Callable
 from contextlib import suppress
@@ -51,25 +52,40 @@ class Port:
 
 
 class Served:
-    """A port at which a device answers, in a thread of its own."""
+    """A port at which a device answers what it hears, and speaks by itself, in a thread of its own."""
 
-    def __init__(self, port: Port, hear: Callable[[bytes], bytes]) -> None:
-        self.port, self._hear = port, hear
+    PERIOD = 0.005
+    """s between two messages that the device sends by itself."""
+
+    def __init__(self, port: Port, hear: Callable[[bytes], bytes], speak: Callable[[], bytes] = bytes) -> None:
+        self.port, self._hear, self._speak = port, hear, speak
+        self.through: Callable[[bytes], bytes] = bytes
+        """Sees what the device says, and may damage it."""
         self._end = threading.Event()
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._end.is_set():
-            with self._lock:
-                if self.port.device < 0:
-                    data = b""
-                elif data := self.port.heard():
-                    with suppress(OSError):
-                        self.port.send(self._hear(data))
-            if not data:
-                self._end.wait(0.0005)
+        due = time.monotonic()
+        while not self._end.wait(0.0005):
+            self.serve()
+            if time.monotonic() >= due:
+                due += self.PERIOD
+                self.send(self.through(self._speak()))
+
+    def serve(self) -> None:
+        """Let the device hear all that was said to it so far."""
+        with self._lock:
+            while self.port.device >= 0 and (data := self.port.heard()):
+                with suppress(OSError):
+                    self.port.send(self.through(self._hear(data)))
+
+    def send(self, data: bytes) -> None:
+        """What the device says now."""
+        with self._lock, suppress(OSError):
+            if self.port.device >= 0 and data:
+                self.port.send(data)
 
     def unplug(self) -> None:
         with self._lock:
@@ -79,9 +95,11 @@ class Served:
         with self._lock:
             self.port.plug()
 
-    def send(self, data: bytes) -> None:
-        with self._lock:
-            self.port.send(data)
+    def mend(self) -> None:
+        """Plugged in, and nothing damaged any more."""
+        self.through = bytes
+        if self.port.device < 0:
+            self.plug()
 
     def close(self) -> None:
         self._end.set()
@@ -94,7 +112,6 @@ class Cable(Served):
 
     def __init__(self, near: Port, far: Port) -> None:
         self.far = far
-        self.through: Callable[[bytes], bytes] = bytes
         super().__init__(near, self._forward)
 
     def _forward(self, data: bytes) -> bytes:
@@ -118,12 +135,6 @@ class Cable(Served):
                 self.far.send(data)
             elif self.port.device >= 0:
                 self.port.send(self.through(data))
-
-    def mend(self) -> None:
-        """Plugged in, and nothing damaged any more."""
-        self.through = bytes
-        if self.port.device < 0:
-            self.plug()
 
     def close(self) -> None:
         super().close()

@@ -92,6 +92,16 @@ class Wire(ABC):
     def __init__(self, where: str) -> None:
         self.where = where
         self._fd = -1
+        self._settled = 0.0
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is time to send: not while a disturbed line settles."""
+        return time.monotonic() >= self._settled
+
+    def settle(self, seconds: float) -> None:
+        """Leave the line alone for some time: what is under way on it shall not be taken for an answer."""
+        self._settled = time.monotonic() + seconds
 
     @property
     def connected(self) -> bool:
@@ -161,6 +171,7 @@ class TcpWire(Wire):
     def connect(self, deadline: float) -> None:
         """Connect to the first of the host's addresses that answers."""
         self.close()
+        self._settled = 0.0
         why: object = "the name has no address"
         try:
             addresses = socket.getaddrinfo(*self._address, type=socket.SOCK_STREAM)
@@ -201,6 +212,7 @@ class SerialWire(Wire):
         import serial
 
         self.close()
+        self._settled = 0.0
         s = self._settings
         try:
             self._port = serial.Serial(

@@ -138,14 +138,9 @@ class Line(ABC):
         self.stray: list[BadAnswer] = []
         """What came uncalled, not yet counted."""
 
-    @property
-    def ready(self) -> bool:
-        """Whether it is time for a request: not while a disturbed line settles."""
-        return True
-
     @abstractmethod
-    def connect(self, deadline: float) -> None:
-        """Connect, with nothing left of a connection before. Raises WireError."""
+    def start_anew(self) -> None:
+        """Nothing is left of a connection before."""
 
     @abstractmethod
     def ask(self, request: Request, deadline: float) -> bytes:
@@ -166,10 +161,9 @@ class TcpLine(Line):
         self._buffer = b""
         self._transaction = self._silent = 0
 
-    def connect(self, deadline: float) -> None:
-        """Connect."""
+    def start_anew(self) -> None:
+        """No bytes of a frame, no request without an answer."""
         self._buffer, self._silent = b"", 0
-        self.wire.connect(deadline)
 
     def ask(self, request: Request, deadline: float) -> bytes:
         """The data of the answer; late answers to earlier requests are passed over."""
@@ -181,6 +175,8 @@ class TcpLine(Line):
                 return examine(request, unit, pdu)
             text = f"an answer to request {transaction} came, not to {self._transaction}"
             self.stray.append(BadAnswer("wrong transaction", text))
+            if time.monotonic() >= deadline:
+                raise BadAnswer("timeout", "no answer but to other requests")
 
     def _frame(self, deadline: float) -> tuple[int, int, bytes]:
         """The next frame: transaction, unit, PDU. Where the frames' borders are lost, a new connection finds them."""
@@ -228,17 +224,11 @@ class RtuLine(Line):
         self._timeout = timeout
         self._gap = max(3.5 * settings.character_time, 0.00175)
         """s between two frames: 3.5 characters, at least 1.75 ms."""
-        self._last = self._settled = 0.0
+        self._last = 0.0
 
-    @property
-    def ready(self) -> bool:
-        """Whether the line has settled."""
-        return time.monotonic() >= self._settled
-
-    def connect(self, deadline: float) -> None:
-        """Open the port."""
-        self._last = self._settled = 0.0
-        self.wire.connect(deadline)
+    def start_anew(self) -> None:
+        """No frame just before."""
+        self._last = 0.0
 
     def ask(self, request: Request, deadline: float) -> bytes:
         """The data of the answer."""
@@ -252,7 +242,7 @@ class RtuLine(Line):
         except ExceptionAnswer:
             raise
         except BadAnswer:  # of another request, perhaps: the right one may be still to come
-            self._settle(self._timeout)
+            self.wire.settle(self._timeout)
             raise
 
     def _frame(self, request: Request, deadline: float) -> bytes:
@@ -262,17 +252,17 @@ class RtuLine(Line):
             if data := self.wire.receive(deadline):
                 frame += data
             elif not frame:
-                self._settle(self._timeout)
+                self.wire.settle(self._timeout)
                 raise BadAnswer("timeout", "no answer")
             elif self._is_whole(frame):
                 break
             else:
-                self._settle(SILENCE)
+                self.wire.settle(SILENCE)
                 raise BadAnswer("wrong length", f"only {len(frame)} of {size} bytes of an answer came")
         self._last = time.monotonic()
         frame = frame[:size]
         if not self._is_whole(frame):
-            self._settle(SILENCE)
+            self.wire.settle(SILENCE)
             raise BadAnswer("crc", "the answer was damaged on the way (CRC)")
         return frame
 
@@ -282,6 +272,3 @@ class RtuLine(Line):
 
     def _is_whole(self, frame: bytes) -> bool:
         return len(frame) >= 4 and self._framer.compute_CRC(frame[:-2]) == int.from_bytes(frame[-2:], "big")
-
-    def _settle(self, seconds: float) -> None:
-        self._settled = time.monotonic() + seconds

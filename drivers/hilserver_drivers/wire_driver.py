@@ -1,0 +1,176 @@
+"""What drivers on byte streams have in common: connected again after failures, jobs in turn, writes on change."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hilserver.driver import Driver, Floats, Pace
+from hilserver.errors import DriverError
+from hilserver_drivers.wire import Retry, Wire, WireError
+
+ATTEMPTS = 3
+"""Requests before a device is given up at the start, and before a safe value is said to be lost."""
+PAUSE = 0.02
+"""s between attempts to connect for the safe values."""
+
+
+class Job:
+    """Something that is asked for in turn; ``retry``: when again, after failures."""
+
+    def __init__(self) -> None:
+        self.retry = Retry()
+
+
+class WriteJob(Job):
+    """Outputs that are written together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: bytes | None = None
+        """What the device has, as far as is known."""
+        self.written_at = float("-inf")
+
+    def data(self, values: Floats) -> bytes:
+        """All outputs' values as they are written; one that is no number as the safe value."""
+        raise NotImplementedError
+
+    def faults(self, values: Floats) -> Iterable[tuple[str, str]]:
+        """What of the values can't be written as it is: name and text."""
+        raise NotImplementedError
+
+
+AnyJob = TypeVar("AnyJob", bound=Job)
+
+
+class WireDriver(Driver):
+    """A device behind a byte stream. ``timeout`` (s) and ``refresh`` (s) are in its settings."""
+
+    pace = Pace.SLOW
+
+    def __init__(self, name: str, config: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        super().__init__(name, config, inputs, outputs)
+        self._reads: deque[Any] = deque()
+        self._writes: deque[Any] = deque()
+        self._safe = np.array([config.outputs[output].safe for output in outputs], dtype=np.float64)
+        self._sampled = np.full(len(inputs), -np.inf)
+        self._wire: Wire | None = None
+        self._reconnect = Retry()
+
+    @abstractmethod
+    def _connected(self) -> None:
+        """Begin anew: nothing holds of the connection before."""
+
+    @abstractmethod
+    def _put(self, job: Any, data: bytes, deadline: float) -> bool:
+        """Write a job's data; returns whether the device has them. A failure is counted."""
+
+    def write(self, values: Floats) -> None:
+        """Write what changed, or is due again."""
+        self._write(values, self._deadline())
+
+    def _write(self, values: Floats, deadline: float) -> None:
+        for job in self._in_turn(self._writes, deadline):
+            data = job.data(values)
+            if data != job.written or time.monotonic() - job.written_at >= self.config.refresh:
+                for fault in job.faults(values):
+                    self._failed(*fault)
+                self._remember(job, data, self._put(job, data, deadline))
+
+    def make_safe(self) -> None:
+        """Write all safe values, up to three times. Raises DriverError where that did not work."""
+        if self._wire is None:
+            return
+        waiting = deque(self._writes)
+        for _ in range(ATTEMPTS):
+            self._put_safe(self._wire, waiting, self._deadline())
+            if not waiting:
+                return
+        text = f"device {self.name}: no safe value for {'; '.join(map(str, waiting))}. {self.last_error}"
+        raise DriverError(text)
+
+    def _put_safe(self, wire: Wire, waiting: deque[Any], deadline: float) -> None:
+        """Take away from those waiting what could be written; those not reached come first the next time."""
+        for _ in range(len(waiting)):
+            if not wire.connected and not self._connect(wire, deadline):
+                time.sleep(PAUSE)
+            elif time.monotonic() < deadline:
+                job = waiting.popleft()
+                data = job.data(self._safe)
+                self._remember(job, data, worked := self._put(job, data, deadline))
+                if not worked:
+                    waiting.append(job)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._wire is not None:
+            self._wire.close()
+        self._wire = None
+
+    # --- for the drivers ----------------------------------------------------------------------------------------------
+
+    def _begin(self, wire: Wire) -> None:
+        """Connect for the first time. Raises WireError."""
+        self._wire = wire
+        self._sampled[:] = -np.inf
+        self._reconnect.worked()
+        wire.connect(self._deadline())
+        self._start_anew()
+
+    def _deadline(self) -> float:
+        """When a call that begins now must end. Raises DriverError where the device is not open."""
+        if self._wire is None:
+            raise DriverError(f"device {self.name} is not open.")
+        return time.monotonic() + float(self.config.timeout)
+
+    def _in_turn(self, queue: deque[AnyJob], deadline: float) -> Iterator[AnyJob]:
+        """All jobs, as far as time and connection allow; the next time those go first that it did not suffice for."""
+        wire = self._wire
+        assert wire is not None
+        if not wire.connected and not (self._reconnect.due and self._connect(wire, deadline)):
+            return
+        for _ in range(len(queue)):
+            if not wire.connected or not wire.ready or time.monotonic() >= deadline:
+                return
+            queue.rotate(-1)
+            if queue[-1].retry.due:
+                yield queue[-1]
+
+    def _connect(self, wire: Wire, deadline: float) -> bool:
+        try:
+            wire.connect(deadline)
+        except WireError as error:
+            self._failed("no connection", str(error))
+            self._reconnect.failed()
+            return False
+        self._start_anew()
+        return True
+
+    def _start_anew(self) -> None:
+        for job in (*self._reads, *self._writes):
+            job.retry.worked()
+        self._forget()
+        self._connected()
+
+    def _lost(self, error: WireError) -> None:
+        """The connection broke."""
+        self._failed("disconnected", str(error))
+        self._reconnect.failed()
+        self._forget()
+
+    def _forget(self) -> None:
+        """All outputs are to be written anew: the device may have been off."""
+        for job in self._writes:
+            job.written = None
+
+    @staticmethod
+    def _remember(job: WriteJob, data: bytes, worked: bool) -> None:
+        job.written, job.written_at = (data if worked else None), time.monotonic()
+
+    def _failed(self, name: str, text: str) -> None:
+        self.failed(name, f"device {self.name}: {text}")
