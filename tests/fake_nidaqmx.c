@@ -253,7 +253,7 @@ void fake_power_cycle(int32 device) { power_up(&shared()->device[device]); }
 /* --- tasks ----------------------------------------------------------------------------------------------------------- */
 
 struct task {
-    int32 number, used, running, n, hardware_timed, report_missed;
+    int32 number, used, running, n, edges, hardware_timed, report_missed;
     enum kind kind;
     struct channel channel[CHANNELS];
     float64 minimum[CHANNELS], maximum[CHANNELS];
@@ -380,6 +380,8 @@ int32 DAQmxCreateCICountEdgesChan(TaskHandle handle, const char *counter, const 
                                   uInt32 initial, int32 direction)
 {
     BEGIN("CreateCICountEdgesChan %s %d %u %d", counter, edge, initial, direction);
+    TASK(handle);
+    task->edges = 1;
     return add(handle, counter, CI, 0, 0);
 }
 
@@ -530,13 +532,31 @@ int32 DAQmxReadDigitalLines(TaskHandle handle, int32 samples, float64 timeout, i
     return OK;
 }
 
+/* Scaled values are read as F64, counted edges as U32. */
+static int32 read_counter(struct task *task, float64 timeout, int32 edges, float64 *value)
+{
+    if (task->edges != edges)
+        return failure(INVALID_ATTRIBUTE_VALUE, "This read is not for this kind of counter channel.");
+    int32 error = begin_read(task, timeout);
+    if (error == OK)
+        *value = task->channel[0].device->value[CI][task->channel[0].index];
+    return error;
+}
+
 int32 DAQmxReadCounterScalarF64(TaskHandle handle, float64 timeout, float64 *value, uInt32 *reserved)
 {
     TASK(handle);
     BEGIN("ReadCounterScalarF64 %d", task->number);
-    int32 error = begin_read(task, timeout);
-    if (error == OK)
-        *value = task->channel[0].device->value[CI][task->channel[0].index];
+    return read_counter(task, timeout, 0, value);
+}
+
+int32 DAQmxReadCounterScalarU32(TaskHandle handle, float64 timeout, uInt32 *value, uInt32 *reserved)
+{
+    TASK(handle);
+    BEGIN("ReadCounterScalarU32 %d", task->number);
+    float64 count = 0.0;
+    int32 error = read_counter(task, timeout, 1, &count);
+    *value = (uInt32)count;
     return error;
 }
 

@@ -305,10 +305,14 @@ def test_settings_arrive(opened: Opened, fake_ni: FakeNi) -> None:
         inputs={
             "p": {"channel": "cDAQ1Mod1/ai1", "signal": "current"},
             "q": {"channel": "cDAQ1Mod1/ai0", "signal": "current", "shunt": 120, "range": [0.004, 0.02]},
-            "v": {"channel": "Dev1/ai3", "wiring": "rse", "range": [0, 5]},
-            "d": {"channel": "Dev1/ai4", "wiring": "differential"},
         },
         outputs={"c": {"channel": "cDAQ1Mod2/ao3", "signal": "current", "range": [0.004, 0.02], "safe": 0.012}},
+    )
+    opened(
+        inputs={
+            "v": {"channel": "ai3", "wiring": "rse", "range": [0, 5]},
+            "d": {"channel": "ai4", "wiring": "differential"},
+        },
     )
     calls = fake_ni.calls()
     assert of(calls, "CreateAICurrentChan") == [

@@ -263,14 +263,16 @@ class Connection:
         for slot, chosen in self._chosen(self._driver.inputs, self._config.inputs, "encoder", "edges").items():
             with self._task(f"counter {chosen[0]}", {slot: chosen}, add) as (task, slots):
                 reader = CounterReader(task.in_stream)
-            self.groups.append(Group(f"counter {chosen[0]}", slots, np.float64, _counter(reader)))
+                edges_only = chosen[1].kind == "edges"
+                read = reader.read_one_sample_uint32 if edges_only else reader.read_one_sample_double
+            self.groups.append(Group(f"counter {chosen[0]}", slots, np.float64, _counter(read)))
 
 
-def _counter(reader: Any) -> Callable[[Any, float], None]:
-    """A counter's reader with the signature of the others."""
+def _counter(read_one: Callable[[float], float]) -> Callable[[Any, float], None]:
+    """A counter's read with the signature of the others."""
 
     def read(buffer: Any, timeout: float) -> None:
-        buffer[0] = reader.read_one_sample_double(timeout)
+        buffer[0] = read_one(timeout)
 
     return read
 
