@@ -38,6 +38,9 @@ BLOCK_NAMES = (
     "gain_PA",
     "gain_AT",
     "delay",
+    "expected_before",
+    "expected_rate",
+    "spool_error",
     "swing",
     "swing_mean",
     "swing_time",
@@ -74,11 +77,14 @@ BLOCK_NAMES = (
     GAIN_PA,
     GAIN_AT,
     DELAY_NOW,
+    EXPECTED_BEFORE,
+    EXPECTED_RATE,
+    SPOOL_ERROR,
     SWING,
     SWING_MEAN,
     SWING_TIME,
-) = range(34)
-BLOCK = 34
+) = range(37)
+BLOCK = 37
 
 # --- strategies: the ladder of compensation, each rung with all that the one before has ------------------------------
 MANUAL, INVERSE_STATIC, INVERSE_LAG, INVERSE_LAG_LEAKAGE = 0, 1, 2, 3
@@ -99,13 +105,14 @@ STRATEGY_NAMES = (
 )
 
 # --- saturation flags ------------------------------------------------------------------------------------------------
-CAPACITY, NO_DROP, RANGE, SLEW, NEAR_END, OSCILLATION = 1, 2, 4, 8, 16, 32
+CAPACITY, NO_DROP, RANGE, SLEW, NEAR_END, OSCILLATION, SPOOL_FAULT = 1, 2, 4, 8, 16, 32, 64
 SATURATION_TEXTS = {
     CAPACITY: "the real valve is too small for the virtual flow at this pressure drop",
     NO_DROP: "hardly any drop in the direction of the virtual flow: it can't be had, the command fades to null",
     RANGE: "command held at the end of its range",
     SLEW: "command held back by its slew limit",
     NEAR_END: "command held back near the end of the stroke",
+    SPOOL_FAULT: "the spool does not follow its command",
     OSCILLATION: "the loop of circuit, valve and machine oscillates",
 }
 
@@ -117,6 +124,8 @@ SATURATION_TEXTS = {
     CHANNEL_T,
     CHANNEL_Q,
     CHANNEL_SPOOL,
+    AGE_SPOOL,
+    AGE_Q,
     OTHER_PORT,
     C_PA,
     C_AT,
@@ -158,8 +167,8 @@ SATURATION_TEXTS = {
     SPOOL_12,
     SPOOL_21,
     SPOOL_22,
-) = range(47)
-VALVE_WIDTH = 47
+) = range(49)
+VALVE_WIDTH = 49
 
 # --- block of the row, one per cylinder: its estimated state ---------------------------------------------------------
 CYLINDER_NAMES = ("p_A", "p_B", "x", "v", "F", "bias_A", "bias_B", "flow_A", "flow_B", "volume_A", "volume_B")
@@ -179,6 +188,8 @@ STATES = 7
     AGE_A,
     AGE_B,
     AGE_X,
+    AGE_QA,
+    AGE_QB,
     AREA_A,
     AREA_B,
     DEAD_A,
@@ -193,13 +204,14 @@ STATES = 7
     VALVE_B,
     TURN_A,
     TURN_B,
-) = range(24)
-CYLINDER_WIDTH = 24
+) = range(26)
+CYLINDER_WIDTH = 26
 
 # --- plan.observer: per cylinder GRID lines over its stroke: deviations of the flows into A and B, then the gains:
 #     state by measurement, then p_A, p_B and x of one tick ago, two ticks ago, … by measurement
 MEASUREMENTS = 5
 SENSED = 3
+REMEMBERED = 5  # p_A, p_B, x and the flows
 GRID = 9
 DEVIATION_A, DEVIATION_B, GAINS = 0, 1, 2
 

@@ -18,7 +18,11 @@ from math import floor, isfinite
 from hilserver.bridge.columns import (
     CAPACITY,
     DAMPING,
+    DELAY,
+    DELAY_NOW,
     DROP,
+    EXPECTED_BEFORE,
+    EXPECTED_RATE,
     FEEDBACK,
     FLOW_BEFORE,
     FLOW_ESTIMATED,
@@ -61,6 +65,12 @@ LEARNING_TIME = 1.0
 """s in which an adaptive bridge makes good 63 % of a wrong flow gain."""
 GAIN_RANGE = 0.2
 """How far the tracked flow gain may leave the datasheet's."""
+EXCITED_RATE = 2.0
+"""1/s: change of flow by nominal flow below which nothing is learnt of the delay."""
+DELAY_RANGE = 2e-3
+"""s: how far the tracked delay may leave the configured one."""
+RATE_TIME = 0.01
+"""s: filter of the flow's rate of change; about what the estimate of the flow lags by."""
 
 
 def compensated(
@@ -107,13 +117,26 @@ def add_volume_error(b: Floats, v: Floats, elapsed: float) -> None:
 
 
 def learn(b: Floats, v: Floats, elapsed: float) -> None:
-    """Track the flow gain of the edge that is open: adaptive bridges only. Frozen where little flows or all is full."""
+    """Track the open edge's flow gain and the delay, for adaptive bridges: gradient steps on what flows otherwise.
+
+    A wrong gain shows as a flow that is off in proportion to the flow, a wrong delay as one in proportion to its rate
+    of change. Frozen where there is little of either, and where the valve is full open; bounded in any case.
+    """
     q, off = b[FLOW_EXPECTED], b[FLOW_ESTIMATED] - b[FLOW_EXPECTED]
-    if abs(q) < EXCITED * v[Q_NOMINAL] or int(b[SATURATION]) & CAPACITY:
+    rate = (q - b[EXPECTED_BEFORE]) / elapsed
+    b[EXPECTED_BEFORE] = q
+    b[EXPECTED_RATE] += (rate - b[EXPECTED_RATE]) * elapsed / (RATE_TIME + elapsed)
+    if int(b[SATURATION]) & CAPACITY:
         return
-    column = GAIN_PA if q > 0.0 else GAIN_AT
-    rate = elapsed / LEARNING_TIME * abs(q) / v[Q_NOMINAL]
-    b[column] = clip(b[column] * (1.0 + min(rate, 0.1) * off / q), 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
+    step = min(elapsed / LEARNING_TIME, 0.1)
+    if abs(q) > EXCITED * v[Q_NOMINAL]:
+        column = GAIN_PA if q > 0.0 else GAIN_AT
+        more = b[column] * (1.0 + step * off * q / (q * q + v[Q_NOMINAL] ** 2 * 0.1))
+        b[column] = clip(more, 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
+    rate, least = b[EXPECTED_RATE], EXCITED_RATE * v[Q_NOMINAL]
+    if abs(rate) > least:
+        late = b[DELAY_NOW] - step * off * rate / (rate * rate + least * least)
+        b[DELAY_NOW] = clip(late, -min(v[DELAY], DELAY_RANGE), DELAY_RANGE)
 
 
 def cubic(w: Floats, s: float) -> float:

@@ -36,6 +36,7 @@ from hilserver.bridge.columns import (
     P_0,
     P_A,
     P_B,
+    REMEMBERED,
     SENSED,
     STATES,
     STROKE,
@@ -128,11 +129,11 @@ def deviation_of(column: int, gains: Floats, k: Floats, m: Floats) -> float:
 
 
 def remember(past: Floats, k: Floats) -> None:
-    """Keep p_A, p_B and x of this tick, the newest first."""
-    for s in range(SENSED):
+    """Keep p_A, p_B, x and the flows of this tick, the newest first."""
+    for s in range(REMEMBERED):
         for j in range(past.shape[1] - 1, 0, -1):
             past[s, j] = past[s, j - 1]
-        past[s, 0] = k[s]
+        past[s, 0] = k[s] if s < SENSED else k[FLOW_A + s - SENSED]
 
 
 def expected(past: Floats, s: int, age: float) -> float:

@@ -21,6 +21,8 @@ from hilserver.bridge.columns import (
     CAPACITY,
     DELAY,
     DELAY_NOW,
+    EXPECTED_BEFORE,
+    EXPECTED_RATE,
     GAIN_AT,
     GAIN_PA,
     LEAK_AT,
@@ -37,6 +39,7 @@ from hilserver.bridge.columns import (
     SPOOL_12,
     SPOOL_21,
     SPOOL_22,
+    SPOOL_ERROR,
     SPOOL_SPEED,
     SUPPLY,
     SUPPLY_TREND,
@@ -143,6 +146,8 @@ def mend_valve(b: Floats, v: Floats) -> None:
         b[SUPPLY], b[SUPPLY_TREND] = 0.0, 0.0
     if not (isfinite(b[VOLUME]) and isfinite(b[VOLUME_BEFORE]) and isfinite(b[VOLUME_ERROR])):
         b[VOLUME], b[VOLUME_BEFORE], b[VOLUME_ERROR] = 0.0, 0.0, 0.0
+    if not (isfinite(b[EXPECTED_BEFORE]) and isfinite(b[EXPECTED_RATE]) and isfinite(b[SPOOL_ERROR])):
+        b[EXPECTED_BEFORE], b[EXPECTED_RATE], b[SPOOL_ERROR] = 0.0, 0.0, 0.0
 
 
 def delay_of(b: Floats, v: Floats) -> float:

@@ -45,11 +45,13 @@ from hilserver.rig.columns import (
     INPUT,
     INPUT_HIGH,
     INPUT_LOW,
+    MODE,
     PORT_CYLINDER,
     PORT_SIDE,
     PORT_TURNED,
     PORT_VALVE,
     PORTS_SEEN,
+    RUNNING,
     SLOPE,
     TREND,
     TRENDS,
@@ -176,13 +178,15 @@ def flow_ahead(
 ) -> tuple[float, float]:
     """Flow into a port at a tick to come, and its rise until the next one.
 
-    The port's own valve will pass the virtual flow. A port at the other edges of a valve gets what its spool lets
-    through; one that nothing drives goes on as now.
+    The port's own valve will pass the virtual flow while the rig is RUNNING. A port at the other edges of a valve gets
+    what its spool lets through; one that nothing drives goes on as now.
     """
     if number < 0.0:
         return 0.0, 0.0
     port = int(number)
     q = foreseen(plan, work, FORESEEN, port, 0)
+    if row[MODE] != RUNNING:
+        return now, 0.0
     if plan.port[port, PORT_VALVE] >= 0.0:
         return q[tick], q[tick] - q[tick - 1] if tick > 0 else 0.0
     turned = int(plan.port[port, PORT_TURNED])

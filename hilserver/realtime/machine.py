@@ -11,6 +11,10 @@ from hilserver.bridge.columns import (
     ADAPTIVE,
     AGE_A,
     AGE_B,
+    AGE_Q,
+    AGE_QA,
+    AGE_QB,
+    AGE_SPOOL,
     AGE_X,
     BIAS_A,
     BIAS_B,
@@ -34,6 +38,8 @@ from hilserver.bridge.columns import (
     P_B,
     PORT,
     PREDICTION,
+    REMEMBERED,
+    SENSED,
     SENSOR_A,
     SENSOR_B,
     SENSOR_QA,
@@ -41,6 +47,8 @@ from hilserver.bridge.columns import (
     SENSOR_X,
     SIDE,
     SPOOL,
+    SPOOL_ERROR,
+    SPOOL_SPEED,
     STRATEGY_NOW,
     STROKE,
     SUBSTEPS_OF_MACHINE,
@@ -89,6 +97,10 @@ SPOOL_TRUST = 0.3
 """Share of the difference between measured and followed spool that is corrected in a tick."""
 
 
+SPOOL_ERROR_TIME = 0.02
+"""s, filter of the difference that is watched for a spool that does not follow."""
+
+
 def follow_machine(plan: Plan, row: Floats, work: Floats, elapsed: float) -> None:
     """Bring spools and cylinders to this tick, correct them by its samples, and show the circuit the port pressures."""
     dt = plan.loop[DT]
@@ -128,10 +140,10 @@ def past_of_valve(plan: Plan, row: Floats, i: int) -> Floats:
 
 
 def past_of_cylinder(plan: Plan, row: Floats, c: int) -> Floats:
-    """A cylinder's p_A, p_B and x of the last ticks, the newest first: three lines."""
+    """A cylinder's p_A, p_B, x and flows of the last ticks, the newest first: a line of each."""
     n = plan.layout[CYLINDER_PAST]
-    start = plan.layout[CYLINDERS_PAST] + 3 * n * c
-    return row[start : start + 3 * n].reshape(3, n)
+    start = plan.layout[CYLINDERS_PAST] + REMEMBERED * n * c
+    return row[start : start + REMEMBERED * n].reshape(REMEMBERED, n)
 
 
 def move_machine(plan: Plan, row: Floats, work: Floats, h: float, at: float) -> None:
@@ -205,8 +217,9 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int) -> None:
     innovation[0] = p_A - expected(past, 0, m[AGE_A])
     innovation[1] = p_B - expected(past, 1, m[AGE_B])
     innovation[2] = x - expected(past, 2, m[AGE_X]) if m[SENSOR_X] >= 0.0 else 0.0
-    innovation[3] = row[int(m[SENSOR_QA])] - q_A - k[BIAS_A] if m[SENSOR_QA] >= 0.0 else 0.0
-    innovation[4] = row[int(m[SENSOR_QB])] - q_B - k[BIAS_B] if m[SENSOR_QB] >= 0.0 else 0.0
+    past[SENSED, 0], past[SENSED + 1, 0] = q_A + k[BIAS_A], q_B + k[BIAS_B]
+    innovation[3] = row[int(m[SENSOR_QA])] - expected(past, SENSED, m[AGE_QA]) if m[SENSOR_QA] >= 0.0 else 0.0
+    innovation[4] = row[int(m[SENSOR_QB])] - expected(past, SENSED + 1, m[AGE_QB]) if m[SENSOR_QB] >= 0.0 else 0.0
     for i in range(MEASUREMENTS):
         if not isfinite(innovation[i]):
             innovation[i] = 0.0
@@ -248,13 +261,15 @@ def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     b, v = valve_block(plan, row, i), plan.valve[i]
     p_S, p_T = row[int(v[CHANNEL_S])], row[int(v[CHANNEL_T])]
     if v[CHANNEL_SPOOL] >= 0.0 and isfinite(row[int(v[CHANNEL_SPOOL])]):
-        off = row[int(v[CHANNEL_SPOOL])] - b[SPOOL]
+        off = row[int(v[CHANNEL_SPOOL])] - (b[SPOOL] - v[AGE_SPOOL] * b[SPOOL_SPEED])
         b[SPOOL] += SPOOL_TRUST * off
+        b[SPOOL_ERROR] += (off - b[SPOOL_ERROR]) * elapsed / (SPOOL_ERROR_TIME + elapsed)
     trend = (p_S - b[SUPPLY]) / elapsed
     b[SUPPLY_TREND] += (trend - b[SUPPLY_TREND]) * elapsed / (TREND_TIME + elapsed)
     b[SUPPLY] = p_S
     p = row[plan.layout[PORTS_SEEN] + 2 * int(v[PORT])]
     b[FLOW_EXPECTED] = valve_flow(b[SPOOL], p, p_S, p_T, b, v)
+    flow_before = b[FLOW_ESTIMATED]
     b[FLOW_ESTIMATED], b[FLOW_DEVIATION] = b[FLOW_EXPECTED], 0.0
     c = int(v[CYLINDER])
     if c >= 0:
@@ -266,7 +281,7 @@ def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
         b[VOLUME] = k[VOLUME_B] if side_B else k[VOLUME_A]
     elif v[CHANNEL_Q] >= 0.0:
         b[FLOW_ESTIMATED] = row[int(v[CHANNEL_Q])]
-        b[VOLUME] += b[FLOW_ESTIMATED] * elapsed
+        b[VOLUME] += b[FLOW_ESTIMATED] * elapsed + v[AGE_Q] * (b[FLOW_ESTIMATED] - flow_before)  # until now
     else:
         b[VOLUME] += b[FLOW_EXPECTED] * elapsed
     if v[OTHER_PORT] >= 0.0:

@@ -37,6 +37,8 @@ from hilserver.bridge.columns import (
     SLEW,
     SLEW_RATE,
     SPOOL,
+    SPOOL_ERROR,
+    SPOOL_FAULT,
     STOP_RATE,
     STRATEGY_NOW,
     U_MAX,
@@ -178,6 +180,9 @@ from hilserver.rig.columns import (
     WRONG_MODE,
 )
 from hilserver.rig.plan import Plan
+
+SPOOL_TOLERANCE = 0.05
+"""Share of full stroke by which the measured spool may differ from the followed one, before it is reported."""
 
 
 def tick(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, command: Floats) -> None:
@@ -532,7 +537,7 @@ def drive_valves(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: fl
         b[FLOW_MEASURED] = row[int(v[CHANNEL_Q])] if v[CHANNEL_Q] >= 0.0 else nan
         if b[STRATEGY_NOW] == ADAPTIVE and row[MODE] == RUNNING:
             learn(b, v, elapsed)
-        b[SATURATION] = 0.0
+        b[SATURATION] = SPOOL_FAULT if abs(b[SPOOL_ERROR]) > SPOOL_TOLERANCE else 0.0
         demand(plan, row, work, i, elapsed, dt, action)
         low, high = free_range(plan, row, i)
         limit_command(row, b, v, low, high, dt, action)

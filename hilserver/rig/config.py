@@ -77,7 +77,7 @@ class ChannelSettings(Datasheet):
     )
     noise: AnyQuantity | None = Field(
         default=None,
-        description="standard deviation of the sensor's noise (estimation); 0.05 % of the scale's range if not given",
+        description="standard deviation of the sensor's noise (estimation); 0.02 % of the scale's range if not given",
     )
 
     @model_validator(mode="after")
@@ -114,7 +114,7 @@ class ChannelSettings(Datasheet):
         if self.noise is not None:
             return self.noise.value
         values = [value.value for value in (self.scale.value or self.scale.current or ())] if self.scale else []
-        return 5e-4 * (max(values) - min(values)) if values else 0.0
+        return 2e-4 * (max(values) - min(values)) if values else 0.0
 
     @property
     def unit(self) -> str:

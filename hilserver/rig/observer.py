@@ -34,7 +34,7 @@ DRIFT_UNKNOWN = 0.3
 UNSURE_POSITION = 1e-7
 """m per sqrt(s): keeps the filter from trusting its integration of the speed for ever."""
 LEAST_NOISE = 0.1
-"""Least noise that is reckoned with, in the filter's units (bar, mm/100, …), per tick of a sensor's delay and one more.
+"""Least noise that is reckoned with, per tick of a sensor's delay and one more: bar, 0.1 mm, tenths of nominal flow.
 
 A filter that trusts a late sensor more than that corrects too hastily what its model does not know.
 """
@@ -75,7 +75,7 @@ def _gains(
     wander[b.X] = UNSURE_POSITION
     step, spread = _discrete(motion, np.diag((wander / scale) ** 2), dt)
     step, spread, scale = _with_past(step, spread, scale, length)
-    look, unit = _look(m, length, scale, 1e-3 * usual)
+    look, unit = _look(m, length, scale, 0.1 * usual)
     known: Integers = np.array([s for s in range(len(scale)) if not _unseen(s, noise)])
     rows: Integers = np.array([i for i, sigma in enumerate(noise) if sigma is not None])
     late = [1.0 + m[b.AGE_A], 1.0 + m[b.AGE_B], 1.0 + m[b.AGE_X], 1.0, 1.0]
@@ -110,7 +110,7 @@ def _look(m: Floats, length: int, scale: Floats, q: float) -> tuple[Floats, Floa
         for back, share in ((ticks, 1.0 - (age - ticks)), (ticks + 1, age - ticks)):
             place = i if back == 0 else b.STATES + b.SENSED * (back - 1) + i
             look[i, place] += share * scale[i] / unit[i]
-    look[3, b.BIAS_A] = look[4, b.BIAS_B] = 1.0
+    look[3, b.BIAS_A], look[4, b.BIAS_B] = scale[b.BIAS_A] / q, scale[b.BIAS_B] / q
     return look, unit
 
 

@@ -159,7 +159,7 @@ def build_plan(
         [
             f"cylinder.{name}.{word}_{k}"
             for name in settings.cylinders
-            for word in ("p_A", "p_B", "x")
+            for word in ("p_A", "p_B", "x", "flow_A", "flow_B")
             for k in range(cylinder_past)
         ],
     ]
@@ -332,6 +332,7 @@ def _cylinder_table(settings: RigSettings, first_channel: int, fluid: Fluid) -> 
             oil |= {"B_o": s.bulk_modulus, "alpha_0": 0.0}
         line = [0.0] * b.CYLINDER_WIDTH
         area_A, area_B = s.areas()
+        flows: list[str | None] = []
         sides = ((s.port_A, b.VALVE_A, b.TURN_A, b.SENSOR_QA), (s.port_B, b.VALVE_B, b.TURN_B, b.SENSOR_QB))
         for port, valve_column, turn_column, flow_column in sides:
             own, turned = _valves_of(settings, port)
@@ -339,6 +340,7 @@ def _cylinder_table(settings: RigSettings, first_channel: int, fluid: Fluid) -> 
             line[valve_column], line[turn_column] = number, 1.0 if own >= 0.0 else -1.0
             valve = list(settings.valves.values())[int(own)] if own >= 0.0 else None
             line[flow_column] = place(valve.flow) if valve else -1.0
+            flows.append(valve.flow if valve else None)
         sensor_A, sensor_B = settings.ports.get(s.port_A), settings.ports.get(s.port_B) if s.port_B else None
         values = {
             b.CYLINDER_PORT_A: float(ports.index(s.port_A)) if s.port_A in ports else -1.0,
@@ -349,6 +351,8 @@ def _cylinder_table(settings: RigSettings, first_channel: int, fluid: Fluid) -> 
             b.AGE_A: ticks(sensor_A),
             b.AGE_B: ticks(sensor_B),
             b.AGE_X: ticks(s.position),
+            b.AGE_QA: ticks(flows[0]),
+            b.AGE_QB: ticks(flows[1]),
             b.AREA_A: area_A,
             b.AREA_B: area_B,
             b.DEAD_A: s.dead_volume_A,
@@ -391,6 +395,8 @@ def _valve_line(v: ValveSettings, settings: RigSettings, first_channel: int) -> 
         b.C_AT: to_tank,
         b.P_TR: v.transition_pressure,
         b.CHANNEL_SPOOL: place(v.spool),
+        b.AGE_SPOOL: settings.channels[v.spool].delay if v.spool in settings.channels else 0.0,
+        b.AGE_Q: settings.channels[v.flow].delay if v.flow in settings.channels else 0.0,
         b.OTHER_PORT: float(ports.index(v.other_port)) if v.other_port in ports else -1.0,
         b.TAU: tau,
         b.OMEGA: omega,
