@@ -20,6 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from hilserver.errors import DriverError
 
 CHUNK = 65_536
+MOST_WAITING = 1_000_000
+"""Bytes that are taken at once: an end, where more arrives all the time."""
 
 
 class WireError(Exception):
@@ -144,8 +146,11 @@ class Wire(ABC):
         return data
 
     def waiting(self) -> bytes:
-        """All that has arrived, without waiting. Raises WireError."""
-        return self.receive(0.0)
+        """All that has arrived, without waiting; the kernel hands it out in pieces. Raises WireError."""
+        data = b""
+        while len(data) < MOST_WAITING and (piece := self.receive(0.0)):
+            data += piece
+        return data
 
     def _check(self) -> None:
         if self._fd < 0:

@@ -127,7 +127,7 @@ class SerialLine(WireDriver):
                 if source.request:
                     self._ask(wire, source, deadline)
                 else:
-                    self._listen(wire, source, deadline)
+                    self._listen(wire, source)
             except WireError as error:
                 self._lost(error)
         now = time.monotonic()
@@ -155,16 +155,13 @@ class SerialLine(WireDriver):
             self._failed("timeout", f"no answer to {source}")
         self._disturbed(wire, source)
 
-    def _listen(self, wire: Wire, source: Source, deadline: float) -> None:
+    def _listen(self, wire: Wire, source: Source) -> None:
         """Take what has come. It may have come any time since the last look: so old are the samples at most."""
         looked, self._looked = self._looked, time.monotonic()
-        while data := wire.waiting():
-            for sample in source.reader.feed(data):
-                self._take(sample, looked)
-                self._heard = self._looked
-                self._reconnect.worked()
-            if time.monotonic() >= deadline:
-                break
+        for sample in source.reader.feed(wire.waiting()):
+            self._take(sample, looked)
+            self._heard = self._looked
+            self._reconnect.worked()
         if self.inputs and self._looked - self._heard > self.config.timeout:
             self._failed("timeout", f"nothing came for {self._looked - self._heard:.2g} s")
             self._heard = self._looked
