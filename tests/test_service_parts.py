@@ -22,7 +22,7 @@ from hilserver.record.recorder import CIRCUIT_VERSION, Recorder
 from hilserver.record.run import packed_record, run_header
 from hilserver.record.writer import LogWriter
 from hilserver.rig import columns as c
-from hilserver.rig.load import Rig, load_rig
+from hilserver.rig.load import Rig, assemble, load_rig
 from hilserver.rig.plan import first_row
 from hilserver.service.children import Child, ChildFailed, all_ready
 from hilserver.service.mqtt import BrokerAddress
@@ -33,6 +33,16 @@ from hilserver.service.running import announce, find, running, withdraw, working
 @pytest.fixture(scope="module")
 def rig() -> Rig:
     return load_rig(Path(__file__).parents[1] / "config" / "rigs" / "demo.toml")
+
+
+@pytest.fixture(scope="module")
+def demo_with_key(rig: Rig) -> Rig:
+    """The demo's rig, with its channel x as the local enable."""
+    sources = json.loads(json.dumps(rig.sources))
+    sources["rig"]["channels"]["x"]["scale"]["value"] = [0, 1]
+    sources["rig"]["limits"]["stroke"] = {"channel": "x", "min": -1, "action": "warn"}
+    sources["rig"]["enable"] = {"channel": "x"}
+    return assemble(sources, rig.file, rig.library)
 
 
 @pytest.fixture
@@ -177,6 +187,34 @@ def test_events_name_what_happened_in_order(rig: Rig, memory: LoopMemory) -> Non
     assert events[4].details == {"ticks": [15, 17]}
     assert observer.missed == 5
     assert observer.events(observer.read()) == []
+
+
+def test_the_local_enable_is_told_and_shown(demo_with_key: Rig, memory: LoopMemory) -> None:
+    rig = demo_with_key
+    loop, observer = Loop(rig, memory), Observer(rig, memory)
+    plan = rig.plan
+    loop.row[plan.layout[c.STALE] : plan.layout[c.CHANGE]] = 0.0
+    loop.tick(channel__x=1.0)
+    assert observer.events(observer.read()) == []
+    assert observer.state(loop.row, 0).enabled is True
+    loop.tick(channel__x=0.0)
+    assert [(event.kind, event.text) for event in observer.events(observer.read())] == [
+        ("warning", "the local enable is off")
+    ]
+    state = observer.state(loop.row, 0)
+    assert state.enabled is False
+    assert "the local enable is off: nobody can arm or start the rig" in state.warnings
+    for on in (1.0, 0.0, 1.0):  # a contact that bounces
+        loop.tick(channel__x=on)
+    assert [event.text for event in observer.events(observer.read())] == ["the local enable is on"]
+
+
+def test_without_a_local_enable_nothing_is_said_of_it(rig: Rig, memory: LoopMemory) -> None:
+    loop, observer = Loop(rig, memory), Observer(rig, memory)
+    loop.tick()
+    state = observer.state(loop.row, 0)
+    assert state.enabled is None
+    assert not [text for text in state.warnings if "enable" in text]
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -88,8 +88,8 @@ def test_every_mode_and_command_is_in_the_table_and_every_result_has_a_text() ->
     commands = {c.NOTHING, *TABLE} - {99}
     assert commands == set(range(12))
     assert len(c.MODE_NAMES) == 5
-    assert set(c.RESULT_TEXTS) == set(range(7))
-    assert set(c.FAULT_TEXTS) == set(range(7))
+    assert set(c.RESULT_TEXTS) == set(range(8))
+    assert set(c.FAULT_TEXTS) == set(range(8))
 
 
 def test_startup_lasts_until_every_channel_has_had_a_sample() -> None:

@@ -97,6 +97,9 @@ from hilserver.rig.columns import (
     DISARM,
     DONE,
     DT,
+    ENABLE_ACTION,
+    ENABLE_CHANNEL,
+    ENABLE_MAX_AGE,
     END_CHANNEL,
     END_DISTANCE,
     END_LOWER,
@@ -108,6 +111,7 @@ from hilserver.rig.columns import (
     FAULT_BRIDGE,
     FAULT_DEVICE,
     FAULT_DIVERGED,
+    FAULT_ENABLE,
     FAULT_ESTOP,
     FAULT_LIMIT,
     FAULT_MISSED,
@@ -136,6 +140,7 @@ from hilserver.rig.columns import (
     MISSED,
     MODE,
     NO_FAULT,
+    NOT_ENABLED,
     NOT_MANUAL,
     NOTHING,
     OUTPUT_OFF,
@@ -281,13 +286,13 @@ def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: in
     """One command; returns its result. What names, ranges and types go the supervisor has checked."""
     mode = int(row[MODE])
     if kind == ARM:
-        return change_mode(row, mode == SAFE, ARMED, action == TRIP)
+        return change_mode(row, mode == SAFE, ARMED, refusal(plan, row, action, TRIP))
     if kind == START:
-        return change_mode(row, mode == ARMED, RUNNING, action >= RAMP)
+        return change_mode(row, mode == ARMED, RUNNING, refusal(plan, row, action, RAMP))
     if kind == STOP:
-        return change_mode(row, mode == RUNNING, ARMED, False)
+        return change_mode(row, mode == RUNNING, ARMED, DONE)
     if kind == DISARM:
-        return change_mode(row, mode in (ARMED, RUNNING), SAFE, False)
+        return change_mode(row, mode in (ARMED, RUNNING), SAFE, DONE)
     if kind == RESET:
         return reset(plan, row, action)
     if kind == ESTOP:
@@ -307,14 +312,29 @@ def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: in
     return UNKNOWN_COMMAND
 
 
-def change_mode(row: Floats, allowed: bool, mode: int, ended_by_limit: bool) -> int:
-    """Change the mode where it is allowed and no limit would end it at once."""
+def change_mode(row: Floats, allowed: bool, mode: int, refused: int) -> int:
+    """Change the mode where it is allowed and nothing else forbids it; ``refused``: the result then, else DONE."""
     if not allowed:
         return WRONG_MODE
-    if ended_by_limit:
-        return LIMIT_ACTIVE
-    row[MODE] = mode
-    return DONE
+    if refused == DONE:
+        row[MODE] = mode
+    return refused
+
+
+def refusal(plan: Plan, row: Floats, action: int, ending: int) -> int:
+    """What forbids to arm or to start: the local enable, or a limit whose action is ``ending`` or severer."""
+    if not is_enabled(plan, row):
+        return NOT_ENABLED
+    return LIMIT_ACTIVE if action >= ending else DONE
+
+
+def is_enabled(plan: Plan, row: Floats) -> bool:
+    """Whether the local enable is on, by a fresh sample; always, where the rig has none."""
+    channel = int(plan.loop[ENABLE_CHANNEL])
+    if channel < 0:
+        return True
+    fresh = row[plan.layout[STALE] + channel] <= plan.loop[ENABLE_MAX_AGE]
+    return bool(fresh and row[plan.layout[CHANNEL] + channel] >= 0.5)
 
 
 def reset(plan: Plan, row: Floats, action: int) -> int:
@@ -382,7 +402,7 @@ def trip(row: Floats, fault: int) -> None:
 
 
 def watch(plan: Plan, row: Floats, action: int) -> None:
-    """What changes the mode without a command: first samples, limits, missed ticks, a lost supervisor or device."""
+    """What changes the mode without a command: first samples, limits, local enable, missed ticks, what was lost."""
     if row[MODE] == STARTUP and all_sampled(plan, row):
         row[MODE] = SAFE
     if row[DEVICE_ERROR] != 0.0:
@@ -397,6 +417,11 @@ def watch(plan: Plan, row: Floats, action: int) -> None:
         for i in range(plan.limit.shape[0]):
             if row[plan.layout[LIMIT] + i] > 0.0 and plan.limit[i, LIMIT_ACTION] == TRIP:
                 trip(row, FAULT_LIMIT + i)
+    elif plan.loop[ENABLE_ACTION] >= RAMP and not is_enabled(plan, row):
+        if plan.loop[ENABLE_ACTION] == TRIP:
+            trip(row, FAULT_ENABLE)
+        else:
+            row[MODE] = SAFE
     elif action == RAMP and row[MODE] == RUNNING:
         row[MODE] = ARMED
 

@@ -39,7 +39,8 @@ PORTS_SEEN, CYLINDERS, VALVES_PAST, CYLINDERS_PAST, CIRCUIT = 11, 12, 13, 14, 15
 CIRCUIT_SPACE, VALVE_PAST, CYLINDER_PAST, LAYOUT = 16, 17, 18, 19  # how many columns circuit and pasts have
 
 # --- plan.loop -------------------------------------------------------------------------------------------------------
-DT, MAX_MISSED, HEARTBEAT_TIMEOUT, CYCLE_LENGTH, CYCLE_REPEATS, LOOP = 0, 1, 2, 3, 4, 5
+DT, MAX_MISSED, HEARTBEAT_TIMEOUT, CYCLE_LENGTH, CYCLE_REPEATS = 0, 1, 2, 3, 4
+ENABLE_CHANNEL, ENABLE_MAX_AGE, ENABLE_ACTION, LOOP = 5, 6, 7, 8  # the local enable; channel -1: there is none
 
 # --- plan.channel: one line per channel ------------------------------------------------------------------------------
 (
@@ -67,6 +68,7 @@ BY_VALUE, BY_AGE, BY_RATE = 0, 1, 2
 WARN, HOLD, RAMP, TRIP = 1, 2, 3, 4
 ACTION_NAMES = {"warn": WARN, "stop": WARN, "hold": HOLD, "ramp": RAMP, "trip": TRIP}
 """A limit that stops acts on its valves, by plan.end; on the mode no more than a warning."""
+ENABLE_ACTIONS = {"refuse": WARN, "ramp": RAMP, "trip": TRIP}
 
 # --- plan.end: ends of a stroke; SIGN +1: a positive command of the valve makes the channel rise ---------------------
 END_CHANNEL, END_VALVE, END_SIGN, END_LOWER, END_UPPER, END_DISTANCE, END_WIDTH = 0, 1, 2, 3, 4, 5, 6
@@ -99,6 +101,7 @@ MODE_NAMES = ("STARTUP", "SAFE", "ARMED", "RUNNING", "FAULT")
 
 # --- faults: what tripped; a tripped limit i is FAULT_LIMIT + i ------------------------------------------------------
 NO_FAULT, FAULT_MISSED, FAULT_DIVERGED, FAULT_SUPERVISOR, FAULT_DEVICE, FAULT_ESTOP, FAULT_BRIDGE = range(7)
+FAULT_ENABLE = 7
 FAULT_LIMIT = 100
 FAULT_TEXTS = {
     NO_FAULT: "",
@@ -108,6 +111,7 @@ FAULT_TEXTS = {
     FAULT_DEVICE: "a device could not be read or written",
     FAULT_BRIDGE: "a bridge asked for a command that is not a finite number",
     FAULT_ESTOP: "tripped by the operator (command trip)",
+    FAULT_ENABLE: "the local enable went off",
 }
 
 # --- commands --------------------------------------------------------------------------------------------------------
@@ -115,7 +119,7 @@ NOTHING, ARM, DISARM, START, STOP, RESET, SET_INPUT, STRATEGY, JOG, CYCLE, SWAP,
 COMMAND_KIND, COMMAND_A, COMMAND_B, COMMAND_SEQUENCE, COMMAND_WIDTH = 0, 1, 2, 7, 8
 
 # --- results of commands ---------------------------------------------------------------------------------------------
-DONE, WRONG_MODE, LIMIT_ACTIVE, NOT_MANUAL, UNKNOWN_COMMAND, CAUSE_PERSISTS, BAD_VALUE = range(7)
+DONE, WRONG_MODE, LIMIT_ACTIVE, NOT_MANUAL, UNKNOWN_COMMAND, CAUSE_PERSISTS, BAD_VALUE, NOT_ENABLED = range(8)
 RESULT_TEXTS = {
     DONE: "",
     WRONG_MODE: "not possible in this mode",
@@ -124,4 +128,5 @@ RESULT_TEXTS = {
     UNKNOWN_COMMAND: "unknown command",
     CAUSE_PERSISTS: "the cause of the fault is still there; mend it first",
     BAD_VALUE: "there is no such input, valve, strategy or cycle, or the value is not a finite number",
+    NOT_ENABLED: "the local enable is off: switch it on at the rig first",
 }

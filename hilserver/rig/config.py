@@ -211,6 +211,20 @@ class LimitSettings(Datasheet):
         return self
 
 
+class EnableSettings(Datasheet):
+    """The local enable: a switch at the rig without which nobody arms or starts it, from wherever.
+
+    It counts as off where its channel has no fresh sample (the channel's max_age).
+    """
+
+    channel: str = Field(description="measured channel without a unit, like a digital input: on from 0.5")
+    action: Literal["refuse", "ramp", "trip"] = Field(
+        default="trip",
+        description="when it goes off; refuse: arm and start are refused, what runs runs on; "
+        "ramp: to null, then SAFE; trip: FAULT, latched. In ramp and trip arm and start are refused too",
+    )
+
+
 class InputSettings(Datasheet):
     """A signal of the operator or of the work cycle."""
 
@@ -453,6 +467,7 @@ class RigSettings(Datasheet):
     ports: dict[Name, str] = Field(description="port of the machine -> channel that measures its pressure")
     inputs: dict[Name, InputSettings] = Field(default_factory=dict)
     limits: dict[Name, LimitSettings] = Field(default_factory=dict)
+    enable: EnableSettings | None = Field(default=None, description="the local enable, where there is one")
     valves: dict[Name, ValveSettings] = Field(default_factory=dict)
     outputs: dict[Name, OutputSettings] = Field(default_factory=dict, description="outputs that are no valves, by name")
     cylinders: dict[Name, CylinderSettings] = Field(default_factory=dict)

@@ -352,6 +352,8 @@ def _references(settings: RigSettings, file: str) -> list[Problem]:
         found += _cylinder_problems(settings, name, cylinder)
     for name, output in settings.outputs.items():
         found += _output_problems(settings, name, output)
+    if settings.enable is not None:
+        found += _enable_problems(settings, settings.enable.channel)
     return [replace(problem, file=file) for problem in found if problem is not None]
 
 
@@ -418,7 +420,7 @@ def _known(name: str, names: Iterable[str], what: str, key: str) -> Problem | No
 def _channel(settings: RigSettings, name: str, unit: str, key: str) -> Problem | None:
     """What is wrong with a reference to a channel that must be of this unit."""
     if name in settings.channels and (has := settings.channels[name].unit) != unit:
-        return Problem(f'channel "{name}" is measured in {has or "no unit"}, here {unit} is needed.', key)
+        return Problem(f'channel "{name}" is measured in {has or "no unit"}, here {unit or "no unit"} is needed.', key)
     return _known(name, settings.channels, "a channel", key)
 
 
@@ -479,6 +481,12 @@ def _output_problems(settings: RigSettings, name: str, output: OutputSettings) -
         driven[before.device, before.output] = f'output "{other}"'
     if user := driven.get((output.device, output.output)):
         yield Problem(f"{user} is driven by this output too.", f"{key}.output")
+
+
+def _enable_problems(settings: RigSettings, channel: str) -> Iterator[Problem | None]:
+    yield _channel(settings, channel, "", "enable.channel")
+    if channel in settings.channels and settings.channels[channel].device is None:
+        yield Problem(f'channel "{channel}" has a fixed value: the local enable must be measured.', "enable.channel")
 
 
 def can_feed_back(settings: RigSettings, valve: ValveSettings) -> bool:

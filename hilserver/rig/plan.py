@@ -198,8 +198,17 @@ def _table(lines: list[list[float]], width: int) -> Floats:
 
 def _loop_table(settings: RigSettings, cycle: CycleSettings | None) -> Floats:
     loop = settings.loop
-    length, repeats = (cycle.duration, float(cycle.repeat)) if cycle else (0.0, 0.0)
-    return np.array([1.0 / loop.rate, loop.max_missed, loop.heartbeat_timeout, length, repeats], dtype=np.float64)
+    line = [0.0] * c.LOOP
+    line[c.DT], line[c.MAX_MISSED], line[c.HEARTBEAT_TIMEOUT] = 1.0 / loop.rate, loop.max_missed, loop.heartbeat_timeout
+    if cycle is not None:
+        line[c.CYCLE_LENGTH], line[c.CYCLE_REPEATS] = cycle.duration, float(cycle.repeat)
+    line[c.ENABLE_CHANNEL] = -1.0
+    if (enable := settings.enable) is not None and enable.channel in settings.channels:
+        ages = [s.max_age for s in settings.limits.values() if s.channel == enable.channel and s.max_age is not None]
+        line[c.ENABLE_CHANNEL] = list(settings.channels).index(enable.channel)
+        line[c.ENABLE_MAX_AGE] = min(ages, default=loop.max_age)
+        line[c.ENABLE_ACTION] = c.ENABLE_ACTIONS[enable.action]
+    return np.array(line, dtype=np.float64)
 
 
 def _channel_table(settings: RigSettings, slots: Mapping[tuple[str, str], int]) -> Floats:

@@ -448,6 +448,7 @@ class State(Published):
 
     mode: Mode
     fault: str | None = Field(default=None, description="the reason of FAULT")
+    enabled: bool | None = Field(default=None, description="whether the local enable is on; null: the rig has none")
     warnings: tuple[str, ...] = Field(default=(), description="limits that warn, saturation, old samples")
     degradations: tuple[str, ...] = Field(default=(), description="what could not be had, such as real-time priority")
     tick: int = Field(description="ticks since the start of the server")

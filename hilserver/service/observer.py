@@ -13,6 +13,7 @@ from hilserver.bridge import columns as b
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.realtime.shared import LoopMemory
+from hilserver.realtime.tick import is_enabled
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig
 from hilserver.service.devices import DeviceReports
@@ -97,6 +98,7 @@ class Observer:
         return State(
             mode=c.MODE_NAMES[int(row[c.MODE])],
             fault=fault_text(self.rig, int(row[c.FAULT])) or None,
+            enabled=is_enabled(self.rig.plan, row) if self.rig.settings.enable is not None else None,
             warnings=tuple(self.warnings(row)),
             degradations=self.degradations,
             tick=int(row[c.TICK]),
@@ -117,6 +119,8 @@ class Observer:
             if row[column] > 0:
                 yield f"limit {name} is violated"
         yield from self._invalid_samples(row)
+        if not is_enabled(self.rig.plan, row):
+            yield "the local enable is off: nobody can arm or start the rig"
         for valve in layout.valves:
             flags = int(row[layout.column(f"valve.{valve}.saturation")])
             for flag, text in b.SATURATION_TEXTS.items():
@@ -153,19 +157,20 @@ class Observer:
     # --- events ------------------------------------------------------------------------------------------------------
 
     def events(self, rows: Floats) -> list[Event]:
-        """What happened in these rows, in order: changes of mode, faults, switches, violated limits, missed ticks.
+        """What happened in these rows, in order: changes of mode, faults, switches, enable, limits, missed ticks.
 
-        A limit, and missed ticks, are told once for all these rows.
+        The enable, a limit, and missed ticks are told once for all these rows.
         """
         if len(rows) == 0:
             return []
         limits = self.rig.layout.section("limit")
-        now = rows[:, [c.MODE, c.CIRCUIT_VERSION, *limits.values()]]
+        now = np.column_stack([rows[:, [c.MODE, c.CIRCUIT_VERSION]], self._enabled(rows), rows[:, [*limits.values()]]])
         change = np.diff(now, axis=0, prepend=now[:1] if self._last is None else self._last)
         self._last = now[-1:]
         found = [self._mode_event(row) for row in rows[change[:, 0] != 0]]
         found += [self._switch_event(row) for row in rows[change[:, 1] != 0]]
-        for number, name in enumerate(limits, 2):
+        found += [self._enable_event(row) for row in rows[change[:, 2] != 0][-1:]]
+        for number, name in enumerate(limits, 3):
             violated = rows[change[:, number] > 0]
             if len(violated):
                 found.append(_event("warning", f"limit {name} is violated", violated[0], ticks=_ticks(violated)))
@@ -174,6 +179,17 @@ class Observer:
             text = f"{missed[:, c.MISSED].sum():.0f} ticks missed and made good"
             found.append(_event("warning", text, missed[0], ticks=_ticks(missed)))
         return sorted(found, key=lambda event: event.tick)
+
+    def _enabled(self, rows: Floats) -> Floats:
+        """1 in the rows in which the local enable is on."""
+        if self.rig.settings.enable is None:
+            return np.ones(len(rows))
+        return np.array([is_enabled(self.rig.plan, row) for row in rows], dtype=np.float64)
+
+    def _enable_event(self, row: Floats) -> Event:
+        if is_enabled(self.rig.plan, row):
+            return _event("info", "the local enable is on", row)
+        return _event("warning", "the local enable is off", row)
 
     def _mode_event(self, row: Floats) -> Event:
         mode, text = c.MODE_NAMES[int(row[c.MODE])], fault_text(self.rig, int(row[c.FAULT]))
