@@ -380,6 +380,19 @@ def test_without_its_supervisor_everything_is_made_safe_and_a_new_one_takes_over
     assert_safe(run)
 
 
+def test_a_hanging_worker_of_a_killed_run_is_killed_by_the_next(run: Run) -> None:
+    in_motion(run)
+    run.server.kill("worker", number=signal.SIGSTOP)
+    run.server.kill("supervisor", "loop")
+    again = Server(run.server.folder, run.server.name, text=run.server.rig.read_text(), path=run.path)
+    with again:
+        eventually(lambda: not run.server.alive() - {"broker", "recorder"})
+        assert actions(run.io)[actions(run.io).index("open", 1) :][:2] == ["open", "safe"]
+        again.kill("supervisor", number=signal.SIGTERM)
+        assert again.wait_exit() == 0
+    assert_safe(run)
+
+
 def test_a_dead_worker_and_a_dead_loop_at_once(run: Run) -> None:
     """The supervisor starts another worker for the safe values alone."""
     in_motion(run)

@@ -177,6 +177,7 @@ class Worker:
         try:
             self._driver.make_safe()
             say(ready=True)
+            os.set_blocking(1, False)  # a supervisor that doesn't listen must not stop the worker
             self._serve()
         finally:
             try:

@@ -49,7 +49,7 @@ class WorkerProcess:
 
     async def start(self) -> Child:
         """Start a worker; it is ready when the device is open and has its safe values."""
-        await _await_end(self._left_behind)
+        await _await_end(self._left_behind, self._file)
         arguments = (str(self._file), str(os.getpid()))
         if self.child is not None:
             self._opened |= self.child.was_ready
@@ -152,17 +152,19 @@ def _pid_of_worker(path: Path) -> int:
     return 0
 
 
-async def _await_end(worker: int) -> None:
-    """Wait for a worker of a killed run, which holds the device; kill it where it does not end by itself."""
-    deadline = time.monotonic() + TAKE_OVER
-    while worker and _is_worker(worker):
-        if time.monotonic() > deadline:
+async def _await_end(worker: int, file: Path) -> None:
+    """Wait for the worker of a killed run, which holds the device; kill it where it does not end by itself."""
+    began = time.monotonic()
+    while worker and _is_worker(worker, file) and time.monotonic() < began + 2.0 * TAKE_OVER:
+        if time.monotonic() > began + TAKE_OVER:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(worker, signal.SIGKILL)
         await asyncio.sleep(0.02)
 
 
-def _is_worker(pid: int) -> bool:
+def _is_worker(pid: int, file: Path) -> bool:
+    """Whether this process is a worker of this rig and device: its number may be another's by now."""
     with contextlib.suppress(OSError):
-        return b"hilserver.realtime.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return b"hilserver.realtime.worker" in words and str(file).encode() in words
     return False
