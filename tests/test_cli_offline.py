@@ -93,7 +93,8 @@ def test_check_shows_the_rig(hilserver: Command) -> None:
         "command: joystick",
         "2 l",
         "main_valve.U",
-        "margin",
+        "37.19 l/min",
+        "critical delay",
         "1 ms (1000 Hz)",
         "no problems.",
     ):
@@ -105,7 +106,7 @@ def test_check_warns_of_a_real_valve_that_is_too_small(hilserver: Command, files
     files.set("rig", "valves.main.nominal_flow.flow", "20 l/min")
     said = hilserver("check", files.write())
     assert said.code == 0
-    assert "Note: valves.main: the virtual circuit can pass 2 times the flow of the real valve" in said.out
+    assert "Note: valves.main: port to T, the virtual circuit asks for 2.01 times the flow" in said.out
 
 
 def test_check_of_the_actuator_log_rig_needs_no_log(hilserver: Command) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.pack import PackedCircuit
@@ -13,12 +15,16 @@ from hilserver.circuit.program import Program
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 
+Complexes = NDArray[np.complex128]
+
 SETTLED = 1e-6
 """Scaled rate, in typical sizes per second, below which a state counts as at rest."""
 _TRIES = 10_000
 _SHORTEST, _LONGEST = 1e-6, 1e5
 _COARSE = 1e-3
 _RELATIVE = 1e-7
+TYPICAL_PRESSURE = 1e5
+"""Pa: differences are taken over _RELATIVE of a measured pressure, of this one at least."""
 
 
 class NoEquilibrium(HilserverError):
@@ -49,21 +55,62 @@ class Analysis:
         return self._work[: self.n].copy()
 
     def jacobian(self, states: Floats) -> Floats:
-        """Derivatives of the rates by the states, float64[n, n], one-sided differences away from hard limits.
+        """Derivatives of the rates by the states, float64[n, n]; see `linearised`.
 
         A state that is held at a hard limit does not move: its line and column are zero.
         """
-        f = self.rates(states)
-        held = (f == 0.0) & ((states <= self.lower) | (states >= self.upper))
-        matrix = np.zeros((self.n, self.n))
-        for j in np.flatnonzero(~held):
-            moved = states.copy()
-            step = _RELATIVE * max(abs(states[j]), self.scale[j])
-            moved[j] += -step if states[j] + step > self.upper[j] else step
-            matrix[:, j] = (self.rates(moved) - f) / (moved[j] - states[j])
-        self.rates(states)
-        matrix[held] = 0.0
-        return matrix
+        return self.linearised(states=states).A
+
+    def linearised(
+        self, inputs: Sequence[str] = (), outputs: Sequence[str] = (), states: Floats | None = None
+    ) -> Linear:
+        """The circuit around ``values`` (with other ``states``): one-sided differences away from hard limits.
+
+        ``inputs``: measured pressures (``rig.A.p``) or signals; ``outputs``: as for `outputs`. A state that is held at
+        a hard limit does not move. What sampled kernels remember (delays, switching bands) stays as it is.
+        """
+        x = self.values[: self.n].copy() if states is None else states
+        f, y = self.rates(x), self.outputs(outputs)
+        held = (f == 0.0) & ((x <= self.lower) | (x >= self.upper))
+        A, C = np.zeros((self.n, self.n)), np.zeros((len(outputs), self.n))
+        for k in np.flatnonzero(~held):
+            moved = x.copy()
+            step = _RELATIVE * max(abs(x[k]), self.scale[k])
+            moved[k] += -step if x[k] + step > self.upper[k] else step
+            A[:, k] = (self.rates(moved) - f) / (moved[k] - x[k])
+            C[:, k] = (self.outputs(outputs) - y) / (moved[k] - x[k])
+        B, D = np.zeros((self.n, len(inputs))), np.zeros((len(outputs), len(inputs)))
+        for j, name in enumerate(inputs):
+            place = self.packed.values.index(name)
+            before = float(self.values[place])
+            step = _RELATIVE * max(abs(before), TYPICAL_PRESSURE if name.endswith(".p") else 1.0)
+            self.values[place] = before + step
+            B[:, j] = (self.rates(x) - f) / step
+            D[:, j] = (self.outputs(outputs) - y) / step
+            self.values[place] = before
+        self.rates(x)
+        A[held], B[held] = 0.0, 0.0
+        return Linear(A, B, C, D, self.packed.values[: self.n], self.scale.copy())
+
+    def outputs(self, names: Sequence[str]) -> Floats:
+        """These values, recorded results or flows into the machine (``rig.A.q``), as the last `rates` found them."""
+        first, count = int(self.packed.index[e.FLOWS]), int(self.packed.index[e.N_FLOWS])
+        table = self.packed.index[first : first + 2 * count].astype(np.int64).reshape(-1, 2).tolist()
+        flows = {self.packed.values[place]: total for place, total in table}
+        found = np.empty(len(names))
+        for i, name in enumerate(names):
+            if name in flows:
+                found[i] = self._work[flows[name]]
+            elif name in self.packed.values:
+                found[i] = self.values[self.packed.values.index(name)]
+            else:
+                found[i] = self._recorded[self.packed.recorded.index(name)]
+        return found
+
+    def advance(self, steps: int, h: float) -> Analysis:
+        """Integrate so many steps of ``h`` seconds, inputs held, with the circuit's own integrator."""
+        self._program.advance(self.packed.index, self.packed.value, self.values, self._recorded, self._work, steps, h)
+        return self
 
     # --- equilibrium -------------------------------------------------------------------------------------------------
 
@@ -118,6 +165,39 @@ class Analysis:
             state=self.packed.values[int(np.argmax(weights))],
             eigenvalues=eigenvalues[order],
         )
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A circuit around a point: dx/dt = A·x + B·u, y = C·x + D·u, all of them deviations, SI.
+
+    ``states``: names of x; ``scale``: their typical sizes.
+    """
+
+    A: Floats
+    B: Floats
+    C: Floats
+    D: Floats
+    states: tuple[str, ...]
+    scale: Floats
+
+    def without(self, names: Collection[str]) -> Linear:
+        """The same with these states held."""
+        keep = [i for i, name in enumerate(self.states) if name not in names]
+        states = tuple(self.states[i] for i in keep)
+        return Linear(self.A[np.ix_(keep, keep)], self.B[keep], self.C[:, keep], self.D, states, self.scale[keep])
+
+    def poles(self) -> Complexes:
+        """Eigenvalues, 1/s."""
+        found: Complexes = np.linalg.eigvals(self.A * self.scale / self.scale[:, None]).astype(complex)
+        return found
+
+    def response(self, omega: Floats) -> Complexes:
+        """Frequency response at each ``omega`` (1/s): complex[len(omega), outputs, inputs]."""
+        A, B, C = self.A * self.scale / self.scale[:, None], self.B / self.scale[:, None], self.C * self.scale
+        s = 1j * np.asarray(omega)[:, None, None]
+        found: Complexes = C @ np.linalg.solve(s * np.eye(len(A)) - A, np.broadcast_to(B, (len(omega), *B.shape)))
+        return found + self.D
 
 
 @dataclass(frozen=True)

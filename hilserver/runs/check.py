@@ -10,7 +10,7 @@ from rich.table import Table
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.analysis import Analysis, NoEquilibrium, Stiffness, too_long
-from hilserver.circuit.model import RIG, Circuit, Placed
+from hilserver.circuit.model import RIG, Circuit
 from hilserver.circuit.pack import TABLE_WIDTHS
 from hilserver.circuit.program import Program
 from hilserver.driver import Pace
@@ -20,16 +20,15 @@ from hilserver.rig import columns as c
 from hilserver.rig.config import ChannelSettings, LimitSettings, ValveSettings
 from hilserver.rig.load import Rig
 from hilserver.rig.plan import corner_frequency
+from hilserver.runs.margins import Margins
 from hilserver.runs.plots import shown_unit
 
 PERIODS_OLD = 3.0
 """Periods of a slow device that a sample may be old without anything being wrong: reading, answer, another clock."""
-MARGIN_OF_RATE = 10.0
-"""Computation must run at ten times the highest significant frequency (THEORY §1)."""
 
 
-def tables(rig: Rig) -> Iterator[Table]:
-    """Channels, limits, circuit, nodes, valves and rates of a rig, one table each."""
+def tables(rig: Rig, found: Margins) -> Iterator[Table]:
+    """Channels, limits, circuit, nodes, valves with their margins, and rates of a rig, one table each."""
     yield channel_table(rig)
     if rig.settings.limits:
         yield limit_table(rig)
@@ -37,24 +36,14 @@ def tables(rig: Rig) -> Iterator[Table]:
     yield node_table(rig)
     if rig.settings.valves:
         yield valve_table(rig)
+        yield from found.tables()
     yield rate_table(rig)
     yield solver_table(rig)
 
 
-def warnings(rig: Rig) -> Iterator[str]:
+def warnings(rig: Rig, found: Margins) -> Iterator[str]:
     """What is allowed, but likely not meant."""
-    for name, valve in rig.settings.valves.items():
-        real, virtual = valve.nominal_flow.coefficient(), virtual_coefficient(rig, valve.port)
-        if virtual > real:
-            yield (
-                f"valves.{name}: the virtual circuit can pass {virtual / real:.2g} times the flow of the real valve "
-                "at the same pressure drop; what the real valve can't pass is reported as saturation."
-            )
-        if rig.settings.loop.rate < MARGIN_OF_RATE * (f45 := corner_frequency(valve)):
-            yield (
-                f"loop.rate: {rig.settings.loop.rate:g} Hz is less than {MARGIN_OF_RATE:g} times the -45° frequency "
-                f"of valve {name} ({f45:g} Hz): the bridge can't use all of the valve's speed."
-            )
+    yield from found.warnings({valve.bridge.strategy: None for valve in rig.settings.valves.values()})
     yield from _solver_warnings(rig)
     yield from _age_warnings(rig)
     if rig.settings.calibration is not None and "calibration" not in rig.sources:
@@ -292,47 +281,32 @@ def _sums_at_rest(rig: Rig) -> dict[int, dict[int, float]]:
 
 
 def valve_table(rig: Rig) -> Table:
-    """The real valves, one per column, and their margin against the virtual circuit."""
+    """The real valves, one per column."""
     valves = rig.settings.valves
     table = _table("Real valves", "", *valves)
     rows: dict[str, list[str]] = {}
     for valve in valves.values():
-        for key, value in _properties(rig, valve):
+        for key, value in _properties(valve):
             rows.setdefault(key, []).append(value)
     for key, values in rows.items():
         table.add_row(key, *values)
-    table.caption = (
-        "Margin: flow coefficient of the real valve by that of the virtual circuit at the port; at least 1 is needed."
-    )
     return table
 
 
-def _properties(rig: Rig, valve: ValveSettings) -> Iterator[tuple[str, str]]:
-    real, virtual = valve.nominal_flow.coefficient(), virtual_coefficient(rig, valve.port)
-    drop = valve.nominal_flow.edge_drop()
-    yield "port", valve.port
-    yield f"flow at {quantity(drop, 'Pa')} per edge", quantity(real * drop**0.5, "m^3/s")
-    yield (
-        "virtual circuit at that drop",
-        quantity(virtual * drop**0.5, "m^3/s") if virtual else "no valve or orifice there",
-    )
-    yield "margin", f"{real / virtual:.3g}" if virtual else "-"
-    yield "-45° frequency", f"{valve.f45:g} Hz"
+def _properties(valve: ValveSettings) -> Iterator[tuple[str, str]]:
+    drop, point = valve.nominal_flow.edge_drop(), valve.nominal_flow
+    yield "port", valve.port + (f", other edges at {valve.other_port}" if valve.other_port else "")
+    yield f"flow at {quantity(drop, 'Pa')} per edge", quantity(point.flow, "m^3/s")
+    if valve.f90 is not None:
+        yield "-90° frequency", f"{valve.f90:g} Hz, damping {valve.damping:g}"
+    yield "-45° frequency", f"{corner_frequency(valve):.4g} Hz"
+    yield "delay", f"{valve.delay * 1e3:g} ms"
     yield "strategy", valve.bridge.strategy
     yield "output", f"{valve.device}.{valve.output}, raw {valve.raw[0]:g} … {valve.raw[1]:g}"
     yield (
         "command",
         f"{valve.range[0]:g} … {valve.range[1]:g}, at most {valve.slew:g} full scales per second, safe {valve.safe:g}",
     )
-
-
-def virtual_coefficient(rig: Rig, port: str) -> float:
-    """Flow coefficient of all components of the circuit at a port together, m³/(s·sqrt(Pa)); 0 where none has one."""
-
-    def coefficient(placed: Placed) -> float:
-        return float(placed.component.parameters(rig.circuit.fluid).get("C_v", 0.0))
-
-    return sum(coefficient(placed) for placed in rig.circuit.placed if f"{RIG}{port}" in placed.ports.values())
 
 
 def rate_table(rig: Rig) -> Table:
