@@ -30,6 +30,7 @@ from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.shared import segment_path
 from hilserver.record.reader import LogTable
 from hilserver.rig import columns as c
+from hilserver.runs.summary import WORK
 
 SLEW = 50.0 * 1e-3
 """Of the demo's valve, per tick."""
@@ -553,7 +554,7 @@ def test_200_random_switches_under_load(tmp_path: Path) -> None:
     assert np.abs(np.diff(commands(table))).max() <= SLEW * (1 + 1e-12)
     assert np.abs(commands(table)).max() > 0.1
     assert_no_gap(table)
-    work = columns["read_time"] + columns["compute_time"] + columns["write_time"]  # of the tick before
+    work = np.sum([columns[name] for name in WORK], axis=0)  # of the tick before
     active = np.array([result["active_ms"] for result in results])
     moved = max(result["command_moved_percent"]["main"] for result in results)
     missed, at_switch = columns["missed"], work[switched + 1]

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from hilserver.service.messages import Answer, Command, DeviceStatus
+    from rich.table import Table
+
+    from hilserver.service.messages import Answer, Command, DeviceStatus, LoopStatus
     from hilserver.service.mqtt import BrokerAddress
 
 Rig = Annotated[
@@ -123,7 +125,34 @@ def status(
         ]
         table.add_row(key, *shown, display(0.0, unit)[1])
     console.print(table)
-    console.print("  ".join(f"{key} {value * 1e6:.0f} µs" for key, value in state.timing.items()))
+    if state.loop is not None:
+        console.print(punctuality(state.loop))
+        console.print(worst(state.loop, state.missed_ticks), soft_wrap=True)
+    console.print("now: " + "  ".join(f"{key} {value * 1e6:.0f} µs" for key, value in state.timing.items()))
+
+
+def punctuality(loop: LoopStatus) -> Table:
+    """How punctual the loop has been since the start of the server, in µs."""
+    from rich.table import Table
+
+    table = Table("since the start, µs", *("min", "mean", "median", "99 %", "99.9 %", "max"), box=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    named = {"wake-up after the deadline": loop.wake_up, "work per tick": loop.work}
+    named |= {f"  {name}": figures for name, figures in loop.parts.items()}
+    for name, f in named.items():
+        if f is not None:
+            figures = (f.min, f.mean, f.median, f.p99, f.p999, f.max)
+            table.add_row(name, *(f"{1e6 * value:.1f}" for value in figures))
+    return table
+
+
+def worst(loop: LoopStatus, missed: int) -> str:
+    """The worst of it in a sentence."""
+    return (
+        f"{loop.wake_up.count} ticks of {loop.period * 1e6:.0f} µs, {missed} missed; time synchronisation error "
+        f"{loop.time_sync_error * 1e6:.0f} µs, minimum step {loop.minimum_step * 1e6:.0f} µs"
+    )
 
 
 def failures(report: DeviceStatus) -> str:

@@ -150,15 +150,16 @@ class Loop:
             written = ns()
             memory.ring.publish(row)
             memory.loop_heartbeat.beat()
-            row[c.READ_TIME], row[c.COMPUTE_TIME], row[c.WRITE_TIME] = (
-                (read - begin) * 1e-9,
-                (computed - read) * 1e-9,
-                (written - computed) * 1e-9,
-            )
             for report in self._reports:
                 report.tell()
             if self._is_over():
                 break
+            row[c.READ_TIME], row[c.COMPUTE_TIME], row[c.WRITE_TIME], row[c.PUBLISH_TIME] = (
+                (read - begin) * 1e-9,
+                (computed - read) * 1e-9,
+                (written - computed) * 1e-9,
+                (ns() - written) * 1e-9,
+            )
 
     def _silence(self) -> float:
         """Age of the supervisor's heartbeat; infinite once the loop is to end, so that the tick ramps to null."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 TICK, TIME, UTC, MISSED, HEARTBEAT_AGE = 0, 1, 2, 3, 4
 COMMAND, RESULT, MODE, FAULT, WARNINGS = 5, 6, 7, 8, 9
 CIRCUIT_VERSION, CYCLE_TIME, WAKE_ERROR, READ_TIME, COMPUTE_TIME, WRITE_TIME = 10, 11, 12, 13, 14, 15
-DEVICE_ERROR, HEADER = 16, 17
+DEVICE_ERROR, PUBLISH_TIME, HEADER = 16, 17, 18
 HEADER_NAMES = (
     "tick",
     "time",
@@ -29,8 +29,11 @@ HEADER_NAMES = (
     "compute_time",
     "write_time",
     "device_error",
+    "publish_time",
 )
-INPUT_COLUMNS = (TICK, UTC, MISSED, HEARTBEAT_AGE, WAKE_ERROR, READ_TIME, COMPUTE_TIME, WRITE_TIME, DEVICE_ERROR)
+TIMES = (READ_TIME, COMPUTE_TIME, WRITE_TIME, PUBLISH_TIME)
+"""What the tick before took, by parts, s."""
+INPUT_COLUMNS = (TICK, UTC, MISSED, HEARTBEAT_AGE, WAKE_ERROR, *TIMES, DEVICE_ERROR)
 """Header columns that are set from outside before each tick; the tick computes the others."""
 
 # --- layout: where the sections of the row begin ---------------------------------------------------------------------

@@ -12,6 +12,9 @@ from hilserver.numerics.arrays import Floats
 from hilserver.record.reader import LogReader, LogTable
 from hilserver.rig import columns as c
 
+WORK = tuple(c.HEADER_NAMES[column] for column in c.TIMES)
+"""Columns that say what a tick took, by parts; logs of early versions lack the last one."""
+
 
 @dataclass(frozen=True)
 class ValveSummary:
@@ -53,7 +56,8 @@ def summarise(path: Path) -> Summary:
 
 def _summary(path: Path, table: LogTable) -> Summary:
     columns = table.columns
-    work = columns["read_time"] + columns["compute_time"] + columns["write_time"]
+    work = np.sum([columns[name] for name in WORK if name in columns], axis=0)
+    late = columns["missed"] * table.header.period_s + columns["wake_error"]
     running = columns["mode"] == c.RUNNING
     names = [name.removeprefix("valve.").removesuffix(".command") for name in columns if name.endswith(".command")]
     return Summary(
@@ -65,8 +69,8 @@ def _summary(path: Path, table: LogTable) -> Summary:
         torn=bool(table.torn),
         work_median=_at(work, 50),
         work_p99=_at(work, 99),
-        wake_median=_at(columns["wake_error"], 50),
-        wake_p99=_at(columns["wake_error"], 99),
+        wake_median=_at(late, 50),
+        wake_p99=_at(late, 99),
         valves=tuple(_valve(name, columns, running) for name in names),
     )
 

@@ -443,6 +443,31 @@ class DeviceStatus(Published):
     restarts: int = Field(default=0, description="how often its I/O process was started again")
 
 
+class Figures(Published):
+    """What many durations come to; all in s. Percentiles are right to 1 %."""
+
+    count: int = Field(description="how many there were")
+    min: float
+    mean: float
+    median: float
+    p99: float = Field(description="99 % were no longer")
+    p999: float = Field(description="99.9 % were no longer")
+    max: float
+
+
+class LoopStatus(Published):
+    """How punctual the real-time loop has been since the server's start, by its own account; times in s."""
+
+    period: float = Field(description="time from tick to tick as configured")
+    wake_up: Figures = Field(description="from a tick's deadline to its begin, missed ticks included")
+    work: Figures | None = Field(description="what a tick took in all; null before the second tick")
+    parts: dict[str, Figures] = Field(description="the same by parts: read, compute, write, publish")
+    time_sync_error: float = Field(
+        description="largest difference of ideal and actual simulation time, counted from the run's start"
+    )
+    minimum_step: float = Field(description="the largest work of a tick: a shorter period would have been too short")
+
+
 class State(Published):
     """How the server is. Retained, published when it changes and at a slow rate."""
 
@@ -455,7 +480,10 @@ class State(Published):
     time: float = Field(description="the server's system clock, Unix time in s: the clock of `expires`")
     missed_ticks: int = 0
     telemetry_dropped: int = Field(default=0, description="telemetry messages dropped while the broker was away")
-    timing: dict[str, float] = Field(default={}, description="figures of the real-time loop by name, in s")
+    timing: dict[str, float] = Field(
+        default={}, description="wake-up and work of the loop's latest ticks (a fraction of a second), in s"
+    )
+    loop: LoopStatus | None = Field(default=None, description="how punctual the loop has been since the start")
     devices: dict[str, DeviceStatus] = Field(default={}, description="failures of the devices, by device")
     target: dict[str, float] = Field(default={}, description="what the server asks for, by channel")
     actual: dict[str, float | None] = Field(default={}, description="what is measured, by channel; null: not valid")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any, Literal
 
 import numpy as np
@@ -14,12 +15,27 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.tick import is_enabled
+from hilserver.realtime.timing import Distribution, LoopTiming, lateness, work_before
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig
 from hilserver.service.devices import DeviceReports
-from hilserver.service.messages import ChannelInfo, Event, InputInfo, State, Telemetry, ValveInfo
+from hilserver.service.messages import (
+    ChannelInfo,
+    Event,
+    Figures,
+    InputInfo,
+    LoopStatus,
+    State,
+    Telemetry,
+    ValveInfo,
+)
 
 VALVE_CHANNELS = {"flow_virtual": "m^3/s", "flow_measured": "m^3/s", "demand": "", "command": "", "saturation": ""}
+LOOP_CHANNELS = {
+    "loop.wake_up": ("s", "from a tick's deadline to its begin; the largest since the last sample"),
+    "loop.work": ("s", "what a tick took; the largest since the last sample"),
+    "loop.missed": ("", "ticks missed since the last sample"),
+}
 LONGEST_LIST = 20
 """Most ticks that an event lists."""
 CIRCUITS_KEPT = 20
@@ -46,6 +62,8 @@ class Observer:
         self._recent = self._rows[:0]
         self._cursor = 0
         self._last: Floats | None = None
+        self._timing = LoopTiming(1.0 / rig.settings.loop.rate)
+        self._left_over = np.zeros((1, len(LOOP_CHANNELS)))
         self._channels = self._channel_columns()
 
     def expect(self, version: int, circuit: PackedCircuit) -> None:
@@ -75,8 +93,9 @@ class Observer:
         count, self._cursor, _ = self._ring.read(self._cursor, self._rows)
         rows = self._rows[:count]
         if count:
-            self.missed += int(rows[:, c.MISSED].sum())
+            self.missed = int(rows[-1, c.TICK]) + 1 - self._cursor  # those in rows that were lost are counted too
             self._recent = rows
+            self._timing.add(rows)
         return rows
 
     # --- state -------------------------------------------------------------------------------------------------------
@@ -106,6 +125,7 @@ class Observer:
             missed_ticks=self.missed,
             telemetry_dropped=telemetry_dropped,
             timing=self.timing(),
+            loop=self.loop_status(),
             devices=self.devices.status(),
             target=target,
             actual=actual,
@@ -146,13 +166,29 @@ class Observer:
         rows = self._recent
         if len(rows) == 0:
             return {}
-        work = rows[:, c.READ_TIME] + rows[:, c.COMPUTE_TIME] + rows[:, c.WRITE_TIME]
+        late, work = lateness(rows, self._timing.period), work_before(rows)
         return {
-            "wake_up_median": float(np.median(rows[:, c.WAKE_ERROR])),
-            "wake_up_max": float(rows[:, c.WAKE_ERROR].max()),
+            "wake_up_median": float(np.median(late)),
+            "wake_up_max": float(late.max()),
             "work_median": float(np.median(work)),
             "work_max": float(work.max()),
         }
+
+    def loop_status(self) -> LoopStatus | None:
+        """How punctual the loop has been since its start; None before the first tick."""
+        timing = self._timing
+        wake_up = _figures(timing.wake_up)
+        if wake_up is None:
+            return None
+        parts = {name: _figures(distribution) for name, distribution in timing.parts.items()}
+        return LoopStatus(
+            period=timing.period,
+            wake_up=wake_up,
+            work=_figures(timing.work),
+            parts={name: figures for name, figures in parts.items() if figures is not None},
+            time_sync_error=timing.time_sync_error,
+            minimum_step=timing.minimum_step,
+        )
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -211,16 +247,33 @@ class Observer:
         """
         settings = self.rig.settings
         every = max(round(settings.loop.rate / settings.mqtt.telemetry_rate), 1)
-        rows = rows[rows[:, c.TICK] % every == 0]
+        sampled = np.flatnonzero(rows[:, c.TICK] % every == 0)
+        loop, rows = self._loop_samples(rows, sampled), rows[sampled]
         gaps = np.flatnonzero(np.diff(rows[:, c.TICK]) > LONGEST_GAP * every)
-        rows = rows[gaps[-1] + 1 :] if len(gaps) else rows
+        if len(gaps):
+            loop, rows = loop[gaps[-1] + 1 :], rows[gaps[-1] + 1 :]
         if len(rows) == 0:
             return None
         ticks = rows[:, c.TICK]
         places = ((ticks - ticks[0]) / every).astype(np.int64)
         table = {name: rows[:, column] for name, column in self._channels.items()} | self._circuit_values(rows)
+        table |= dict(zip(LOOP_CHANNELS, loop.T, strict=True))
         channels = {name: _on_grid(values, places) for name, values in table.items()}
         return Telemetry(t0=float(rows[0, c.UTC]), dt=every / settings.loop.rate, channels=channels)
+
+    def _loop_samples(self, rows: Floats, places: Integers) -> Floats:
+        """Largest lateness and work, and the missed ticks, for the samples at ``places``: of all rows since the last.
+
+        What comes after the last sample is left over for the next one.
+        """
+        table = np.stack([lateness(rows, self._timing.period), work_before(rows), rows[:, c.MISSED]], axis=1)
+        samples = []
+        for part in np.split(table, places + 1):
+            part = np.concatenate([self._left_over, part])
+            samples.append([part[:, 0].max(), part[:, 1].max(), part[:, 2].sum()])
+            self._left_over = np.zeros((1, len(LOOP_CHANNELS)))
+        self._left_over = np.array([samples.pop()])
+        return np.array(samples).reshape(-1, len(LOOP_CHANNELS))
 
     def _circuit_values(self, rows: Floats) -> dict[str, Floats]:
         """The circuit's values in these rows by name, under the names of the newest row's circuit."""
@@ -261,6 +314,9 @@ class Observer:
             f"device.{name}.errors": ChannelInfo(unit="", kind="state", description="failures counted since the start")
             for name in settings.devices
         }
+        infos |= {
+            name: ChannelInfo(unit=unit, kind="state", description=text) for name, (unit, text) in LOOP_CHANNELS.items()
+        }
         infos["mode"] = ChannelInfo(
             unit="", kind="state", description=", ".join(f"{i} {n}" for i, n in enumerate(c.MODE_NAMES))
         )
@@ -294,6 +350,11 @@ def fault_text(rig: Rig, fault: int) -> str:
         name = rig.layout.limits[fault - c.FAULT_LIMIT]
         return f"limit {name} was violated (action trip)"
     return c.FAULT_TEXTS.get(fault, f"fault {fault}")
+
+
+def _figures(distribution: Distribution) -> Figures | None:
+    found = distribution.figures()
+    return Figures(**asdict(found)) if found is not None else None
 
 
 def _number(value: float) -> float | None:
