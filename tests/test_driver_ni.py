@@ -618,6 +618,7 @@ def test_discovery_finds_what_is_plugged_in_and_its_settings_can_be_read(fake_ni
     assert card.description == "PCIe-6321, serial number 01234567, 8 digital lines, 2 counters"
     assert [(c.name, c.unit) for c in card.inputs] == [(f"ai{i}", "V") for i in range(8)]
     assert [c.name for c in card.outputs][:5] == ["ao0", "ao1", "ao2", "ao3", "port0/line0"]
+    assert found["cDAQ1"].settings == {"driver": "ni", "device": "cDAQ1"}
     assert [(c.name, c.unit) for c in found["cDAQ1Mod1"].inputs] == [(f"ai{i}", "A") for i in range(4)]
     fake_ni.device("cDAQ1Mod1").value[AI][2] = 0.0137
     assert read_found(found["cDAQ1Mod1"])["ai2"] == 0.0137

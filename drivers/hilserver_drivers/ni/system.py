@@ -138,7 +138,9 @@ def found_device(device: Any) -> FoundDevice:
     measured = "voltage" if not ai or UsageTypeAI.VOLTAGE in device.ai_meas_types else "current"
     given = "voltage" if not ao or UsageTypeAO.VOLTAGE in device.ao_output_types else "current"
     signal = {} if measured == "voltage" else {"signal": measured}
-    settings = {"driver": "ni", "device": device.name, "inputs": {name: {"channel": name, **signal} for name in ai}}
+    settings: dict[str, Any] = {"driver": "ni", "device": device.name}
+    if ai:
+        settings["inputs"] = {name: {"channel": name, **signal} for name in ai}
     extra = [f"{len(lines)} digital lines"] * bool(lines) + [f"{len(counters)} counters"] * bool(counters)
     return FoundDevice(
         device.name,
