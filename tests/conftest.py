@@ -17,7 +17,9 @@ def _fake_ni_driver(tmp_path_factory: pytest.TempPathFactory) -> FakeNi:
 
 
 @pytest.fixture
-def fake_ni(_fake_ni_driver: FakeNi) -> FakeNi:
-    """The fake of NI's driver, its devices as new."""
+def fake_ni(_fake_ni_driver: FakeNi, monkeypatch: pytest.MonkeyPatch) -> FakeNi:
+    """The fake of NI's driver, its devices as new; processes that are started find it."""
+    for name, value in _fake_ni_driver.environment.items():
+        monkeypatch.setenv(name, value)
     _fake_ni_driver.reset()
     return _fake_ni_driver

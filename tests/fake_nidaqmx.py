@@ -74,6 +74,7 @@ class FakeNi:
     """The fake driver with its devices: Dev1, a multifunction card, and a chassis with two modules for current.
 
     Dev1 has ai0…7, ao0…3, port0/line0…7, ctr0…1; cDAQ1Mod1 has ai0…3 (current), cDAQ1Mod2 has ao0…3 (current).
+    The process that makes it needs its ``environment`` too, before a device is opened.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -88,7 +89,6 @@ class FakeNi:
         with self._file.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), 0)
         self.state = State.from_buffer(self._map)
-        os.environ.update(self.environment)
         self._library = ctypes.CDLL(str(library))
         assert self._library.fake_size() == ctypes.sizeof(State)
         self.reset()

@@ -8,6 +8,7 @@ and more on USB) comes on top. Prints microseconds per tick for devices of diffe
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
@@ -46,6 +47,7 @@ def main() -> None:
     """Run the benchmark."""
     with tempfile.TemporaryDirectory() as folder:
         ni = FakeNi(Path(folder))
+        os.environ.update(ni.environment)
         ni.device().watchdog = 1
         ni.state.logging = 0
         print(f"{'µs per tick':40}  read   write   both (medians)   99 %")
