@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
-import os
 import shutil
 import subprocess
 from collections.abc import Mapping
