@@ -36,6 +36,7 @@ from hilserver.bridge.valve import delay_of, opening_for, valve_flow
 from hilserver.circuit.engine import BOUND, N_BOUND, N_VALUES, ONE, PORTS, SUBSTEPS, TWO, advance
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.numerics.shape import clip
+from hilserver.realtime.machine import predicts, valve_block
 from hilserver.rig.columns import (
     BEND,
     CIRCUIT,
@@ -59,7 +60,8 @@ from hilserver.rig.columns import (
 )
 from hilserver.rig.plan import Plan
 
-HELD, FORESEEN = 0, 1
+CATCH_UP, HELD, FORESEEN, THIS_TICK = 0, 1, 2, 3
+"""Stages of a tick: the circuit over missed ticks; its copy ahead, in either view; the circuit over this tick."""
 FARTHEST = 32
 """Ticks that are looked ahead at most."""
 
@@ -73,53 +75,84 @@ def ahead_size(plan: Plan) -> int:
 def foreseen(plan: Plan, work: Floats, view: int, port: int, what: int) -> Floats:
     """Flow (what = 0) or pressure (1) of a port at this tick, the next, …"""
     ports = plan.port.shape[0]
-    start = work.shape[0] - 4 * FARTHEST * ports + ((2 * view + what) * ports + port) * FARTHEST
+    start = work.shape[0] - 4 * FARTHEST * ports + ((2 * (view - HELD) + what) * ports + port) * FARTHEST
     return work[start : start + FARTHEST]
 
 
-def look_ahead(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats) -> None:
-    """Fill what is foreseen, as far as the strategies of the valves need it."""
-    for view, lowest, highest in ((HELD, SECOND_ORDER, SUPPLY_DROOP), (FORESEEN, PREDICTION, ADAPTIVE)):
-        ticks = 0
-        for i in range(plan.valve.shape[0]):
-            b, v = row[plan.layout[VALVE] + i * BLOCK :], plan.valve[i]
-            if lowest <= b[STRATEGY_NOW] <= highest:
-                far = int(delay_of(b, v) / plan.loop[DT]) if view == FORESEEN else 0
-                ticks = max(ticks, min(far + 4, FARTHEST))
-        if ticks > 0:
-            run_ahead(plan, ix, val, row, work, view, ticks)
+def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, elapsed: float) -> None:
+    """Integrate the circuit over the elapsed time, to the end of this tick, and look ahead as far as is needed.
 
-
-def run_ahead(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, view: int, ticks: int) -> None:
-    """Let the copy run for so many ticks and note flows and pressures of its ports.
-
-    With the pressures foreseen, the circuit itself takes the first of these ticks from its copy.
+    Where one predicts, the circuit takes its last tick from the copy that ran on the pressures foreseen. All goes
+    through one call of ``advance``: each call would be compiled with all components in it.
     """
-    dt, n, space = plan.loop[DT], int(ix[N_VALUES]), plan.layout[CIRCUIT_SPACE]
+    n, space = int(ix[N_VALUES]), plan.layout[CIRCUIT_SPACE]
     start, cylinders = work.shape[0] - ahead_size(plan), CYLINDER_BLOCK * plan.cylinder.shape[0]
     copy, machine = work[start : start + space], work[start + space : start + space + cylinders]
     circuit = row[plan.layout[CIRCUIT] : plan.layout[CIRCUIT] + space]
-    copy[:] = circuit
-    machine[:] = row[plan.layout[CYLINDERS] : plan.layout[CYLINDERS] + cylinders]
-    z, y = copy[:n], copy[n:]
-    substeps = int(ix[SUBSTEPS])
-    bind_ahead(plan, ix, row, z, machine, view, 0.0, 0)
-    advance(ix, val, z, y, work, 0, dt)
-    note_ports(plan, ix, row, z, machine, work, view, 0)
-    for tick in range(1, ticks):
-        if view == FORESEEN:
-            for c in range(plan.cylinder.shape[0]):
-                carry_cylinder(plan, row, machine, work, c, tick - 1, 0.5)
-        bind_ahead(plan, ix, row, z, machine, view, tick - 0.5, tick - 1)
-        advance(ix, val, z, y, work, substeps, dt / substeps)
-        if view == FORESEEN:
-            for c in range(plan.cylinder.shape[0]):
-                carry_cylinder(plan, row, machine, work, c, tick - 1, 1.0)
-        bind_ahead(plan, ix, row, z, machine, view, tick, tick - 1)
-        advance(ix, val, z, y, work, 0, dt)
-        note_ports(plan, ix, row, z, machine, work, view, tick)
-        if tick == 1 and view == FORESEEN:
-            circuit[:] = copy
+    substeps, missed = int(ix[SUBSTEPS]), int(elapsed / plan.loop[DT] + 0.5) - 1
+    for stage in range(4):
+        ticks = ticks_of(plan, row, stage, missed)
+        values = circuit
+        if HELD <= stage <= FORESEEN:
+            values = copy
+            if ticks > 0:
+                copy[:] = circuit
+                machine[:] = row[plan.layout[CYLINDERS] : plan.layout[CYLINDERS] + cylinders]
+        for half in range(halves_of(stage, ticks)):
+            steps = substeps * prepare(plan, ix, row, values[:n], machine, work, stage, ticks, half)
+            advance(ix, val, values[:n], values[n:], work, steps, plan.loop[DT] / substeps)
+            if half % 2 == 0 and HELD <= stage <= FORESEEN:
+                note_ports(plan, ix, row, values[:n], machine, work, stage, half // 2)
+                if half == 2 and stage == FORESEEN:
+                    circuit[:] = copy
+
+
+def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
+    """Ticks that a stage has to integrate (of a look ahead: to note, with the present one)."""
+    if stage == CATCH_UP:
+        return missed
+    if stage == THIS_TICK:
+        return 0 if predicts(plan, row) else 1
+    ticks = 0
+    for i in range(plan.valve.shape[0]):
+        b, v = valve_block(plan, row, i), plan.valve[i]
+        if stage == HELD and SECOND_ORDER <= b[STRATEGY_NOW] <= SUPPLY_DROOP:
+            ticks = max(ticks, 4)
+        if stage == FORESEEN and PREDICTION <= b[STRATEGY_NOW] <= ADAPTIVE:
+            ticks = max(ticks, min(int(delay_of(b, v) / plan.loop[DT]) + 4, FARTHEST))
+    return ticks
+
+
+def halves_of(stage: int, ticks: int) -> int:
+    """Calls of the integrator: one for a stage of the circuit; ahead, one for the present and two per tick."""
+    if HELD <= stage <= FORESEEN:
+        return max(2 * ticks - 1, 0)
+    return min(ticks, 1)
+
+
+def prepare(
+    plan: Plan, ix: Indices, row: Floats, z: Floats, machine: Floats, work: Floats, stage: int, ticks: int, half: int
+) -> int:
+    """Bring pressures and inputs into the circuit or its copy; returns the ticks to integrate with them.
+
+    Ahead, a tick is integrated with the pressures of its middle, then those of its end are brought in to be noted.
+    """
+    if not HELD <= stage <= FORESEEN:
+        bind(ix, row, z)
+        return ticks
+    if stage == FORESEEN and half > 0:
+        for c in range(plan.cylinder.shape[0]):
+            carry_cylinder(plan, row, machine, work, c, (half - 1) // 2, 0.5 if half % 2 == 1 else 1.0)
+    bind_ahead(plan, ix, row, z, machine, stage, 0.5 * half, max((half - 1) // 2, 0))
+    return half % 2
+
+
+def bind(ix: Indices, row: Floats, z: Floats) -> None:
+    """The measured pressures and the inputs of this tick into the circuit."""
+    place = ix[BOUND]
+    for _ in range(ix[N_BOUND]):
+        z[ix[place]] = row[ix[place + ONE]]
+        place += TWO
 
 
 def note_ports(

@@ -47,21 +47,15 @@ from hilserver.bridge.columns import (
 from hilserver.bridge.compensation import add_volume_error, compensated, learn
 from hilserver.bridge.strategies import prepare_strategy, raw_output, set_jog, strategy_command
 from hilserver.circuit.engine import (
-    BOUND,
-    N_BOUND,
     N_VALUES,
-    ONE,
     PORTS,
-    SUBSTEPS,
-    TWO,
-    advance,
     carry,
     load,
 )
 from hilserver.numerics.arrays import Floats, Indices, Integers
 from hilserver.numerics.shape import clip, step
-from hilserver.realtime.ahead import FORESEEN, HELD, foreseen, look_ahead
-from hilserver.realtime.machine import follow_machine, past_of_valve, predicts, valve_block
+from hilserver.realtime.ahead import FORESEEN, HELD, foreseen, run_circuit
+from hilserver.realtime.machine import follow_machine, past_of_valve, valve_block
 from hilserver.rig.columns import AGE as AGE_SECTION
 from hilserver.rig.columns import (
     ARM,
@@ -205,6 +199,7 @@ def tick(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, comman
     set_inputs(plan, row, elapsed)
     follow_machine(plan, row, work, elapsed)
     run_circuit(plan, ix, val, row, work, elapsed)
+    watch_circuit(plan, ix, val, row)
     drive_valves(plan, ix, row, work, elapsed, dt, action)
     set_outputs(plan, row)
 
@@ -512,20 +507,10 @@ def cycle_value(cycle: Floats, number: int, t: float, otherwise: float) -> float
     return value
 
 
-def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, elapsed: float) -> None:
-    """Integrate the circuit over the elapsed time, to the end of this tick, on the pressures and inputs that are now.
-
-    Where a strategy predicts, looking ahead does the last tick, on the pressures foreseen for it. A circuit whose
-    values are no longer finite is set back to its initial values and trips.
-    """
+def watch_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats) -> None:
+    """A circuit whose values are no longer finite is set back to its initial values and trips."""
     start, n = plan.layout[CIRCUIT], int(ix[N_VALUES])
     z = row[start : start + n]
-    ticks = int(elapsed / plan.loop[DT] + 0.5)
-    if ticks > 1:
-        step_circuit(plan, ix, val, row, work, ticks - 1)
-    look_ahead(plan, ix, val, row, work)
-    if not predicts(plan, row):
-        step_circuit(plan, ix, val, row, work, 1)
     total = 0.0
     for i in range(n):
         total += z[i]
@@ -534,18 +519,6 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
         for i in range(start + n, start + plan.layout[CIRCUIT_SPACE]):
             row[i] = 0.0
         trip(row, FAULT_DIVERGED)
-
-
-def step_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, ticks: int) -> None:
-    """Bring pressures and inputs into the circuit and integrate it for so many ticks."""
-    start, n = plan.layout[CIRCUIT], int(ix[N_VALUES])
-    z, y = row[start : start + n], row[start + n : start + plan.layout[CIRCUIT_SPACE]]
-    place = ix[BOUND]
-    for _ in range(ix[N_BOUND]):
-        z[ix[place]] = row[ix[place + ONE]]
-        place += TWO
-    substeps = int(ix[SUBSTEPS])
-    advance(ix, val, z, y, work, ticks * substeps, plan.loop[DT] / substeps)
 
 
 def drive_valves(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: float, dt: float, action: int) -> None:
