@@ -61,6 +61,7 @@ class Served:
         self.port, self._hear, self._speak = port, hear, speak
         self.through: Callable[[bytes], bytes] = bytes
         """Sees what the device says, and may damage it."""
+        self._under_way: list[threading.Timer] = []
         self._end = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -87,6 +88,17 @@ class Served:
             if self.port.device >= 0 and data:
                 self.port.send(data)
 
+    def delayed(self, seconds: float) -> Callable[[bytes], bytes]:
+        """For ``through``: what the device says comes so much later. Everything has come when ``mend`` returns."""
+
+        def hold_back(data: bytes) -> bytes:
+            if data:
+                self._under_way.append(threading.Timer(seconds, self.send, [data]))
+                self._under_way[-1].start()
+            return b""
+
+        return hold_back
+
     def unplug(self) -> None:
         with self._lock:
             self.port.unplug()
@@ -96,12 +108,15 @@ class Served:
             self.port.plug()
 
     def mend(self) -> None:
-        """Plugged in, and nothing damaged any more."""
+        """Plugged in, and nothing damaged or delayed any more."""
         self.through = bytes
+        while self._under_way:
+            self._under_way.pop().join()
         if self.port.device < 0:
             self.plug()
 
     def close(self) -> None:
+        self.mend()
         self._end.set()
         self._thread.join()
         self.port.close()

@@ -22,6 +22,7 @@ from hilserver.errors import DriverError, problems_of
 from hilserver_drivers.modbus import Modbus
 from hilserver_drivers.modbus.line import BadAnswer, ExceptionAnswer, Request, examine, read_request, write_request
 from hilserver_drivers.modbus.settings import ModbusConfig
+from hilserver_drivers.wire import Retry
 
 TIMEOUT = 0.4
 """s for tests that wait for it; the benches have more, as nothing may time out there on a busy machine."""
@@ -459,16 +460,17 @@ def test_watchdog_register_is_fed_no_faster_than_asked_for(open_: Callable[..., 
 
 def test_watchdog_register_is_not_fed_while_an_output_is_not_as_commanded(tcp: TcpBench) -> None:
     outputs = {"valve": {**place(200), "safe": 0}}
-    session = opened(tcp.server, outputs=outputs, watchdog_register={"address": 400, "mode": "count", "period": "1 ms"})
-    session.write({"valve": 5})
-    fed = tcp.server.get("holding", 400)
-    assert fed == [1]
-    tcp.server.do("fault", answers=["nothing"])  # to the next write of the valve
+    dog = {"address": 400, "mode": "count", "period": "1 ms"}
+    session = opened(tcp.server, outputs=outputs, watchdog_register=dog)
+    session.write({"valve": 5})  # requests 1 and 2
+    assert tcp.server.get("holding", 400) == [1]
+    time.sleep(0.002)
+    tcp.server.do("fault", answers=["0003 0000 0003 01 9004".replace(" ", "")])  # the device refuses
     session.write({"valve": 6})
-    assert tcp.server.get("holding", 400) == fed
-    tcp.server.do("fault", answers=[])
+    assert session.driver.errors == {"exception 4 server device failure": 1}
+    assert tcp.server.get("holding", 400) == [1]
     deadline = time.monotonic() + 5.0
-    while tcp.server.get("holding", 400) == fed:
+    while tcp.server.get("holding", 400) == [1]:
         assert time.monotonic() < deadline
         session.write({"valve": 6})
     assert tcp.server.get("holding", 200) == [6]
@@ -553,17 +555,32 @@ def test_exceptions_are_counted_by_their_names(one: Session, bench: ModbusBench)
 
 
 def test_late_answer_is_a_timeout_and_no_value(one: Session, bench: ModbusBench) -> None:
-    """The late answer must not be taken for that to the next request: the value has changed in between."""
     bench.server.do("fault", delay=TIMEOUT * 1.3)
     assert np.isnan(one.read()["x"])
     assert one.driver.errors == {"timeout": 1}
     bench.server.do("fault", delay=0.0)
-    bench.server.set("holding", 0, [3, 4])
+    read_until_good(one)
+
+
+def test_late_answer_on_a_serial_line_is_no_answer_to_the_next_request(rtu: RtuBench) -> None:
+    """Each answer comes after its time; nothing but the pause in between tells it from that to the next request."""
+    rtu.server.set("holding", 0, [1, 2])
+    session = opened_at({"rtu": rtu.settings["rtu"]}, inputs=INPUT)
+    rtu.cable.through = rtu.cable.delayed(TIMEOUT * 1.3)
+    assert np.isnan(session.read()["x"])
+    rtu.server.set("holding", 0, [3, 4])
+    begin = time.monotonic()
+    while time.monotonic() < begin + 3 * TIMEOUT:
+        assert np.isnan(session.read()["x"]), "the answer to an earlier request"
+        time.sleep(0.01)
+    assert session.driver.errors["timeout"] >= 2
+    rtu.cable.mend()
     deadline = time.monotonic() + 5.0
-    while np.isnan(value := one.read()["x"]):
+    while np.isnan(value := session.read()["x"]):
         assert time.monotonic() < deadline
         time.sleep(0.005)
     assert value == 0x30004
+    session.driver.close()
 
 
 def test_lost_answers_are_counted_and_asked_again_with_pauses(one: Session, bench: ModbusBench) -> None:
@@ -663,6 +680,40 @@ def test_serial_line_that_only_makes_noise(rtu: RtuBench) -> None:
     rtu.cable.through = bytes
     read_until_good(session)
     session.driver.close()
+
+
+def test_outputs_are_written_anew_to_a_device_that_was_silent(rtu: RtuBench) -> None:
+    """It may have been off: what it had is lost then, though the serial port has noticed nothing."""
+    config = ModbusConfig.model_validate({**rtu.settings, "timeout": "0.2 s", "refresh": "1 h"})
+    session = Session(Modbus("io", config, rtu.inputs, rtu.outputs), rtu)
+    command = {"valve": 5.0, "pump": 6.0, "enable": 1.0}
+    session.driver.open()
+    session.arrives(command)
+    rtu.cable.through = lambda data: b""
+    session.sees_nothing()
+    rtu.cable.through = bytes
+    before = len(rtu.written())
+    session.reads_something()
+    session.arrives(command, since=before)
+    assert "disconnected" not in session.driver.errors
+    session.driver.close()
+
+
+def test_pauses_between_attempts_double_up_to_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    retry = Retry()
+    retry.failed()
+    assert retry.due, "the second attempt comes at once"
+    for pause in (0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0):
+        retry.failed()
+        now += pause - 1e-3
+        assert not retry.due
+        now += 2e-3
+        assert retry.due
+    retry.worked()
+    retry.failed()
+    assert retry.due
 
 
 # --- connections -----------------------------------------------------------------------------------------------------

@@ -704,6 +704,24 @@ def test_late_answer_is_dropped(open_: Callable[..., Session], port: Port) -> No
     device.close()
 
 
+def test_late_answer_is_no_answer_to_the_next_request(open_: Callable[..., Session], port: Port) -> None:
+    """Each answer comes after its time, and nothing in it tells to which request it belongs."""
+    numbers = iter(range(100))
+    device = Served(port, lambda _: f"{next(numbers)}\n".encode("ascii"))
+    device.through = device.delayed(TIMEOUT * 1.3)
+    session = open_(lines={}, request="?", inputs=X)
+    begin = time.monotonic()
+    while time.monotonic() < begin + 4 * TIMEOUT:
+        assert np.isnan(session.read()["x"]), "the answer to an earlier request"
+        time.sleep(0.01)
+    asked = session.driver.errors["timeout"]
+    assert asked >= 2
+    device.mend()
+    session.reads({"x": asked})
+    session.driver.close()
+    device.close()
+
+
 OUTPUT = {"v": {"format": "V {:+.2f}\r\n", "safe": 0}}
 
 

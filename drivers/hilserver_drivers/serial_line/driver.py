@@ -136,8 +136,8 @@ class SerialLine(WireDriver):
         values[:] = np.where((ages <= holds) & wire.connected, self._values, np.nan)
 
     def _ask(self, wire: Wire, source: Source, deadline: float) -> None:
-        failures = self.errors.total()
         self._drop(wire)
+        failures = self.errors.total()
         source.reader.begin(in_the_middle=False)
         asked = time.monotonic()
         wire.send(source.request, deadline)
@@ -186,8 +186,8 @@ class SerialLine(WireDriver):
             return False
 
     def _put_and_wait(self, wire: Wire, job: WriteJob, data: bytes, deadline: float) -> bool:
-        failures = self.errors.total()
         reader = self._reader_of_answers(wire, deadline)
+        failures = self.errors.total()
         reader.answered = False
         wire.send(data, deadline)
         while not reader.answered:
