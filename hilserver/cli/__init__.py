@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from hilserver.cli import bench, calibrate, channels, check, demo, export, replay, run, simulate, switch
+from hilserver.cli import bench, calibrate, channels, check, demo, export, latency, replay, run, simulate, switch
 from hilserver.errors import ConfigurationError, HilserverError
 
 app = typer.Typer(
@@ -33,6 +33,7 @@ app.command("send")(switch.send)
 app.command("replay")(replay.replay)
 app.command("export")(export.export)
 app.command("bench")(bench.bench)
+app.command("latency")(latency.latency)
 
 
 def main() -> None:

@@ -7,12 +7,14 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from hilserver.bridge.columns import STRATEGY_NAMES
 from hilserver.errors import HilserverError
 from hilserver.runs.bench import Benchmark
 from hilserver.runs.foreign import ForeignRun
+from hilserver.runs.latency import LatencyReport, Measured, load_words
 from hilserver.runs.plots import plot_fidelity, plot_panels, shown_unit
 from hilserver.runs.replay import Replayed
 from hilserver.runs.simulate import NO_BRIDGE, VARIANTS, Fidelity
@@ -218,6 +220,65 @@ def bench_table(rows: list[Benchmark], rig: str) -> Table:
         times = [f"{value:.2f}" for value in (row.median, row.fastest, row.slowest)]
         table.add_row(row.name, row.circuit, *times, f"{row.speed:.0f}")
     return table
+
+
+# --- latency ----------------------------------------------------------------------------------------------------------
+
+COARSE = np.array([0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 1e6]) * 1e-6
+"""Edges of the bins in the terminal, s."""
+BAR = 12
+"""Characters of the longest bar."""
+
+
+def latency_table(report: LatencyReport) -> Table:
+    """Figures of every measurement."""
+    c = report.conditions
+    priority = f"SCHED_FIFO {c.scheduling.priority}" if c.scheduling.priority is not None else "ordinary scheduler"
+    cpus = f", CPUs {', '.join(map(str, sorted(c.scheduling.cpus)))}" if c.scheduling.cpus else ""
+    table = Table(title=f"wake-up at {c.rate:g} Hz, {priority}{cpus}: µs late, {c.duration:g} s each")
+    table.add_column("what")
+    for head in ("min", "avg", "median", "99 %", "99.9 %", "max"):
+        table.add_column(head, justify="right", no_wrap=True, min_width=6)
+    for m in report.measured:
+        f = m.samples.figures()
+        cells = [f"{1e6 * v:.1f}" if math.isfinite(v) else "> 1000" for v in (f.min, f.mean, f.median, f.p99, f.p999)]
+        table.add_row(m.name, *cells, f"{1e6 * f.max:.1f}")
+    return table
+
+
+def latency_histograms(report: LatencyReport) -> list[Table]:
+    """How often each measurement was how late, without load and with it."""
+    groups = [[m for m in report.measured if m.loaded is loaded] for loaded in (False, True)]
+    return [_histogram(measured) for measured in groups if measured]
+
+
+def _histogram(measured: list[Measured]) -> Table:
+    """A column of bars, which grow with the logarithm, for each measurement."""
+    table = Table(box=None)
+    table.add_column("µs", justify="right", no_wrap=True)
+    for m in measured:
+        table.add_column(m.name, min_width=BAR + 7)
+    counts = np.array([m.samples.histogram(COARSE) for m in measured]).T
+    used = np.flatnonzero(counts.sum(axis=1))
+    for k in range(used[0], used[-1] + 1):
+        upper = f"… {1e6 * COARSE[k + 1]:g}" if k + 2 < len(COARSE) else "and more"
+        table.add_row(f"{1e6 * COARSE[k]:g} {upper}", *map(_bar, counts[k], counts.max(axis=0)))
+    return table
+
+
+def _bar(count: int, largest: int) -> str:
+    if count == 0:
+        return ""
+    return f"{'█' * max(round(BAR * math.log(count + 1) / math.log(largest + 1)), 1)} {count}"
+
+
+def latency_sentences(report: LatencyReport) -> list[str]:
+    """How the loop compares with cyclictest, what the system refused, what is missing."""
+    found = []
+    for loaded in (False, True):
+        if (ratio := report.ratio(loaded)) is not None:
+            found.append(f"{load_words(loaded)}: the loop's median is {ratio:.2f} times that of cyclictest beside it.")
+    return [*found, *report.notes, *report.degradations]
 
 
 def write_json(figures: Any, path: Path) -> Path:

@@ -1,0 +1,161 @@
+"""How late does a loop wake on this machine? The processes that measure it, set up exactly as the real-time process is.
+
+Two tests after those of RTLinux (Barabanov, FSMLabs 1997 and 2000; docs/theory.md, section 5): the scheduling error of
+a periodic thread, on absolute deadlines; and how long a thread that waits for a semaphore takes to wake after it was
+posted. Both beside a background load or without one.
+
+Started as ``python -m hilserver.realtime.latency SCHEDULING`` (JSON). Orders come as JSON lines on the standard input,
+each is answered on the standard output when it is done; the end of the input ends the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from hilserver.errors import HilserverError
+from hilserver.numerics.arrays import Floats
+from hilserver.realtime.clock import GridClock
+from hilserver.realtime.scheduling import Scheduling, prepare
+from hilserver.realtime.shared import Segment
+from hilserver.realtime.talk import say
+
+BEFORE_POSTING = 0.2
+"""Seconds before the first post, in which the one who waits gets ready."""
+_LINE = 64
+_S = 1_000_000_000
+
+
+class HandOver:
+    """A semaphore between two processes, with the time of each post; in shared memory."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._bytes = (ctypes.c_char * _LINE).from_buffer(segment.buffer[:_LINE])
+        self._semaphore = ctypes.byref(self._bytes)
+        self.posted_at = np.frombuffer(segment.buffer, np.int64, segment.shape[0], _LINE)
+        """CLOCK_MONOTONIC of each post, ns."""
+
+    @classmethod
+    def create(cls, path: Path, posts: int) -> Self:
+        """A new one, at 0, for so many posts; this process owns it. Raises SharedMemoryError."""
+        new = cls(Segment.create(path, _LINE + 8 * posts, (posts,)))
+        new._check(new._libc.sem_init(new._semaphore, 1, 0), "sem_init")
+        return new
+
+    @classmethod
+    def attach(cls, path: Path) -> Self:
+        """That of another process. Raises SharedMemoryError."""
+        return cls(Segment.attach(path))
+
+    def post(self, number: int) -> None:
+        """Note the time and wake the one who waits."""
+        self.posted_at[number] = time.monotonic_ns()
+        self._libc.sem_post(self._semaphore)
+
+    def wait(self) -> None:
+        """Wait for a post."""
+        while self._libc.sem_wait(self._semaphore) != 0:
+            if ctypes.get_errno() != errno.EINTR:
+                self._check(-1, "sem_wait")
+
+    def _check(self, result: int, what: str) -> None:
+        if result != 0:
+            raise HilserverError(f"{what}: {os.strerror(ctypes.get_errno())}.")
+
+    def close(self) -> None:
+        """Let go of the shared memory."""
+        self.segment.close()
+
+
+def until_aligned(now_ns: int, period: float) -> float:
+    """Seconds to the middle of the first period of the next full second.
+
+    cyclictest beside it begins on a full second (--secaligned): so neither of the two waits for the other's work.
+
+    >>> until_aligned(12_700_000_000, 1e-3)
+    0.3005
+    """
+    return ((-now_ns) % _S) / _S + 0.5 * period
+
+
+def periodic(period: float, ticks: int) -> Floats:
+    """How late a periodic thread woke, s: each tick's begin after the deadline that it slept for."""
+    clock, late, count = GridClock(period), np.zeros(ticks), 0
+    clock.start(until_aligned(time.monotonic_ns(), period))
+    while clock.tick < ticks - 1 and clock.wait():
+        late[count] = clock.missed * period + clock.wake_error
+        count += 1
+    return late[:count].copy()
+
+
+def waiting(hand_over: HandOver) -> Floats:
+    """How long after each post the one who waits was awake, s."""
+    woken_at = np.zeros(len(hand_over.posted_at), dtype=np.int64)
+    for number in range(len(woken_at)):
+        hand_over.wait()
+        woken_at[number] = time.monotonic_ns()
+    return np.asarray((woken_at - hand_over.posted_at) / _S)
+
+
+def posting(hand_over: HandOver, period: float) -> None:
+    """Post once per period."""
+    clock = GridClock(period)
+    clock.start(BEFORE_POSTING)
+    for number in range(len(hand_over.posted_at)):
+        clock.wait()
+        hand_over.post(number)
+
+
+def load_processor(busy: float, period: float) -> None:
+    """Compute for ``busy`` seconds of each period and sleep for the rest, as long as the parent process lives."""
+    clock, parent = GridClock(period), os.getppid()
+    say(ready=True)
+    clock.start()
+    while clock.wait() and os.getppid() == parent:
+        until = time.monotonic_ns() + round(busy * _S)
+        while time.monotonic_ns() < until:
+            pass
+
+
+def carry_out(order: dict[str, Any]) -> None:
+    """One order; measured values go into the file that it names."""
+    if order["do"] == "periodic":
+        np.save(order["into"], periodic(order["period"], order["ticks"]))
+    elif order["do"] == "load":
+        load_processor(order["busy"], order["period"])
+    else:
+        hand_over = HandOver.attach(Path(order["segment"]))
+        if order["do"] == "post":
+            posting(hand_over, order["period"])
+        else:
+            np.save(order["into"], waiting(hand_over))
+
+
+def serve(scheduling: dict[str, Any]) -> int:
+    """The body of the process; returns its exit code."""
+    cpus = scheduling.pop("cpus")
+    degradations = prepare(Scheduling(**scheduling, cpus=frozenset(cpus) if cpus else None))
+    real_time = os.sched_getscheduler(0) == os.SCHED_FIFO
+    say(ready=True, real_time=real_time, degradations=[str(d) for d in degradations])
+    try:
+        for line in sys.stdin:
+            carry_out(json.loads(line))
+            say(done=True)
+    except HilserverError as error:
+        say(error=str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(serve(json.loads(sys.argv[1])))
