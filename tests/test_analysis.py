@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from math import pi, sqrt
+from math import inf, pi, sqrt
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rig_bench import bench_rig
+from rig_bench import program as bench_program
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.analysis import Analysis, NoEquilibrium
@@ -15,6 +17,7 @@ from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
 from hilserver.circuit.program import Program, build
+from hilserver.runs.check import solver_table, solver_trouble, stiffest
 
 CONFIG = Path(__file__).parent.parent / "config" / "circuits"
 
@@ -158,3 +161,13 @@ def test_states_at_a_limit_do_not_count(program: Program) -> None:
     found = analysis(program, (CONFIG / "verification.toml").read_text(), joystick=0.0)
     assert found.stiffness().time_constant > 1e-4
     assert found.packed.index[e.INTEGRATOR] == e.RK4
+
+
+def test_a_circuit_without_states_can_follow_everything() -> None:
+    """A flow source at the rig's port has nothing that moves: any step is short enough, and it is always at rest."""
+    rig = bench_rig()
+    found = stiffest(rig, bench_program())
+    assert found.time_constant == inf
+    assert solver_trouble(rig, bench_program()) is None
+    Analysis(bench_program(), rig.packed).steady_state()
+    assert solver_table(rig).row_count == 1

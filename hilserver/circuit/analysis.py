@@ -153,7 +153,12 @@ class Analysis:
     # --- stiffness ---------------------------------------------------------------------------------------------------
 
     def stiffness(self) -> Stiffness:
-        """The fastest motion of the linearised circuit at ``values``, and the steps that integrators need for it."""
+        """The fastest motion of the linearised circuit at ``values``, and the steps that integrators need for it.
+
+        A circuit without states has none: an infinite time constant of nothing.
+        """
+        if self.n == 0:
+            return Stiffness(float("inf"), "nothing", np.empty(0))
         matrix = self.jacobian(self.values[: self.n].copy())
         scaled = matrix * self.scale / self.scale[:, None]
         eigenvalues, vectors = np.linalg.eig(scaled)
@@ -212,7 +217,7 @@ class Stiffness:
         """Longest stable step in s: the linear stability region of the integrator; infinite for the L-stable one."""
         if integrator == "rosenbrock":
             return float("inf")
-        damped = self.eigenvalues[self.eigenvalues.real < -1e-9 * np.abs(self.eigenvalues).max()]
+        damped = self.eigenvalues[self.eigenvalues.real < -1e-9 * np.abs(self.eigenvalues).max(initial=0.0)]
         steps = np.geomspace(1e-9, 1e3, 4000)
         stable = _amplification(steps[:, None] * damped, integrator).max(axis=1, initial=0.0) <= 1.0
         unstable = np.flatnonzero(~stable)

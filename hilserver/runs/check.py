@@ -52,6 +52,11 @@ def warnings(rig: Rig, found: Margins) -> Iterator[str]:
         if device.driver.handed == "samples" and not (rig.file.parent / device.config.file).is_file():
             file = shown(device.config.file)
             yield f"devices.{device.name}.file: there is no {file} yet; hilserver replay names it with --file."
+        if device.driver.pace is Pace.SLOW and device.outputs and not device.inputs:
+            yield (
+                f"devices.{device.name}: has outputs in use but no channel: nothing would tell the loop that it is gone. "
+                "Read one of its channels, with an age limit."
+            )
     for name, text in _unused(rig):
         yield f"{name}: {text}"
 
@@ -103,6 +108,8 @@ def _step(rig: Rig) -> float:
 def _forcing(rig: Rig, found: Stiffness) -> str:
     """The component or node that a state belongs to, in words."""
     owner = found.state.rpartition(".")[0]
+    if not owner:
+        return found.state
     at = [placed.name for placed in rig.circuit.placed if owner in placed.ports.values()]
     return f'node "{owner}" ({", ".join(at)})' if at else f"component {owner}"
 
