@@ -13,8 +13,9 @@ from typing import TypeVar
 import aiomqtt
 
 from hilserver.errors import HilserverError
+from hilserver.service.address import BrokerAddress, LoginError
 from hilserver.service.messages import Answer, CircuitStatus, Command, Description, Published, State, Topics
-from hilserver.service.mqtt import BrokerAddress, connection, new_client
+from hilserver.service.mqtt import connection, new_client
 
 _AVAILABILITIES = "hil/+/availability"
 _Message = TypeVar("_Message", bound=Published)
@@ -35,7 +36,7 @@ class Status:
 
 
 async def request(address: BrokerAddress, rig: str, command: Command, *, within: float = 5.0) -> Answer:
-    """Send one command and return its answer; a command without an id gets one.
+    """Send one command and return its answer; a command without an id gets one, and expires when nobody waits any more.
 
     ``within`` in s, for the connection and for the answer each. Raises RequestFailed with the reason; a refused
     command is an answer, no error.
@@ -44,9 +45,11 @@ async def request(address: BrokerAddress, rig: str, command: Command, *, within:
     if command.id is None:
         command = command.model_copy(update={"id": uuid.uuid4().hex})
     async with _connected(address, within) as client:
-        availability = await _availability(client, address, rig, within)
-        if availability != "online":
-            raise RequestFailed(f"the server of rig {rig} is {availability}. Start it with: hilserver run")
+        server = await _look_up(client, address, rig, within)
+        if server.availability != "online":
+            raise RequestFailed(f"the server of rig {rig} is {server.availability}. Start it with: hilserver run")
+        if command.expires is None and (expires := server.time_in(within)) is not None:
+            command = command.model_copy(update={"expires": expires})
         await client.subscribe(topics.answer, qos=1)
         payload = command.model_dump_json(exclude_unset=True)
         try:
@@ -56,7 +59,8 @@ async def request(address: BrokerAddress, rig: str, command: Command, *, within:
         except TimeoutError:
             raise RequestFailed(
                 f"the server of rig {rig} did not answer {command.name} within {within:g} s. "
-                "It may still be carried out: look at the status before sending it again."
+                "It may still be carried out: look at the status before sending it again. "
+                "Or this log-in may not command: then the broker passed nothing on."
             ) from None
 
 
@@ -64,7 +68,7 @@ async def read_status(address: BrokerAddress, rig: str, *, within: float = 5.0) 
     """The retained topics of a server. ``within`` in s. Raises RequestFailed with the reason."""
     topics = Topics(rig)
     async with _connected(address, within) as client:
-        availability = await _availability(client, address, rig, within)
+        server = await _look_up(client, address, rig, within)
         payloads: dict[str, bytes] = {}
         wanted = (topics.description, topics.state, topics.circuit)
         await client.subscribe([(topic, 1) for topic in wanted])
@@ -77,7 +81,7 @@ async def read_status(address: BrokerAddress, rig: str, *, within: float = 5.0) 
         except TimeoutError:
             pass
         return Status(
-            online=availability == "online",
+            online=server.availability == "online",
             description=_parse(Description, payloads.get(topics.description)),
             state=_parse(State, payloads.get(topics.state)),
             circuit=_parse(CircuitStatus, payloads.get(topics.circuit)),
@@ -100,22 +104,46 @@ async def _connected(address: BrokerAddress, within: float) -> AsyncIterator[aio
         client = new_client(address, aiomqtt.ProtocolVersion.V311, timeout=within)
         async with connection(client):
             yield client
+    except LoginError as error:
+        raise RequestFailed(str(error)) from None
     except (aiomqtt.MqttError, OSError, ValueError) as error:
         raise RequestFailed(f"MQTT broker {address}: {error}. Does it run, and is the address right?") from None
 
 
-async def _availability(client: aiomqtt.Client, address: BrokerAddress, rig: str, within: float) -> str:
-    """The rig's retained availability, `online` or `offline`; raises RequestFailed where the broker has none."""
-    await client.subscribe(_AVAILABILITIES, qos=1)
+@dataclass(frozen=True)
+class _Server:
+    """A server as the broker knows it: `online` or `offline`, and what it last said of itself."""
+
+    availability: str
+    description: Description | None
+    state: State | None
+
+    def time_in(self, seconds: float) -> float | None:
+        """What the server's clock, not ours, shows in so many seconds, or at the end of a command's lifetime there."""
+        if self.state is None:
+            return None
+        lifetime = self.description.command_lifetime if self.description is not None else None
+        return self.state.time + (seconds if lifetime is None else min(seconds, lifetime))
+
+
+async def _look_up(client: aiomqtt.Client, address: BrokerAddress, rig: str, within: float) -> _Server:
+    """What the broker holds of this rig's server; raises RequestFailed where it knows none of this name."""
+    topics = Topics(rig)
+    # in this order: brokers send what is retained as it was asked for, so that the availability comes last
+    await client.subscribe([(topics.description, 1), (topics.state, 1), (_AVAILABILITIES, 1)])
     others: set[str] = set()
+    found: dict[str, bytes] = {}
     try:
         async with asyncio.timeout(min(within, 2.0)):
-            while True:
+            while topics.availability not in found:
                 message = await anext(client.messages)
-                name = message.topic.value.split("/")[1]
-                if name == rig:
-                    return bytes(message.payload).decode(errors="replace")
-                others.add(name)
+                found[message.topic.value] = bytes(message.payload)
+                others |= {message.topic.value.split("/")[1]} - {rig}
+        return _Server(
+            found[topics.availability].decode(errors="replace"),
+            _parse(Description, found.get(topics.description)),
+            _parse(State, found.get(topics.state)),
+        )
     except TimeoutError:
         known = f"It knows: {', '.join(sorted(others))}." if others else "It knows no rig at all."
         raise RequestFailed(f"the MQTT broker {address} knows no rig {rig}. {known}") from None

@@ -22,7 +22,8 @@ import numpy as np
 from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.shared import LoopMemory, segment_path
 from hilserver.record.reader import LogReader, LogTable
-from hilserver.service.mqtt import BrokerAddress, new_client
+from hilserver.service.address import BrokerAddress
+from hilserver.service.mqtt import new_client
 
 CONFIG = Path(__file__).parents[1] / "config"
 COMMAND = (sys.executable, "-c", "from hilserver.cli import main; main()", "run", "--verbose")

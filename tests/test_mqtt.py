@@ -23,6 +23,7 @@ from test_messages import MALFORMED, VALID
 
 from hilserver import client as client_module
 from hilserver.client import RequestFailed, read_status, request
+from hilserver.service.address import BrokerAddress
 from hilserver.service.broker import EmbeddedBroker, Program, _free_port
 from hilserver.service.messages import (
     COMMANDS,
@@ -36,7 +37,7 @@ from hilserver.service.messages import (
     Telemetry,
     describe,
 )
-from hilserver.service.mqtt import BrokerAddress, MqttService, new_client
+from hilserver.service.mqtt import MqttService, new_client
 
 _SBIN = os.environ.get("PATH", "") + ":/usr/sbin"
 NEEDS_MOSQUITTO = pytest.mark.skipif(
@@ -511,11 +512,12 @@ def test_stalled_broker_is_left_and_found_again() -> None:
 @NEEDS_MOSQUITTO
 def test_event_on_its_way_while_the_broker_dies_is_sent_again(tmp_path: Path) -> None:
     password = tmp_path / "password"
+    password.touch(0o600)
     password.write_text("any")  # the embedded broker takes any; without the file, the server can't log in
 
     async def work() -> None:
         async with EmbeddedBroker(program="mosquitto") as broker:
-            address = BrokerAddress(port=broker.port, username="rig", password_file=password)
+            address = BrokerAddress(port=broker.port, user="rig", password_file=password)
             service = MqttService(address, "lab", RecordingCommands(), timeout=0.3)
             async with serving(service):
                 os.kill(broker.pid, signal.SIGSTOP)
@@ -526,6 +528,7 @@ def test_event_on_its_way_while_the_broker_dies_is_sent_again(tmp_path: Path) ->
                 os.kill(first, signal.SIGKILL)
                 await until(lambda: broker.pid != first)
                 async with panel_when_there(broker.port) as user:
+                    password.touch(0o600)
                     password.write_text("any")
                     assert (await user.see("hil/lab/event"))["text"] == "while dying"
 
@@ -571,7 +574,8 @@ def test_without_a_broker_nothing_blocks_and_dropped_telemetry_is_counted(caplog
 
 _SERVER = """
 import asyncio, sys
-from hilserver.service.mqtt import BrokerAddress, MqttService
+from hilserver.service.address import BrokerAddress
+from hilserver.service.mqtt import MqttService
 
 class Nobody:
     async def execute(self, command):
@@ -612,8 +616,9 @@ def test_server_that_ends_says_offline(program: Program) -> None:
 def test_tls_and_password(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     tmp_path.chmod(0o755)
     key, certificate, users = tmp_path / "key.pem", tmp_path / "ca.pem", tmp_path / "users"
-    (tmp_path / "password").write_text("Öl 46\n")
-    (tmp_path / "wrong").write_text("Öl 32\n")
+    for name, text in (("password", "Öl 46\n"), ("wrong", "Öl 32\n")):
+        (tmp_path / name).touch(0o600)
+        (tmp_path / name).write_text(text)
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
@@ -639,7 +644,7 @@ def test_tls_and_password(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
             right = BrokerAddress(
                 host="localhost",
                 port=port,
-                username="rig",
+                user="rig",
                 password_file=tmp_path / "password",
                 ca_file=certificate,
             )

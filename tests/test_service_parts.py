@@ -24,8 +24,8 @@ from hilserver.record.writer import LogWriter
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig, assemble, load_rig
 from hilserver.rig.plan import first_row
+from hilserver.service.address import BrokerAddress
 from hilserver.service.children import Child, ChildFailed, all_ready
-from hilserver.service.mqtt import BrokerAddress
 from hilserver.service.observer import LONGEST_GAP, Observer
 from hilserver.service.running import announce, find, running, withdraw, working_folder
 

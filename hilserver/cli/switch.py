@@ -10,15 +10,20 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from hilserver.service.address import BrokerAddress
     from hilserver.service.messages import Answer, Command, DeviceStatus, LoopStatus
-    from hilserver.service.mqtt import BrokerAddress
 
 Rig = Annotated[
     str | None, typer.Option("--rig", "-r", help="name of the rig; default: the one that runs on this machine")
 ]
 Broker = Annotated[
     str | None,
-    typer.Option("--broker", "-b", help="host:port of its MQTT broker; default: as the server on this machine"),
+    typer.Option(
+        "--broker",
+        "-b",
+        envvar="HILSERVER_BROKER",
+        help="its MQTT broker: host:port, or a TOML file with address and log-in; default: of the server on this PC",
+    ),
 ]
 
 
@@ -190,15 +195,22 @@ def ask(command: Command, rig: str | None, broker: str | None) -> Answer:
 
 def where(rig: str | None, broker: str | None) -> tuple[str, BrokerAddress]:
     """Which server is meant: its rig name and its broker."""
+    from pathlib import Path
+
     from hilserver.errors import HilserverError
-    from hilserver.service.mqtt import BrokerAddress
+    from hilserver.service.address import BrokerAddress, read_address
     from hilserver.service.running import find
 
     if broker is None:
         return find(rig)
+    if broker.endswith(".toml"):
+        named, address = read_address(Path(broker))
+        if rig is None and named is None:
+            raise HilserverError(f'{broker}: which rig? Name it with --rig, or in the file: rig = "..."')
+        return rig or str(named), address
     host, _, port = broker.rpartition(":")
     if rig is None or not host or not port.isdigit():
-        raise HilserverError(f'--broker "{broker}": write host:port, and name the rig with --rig.')
+        raise HilserverError(f'--broker "{broker}": write host:port and name the rig with --rig, or name a TOML file.')
     return rig, BrokerAddress(host=host, port=int(port))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from math import inf, isfinite, pi
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_validator
 
@@ -433,17 +433,58 @@ class RecordingSettings(Datasheet):
     max_megabytes: Number = Field(default=1000.0, gt=0, description="a new file is begun beyond this size")
 
 
-class MqttSettings(Datasheet):
-    """The broker."""
+class BrokerLogin(Datasheet):
+    """Where the MQTT broker is and how to log in. The files hold what is secret: nobody else may read them."""
 
-    host: str = Field(default="127.0.0.1", description="broker's host")
+    host: Text = Field(default="127.0.0.1", description="broker's host")
+    port: StrictInt = Field(default=1883, ge=1, le=65535, description="broker's port; 8883 is usual with TLS")
+    user: Text | None = Field(default=None, description="name to log in with")
+    password_file: Path | None = Field(default=None, description="private file whose first line is the password")
+    ca_file: Path | None = Field(default=None, description="certificates (PEM) to trust; given: TLS is used")
+    cert_file: Path | None = Field(default=None, description="own certificate (PEM), for a broker that asks for one")
+    key_file: Path | None = Field(default=None, description="private key (PEM) of cert_file")
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.password_file is not None and self.user is None:
+            raise ValueError("password_file needs user, the name that the password belongs to")
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file belong together: give both or neither")
+        if self.cert_file is not None and self.ca_file is None:
+            raise ValueError("cert_file needs ca_file, the certificates that the broker's is checked against")
+        return self
+
+
+class MqttSettings(BrokerLogin):
+    """The broker, and what is published there. Files lie beside the rig file."""
+
     port: StrictInt = Field(default=1883, ge=0, le=65535, description="broker's port; 0 with embedded: any free one")
     embedded: StrictBool = Field(default=False, description="start a broker of our own on loopback")
-    user: str | None = Field(default=None, description="user name")
-    password_file: Path | None = Field(default=None, description="file holding the password")
-    ca_file: Path | None = Field(default=None, description="CA certificate: connect by TLS")
+    accounts: Path | None = Field(
+        default=None, description="embedded: who may log in, a file of mosquitto_passwd; without it, everybody may"
+    )
+    operators: tuple[Text, ...] = Field(
+        default=(), description="embedded: the accounts that may command; the others only read"
+    )
+    command_lifetime: Time | None = Field(
+        default=None, ge=1, le=300, description="commands must have an id and expire within this time: no replays"
+    )
     telemetry_rate: Frequency = Field(default="50 Hz", gt=0, le=1000, description="samples per second in telemetry")
     telemetry_batch: Time = Field(default="200 ms", gt=0, description="a batch is sent this often")
+
+    @model_validator(mode="after")
+    def _one_broker(self) -> Self:
+        if self.embedded:
+            foreign = {"host", "user", "password_file", "ca_file", "cert_file", "key_file"} & self.model_fields_set
+            if foreign:
+                raise ValueError(f"{sorted(foreign)[0]} is for a broker that runs already, not for embedded = true")
+        elif self.accounts is not None or self.operators:
+            raise ValueError("accounts and operators are for embedded = true; another broker has its own")
+        if self.operators and self.accounts is None:
+            raise ValueError("operators need accounts: the file with their passwords")
+        if self.port == 0 and not self.embedded:
+            raise ValueError("port 0, any free one, is for embedded = true")
+        return self
 
 
 class RigSettings(Datasheet):

@@ -1,13 +1,16 @@
 """A broker of the server's own, for the demo and for small set-ups: mosquitto where it is installed, else amqtt.
 
-It listens on the loopback interface only, lets everybody in and keeps nothing on disk. For a network of machines, run
-the system's mosquitto instead.
+It listens on the loopback interface only, lets in everybody of this machine, or those who have accounts, and keeps
+nothing on disk. For a network of machines, run the system's mosquitto instead.
 """
+
+from __future__ import annotations
 
 import asyncio
 import contextlib
 import ctypes
 import importlib.util
+import json
 import logging
 import os
 import shutil
@@ -15,13 +18,18 @@ import signal
 import socket
 import sys
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from hilserver.errors import HilserverError
+
+if TYPE_CHECKING:  # the child process imports this module and has to be there quickly
+    from hilserver.service.accounts import Accounts
 
 _log = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
+PACKET_LIMIT = 16 << 20
+"""Largest MQTT packet in bytes. The broker throws out who sends a larger one; a server takes none from any broker."""
 START_TIMEOUT = 10.0
 STOP_TIMEOUT = 3.0
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
@@ -51,16 +59,18 @@ class EmbeddedBroker:
     """A broker child process: ``async with EmbeddedBroker() as broker`` starts it; ``broker.port`` is its TCP port.
 
     It is started again on the same port if it dies, and dies with this process even if this is killed.
-    ``port`` 0 picks a free one; ``program`` None takes mosquitto where it is installed, else amqtt.
-    Entering raises BrokerError where no broker can be started.
+    ``port`` 0 picks a free one; ``program`` None takes mosquitto where it is installed, else amqtt. With ``accounts``
+    only they get in, and only operators may command; that takes mosquitto. Entering raises BrokerError where no broker
+    can be started, and AccountsError or LoginError where the accounts can't be used.
     """
 
-    def __init__(self, port: int = 0, program: Program | None = None) -> None:
+    def __init__(self, port: int = 0, program: Program | None = None, accounts: Accounts | None = None) -> None:
         if not 0 <= port <= 65535:
             raise ValueError(f"port {port} is out of range: must be 0 (a free one) ... 65535")
         self.host = HOST
         self.port = port
         self.program: Program | None = program
+        self._accounts = accounts
         self._process: asyncio.subprocess.Process | None = None
         self._guard: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -75,6 +85,8 @@ class EmbeddedBroker:
 
     async def __aenter__(self) -> Self:
         self.program = self.program or find_program()
+        if self._accounts is not None and self.program != "mosquitto":
+            raise BrokerError("mqtt.accounts needs mosquitto, which is not installed (Debian: apt install mosquitto).")
         self.port = self.port or _free_port()
         try:
             await self._start()
@@ -98,13 +110,19 @@ class EmbeddedBroker:
         assert self.program is not None
         if await self._listens():
             raise BrokerError(f"port {self.port} on {HOST} is taken already: is another broker running?")
+        access = {}
+        if self._accounts is not None:
+            access = {"password_file": self._accounts.passwords(), "acl_file": self._accounts.rules()}
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", __name__, self.program, str(self.port), str(os.getpid())),
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,  # no argument: those can be seen by everybody on this machine
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the server, which still has to say goodbye over this broker
         )
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(access).encode())
+        self._process.stdin.close()
         listening = asyncio.create_task(self._listening())
         self._reading = asyncio.create_task(self._read_complaints(self._process))
         try:
@@ -185,8 +203,9 @@ def _ending(code: int) -> str:
 
 def _main(program: str, port: str, parent: str) -> None:
     _die_with(int(parent))
+    access = json.load(sys.stdin)
     if program == "mosquitto":
-        _become_mosquitto(port)
+        _become_mosquitto(port, access)
     else:
         asyncio.run(_run_amqtt(port))
 
@@ -198,13 +217,14 @@ def _die_with(parent: int) -> None:
         sys.exit(1)
 
 
-def _become_mosquitto(port: str) -> None:
+def _become_mosquitto(port: str, access: dict[str, str]) -> None:
     program = _mosquitto()
     if program is None:
         sys.exit("mosquitto is not installed")
     settings = [
         f"listener {port} {HOST}",
-        "allow_anonymous true",
+        f"allow_anonymous {'false' if access else 'true'}",
+        f"max_packet_size {PACKET_LIMIT}",
         "set_tcp_nodelay true",
         "persistence false",
         "connection_messages false",
@@ -215,9 +235,16 @@ def _become_mosquitto(port: str) -> None:
     ]
     if os.geteuid() == 0:
         settings.append("user root")  # started by root, mosquitto changes its user, which undoes _die_with
-    file = os.memfd_create("mosquitto.conf", 0)  # in memory: nothing is left behind, however this ends
-    os.write(file, "\n".join((*settings, "")).encode())
-    os.execv(program, [program, "-c", f"/proc/self/fd/{file}"])
+    settings += [f"{key} {_file_in_memory(key, text)}" for key, text in access.items()]
+    os.execv(program, [program, "-c", _file_in_memory("mosquitto.conf", "\n".join((*settings, "")))])
+
+
+def _file_in_memory(name: str, text: str) -> str:
+    """A file for this process that nobody else can read, and that does not outlive it, however it ends."""
+    file = os.memfd_create(name, 0)
+    os.fchmod(file, 0o600)
+    os.write(file, text.encode())
+    return f"/proc/self/fd/{file}"
 
 
 async def _run_amqtt(port: str) -> None:

@@ -425,6 +425,9 @@ class Description(Published):
 
     rig: str = Field(description="the rig's name")
     version: str = Field(description="version of hilserver")
+    command_lifetime: float | None = Field(
+        default=None, description="commands must have an id and expire within so many s; null: they need not"
+    )
     channels: dict[str, ChannelInfo] = Field(description="every channel in telemetry and state")
     inputs: dict[str, InputInfo] = Field(description="operator inputs, for set_input")
     valves: dict[str, ValveInfo] = Field(description="real valves, for strategy and jog")
@@ -531,6 +534,8 @@ class Topics:
         self.event = self.prefix + "event"
         self.answer = self.prefix + "answer"
         self.commands = self.prefix + "command/+"
+        self.published = tuple(self.prefix + name for name in _TOPICS)
+        """Everything that the server publishes."""
 
     def command(self, name: str) -> str:
         """The topic of the command with this name."""
@@ -555,12 +560,14 @@ def describe(
     channels: dict[str, ChannelInfo],
     inputs: dict[str, InputInfo],
     valves: dict[str, ValveInfo],
+    command_lifetime: float | None = None,
 ) -> Description:
     """The description topic of a rig; commands and topics come from this module."""
     topics = Topics(rig)
     return Description(
         rig=rig,
         version=version,
+        command_lifetime=command_lifetime,
         channels=channels,
         inputs=inputs,
         valves=valves,

@@ -6,13 +6,14 @@ slow or full costs messages, never time.
 
 import asyncio
 import contextlib
+import functools
+import hashlib
 import logging
 import socket
 import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import aiomqtt
@@ -20,9 +21,10 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
-from pydantic import BaseModel, ConfigDict, Field
 
 from hilserver.errors import Problem, shown
+from hilserver.service.address import BrokerAddress
+from hilserver.service.broker import PACKET_LIMIT
 from hilserver.service.messages import (
     Answer,
     CircuitStatus,
@@ -44,8 +46,11 @@ KEEP_ALIVE = 15
 """Seconds; the broker publishes the last will after 1.5 times as long without a sign of life."""
 
 WAITING_LIMIT = 32
-"""Commands that may wait for their turn; `stop`, `disarm` and `trip` up to twice as many, so that they aren't the
-ones that a flood of other commands keeps out."""
+"""Commands that may wait for their turn; those of STOPPING up to twice as many, so that they aren't the ones that a
+flood of other commands keeps out."""
+
+STOPPING = ("stop", "disarm", "trip")
+"""Commands that only make the rig safer: they need neither id nor expiry, whatever the server asks of others."""
 
 REMEMBERED_IDS = 1000
 OUTBOX_LIMIT = 1000
@@ -64,21 +69,6 @@ class Commands(Protocol):
         """Carry out one command, or refuse it in the answer. Called for one command at a time, in order of arrival."""
 
 
-class BrokerAddress(BaseModel):
-    """Where the MQTT broker is and how to log in."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    host: str = Field(default="127.0.0.1", min_length=1, description="name or IP address of the broker")
-    port: int = Field(default=1883, ge=1, le=65535, description="TCP port of the broker; 8883 is usual with TLS")
-    username: str | None = Field(default=None, description="name to log in with")
-    password_file: Path | None = Field(default=None, description="file whose first line is the password")
-    ca_file: Path | None = Field(default=None, description="certificates (PEM) to trust; given: TLS is used")
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
 def new_client(
     address: BrokerAddress,
     protocol: aiomqtt.ProtocolVersion,
@@ -87,24 +77,36 @@ def new_client(
     will: aiomqtt.Will | None = None,
     timeout: float = 5.0,
 ) -> aiomqtt.Client:
-    """A client for this broker, not connected yet; ``timeout`` in s. OSError where the password can't be read."""
-    password = None
-    if address.password_file is not None:
-        password = next(iter(address.password_file.read_text(encoding="utf-8").splitlines()), "")
+    """A client for this broker, not connected yet; ``timeout`` in s. Raises LoginError where it has no valid log-in."""
+    properties = None
+    if protocol is aiomqtt.ProtocolVersion.V5 and identifier is not None:  # not when only asked for the version
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        properties.MaximumPacketSize = PACKET_LIMIT
     return aiomqtt.Client(
         address.host,
         address.port,
-        username=address.username,
-        password=password,
+        username=address.user,
+        password=address.password(),
         identifier=identifier,
         protocol=protocol,
         will=will,
         timeout=timeout,
         keepalive=KEEP_ALIVE,
         logger=_log.getChild("client"),
-        tls_params=aiomqtt.TLSParameters(ca_certs=str(address.ca_file)) if address.ca_file else None,
+        properties=properties,
+        tls_context=address.tls(),
         socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],  # else Nagle delays small messages by 40 ms
     )
+
+
+@functools.cache
+def identifier(rig: str, password: str | None) -> str:
+    """The server's name for the broker. A client that logs in under the same name throws the server out: so nobody
+    without its password can guess it.
+    """
+    if password is None:
+        return f"hilserver-{rig}"
+    return f"hilserver-{rig}-{hashlib.pbkdf2_hmac('sha256', password.encode(), rig.encode(), 100_000).hex()[:16]}"
 
 
 @contextlib.asynccontextmanager
@@ -158,6 +160,7 @@ class MqttService:
     """The MQTT side of one server. Everything but ``run`` returns at once; all of it belongs to one event loop.
 
     ``timeout`` is the time in s for one exchange with the broker, ``clock`` the system clock that commands expire by.
+    With a ``lifetime`` (s), commands must have an id and expire within it: then none can be replayed.
     """
 
     def __init__(
@@ -168,15 +171,17 @@ class MqttService:
         *,
         timeout: float = 5.0,
         clock: Callable[[], float] = time.time,
+        lifetime: float | None = None,
     ) -> None:
         self.address = address
         self.topics = Topics(rig)
         self.telemetry_dropped = 0
         """Telemetry messages dropped since the start, because the broker was away or too slow."""
-        self._identifier = f"hilserver-{rig}"
+        self._rig = rig
         self._commands = commands
         self._timeout = timeout
         self._clock = clock
+        self._lifetime = lifetime
         self._connected = asyncio.Event()
         self._wake = asyncio.Event()
         self._waiting: asyncio.Queue[tuple[Command, _Reply | None]] = asyncio.Queue()
@@ -279,7 +284,8 @@ class MqttService:
         """One connection, from log-in to loss. The session is clean: no command from the time before comes after it."""
         will = aiomqtt.Will(self.topics.availability, b"offline", qos=1, retain=True)
         # always under the same name, so that the broker ends a half-dead connection before it takes the new one
-        client = new_client(self.address, protocol, identifier=self._identifier, will=will, timeout=self._timeout)
+        name = identifier(self._rig, self.address.password())
+        client = new_client(self.address, protocol, identifier=name, will=will, timeout=self._timeout)
         async with connection(client):
             await self._subscribe(client, protocol)
             await client.publish(self.topics.availability, b"online", qos=1, retain=True)
@@ -358,7 +364,7 @@ class MqttService:
         except Refused as error:
             self._answer(refusal(name, error.id, error.problems, self._clock()), reply)
             return
-        limit = 2 * WAITING_LIMIT if name in ("stop", "disarm", "trip") else WAITING_LIMIT
+        limit = 2 * WAITING_LIMIT if name in STOPPING else WAITING_LIMIT
         if (waiting := self._waiting.qsize()) >= limit:
             busy = f"busy: {waiting} commands are waiting already. Send it again when they are answered."
             self._answer(refusal(name, command.id, [busy], self._clock()), reply)
@@ -373,7 +379,7 @@ class MqttService:
     async def _execute(self, command: Command) -> Answer:
         if command.id in self._answered:
             return self._repeated(command)
-        if problem := self._expired(command):
+        if problem := self._untimely(command):
             return refusal(command.name, command.id, [problem], self._clock())
         try:
             answer = await self._commands.execute(command)
@@ -383,9 +389,16 @@ class MqttService:
             answer = refusal(command.name, command.id, [problem], self._clock())
         if command.id is not None:
             self._answered[command.id] = (command, answer)
-            if len(self._answered) > REMEMBERED_IDS:
-                self._answered.popitem(last=False)
+            self._forget()
         return answer
+
+    def _forget(self) -> None:
+        """Forget the ids used longest ago, but for commands that, with a lifetime, could still be replayed."""
+        while len(self._answered) > REMEMBERED_IDS:
+            command, _ = next(iter(self._answered.values()))
+            if self._lifetime is not None and command.expires is not None and command.expires >= self._clock():
+                return
+            self._answered.popitem(last=False)
 
     def _repeated(self, command: Command) -> Answer:
         assert command.id is not None
@@ -399,12 +412,24 @@ class MqttService:
             answer = refusal(command.name, command.id, [problem], self._clock())
         return answer.model_copy(update={"duplicate": True})
 
-    def _expired(self, command: Command) -> str | None:
+    def _untimely(self, command: Command) -> str | None:
+        """Why a command is not to be carried out now: it expired, or could be replayed later."""
         now, expires = self._clock(), command.expires
+        lifetime = None if command.name in STOPPING else self._lifetime
+        if lifetime is not None and (command.id is None or expires is None):
+            return (
+                f"this server takes only commands with an id of their own that expire within {lifetime:g} s: "
+                f"give id and expires (Unix time in s; the server's clock shows {now:.3f})."
+            )
         if expires is None:
             return None
         if now > expires:
             return f"expires: {expires:.3f} is past: the server's clock shows {now:.3f} (Unix time in s)."
+        if lifetime is not None and expires - now > lifetime:
+            return (
+                f"expires: {expires:.3f} is {expires - now:.0f} s after the server's clock, {now:.3f}: "
+                f"this server takes commands that expire within {lifetime:g} s."
+            )
         if expires - now > LONGEST_EXPIRY:
             return (
                 f"expires: {expires:.3f} is more than a year after the server's clock, {now:.3f}: "
@@ -426,8 +451,8 @@ class MqttService:
         topic = getattr(message.properties, "ResponseTopic", None)
         if not topic:
             return None
-        if topic.startswith(self.topics.prefix) or set(topic) & set("+#"):
-            _log.warning("response topic %s not used: it is one of the server's, or a pattern", shown(topic))
+        if topic.startswith(("hil/", "$")) or set(topic) & set("+#"):
+            _log.warning("response topic %s not used: it is a server's, the broker's, or a pattern", shown(topic))
             return None
         return _Reply(topic, getattr(message.properties, "CorrelationData", None))
 

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from hilserver.errors import HilserverError, did_you_mean
-from hilserver.service.mqtt import BrokerAddress
+from hilserver.service.address import BrokerAddress
 
 
 def folder() -> Path:

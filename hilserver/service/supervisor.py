@@ -16,14 +16,17 @@ from typing import Any
 from hilserver.circuit.program import Program
 from hilserver.realtime.compiled import compiled_program, is_complete, warm_up, warm_up_analysis
 from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
+from hilserver.rig.config import BrokerLogin
 from hilserver.rig.load import Rig
 from hilserver.rig.plan import first_row
 from hilserver.runs.check import solver_trouble
 from hilserver.service import messages as m
+from hilserver.service.accounts import SERVER, Accounts
+from hilserver.service.address import BrokerAddress
 from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.children import Child, all_ready
 from hilserver.service.loop import LoopProcesses, end_predecessor
-from hilserver.service.mqtt import BrokerAddress, MqttService
+from hilserver.service.mqtt import MqttService
 from hilserver.service.observer import Observer
 from hilserver.service.operator import Operator
 from hilserver.service.publisher import Publisher
@@ -45,6 +48,7 @@ class Supervisor:
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
         self.address: BrokerAddress | None = None
+        """Where clients reach it; of an embedded broker without a log-in."""
         self.operator: Operator | None = None
         self.observer: Observer | None = None
         self.ready = asyncio.Event()
@@ -91,6 +95,9 @@ class Supervisor:
 
     async def _start(self, stack: contextlib.AsyncExitStack) -> tuple[LoopProcesses, Publisher]:
         """Start everything; what has to be undone at the end goes on the stack."""
+        if not self.rig.settings.mqtt.embedded:
+            self.address = address_of(self.rig)
+            self.address.check()
         memory = await self._claim_memory(stack)
         folder = working_folder(self.rig.settings.name)
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -110,19 +117,19 @@ class Supervisor:
         children = await processes.start()
         if self.rig.settings.recording.enabled:
             children.append(await self._recording.start())
-        mqtt = await self._start_mqtt(stack, operator)
+        mqtt = await self._start_mqtt(stack, operator, folder)
         row = first_row(self.rig.layout, self.rig.plan, self.rig.packed)
         await asyncio.to_thread(warm_up, program, self.rig.plan, self.rig.packed.index, self.rig.packed.value, row)
         await asyncio.to_thread(warm_up_analysis, program, self.rig.packed.index, self.rig.packed.value)
         await all_ready(*children)
-        observer.degradations = processes.degradations
+        assert self.address is not None
+        observer.degradations = (*processes.degradations, *self.address.weaknesses())
         for text in observer.degradations:
             _log.warning("%s", text)
         looking = asyncio.create_task(self._look_at_solver(program, observer))
         stack.push_async_callback(_cancel, looking)
         publisher = Publisher(mqtt, observer, operator)
         self._watch(stack, processes, publisher, mqtt)
-        assert self.address is not None
         stack.callback(withdraw, announce(self.rig.settings.name, self.address))
         return processes, publisher
 
@@ -148,15 +155,19 @@ class Supervisor:
             await end_predecessor(left_behind)
         return memory
 
-    async def _start_mqtt(self, stack: contextlib.AsyncExitStack, operator: Operator) -> MqttService:
-        s = self.rig.settings.mqtt
-        port = s.port
-        if s.embedded:
-            port = (await stack.enter_async_context(EmbeddedBroker(s.port))).port
-        self.address = BrokerAddress(
-            host=s.host, port=port, username=s.user, password_file=s.password_file, ca_file=s.ca_file
-        )
-        return MqttService(self.address, self.rig.settings.name, operator)
+    async def _start_mqtt(self, stack: contextlib.AsyncExitStack, operator: Operator, folder: Path) -> MqttService:
+        settings, name = self.rig.settings.mqtt, self.rig.settings.name
+        address = self.address
+        if settings.embedded:
+            accounts = None
+            if settings.accounts is not None:
+                accounts = Accounts(name, self.rig.file.parent / settings.accounts, settings.operators)
+            broker = await stack.enter_async_context(EmbeddedBroker(settings.port, accounts=accounts))
+            address = self.address = BrokerAddress(port=broker.port)
+            if accounts is not None:
+                address = _own_login(address, accounts, folder)
+        assert address is not None
+        return MqttService(address, name, operator, lifetime=settings.command_lifetime)
 
     def _watch(
         self, stack: contextlib.AsyncExitStack, processes: LoopProcesses, publisher: Publisher, mqtt: MqttService
@@ -178,7 +189,14 @@ class Supervisor:
 
         settings = self.rig.settings
         channels, inputs, valves = observer.channel_infos(), observer.input_infos(), observer.valve_infos()
-        description = m.describe(settings.name, version("hilserver"), channels=channels, inputs=inputs, valves=valves)
+        description = m.describe(
+            settings.name,
+            version("hilserver"),
+            channels=channels,
+            inputs=inputs,
+            valves=valves,
+            command_lifetime=settings.mqtt.command_lifetime,
+        )
         mqtt.publish_description(description)
         _background(stack, "MQTT", mqtt.run)
         _background(stack, "publishing", publisher.run)
@@ -203,6 +221,20 @@ class Supervisor:
         publisher.end(fault)
         await asyncio.sleep(FAREWELL)
         return 0 if fault is None else 1
+
+
+def address_of(rig: Rig) -> BrokerAddress:
+    """The broker in the rig file. Files that it names lie beside the rig file."""
+    mqtt = rig.settings.mqtt
+    return BrokerAddress(**{name: getattr(mqtt, name) for name in BrokerLogin.model_fields}).beside(rig.file)
+
+
+def _own_login(address: BrokerAddress, accounts: Accounts, folder: Path) -> BrokerAddress:
+    """The address with the server's own account, whose password lies in its private folder."""
+    file = folder / "broker-password"
+    file.touch(mode=0o600)
+    file.write_text(accounts.server_password)
+    return address.model_copy(update={"user": SERVER, "password_file": file})
 
 
 def _background(stack: contextlib.AsyncExitStack, name: str, work: Callable[[], Awaitable[None]]) -> None:
