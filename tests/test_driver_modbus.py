@@ -555,7 +555,7 @@ def test_exceptions_are_counted_by_their_names(one: Session, bench: ModbusBench)
 
 
 def test_late_answer_is_a_timeout_and_no_value(one: Session, bench: ModbusBench) -> None:
-    bench.server.do("fault", delay=TIMEOUT * 1.3)
+    bench.server.do("fault", delay=TIMEOUT * 1.6)
     assert np.isnan(one.read()["x"])
     assert one.driver.errors == {"timeout": 1}
     bench.server.do("fault", delay=0.0)
@@ -565,21 +565,17 @@ def test_late_answer_is_a_timeout_and_no_value(one: Session, bench: ModbusBench)
 def test_late_answer_on_a_serial_line_is_no_answer_to_the_next_request(rtu: RtuBench) -> None:
     """Each answer comes after its time; nothing but the pause in between tells it from that to the next request."""
     rtu.server.set("holding", 0, [1, 2])
-    session = opened_at({"rtu": rtu.settings["rtu"]}, inputs=INPUT)
-    rtu.cable.through = rtu.cable.delayed(TIMEOUT * 1.3)
-    assert np.isnan(session.read()["x"])
+    session = opened_at({"rtu": rtu.settings["rtu"]}, inputs=INPUT, timeout="0.5 s")
+    rtu.cable.through = rtu.cable.delayed(0.75)
+    session.read()
+    assert session.driver.errors == {"timeout": 1}
     rtu.server.set("holding", 0, [3, 4])
     begin = time.monotonic()
-    while time.monotonic() < begin + 3 * TIMEOUT:
-        assert np.isnan(session.read()["x"]), "the answer to an earlier request"
+    while time.monotonic() < begin + 1.5:
+        assert session.read()["x"] != 0x10002, "the answer to an earlier request"
         time.sleep(0.01)
-    assert session.driver.errors["timeout"] >= 2
     rtu.cable.mend()
-    deadline = time.monotonic() + 5.0
-    while np.isnan(value := session.read()["x"]):
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    assert value == 0x30004
+    session.reads({"x": 0x30004})
     session.driver.close()
 
 
