@@ -54,7 +54,7 @@ def warnings(rig: Rig, found: Margins) -> Iterator[str]:
             yield f"devices.{device.name}.file: there is no {file} yet; hilserver replay names it with --file."
         if device.driver.pace is Pace.SLOW and device.outputs and not device.inputs:
             yield (
-                f"devices.{device.name}: has outputs in use but no channel: nothing would tell the loop that it is gone. "
+                f"devices.{device.name}: has outputs in use but no channel: nothing tells the loop when it is gone. "
                 "Read one of its channels, with an age limit."
             )
     for name, text in _unused(rig):
