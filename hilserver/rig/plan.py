@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import ceil, sqrt
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +21,10 @@ from hilserver.errors import ConfigurationError, Problem
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.rig import columns as c
 from hilserver.rig.config import CycleSettings, LimitSettings, RigSettings, ValveSettings
+from hilserver.rig.machine import cylinder_table, past_lengths, port_table
 from hilserver.rig.observer import observer_table
 from hilserver.rig.scale import Curve
 
-SPARE_TICKS = 3
-"""Ticks beyond a valve's delay that its commands are remembered, for a tracked delay."""
 CIRCUIT_SPACE = 256
 """Room in the row for the values of circuits switched in later; a larger first circuit gets twice its own size."""
 
@@ -138,7 +137,7 @@ def build_plan(
     """
     channels, inputs = list(settings.channels), list(settings.inputs)
     limit_names, limit_rows = _limit_table(settings, channels)
-    valve_past, cylinder_past = _past_lengths(settings)
+    valve_past, cylinder_past = past_lengths(settings)
     sources = {(s.device, s.source): name for name, s in settings.channels.items() if s.device and s.source}
     raw = tuple(sources.get(key, key[1]) for key in sorted(slots, key=lambda k: slots[k]))
     sections = [
@@ -181,10 +180,10 @@ def build_plan(
         limit=limit_rows,
         end=_end_table(settings, channels),
         input=_table([[s.initial, *s.range] for s in settings.inputs.values()], 3),
-        port=_port_table(settings, layout[c.CHANNEL]),
+        port=port_table(settings, layout[c.CHANNEL]),
         valve=_table([_valve_line(v, settings, layout[c.CHANNEL]) for v in settings.valves.values()], b.VALVE_WIDTH),
         output=_output_table(settings, rates or {}),
-        cylinder=_cylinder_table(settings, layout[c.CHANNEL], fluid or Fluid()),
+        cylinder=cylinder_table(settings, layout[c.CHANNEL], fluid or Fluid()),
         observer=np.empty((0, 0)),
         cycle=cycle_table(cycle, inputs),
         layout=np.array(layout, dtype=np.int64),
@@ -291,92 +290,6 @@ def _output_table(settings: RigSettings, rates: Mapping[str, float]) -> Floats:
         ticks = np.ceil(2.0 * settings.loop.rate / rates[s.device]) if s.device in rates else 1.0
         lines.append([float(c.WHEN_NAMES[s.on]), *s.levels(), float(ticks)])
     return _table(lines, c.OUTPUT_WIDTH)
-
-
-def _past_lengths(settings: RigSettings) -> tuple[int, int]:
-    """Ticks that are remembered of each valve's command, and of each cylinder's state: as long as the delays are."""
-    rate = settings.loop.rate
-    commands = max((v.delay for v in settings.valves.values()), default=0.0) * rate
-    samples = max((s.delay for s in settings.channels.values()), default=0.0) * rate
-    return ceil(commands) + 2 + SPARE_TICKS, ceil(samples) + 2
-
-
-def _port_table(settings: RigSettings, first_channel: int) -> Floats:
-    lines = []
-    channels, cylinders = list(settings.channels), list(settings.cylinders)
-    for port, channel in settings.ports.items():
-        place = float(first_channel + channels.index(channel)) if channel in channels else 0.0
-        line = [place, -1.0, 0.0, -1.0, -1.0]
-        for name, cylinder in settings.cylinders.items():
-            if port in (cylinder.port_A, cylinder.port_B):
-                line[c.PORT_CYLINDER] = float(cylinders.index(name))
-                line[c.PORT_SIDE] = float(port == cylinder.port_B)
-        line[c.PORT_VALVE], line[c.PORT_TURNED] = _valves_of(settings, port)
-        lines.append(line)
-    return _table(lines, c.PORT_WIDTH)
-
-
-def _valves_of(settings: RigSettings, port: str | None) -> tuple[float, float]:
-    """Numbers of the valve that drives a port, and of the one whose other edges do; -1 for none."""
-    valves = list(settings.valves.values())
-    return (
-        float(next((i for i, v in enumerate(valves) if v.port == port), -1)),
-        float(next((i for i, v in enumerate(valves) if port is not None and v.other_port == port), -1)),
-    )
-
-
-def _cylinder_table(settings: RigSettings, first_channel: int, fluid: Fluid) -> Floats:
-    channels, ports, rate = list(settings.channels), list(settings.ports), settings.loop.rate
-    lines = []
-    for s in settings.cylinders.values():
-
-        def place(channel: str | None) -> float:
-            return float(first_channel + channels.index(channel)) if channel in channels else -1.0
-
-        def ticks(channel: str | None) -> float:
-            return settings.channels[channel].delay * rate if channel in channels else 0.0
-
-        oil = fluid.parameters()
-        if s.bulk_modulus is not None:
-            oil |= {"B_o": s.bulk_modulus, "alpha_0": 0.0}
-        line = [0.0] * b.CYLINDER_WIDTH
-        area_A, area_B = s.areas()
-        flows: list[str | None] = []
-        sides = ((s.port_A, b.VALVE_A, b.TURN_A, b.SENSOR_QA), (s.port_B, b.VALVE_B, b.TURN_B, b.SENSOR_QB))
-        for port, valve_column, turn_column, flow_column in sides:
-            own, turned = _valves_of(settings, port)
-            number = own if own >= 0.0 else turned
-            line[valve_column], line[turn_column] = number, 1.0 if own >= 0.0 else -1.0
-            valve = list(settings.valves.values())[int(own)] if own >= 0.0 else None
-            line[flow_column] = place(valve.flow) if valve else -1.0
-            flows.append(valve.flow if valve else None)
-        sensor_A, sensor_B = settings.ports.get(s.port_A), settings.ports.get(s.port_B) if s.port_B else None
-        values = {
-            b.CYLINDER_PORT_A: float(ports.index(s.port_A)) if s.port_A in ports else -1.0,
-            b.CYLINDER_PORT_B: float(ports.index(s.port_B)) if s.port_B in ports else -1.0,
-            b.SENSOR_A: place(sensor_A),
-            b.SENSOR_B: place(sensor_B),
-            b.SENSOR_X: place(s.position),
-            b.AGE_A: ticks(sensor_A),
-            b.AGE_B: ticks(sensor_B),
-            b.AGE_X: ticks(s.position),
-            b.AGE_QA: ticks(flows[0]),
-            b.AGE_QB: ticks(flows[1]),
-            b.AREA_A: area_A,
-            b.AREA_B: area_B,
-            b.DEAD_A: s.dead_volume_A,
-            b.DEAD_B: s.dead_volume_B,
-            b.STROKE: s.stroke,
-            b.MASS: s.mass,
-            b.B_O: oil["B_o"],
-            b.ALPHA_0: oil["alpha_0"],
-            b.KAPPA: oil["kappa"],
-            b.P_0: oil["p_0"],
-        }
-        for column, value in values.items():
-            line[column] = value
-        lines.append(line)
-    return _table(lines, b.CYLINDER_WIDTH)
 
 
 def _valve_line(v: ValveSettings, settings: RigSettings, first_channel: int) -> list[float]:
