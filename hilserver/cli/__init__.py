@@ -10,7 +10,20 @@ import sys
 
 import typer
 
-from hilserver.cli import bench, calibrate, channels, check, demo, export, latency, replay, run, simulate, switch
+from hilserver.cli import (
+    bench,
+    calibrate,
+    channels,
+    check,
+    demo,
+    doctor,
+    export,
+    latency,
+    replay,
+    run,
+    simulate,
+    switch,
+)
 from hilserver.errors import ConfigurationError, HilserverError
 
 app = typer.Typer(
@@ -34,6 +47,7 @@ app.command("replay")(replay.replay)
 app.command("export")(export.export)
 app.command("bench")(bench.bench)
 app.command("latency")(latency.latency)
+app.command("doctor")(doctor.doctor)
 
 
 def main() -> None:

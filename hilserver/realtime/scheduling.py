@@ -56,7 +56,7 @@ def prepare(settings: Scheduling) -> list[Degradation]:
         *(_lock_memory() if settings.lock_memory else ()),
         *(_pin(settings.cpus) if settings.cpus is not None else ()),
         *(_run_first(settings.priority) if settings.priority is not None else _sharpen_timer()),
-        *_check_kernel(),
+        *check_kernel(),
     ]
 
 
@@ -107,7 +107,7 @@ def _run_first(priority: int) -> Iterator[Degradation]:
         )
         yield from _sharpen_timer()
         return
-    yield from _check_throttling()
+    yield from check_throttling()
 
 
 def _sharpen_timer() -> Iterator[Degradation]:
@@ -122,8 +122,9 @@ def _sharpen_timer() -> Iterator[Degradation]:
         )
 
 
-def _check_throttling() -> Iterator[Degradation]:
-    runtime, period = (_kernel_number(f"/proc/sys/kernel/sched_rt_{name}_us") for name in ("runtime", "period"))
+def check_throttling(root: Path = Path("/")) -> Iterator[Degradation]:
+    """Whether the kernel keeps a share of the CPU from real-time processes."""
+    runtime, period = (_kernel_number(root / f"proc/sys/kernel/sched_rt_{name}_us") for name in ("runtime", "period"))
     if runtime is not None and period is not None and 0 <= runtime < period:
         yield Degradation(
             "the whole CPU",
@@ -135,22 +136,30 @@ def _check_throttling() -> Iterator[Degradation]:
         )
 
 
-def _check_kernel() -> Iterator[Degradation]:
-    system = os.uname()
-    if _kernel_number("/sys/kernel/realtime") != 1 and "PREEMPT_RT" not in system.version:
+def check_kernel(root: Path = Path("/")) -> Iterator[Degradation]:
+    """Whether the kernel is one for real time."""
+    version, release = (_kernel_text(root / f"proc/sys/kernel/{name}") for name in ("version", "osrelease"))
+    if _kernel_number(root / "sys/kernel/realtime") != 1 and "PREEMPT_RT" not in version:
         yield Degradation(
             "real-time kernel",
-            f"kernel {system.release} is not built with PREEMPT_RT",
+            f"kernel {release} is not built with PREEMPT_RT",
             "Wake-ups can come milliseconds late while the kernel is busy",
-            "Install a PREEMPT_RT kernel (Debian: linux-image-rt-amd64)",
+            "Install a PREEMPT_RT kernel and boot it (Debian: apt-get install linux-image-rt-amd64)",
         )
 
 
-def _kernel_number(path: str) -> int | None:
+def _kernel_number(path: Path) -> int | None:
     try:
-        return int(Path(path).read_text())
-    except (OSError, ValueError):
+        return int(_kernel_text(path))
+    except ValueError:
         return None
+
+
+def _kernel_text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 def _listed(cpus: set[int] | frozenset[int]) -> str:

@@ -404,7 +404,12 @@ class LoopMemory:
     ) -> Self:
         """Create the segment (see `Segment.create`); this process owns it."""
         shape = (row_width, ring_rows, mailbox_slots, payload_bytes)
-        return cls(Segment.create(path, sum(cls._sizes(*shape)), shape))
+        return cls(Segment.create(path, cls.nbytes(*shape), shape))
+
+    @classmethod
+    def nbytes(cls, row_width: int, ring_rows: int, mailbox_slots: int = 64, payload_bytes: int = 65536) -> int:
+        """Memory that `create` takes with the same numbers."""
+        return sum(cls._sizes(row_width, ring_rows, mailbox_slots, payload_bytes))
 
     @classmethod
     def attach(cls, path: str | Path) -> Self:

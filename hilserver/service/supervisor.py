@@ -141,13 +141,14 @@ class Supervisor:
 
     async def _claim_memory(self, stack: contextlib.AsyncExitStack) -> LoopMemory:
         """The shared memory of this rig, for us alone; a loop that a killed supervisor left behind is ended first."""
-        path, rate, width = segment_path(self.rig.settings.name), self.rig.settings.loop.rate, self.rig.layout.width
+        path = segment_path(self.rig.settings.name)
         try:
             left_behind = LoopMemory.attach(path)
         except SharedMemoryError:
             left_behind = None
-        rows = max(round(min(RING_SECONDS * rate, RING_BYTES / (8 * width))), RING_ROWS)
-        memory = LoopMemory.create(path, row_width=width, ring_rows=rows, payload_bytes=PAYLOAD_BYTES)
+        memory = LoopMemory.create(
+            path, row_width=self.rig.layout.width, ring_rows=ring_rows(self.rig), payload_bytes=PAYLOAD_BYTES
+        )
         stack.callback(memory.close)
         memory.supervisor_heartbeat.beat()
         memory.info.layout = self.rig.layout.fingerprint
@@ -235,6 +236,11 @@ def _own_login(address: BrokerAddress, accounts: Accounts, folder: Path) -> Brok
     file.touch(mode=0o600)
     file.write_text(accounts.server_password)
     return address.model_copy(update={"user": SERVER, "password_file": file})
+
+
+def ring_rows(rig: Rig) -> int:
+    """Rows that the ring of a rig holds."""
+    return max(round(min(RING_SECONDS * rig.settings.loop.rate, RING_BYTES / (8 * rig.layout.width))), RING_ROWS)
 
 
 def _background(stack: contextlib.AsyncExitStack, name: str, work: Callable[[], Awaitable[None]]) -> None:

@@ -1,0 +1,44 @@
+"""``hilserver doctor``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def doctor(
+    rig: Annotated[
+        Path | None, typer.Argument(help="rig file (TOML): its loop, broker and log folder are examined.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="the findings as JSON.")] = False,
+) -> None:
+    """Is this machine fit for the rig?
+
+    Looks at kernel, CPUs, limits, clock, broker, cache, shared memory and disk, and says of each finding what it costs
+    and which command mends it. Changes nothing, touches no device.
+
+    Exit code: 0 fit (notes do not count), 1 it runs, but less well than it could, 2 it can't run so.
+    """
+    from rich.console import Console
+
+    from hilserver.rig.load import load_rig
+    from hilserver.runs.reports import json_text
+    from hilserver.service.doctor import diagnose, doctor_figures, exit_code
+
+    findings = diagnose(load_rig(rig) if rig is not None else None)
+    if json:
+        print(json_text(doctor_figures(findings)))
+        raise typer.Exit(exit_code(findings))
+    console = Console(highlight=False, markup=False)
+    colours = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "red"}
+    for finding in findings:
+        console.print(f"{finding.state:8}", style=colours[finding.state], end="")
+        console.print(f"{finding.check}: {finding.found}", soft_wrap=True)
+        for word, text in (("costs:", finding.cost), ("do:", finding.remedy)):
+            if text and finding.state != "ok":
+                console.print(f"{'':8}{word:7}{text}", soft_wrap=True)
+    counts = {state: sum(f.state == state for f in findings) for state in ("error", "warning")}
+    console.print(f"{counts['error']} errors, {counts['warning']} warnings.")
+    raise typer.Exit(exit_code(findings))
