@@ -798,10 +798,12 @@ def test_ports_are_discovered(monkeypatch: pytest.MonkeyPatch) -> None:
     ports = [
         SimpleNamespace(name="ttyUSB1", description="FT232R", device="/dev/ttyUSB1"),
         SimpleNamespace(name="ttyACM0", description="balance", device="/dev/ttyACM0"),
+        SimpleNamespace(name="ttyS0", description="n/a", device="/dev/ttyS0"),
     ]
     monkeypatch.setattr("serial.tools.list_ports.comports", lambda include_links: ports)
     found = SerialLine.discover()
-    assert [(device.name, device.description) for device in found] == [("ttyACM0", "balance"), ("ttyUSB1", "FT232R")]
+    said = {device.name: device.description for device in found}
+    assert said == {"ttyACM0": "balance", "ttyS0": "serial port", "ttyUSB1": "FT232R"}
     for device in found:
         settings = {key: value for key, value in device.settings.items() if key != "driver"}
         assert SerialConfig.model_validate(settings).port == f"/dev/{device.name}"

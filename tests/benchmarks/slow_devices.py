@@ -2,6 +2,7 @@
 
     python tests/benchmarks/slow_devices.py                       # 60 s each
     python tests/benchmarks/slow_devices.py --seconds 10 tcp rtu
+    chrt -f 10 python tests/benchmarks/slow_devices.py            # with the priority that an I/O worker has on a rig
 
 Each turn reads all inputs and writes an output that changes, on a fixed grid, as an I/O worker does. The devices are
 processes of their own: a pymodbus server, a pty as serial line. What bytes take on a real line (8 registers at

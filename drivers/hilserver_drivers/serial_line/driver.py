@@ -93,7 +93,11 @@ class SerialLine(WireDriver):
         """The serial ports of this machine; what is attached to them can't be told without talking to it."""
         ports = library("serial.tools.list_ports", "serial", "serial").comports(include_links=False)
         return [
-            FoundDevice(port.name, str(port.description), {"driver": "serial", "port": port.device})
+            FoundDevice(
+                port.name,
+                "serial port" if port.description == "n/a" else port.description,
+                {"driver": "serial", "port": port.device},
+            )
             for port in sorted(ports, key=lambda port: port.device)
         ]
 
