@@ -17,6 +17,11 @@ from hilserver.rig.load import Rig, assemble, read_toml
 FILE = Path(__file__).parent.parent / "config" / "rigs" / "lift.toml"
 LEAKAGE = {"flow": "0.6 l/min", "drop": "70 bar", "per": "edge"}
 FULL = 250.0  # bar, range of the pressure sensors
+SMALL: dict[str, Any] = {  # a virtual valve and chambers small enough that nothing cavitates at 20 Hz
+    "circuit": {"components": {"main_valve": {"nominal_flow": {"flow": "20 l/min", "drop": "35 bar", "per": "edge"}}}},
+    "devices": {"rig": {"machine": {"components": {"cylinder": {"dead_volume_A": "0.1 l", "dead_volume_B": "0.1 l"}}}}},
+    "rig": {"cylinders": {"lift": {"dead_volume_A": "0.1 l", "dead_volume_B": "0.1 l"}}},
+}
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lift_bench import LEAKAGE, both, delays, hard, lift, of_valves, ratio, sines, true_valves
+from lift_bench import LEAKAGE, SMALL, both, delays, hard, lift, of_valves, ratio, sines, true_valves
 
 from hilserver.bridge import columns as b
 from hilserver.errors import ConfigurationError
@@ -15,15 +15,10 @@ from hilserver.record.reader import LogReader
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig
 from hilserver.rig.simulated import plant_circuit
+from hilserver.runs.fidelity import Course
 from hilserver.runs.lockstep import LockstepRun
 from hilserver.runs.replay import replay_log
-from hilserver.runs.simulate import Variant, fidelity
-
-SMALL: dict[str, Any] = {  # a virtual valve and chambers small enough that nothing cavitates at 20 Hz
-    "circuit": {"components": {"main_valve": {"nominal_flow": {"flow": "20 l/min", "drop": "35 bar", "per": "edge"}}}},
-    "devices": {"rig": {"machine": {"components": {"cylinder": {"dead_volume_A": "0.1 l", "dead_volume_B": "0.1 l"}}}}},
-    "rig": {"cylinders": {"lift": {"dead_volume_A": "0.1 l", "dead_volume_B": "0.1 l"}}},
-}
+from hilserver.runs.simulate import simulate
 
 
 def start(run: LockstepRun) -> None:
@@ -42,14 +37,14 @@ def true_value(run: LockstepRun, name: str) -> Floats:
     return run.true_values("rig")[:, list(names).index(name)]
 
 
-def deviations(rig: Rig, *strategies: str) -> dict[str, Variant]:
+def deviations(rig: Rig, *strategies: str) -> dict[str, Course]:
     """What came of each strategy over the work cycle."""
-    return {variant.name: variant for variant in fidelity(rig, strategies).variants}
+    return {v.name: v.cycle for v in simulate(rig, strategies).variants if v.cycle is not None}
 
 
-def nrmse(variant: Variant) -> tuple[float, float]:
+def nrmse(course: Course) -> tuple[float, float]:
     """Of the position, and of the worse of the flows."""
-    of = {name: deviation.nrmse for name, deviation in variant.deviations.items()}
+    of = {name: deviation.nrmse for name, deviation in course.deviations.items()}
     return of["position rod"], max(of["flow A"], of["flow B"])
 
 
@@ -83,14 +78,14 @@ def test_sines_from_2_to_20_hz(case: str, phase: float, amplitude: float) -> Non
     """The real flow against that of the direct simulation, 30 % of the joystick."""
     frequencies = (2.0, 5.0, 10.0, 20.0)
     cycle, spans = sines(frequencies)
-    result = fidelity(lift(both(SMALL, cycle, hard() if case == "hard" else {})), ["feedback", "inverse_static"])
-    for variant in result.variants:
+    result = deviations(lift(both(SMALL, cycle, hard() if case == "hard" else {})), "feedback", "inverse_static")
+    for name, course in result.items():
         for (start, end), f in zip(spans, frequencies, strict=True):
-            got = ratio(variant.series["flow A"][start:end], result.truth["flow A"][start:end], f)
-            if variant.name == "feedback":
+            got = ratio(course.real["flow A"][start:end], course.truth["flow A"][start:end], f)
+            if name == "feedback":
                 assert abs(np.degrees(np.angle(got))) < phase
                 assert abs(got) == pytest.approx(1.0, abs=amplitude)
-            elif variant.name == "inverse_static" and case == "exact":
+            elif name == "inverse_static" and case == "exact":
                 assert np.degrees(np.angle(got)) == pytest.approx(-1.2 * f, abs=1.0)  # 3.3 ms late: what it mends
 
 

@@ -119,7 +119,7 @@ def test_simulate_reports_and_writes(hilserver: Command, tmp_path: Path) -> None
     said = hilserver("simulate", DEMO, "--output", tmp_path, "--strategy", "inverse_static")
     assert (said.code, said.err) == (0, "")
     assert "times closer than no compensation" in said.out
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["demo-fidelity.json", "demo-fidelity.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["demo-simulate.json", "demo-simulate.png"]
 
 
 def test_simulate_refuses_an_unknown_strategy(hilserver: Command, tmp_path: Path) -> None:
@@ -422,7 +422,7 @@ def test_check_says_wrong_values_and_unknown_names_at_once(tmp_path: Path) -> No
     """A wrong value does not hide that other keys name channels, ports or signals which don't exist."""
     shutil.copytree(Path(__file__).parent.parent / "config", tmp_path / "config")
     rig, circuit = tmp_path / "config" / "rigs" / "demo.toml", tmp_path / "config" / "circuits" / "lift.toml"
-    text = rig.read_text().replace('f45 = "38 Hz"', 'f45 = "38 bar"').replace('B = "p_B"', 'B = "p_Q"')
+    text = rig.read_text().replace('f90 = "80 Hz"', 'f90 = "80 bar"').replace('B = "p_B"', 'B = "p_Q"')
     rig.write_text(text.replace('p_A_high = { channel = "p_A"', 'p_A_high = { channel = "p_X"'))
     circuit.write_text(
         circuit.read_text().replace('"joystick"', '"joystik"').replace('max_flow = "60 l/min"', 'max_flow = "60 bar"')
@@ -430,7 +430,7 @@ def test_check_says_wrong_values_and_unknown_names_at_once(tmp_path: Path) -> No
     with pytest.raises(ConfigurationError) as error:
         load_rig(rig)
     assert {problem.key for problem in error.value.problems} == {
-        "valves.main.f45",
+        "valves.main.f90",
         "ports.B",
         "limits.p_A_high.channel",
         "components.pump.max_flow",

@@ -37,6 +37,7 @@ DOCS = ROOT / "docs"
 PAGES = [
     "first-run",
     "how-it-works",
+    "fidelity",
     "datasheets",
     "rig-file",
     "safety",
@@ -267,6 +268,15 @@ def test_python_example_with_a_log(block: Block, used: Workplace) -> None:
     code, output = used.run(f"python {script}")
     assert code == 0, output
     assert output.strip()
+
+
+def test_python_example_of_the_fidelity_page(tmp_path: Path) -> None:
+    (example,) = (b for b in marked("run: python") if b.page == "fidelity.md")
+    place = workplace(tmp_path, "unused")
+    (tmp_path / "example.py").write_text(example.text)
+    code, output = place.run("python example.py")
+    assert code == 0, output
+    assert output.count("Hz:") == 6
 
 
 def test_demo_says_what_the_page_shows(demo: tuple[Workplace, subprocess.Popen[str]]) -> None:

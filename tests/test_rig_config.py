@@ -210,6 +210,14 @@ def test_a_limit_can_not_take_a_channels_name_for_another() -> None:
         ({"points": [["1 bar", 0.0]]}, '"1 bar" has the wrong unit'),
         ({"points": [["1 s", nan]]}, "nan is not a finite number"),
         ({"points": []}, "inputs.flow.points"),
+        ({}, "inputs.flow: give points"),
+        (
+            {"sweep": {"amplitude": 1.2}},
+            "inputs.flow.sweep: goes from -1.2 to 1.2: outside of the input's range -1 … 1",
+        ),
+        ({"sweep": {"frequencies": ["200 Hz"]}}, "200 Hz is too fast for 1000 ticks per second"),
+        ({"sweep": {"frequencies": ["0 Hz"]}}, "inputs.flow.sweep.frequencies[0]"),
+        ({"sweep": {"frequencies": []}}, "inputs.flow.sweep.frequencies"),
         ({"points": [["0 s", 0.0]], "shape": "round"}, "inputs.flow.shape"),
     ],
 )

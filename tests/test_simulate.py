@@ -17,9 +17,10 @@ from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.record.reader import LogReader
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig, assemble, load_rig
+from hilserver.runs.fidelity import NO_BRIDGE, VARIANTS, Course, Fidelity
+from hilserver.runs.fidelity_report import sentences, write_simulation
 from hilserver.runs.lockstep import LockstepRun
-from hilserver.runs.reports import fidelity_sentences, write_fidelity
-from hilserver.runs.simulate import NO_BRIDGE, Deviation, Fidelity, fidelity
+from hilserver.runs.simulate import simulate
 
 ROOT = Path(__file__).parents[1]
 DEMO = ROOT / "config/rigs/demo.toml"
@@ -33,7 +34,7 @@ def rig() -> Rig:
 
 @pytest.fixture(scope="module")
 def demo(rig: Rig) -> Fidelity:
-    return fidelity(rig)
+    return simulate(rig)
 
 
 @pytest.fixture
@@ -135,10 +136,15 @@ def two_machines(tables: Tables) -> Tables:
     two["channels"] = channels
     two["ports"] = {"A": "p_A_left", "B": "p_B_left", "C": "p_A_right", "D": "p_B_right"}
     valve = one["valves"]["main"]
+    two["cylinders"] = {
+        side: {**one["cylinders"]["lift"], "port_A": ports[0], "port_B": ports[1], "position": f"x_{side}"}
+        for side, ports in (("left", "AB"), ("right", "CD"))
+    }
     two["valves"] = {
         side: {
             **valve,
             "port": port,
+            "other_port": chr(ord(port) + 1),
             "supply": f"p_S_{side}",
             "tank": f"p_T_{side}",
             "flow": f"Q_A_{side}",
@@ -173,25 +179,38 @@ def test_several_devices_and_valves_in_any_order_do_as_each_alone(tables: Tables
         assert np.array_equal(rows[:, mine], pair[:, theirs])
 
 
-# --- fidelity ---------------------------------------------------------------------------------------------------------
+# --- the truth beside the bridged rig ---------------------------------------------------------------------------------
+
+
+def over_cycle(result: Fidelity) -> dict[str, Course]:
+    return {variant.name: variant.cycle for variant in result.variants if variant.cycle is not None}
 
 
 def test_best_bridge_beats_no_compensation_clearly(demo: Fidelity) -> None:
     assert demo.gain("position rod", NO_BRIDGE) > 3.0
     assert demo.gain("flow A", NO_BRIDGE) > 5.0
-    assert demo.best("flow A").name != NO_BRIDGE
+    assert demo.best("flow A") != NO_BRIDGE
 
 
 def test_each_rung_of_the_ladder_follows_the_virtual_flow_more_closely(demo: Fidelity) -> None:
-    tracking = {variant.name: variant.tracking["main"].nrmse for variant in demo.variants if variant.tracking}
-    assert tracking["inverse_lag_leakage"] < tracking["inverse_lag"] < tracking["inverse_static"] < 0.01
+    tracking = {name: course.tracking["flow A"].nrmse for name, course in over_cycle(demo).items() if course.tracking}
+    rungs = ("prediction", "second_order", "inverse_lag_leakage", "inverse_lag", "inverse_static")
+    values = [tracking[name] for name in rungs]
+    assert values == sorted(values)
+    assert tracking["prediction"] < 0.1 * tracking["inverse_static"] < 1e-3
 
 
 def test_truth_and_rig_start_alike(demo: Fidelity) -> None:
-    for variant in demo.variants:
-        for name, series in variant.series.items():
-            assert abs(series[0] - demo.truth[name][0]) < 0.01 * np.ptp(demo.truth[name]), (variant.name, name)
-            assert series.shape == demo.truth[name].shape == demo.time.shape
+    for strategy, course in over_cycle(demo).items():
+        for name, series in course.real.items():
+            assert abs(series[0] - course.truth[name][0]) < 0.01 * np.ptp(course.truth[name]), (strategy, name)
+            assert series.shape == course.truth[name].shape == course.time.shape
+
+
+def test_truth_does_not_depend_on_the_strategy(demo: Fidelity) -> None:
+    first, *others = over_cycle(demo).values()
+    for course in others:
+        assert np.abs(course.truth["position rod"] - first.truth["position rod"]).max() < 1e-6
 
 
 def virtual_is_real(tables: Tables) -> Tables:
@@ -205,66 +224,104 @@ def virtual_is_real(tables: Tables) -> Tables:
 
 
 def test_a_virtual_circuit_that_is_the_real_one_needs_no_compensation(tables: Tables) -> None:
-    result = fidelity(built(virtual_is_real(tables)), ["inverse_lag_leakage"])
-    without, bridged = result.variants
-    assert np.ptp(result.truth["position rod"]) > 0.2
-    for quantity in ("position rod", "flow A"):
+    result = over_cycle(simulate(built(virtual_is_real(tables)), ["inverse_lag_leakage"]))
+    without, bridged = result[NO_BRIDGE], result["inverse_lag_leakage"]
+    assert np.ptp(without.truth["position rod"]) > 0.2
+    for quantity in ("position rod", "flow A", "flow B", "pressure A"):
         assert without.deviations[quantity].nrmse < 1e-9
+    for quantity in ("position rod", "flow A"):
         assert bridged.deviations[quantity].nrmse < 0.01
+
+
+def test_without_compensation_each_port_s_own_valve_gets_its_sign() -> None:
+    """Two valves of the virtual one's size at its supply: the virtual valve's command, opposite at port B, is right."""
+    from lift_bench import lift
+
+    size = {"nominal_flow": {"flow": "40 l/min", "drop": "35 bar", "per": "edge"}, "f90": "80 Hz"}
+    drive = {"components": {"supply": {"pressure": "140 bar"}, "valve_A": size, "valve_B": size}}
+    course = over_cycle(simulate(lift({"devices": {"rig": {"drive": drive}}}), ["inverse_static"]))[NO_BRIDGE]
+    assert course.deviations["position rod"].nrmse < 0.05
+    assert np.array_equal(course.command["A"], -course.command["B"])
+
+
+def test_a_late_output_is_late_without_compensation_too(tables: Tables) -> None:
+    late = copy.deepcopy(virtual_is_real(tables))
+    late["rig"]["devices"]["rig"]["actuators"]["valve"]["delay"] = "5 ms"
+    course = over_cycle(simulate(built(late), ["inverse_static"]))[NO_BRIDGE]
+    moving = slice(600, None)  # the machine has come to rest before
+    shifted = course.real["flow A"][5:][moving] - course.truth["flow A"][:-5][moving]
+    assert np.abs(shifted).max() < 0.002 * np.ptp(course.truth["flow A"])
+    assert course.deviations["flow A"].largest > 0.02 * np.ptp(course.truth["flow A"])
 
 
 def test_the_compared_flow_is_the_true_one_not_the_noisy_measurement(tables: Tables) -> None:
     noisy = copy.deepcopy(tables)
     noisy["rig"]["devices"]["rig"]["sensors"]["Q_A"]["noise"] = 0.05
-    quiet, loud = (fidelity(built(each), ["inverse_static"]) for each in (tables, noisy))
-    assert np.array_equal(quiet.variants[1].series["flow A"], loud.variants[1].series["flow A"])
+    quiet, loud = (over_cycle(simulate(built(each), ["inverse_static"])) for each in (tables, noisy))
+    assert np.array_equal(quiet["inverse_static"].real["flow A"], loud["inverse_static"].real["flow A"])
 
 
-def test_flow_servo_only_where_the_flow_is_measured(tables: Tables) -> None:
+def test_strategies_that_the_rig_can_t_use_are_left_out_with_the_reason(tables: Tables) -> None:
     del tables["rig"]["valves"]["main"]["flow"]
+    del tables["rig"]["cylinders"]
+    tables["rig"]["valves"]["main"]["bridge"]["strategy"] = "inverse_static"
+    tables["rig"]["channels"]["p_S"] = {"value": "140 bar"}
     rig = built(tables)
-    names = [variant.name for variant in fidelity(rig).variants]
-    assert names == [NO_BRIDGE, *b.STRATEGY_NAMES[b.INVERSE_STATIC : b.FEEDBACK]]  # nothing to feed back
-    with pytest.raises(HilserverError, match='"flow_servo" is not a strategy to simulate'):
-        fidelity(rig, ["flow_servo"])
+    result = simulate(rig)
+    names = [variant.name for variant in result.variants]
+    assert names == [NO_BRIDGE, "inverse_static", "inverse_lag", "inverse_lag_leakage", "second_order"]
+    told = "\n".join(sentences(result))
+    assert "null_region gains nothing over second_order: no overlap is known (valve main)" in told
+    assert "supply_droop gains nothing: the supply pressure is a fixed value" in told
+    assert "prediction gains nothing: neither a delay nor a cylinder at port A is known" in told
+    with pytest.raises(HilserverError, match=r"flow_servo needs the flow: .* \(valve main\)"):
+        simulate(rig, ["flow_servo"])
+    with pytest.raises(HilserverError, match="feedback needs the flow"):
+        simulate(rig, ["feedback"])
+    assert [v.name for v in simulate(rig, ["null_region"]).variants] == [NO_BRIDGE, "null_region"]  # as was asked for
 
 
-def test_deviation_of_known_signals() -> None:
-    truth = np.array([0.0, 2.0, 4.0, 2.0])
-    deviation = Deviation.between(truth + np.array([0.0, 0.3, 0.0, -0.4]), truth)
-    assert deviation.rms == pytest.approx(0.25)
-    assert deviation.largest == pytest.approx(0.4)
-    assert deviation.range == 4.0
-    assert deviation.nrmse == pytest.approx(0.0625)
+def test_without_an_input_at_the_virtual_valve_there_is_no_run_without_bridge(tables: Tables) -> None:
+    tables["circuit"]["components"]["main_valve"]["command"] = 0.1
+    result = simulate(built(tables), ["inverse_static"])
+    assert [variant.name for variant in result.variants] == ["inverse_static"]
+    assert "no compensation: no signal moves a virtual valve at port A" in "\n".join(sentences(result))
+
+
+def test_every_strategy_is_explained() -> None:
+    assert set(VARIANTS) == {NO_BRIDGE, *b.STRATEGY_NAMES} - {"manual"}
 
 
 def test_report_is_written(demo: Fidelity, tmp_path: Path) -> None:
-    plot, figures = write_fidelity(demo, tmp_path / "reports")
+    plot, figures = write_simulation(demo, tmp_path / "reports")
     assert plot.read_bytes().startswith(b"\x89PNG")
     told = json.loads(figures.read_text())
     assert set(told["variants"]) == {variant.name for variant in demo.variants}
-    assert told["variants"][NO_BRIDGE]["flow A"]["nrmse"] > told["variants"]["inverse_static"]["flow A"]["nrmse"]
+    errors = {name: found["cycle"]["deviations"]["flow A"]["nrmse"] for name, found in told["variants"].items()}
+    assert errors[NO_BRIDGE] > errors["inverse_static"]
     assert told["best_is_closer_by"]["flow A"][NO_BRIDGE] == pytest.approx(demo.gain("flow A", NO_BRIDGE))
-    sentences = "\n".join(fidelity_sentences(demo))
-    assert "times closer than no compensation" in sentences
-    assert "times closer than inverse_static" in sentences
-    assert "Port B has no valve of its own" in sentences
+    text = "\n".join(sentences(demo))
+    assert "times closer than no compensation" in text
+    assert "times closer than inverse_static" in text
+    assert "Port B is served by the other edges of valve main" in text
 
 
 def test_a_rig_that_trips_on_the_way_is_no_result(tables: Tables) -> None:
     tables["rig"]["limits"]["stroke"] |= {"action": "trip", "max": "400 mm"}
     with pytest.raises(HilserverError, match=r"strategy inverse_static .* FAULT \(limit stroke\)"):
-        fidelity(built(tables), ["inverse_static"])
+        simulate(built(tables), ["inverse_static"])
 
 
 def test_what_can_not_be_simulated_is_refused(rig: Rig, tables: Tables) -> None:
     with pytest.raises(HilserverError, match="simulate needs a work cycle"):
-        fidelity(replace(rig, cycle=None))
+        simulate(replace(rig, cycle=None))
     with pytest.raises(HilserverError, match="simulate needs one device with driver simulated"):
-        fidelity(load_rig(ROOT / "config/rigs/actuator_log.toml"))
+        simulate(load_rig(ROOT / "config/rigs/actuator_log.toml"))
+    with pytest.raises(HilserverError, match='"invers_static" is not a strategy to compare'):
+        simulate(rig, ["invers_static"])
     tables["circuit"]["components"]["line"]["ports"]["P"] = "rod"
     for name in ("pump", "relief", "main_valve"):
         tables["circuit"]["components"][name]["ports"]["P"] = "rod"
     tables["circuit"]["nodes"] = {"rod": {"pressure": "140 bar"}}
     with pytest.raises(ConfigurationError, match=r'"rod": .*has a node of this name too'):
-        fidelity(built(tables))
+        simulate(built(tables))

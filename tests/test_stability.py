@@ -14,7 +14,7 @@ from hilserver.circuit.analysis import Linear
 from hilserver.circuit.library import standard_library
 from hilserver.rig.load import Rig, assemble, load_rig
 from hilserver.runs.lockstep import LockstepRun
-from hilserver.runs.simulate import fidelity
+from hilserver.runs.simulate import simulate
 from hilserver.runs.stability import Loop, Stability, lateness, stability, warnings
 
 LIFT = Path(__file__).parents[1] / "config/rigs/lift.toml"
@@ -249,13 +249,11 @@ def test_lateness_is_the_phase_of_the_real_flow() -> None:
     points = [[f"{t} s", float(0.3 * np.sin(2.0 * pi * frequency * t))] for t in np.arange(0.0, 0.9, 1e-3)]
     rig = lift(cycle={"inputs": {"joystick": {"points": points}}})
     strategies = ["inverse_static", "inverse_lag", "second_order", "prediction"]
-    found = fidelity(rig, strategies)
-    seen = found.time > 0.4
-    turn = np.exp(-2j * pi * frequency * found.time[seen])
-    phase = {
-        v.name: np.angle((found.truth["flow A"][seen] @ turn) / (v.series["flow A"][seen] @ turn))
-        for v in found.variants
-    }
+    phase = {}
+    for name, course in ((v.name, v.cycle) for v in simulate(rig, strategies).variants if v.cycle is not None):
+        seen = course.time > 0.4
+        turn = np.exp(-2j * pi * frequency * course.time[seen])
+        phase[name] = np.angle((course.truth["flow A"][seen] @ turn) / (course.real["flow A"][seen] @ turn))
     stated = {name: lateness(rig, "A", name, 2.0 * pi * frequency) for name in strategies}
     expected = {
         "inverse_static": stated["inverse_static"] - sensor - tick,

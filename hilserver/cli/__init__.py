@@ -18,6 +18,7 @@ from hilserver.cli import (
     demo,
     doctor,
     export,
+    fidelity,
     latency,
     replay,
     run,
@@ -39,6 +40,7 @@ app.command("check")(check.check)
 app.command("channels")(channels.channels)
 app.command("calibrate")(calibrate.calibrate)
 app.command("simulate")(simulate.simulate)
+app.command("fidelity")(fidelity.fidelity)
 app.command("run")(run.run)
 app.command("status")(switch.status)
 app.command("switch")(switch.switch)

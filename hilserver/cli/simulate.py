@@ -53,13 +53,14 @@ def _rig(file: Path, strategy: list[str] | None, out: Path) -> None:
     from rich.console import Console
 
     from hilserver.rig.load import load_rig
-    from hilserver.runs.reports import fidelity_sentences, fidelity_table, write_fidelity
-    from hilserver.runs.simulate import fidelity
+    from hilserver.runs.fidelity_report import sentences, tables, write_simulation
+    from hilserver.runs.simulate import simulate as run
 
     console = Console(highlight=False, markup=False)
-    result = fidelity(load_rig(file), strategy)
-    console.print(fidelity_table(result))
-    for line in [*fidelity_sentences(result), *(f"Written: {path}" for path in write_fidelity(result, out))]:
+    result = run(load_rig(file), strategy)
+    for table in tables(result):
+        console.print(table)
+    for line in [*sentences(result), *(f"Written: {path}" for path in write_simulation(result, out))]:
         console.print(line, soft_wrap=True)
 
 

@@ -151,14 +151,15 @@ class SimulatedDevice:
     def _run(self, memory: DeviceMemory) -> None:
         clock, got, row = GridClock(self._dt), np.zeros(memory.commands.width), np.zeros(memory.readings.width)
         samples, command = row[1 : memory.applied.start], row[memory.applied]
+        command[:] = self._safe
         while clock.wait():
+            for _ in range(min(clock.missed, 1000) + 1):  # under the command that held until now
+                self._program.move(self._plant, command, self._dt)
+            self._program.sample(self._plant, samples)
             silence = time.monotonic() - got[0] if memory.commands.latest(got) >= 0 else np.inf
             if self._is_over(silence):
                 return
             command[:] = got[1:] if silence <= self._watchdog else self._safe
-            for _ in range(min(clock.missed, 1000) + 1):
-                self._program.move(self._plant, command, self._dt)
-            self._program.sample(self._plant, samples)
             row[0] = time.monotonic()
             memory.readings.publish(row)
 

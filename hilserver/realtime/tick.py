@@ -80,7 +80,9 @@ from hilserver.rig.columns import (
     CURVE_KIND,
     CURVE_LAST,
     CYCLE,
+    CYCLE_AMPLITUDE,
     CYCLE_AT,
+    CYCLE_FREQUENCY,
     CYCLE_INPUT,
     CYCLE_LENGTH,
     CYCLE_REPEATS,
@@ -151,6 +153,7 @@ from hilserver.rig.columns import (
     RUNNING,
     SAFE,
     SET_INPUT,
+    SINE,
     SLOPE,
     SMOOTH,
     STALE,
@@ -502,6 +505,10 @@ def cycle_value(cycle: Floats, number: int, t: float, otherwise: float) -> float
                 return value
             if cycle[k, CYCLE_SHAPE] == SMOOTH:
                 return step(t, since, value, at, target)
+            if cycle[k, CYCLE_SHAPE] == SINE:
+                return target + float(cycle[k, CYCLE_AMPLITUDE]) * sin(
+                    2.0 * pi * cycle[k, CYCLE_FREQUENCY] * (t - since)
+                )
             return value + (target - value) * (t - since) / (at - since)
         value, since, known = target, at, True
     return value

@@ -81,9 +81,11 @@ OUTPUT_WHEN, OUTPUT_OFF, OUTPUT_ON, TOGGLE_TICKS, OUTPUT_WIDTH = 0, 1, 2, 3, 4
 WHEN_ARMED, WHEN_RUNNING, WHEN_HEALTHY, HEARTBEAT = 0, 1, 2, 3
 WHEN_NAMES = {"armed": WHEN_ARMED, "running": WHEN_RUNNING, "healthy": WHEN_HEALTHY, "heartbeat": HEARTBEAT}
 
-# --- plan.cycle: breakpoints (input, time, value, shape), sorted by input and time -----------------------------------
-CYCLE_INPUT, CYCLE_AT, CYCLE_VALUE, CYCLE_SHAPE = 0, 1, 2, 3
-LINEAR, SMOOTH, JUMP = 0, 1, 2
+# --- plan.cycle: breakpoints, sorted by input and time; the shape is that before the point, as are a sine's amplitude
+#     and frequency (Hz) ---------------------------------------------------------------------------------------------
+CYCLE_INPUT, CYCLE_AT, CYCLE_VALUE, CYCLE_SHAPE, CYCLE_AMPLITUDE, CYCLE_FREQUENCY = 0, 1, 2, 3, 4, 5
+CYCLE_WIDTH = 6
+LINEAR, SMOOTH, JUMP, SINE = 0, 1, 2, 3
 SHAPE_NAMES = {"linear": LINEAR, "step": SMOOTH, "hold": JUMP}
 
 # --- plan.port: one line per port of the machine; -1 where there is none ---------------------------------------------

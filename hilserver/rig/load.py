@@ -21,6 +21,7 @@ from hilserver.driver import Driver, Pace, driver_named
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
 from hilserver.rig.calibration import Calibration, with_calibrations
 from hilserver.rig.config import (
+    CycleInput,
     CycleSettings,
     CylinderSettings,
     LimitSettings,
@@ -28,6 +29,7 @@ from hilserver.rig.config import (
     RigSettings,
     ValveSettings,
 )
+from hilserver.rig.ladder import cannot
 from hilserver.rig.plan import Plan, RowLayout, build_plan
 from hilserver.rig.plant import PlantArrays
 from hilserver.rig.simulated import build_plant
@@ -454,9 +456,8 @@ def _valve_problems(settings: RigSettings, name: str, valve: ValveSettings) -> I
         yield _channel(settings, valve.spool, "", f"{key}.spool")
     if valve.other_port is not None:
         yield _known(valve.other_port, settings.ports, "a port", f"{key}.other_port")
-    if valve.bridge.strategy in ("feedback", "adaptive") and not can_feed_back(settings, valve):
-        text = "needs the flow: a channel (flow), or a cylinder at this port from whose motion it is estimated."
-        yield Problem(f"{valve.bridge.strategy} {text}", f"{key}.bridge.strategy")
+    if reason := cannot(settings, valve, valve.bridge.strategy):
+        yield Problem(f"{valve.bridge.strategy} {reason}.", f"{key}.bridge.strategy")
     if valve.dither.amplitude > 0 and valve.dither.frequency >= 0.5 * settings.loop.rate:
         text = (
             f"{valve.dither.frequency:g} Hz can't be made by {settings.loop.rate:g} ticks per second: stay below half."
@@ -489,11 +490,6 @@ def _enable_problems(settings: RigSettings, channel: str) -> Iterator[Problem | 
         yield Problem(f'channel "{channel}" has a fixed value: the local enable must be measured.', "enable.channel")
 
 
-def can_feed_back(settings: RigSettings, valve: ValveSettings) -> bool:
-    """Whether the flow that a valve passes is known: measured, or estimated from a cylinder at its port."""
-    return valve.flow is not None or any(valve.port in (s.port_A, s.port_B) for s in settings.cylinders.values())
-
-
 def _cylinder_problems(settings: RigSettings, name: str, cylinder: CylinderSettings) -> Iterator[Problem | None]:
     key = f"cylinders.{name}"
     yield _known(cylinder.port_A, settings.ports, "a port", f"{key}.port_A")
@@ -523,8 +519,22 @@ def _cycle_problems(settings: RigSettings, cycle: CycleSettings, file: str) -> l
             )
             continue
         low, high = settings.inputs[name].range
-        for number, (_, value) in enumerate(entry.points):
+        for number, (_, value) in enumerate(entry.points or ()):
             if not low <= value <= high:
                 key = f"inputs.{name}.points[{number}]"
                 problems.append(Problem(f"{value:g} is outside of the input's range {low:g} … {high:g}.", key, file))
+        problems += _sweep_problems(settings, name, entry, file)
     return problems
+
+
+def _sweep_problems(settings: RigSettings, name: str, entry: CycleInput, file: str) -> Iterator[Problem]:
+    if (sweep := entry.sweep) is None:
+        return
+    key, (low, high) = f"inputs.{name}.sweep", settings.inputs[name].range
+    lowest, highest = sweep.mean - sweep.amplitude, sweep.mean + sweep.amplitude
+    if lowest < low or highest > high:
+        text = f"goes from {lowest:g} to {highest:g}: outside of the input's range {low:g} … {high:g}."
+        yield Problem(text, key, file)
+    if (fastest := max(sweep.frequencies)) > 0.1 * settings.loop.rate:
+        text = f"{fastest:g} Hz is too fast for {settings.loop.rate:g} ticks per second: ten ticks per period at least."
+        yield Problem(text, f"{key}.frequencies", file)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from hilserver.components.base import Fluid
 from hilserver.errors import ConfigurationError, Problem
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.rig import columns as c
-from hilserver.rig.config import CycleSettings, LimitSettings, RigSettings, ValveSettings
+from hilserver.rig.config import CycleInput, CycleSettings, LimitSettings, RigSettings, ValveSettings
 from hilserver.rig.machine import cylinder_table, past_lengths, port_table
 from hilserver.rig.observer import observer_table
 from hilserver.rig.scale import Curve
@@ -386,11 +386,25 @@ def spool_matrix(tau: float, omega: float, d: float, h: float) -> list[float]:
 
 
 def cycle_table(cycle: CycleSettings | None, inputs: list[str]) -> Floats:
-    """The points of a work cycle, one per line: number of the input, s, value, shape."""
+    """The points of a work cycle, one per line: number of the input, s, value, shape, amplitude, frequency."""
     lines = [
-        [float(inputs.index(name)), t, value, float(c.SHAPE_NAMES[entry.shape])]
+        [float(inputs.index(name)), *point]
         for name, entry in (cycle.inputs.items() if cycle else ())
         if name in inputs
-        for t, value in entry.points
+        for point in _points(entry)
     ]
-    return _table(lines, 4)
+    return _table(lines, c.CYCLE_WIDTH)
+
+
+def _points(entry: CycleInput) -> Iterator[tuple[float, float, float, float, float]]:
+    """The points of an input, and those between which it rests and swings about the mean of its sweep."""
+    for t, value in entry.points or ():
+        yield t, value, c.SHAPE_NAMES[entry.shape], 0.0, 0.0
+    sweep = entry.sweep
+    if sweep is None:
+        return
+    yield entry.sweep_begins + 0.5 * sweep.rest, sweep.mean, c.SMOOTH, 0.0, 0.0
+    for sine in entry.sines:
+        yield sine.begins, sweep.mean, c.LINEAR, 0.0, 0.0
+        yield sine.ends, sweep.mean, c.SINE, sweep.amplitude, sine.frequency
+    yield entry.duration, sweep.mean, c.LINEAR, 0.0, 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,6 @@ from hilserver.rig.config import CycleSettings
 from hilserver.rig.load import read_toml
 from hilserver.rig.plan import cycle_table
 from hilserver.runs.plots import plot_panels
-from hilserver.runs.simulate import run_packed
 
 TICK = 1e-3
 """s between two values of a run; the circuit's ``substeps`` divide it, as at a rig with the usual 1 kHz."""
@@ -111,6 +110,39 @@ def run_circuit(
     return FreeRun(
         name, circuit, packed, library, inputs, time, {name: rows[:, i] for i, name in enumerate(packed.names)}
     )
+
+
+def run_packed(
+    program: Program,
+    circuit: PackedCircuit,
+    dt: float,
+    driven: Sequence[str],
+    given: Floats,
+    start: Floats | None = None,
+) -> Floats:
+    """A circuit run by itself: all values (columns: ``circuit.names``) at the end of every tick of ``dt`` seconds.
+
+    ``given[k, j]`` is the signal ``driven[j]`` in tick k; signals that the circuit does not have are left out.
+    ``start``: where the circuit's ``values`` begin, if not at its initial ones.
+    """
+    used = [(circuit.values.index(name), j) for j, name in enumerate(driven) if name in circuit.values]
+    n = len(circuit.values)
+    values = np.zeros(len(circuit.names))
+    values[:n] = initial_values(circuit) if start is None else start
+    rows = np.empty((len(given), len(values)))
+    places = np.array([place for place, _ in used], dtype=np.int64)
+    columns = np.ascontiguousarray(given[:, [j for _, j in used]])
+    steps = int(circuit.index[e.SUBSTEPS])
+    program.run_free(
+        circuit.index, circuit.value, values, np.zeros(circuit.work_size), places, columns, steps, dt / steps, rows
+    )
+    return rows
+
+
+def initial_values(circuit: PackedCircuit) -> Floats:
+    """The initial ones of a circuit's ``values``."""
+    first = int(circuit.index[e.INITIAL])
+    return circuit.value[first : first + len(circuit.values)].copy()
 
 
 def _led(program: Program, cycle: CycleSettings | None, inputs: tuple[str, ...], ticks: int) -> Floats:

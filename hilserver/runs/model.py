@@ -50,7 +50,10 @@ def machine_of(rig: Rig) -> Machine | None:
     """The machine: from ``[cylinders]``, else that of the simulated device; None where neither is given."""
     loads: dict[str, float] = {}
     if rig.settings.cylinders:
-        table, loads = _from_cylinders(rig)
+        moduli = [s.bulk_modulus for s in rig.settings.cylinders.values() if s.bulk_modulus is not None]
+        fluid = {"bulk_modulus": f"{min(moduli)} Pa"} if moduli else rig.circuit.source.get("fluid", {})
+        table = {"components": from_cylinders(rig.settings.cylinders), "fluid": fluid}
+        loads = {load_of(name): s.areas()[0] for name, s in rig.settings.cylinders.items()}
         origin = "[cylinders], without friction"
     else:
         simulated = [tables["machine"] for tables in rig.sources.get("devices", {}).values() if "machine" in tables]
@@ -69,17 +72,24 @@ def _plugs(ports: Sequence[str]) -> dict[str, Any]:
     return {f"plug_of_{port}": {"type": "volume", "ports": {"P": port}, "volume": PLUG} for port in ports}
 
 
-def _from_cylinders(rig: Rig) -> tuple[dict[str, Any], dict[str, float]]:
+def from_cylinders(cylinders: Mapping[str, CylinderSettings]) -> dict[str, Any]:
+    """Components of the rig file's cylinders: without friction, each loaded by a signal (`load_of`), N."""
     components: dict[str, Any] = {}
-    loads = {}
-    for name, s in rig.settings.cylinders.items():
-        rod, load = f"rod of {name}", f"load_of_{name}"
+    for name, s in cylinders.items():
+        rod, load = rod_of(name), load_of(name)
         components[f"cylinder_{name}"] = _cylinder(s, rod)
         components[load] = {"type": "force_source", "ports": {"rod": rod}, "force": "-1 N", "command": load}
-        loads[load] = s.areas()[0]
-    moduli = [s.bulk_modulus for s in rig.settings.cylinders.values() if s.bulk_modulus is not None]
-    fluid = {"bulk_modulus": f"{min(moduli)} Pa"} if moduli else rig.circuit.source.get("fluid", {})
-    return {"components": components, "fluid": fluid}, loads
+    return components
+
+
+def load_of(cylinder: str) -> str:
+    """Name of the signal of the force against a cylinder's growing position."""
+    return f"load_of_{cylinder}"
+
+
+def rod_of(cylinder: str) -> str:
+    """Node that moves with a cylinder's rod."""
+    return f"rod of {cylinder}"
 
 
 def _cylinder(s: CylinderSettings, rod: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -14,12 +15,13 @@ from matplotlib.figure import Figure
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.runs.latency import BATCH, CYCLICTEST, EDGES, PERIODIC, LatencyReport
-from hilserver.runs.simulate import Fidelity
 
 SHOWN = {"Pa": ("bar", 1e-5), "m^3/s": ("l/min", 6e4), "m": ("mm", 1e3), "": ("", 1.0)}
 """Unit and factor in which an SI unit is shown."""
 MOST_POINTS = 20_000
 """Points per line: beyond that a plot shows the extremes of every few ticks."""
+TRUTH = "truth"
+"""The line of this name is dashed and black."""
 MOST_INSIDE = 6
 """Lines whose legend is inside the panel; that of more is beside it."""
 
@@ -31,44 +33,44 @@ def shown_unit(unit: str) -> tuple[str, float]:
     return SHOWN.get(unit, (unit, 1.0))
 
 
-def plot_panels(time: Floats, panels: Sequence[tuple[str, str, Lines]], title: str, path: Path) -> Path:
-    """One panel per (label, SI unit, lines by name) above a common time axis; returns ``path``."""
-    figure, axes = _figure(len(panels), title)
+Panel = tuple[str, str, Lines]
+"""Label, SI unit, lines by name."""
+
+
+def plot_panels(time: Floats, panels: Sequence[Panel], title: str, path: Path) -> Path:
+    """One panel after the other above a common time axis, as a PNG file; returns ``path``."""
+    return save(panels_figure(time, panels, title), path)
+
+
+def panels_figure(
+    time: Floats, panels: Sequence[Panel], title: str, colours: Mapping[str, object] | None = None
+) -> Figure:
+    """The same as a figure; ``colours`` of lines by name, where one is to keep its colour from panel to panel."""
+    figure = new_figure(len(panels), title)
+    axes = list(figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0])
     for axis, (label, unit, lines) in zip(axes, panels, strict=True):
-        _panel(axis, time, label, unit, lines)
-    return _save(figure, axes, path)
+        _panel(axis, time, label, unit, lines, colours or {})
+    axes[-1].set_xlabel("time, s")
+    return figure
 
 
-def plot_fidelity(result: Fidelity, path: Path) -> Path:
-    """Every quantity of truth and variants over time, and below it the bridges' deviation from the truth."""
-    figure, axes = _figure(
-        2 * len(result.quantities), f"{result.rig}: virtual circuit joined directly (truth) and bridged rig"
-    )
-    for number, quantity in enumerate(result.quantities):
-        name, unit = quantity.name, quantity.unit
-        series = {variant.name: variant.series[name] for variant in result.variants}
-        _panel(axes[2 * number], result.time, name, unit, series)
-        factor = shown_unit(unit)[1]
-        axes[2 * number].plot(*_thinned(result.time, result.truth[name] * factor), "k--", lw=1.0, label="truth")
-        axes[2 * number].legend(loc="upper right", fontsize=7)
-        errors = {name: values - result.truth[quantity.name] for name, values in series.items()}
-        _panel(axes[2 * number + 1], result.time, f"deviation of {name}", unit, errors)
-    return _save(figure, axes, path)
-
-
-def _figure(panels: int, title: str) -> tuple[Figure, list[Axes]]:
+def new_figure(panels: int, title: str) -> Figure:
+    """An empty figure as high as so many panels need."""
     figure = Figure(figsize=(10, 2.6 * panels + 0.6), layout="constrained")
     figure.suptitle(title)
     FigureCanvasAgg(figure)
-    return figure, list(figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0])
+    return figure
 
 
-def _panel(axis: Axes, time: Floats, label: str, unit: str, lines: Lines) -> None:
+def _panel(axis: Axes, time: Floats, label: str, unit: str, lines: Lines, colours: Mapping[str, object]) -> None:
     shown, factor = shown_unit(unit)
     if many := len(lines) > MOST_INSIDE:
         axis.set_prop_cycle(color=colormaps["tab20"](range(20)))
     for name, values in lines.items():
-        axis.plot(*_thinned(time, values * factor), lw=0.9, label=name)
+        style: dict[str, Any] = {"lw": 0.9, "color": colours[name]} if name in colours else {"lw": 0.9}
+        if name == TRUTH:
+            style = {"color": "black", "ls": "--", "lw": 1.0}
+        axis.plot(*_thinned(time, values * factor), label=name, **style)
     axis.set_ylabel(f"{label}, {shown}" if shown else label)
     axis.grid(alpha=0.3)
     if many:
@@ -77,8 +79,8 @@ def _panel(axis: Axes, time: Floats, label: str, unit: str, lines: Lines) -> Non
         axis.legend(loc="upper right", fontsize=7)
 
 
-def _save(figure: Figure, axes: Sequence[Axes], path: Path) -> Path:
-    axes[-1].set_xlabel("time, s")
+def save(figure: Figure, path: Path) -> Path:
+    """Write a figure as PNG; returns ``path``. Raises HilserverError where it can't be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=120)
@@ -116,8 +118,8 @@ def plot_latency(report: LatencyReport, path: Path) -> Path:
     for axis, title in ((periodic, "from the deadline to the wake-up"), (semaphore, "from the post to the wake-up")):
         axis.set(xscale="log", yscale="log", xlim=(0.5, 2.0 * max(longest, 1.0)), ylim=(0.5, None))
         axis.set(xlabel=f"{title}, µs", ylabel="how often")
-    course.set(yscale="log", ylabel=f"largest of {BATCH} ticks, µs")
+    course.set(yscale="log", xlabel="time, s", ylabel=f"largest of {BATCH} ticks, µs")
     for axis in (periodic, semaphore, course):
         axis.grid(alpha=0.3)
         axis.legend(loc="upper right", fontsize=7)
-    return _save(figure, [course], path)
+    return save(figure, path)

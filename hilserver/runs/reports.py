@@ -10,102 +10,12 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from hilserver.bridge.columns import STRATEGY_NAMES
 from hilserver.errors import HilserverError
 from hilserver.runs.bench import Benchmark
 from hilserver.runs.foreign import ForeignRun
 from hilserver.runs.latency import LatencyReport, Measured, load_words
-from hilserver.runs.plots import plot_fidelity, plot_panels, shown_unit
+from hilserver.runs.plots import plot_panels
 from hilserver.runs.replay import Replayed
-from hilserver.runs.simulate import NO_BRIDGE, VARIANTS, Fidelity
-
-# --- simulate ---------------------------------------------------------------------------------------------------------
-
-
-def fidelity_table(result: Fidelity) -> Table:
-    """Deviation of every variant from the truth."""
-    table = Table(title=f"{result.rig}: deviation from the virtual circuit joined directly to the machine")
-    table.add_column("bridge", no_wrap=True)
-    for quantity in result.quantities:
-        table.add_column(f"{quantity.name}\nNRMSE", justify="right")
-        table.add_column(f"\nmax, {shown_unit(quantity.unit)[0]}", justify="right")
-    for valve in result.valves:
-        table.add_column(f"valve {valve}\nNRMSE", justify="right")
-    table.add_column("saturated", justify="right")
-    for variant in result.variants:
-        cells = []
-        for quantity in result.quantities:
-            deviation = variant.deviations[quantity.name]
-            cells += [f"{deviation.nrmse:.2%}", f"{deviation.largest * shown_unit(quantity.unit)[1]:.3g}"]
-        cells += [
-            f"{variant.tracking[valve].nrmse:.2%}" if valve in variant.tracking else "-" for valve in result.valves
-        ]
-        table.add_row(variant.name, *cells, f"{variant.saturated:.1%}")
-    table.caption = "valve: its flow against the flow that the virtual circuit asked of it in the same run"
-    return table
-
-
-def fidelity_sentences(result: Fidelity) -> list[str]:
-    """By how much the best bridge beats no compensation and the lowest rung of the ladder; what the words mean."""
-    names = {variant.name for variant in result.variants}
-    sentences = []
-    for quantity in result.quantities:
-        best = result.best(quantity.name)
-        lines = [
-            f"{result.gain(quantity.name, over):.2f} times closer than {over}"
-            for over in (NO_BRIDGE, STRATEGY_NAMES[1])
-            if over in names and over != best.name
-        ]
-        sentences.append(f"{quantity.name}: {best.name} is best" + (", " + ", ".join(lines) if lines else "") + ".")
-    for valve in result.valves:
-        tracked = {variant.name: variant.tracking[valve].rms for variant in result.variants if variant.tracking}
-        name = min(tracked, key=lambda name: tracked[name])
-        lowest = STRATEGY_NAMES[1]
-        closer = (
-            f", {tracked[lowest] / tracked[name]:.2f} times closer than {lowest}"
-            if lowest in tracked and name != lowest
-            else ""
-        )
-        sentences.append(f"valve {valve} alone, against the flow asked of it: {name} is best{closer}.")
-    if result.ports_without_valve:
-        sentences.append(
-            f"Port {', '.join(result.ports_without_valve)} has no valve of its own: its pressure comes from the other "
-            "edge of the real valve and from the real supply, not from the virtual circuit: no bridge can mend that."
-        )
-    sentences.append(f'"{NO_BRIDGE}": {VARIANTS[NO_BRIDGE]}.')
-    sentences.append(
-        "NRMSE: root mean square of the deviation by the range of the truth. Flows are the simulated ones."
-    )
-    return sentences
-
-
-def write_fidelity(result: Fidelity, folder: Path) -> list[Path]:
-    """Plot (PNG) and figures (JSON) of a fidelity run; returns the files."""
-    figures = {
-        "rig": result.rig,
-        "ticks": len(result.time),
-        "quantities": {q.name: {"unit": q.unit, "best": result.best(q.name).name} for q in result.quantities},
-        "variants": {
-            variant.name: {
-                "meaning": VARIANTS[variant.name],
-                "saturated": variant.saturated,
-                **{
-                    name: {"nrmse": d.nrmse, "rms": d.rms, "largest": d.largest, "range": d.range}
-                    for name, d in (
-                        *variant.deviations.items(),
-                        *((f"valve {v}", d) for v, d in variant.tracking.items()),
-                    )
-                },
-            }
-            for variant in result.variants
-        },
-        "best_is_closer_by": {
-            q.name: {v.name: result.gain(q.name, v.name) for v in result.variants} for q in result.quantities
-        },
-    }
-    plot = plot_fidelity(result, folder / f"{result.rig}-fidelity.png")
-    return [plot, write_json(figures, folder / f"{result.rig}-fidelity.json")]
-
 
 # --- replay -----------------------------------------------------------------------------------------------------------
 

@@ -38,7 +38,8 @@ from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.machine import TREND_TIME
 from hilserver.rig.config import ValveSettings
-from hilserver.rig.load import Rig, can_feed_back
+from hilserver.rig.ladder import possible
+from hilserver.rig.load import Rig
 from hilserver.rig.plan import time_constant
 from hilserver.runs.model import (
     Machine,
@@ -201,7 +202,7 @@ def stability(rig: Rig, program: Program, row: Floats | None = None) -> Stabilit
             points.append(Point(inputs, share, load, tuple(sorted(loop.crossings())), damping))
     if not points:
         return _unknown("the virtual circuit comes to no steady motion on the machine")
-    margins = tuple(_margin(rig, name, driven, points) for name in _strategies(rig, driven))
+    margins = tuple(_margin(rig, name, driven, points) for name in possible(rig.settings, driven))
     return Stability(machine.origin, tuple(points), margins, all(real[name] is not None for name in driven))
 
 
@@ -229,14 +230,6 @@ def _unknown(why: str) -> Stability:
 
 def _connected(rig: Rig, port: str) -> bool:
     return f"{RIG}{port}.q" in rig.packed.values
-
-
-def _strategies(rig: Rig, driven: Sequence[str]) -> list[str]:
-    valves = [rig.settings.valves[name] for name in driven]
-    known = all(can_feed_back(rig.settings, valve) for valve in valves)
-    measured = all(valve.flow is not None for valve in valves)
-    needs = {"manual": False, "flow_servo": measured, "feedback": known, "adaptive": known}
-    return [name for name in b.STRATEGY_NAMES if needs.get(name, True)]
 
 
 # --- operating points -------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.tick import is_enabled
 from hilserver.realtime.timing import Distribution, LoopTiming, lateness, work_before
 from hilserver.rig import columns as c
+from hilserver.rig.ladder import cannot
 from hilserver.rig.load import Rig
 from hilserver.service.devices import DeviceReports
 from hilserver.service.messages import (
@@ -339,9 +340,8 @@ class Observer:
 
 
 def strategies_of(rig: Rig, valve: str) -> tuple[str, ...]:
-    """The strategies a valve can take: a flow servo needs a measured flow."""
-    measured = rig.settings.valves[valve].flow is not None
-    return tuple(name for name in b.STRATEGY_NAMES if measured or name != b.STRATEGY_NAMES[b.FLOW_SERVO])
+    """The strategies a valve can take."""
+    return tuple(name for name in b.STRATEGY_NAMES if not cannot(rig.settings, rig.settings.valves[valve], name))
 
 
 def fault_text(rig: Rig, fault: int) -> str:

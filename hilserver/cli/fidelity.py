@@ -1,0 +1,123 @@
+"""``hilserver fidelity``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from hilserver.rig.load import Rig
+    from hilserver.runs.fidelity import Fidelity
+
+
+def fidelity(
+    file: Annotated[Path, typer.Argument(metavar="RIG", help="rig file (TOML).", show_default=False)],
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='bridge strategy to try; may be given several times, "all" for all that the rig can use. default: the '
+            "usual ones; with --drive the one in the rig file."
+        ),
+    ] = None,
+    input_: Annotated[
+        str | None, typer.Option("--input", help="input that is swept. default: the one that moves the virtual valve.")
+    ] = None,
+    amplitude: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="of the sines, as a share of half of the input's range.")
+    ] = 0.3,
+    mean: Annotated[
+        float | None, typer.Option(help="value about which the sines go. default: the input's initial value.")
+    ] = None,
+    frequency: Annotated[
+        list[float] | None,
+        typer.Option(help="of a sine, Hz; may be given several times. default: 2, 3, 5, 7, 10, 14, 20 Hz."),
+    ] = None,
+    sweep: Annotated[bool, typer.Option(help="the sines, or the work cycle only.")] = True,
+    log: Annotated[
+        Path | None, typer.Option(help="evaluate this log (.arrow) of the rig instead; nothing is run.")
+    ] = None,
+    drive: Annotated[
+        bool, typer.Option("--drive", help="run the rig in real time, as hilserver run does, and evaluate its log.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="with --drive: do not ask before the machine moves.")] = False,
+    machine: Annotated[
+        Path | None,
+        typer.Option(help="with --log or --drive: circuit file of the machine. default: the rig file's cylinders."),
+    ] = None,
+    out: Annotated[Path, typer.Option("--output", "-o", help="folder of the report.")] = Path("reports"),
+) -> None:
+    """How true is the rig to its virtual circuit? Over the work cycle, and over frequency.
+
+    Each strategy of the bridge runs the rig's work cycle and a sweep of sines. What the machine did is held against the
+    direct simulation: the virtual circuit joined to a model of the machine, as if it were installed there. The report
+    (HTML and Markdown) has amplitude and phase errors over frequency, deviations over the work cycle, noise and
+    saturation of the command, and all strategies side by side.
+
+    A simulated rig runs without a clock. A real one is driven with --drive, or evaluated by a log that holds its work
+    cycle.
+    """
+    from hilserver.errors import HilserverError
+    from hilserver.rig.load import load_rig
+
+    if log is not None and drive:
+        raise HilserverError("--log evaluates what was recorded, --drive records anew: give one of them.")
+    if machine is not None and log is None and not drive:
+        raise HilserverError("--machine is for --log and --drive: a simulated rig has its machine in its device.")
+    rig = load_rig(file)
+    if log is not None:
+        from hilserver.runs.logged import fidelity_of_log
+
+        _report(fidelity_of_log(rig, log, machine), out)
+        return
+    swept, table = _sweep(rig, input_, frequency, amplitude, mean) if sweep else ("", None)
+    if drive:
+        from hilserver.runs.logged import fidelity_of_log
+
+        recorded = _driven(rig, strategy, swept, table, yes)
+        _report(fidelity_of_log(rig, recorded, machine), out)
+        typer.echo(f"Log: {recorded}")
+        return
+    from hilserver.runs.simulate import measure
+
+    _report(measure(rig, strategy, swept, table), out)
+
+
+def _sweep(
+    rig: Rig, name: str | None, frequency: list[float] | None, amplitude: float, mean: float | None
+) -> tuple[str, dict[str, object]]:
+    """The swept input and the table of its sweep."""
+    from hilserver.runs.sweeps import sweep_of, usual_input
+
+    chosen = name or usual_input(rig)
+    return chosen, sweep_of(rig, chosen, frequency or (), amplitude, mean)
+
+
+def _driven(rig: Rig, strategy: list[str] | None, swept: str, sweep: dict[str, object] | None, yes: bool) -> Path:
+    """Let the rig run in real time; returns its log."""
+    import asyncio
+
+    from hilserver.runs.simulate import wanted, with_cycle
+    from hilserver.runs.sweeps import after_cycle
+    from hilserver.service.driving import record_passes
+
+    ready = with_cycle(rig, after_cycle(rig, swept, sweep)) if sweep is not None else rig
+    chosen = wanted(ready, strategy) if strategy else [None]
+    length = ready.cycle.duration if ready.cycle is not None else 0.0
+    what = f"{len(chosen)} time{'s' if len(chosen) > 1 else ''} {length:.1f} s"
+    if not yes:
+        typer.confirm(f"{rig.settings.name} is armed and its machine moves, {what}. Is everything clear?", abort=True)
+    return asyncio.run(record_passes(ready, chosen, typer.echo))
+
+
+def _report(result: Fidelity, out: Path) -> None:
+    from rich.console import Console
+
+    from hilserver.runs.fidelity_report import sentences, tables, write_report
+
+    console = Console(highlight=False, markup=False)
+    for table in tables(result):
+        console.print(table)
+    for line in [*sentences(result), *result.notes, *(f"Written: {path}" for path in write_report(result, out))]:
+        console.print(line, soft_wrap=True)
