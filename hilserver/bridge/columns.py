@@ -43,7 +43,11 @@ BLOCK_NAMES = (
     "spool_error",
     "swing",
     "swing_mean",
+    "swing_from",
+    "swing_to",
     "swing_time",
+    "swing_travel",
+    "swing_count",
 )
 (
     STRATEGY_NOW,
@@ -82,9 +86,13 @@ BLOCK_NAMES = (
     SPOOL_ERROR,
     SWING,
     SWING_MEAN,
+    SWING_FROM,
+    SWING_TO,
     SWING_TIME,
-) = range(37)
-BLOCK = 37
+    SWING_TRAVEL,
+    SWING_COUNT,
+) = range(41)
+BLOCK = 41
 
 # --- strategies: the ladder of compensation, each rung with all that the one before has ------------------------------
 MANUAL, INVERSE_STATIC, INVERSE_LAG, INVERSE_LAG_LEAKAGE = 0, 1, 2, 3

@@ -46,6 +46,7 @@ from hilserver.bridge.columns import (
 )
 from hilserver.bridge.compensation import add_volume_error, compensated, learn
 from hilserver.bridge.strategies import prepare_strategy, raw_output, set_jog, strategy_command
+from hilserver.bridge.swing import forget_swing, watch_swing
 from hilserver.circuit.engine import (
     N_VALUES,
     PORTS,
@@ -533,6 +534,7 @@ def drive_valves(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: fl
 
     The time since the last tick is ``elapsed``; the command moves by no more than one tick's slew all the same.
     """
+    travel = travel_of_inputs(plan, row, elapsed)
     for i in range(plan.valve.shape[0]):
         b, v = valve_block(plan, row, i), plan.valve[i]
         place = int(ix[int(ix[PORTS]) + int(v[PORT])])
@@ -546,11 +548,24 @@ def drive_valves(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: fl
         demand(plan, row, work, i, elapsed, dt, action)
         low, high = free_range(plan, row, i)
         limit_command(row, b, v, low, high, dt, action)
+        if row[MODE] == RUNNING and b[STRATEGY_NOW] != MANUAL:
+            watch_swing(b, v, travel, elapsed)
+        else:
+            forget_swing(b, v)
         past = past_of_valve(plan, row, i)
         for _ in range(int(row[MISSED]) + 1):
             for j in range(past.shape[0] - 1, 0, -1):
                 past[j] = past[j - 1]
             past[0] = b[COMMAND_OUT]
+
+
+def travel_of_inputs(plan: Plan, row: Floats, elapsed: float) -> float:
+    """By how much the operator's inputs have moved since the last tick, of half their ranges, all together."""
+    total = 0.0
+    for i in range(plan.input.shape[0]):
+        step = row[plan.layout[TREND] + TRENDS * i + STEP_1]
+        total += abs(step) / (0.5 * (plan.input[i, INPUT_HIGH] - plan.input[i, INPUT_LOW]))
+    return float(total * elapsed / plan.loop[DT])
 
 
 def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: float, action: int) -> None:
