@@ -142,7 +142,7 @@ def test_the_run_was_worth_replaying(rig: Rig, log: Path) -> None:
     assert set(table.columns["valve.main.strategy"]) == {
         b.MANUAL,
         b.INVERSE_STATIC,
-        b.INVERSE_LAG_LEAKAGE,
+        b.FEEDBACK,
         b.FLOW_SERVO,
     }
     assert table.columns["missed"].sum() == 4.0
