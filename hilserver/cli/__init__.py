@@ -19,6 +19,7 @@ from hilserver.cli import (
     doctor,
     export,
     fidelity,
+    identify,
     latency,
     replay,
     run,
@@ -41,6 +42,7 @@ app.command("channels")(channels.channels)
 app.command("calibrate")(calibrate.calibrate)
 app.command("simulate")(simulate.simulate)
 app.command("fidelity")(fidelity.fidelity)
+app.command("identify")(identify.identify)
 app.command("run")(run.run)
 app.command("status")(switch.status)
 app.command("switch")(switch.switch)

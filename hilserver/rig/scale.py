@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from hilserver.components.base import Datasheet
 from hilserver.errors import shown
+from hilserver.numerics.arrays import Floats
 from hilserver.units import AnyQuantity, Number, Resistance, quantity
 
 LIVE_ZERO = (0.004, 0.020)
@@ -40,6 +41,18 @@ class Curve:
         if not self.points:
             return float(np.polynomial.polynomial.polyval(raw, self.coefficients))
         return _on_lines(self.points, raw)
+
+    def values(self, raw: Floats) -> Floats:
+        """The SI values of many raw readings.
+
+        >>> Curve(points=((0.0, 0.0), (1.0, 10.0), (2.0, 40.0))).values(np.array([-1.0, 1.5, 3.0]))
+        array([-10.,  25.,  70.])
+        """
+        if not self.points:
+            return np.asarray(np.polynomial.polynomial.polyval(raw, self.coefficients), dtype=np.float64)
+        x, y = np.array(self.points).T
+        k = np.clip(np.searchsorted(x, raw, side="right") - 1, 0, len(x) - 2)
+        return np.asarray(y[k] + (y[k + 1] - y[k]) * (raw - x[k]) / (x[k + 1] - x[k]), dtype=np.float64)
 
     def raw(self, value: float) -> float:
         """The raw reading of an SI value. ValueError for a polynomial that is no straight line.

@@ -1,0 +1,52 @@
+"""``hilserver identify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def identify(
+    file: Annotated[Path, typer.Argument(metavar="RIG", help="rig file (TOML).", show_default=False)],
+    valve: Annotated[
+        list[str] | None, typer.Option(help="valve to identify; may be given several times. default: all.")
+    ] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="a recorded log (.arrow) of this rig. default: move the simulated rig.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=5.0, max=600.0, help="length of the sequence.")] = 60.0,
+    largest: Annotated[float, typer.Option(min=0.05, max=1.0, help="largest command of the sequence.")] = 0.6,
+    order: Annotated[
+        int | None, typer.Option(min=1, max=2, help="of the spool. default: as the recording shows it.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--output", "-o", help="folder of the report.")] = Path("reports"),
+) -> None:
+    """What are the real valves like? Flow coefficients, spool, delay, leakage, overlap, null, hysteresis.
+
+    A simulated rig is moved by a bounded sequence of manual commands, without a clock. Of a real rig a log is taken:
+    one in which the valves moved much, of its normal work or under manual commands. The result is a fragment of the rig
+    file with standard deviations, and a report with plots.
+    """
+    from hilserver.errors import HilserverError, did_you_mean
+    from hilserver.rig.load import load_rig
+    from hilserver.runs.identify import identify_valve
+    from hilserver.runs.identify_record import recording_of_log
+    from hilserver.runs.identify_report import document, fragment
+    from hilserver.runs.identify_sequence import recorded_sequence
+
+    rig = load_rig(file)
+    wanted = valve or list(rig.settings.valves)
+    for name in wanted:
+        if name not in rig.settings.valves:
+            raise HilserverError(f'{file}: "{name}" is not a valve.{did_you_mean(name, rig.settings.valves)}')
+    recording = recording_of_log(rig, log) if log is not None else recorded_sequence(rig, wanted, seconds, largest)
+    results = [identify_valve(rig, recording, name, order) for name in wanted]
+    text = fragment(results, recording)
+    written = document(results, recording).write(out, f"{rig.settings.name}-valves")
+    fragment_file = out / f"{rig.settings.name}-valves.toml"
+    fragment_file.write_text(text)
+    typer.echo(text)
+    for path in (fragment_file, *written):
+        typer.echo(f"Written: {path}")

@@ -1,0 +1,271 @@
+r"""Least squares on what a model says of recorded signals (output error), with residuals that need not be white.
+
+Residuals of one signal are alike in colour over the whole recording; a filter that makes them white (a leaky sum where
+the signal is a change per tick, then an autoregressive model of the residuals) is applied to both sides alike and
+found anew after each fit: generalised least squares. Standard deviations come from the Jacobian J and the
+filtered residuals r
+
+.. math:: \mathrm{cov} = (J^T J)^{-1} \Big(\sum_{k,l} w_{k-l}\,J_k r_k r_l J_l^T\Big) (J^T J)^{-1}
+
+so that colour that is left over, and noise that is not equally strong everywhere, are in them.
+Sources: Ljung, System Identification, 2nd ed. 1999, ch. 7; Newey & West, Econometrica 55 (1987) 703.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, log
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_toeplitz
+from scipy.signal import lfilter
+
+from hilserver.numerics.arrays import Floats
+
+MOST_ROUNDS = 12
+"""Fits, each with the filters found in the one before, until one gains less than DONE."""
+NEARLY, DONE = 30.0, 1.0
+"""Gain of a round in the sum of squares (whose terms are 1 on average): one standard deviation is a gain of 1."""
+ORDER = 30
+"""Order of the autoregressive models."""
+POLES = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
+"""Of the leaky sum of a signal that is a change per tick: noise of the sum, and drift of the sum, are then white."""
+LAGS = 60
+"""Ticks over which filtered residuals may still depend on each other."""
+STEP = 1e-3
+"""Of a parameter's usual size, for derivatives."""
+MOST_STEPS = 40
+MOST_CAUTION = 1e4
+"""Of Levenberg and Marquardt's damping: no step is better than where it is."""
+ROUGHLY, EXACTLY = 1e-5, 2e-7
+"""Relative change of the sum of squares at which a fit is done: before the last filters, with them."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A number to be found.
+
+    ``size``: how much it may well be off; ``useful``: the largest standard deviation with which it is worth something.
+    """
+
+    start: float
+    lower: float
+    upper: float
+    size: float
+    useful: float
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A recorded signal: ``measured`` where ``used``. ``summed``: it is the change per tick of what has the noise."""
+
+    name: str
+    measured: Floats
+    used: NDArray[np.bool_]
+    summed: bool
+
+
+Values = Mapping[str, float]
+Predict = Callable[[Values], Sequence[Floats]]
+"""What the model says of all signals."""
+Others = Callable[[Values], Iterable[Values]]
+"""Values that may do as well as these, at another place: a fit goes on from the best of them."""
+
+
+@dataclass(frozen=True)
+class Whitener:
+    """A filter that makes the residuals of a signal white, and of standard deviation 1.
+
+    ``pole``: 1 sums up for ever, 0 not at all; ``model``: of what comes out of that, autoregressive.
+    """
+
+    pole: float
+    model: Floats
+    deviation: float = 1.0
+
+    def __call__(self, residual: Floats, used: NDArray[np.bool_]) -> Floats:
+        """The filtered residual, 0 where it is not used."""
+        filtered: Floats = lfilter(self.model, [1.0, -self.pole], np.where(used, residual, 0.0)) / self.deviation
+        return np.where(used, filtered, 0.0)
+
+    @classmethod
+    def of(cls, residual: Floats, used: NDArray[np.bool_], summed: bool) -> Whitener:
+        """The filter for residuals such as these: the one that leaves least."""
+        tried = [cls._with_pole(residual, used, pole) for pole in (POLES if summed else (0.0,))]
+        return min(tried, key=lambda whitener: whitener.deviation)
+
+    @classmethod
+    def _with_pole(cls, residual: Floats, used: NDArray[np.bool_], pole: float) -> Whitener:
+        """The autoregressive model after Yule and Walker."""
+        rough, model = cls(pole, np.ones(1))(residual, used), np.ones(1)
+        if not np.any(rough):
+            return cls(pole, model)
+        spectrum = np.abs(np.fft.rfft(rough, 2 * len(rough))) ** 2
+        covariance = np.fft.irfft(spectrum)[: ORDER + 1]
+        covariance[0] *= 1.0 + 1e-9
+        model = np.concatenate([[1.0], -solve_toeplitz(covariance[:-1], covariance[1:])])
+        white = cls(pole, model)(residual, used)
+        return cls(pole, model, float(np.sqrt(np.sum(white * white) / used.sum())))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What was found.
+
+    ``white``: the filtered residuals by signal; ``unlikely``: -2 times the logarithm of the likelihood; ``normal``,
+    ``scatter``: J^T J and the sum in the middle of the covariance, of parameters by their size.
+    """
+
+    values: dict[str, float]
+    deviations: dict[str, float]
+    covariance: Floats
+    white: dict[str, Floats]
+    unlikely: float
+    normal: Floats
+    scatter: Floats
+    sizes: Floats
+
+    def covariance_with(self, names: Sequence[str]) -> Floats:
+        """Covariance of these parameters if all others were known; infinite for one that nothing depends on."""
+        places = [list(self.values).index(name) for name in names]
+        seen = np.array([k for k, place in enumerate(places) if self.normal[place, place] > 0.0], dtype=np.int64)
+        here = np.ix_(np.array(places)[seen], np.array(places)[seen])
+        norm = np.sqrt(np.diag(self.normal[here]))
+        inverse = np.linalg.pinv(self.normal[here] / np.outer(norm, norm), rcond=1e-12, hermitian=True)
+        robust = inverse @ (self.scatter[here] / np.outer(norm, norm)) @ inverse
+        widest = np.maximum(np.diag(robust), np.diag(inverse))  # never below what white residuals would give
+        wider = np.sqrt(widest / np.maximum(np.diag(robust), 1e-300)) * self.sizes[places][seen] / norm
+        covariance = np.diag(np.full(len(names), inf))
+        covariance[np.ix_(seen, seen)] = robust * np.outer(wider, wider)
+        return covariance
+
+    def deviation_of(self, gradient: Mapping[str, float]) -> float:
+        """Standard deviation of a function of the values with this gradient."""
+        g = np.array([gradient.get(name, 0.0) for name in self.deviations])
+        return float(np.sqrt(max(g @ self.covariance @ g, 0.0)))
+
+
+def fit(
+    parameters: Mapping[str, Parameter],
+    signals: Sequence[Signal],
+    predict: Predict,
+    start: Values,
+    others: Others | None = None,
+) -> Fit:
+    """Find the parameters, beginning with the values of ``start``."""
+    values, gained = dict(start), inf
+    for _ in range(MOST_ROUNDS):
+        pairs = zip(signals, predict(values), strict=True)
+        whiteners = {s.name: Whitener.of(s.measured - said, s.used, s.summed) for s, said in pairs}
+        problem = _Problem(parameters, signals, predict, whiteners)
+        before = problem.cost(values)
+        if gained < NEARLY and others is not None:
+            trials = [values, *(dict(other) for other in others(values))]
+            values, others = min(trials, key=problem.cost), None
+        values = problem.solved(values, EXACTLY if gained < NEARLY else ROUGHLY)
+        gained = before - problem.cost(values)
+        if gained < DONE and others is None:
+            break
+    return problem.fit(values)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Least squares on filtered residuals, of parameters by their usual size."""
+
+    parameters: Mapping[str, Parameter]
+    signals: Sequence[Signal]
+    predict: Predict
+    whiteners: Mapping[str, Whitener]
+
+    def filtered(self, said: Sequence[Floats]) -> Floats:
+        pairs = zip(self.signals, said, strict=True)
+        return np.concatenate([self.whiteners[s.name](y, s.used) for s, y in pairs])
+
+    def residual(self, values: Values) -> Floats:
+        pairs = zip(self.signals, self.predict(values), strict=True)
+        return self.filtered([s.measured - y for s, y in pairs])
+
+    def cost(self, values: Values) -> float:
+        """Sum of the squares."""
+        r = self.residual(values)
+        return float(r @ r)
+
+    def jacobian(self, values: Values) -> Floats:
+        """float64[samples, parameters]"""
+        base, columns = self.predict(values), []
+        for name, p in self.parameters.items():
+            h = STEP if values[name] + STEP * p.size <= p.upper else -STEP
+            moved = self.predict({**values, name: values[name] + h * p.size})
+            columns.append(self.filtered([(b - a) / h for a, b in zip(moved, base, strict=True)]))
+        return np.array(columns).T
+
+    def solved(self, values: Values, tolerance: float) -> dict[str, float]:
+        """Levenberg and Marquardt's way down, within the parameters' bounds; what is not a parameter stays.
+
+        A parameter at a bound that wants to leave it is held there for the step. Source: Nocedal & Wright, Numerical
+        Optimization, 2nd ed. 2006, ch. 10.3 and 16.7.
+        """
+        now, caution = dict(values), 1e-3
+        r = self.residual(now)
+        for _ in range(MOST_STEPS):
+            J, before = self.jacobian(now), float(r @ r)
+            A, g = J.T @ J, J.T @ r
+            while caution < MOST_CAUTION:
+                trial = self._step(now, A, g, caution)
+                r_trial = self.residual(trial)
+                if float(r_trial @ r_trial) < before:
+                    break
+                caution *= 5.0
+            else:
+                return now
+            now, r, caution = trial, r_trial, max(caution / 5.0, 1e-9)
+            if before - float(r @ r) < tolerance * before:
+                return now
+        return now
+
+    def _step(self, now: Values, A: Floats, g: Floats, caution: float) -> dict[str, float]:
+        z = np.array([now[n] / p.size for n, p in self.parameters.items()])
+        lower = np.array([p.lower / p.size for p in self.parameters.values()])
+        upper = np.array([p.upper / p.size for p in self.parameters.values()])
+        held = ((z <= lower) & (g > 0.0)) | ((z >= upper) & (g < 0.0)) | (np.diag(A) <= 0.0)
+        free = np.flatnonzero(~held)
+        B = A[np.ix_(free, free)]
+        z[free] -= np.linalg.solve(B + caution * np.diag(np.diag(B)), g[free])
+        z = np.clip(z, lower, upper)
+        return {**now, **{n: float(x * p.size) for x, (n, p) in zip(z, self.parameters.items(), strict=True)}}
+
+    def fit(self, values: Values) -> Fit:
+        """What the values are worth."""
+        r, J = self.residual(values), self.jacobian(values)
+        lengths = [len(s.measured) for s in self.signals]
+        white = zip([s.name for s in self.signals], np.split(r, np.cumsum(lengths)[:-1]), strict=True)
+        found = Fit(
+            values={name: values[name] for name in self.parameters},
+            deviations={},
+            covariance=np.empty((0, 0)),
+            white=dict(white),
+            unlikely=sum(2.0 * s.used.sum() * log(self.whiteners[s.name].deviation) for s in self.signals)
+            + float(r @ r),
+            normal=J.T @ J,
+            scatter=_scatter(J, r, lengths),
+            sizes=np.array([p.size for p in self.parameters.values()]),
+        )
+        covariance = found.covariance_with(list(self.parameters))
+        deviations = {n: float(np.sqrt(covariance[i, i])) for i, n in enumerate(self.parameters)}
+        return replace(found, deviations=deviations, covariance=covariance)
+
+
+def _scatter(J: Floats, r: Floats, lengths: Sequence[int]) -> Floats:
+    """The sum in the middle of the covariance; residuals of different signals count as independent."""
+    total, first = np.zeros((J.shape[1], J.shape[1])), 0
+    for length in lengths:
+        G = J[first : first + length] * r[first : first + length, None]
+        total += G.T @ G
+        for lag in range(1, LAGS):
+            across = G[lag:].T @ G[:-lag]
+            total += (1.0 - lag / LAGS) * (across + across.T)
+        first += length
+    return total
