@@ -30,9 +30,11 @@ from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.shared import segment_path
 from hilserver.record.reader import LogTable
 from hilserver.rig import columns as c
+from hilserver.rig.load import load_rig
 from hilserver.runs.summary import WORK
 
-SLEW = 50.0 * 1e-3
+DEMO = load_rig(Path(__file__).parents[1] / "config" / "rigs" / "demo.toml").settings
+SLEW = DEMO.valves["main"].slew / DEMO.loop.rate
 """Of the demo's valve, per tick."""
 
 

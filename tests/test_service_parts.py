@@ -37,18 +37,20 @@ def rig() -> Rig:
 
 @pytest.fixture(scope="module")
 def demo_with_key(rig: Rig) -> Rig:
-    """The demo's rig, with its channel x as the local enable."""
+    """The demo's rig with a channel more, the local enable."""
     sources = json.loads(json.dumps(rig.sources))
-    sources["rig"]["channels"]["x"]["scale"]["value"] = [0, 1]
-    sources["rig"]["limits"]["stroke"] = {"channel": "x", "min": -1, "action": "warn"}
-    sources["rig"]["enable"] = {"channel": "x"}
+    sources["rig"]["channels"]["key"] = {"device": "rig", "source": "x", "scale": {"raw": [0, 10], "value": [0, 1]}}
+    sources["rig"]["enable"] = {"channel": "key"}
     return assemble(sources, rig.file, rig.library)
+
+
+def memory_for(rig: Rig, folder: Path) -> LoopMemory:
+    return LoopMemory.create(folder / "segment", row_width=rig.layout.width, ring_rows=1000, mailbox_slots=4)
 
 
 @pytest.fixture
 def memory(rig: Rig, tmp_path: Path) -> Iterator[LoopMemory]:
-    path = tmp_path / "segment"
-    with LoopMemory.create(path, row_width=rig.layout.width, ring_rows=1000, mailbox_slots=4) as memory:
+    with memory_for(rig, tmp_path) as memory:
         yield memory
 
 
@@ -189,24 +191,25 @@ def test_events_name_what_happened_in_order(rig: Rig, memory: LoopMemory) -> Non
     assert observer.events(observer.read()) == []
 
 
-def test_the_local_enable_is_told_and_shown(demo_with_key: Rig, memory: LoopMemory) -> None:
+def test_the_local_enable_is_told_and_shown(demo_with_key: Rig, tmp_path: Path) -> None:
     rig = demo_with_key
-    loop, observer = Loop(rig, memory), Observer(rig, memory)
-    plan = rig.plan
-    loop.row[plan.layout[c.STALE] : plan.layout[c.CHANGE]] = 0.0
-    loop.tick(channel__x=1.0)
-    assert observer.events(observer.read()) == []
-    assert observer.state(loop.row, 0).enabled is True
-    loop.tick(channel__x=0.0)
-    assert [(event.kind, event.text) for event in observer.events(observer.read())] == [
-        ("warning", "the local enable is off")
-    ]
-    state = observer.state(loop.row, 0)
-    assert state.enabled is False
-    assert "the local enable is off: nobody can arm or start the rig" in state.warnings
-    for on in (1.0, 0.0, 1.0):  # a contact that bounces
-        loop.tick(channel__x=on)
-    assert [event.text for event in observer.events(observer.read())] == ["the local enable is on"]
+    with memory_for(rig, tmp_path) as memory:
+        loop, observer = Loop(rig, memory), Observer(rig, memory)
+        plan = rig.plan
+        loop.row[plan.layout[c.STALE] : plan.layout[c.CHANGE]] = 0.0
+        loop.tick(channel__key=1.0)
+        assert observer.events(observer.read()) == []
+        assert observer.state(loop.row, 0).enabled is True
+        loop.tick(channel__key=0.0)
+        assert [(event.kind, event.text) for event in observer.events(observer.read())] == [
+            ("warning", "the local enable is off")
+        ]
+        state = observer.state(loop.row, 0)
+        assert state.enabled is False
+        assert "the local enable is off: nobody can arm or start the rig" in state.warnings
+        for on in (1.0, 0.0, 1.0):  # a contact that bounces
+            loop.tick(channel__key=on)
+        assert [event.text for event in observer.events(observer.read())] == ["the local enable is on"]
 
 
 def test_without_a_local_enable_nothing_is_said_of_it(rig: Rig, memory: LoopMemory) -> None:

@@ -25,7 +25,7 @@ def started(
 ) -> PackedCircuit:
     """The packed circuit with initial values for what is not carried over from the running one.
 
-    ``row``: the newest row. Nodes with ``pressure_from`` start at that port's measured pressure; with ``steady``, the
+    ``row``: the newest row. Nodes with ``pressure_from`` start at the pressure that the circuit sees at that port; with ``steady``, the
     new states start where they come to rest while the kept ones are held. Raises NoEquilibrium where they don't.
     """
     first = int(packed.index[e.INITIAL])
@@ -33,10 +33,10 @@ def started(
     initial = value[first : first + len(packed.values)]
     for node, start in circuit.starts.items():
         if start.pressure_from is not None:
-            measured = row[rig.layout.bindings[RIG + start.pressure_from]]
+            seen = row[rig.layout.bindings[RIG + start.pressure_from]]
             for name in (f"{node}.content", f"{node}.p"):
                 if name in packed.values:
-                    initial[packed.values.index(name)] = measured
+                    initial[packed.values.index(name)] = seen
     new = replace(packed, value=value)
     if steady:
         kept = np.flatnonzero(carried[: packed.n_states] >= 0)
