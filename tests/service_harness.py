@@ -60,7 +60,7 @@ class Server:
     """One run of a rig. ``with Server(folder) as server:`` starts it; at the end everything of it is killed.
 
     ``changes`` replace lines of the demo's rig; ``text`` is another rig's, with {name} in the place of its name.
-    ``path`` holds more modules.
+    ``path`` holds more modules; ``environment`` more variables; ``notes``: where it says that it runs, if not as usual.
     """
 
     def __init__(
@@ -70,6 +70,8 @@ class Server:
         changes: Mapping[str, str] | None = None,
         text: str = "",
         path: tuple[Path, ...] = (),
+        environment: Mapping[str, str] | None = None,
+        notes: Path | None = None,
     ) -> None:
         self.name = name or f"test_{os.getpid()}_{next(_numbers)}"
         self.folder = folder
@@ -79,12 +81,15 @@ class Server:
         self.rig = folder / f"{self.name}.toml"
         self.rig.write_text(text.replace("{name}", self.name) or rig_text(self.name, folder, changes))
         self.path = os.pathsep.join((*map(str, path), os.environ.get("PYTHONPATH", "")))
+        self.environment = environment or {}
+        self.notes = notes or folder / "hilserver"
         self.errors = folder / f"{self.name}-{next(_numbers)}.stderr"
         self.process: subprocess.Popen[str] | None = None
 
     def launch(self) -> None:
         """Start it, without waiting for anything."""
-        environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder), "PYTHONPATH": self.path}
+        own = {"XDG_RUNTIME_DIR": str(self.folder), "PYTHONPATH": self.path}
+        environment = {**os.environ, **own, **self.environment}
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(
                 (*COMMAND, str(self.rig)),
@@ -104,7 +109,7 @@ class Server:
         if not self.process.stdout.readline():
             raise AssertionError(f"the server did not start: {self.stderr}")
         self.start_time = time.monotonic() - began
-        note = self.folder / "hilserver" / f"{self.name}.json"
+        note = self.notes / f"{self.name}.json"
         self.port = json.loads(note.read_text())["port"]
         self.note_children()
         return self
@@ -161,7 +166,7 @@ class Server:
     def leaves(self) -> list[str]:
         """What is left of it: processes, shared memory, note."""
         left = sorted(self.alive()) + [path.name for path in Path("/dev/shm").glob(f"hilserver-{self.name}*")]
-        return left + [path.name for path in (self.folder / "hilserver").glob(f"{self.name}*")]
+        return left + [path.name for path in self.notes.glob(f"{self.name}*")]
 
 
 def children_of(parent: int) -> dict[str, int]:

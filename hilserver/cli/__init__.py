@@ -23,6 +23,7 @@ from hilserver.cli import (
     latency,
     replay,
     run,
+    safe,
     simulate,
     switch,
 )
@@ -44,6 +45,7 @@ app.command("simulate")(simulate.simulate)
 app.command("fidelity")(fidelity.fidelity)
 app.command("identify")(identify.identify)
 app.command("run")(run.run)
+app.command("safe")(safe.safe)
 app.command("status")(switch.status)
 app.command("switch")(switch.switch)
 app.command("send")(switch.send)

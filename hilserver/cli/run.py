@@ -21,17 +21,23 @@ def run(
     """
     import asyncio
     import logging
+    import os
+
+    from hilserver.service.notify import Notifier
+    from hilserver.service.restarts import Restarts
+
+    line = "%(levelname)s %(message)s" if "JOURNAL_STREAM" in os.environ else "%(asctime)s %(levelname)s %(message)s"
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=line)
+    notifier, restarts = Notifier.from_environment(), Restarts.of_service()
+    restarts.wait(notifier)
 
     from hilserver.rig.load import load_rig
     from hilserver.service.supervisor import Supervisor
 
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
-    )
     loaded = load_rig(rig)
 
     async def serve() -> int:
-        supervisor = Supervisor(loaded)
+        supervisor = Supervisor(loaded, notifier, restarts)
         task = asyncio.create_task(supervisor.run())
         ready = asyncio.create_task(supervisor.ready.wait())
         await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)

@@ -431,7 +431,10 @@ class CylinderSettings(Datasheet):
 class RecordingSettings(Datasheet):
     """The full-rate log."""
 
-    folder: str = Field(default="logs", description="relative to the folder hilserver is started in")
+    folder: Text | None = Field(
+        default=None,
+        description="relative to the folder hilserver is started in; default: $LOGS_DIRECTORY (systemd), else logs",
+    )
     enabled: StrictBool = Field(default=True, description="record every run")
     max_megabytes: Number = Field(default=1000.0, gt=0, description="a new file is begun beyond this size")
 

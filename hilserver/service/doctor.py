@@ -24,12 +24,13 @@ from hilserver.realtime.compiled import compiled_program, is_complete
 from hilserver.realtime.host import ERROR, NOTE, OK, WARNING, Finding, Host, State, examine
 from hilserver.realtime.scheduling import Scheduling
 from hilserver.realtime.shared import LoopMemory
-from hilserver.rig.config import LoopSettings
+from hilserver.rig.config import LoopSettings, RecordingSettings
 from hilserver.rig.load import Rig
 from hilserver.runs.machine import machine
 from hilserver.service.address import BrokerAddress
 from hilserver.service.broker import find_program
 from hilserver.service.mqtt import connection, new_client
+from hilserver.service.recording import log_folder
 from hilserver.service.supervisor import PAYLOAD_BYTES, address_of, ring_rows
 
 EXIT_CODES = {OK: 0, NOTE: 0, WARNING: 1, ERROR: 2}
@@ -56,7 +57,8 @@ def diagnose(
     findings = [*examine(host or Host(), scheduling), check_clock((clock or clock_error)()), check_cache(rig)]
     if rig is not None:
         findings += [check_shared_memory(rig), check_broker(rig)]
-    folder, rate = (Path(rig.settings.recording.folder), log_rate(rig)) if rig is not None else (Path("logs"), 0.0)
+    folder = log_folder(rig.settings.recording if rig is not None else RecordingSettings())
+    rate = log_rate(rig) if rig is not None else 0.0
     if rig is None or rig.settings.recording.enabled:
         findings += check_disk(folder, rate)
     return findings

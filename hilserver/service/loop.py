@@ -18,6 +18,8 @@ from hilserver.service.devices import DeviceReports
 from hilserver.service.workers import WorkerProcess
 
 _log = logging.getLogger(__name__)
+COMPILE_TIMEOUT = 600.0
+"""Seconds for the circuit engine to be compiled; a slow or busy machine needs some minutes."""
 LOOK = 0.1
 """Seconds between two looks at the loop's heartbeat."""
 LEAST_TICKS = 5
@@ -57,7 +59,7 @@ class LoopProcesses:
         """Fill the cache of compiled programs. Raises ChildFailed."""
         compiler = await Child.start("compiler", "hilserver.realtime.compiled", str(self.setup_file))
         try:
-            await all_ready(compiler)
+            await all_ready(compiler, within=COMPILE_TIMEOUT)
         finally:
             await compiler.stop()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.record.format import LogHeader, encode
 from hilserver.record.recorder import CIRCUIT_VERSION
 from hilserver.record.run import run_header
+from hilserver.rig.config import RecordingSettings
 from hilserver.rig.load import Rig
 from hilserver.service.children import Child, ChildFailed, all_ready
 from hilserver.service.operator import Running
@@ -42,7 +44,7 @@ class Recording:
     async def start(self) -> Child:
         """Start a recorder with a new log; it is ready later. Raises HilserverError where the log has no place."""
         settings, name = self._rig.settings.recording, self._rig.settings.name
-        log = _unused(_made(Path(settings.folder)) / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}_{name}.arrow")
+        log = _unused(_made(log_folder(settings)) / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}_{name}.arrow")
         header_file = self._folder / "header.json"
         header_file.write_text(encode(self._header().model_dump()))
         arguments = (str(self._memory.segment.path), str(header_file), str(log), str(int(settings.max_megabytes * 1e6)))
@@ -93,6 +95,11 @@ class Recording:
         """End the recorder, with everything written."""
         if self.recorder is not None:
             await self.recorder.stop()
+
+
+def log_folder(settings: RecordingSettings) -> Path:
+    """Where logs go: the folder in the rig file, else the logs directory of a systemd service, else ``logs``."""
+    return Path(settings.folder or os.environ.get("LOGS_DIRECTORY", "").split(":")[0] or "logs")
 
 
 def _made(folder: Path) -> Path:

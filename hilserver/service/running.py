@@ -12,9 +12,14 @@ from pathlib import Path
 from hilserver.errors import HilserverError, did_you_mean
 from hilserver.service.address import BrokerAddress
 
+SERVICES = Path("/run/hilserver")
+"""Where systemd makes the runtime directories of the services (systemd/hilserver.service), one for each."""
+
 
 def folder() -> Path:
-    """$XDG_RUNTIME_DIR/hilserver, or a private folder of this user under the temporary folder."""
+    """A service's $RUNTIME_DIRECTORY (systemd), else $XDG_RUNTIME_DIR/hilserver, else a private temporary folder."""
+    if own := os.environ.get("RUNTIME_DIRECTORY"):
+        return Path(own.split(":")[0])
     if base := os.environ.get("XDG_RUNTIME_DIR"):
         return Path(base) / "hilserver"
     return Path(tempfile.gettempdir()) / f"hilserver-running-{os.getuid()}"
@@ -44,21 +49,34 @@ def working_folder(rig: str) -> Path:
 
 
 def running() -> dict[str, BrokerAddress]:
-    """The servers that run on this machine; notes of dead ones are passed over."""
+    """The servers that run on this machine, this user's and the services; notes of dead ones are passed over."""
     found = {}
-    for path in sorted(folder().glob("*.json")):
+    for path in (*sorted(SERVICES.glob("*/*.json")), *sorted(folder().glob("*.json"))):
         with contextlib.suppress(OSError, ValueError):
             note = json.loads(path.read_text())
-            os.kill(int(note.pop("pid")), 0)
-            found[path.stem] = BrokerAddress.model_validate(note)
+            if _is_alive(int(note.pop("pid"))):
+                found[path.stem] = BrokerAddress.model_validate(note)
     return found
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except PermissionError:  # another user's
+        return True
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def find(rig: str | None) -> tuple[str, BrokerAddress]:
     """The running server of this name, or the only one. Raises HilserverError naming those there are."""
     found = running()
     if not found:
-        raise HilserverError("no hilserver runs on this machine for this user. Start one: hilserver run RIG.toml")
+        raise HilserverError(
+            "no hilserver runs on this machine for this user. Start one: hilserver run RIG.toml; "
+            "or say where it runs: --broker"
+        )
     if rig is None:
         if len(found) > 1:
             raise HilserverError(f"several servers run here: choose one with --rig: {', '.join(found)}.")

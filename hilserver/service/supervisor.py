@@ -16,6 +16,7 @@ from typing import Any
 from hilserver.circuit.program import Program
 from hilserver.realtime.compiled import compiled_program, is_complete, warm_up, warm_up_analysis
 from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
+from hilserver.rig import columns as c
 from hilserver.rig.config import BrokerLogin
 from hilserver.rig.load import Rig
 from hilserver.rig.plan import first_row
@@ -27,10 +28,12 @@ from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.children import Child, all_ready
 from hilserver.service.loop import LoopProcesses, end_predecessor
 from hilserver.service.mqtt import MqttService
-from hilserver.service.observer import Observer
+from hilserver.service.notify import Notifier
+from hilserver.service.observer import Observer, fault_text
 from hilserver.service.operator import Operator
 from hilserver.service.publisher import Publisher
 from hilserver.service.recording import Recording
+from hilserver.service.restarts import STABLE_AFTER, Restarts
 from hilserver.service.running import announce, withdraw, working_folder
 
 _log = logging.getLogger(__name__)
@@ -45,8 +48,10 @@ FAREWELL = 0.3
 class Supervisor:
     """A run of a rig in real time. ``await run()`` returns its exit code after a stop, or when the loop has died."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: Rig, notifier: Notifier | None = None, restarts: Restarts | None = None) -> None:
         self.rig = rig
+        self._notifier = notifier or Notifier()
+        self._restarts = restarts or Restarts(None)
         self.address: BrokerAddress | None = None
         """Where clients reach it; of an embedded broker without a log-in."""
         self.operator: Operator | None = None
@@ -74,8 +79,12 @@ class Supervisor:
                 starting = asyncio.create_task(self._start(stack))
                 if not await self._before_stop(starting):
                     return 0
+                processes, publisher = starting.result()
                 self.ready.set()
-                return await self._serve(*starting.result())
+                code = await self._serve(processes, publisher)
+            if code == 0:
+                self._restarts.succeed()
+            return code
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
@@ -113,6 +122,7 @@ class Supervisor:
             _log.warning(
                 "first start on this machine, or after an update: compiling the circuit engine takes up to a minute"
             )
+            self._notifier.status("compiling the circuit engine, which takes up to a minute")
             await processes.compile()
         children = await processes.start()
         if self.rig.settings.recording.enabled:
@@ -203,11 +213,34 @@ class Supervisor:
         _background(stack, "publishing", publisher.run)
         _background(stack, "recording", lambda: recording.keep(functools.partial(tell, "recorder")))
         _background(stack, "watching the loop", processes.watch)
+        _background(
+            stack, "telling the service manager", functools.partial(self._notifier.follow, self._tick, self._status)
+        )
+        _background(stack, "counting this start as a success", self._succeed)
         for device in processes.devices:
             _background(stack, f"watching {device.name}", functools.partial(watch_device, device))
         for worker in processes.workers:
             keep = functools.partial(worker.keep, functools.partial(tell, f"device {worker.name}"))
             _background(stack, f"watching device {worker.name}", keep)
+
+    def _tick(self) -> float | None:
+        """The loop's latest tick."""
+        assert self.observer is not None
+        row = self.observer.latest()
+        return None if row is None else float(row[c.TICK])
+
+    def _status(self) -> str:
+        """How the rig is, in one line."""
+        assert self.observer is not None
+        row = self.observer.latest()
+        if row is None:
+            return "starting"
+        mode, fault = c.MODE_NAMES[int(row[c.MODE])], fault_text(self.rig, int(row[c.FAULT]))
+        return f"{mode}: {fault}" if fault else mode
+
+    async def _succeed(self) -> None:
+        await asyncio.sleep(STABLE_AFTER)
+        self._restarts.succeed()
 
     # --- serving -----------------------------------------------------------------------------------------------------
 
@@ -216,6 +249,7 @@ class Supervisor:
         assert self.operator is not None
         dying = asyncio.create_task(processes.died())
         fault = dying.result() if await self._before_stop(dying) else None
+        self._notifier.stopping(fault or "stopping")
         if fault is None:
             await self.operator.execute(m.Disarm())  # refused where nothing is armed
             fault = await processes.end_loop()

@@ -1,0 +1,26 @@
+"""``hilserver safe``: safe values for the devices of a rig whose server is dead."""
+
+from __future__ import annotations
+
+import typer
+
+from hilserver.cli.run import RigFile
+
+
+def safe(rig: RigFile) -> None:
+    """Write the safe values of all devices of a rig, when no server of it is left to do so.
+
+    The service does it after a failure (ExecStopPost in its unit). Exit code 1 where a device could not be given them.
+    """
+    from hilserver.rig.load import load_rig
+    from hilserver.service.safe import make_rig_safe
+
+    troubles = make_rig_safe(load_rig(rig))
+    for device, trouble in troubles.items():
+        if trouble is None:
+            typer.echo(f"device {device} has its safe values.")
+        else:
+            typer.echo(f"device {device} could not be given its safe values: {trouble}", err=True)
+    if not troubles:
+        typer.echo("The rig has no devices but simulated ones.")
+    raise typer.Exit(int(any(troubles.values())))
