@@ -5,15 +5,24 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 # What the tests use besides Python: a broker to talk to, cyclictest to compare the real-time loop with, and a C compiler
-# with headers for the fake of NI's driver.
-TEST_PROGRAMS := mosquitto mosquitto_pub cyclictest gcc
-TEST_PACKAGES := mosquitto mosquitto-clients rt-tests gcc libc6-dev
+# with headers for the fake of NI's driver; systemd's tools to check its units, openssl to make certificates.
+TEST_PROGRAMS := mosquitto mosquitto_pub cyclictest gcc systemd-analyze openssl
+TEST_PACKAGES := mosquitto mosquitto-clients rt-tests gcc libc6-dev systemd openssl
+
+# Where "make install" puts it. A package is built with PREFIX=/usr DESTDIR=/path/to/package.
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+DESTDIR ?=
+LIB := $(PREFIX)/lib/hilserver
+SHARE := $(PREFIX)/share/hilserver
+DOC := $(PREFIX)/share/doc/hilserver
+UNITS := $(PREFIX)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs format lock clean test-programs python
+.PHONY: help demo test check docs format lock clean test-programs python install install-program install-service uninstall
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMP)  ## run the verification circuit against a simulated rig, live in this terminal
 	$(BIN)/hilserver demo
@@ -36,10 +45,56 @@ format: $(STAMP)  ## bring the source into its standard form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Debian-style: program in PREFIX, configuration in SYSCONFDIR, nothing started, nothing of an earlier configuration touched.
+install: install-program install-service  ## install program and systemd units; PREFIX=/usr DESTDIR=... as you need
+	@echo "Installed. What to do next is in $(DOC)/service.md; on this machine first:"
+	@echo "    systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload"
+
+# An environment of its own with the locked versions, compiled, and with the paths that it will have where it runs.
+install-program: $(STAMP)
+	rm -rf build/wheel "$(DESTDIR)$(LIB)"
+	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . >/dev/null
+	$(PYTHON) -m venv --without-pip "$(DESTDIR)$(LIB)"
+	$(BIN)/python -m pip --python "$(DESTDIR)$(LIB)/bin/python" install --quiet --disable-pip-version-check --no-compile \
+	    --require-hashes -r requirements-run.lock
+	$(BIN)/python -m pip --python "$(DESTDIR)$(LIB)/bin/python" install --quiet --disable-pip-version-check --no-compile \
+	    --no-deps --no-index build/wheel/*.whl
+	rm -f "$(DESTDIR)$(LIB)"/bin/[Aa]ctivate*
+	find "$(DESTDIR)$(LIB)/bin" -type f -exec sed -i '1s|^#!$(DESTDIR)/|#!/|' {} +
+	sed -i "s|$(DESTDIR)/|/|" "$(DESTDIR)$(LIB)/pyvenv.cfg"
+	"$(DESTDIR)$(LIB)/bin/python" -m compileall -q -s "$(DESTDIR)" -p / "$(DESTDIR)$(LIB)/lib"
+	install -d "$(DESTDIR)$(PREFIX)/bin"
+	ln -sf ../lib/hilserver/bin/hilserver "$(DESTDIR)$(PREFIX)/bin/hilserver"
+
+install-service:
+	install -d "$(DESTDIR)$(UNITS)" "$(DESTDIR)$(SHARE)/drop-ins" "$(DESTDIR)$(SHARE)/mosquitto" "$(DESTDIR)$(DOC)"
+	for unit in hilserver.service hilserver@.service; do \
+	    sed -e 's|/usr/bin/hilserver|$(PREFIX)/bin/hilserver|' -e 's|/usr/share/|$(PREFIX)/share/|' \
+	        -e 's|/etc/hilserver|$(SYSCONFDIR)/hilserver|' systemd/$$unit >"$(DESTDIR)$(UNITS)/$$unit" || exit 1; done
+	install -D -m 644 systemd/hilserver.sysusers "$(DESTDIR)$(PREFIX)/lib/sysusers.d/hilserver.conf"
+	install -d "$(DESTDIR)$(PREFIX)/lib/tmpfiles.d"
+	sed -e 's|/etc/hilserver|$(SYSCONFDIR)/hilserver|' systemd/hilserver.tmpfiles \
+	    >"$(DESTDIR)$(PREFIX)/lib/tmpfiles.d/hilserver.conf"
+	install -m 644 systemd/drop-ins/*.conf "$(DESTDIR)$(SHARE)/drop-ins"
+	install -m 644 systemd/mosquitto/hilserver.conf systemd/mosquitto/acl "$(DESTDIR)$(SHARE)/mosquitto"
+	install -m 755 systemd/mosquitto/make-certificates "$(DESTDIR)$(SHARE)/mosquitto"
+	install -m 644 README.md SECURITY.md CHANGELOG.md LICENSE docs/*.md "$(DESTDIR)$(DOC)"
+	install -d "$(DESTDIR)$(SHARE)/config/rigs" "$(DESTDIR)$(SHARE)/config/circuits" "$(DESTDIR)$(SHARE)/config/cycles"
+	for folder in rigs circuits cycles; do install -m 644 config/$$folder/* "$(DESTDIR)$(SHARE)/config/$$folder"; done
+
+uninstall:  ## remove what "make install" put there; configuration, logs and the user stay
+	rm -rf "$(DESTDIR)$(LIB)" "$(DESTDIR)$(SHARE)" "$(DESTDIR)$(DOC)" "$(DESTDIR)$(PREFIX)/bin/hilserver" \
+	    "$(DESTDIR)$(UNITS)/hilserver.service" "$(DESTDIR)$(UNITS)/hilserver@.service" \
+	    "$(DESTDIR)$(PREFIX)/lib/sysusers.d/hilserver.conf" "$(DESTDIR)$(PREFIX)/lib/tmpfiles.d/hilserver.conf"
+
 # Run it with the oldest Python supported; delete the file first to take newer versions.
-lock: $(STAMP)  ## write requirements.lock anew after a change of the dependencies in pyproject.toml
+lock: $(STAMP)  ## write the requirements*.lock anew after a change of the dependencies in pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	    --extra dev --extra embedded-broker --output-file requirements.lock \
+	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host pyproject.toml
+	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+	    --extra embedded-broker --extra ni --extra modbus --extra serial --constraint requirements.lock \
+	    --output-file requirements-run.lock \
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host pyproject.toml
 
 clean:  ## remove the environment and everything generated

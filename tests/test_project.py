@@ -18,7 +18,10 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-LOCKED_EXTRAS = ("dev", "embedded-broker")
+LOCKED_EXTRAS = {
+    "requirements.lock": ("dev", "embedded-broker"),
+    "requirements-run.lock": ("embedded-broker", "ni", "modbus", "serial"),  # what "make install" installs
+}
 SUPPORTED_PYTHONS = ("3.11", "3.12", "3.13")
 
 
@@ -120,24 +123,30 @@ def test_changelog_names_the_version() -> None:
         assert re.match(r" - \d{4}-\d{2}-\d{2}$", section.splitlines()[0]), "a release has its date in the heading"
 
 
-@pytest.fixture(scope="module")
-def locked() -> dict[str, Version]:
-    """Name and version of every package in the lock file."""
-    pins = re.findall(r"^(\S+)==([^\s;]+)", (ROOT / "requirements.lock").read_text(), re.M)
-    return {canonicalize_name(name): Version(version) for name, version in pins}
+def pins(file: str) -> dict[str, Version]:
+    """Name and version of every package in a lock file."""
+    found = re.findall(r"^(\S+)==([^\s;]+)", (ROOT / file).read_text(), re.M)
+    return {canonicalize_name(name): Version(version) for name, version in found}
 
 
-def test_lock_satisfies_the_ranges_of_the_project(locked: dict[str, Version]) -> None:
-    extras = PROJECT["optional-dependencies"]
-    ranges = [*PROJECT["dependencies"], *(text for extra in LOCKED_EXTRAS for text in extras[extra])]
+@pytest.mark.parametrize("file", LOCKED_EXTRAS)
+def test_lock_satisfies_the_ranges_of_the_project(file: str) -> None:
+    extras, locked = PROJECT["optional-dependencies"], pins(file)
+    ranges = [*PROJECT["dependencies"], *(text for extra in LOCKED_EXTRAS[file] for text in extras[extra])]
     for requirement in map(Requirement, ranges):
         version = locked.get(canonicalize_name(requirement.name))
-        assert version is not None, f"{requirement} is not in requirements.lock: run make lock"
-        assert version in requirement.specifier, f"requirements.lock has {version} for {requirement}: run make lock"
+        assert version is not None, f"{requirement} is not in {file}: run make lock"
+        assert version in requirement.specifier, f"{file} has {version} for {requirement}: run make lock"
 
 
-def test_lock_is_complete_for_every_supported_python(locked: dict[str, Version]) -> None:
+def test_what_is_installed_is_what_is_tested() -> None:
+    assert pins("requirements-run.lock").items() <= pins("requirements.lock").items(), "run make lock"
+
+
+@pytest.mark.parametrize("file", LOCKED_EXTRAS)
+def test_lock_is_complete_for_every_supported_python(file: str) -> None:
     """It was made with one Python; a dependency of another Python only would be missing there."""
+    locked = pins(file)
     for python in SUPPORTED_PYTHONS:
         environment = {"python_version": python, "python_full_version": f"{python}.0"}
         for package in locked:
@@ -148,9 +157,10 @@ def test_lock_is_complete_for_every_supported_python(locked: dict[str, Version])
                     assert locked[name] in requirement.specifier, f"{package} needs {requirement} with Python {python}"
 
 
-def test_lock_holds_pins_and_hashes_only() -> None:
+@pytest.mark.parametrize("file", LOCKED_EXTRAS)
+def test_lock_holds_pins_and_hashes_only(file: str) -> None:
     """No address of an index and no path of the machine on which it was made."""
-    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    lines = (ROOT / file).read_text().splitlines()
     code = [line.removesuffix(" \\") for line in lines if line.strip() and not line.lstrip().startswith("#")]
     allowed = re.compile(r"[A-Za-z0-9._-]+==[^\s;]+( ; .+)?|    --hash=sha256:[0-9a-f]{64}")
     assert [line for line in code if not allowed.fullmatch(line)] == []
