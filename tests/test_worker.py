@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -302,6 +303,50 @@ def tripped_in_time(columns: dict[str, Any], device: str, limit: str) -> None:
     assert stale[tripped] > 0.3
     assert stale[tripped - 1] <= 0.3 + 1e-9
     assert columns[f"errors.{device}"][tripped] > 0
+
+
+async def paused(run: Run, process: str, seconds: float) -> None:
+    run.server.kill(process, number=signal.SIGSTOP)
+    await asyncio.sleep(seconds)
+    run.server.kill(process, number=signal.SIGCONT)
+
+
+FAULTS: dict[str, Callable[[Run, Panel], Awaitable[Any]]] = {
+    "tripped by the operator": lambda _, user: user.do("trip"),
+    ".age was violated": lambda run, _: asyncio.to_thread(be, run.card, probe.UNPLUGGED),
+    "more ticks in a row were missed": lambda run, _: paused(run, "loop", 0.4),  # 200 ticks
+    "the supervisor's heartbeat stopped": lambda run, _: paused(run, "supervisor", 1.8),  # ends itself after 3 s
+}
+
+
+def test_the_heartbeat_output_stops_within_two_ticks_of_a_fault(lasting: Run) -> None:
+    """On the rig's output: it changes in every tick until the fault, and not once from there to the reset."""
+
+    async def watch(user: Panel) -> None:
+        for text, strike in FAULTS.items():
+            await be_running(lasting, user)
+            await asyncio.sleep(0.2)  # 100 ticks
+            start = len(user.seen)
+            await strike(lasting, user)
+            fault = await user.see("event", lambda event: event["kind"] == "fault", start)
+            assert text in fault["text"]
+            pulse = lasting.card.output("v")
+            for _ in range(50):
+                await asyncio.sleep(0.002)
+                assert lasting.card.output("v") == pulse
+            lasting.card.condition = probe.WORKS
+            await recovers(lasting, user)
+            columns = await until(functools.partial(logged, lasting, fault["tick"] + 100))
+            row = np.flatnonzero(columns["tick"] == fault["tick"])[0]
+            pulses, faulted = columns["output.pulse"], columns["mode"] == c.FAULTED
+            assert faulted[row]
+            assert not faulted[row - 1]
+            assert set(np.abs(np.diff(pulses[row - 50 : row]))) == {1.0}
+            after = pulses[row:][faulted[row:].cumprod() > 0]
+            assert len(after) > 50
+            assert set(after) == {0.0}  # in the very tick
+
+    talk(lasting, watch)
 
 
 def test_nothing_of_it_has_a_traceback_but_the_defect(lasting: Run) -> None:
