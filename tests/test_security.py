@@ -18,7 +18,7 @@ from typing import Any
 
 import aiomqtt
 import pytest
-from mosquitto_lab import NEEDS_MOSQUITTO, Lab, passwd
+from mosquitto_lab import NEEDS_MOSQUITTO, PASSWORDS, Lab, passwd
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from service_harness import Server as RealServer
@@ -29,7 +29,7 @@ from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.rig.config import MqttSettings
 from hilserver.service.accounts import Accounts, AccountsError
 from hilserver.service.address import BrokerAddress, LoginError, read_address, read_password
-from hilserver.service.broker import BrokerError, EmbeddedBroker
+from hilserver.service.broker import BrokerError, EmbeddedBroker, Program
 from hilserver.service.messages import COMMANDS, Answer, Arm, Command, Jog, State, Topics, describe
 from hilserver.service.mqtt import MqttService, identifier, new_client
 
@@ -175,6 +175,56 @@ def test_a_viewer_sees_everything_and_changes_nothing(lab: Lab, protocol: aiomqt
 
 
 @NEEDS_MOSQUITTO
+@pytest.mark.parametrize("version", ["311", "5"])
+def test_a_viewers_last_will_changes_nothing(lab: Lab, version: str) -> None:
+    """What a broker publishes for somebody who is gone is no way round the access list."""
+    wills = {TOPICS.command("trip"): '{"id": "forged"}', TOPICS.availability: "offline", TOPICS.state: "forged"}
+
+    async def die(account: str, topic: str, payload: str) -> None:
+        """Log in with a last will, and be killed."""
+        login = ("-p", str(lab.plain_port), "-V", version, "-u", account, "-P", PASSWORDS[account])
+        will = ("--will-topic", topic, "--will-payload", payload, "--will-qos", "1")
+        program = ("mosquitto_sub", *login, *will, "-t", TOPICS.availability)
+        client = await asyncio.create_subprocess_exec(*program, stdout=asyncio.subprocess.PIPE)
+        assert client.stdout is not None
+        assert await client.stdout.readline() == b"online\n"  # it is logged in
+        client.kill()
+        await client.communicate()
+
+    async def work() -> None:
+        server = Server(lab.address("hilserver-lab"))
+        async with lab.running(), server.serving(), logged_in(lab.address("anna")) as operator:
+            for topic, payload in wills.items():
+                await die("wall", topic, payload)
+            # an operator's is carried out: the broker does publish them
+            await die("anna", TOPICS.command("trip"), '{"id": "will"}')
+            await operator.answer("will")
+        assert [command.id for command in server.commands.executed] == ["will"]
+        assert all(payload != b"forged" for _, payload in operator.seen)
+        assert {payload for topic, payload in operator.seen if topic == TOPICS.availability} == {b"online"}
+
+    run(work())
+
+
+@NEEDS_MOSQUITTO
+def test_a_response_topic_outside_of_the_servers_rights_costs_nothing(lab: Lab) -> None:
+    """The answer comes where it always comes; the broker does not pass on the other one, and the connection lives."""
+
+    async def work() -> None:
+        server = Server(lab.address("hilserver-lab"))
+        async with lab.running(), server.serving(), logged_in(lab.address("anna"), V5) as operator:
+            for id in ("1", "2"):
+                properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+                properties.ResponseTopic = "panel/reply"
+                await operator.send("arm", {"id": id}, properties=properties)
+                await operator.answer(id)
+            assert [payload for topic, payload in operator.seen if topic == TOPICS.availability] == [b"online"]
+        assert "panel/reply" not in dict(operator.seen)
+
+    run(work())
+
+
+@NEEDS_MOSQUITTO
 def test_an_operator_commands_and_can_not_speak_for_the_server(lab: Lab) -> None:
     async def work() -> None:
         server = Server(lab.address("hilserver-lab"))
@@ -261,26 +311,49 @@ def test_the_name_at_the_broker_is_known_to_those_with_the_password_only() -> No
 # --- commands that come late, twice, or too large ---------------------------------------------------------------------
 
 
+BROKERS = ("the example's", "embedded mosquitto", "embedded amqtt")
+
+
+@contextlib.asynccontextmanager
+async def server_and_operator(broker: str, folder: Path) -> AsyncIterator[tuple[Server, User]]:
+    """A server and one who may command, at one of these brokers."""
+    async with contextlib.AsyncExitStack() as stack:
+        if broker == "the example's":
+            lab = Lab(folder)
+            await stack.enter_async_context(lab.running())
+            addresses = lab.address("hilserver-lab"), lab.address("anna")
+        else:
+            program: Program = "amqtt" if broker.endswith("amqtt") else "mosquitto"
+            embedded = await stack.enter_async_context(EmbeddedBroker(program=program))
+            addresses = BrokerAddress(port=embedded.port), BrokerAddress(port=embedded.port)
+        server = Server(addresses[0])
+        await stack.enter_async_context(server.serving())
+        yield server, await stack.enter_async_context(logged_in(addresses[1]))
+
+
 @NEEDS_MOSQUITTO
-def test_expired_duplicated_and_oversized_commands_have_no_effect_and_are_answered(lab: Lab) -> None:
+@pytest.mark.parametrize("broker", BROKERS)
+def test_expired_duplicated_and_oversized_commands_have_no_effect_and_are_answered(broker: str, tmp_path: Path) -> None:
     async def work() -> None:
-        server = Server(lab.address("hilserver-lab"))
-        async with lab.running(), server.serving(), logged_in(lab.address("anna")) as operator:
+        async with server_and_operator(broker, tmp_path) as (server, operator):
             await operator.send("arm", {"id": "late", "expires": time.time() - 1})
             assert "is past" in (await operator.answer("late"))["reason"]
             await operator.send("arm", {"id": "twice"})
             await operator.answer("twice")
             await operator.send("arm", {"id": "twice"})
             assert (await operator.answer("twice", 2))["duplicate"]
-            for size in (65_000, 70_000, 1_000_000, 10_000_000):
+            for size in (65_537, 70_000, 1_000_000, 10_000_000):
                 large = b'{"id": "%d", "x": "' % size + b"x" * size + b'"}'
                 await operator.send("switch", large)
                 answer = await operator.answer(str(size))
                 assert (answer["ok"], answer["duplicate"]) == (False, False)
-            await operator.send("start", {"id": "retained"}, retain=True)
-            # a broker of MQTT 5 passes the mark on
-            assert "retained commands are refused" in (await operator.answer("retained"))["reason"]
-        assert [command.id for command in server.commands.executed] == ["twice"]
+            if broker == "embedded amqtt":  # has no bound of its own; the server has
+                await operator.send("switch", b" " * (17 << 20))
+                assert "at most 64 KiB are read" in (await operator.answer(None))["reason"]
+            else:  # a broker of MQTT 5 passes on that a command was retained
+                await operator.send("start", {"id": "retained"}, retain=True)
+                assert "retained commands are refused" in (await operator.answer("retained"))["reason"]
+            assert [command.id for command in server.commands.executed] == ["twice"]
 
     run(work())
 
