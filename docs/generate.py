@@ -96,8 +96,9 @@ def pages() -> dict[str, str]:
 
 
 def repository_pages() -> dict[str, str]:
-    """README and changelog with their links as they are here; the list of decisions."""
+    """README, changelog and security page with their links as they are here; the list of decisions."""
     readme = (ROOT / "README.md").read_text().replace("](docs/", "](").replace("](CHANGELOG.md)", "](changelog.md)")
+    readme = readme.replace("](SECURITY.md)", "](security.md)")
     decisions = sorted((DOCS / "decisions").glob("*.md"))
     titles = [(path.name, path.read_text().split("\n")[0].removeprefix("# ")) for path in decisions]
     lines = ["# Decisions", "", "Why it is as it is: what could be questioned.", ""]
@@ -105,6 +106,7 @@ def repository_pages() -> dict[str, str]:
         "index.md": readme.replace("[Apache-2.0](LICENSE)", "Apache-2.0"),
         "circuits.md": circuits_page(),
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(),
+        "security.md": (ROOT / "SECURITY.md").read_text().replace("](docs/", "]("),
         "decisions/index.md": "\n".join([*lines, *(f"- [{title}]({name})" for name, title in titles)]),
     }
 
