@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from hilserver.rig.load import Rig
+    from hilserver.runs.bench import BenchReport
+    from hilserver.service.rates import RateTrial
 
 
 def bench(
@@ -15,29 +24,121 @@ def bench(
         typer.Option(
             min=1,
             max=1000,
-            help="Integration steps of the virtual circuit per tick; may be given several times. Default: 2 and 10.",
+            help="Integration steps of the virtual circuit per tick; may be given several times, the first one also "
+            "for parts and rates. Default: 2 and 10, and the circuit's own.",
         ),
     ] = None,
     ticks: Annotated[int | None, typer.Option(min=1, help="Ticks per batch. Default: one work cycle.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Batches; the median counts.")] = 7,
-    json: Annotated[bool, typer.Option("--json", help="The figures as JSON.")] = False,
+    rates: Annotated[
+        bool, typer.Option("--rates/--no-rates", help="run the server at rising rates, until one is too high.")
+    ] = True,
+    rate: Annotated[
+        list[float] | None,
+        typer.Option(min=1, max=20_000, help="run the server at this rate instead; may be given several times."),
+    ] = None,
+    duration: Annotated[float, typer.Option("--duration", "-d", min=0.5, help="seconds at each rate.")] = 2.0,
+    devices: Annotated[
+        bool,
+        typer.Option("--devices", help="open the rig's devices and time them; they get their safe values only."),
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="The figures as JSON, for --compare.")] = False,
+    compare: Annotated[Path | None, typer.Option(help="an earlier report (JSON) to compare with.")] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="with --compare: exit code 1 where a figure is slower by more percent than this."),
+    ] = None,
 ) -> None:
-    """How fast is this machine with this rig?
+    """How fast is this machine with this rig, and what takes how long?
 
     Times the tick alone (scaling, limits, virtual circuit, bridge), with the simulated rig, with full-rate logging,
-    and the replay of that log, without waiting for real time. A tick must be clearly shorter than its period.
+    and the replay of that log, without waiting for real time. Then what the tick consists of: by part, by component
+    type of the circuit, by device. Last, the server itself runs at rising rates until the machine no longer keeps up.
+
+    Of a rig with hardware only circuit and devices are timed, the devices themselves with --devices only.
     """
-    from dataclasses import asdict
+    import sys
 
     from rich.console import Console
 
     from hilserver.rig.load import load_rig
-    from hilserver.runs.bench import benchmarks
-    from hilserver.runs.reports import bench_table, json_text
+    from hilserver.runs import bench as runs
+    from hilserver.runs.reports import changes_table, json_text
+    from hilserver.service.rates import highest_rate, try_rates
 
-    loaded = load_rig(rig)
-    results = benchmarks(loaded, ticks=ticks, repeats=repeats, substeps=substeps or (2, 10))
+    loaded, old = load_rig(rig), runs.read_report(compare) if compare is not None else None
+    chosen = runs.with_substeps(loaded, substeps[0]) if substeps else loaded
+    report = _measured(loaded, chosen, substeps or (2, 10), ticks, repeats, devices)
+    figures: dict[str, Any] = report.figures()
+    trials: list[RateTrial] = []
+    if rates and all(device.driver.handed == "plant" for device in loaded.devices):
+        trials = try_rates(chosen, rate, duration, tell=lambda text: print(text, file=sys.stderr))
+        figures |= {"rates": [vars(trial) for trial in trials]}
+        figures |= {} if rate else {"highest_rate": highest_rate(trials)}
+    changes = runs.compare(old, figures) if old is not None else []
+    console = Console(highlight=False, markup=False)
     if json:
-        print(json_text({"rig": loaded.settings.name, "unit": "us per tick", "results": [asdict(r) for r in results]}))
+        print(json_text(figures))
     else:
-        Console(highlight=False, markup=False).print(bench_table(results, loaded.settings.name))
+        for table in _tables(report, trials):
+            console.print(table)
+        if old is not None:
+            console.print(changes_table(changes, str(compare)))
+            for line in runs.differences(old, figures):
+                console.print(f"Note: {line}", soft_wrap=True)
+    slower = [change for change in changes if tolerance is not None and change.slower > 1.0 + tolerance / 100.0]
+    for change in slower:
+        print(f"{change.what}: {change.slower:.2f} times slower than then.", file=sys.stderr)
+    raise typer.Exit(1 if slower else 0)
+
+
+def _measured(
+    rig: Rig, chosen: Rig, substeps: Sequence[int], ticks: int | None, repeats: int, devices: bool
+) -> BenchReport:
+    """All but the rates; ``chosen``: the rig for its parts; ``devices``: whether to open hardware."""
+    from hilserver.runs.bench import BenchReport, benchmarks
+    from hilserver.runs.drivers import driver_costs
+    from hilserver.runs.parts import Record, component_costs, parts_around, tick_parts
+
+    hardware = [device.name for device in rig.devices if not device.driver.handed]
+    around, drivers = parts_around(chosen, repeats), driver_costs(rig, devices, repeats=repeats)
+    if hardware:
+        note = f"The tick is timed with simulated devices only: {', '.join(hardware)}."
+        costs = component_costs(chosen, repeats)
+        return BenchReport(rig.settings.name, parts=around, components=costs, drivers=drivers, notes=(note,))
+    record = Record.of(chosen, ticks)
+    return BenchReport(
+        rig.settings.name,
+        results=benchmarks(rig, ticks=ticks, repeats=repeats, substeps=substeps),
+        parts=[*tick_parts(record, repeats), *around],
+        components=component_costs(chosen, repeats, record.circuit),
+        drivers=drivers,
+    )
+
+
+def _tables(report: BenchReport, trials: Sequence[RateTrial]) -> list[Table | str]:
+    """What was measured, for people."""
+    from hilserver.runs.reports import bench_table, components_table, drivers_table, parts_table
+
+    tables = [bench_table(list(report.results), report.rig)] if report.results else []
+    tables += [parts_table(report.parts), components_table(report.components), drivers_table(report.drivers)]
+    return [*tables, *([_rates_table(trials)] if trials else []), *(f"Note: {note}" for note in report.notes)]
+
+
+def _rates_table(trials: Sequence[RateTrial]) -> Table:
+    """How the server did at each rate."""
+    from rich.table import Table
+
+    from hilserver.service.rates import highest_rate
+
+    highest = highest_rate(trials)
+    shown = f"{highest:g} Hz" if highest is not None else "none of these"
+    table = Table(title=f"the server in real time, µs; highest rate that was sustained: {shown}")
+    for head in ("Hz", "missed", "wake-up", "99 %", "work", "99 %", "99.9 %", "lost", "sustained"):
+        table.add_column(head, justify="right")
+    for t in trials:
+        times = (t.wake_up_median, t.wake_up_p99, t.work_median, t.work_p99, t.work_p999)
+        shown_times = [f"{value:.1f}" for value in times]
+        verdict = "yes" if t.sustained else "no"
+        table.add_row(f"{t.rate:g}", f"{t.missed:.2%}", *shown_times, str(t.lost), verdict)
+    return table

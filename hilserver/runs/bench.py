@@ -1,24 +1,29 @@
-"""How long a tick takes on this machine."""
+"""How long a tick takes on this machine: as a whole, by its parts, and compared with an earlier measurement."""
 
 from __future__ import annotations
 
 import copy
+import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.compiled import compiled_program, no_command, work_array
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig
+from hilserver.runs.drivers import DriverCost
 from hilserver.runs.lockstep import LockstepRun
+from hilserver.runs.machine import machine
+from hilserver.runs.parts import ComponentCost, Part
 from hilserver.runs.replay import replay_log
 
 
@@ -105,3 +110,84 @@ def _measured(name: str, circuit: str, dt: float, ticks: int, repeats: int, batc
         times.append((time.perf_counter() - begin) / ticks * 1e6)
     median = statistics.median(times)
     return Benchmark(name, circuit, median, min(times), max(times), dt * 1e6 / median)
+
+
+# --- comparison over time ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """All that a benchmark of a rig has measured."""
+
+    rig: str
+    results: Sequence[Benchmark] = ()
+    parts: Sequence[Part] = ()
+    components: Sequence[ComponentCost] = ()
+    drivers: Sequence[DriverCost] = ()
+    notes: Sequence[str] = ()
+    """What was not measured, and why."""
+
+    def figures(self) -> dict[str, Any]:
+        """As data; times in µs, those of a kernel's call in ns."""
+        lists = ("results", "parts", "components", "drivers")
+        tables = {name: [asdict(entry) for entry in getattr(self, name)] for name in lists}
+        return {"machine": machine(), "rig": self.rig, "unit": "us per tick", **tables, "notes": [*self.notes]}
+
+
+@dataclass(frozen=True)
+class Change:
+    """A figure then and now; ``unit``: µs (less is better), or Hz (more is)."""
+
+    what: str
+    unit: str
+    old: float
+    new: float
+
+    @property
+    def slower(self) -> float:
+        """How many times slower it is now than then."""
+        return self.new / self.old if self.unit == "µs" else self.old / self.new
+
+
+def compare(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
+    """What stands in both reports (as data), then and now; figures of nothing are left out."""
+    before, now = dict(_comparable(old)), dict(_comparable(new))
+    return [
+        Change(*key, before[key], value) for key, value in now.items() if before.get(key, 0.0) > 0.0 and value > 0.0
+    ]
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """In what the two measurements were not made alike, in sentences."""
+    then, now = ({"rig": report.get("rig"), **report.get("machine", {})} for report in (old, new))
+    return [f"{key}: {then.get(key)} then, {now[key]} now." for key in now if then.get(key) != now[key]]
+
+
+def _comparable(report: dict[str, Any]) -> Iterator[tuple[tuple[str, str], float]]:
+    """(what, unit) and value of every figure that is worth comparing."""
+    for entry in report.get("results", ()):
+        yield (f"{entry['name']}, {entry['circuit']}", "µs"), entry["median"]
+    for entry in report.get("parts", ()):
+        yield (f"part: {entry['name']}", "µs"), entry["median"]
+    for entry in report.get("components", ()):
+        yield (f"component: {entry['type']}", "µs"), entry["per_tick"]
+    for entry in report.get("drivers", ()):
+        for action in ("read", "write"):
+            yield (f"device {entry['device']} ({entry['where']}): {action}", "µs"), entry[action]
+    for entry in report.get("rates", ()):
+        for what in ("wake-up", "work"):
+            yield (f"server at {entry['rate']:g} Hz: {what}", "µs"), entry[f"{what.replace('-', '_')}_median"]
+    if (highest := report.get("highest_rate")) is not None:
+        yield ("highest rate", "Hz"), highest
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """An earlier report. Raises HilserverError where it is none."""
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+        list(_comparable(report)), report["machine"]["processor"]
+    except OSError as error:
+        raise HilserverError(f"{path}: can't be read: {error.strerror}.") from error
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise HilserverError(f"{path}: is no report of hilserver bench --json.") from error
+    return dict(report)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import numpy as np
 from rich.table import Table
 
 from hilserver.errors import HilserverError
-from hilserver.runs.bench import Benchmark
+from hilserver.runs.bench import Benchmark, Change
+from hilserver.runs.drivers import DriverCost
 from hilserver.runs.foreign import ForeignRun
 from hilserver.runs.latency import LatencyReport, Measured, load_words
+from hilserver.runs.parts import REST, ComponentCost, Part
 from hilserver.runs.plots import plot_panels
 from hilserver.runs.replay import Replayed
 
@@ -129,6 +132,47 @@ def bench_table(rows: list[Benchmark], rig: str) -> Table:
     for row in rows:
         times = [f"{value:.2f}" for value in (row.median, row.fastest, row.slowest)]
         table.add_row(row.name, row.circuit, *times, f"{row.speed:.0f}")
+    return table
+
+
+def parts_table(parts: Sequence[Part]) -> Table:
+    """What a tick consists of."""
+    table = _costs("by part: µs per tick, median", "part", "where", "µs")
+    for part in parts:
+        table.add_row(part.name, part.where, f"{part.median:.2f}")
+    return table
+
+
+def components_table(costs: Sequence[ComponentCost]) -> Table:
+    """What the circuit consists of."""
+    table = _costs("the circuit by component type", "type", "calls", "ns per call", "µs per tick")
+    for cost in costs:
+        calls = ["", ""] if cost.type == REST else [f"{cost.calls}", f"{cost.per_call:.1f}"]
+        table.add_row(cost.type, *calls, f"{cost.per_tick:.2f}")
+    return table
+
+
+def drivers_table(costs: Sequence[DriverCost]) -> Table:
+    """What the devices cost."""
+    table = _costs("devices: µs per turn, median", "device", "driver", "where", "read", "write")
+    for cost in costs:
+        table.add_row(cost.device, cost.driver, cost.where, f"{cost.read:.2f}", f"{cost.write:.2f}")
+    return table
+
+
+def changes_table(changes: Sequence[Change], old: str) -> Table:
+    """What is slower or faster than in an earlier report."""
+    table = _costs(f"compared with {old}", "what", "then", "now", "", "times slower")
+    for change in changes:
+        table.add_row(change.what, f"{change.old:.2f}", f"{change.new:.2f}", change.unit, f"{change.slower:.2f}")
+    return table
+
+
+def _costs(title: str, first: str, *others: str) -> Table:
+    table = Table(title=title)
+    table.add_column(first)
+    for head in others:
+        table.add_column(head, justify="left" if head in ("where", "driver") else "right")
     return table
 
 
