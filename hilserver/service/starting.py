@@ -25,8 +25,9 @@ def started(
 ) -> PackedCircuit:
     """The packed circuit with initial values for what is not carried over from the running one.
 
-    ``row``: the newest row. Nodes with ``pressure_from`` start at the pressure that the circuit sees at that port; with ``steady``, the
-    new states start where they come to rest while the kept ones are held. Raises NoEquilibrium where they don't.
+    ``row``: the newest row. Nodes with ``pressure_from`` start at the pressure that the circuit sees at that port;
+    with ``steady``, the new states start where they come to rest while the kept ones are held. Raises NoEquilibrium
+    where they don't.
     """
     first = int(packed.index[e.INITIAL])
     value = packed.value.copy()
