@@ -208,7 +208,7 @@ def test_a_log_that_is_none(content: bytes, hilserver: Command, tmp_path: Path) 
 
 def test_ctrl_c_ends_without_a_traceback() -> None:
     script = Path(sys.executable).parent / "hilserver"
-    arguments: list[str | Path] = [script, "bench", DEMO, "--repeats"]
+    arguments: list[str | Path] = [script, "bench", DEMO, "--ticks", "1000", "--no-rates", "--repeats"]
     subprocess.run([*arguments, "1"], check=True, stdout=subprocess.DEVNULL)  # compiled from here on
     with subprocess.Popen([*arguments, "100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
