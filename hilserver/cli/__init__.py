@@ -21,6 +21,7 @@ from hilserver.cli import (
     fidelity,
     identify,
     latency,
+    log,
     replay,
     run,
     safe,
@@ -51,6 +52,7 @@ app.command("switch")(switch.switch)
 app.command("send")(switch.send)
 app.command("replay")(replay.replay)
 app.command("export")(export.export)
+app.add_typer(log.log, name="log")
 app.command("bench")(bench.bench)
 app.command("latency")(latency.latency)
 app.command("doctor")(doctor.doctor)

@@ -27,5 +27,7 @@ def export(
     from hilserver.record.export import export as write
 
     done = write(log, out, format, columns=tuple(columns or ("*",)), every=every)
-    torn = " The log is cut off at its end; all whole rows were written." if done.torn else ""
+    torn = " The log has no end mark; all whole rows were written." if done.torn and not done.damages else ""
     print(f"{out}: {done.rows} rows, {len(done.columns)} columns.{torn}")
+    for damage in done.damages:
+        print(f"The log is damaged: {damage}.")

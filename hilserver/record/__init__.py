@@ -3,8 +3,12 @@
 `format`
     The log's header, events and schema, and `RecordError`.
 `writer`, `reader`
-    The log: an Arrow IPC *stream*, one record batch after the other, each with a checksum. What was flushed is there
-    after ``kill -9``; the reader stops at the first batch that isn't whole and says so.
+    The log: an Arrow IPC *stream*, one record batch after the other, each with its place in the run and a checksum.
+    What was flushed is there after ``kill -9``; the reader leaves out what isn't whole and names it.
+`repair`
+    What is missing in a damaged log, and a new log of all that is whole.
+`folder`
+    The recordings in a folder, and which of them may go.
 `export`
     A log as CSV or Parquet.
 `tables`

@@ -16,7 +16,7 @@ import pyarrow.parquet
 
 from hilserver.errors import did_you_mean
 from hilserver.record.format import EVENTS, METADATA_KEY, Event, RecordError, encode
-from hilserver.record.reader import Batch, LogReader
+from hilserver.record.reader import Batch, Damage, LogReader
 
 _CHUNK_ROWS = 20_000
 """Rows that are held in memory and written at once."""
@@ -29,11 +29,12 @@ FORMATS: Mapping[str, Callable[[str, pa.Schema], AbstractContextManager[Any]]] =
 
 @dataclass(frozen=True)
 class Exported:
-    """What was exported: number of rows, names of the columns, and whether the log's end was torn."""
+    """What was exported: number of rows, names of the columns, and what the log lacks (see `LogReader`)."""
 
     rows: int
     columns: tuple[str, ...]
     torn: bool
+    damages: tuple[Damage, ...] = ()
 
 
 def export(
@@ -72,7 +73,7 @@ def export(
     finally:
         with suppress(OSError):
             partial.unlink()
-    return Exported(rows, tuple(schema.names), bool(source.torn))
+    return Exported(rows, tuple(schema.names), bool(source.torn), source.damages)
 
 
 def _survey(source: LogReader, every: int) -> tuple[list[str], dict[int, list[Event]]]:

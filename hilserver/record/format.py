@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
 from collections.abc import Mapping, Sequence
-from glob import escape
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,10 @@ from hilserver.errors import HilserverError, problems_of
 FORMAT = 1
 """Version of the log's format; a reader refuses logs of a newer one."""
 
-LAST_PART = 999
-"""The last part of a run grows without limit: names of parts have three digits."""
-
 METADATA_KEY = b"hilserver"
 CHECKSUM_KEY = b"crc32"
+ROW_KEY, CIRCUIT_KEY = b"row", b"circuit"
+"""In the metadata of a batch: its first row's number in the run, and the number of the run's circuit, both from 0."""
 CIRCUIT = "circuit"
 EVENTS = "events"
 
@@ -47,7 +46,9 @@ class LogHeader(BaseModel):
     ``columns`` are the names of the row's fixed part, ``circuit_names`` those of the circuit's values in the first row,
     which follow it. ``configuration`` holds rig, circuit and cycle as given, ``packed`` what was made of them (numpy
     arrays are kept exactly), ``units`` the unit of a column or circuit value by name. ``started`` is UTC, ISO 8601.
-    ``part`` counts the files of one run: 0 for the first.
+    ``part`` counts the files of one run: 0 for the first. ``previous`` is the name of the file before this one: of the
+    same run, or for part 0 of a recording that this one continues. ``first_row`` and ``first_circuit`` are the numbers
+    of the first row and of its circuit in the run.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -64,6 +65,9 @@ class LogHeader(BaseModel):
     units: dict[str, str] = {}
     extra: dict[str, Any] = {}
     part: int = 0
+    previous: str = ""
+    first_row: int = 0
+    first_circuit: int = 0
 
     @field_validator("columns")
     @classmethod
@@ -156,21 +160,27 @@ def header_of(schema: pa.Schema, path: Path) -> LogHeader:
 
 
 def part_path(path: Path, part: int, other: int) -> Path:
-    """The file of part ``other`` (1 … LAST_PART) of a run, given the file of its part ``part``.
+    """The file of part ``other`` (from 1 on) of a run, given the file of its part ``part``.
 
     >>> part_path(Path("run.arrow"), 0, 1).name, part_path(Path("run.001.arrow"), 1, 2).name
     ('run.001.arrow', 'run.002.arrow')
     """
-    return path.with_name(f"{_run_stem(path, part)}.{other:03d}{path.suffix}")
+    return path.with_name(f"{run_stem(path, part)}.{other:03d}{path.suffix}")
 
 
 def later_parts(path: Path, part: int) -> list[Path]:
     """The files that are by name parts of the run after ``part``, in order, given the file of ``part``."""
-    pattern = f"{escape(_run_stem(path, part))}.[0-9][0-9][0-9]{escape(path.suffix)}"
-    return sorted(other for other in path.parent.glob(pattern) if other >= part_path(path, part, part + 1))
+    pattern = re.compile(rf"{re.escape(run_stem(path, part))}\.(\d{{3,}}){re.escape(path.suffix)}")
+    found = [(int(match[1]), other) for other in path.parent.glob("*") if (match := pattern.fullmatch(other.name))]
+    return [other for number, other in sorted(found) if number > part]
 
 
-def _run_stem(path: Path, part: int) -> str:
+def run_stem(path: Path, part: int) -> str:
+    """The name of a run, given the file of its part ``part``.
+
+    >>> run_stem(Path("logs/run.012.arrow"), 12)
+    'run'
+    """
     return path.stem.removesuffix(f".{part:03d}") if part else path.stem
 
 
@@ -182,10 +192,19 @@ def event_texts(batch: pa.RecordBatch) -> list[tuple[int, str]]:
     return [(row, text) for row, texts in enumerate(column.to_pylist()) for text in texts or ()]
 
 
-def checksum(batch: pa.RecordBatch) -> bytes:
-    """CRC-32 over the numbers and events of a record batch, as decimal digits."""
+def batch_metadata(batch: pa.RecordBatch, row: int, circuit: int) -> dict[bytes, bytes]:
+    """What a batch says beside its rows: its place in the run, and a checksum over all of it."""
+    place = {ROW_KEY: str(row).encode(), CIRCUIT_KEY: str(circuit).encode()}
+    return {**place, CHECKSUM_KEY: checksum(batch, place)}
+
+
+def checksum(batch: pa.RecordBatch, metadata: Mapping[bytes, bytes]) -> bytes:
+    """CRC-32 over the numbers and events of a record batch and its place in the run, as decimal digits."""
     *fixed, circuit = batch.columns[:-1]
     crc = 0
     for array in (*fixed, circuit.offsets, circuit.values):
         crc = zlib.crc32(array.to_numpy(), crc)
-    return str(zlib.crc32(encode(event_texts(batch)).encode(), crc)).encode()
+    crc = zlib.crc32(encode(event_texts(batch)).encode(), crc)
+    for key in (ROW_KEY, CIRCUIT_KEY):  # logs of older versions have none
+        crc = zlib.crc32(metadata.get(key, b""), crc)
+    return str(crc).encode()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import mmap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from hilserver.record.format import (
     CHECKSUM_KEY,
     CIRCUIT,
+    CIRCUIT_KEY,
+    ROW_KEY,
     Event,
     LogHeader,
     RecordError,
@@ -30,6 +33,7 @@ from hilserver.record.format import (
 
 _CONTINUATION = b"\xff\xff\xff\xff"
 _END_MARK = _CONTINUATION + bytes(4)
+_ALIGNMENT = 8
 
 
 @dataclass(frozen=True)
@@ -95,48 +99,65 @@ class LogTable:
     torn: bool
 
 
+@dataclass(frozen=True)
+class Damage:
+    """A place in a log where rows are missing: in ``file`` at ``byte``, in front of the ``row``-th row that was read.
+
+    ``lost`` is the number of rows that are missing there, None where nobody can know: at the end, and in logs of older
+    versions.
+    """
+
+    file: Path
+    byte: int
+    row: int
+    lost: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        count = "an unknown number of rows" if self.lost is None else f"{self.lost} row{'s' if self.lost != 1 else ''}"
+        return f"{self.file.name}, byte {self.byte}: {self.reason}; {count} missing before row {self.row}"
+
+
 class LogReader:
     """A log and the parts that follow it.
 
-    ``torn`` is known (not None) when `batches` came to its end: True if the log has no end mark, because its writer was
-    killed, ran out of disk or still writes, or if something behind the last batch read is damaged.
+    `batches` leaves out what is damaged and goes on behind it; `damages` says what is missing where. When it came to
+    its end, ``torn`` (till then None) is True if something is missing, or if the log has no end mark, because its
+    writer was killed, ran out of disk or still writes.
 
-    Raises `RecordError` if the file is no log, holds nothing, or is of a newer format.
+    Raises `RecordError` if the file is no log, holds nothing, or is of a newer format, and, unless ``gaps`` are
+    allowed, if a part of the run is missing between others.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, gaps: bool = False) -> None:
         self.path = Path(path)
-        self.header = _read_header(self.path)
-        self.parts = (self.path, *_following_parts(self.path, self.header))
+        self.header = read_header(self.path)
+        self.parts = (self.path, *later_parts(self.path, self.header.part))
         self.torn: bool | None = None
+        self._reading = _Reading(self.header)
+        if not gaps:
+            _refuse_gaps(self.parts, self.header.part)
+
+    @property
+    def damages(self) -> tuple[Damage, ...]:
+        """What is missing in the rows that `batches` has given so far."""
+        return tuple(self._reading.damages)
 
     def batches(self) -> Iterator[Batch]:
         """All whole batches in order; only one is held in memory."""
-        torn, start = False, 0
-        version: CircuitVersion | None = None
+        self._reading = reading = _Reading(self.header)
+        torn = False
         for path in self.parts:
-            try:
-                part = _Part(path)
-            except RecordError:  # the writer was killed while it started this part
-                torn, version = True, None
-                continue
-            if part.header.started != self.header.started:
-                raise RecordError(path, f"is not a part of the run in {self.path.name}: it started at another time.")
-            for arrow in part.batches():
-                if version is None:
-                    header = part.header
-                    version = CircuitVersion(start, header.circuit_names, header.packed)
-                events = tuple((start + row, decode(text)) for row, text in event_texts(arrow))
-                for row, event in events:
-                    if is_circuit(event):
-                        version = CircuitVersion(row, tuple(event["names"]), event["packed"])
-                if len(arrow.column(CIRCUIT).values) != len(arrow) * len(version.names):
-                    raise RecordError(path, f"row {start}: the circuit's values don't match its names.")
-                yield Batch(start, version, events, arrow)
-                start += len(arrow)
-            if part.torn:
-                torn, version = True, None
-        self.torn = torn
+            part = _Part(path, self.path)
+            reading.begin(part)
+            for piece in part.pieces():
+                if isinstance(piece, _Hole):
+                    reading.miss(path, piece)
+                elif (batch := reading.batch(path, piece)) is not None:
+                    yield batch
+            torn = torn or not part.has_end
+        reading.end_hole(None)
+        self.torn = torn or bool(self.damages)
 
     def read_all(self) -> LogTable:
         """The whole log in memory, 8 bytes per value (twice that while it is put together)."""
@@ -157,37 +178,211 @@ class LogReader:
         )
 
 
+@dataclass(frozen=True)
+class _Hole:
+    """A place in a file where something is that is no whole batch, or where something should be."""
+
+    byte: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """A whole batch, with the numbers of its first row and its circuit in the run; None in logs of older versions."""
+
+    byte: int
+    arrow: pa.RecordBatch
+    row: int | None
+    circuit: int | None
+
+
+class _Reading:
+    """Where one is in a run: the row, the circuit, and what is missing since the last whole batch."""
+
+    def __init__(self, header: LogHeader) -> None:
+        self._run = header
+        self._start = 0
+        self._next_row: int | None = header.first_row
+        self._circuit: int | None = header.first_circuit
+        self._version: CircuitVersion | None = None
+        self._is_sure = True
+        self._hole: tuple[Path, _Hole] | None = None
+        self.damages: list[Damage] = []
+
+    def begin(self, part: _Part) -> None:
+        """Go on with this file."""
+        if part.header is None:
+            self.miss(part.path, _Hole(0, part.trouble))
+            return
+        if part.header.started != self._run.started:
+            raise RecordError(part.path, f"is not a part of the run in {part.run.name}: it started at another time.")
+        same = self._version is not None and self._version.names == part.header.circuit_names
+        if not same or self._hole is not None or self._circuit not in (None, part.header.first_circuit):
+            self._version = CircuitVersion(self._start, part.header.circuit_names, part.header.packed)
+        if self._next_row is not None and self._next_row < part.header.first_row:
+            self.miss(part.path, _Hole(0, "the file before ends too early"))
+        self._circuit = part.header.first_circuit
+        self._is_sure = True
+
+    def miss(self, path: Path, hole: _Hole) -> None:
+        """Something is missing here; the first reason counts until something whole comes."""
+        self._hole = self._hole or (path, hole)
+        self._is_sure = False
+
+    def batch(self, path: Path, whole: _Whole) -> Batch | None:
+        """The next batch to read; None where it can't be understood because of what is missing before it."""
+        if self._next_row is not None and whole.row is not None and whole.row != self._next_row:
+            if whole.row < self._next_row:
+                self.damages.append(Damage(path, whole.byte, self._start, 0, "a batch is there that was read before"))
+                return None
+            self.miss(path, _Hole(whole.byte, "batches before this one were removed"))
+        events = tuple((self._start + row, decode(text)) for row, text in event_texts(whole.arrow))
+        new = [(row, event) for row, event in events if is_circuit(event)]
+        is_known = self._is_sure or (whole.circuit is not None and whole.circuit == self._circuit)
+        if not (is_known or new):
+            return None  # a switch may have been lost: nobody knows what the circuit's values are
+        for row, event in new:
+            self._version = CircuitVersion(row, tuple(event["names"]), event["packed"])
+        self._circuit, self._is_sure = whole.circuit, True
+        assert self._version is not None
+        if len(whole.arrow.column(CIRCUIT).values) != len(whole.arrow) * len(self._version.names):
+            raise RecordError(path, f"row {self._start}: the circuit's values don't match its names.")
+        self.end_hole(whole.row)
+        batch = Batch(self._start, self._version, events, whole.arrow)
+        self._start += len(batch)
+        self._next_row = None if whole.row is None else whole.row + len(batch)
+        return batch
+
+    def end_hole(self, row: int | None) -> None:
+        """What was missing ends at this row of the run; None: nothing comes any more, or its number isn't known."""
+        if self._hole is None:
+            return
+        path, hole = self._hole
+        lost = None if row is None or self._next_row is None else row - self._next_row
+        if lost != 0:  # what was missing held no rows: an end mark
+            self.damages.append(Damage(path, hole.byte, self._start, lost, hole.reason))
+        self._hole = None
+
+
 class _Part:
-    """One file of a log; ``torn`` says after `batches` whether it ended without its end mark."""
+    """One file of a log: its header, None where it is damaged; ``has_end`` says after `pieces` if its end is whole.
 
-    def __init__(self, path: Path) -> None:
-        self.header = _read_header(path)
-        self.torn = True
-        self._path = path
+    With a damaged header, that of the ``run``'s first file says how to read the batches.
+    """
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        with pa.OSFile(str(self._path)) as file:
-            stream = pa.ipc.open_stream(file)
-            end = file.tell()
-            while (batch := _next_batch(stream)) is not None:
-                yield batch
+    def __init__(self, path: Path, run: Path) -> None:
+        self.path, self.run = path, run
+        self.header: LogHeader | None = None
+        self.trouble = ""
+        self.has_end = False
+        try:
+            self.header = read_header(path)
+        except RecordError as error:
+            self.trouble = error.reason.rstrip(".")
+
+    def pieces(self) -> Iterator[_Whole | _Hole]:
+        """Whole batches, and what is between them."""
+        end = 0
+        if self.header is not None:
+            with pa.OSFile(str(self.path)) as file:
+                stream = pa.ipc.open_stream(file)
                 end = file.tell()
-            file.seek(end)
-            self.torn = file.read(len(_END_MARK) + 1) != _END_MARK
+                while (whole := _next_batch(stream, end)) is not None:
+                    yield whole
+                    end = file.tell()
+                file.seek(end)
+                rest = file.read(len(_END_MARK) + 1)
+            self.has_end = rest == _END_MARK
+            if not rest or self.has_end:
+                return
+        yield from self._damaged_pieces(end)
+
+    def _damaged_pieces(self, end: int) -> Iterator[_Whole | _Hole]:
+        """What is behind ``end``, where no whole batch begins: slower, each batch by itself."""
+        size = self.path.stat().st_size
+        if size == 0:
+            return
+        head = _head(self.path if self.header is not None else self.run)
+        with self.path.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as content:
+            while end < size and content[end:] != _END_MARK:
+                found = _batch_at(head, file, end)
+                if found is None:
+                    found = _next_whole(head, file, content, end)
+                    yield _Hole(end, _why_not_whole(file, end, is_last=found is None))
+                if found is None:
+                    return
+                whole, end = found
+                yield whole
+            self.has_end = end < size
 
 
-def _next_batch(stream: pa.RecordBatchStreamReader) -> pa.RecordBatch | None:
+def _next_batch(stream: pa.RecordBatchStreamReader, at: int) -> _Whole | None:
     """The next batch, or None where the stream ends, is cut or is damaged."""
     try:
         batch, metadata = stream.read_next_batch_with_custom_metadata()
         batch.validate(full=True)
-        whole = metadata is not None and metadata.get(CHECKSUM_KEY) == checksum(batch)
+        if metadata is None or metadata.get(CHECKSUM_KEY) != checksum(batch, metadata):
+            return None
     except (StopIteration, pa.ArrowException, OSError):
         return None
-    return batch if whole else None
+    row, circuit = metadata.get(ROW_KEY), metadata.get(CIRCUIT_KEY)
+    return _Whole(at, batch, None if row is None else int(row), None if circuit is None else int(circuit))
 
 
-def _read_header(path: Path) -> LogHeader:
+def _head(path: Path) -> bytes:
+    """The bytes of a file before its first batch."""
+    with path.open("rb") as file:
+        start = file.read(8)
+        return start + file.read(int.from_bytes(start[4:], "little"))
+
+
+def _message_at(file: BinaryIO, at: int) -> bytes | None:
+    """The Arrow message that begins at this byte, if it is there as a whole."""
+    file.seek(at)
+    try:
+        pa.ipc.read_message(pa.PythonFile(file, mode="r"))
+    except (pa.ArrowException, OSError, EOFError):
+        return None
+    end = file.tell()
+    file.seek(at)
+    return file.read(end - at)
+
+
+def _batch_at(head: bytes, file: BinaryIO, at: int) -> tuple[_Whole, int] | None:
+    """The whole batch that begins at this byte, and where it ends."""
+    message = _message_at(file, at)
+    if message is None:
+        return None
+    try:
+        whole = _next_batch(pa.ipc.open_stream(head + message), at)
+    except (pa.ArrowException, OSError):
+        return None
+    return None if whole is None else (whole, at + len(message))
+
+
+def _next_whole(head: bytes, file: BinaryIO, content: mmap.mmap, at: int) -> tuple[_Whole, int] | None:
+    """The first whole batch behind this byte, and where it ends."""
+    while (at := content.find(_CONTINUATION, at + 1)) >= 0:
+        if at % _ALIGNMENT == 0 and (found := _batch_at(head, file, at)) is not None:
+            return found
+    return None
+
+
+def _why_not_whole(file: BinaryIO, at: int, *, is_last: bool) -> str:
+    if _message_at(file, at) is not None:
+        return "a batch is not as it was written (its checksum is another one)"
+    return "the file ends within a batch" if is_last else "what is there is no batch"
+
+
+def ends_whole(path: Path) -> bool:
+    """Whether a log ends with an end mark: a quick look, which compares no checksums."""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - len(_END_MARK), 0))
+        return file.read() == _END_MARK
+
+
+def read_header(path: Path) -> LogHeader:
+    """The header of a log. Raises `RecordError` if the file is no log, holds nothing, or is of a newer format."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -208,11 +403,13 @@ def _read_header(path: Path) -> LogHeader:
     return header_of(schema, path)
 
 
-def _following_parts(path: Path, header: LogHeader) -> list[Path]:
-    """The parts after this one, in order. Raises `RecordError` if one between them is missing."""
-    found = later_parts(path, header.part)
-    for index, part in enumerate(found):
-        expected = part_path(path, header.part, header.part + 1 + index)
+def _refuse_gaps(parts: Sequence[Path], first: int) -> None:
+    """Raises `RecordError` if a part is missing between others."""
+    for index, part in enumerate(parts[1:], 1):
+        expected = part_path(parts[0], first, first + index)
         if part != expected:
-            raise RecordError(expected, f"is missing, but a later part of the run is there: {part.name}.")
-    return found
+            raise RecordError(
+                expected,
+                f"is missing, but a later part of the run is there: {part.name}."
+                " hilserver log repair saves what is there.",
+            )

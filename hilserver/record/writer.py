@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,14 +16,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hilserver.record.format import (
-    CHECKSUM_KEY,
     CIRCUIT,
     EVENTS,
-    LAST_PART,
     Event,
     LogHeader,
     RecordError,
-    checksum,
+    batch_metadata,
     encode,
     is_circuit,
     later_parts,
@@ -39,8 +38,10 @@ class LogWriter:
 
     A batch is handed to the operating system when it is full, when the circuit changes and at `flush`: from then on
     killing the process loses nothing of it. The file is forced to disk with a batch at least ``fsync_every_s`` seconds
-    after the last time: a power failure costs that much. A file larger than ``max_bytes`` is ended, and the run goes on
-    in ``<name>.001.arrow`` and so on, each with the header of the run and the circuit of its first row.
+    after the last time: a power failure costs that much. A file with more than ``max_bytes``, or ``max_rows`` rows, is
+    ended, and the run goes on in ``<name>.001.arrow`` and so on, each with the header of the run, the circuit of its
+    first row and the name of the file before. ``file`` is the one that is being written, ``rows`` counts the rows of
+    the run that were handed to the operating system. The file is locked (flock) as long as it is being written.
 
     Raises `RecordError` if the file can't be written (disk full); what was written before stays readable.
     """
@@ -52,18 +53,28 @@ class LogWriter:
         batch_rows: int = 100,
         fsync_every_s: float = 1.0,
         max_bytes: int | None = None,
+        max_rows: int | None = None,
     ) -> None:
-        self.path = Path(path)
+        self.path = self.file = Path(path)
         self.header = header
+        self.rows = header.first_row
+        self._first_part = header.part
         self._batch_rows = batch_rows
         self._fsync_every_s = fsync_every_s
         self._max_bytes = max_bytes
+        self._max_rows = max_rows
         self._closed = False
         self._refuse_old_parts()
         self._part: _Part | None = _Part(self.path, header)
+        self._circuit = header.first_circuit
         self._pending = 0
         self._events: dict[int, list[str]] = {}
         self._start_circuit(header)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file that is being written, up to the last whole batch."""
+        return self._part.size if self._part is not None else 0
 
     def append(self, rows: NDArray[np.float64], events: Mapping[int, Sequence[Event]] | None = None) -> None:
         """Append ``rows``, float64[n, width]: fixed part, then the circuit's values; further columns are not logged.
@@ -82,6 +93,7 @@ class LogWriter:
             for event in filter(is_circuit, happened):
                 self.flush()
                 circuit = {"circuit_names": tuple(event["names"]), "packed": event["packed"]}
+                self._circuit += 1
                 self._start_circuit(self.header.model_copy(update=circuit))
             self._events.setdefault(self._pending, []).extend(map(encode, happened))
         self._append_rows(rows[start:])
@@ -94,15 +106,15 @@ class LogWriter:
         self._pending, self._events = 0, {}
         try:
             if self._part is None:
-                self._part = _Part(part_path(self.path, 0, self.header.part), self.header)
-            self._part.write(batch, self._fsync_every_s)
-            if self._max_bytes is not None and self._part.size >= self._max_bytes and self.header.part < LAST_PART:
-                self._part.end()
-                self._part = None
-                self.header = self.header.model_copy(update={"part": self.header.part + 1})
+                self._next_part()
+            assert self._part is not None
+            self._part.write(batch, batch_metadata(batch, self.rows, self._circuit), self._fsync_every_s)
         except RecordError:
             self._closed = True
             raise
+        self.rows += len(batch)
+        if self._is_full(self._part):
+            self._end_part()
 
     def close(self) -> None:
         """Write what is pending and the end mark. May be called again, and after an error."""
@@ -110,8 +122,7 @@ class LogWriter:
             return
         self.flush()
         self._closed = True
-        if self._part is not None:
-            self._part.end()
+        self._end_part()
 
     def __enter__(self) -> Self:
         return self
@@ -141,6 +152,28 @@ class LogWriter:
         self._schema = schema_of(header)
         self._rows = np.empty((self._batch_rows, len(header.columns) + len(header.circuit_names)))
 
+    def _is_full(self, part: _Part) -> bool:
+        rows = self.rows - self.header.first_row
+        return (self._max_bytes is not None and part.size >= self._max_bytes) or (
+            self._max_rows is not None and rows >= self._max_rows
+        )
+
+    def _next_part(self) -> None:
+        place = {"previous": self.file.name, "first_row": self.rows, "first_circuit": self._circuit}
+        self.header = self.header.model_copy(update={"part": self.header.part + 1, **place})
+        self.file = part_path(self.path, self._first_part, self.header.part)
+        self._part = _Part(self.file, self.header)
+
+    def _end_part(self) -> None:
+        if self._part is None:
+            return
+        part, self._part = self._part, None
+        try:
+            part.end()
+        except RecordError:
+            self._closed = True
+            raise
+
     def _refuse_old_parts(self) -> None:
         """A part left over from another run would later be in the way, or be taken for one of this run."""
         for part in later_parts(self.path, self.header.part):
@@ -158,9 +191,9 @@ class _Part:
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._file, mode="w"), _BUFFER_BYTES)
         self._stream = pa.ipc.new_stream(self._buffer, schema_of(header))  # writes the header with the first batch
 
-    def write(self, batch: pa.RecordBatch, fsync_every_s: float) -> None:
+    def write(self, batch: pa.RecordBatch, metadata: Mapping[bytes, bytes], fsync_every_s: float) -> None:
         with self._record_errors():
-            self._stream.write_batch(batch, custom_metadata={CHECKSUM_KEY: checksum(batch)})
+            self._stream.write_batch(batch, custom_metadata=metadata)
             self._flush()
             if time.monotonic() - self._synced >= fsync_every_s:
                 self._file.sync()
@@ -197,6 +230,9 @@ class _File:
             raise RecordError(path, "exists already: a log is never overwritten.") from error
         except OSError as error:
             raise RecordError(path, f"can't be created: {error.strerror}.") from error
+        with suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _sync_folder(path.parent)
         self.size = 0
         self.closed = False
 
@@ -226,6 +262,30 @@ class _File:
         if not self.closed:
             self.closed = True
             os.close(self._descriptor)
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a process writes this log now. Raises OSError where the file can't be opened."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks: nobody knows
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _sync_folder(folder: Path) -> None:
+    """Force a new file's name to disk: after a power failure it would else be gone, whatever was forced into it."""
+    with suppress(OSError):  # not every file system can do so
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _record_batch(schema: pa.Schema, rows: NDArray[np.float64], events: Mapping[int, list[str]]) -> pa.RecordBatch:

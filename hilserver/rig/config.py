@@ -428,6 +428,17 @@ class CylinderSettings(Datasheet):
         return piston, piston - 0.25 * pi * self.rod_diameter**2
 
 
+class KeepSettings(Datasheet):
+    """Which of a rig's recordings are kept; beyond that the oldest files go. Without a limit all are kept."""
+
+    age: Time | None = Field(default=None, gt=0, description="files last written longer ago than this go")
+    files: StrictInt | None = Field(default=None, ge=1, description="so many files are kept")
+    gigabytes: Number | None = Field(default=None, gt=0, description="so much is kept, the running recording included")
+    running: StrictBool = Field(
+        default=True, description="keep all files of the running recording; false: only the one being written"
+    )
+
+
 class RecordingSettings(Datasheet):
     """The full-rate log."""
 
@@ -437,6 +448,11 @@ class RecordingSettings(Datasheet):
     )
     enabled: StrictBool = Field(default=True, description="record every run")
     max_megabytes: Number = Field(default=1000.0, gt=0, description="a new file is begun beyond this size")
+    max_duration: Time | None = Field(default=None, gt=0, description="a new file is begun after this time")
+    min_free_megabytes: Number = Field(
+        default=500.0, ge=0, description="with less room than this on the disk nothing is recorded"
+    )
+    keep: KeepSettings = KeepSettings()
 
 
 class BrokerLogin(Datasheet):

@@ -15,7 +15,7 @@ from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.realtime.compiled import compiled_program, no_command, work_array
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
-from hilserver.record.reader import Batch, CircuitVersion, LogReader
+from hilserver.record.reader import Batch, CircuitVersion, Damage, LogReader
 from hilserver.record.run import unpacked_record
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig, assemble, library_in
@@ -58,6 +58,7 @@ class Replayed:
     same_program: bool
     tolerance: float
     torn: bool
+    damages: tuple[Damage, ...]
     starts: tuple[Start, ...]
     only_in_log: tuple[str, ...]
     differences: tuple[Difference, ...]
@@ -106,6 +107,7 @@ def replay_log(path: Path, *, from_row: int = 0, tolerance: float | None = None)
         same_program=replay.same_program,
         tolerance=allowed,
         torn=bool(reader.torn),
+        damages=reader.damages,
         starts=tuple(replay.starts),
         only_in_log=replay.only_in_log,
         differences=tuple(sorted(differences, key=lambda d: d.first_row)),

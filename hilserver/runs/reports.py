@@ -43,10 +43,9 @@ def replay_sentences(result: Replayed) -> list[str]:
         else "by another program or version: circuits packed anew from their source"
     )
     sentences = [f"{result.log}: {result.rows} rows, written {program} ({result.software})."]
-    if result.torn:
-        sentences.append(
-            "The log has no end mark or is damaged behind its last whole row: its writer was killed, or still writes."
-        )
+    if result.torn and not result.damages:
+        sentences.append("The log has no end mark: its writer was killed, or still writes.")
+    sentences += [f"The log is damaged: {damage}." for damage in result.damages]
     for start in result.starts[:5]:
         sentences.append(f"Row {start.row} (tick {start.tick}) was taken as it stands: {start.reason}.")
     if len(result.starts) > 5:
@@ -81,6 +80,7 @@ def replay_figures(result: Replayed) -> dict[str, Any]:
         "same_program": result.same_program,
         "tolerance": result.tolerance,
         "torn": result.torn,
+        "damages": [str(damage) for damage in result.damages],
         "starts": [vars(start) for start in result.starts],
         "differences": [vars(difference) for difference in result.differences],
     }

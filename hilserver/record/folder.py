@@ -1,0 +1,120 @@
+"""The logs in a folder: their names, what recordings there are, and which of them may go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from hilserver.record.format import LogHeader, RecordError, run_stem
+from hilserver.record.reader import ends_whole, read_header
+from hilserver.record.writer import is_being_written
+from hilserver.rig.config import KeepSettings
+
+SUFFIX = ".arrow"
+
+
+def new_log(folder: Path, rig: str, now: datetime) -> Path:
+    """The path of a new log: ``<UTC>_<rig>.arrow``, with a number behind the time where that is taken.
+
+    >>> new_log(Path("no such folder"), "lab", datetime(2026, 11, 21, 1, 17, 45)).name
+    '2026-11-21T01-17-45_lab.arrow'
+    """
+    stamp = f"{now:%Y-%m-%dT%H-%M-%S}"
+    number, free = 1, folder / f"{stamp}_{rig}{SUFFIX}"
+    while free.exists():
+        number += 1
+        free = folder / f"{stamp}-{number}_{rig}{SUFFIX}"
+    return free
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """A file of a rig's recordings; ``run`` is the name that all files of its recording begin with."""
+
+    path: Path
+    run: str
+    part: int
+    size: int
+    modified: float
+
+
+def files_of(folder: Path, rig: str) -> list[LogFile]:
+    """The files of a rig's recordings by their names, the oldest first."""
+    name = re.compile(rf"(\d{{4}}-\d\d-\d\dT\d\d-\d\d-\d\d)(-\d+)?_{re.escape(rig)}(\.\d{{3,}})?{re.escape(SUFFIX)}")
+    found: list[tuple[tuple[str, int, int], LogFile]] = []
+    for path in folder.glob(f"*{SUFFIX}"):
+        if match := name.fullmatch(path.name):
+            stamp, number, part = match[1], int((match[2] or "-1")[1:]), int((match[3] or ".0")[1:])
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                continue
+            file = LogFile(path, run_stem(path, part), part, status.st_size, status.st_mtime)
+            found.append(((stamp, number, part), file))
+    return [file for _, file in sorted(found, key=lambda pair: pair[0])]
+
+
+def superfluous(files: Sequence[LogFile], keep: KeepSettings, now: float, running: Path | None) -> list[LogFile]:
+    """The files that are beyond what is to be kept: the oldest, none behind one that stays.
+
+    ``files`` as `files_of` gives them, ``now`` in Unix time. ``running`` is the file that is being written: all files
+    of its recording stay, or it alone, as ``keep`` says.
+    """
+    recording = next((file.run for file in files if file.path == running), None)
+    rest, size = len(files), sum(file.size for file in files)
+    for place, file in enumerate(files):
+        stays = file.run == recording if keep.running else file.path == running
+        is_old = keep.age is not None and now - file.modified > keep.age
+        is_large = keep.gigabytes is not None and size > keep.gigabytes * 1e9
+        is_many = keep.files is not None and rest > keep.files
+        if stays or not (is_old or is_large or is_many):
+            return list(files[:place])
+        rest, size = rest - 1, size - file.size
+    return list(files)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A recording in a folder: its files, the first one's header, how its last file ends or why it can't be read."""
+
+    files: tuple[Path, ...]
+    size: int
+    modified: float
+    header: LogHeader | None
+    state: str
+
+
+def recordings(folder: Path) -> list[Recorded]:
+    """The recordings in a folder, in the order of their names. Only headers and ends are read: `check_log` reads all.
+
+    Raises `RecordError` where the folder can't be read.
+    """
+    if not folder.is_dir():
+        raise RecordError(folder, "is not a folder.")
+    runs: dict[str, list[tuple[int, Path, LogHeader | str]]] = {}
+    for path in folder.glob(f"*{SUFFIX}"):
+        try:
+            header = read_header(path)
+            runs.setdefault(run_stem(path, header.part), []).append((header.part, path, header))
+        except RecordError as error:
+            runs.setdefault(path.stem, []).append((0, path, error.reason))
+    return [_recorded(sorted(runs[name], key=lambda file: file[0])) for name in sorted(runs)]
+
+
+def _recorded(files: Sequence[tuple[int, Path, LogHeader | str]]) -> Recorded:
+    paths = tuple(path for _, path, _ in files)
+    status = [path.stat() for path in paths]
+    header, last = files[0][2], paths[-1]
+    if isinstance(header, str):
+        state = header
+    elif is_being_written(last):
+        state = "being written"
+    elif not ends_whole(last):
+        state = "no end mark"
+    else:
+        state = "ended"
+    known = None if isinstance(header, str) else header
+    return Recorded(paths, sum(s.st_size for s in status), max(s.st_mtime for s in status), known, state)

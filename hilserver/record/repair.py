@@ -1,0 +1,120 @@
+"""Damaged logs: what is missing in them, and a new log of all that is whole."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hilserver.record.format import Event, RecordError, circuit_event, is_circuit, later_parts, run_stem
+from hilserver.record.reader import Batch, CircuitVersion, Damage, LogReader
+from hilserver.record.writer import LogWriter, is_being_written
+
+REPAIRED = "repaired"
+"""Key in the ``extra`` of a repaired log's header: the file it was made of, and what is missing."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What is in a log: its files, whole rows, what is missing. ``torn`` as with `LogReader`."""
+
+    files: tuple[Path, ...]
+    rows: int
+    damages: tuple[Damage, ...]
+    torn: bool
+    being_written: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is missing: the log has its end mark, or is being written."""
+        return not self.torn or (self.being_written and not self.damages)
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """A repaired log: its files, its rows, and what was not to be saved."""
+
+    files: tuple[Path, ...]
+    rows: int
+    damages: tuple[Damage, ...]
+
+
+def check_log(path: Path) -> Checked:
+    """Read a log and its following parts and compare all checksums.
+
+    Raises `RecordError` where not even the header can be read.
+    """
+    reader = LogReader(path, gaps=True)
+    written = any(map(is_being_written, reader.parts))
+    rows = sum(map(len, reader.batches()))
+    damages = reader.damages
+    if written and damages and damages[-1].row == rows and damages[-1].lost is None:
+        damages = damages[:-1]  # half a batch at the end of what is being written
+    return Checked(reader.parts, rows, damages, bool(reader.torn), written)
+
+
+def repair_log(path: Path, out: Path | None = None) -> Repaired | None:
+    """Write all whole rows of a damaged log and its following parts to a new log; None where nothing is to be repaired.
+
+    The new log, ``<run>-repaired.arrow`` unless ``out`` says otherwise, says in its header and, as events ``lost``, in
+    the rows behind a gap what is missing. It is replayed like any other. The damaged one stays as it is.
+
+    Raises `RecordError` if the log is being written or has no readable header, and if the new one can't be written.
+    """
+    checked = check_log(path)
+    if checked.being_written:
+        raise RecordError(path, "is being written: a log can be repaired when its recording has ended.")
+    if checked.ok:
+        return None
+    reader = LogReader(path, gaps=True)
+    out = out or path.with_name(f"{run_stem(path, reader.header.part)}-repaired{path.suffix}")
+    largest = _require_room(checked.files, out)
+    missing = [{**vars(damage), "file": damage.file.name} for damage in checked.damages]
+    header = reader.header.model_copy(
+        update={
+            "extra": {**reader.header.extra, REPAIRED: {"from": path.name, "missing": missing}},
+            **{"part": 0, "previous": "", "first_row": 0, "first_circuit": 0},
+        }
+    )
+    writer = LogWriter(out, header, max_bytes=largest if len(checked.files) > 1 else None)
+    try:
+        with writer:
+            for batch, events in _with_gaps(reader):
+                writer.append(batch.rows(), events)
+    except RecordError:
+        for file in (out, *later_parts(out, 0)):
+            file.unlink()
+        raise
+    return Repaired((out, *later_parts(out, 0)), writer.rows, reader.damages)
+
+
+def _require_room(files: tuple[Path, ...], out: Path) -> int:
+    """The size of the largest of these files. Raises `RecordError` where there is no room for all once more."""
+    sizes = [file.stat().st_size for file in files]
+    try:
+        free = shutil.disk_usage(out.parent).free
+    except OSError as error:
+        raise RecordError(out, f"can't be created: {error.strerror}.") from error
+    if free < sum(sizes):
+        needed = f"{sum(sizes) / 1e6:.0f} MB are needed, {free / 1e6:.0f} MB are free"
+        raise RecordError(out, f"has no room: {needed}. Another folder: --output.")
+    return max(sizes)
+
+
+def _with_gaps(reader: LogReader) -> Iterator[tuple[Batch, dict[int, list[Event]]]]:
+    """The batches with their events by row; added to them: what is lost, and a circuit that begins behind it."""
+    known, version = 0, CircuitVersion(0, reader.header.circuit_names, reader.header.packed)
+    for batch in reader.batches():
+        events: dict[int, list[Event]] = {}
+        for damage in reader.damages[known:]:
+            event = {"kind": "lost", "reason": f"{damage.file.name}: {damage.reason}"}
+            events.setdefault(0, []).append(event if damage.lost is None else {**event, "rows": damage.lost})
+        known = len(reader.damages)
+        begins = any(is_circuit(event) for row, event in batch.events if row == batch.start)
+        if not begins and batch.circuit.packed is not version.packed:
+            events.setdefault(0, []).append(circuit_event(batch.circuit.names, batch.circuit.packed))
+        version = batch.circuit
+        for row, event in batch.events:
+            events.setdefault(row - batch.start, []).append(event)
+        yield batch, events
