@@ -490,7 +490,12 @@ def commands_page() -> str:
     program: Any = get_command(importlib.import_module("hilserver.cli").app)
     parts = ["# Commands", f"{program.help}", "`hilserver COMMAND --help` says the same in the terminal."]
     for name, command in program.commands.items():
-        parts += [f"## `hilserver {name}`", command_text(name, command)]
+        if hasattr(command, "commands"):
+            parts += [f"## `hilserver {name}`", command.help]
+            for inner, subcommand in command.commands.items():
+                parts += [f"### `hilserver {name} {inner}`", command_text(f"{name} {inner}", subcommand)]
+        else:
+            parts += [f"## `hilserver {name}`", command_text(name, command)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -182,7 +182,7 @@ def test_torn_log_is_replayed_as_far_as_it_is_whole(log: Path, tmp_path: Path) -
     assert result.torn
     assert result.ok
     assert 1000 < result.compared < ROWS
-    assert "no end mark" in "\n".join(replay_sentences(result))
+    assert "damaged: torn.arrow, byte" in "\n".join(replay_sentences(result))
 
 
 def test_after_lost_rows_the_replay_begins_anew(log: Path, tmp_path: Path) -> None:

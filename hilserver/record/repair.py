@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hilserver.record.format import Event, RecordError, circuit_event, is_circuit, later_parts, run_stem
+from hilserver.record.format import Event, RecordError, circuit_event, encode, is_circuit, later_parts, run_stem
 from hilserver.record.reader import Batch, CircuitVersion, Damage, LogReader
 from hilserver.record.writer import LogWriter, is_being_written
 
@@ -104,7 +104,7 @@ def _require_room(files: tuple[Path, ...], out: Path) -> int:
 
 def _with_gaps(reader: LogReader) -> Iterator[tuple[Batch, dict[int, list[Event]]]]:
     """The batches with their events by row; added to them: what is lost, and a circuit that begins behind it."""
-    known, version = 0, CircuitVersion(0, reader.header.circuit_names, reader.header.packed)
+    known, last = 0, CircuitVersion(0, reader.header.circuit_names, reader.header.packed)
     for batch in reader.batches():
         events: dict[int, list[Event]] = {}
         for damage in reader.damages[known:]:
@@ -112,9 +112,15 @@ def _with_gaps(reader: LogReader) -> Iterator[tuple[Batch, dict[int, list[Event]
             events.setdefault(0, []).append(event if damage.lost is None else {**event, "rows": damage.lost})
         known = len(reader.damages)
         begins = any(is_circuit(event) for row, event in batch.events if row == batch.start)
-        if not begins and batch.circuit.packed is not version.packed:
+        if not begins and not _is_same(batch.circuit, last):
             events.setdefault(0, []).append(circuit_event(batch.circuit.names, batch.circuit.packed))
-        version = batch.circuit
+        last = batch.circuit
         for row, event in batch.events:
             events.setdefault(row - batch.start, []).append(event)
         yield batch, events
+
+
+def _is_same(one: CircuitVersion, other: CircuitVersion) -> bool:
+    if one.packed is other.packed:
+        return True
+    return one.names == other.names and encode(dict(one.packed)) == encode(dict(other.packed))
