@@ -58,7 +58,7 @@ install-program: $(STAMP)
 	$(BIN)/python -m pip --python "$(DESTDIR)$(LIB)/bin/python" install --quiet --disable-pip-version-check --no-compile \
 	    --require-hashes -r requirements-run.lock
 	$(BIN)/python -m pip --python "$(DESTDIR)$(LIB)/bin/python" install --quiet --disable-pip-version-check --no-compile \
-	    --no-deps --no-index build/wheel/*.whl
+	    --no-deps --no-index --find-links build/wheel hilserver
 	rm -f "$(DESTDIR)$(LIB)"/bin/[Aa]ctivate*
 	find "$(DESTDIR)$(LIB)/bin" -type f -exec sed -i '1s|^#!$(DESTDIR)/|#!/|' {} +
 	sed -i "s|$(DESTDIR)/|/|" "$(DESTDIR)$(LIB)/pyvenv.cfg"

@@ -47,7 +47,8 @@ class Restarts:
     def wait(self, notifier: Notifier) -> None:
         """Wait as long as the failures before this start ask for, and count it: as a failure until it succeeds."""
         if (delay := self.delay()) > 0.0:
-            text = f"{self.failures} starts in a row came to nothing: the next one begins in {delay:g} s"
+            last = f"last {self.failures} starts" if self.failures > 1 else "last start"
+            text = f"the {last} came to nothing: this one begins in {delay:g} s"
             _log.warning("%s", text)
             notifier.status(text)
             time.sleep(delay)
