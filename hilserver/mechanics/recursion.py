@@ -1,0 +1,587 @@
+"""Dynamics of closed kinematic chains in joint coordinates: articulated bodies, and multipliers at the cuts.
+
+Three sweeps over the links, so that the cost grows with their number, not with its cube:
+
+1. outward: where the links are and how they move (``place_links``, ``move_links``, ``weigh_links``);
+2. inward: each link with all that hangs on it is reduced to its parent (``reduce_links``), and with it the reactions at
+   the cuts, one column per multiplier. What comes out gives the multipliers (``close_loops``);
+3. outward: accelerations (``accelerate_links``).
+
+All vectors are spatial ones in world axes, moments and velocities about the world's origin: (rotation, translation),
+(moment, force). So nothing has to be transformed from link to link: articulated inertias just add.
+
+Sources: Featherstone, Rigid Body Dynamics Algorithms, Springer 2008, ch. 2, 7 (articulated bodies) and 8 (loops);
+Bae & Haug, Mech. Struct. & Mach. 15 (1987) 481 (cut joints, reduction to the base); seeds/002 eqs. 2-7;
+Baumgarte, Comp. Meth. Appl. Mech. Eng. 1 (1972) 1.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+
+from hilserver.mechanics.chain import (
+    ACCELERATION,
+    ALPHA,
+    BALL_X,
+    BALL_Z,
+    BETA,
+    BIAS,
+    CLOSURE,
+    DRIVE,
+    FREEDOM,
+    GRAVITY,
+    IMPULSE,
+    INERTIA,
+    LACKING,
+    LINEAR_ENTRIES,
+    LINEAR_NUMBERS,
+    LINEAR_PINS,
+    LINEAR_RETRACTED,
+    LINK_AXIS,
+    LINK_CENTRE,
+    LINK_ENTRIES,
+    LINK_FELT,
+    LINK_KIND,
+    LINK_MASS,
+    LINK_NUMBERS,
+    LINK_PARENT,
+    LINK_PLACE,
+    LINK_POINT,
+    LINK_TENSOR,
+    LOAD,
+    MOTION,
+    ORIGIN,
+    OWN_INERTIA,
+    POINT,
+    PRISMATIC,
+    REACTION,
+    RESISTANCE,
+    REVOLUTE,
+    ROTATION,
+    ROW_ENTRIES,
+    ROW_FIRST,
+    ROW_FREE,
+    ROW_GAP,
+    ROW_GAP_RATE,
+    ROW_KIND,
+    ROW_LINKS,
+    ROW_MULTIPLIER,
+    ROW_NUMBERS,
+    ROW_ORDER,
+    ROW_POINT,
+    ROW_SCALE,
+    ROW_SECOND,
+    ROW_T,
+    ROW_T_RATE,
+    ROW_WANTED,
+    SHARE,
+    TOLERANCE,
+    TORQUE,
+    VELOCITY,
+    Chain,
+)
+from hilserver.numerics.arrays import Floats
+from hilserver.numerics.spatial import (
+    Vector,
+    axes_about,
+    axes_of_quaternion,
+    cross,
+    dot,
+    minus,
+    normalise_quaternion,
+    plus,
+    quaternion_rate,
+    store,
+    store_columns,
+    store_pair,
+    times,
+    turned,
+    vector,
+)
+
+NO_MOTION = (0.0, 0.0, 0.0)
+LEAST_PIVOT = 1e-12
+"""Below it a row of the closure says nothing new where the mechanism stands (a dead centre)."""
+
+LARGE_GAP, MOST_CORRECTIONS = 1e-6, 3
+"""In m or as a sine: what one correction doesn't take to nothing."""
+
+
+def chain_rates(c: Chain, y: Floats, effort: Floats, rate: Floats) -> None:
+    """d/dt of y = (coordinates, speeds); ``effort``: force or torque of each actuator, the linear ones first."""
+    q, u = y[: c.n_coordinates], y[c.n_coordinates :]
+    place_links(c, q)
+    move_links(c, u)
+    push_links(c, effort)
+    weigh_links(c)
+    measure_gaps(c)
+    reduce_links(c)
+    alpha, beta = c.val[c.common + ALPHA], c.val[c.common + BETA]
+    for r in range(c.n_rows):
+        row = c.closure + CLOSURE * r
+        stabilised = -2.0 * alpha * c.d[row + ROW_GAP_RATE] - beta * beta * c.d[row + ROW_GAP]
+        c.d[row + ROW_WANTED] = stabilised - c.d[row + ROW_FREE]
+    close_loops(c)
+    react(c)
+    accelerate_links(c, rate[c.n_coordinates :])
+    coordinate_rates(c, q, u, rate)
+
+
+def place_links(c: Chain, q: Floats) -> None:
+    """Rotation and origin of each link's frame, and S: a turn about an axis, or a shift along it."""
+    d, val = c.d, c.val
+    start_ground(c)
+    for i in range(1, c.n):
+        entry, link, m = c.links + LINK_ENTRIES * i, c.link + LINK_NUMBERS * i, c.motion + MOTION * i
+        parent = c.motion + MOTION * int(c.ix[entry + LINK_PARENT])
+        kind, place = c.ix[entry + LINK_KIND], int(c.ix[entry + LINK_PLACE])
+        x, y, z = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
+        if kind == REVOLUTE:
+            x, y, z = axes_about(vector(val, link + LINK_AXIS), q[place])
+        elif kind == BALL_X:
+            x, y, z = axes_of_quaternion(q[place], q[place + 1], q[place + 2], q[place + 3])
+        R = parent + ROTATION
+        store_columns(d, m + ROTATION, turned(d, R, x), turned(d, R, y), turned(d, R, z))
+        axis = turned(d, m + ROTATION, vector(val, link + LINK_AXIS))
+        joint = in_world(c, parent, vector(val, link + LINK_POINT))
+        if kind == PRISMATIC:
+            joint = plus(joint, times(q[place], axis))
+            store_pair(d, m + FREEDOM, NO_MOTION, axis)
+        else:
+            store_pair(d, m + FREEDOM, axis, cross(joint, axis))
+        store(d, m + ORIGIN, minus(joint, turned(d, m + ROTATION, vector(val, link + LINK_POINT))))
+
+
+def start_ground(c: Chain) -> None:
+    """The ground stands; that it accelerates upwards stands for the weight of everything."""
+    ground = c.motion
+    store_columns(c.d, ground + ROTATION, (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+    store(c.d, ground + ORIGIN, NO_MOTION)
+    store_pair(c.d, ground + VELOCITY, NO_MOTION, NO_MOTION)
+    store_pair(c.d, ground + ACCELERATION, NO_MOTION, times(-1.0, vector(c.val, c.common + GRAVITY)))
+    store_pair(c.d, ground + IMPULSE, NO_MOTION, NO_MOTION)
+
+
+def in_world(c: Chain, m: int, point: Vector) -> Vector:
+    """Where a point is now that is drawn at ``point``, of the link whose motion stands at ``m``."""
+    return plus(vector(c.d, m + ORIGIN), turned(c.d, m + ROTATION, point))
+
+
+def move_links(c: Chain, u: Floats) -> None:
+    """Velocities, and what they add to the accelerations: V × (S·u)."""
+    d = c.d
+    for i in range(1, c.n):
+        entry, m = c.links + LINK_ENTRIES * i, c.motion + MOTION * i
+        k, kind = int(c.ix[entry + LINK_PARENT]), c.ix[entry + LINK_KIND]
+        for a in range(6):
+            d[m + VELOCITY + a] = d[c.motion + MOTION * k + VELOCITY + a] + u[i - 1] * d[m + FREEDOM + a]
+            d[m + BIAS + a] = 0.0
+        if kind == BALL_Z:  # of the three together: their axes turn with the last link
+            k = int(c.ix[c.links + LINK_ENTRIES * (k - 1) + LINK_PARENT])
+        if kind in (REVOLUTE, PRISMATIC, BALL_Z):
+            before = c.motion + MOTION * k + VELOCITY
+            w, v = vector(d, before), vector(d, before + 3)
+            turn, shift = vector(d, m + VELOCITY), vector(d, m + VELOCITY + 3)
+            store_pair(d, m + BIAS, cross(w, turn), plus(cross(w, shift), cross(v, turn)))
+
+
+def push_links(c: Chain, effort: Floats) -> None:
+    """Loads from the actuators: first the linear ones, then the rotary ones, in the order of ``effort``."""
+    d = c.d
+    for i in range(c.n):
+        m = c.motion + MOTION * i
+        d[m + TORQUE] = 0.0
+        store_pair(d, m + LOAD, NO_MOTION, NO_MOTION)
+    for j in range(c.n_linear):
+        first, second, pin, head = ends_of_linear(c, j)
+        along = minus(head, pin)
+        force = times(effort[j] / sqrt(dot(along, along)), along)
+        moment = cross(pin, force)
+        for k in range(3):
+            d[first + LOAD + k] -= moment[k]
+            d[first + LOAD + 3 + k] -= force[k]
+            d[second + LOAD + k] += moment[k]
+            d[second + LOAD + 3 + k] += force[k]
+    for j in range(c.n_rotary):
+        d[c.motion + MOTION * int(c.ix[c.rotaries + j]) + TORQUE] += effort[c.n_linear + j]
+
+
+def ends_of_linear(c: Chain, j: int) -> tuple[int, int, Vector, Vector]:
+    """Where the motions of the two links of a linear actuator stand, and where its pins are."""
+    entry, number = c.linears + LINEAR_ENTRIES * j, c.linear + LINEAR_NUMBERS * j
+    first, second = c.motion + MOTION * int(c.ix[entry]), c.motion + MOTION * int(c.ix[entry + 1])
+    pin = in_world(c, first, vector(c.val, number + LINEAR_PINS))
+    return first, second, pin, in_world(c, second, vector(c.val, number + LINEAR_PINS + 3))
+
+
+def measure_actuators(c: Chain, y: Floats, place: Floats, speed: Floats) -> None:
+    """Position and speed of each actuator (m, m/s; of a rotary one rad, rad/s), links placed and moved."""
+    for j in range(c.n_linear):
+        first, second, pin, head = ends_of_linear(c, j)
+        along = minus(head, pin)
+        distance = sqrt(dot(along, along))
+        place[j] = distance - c.val[c.linear + LINEAR_NUMBERS * j + LINEAR_RETRACTED]
+        speed[j] = dot(along, minus(velocity_at(c, second, head), velocity_at(c, first, pin))) / distance
+    for j in range(c.n_rotary):
+        i = int(c.ix[c.rotaries + j])
+        place[c.n_linear + j] = y[int(c.ix[c.links + LINK_ENTRIES * i + LINK_PLACE])]
+        speed[c.n_linear + j] = y[c.n_coordinates + i - 1]
+
+
+def velocity_at(c: Chain, m: int, place: Vector) -> Vector:
+    """Velocity of what is at ``place``, of the link whose motion stands at ``m``."""
+    return plus(vector(c.d, m + VELOCITY + 3), cross(vector(c.d, m + VELOCITY), place))
+
+
+def weigh_links(c: Chain) -> None:
+    """Inertia of each link alone, and the force that it lacks for moving on without acceleration: V × (I·V) - load."""
+    d = c.d
+    for i in range(1, c.n):
+        link, m = c.link + LINK_NUMBERS * i, c.motion + MOTION * i
+        mass, centre = c.val[link + LINK_MASS], in_world(c, m, vector(c.val, link + LINK_CENTRE))
+        fill_inertia(c, m, link + LINK_TENSOR, mass, centre)
+        h = times(mass, centre)
+        w, v = vector(d, m + VELOCITY), vector(d, m + VELOCITY + 3)
+        momentum = plus(times(mass, v), cross(w, h))
+        about = m + INERTIA
+        spin = plus(
+            (dot(vector(d, about), w), dot(vector(d, about + 6), w), dot(vector(d, about + 12), w)), cross(h, v)
+        )
+        moment, force = plus(cross(w, spin), cross(v, momentum)), cross(w, momentum)
+        store_pair(d, m + LACKING, minus(moment, vector(d, m + LOAD)), minus(force, vector(d, m + LOAD + 3)))
+
+
+def fill_inertia(c: Chain, m: int, tensor: int, mass: float, centre: Vector) -> None:
+    """The 6 x 6 inertia about the world's origin, [R·J·Rᵀ + m·(c·c - c cᵀ), m·c×; -m·c×, m]."""
+    d, o, h = c.d, m + INERTIA, times(mass, centre)
+    x, y, z = vector(d, m + ROTATION), vector(d, m + ROTATION + 3), vector(d, m + ROTATION + 6)
+    Jx, Jy, Jz = turned(c.val, tensor, x), turned(c.val, tensor, y), turned(c.val, tensor, z)
+    xy = dot(x, Jy) - h[0] * centre[1]
+    xz = dot(x, Jz) - h[0] * centre[2]
+    yz = dot(y, Jz) - h[1] * centre[2]
+    store_pair(d, o, (dot(x, Jx) + h[1] * centre[1] + h[2] * centre[2], xy, xz), (0.0, -h[2], h[1]))
+    store_pair(d, o + 6, (xy, dot(y, Jy) + h[0] * centre[0] + h[2] * centre[2], yz), (h[2], 0.0, -h[0]))
+    store_pair(d, o + 12, (xz, yz, dot(z, Jz) + h[0] * centre[0] + h[1] * centre[1]), (-h[1], h[0], 0.0))
+    store_pair(d, o + 18, (0.0, h[2], -h[1]), (mass, 0.0, 0.0))
+    store_pair(d, o + 24, (-h[2], 0.0, h[0]), (0.0, mass, 0.0))
+    store_pair(d, o + 30, (h[1], -h[0], 0.0), (0.0, 0.0, mass))
+
+
+def measure_gaps(c: Chain) -> None:
+    """How far each row of the loops' closure is from closed, how fast it opens, and in which direction it reacts.
+
+    gap' = T·(V_second - V_first), gap'' = T·(A_second - A_first) + T'·(V_second - V_first).
+    POINT: gap = n·(r_second - r_first), in m; ANGLE: gap = n·a, a sine.
+    """
+    d, val = c.d, c.val
+    for r in range(c.n_rows):
+        entry, number, row = c.rows + ROW_ENTRIES * r, c.row + ROW_NUMBERS * r, c.closure + CLOSURE * r
+        first = c.motion + MOTION * int(c.ix[entry + ROW_LINKS])
+        second = c.motion + MOTION * int(c.ix[entry + ROW_LINKS + 1])
+        n = turned(d, first + ROTATION, vector(val, number + ROW_FIRST))
+        n_rate = cross(vector(d, first + VELOCITY), n)
+        if c.ix[entry + ROW_KIND] == POINT:
+            place = in_world(c, second, vector(val, number + ROW_POINT))
+            speed = velocity_at(c, second, place)
+            d[row + ROW_GAP] = dot(n, minus(place, in_world(c, first, vector(val, number + ROW_POINT))))
+            store_pair(d, row + ROW_T, cross(place, n), n)
+            store_pair(d, row + ROW_T_RATE, plus(cross(speed, n), cross(place, n_rate)), n_rate)
+        else:
+            a = turned(d, second + ROTATION, vector(val, number + ROW_SECOND))
+            a_rate = cross(vector(d, second + VELOCITY), a)
+            d[row + ROW_GAP] = dot(n, a)
+            store_pair(d, row + ROW_T, cross(a, n), NO_MOTION)
+            store_pair(d, row + ROW_T_RATE, plus(cross(a_rate, n), cross(a, n_rate)), NO_MOTION)
+        d[row + ROW_GAP_RATE] = 0.0
+        for k in range(6):
+            d[row + ROW_GAP_RATE] += d[row + ROW_T + k] * (d[second + VELOCITY + k] - d[first + VELOCITY + k])
+
+
+def reduce_links(c: Chain) -> None:
+    """From the last link to the ground: each link's inertia, force and reactions, as its parent feels them.
+
+    A link of inertia J resists its parent with J - U·Uᵀ/D, U = J·S, D = S·U: not in the joint's own freedom.
+    What the multipliers do to the gaps (``flexibility``, ROW_FREE) adds up on the way: the sweep factorises the mass
+    matrix, so these products need no sweep of their own.
+    """
+    d = c.d
+    start_reactions(c)
+    for i in range(c.n - 1, 0, -1):
+        k, m = int(c.ix[c.links + LINK_ENTRIES * i + LINK_PARENT]), c.motion + MOTION * i
+        J, S, U, bias, force = m + INERTIA, m + FREEDOM, m + RESISTANCE, m + BIAS, m + LACKING
+        D, drive, resisted = 0.0, d[m + TORQUE], 0.0
+        for a in range(6):
+            Ua = 0.0
+            for b in range(6):
+                Ua += d[J + 6 * a + b] * d[S + b]
+            d[U + a] = Ua
+            D += d[S + a] * Ua
+            drive -= d[S + a] * d[force + a]
+            resisted += Ua * d[bias + a]
+        d[m + OWN_INERTIA], d[m + DRIVE] = D, drive
+        if k > 0:
+            p, per, given = c.motion + MOTION * k, 1.0 / D, (drive - resisted) / D
+            for a in range(6):
+                lacking = d[force + a] + d[U + a] * given
+                for b in range(6):
+                    lacking += d[J + 6 * a + b] * d[bias + b]
+                    d[p + INERTIA + 6 * a + b] += d[J + 6 * a + b] - d[U + a] * d[U + b] * per
+                d[p + LACKING + a] += lacking
+        reduce_reactions(c, i, k)
+    for r in range(c.n_rows):
+        reaction = c.reaction + REACTION * r
+        for a in range(6):
+            d[c.closure + CLOSURE * r + ROW_FREE] += d[reaction + a] * d[c.motion + ACCELERATION + a]
+
+
+def start_reactions(c: Chain) -> None:
+    """A unit reaction of each row at its cut; what is known of the gaps' accelerations before the sweep."""
+    d = c.d
+    for k in range(REACTION * c.n * c.n_rows):
+        d[c.reaction + k] = 0.0
+    for k in range(c.n_rows * c.n_rows):
+        d[c.flexibility + k] = 0.0
+    for r in range(c.n_rows):
+        entry, row, own = c.rows + ROW_ENTRIES * r, c.closure + CLOSURE * r, c.reaction + REACTION * r
+        first, second = int(c.ix[entry + ROW_LINKS]), int(c.ix[entry + ROW_LINKS + 1])
+        V_first, V_second = c.motion + MOTION * first + VELOCITY, c.motion + MOTION * second + VELOCITY
+        d[row + ROW_FREE] = 0.0
+        for a in range(6):
+            d[own + REACTION * c.n_rows * first + a] -= d[row + ROW_T + a]
+            d[own + REACTION * c.n_rows * second + a] += d[row + ROW_T + a]
+            d[row + ROW_FREE] += d[row + ROW_T_RATE + a] * (d[V_second + a] - d[V_first + a])
+
+
+def reduce_reactions(c: Chain, i: int, k: int) -> None:
+    """The rows' reactions on link i as its parent k feels them, and what yields to them in link i's own freedom."""
+    d, m = c.d, c.motion + MOTION * i
+    D, drive = d[m + OWN_INERTIA], d[m + DRIVE]
+    begin, end = felt_rows(c, i)
+    for f in range(begin, end):
+        r = int(c.ix[f])
+        own, its = c.reaction + REACTION * (c.n_rows * i + r), c.reaction + REACTION * (c.n_rows * k + r)
+        share = 0.0
+        for a in range(6):
+            share += d[m + FREEDOM + a] * d[own + a]
+        d[own + SHARE] = share
+        free, per = share * drive / D, share / D
+        for a in range(6):
+            left = d[own + a] - d[m + RESISTANCE + a] * per
+            d[its + a] += left
+            free += left * d[m + BIAS + a]
+        d[c.closure + CLOSURE * r + ROW_FREE] += free
+        for g in range(begin, f + 1):
+            s = int(c.ix[g])
+            d[c.flexibility + c.n_rows * r + s] += per * d[c.reaction + REACTION * (c.n_rows * i + s) + SHARE]
+
+
+def felt_rows(c: Chain, i: int) -> tuple[int, int]:
+    """First and last + 1 entry of the rows whose reactions link i feels; they are in order."""
+    entry = c.links + LINK_ENTRIES * i + LINK_FELT
+    return c.felt + int(c.ix[entry]), c.felt + int(c.ix[entry + LINK_ENTRIES])
+
+
+def close_loops(c: Chain) -> None:
+    """Multipliers from flexibility·multiplier = wanted, by symmetric Gaussian elimination with pivots on the diagonal.
+
+    A row that says nothing new where the mechanism stands (a dead centre) gets the multiplier 0.
+    """
+    d, n, L = c.d, c.n_rows, c.factors
+    for r in range(n):
+        row, own = c.closure + CLOSURE * r, d[c.flexibility + (n + 1) * r]
+        d[row + ROW_SCALE] = 1.0 / sqrt(own) if own > 0.0 else 0.0
+        d[row + ROW_MULTIPLIER] = d[row + ROW_WANTED] * d[row + ROW_SCALE]
+        d[row + ROW_ORDER] = r
+        for s in range(r + 1):
+            scaled = d[c.flexibility + n * r + s] * d[row + ROW_SCALE] * d[c.closure + CLOSURE * s + ROW_SCALE]
+            d[L + n * r + s] = scaled
+            d[L + n * s + r] = scaled
+    rank = eliminate(c)
+    for k in range(n - 1, -1, -1):
+        r = in_order(c, k)
+        row = c.closure + CLOSURE * r
+        if k >= rank:
+            d[row + ROW_MULTIPLIER] = 0.0
+            continue
+        for j in range(k + 1, rank):
+            s = in_order(c, j)
+            d[row + ROW_MULTIPLIER] -= d[L + n * r + s] * d[c.closure + CLOSURE * s + ROW_MULTIPLIER]
+        d[row + ROW_MULTIPLIER] /= d[L + n * r + r]
+    for r in range(n):
+        row = c.closure + CLOSURE * r
+        d[row + ROW_MULTIPLIER] *= d[row + ROW_SCALE]
+
+
+def in_order(c: Chain, k: int) -> int:
+    """The row that is eliminated as k-th."""
+    return int(c.d[c.closure + CLOSURE * k + ROW_ORDER])
+
+
+def eliminate(c: Chain) -> int:
+    """Eliminate row after row, the one with the largest pivot first; returns how many had one."""
+    d, n, L = c.d, c.n_rows, c.factors
+    for k in range(n):
+        best = k
+        for j in range(k + 1, n):
+            if d[L + (n + 1) * in_order(c, j)] > d[L + (n + 1) * in_order(c, best)]:
+                best = j
+        p, swapped = in_order(c, best), in_order(c, k)
+        d[c.closure + CLOSURE * k + ROW_ORDER], d[c.closure + CLOSURE * best + ROW_ORDER] = p, swapped
+        pivot = d[L + (n + 1) * p]
+        if not pivot > LEAST_PIVOT:
+            return k
+        for j in range(k + 1, n):
+            r = in_order(c, j)
+            factor = d[L + n * r + p] / pivot
+            d[c.closure + CLOSURE * r + ROW_MULTIPLIER] -= factor * d[c.closure + CLOSURE * p + ROW_MULTIPLIER]
+            for i in range(k + 1, n):
+                s = in_order(c, i)
+                d[L + n * r + s] -= factor * d[L + n * p + s]
+    return n
+
+
+def react(c: Chain) -> None:
+    """Add to each link's drive what the multipliers push in its freedom."""
+    for i in range(1, c.n):
+        begin, end = felt_rows(c, i)
+        for f in range(begin, end):
+            r = int(c.ix[f])
+            share = c.d[c.reaction + REACTION * (c.n_rows * i + r) + SHARE]
+            c.d[c.motion + MOTION * i + DRIVE] += share * c.d[c.closure + CLOSURE * r + ROW_MULTIPLIER]
+
+
+def accelerate_links(c: Chain, u_rate: Floats) -> None:
+    """From the ground outward: accelerations of the links, and of their speeds, from what drives them."""
+    d = c.d
+    for i in range(1, c.n):
+        m = c.motion + MOTION * i
+        parent = c.motion + MOTION * int(c.ix[c.links + LINK_ENTRIES * i + LINK_PARENT])
+        lacking = d[m + DRIVE]
+        for a in range(6):
+            d[m + ACCELERATION + a] = d[parent + ACCELERATION + a] + d[m + BIAS + a]
+            lacking -= d[m + RESISTANCE + a] * d[m + ACCELERATION + a]
+        u_rate[i - 1] = lacking / d[m + OWN_INERTIA]
+        for a in range(6):
+            d[m + ACCELERATION + a] += d[m + FREEDOM + a] * u_rate[i - 1]
+
+
+def coordinate_rates(c: Chain, q: Floats, u: Floats, rate: Floats) -> None:
+    """d/dt of the coordinates from the speeds."""
+    for i in range(1, c.n):
+        entry = c.links + LINK_ENTRIES * i
+        kind, place = c.ix[entry + LINK_KIND], int(c.ix[entry + LINK_PLACE])
+        if kind == BALL_X:
+            quaternion_rate(q, place, (u[i - 1], u[i], u[i + 1]), rate)
+        elif kind in (REVOLUTE, PRISMATIC):
+            rate[place] = u[i - 1]
+
+
+def settle_chain(c: Chain, y: Floats) -> float:
+    """Close the gaps, in place and in speed, if they are beyond the tolerance; returns the largest as it was found.
+
+    By the smallest change in the metric of the masses: Newton's method with the reduction of the last ``chain_rates``,
+    which was at most a step away; a second and third time where the gap was large.
+    """
+    largest = 0.0
+    for _ in range(MOST_CORRECTIONS):
+        place_links(c, y[: c.n_coordinates])
+        move_links(c, y[c.n_coordinates :])
+        measure_gaps(c)
+        gap = 0.0
+        for r in range(c.n_rows):
+            gap = max(gap, abs(c.d[c.closure + CLOSURE * r + ROW_GAP]))
+        largest = max(largest, gap)
+        if gap > c.val[c.common + TOLERANCE]:
+            close_gaps(c, y)
+        if not gap > LARGE_GAP:
+            break
+    return largest
+
+
+def close_gaps(c: Chain, y: Floats) -> None:
+    """One step of Newton's method in place, and one in speed."""
+    q, u, change = y[: c.n_coordinates], y[c.n_coordinates :], c.d[c.change : c.change + len(y)]
+    change_u = change[c.n_coordinates :]
+    respond(c, ROW_GAP, change_u)
+    coordinate_rates(c, q, change_u, change)
+    for j in range(c.n_coordinates):
+        q[j] += change[j]
+    normalise_chain(c, q)
+    respond(c, ROW_GAP_RATE, change_u)
+    for j in range(c.n - 1):
+        u[j] += change_u[j]
+
+
+def respond(c: Chain, undone: int, change: Floats) -> None:
+    """How the speeds change under impulses at the cuts that undo what each row has in its column ``undone``."""
+    d = c.d
+    for r in range(c.n_rows):
+        row = c.closure + CLOSURE * r
+        d[row + ROW_WANTED] = -d[row + undone]
+    close_loops(c)
+    for i in range(1, c.n):
+        d[c.motion + MOTION * i + DRIVE] = 0.0
+    react(c)
+    for i in range(1, c.n):
+        m = c.motion + MOTION * i
+        parent = c.motion + MOTION * int(c.ix[c.links + LINK_ENTRIES * i + LINK_PARENT])
+        lacking = d[m + DRIVE]
+        for a in range(6):
+            lacking -= d[m + RESISTANCE + a] * d[parent + IMPULSE + a]
+        change[i - 1] = lacking / d[m + OWN_INERTIA]
+        for a in range(6):
+            d[m + IMPULSE + a] = d[parent + IMPULSE + a] + d[m + FREEDOM + a] * change[i - 1]
+
+
+def normalise_chain(c: Chain, q: Floats) -> None:
+    """Quaternions of length 1."""
+    for i in range(1, c.n):
+        entry = c.links + LINK_ENTRIES * i
+        if c.ix[entry + LINK_KIND] == BALL_X:
+            normalise_quaternion(q, int(c.ix[entry + LINK_PLACE]))
+
+
+def chain_energy(c: Chain, y: Floats) -> float:
+    """Kinetic and potential energy, J; the latter 0 where all masses are at the world's origin."""
+    place_links(c, y[: c.n_coordinates])
+    move_links(c, y[c.n_coordinates :])
+    push_links(c, np.zeros(c.n_linear + c.n_rotary))
+    weigh_links(c)
+    energy, gravity = 0.0, vector(c.val, c.common + GRAVITY)
+    for i in range(1, c.n):
+        link, m = c.link + LINK_NUMBERS * i, c.motion + MOTION * i
+        energy -= c.val[link + LINK_MASS] * dot(gravity, in_world(c, m, vector(c.val, link + LINK_CENTRE)))
+        for a in range(6):
+            for b in range(6):
+                energy += 0.5 * c.d[m + VELOCITY + a] * c.d[m + INERTIA + 6 * a + b] * c.d[m + VELOCITY + b]
+    return energy
+
+
+def advance_chain(c: Chain, y: Floats, effort: Floats, h: float, n_steps: int, every: int, courses: Floats) -> float:
+    """Integrate ``n_steps`` of ``h`` by the classical Runge-Kutta method; returns the largest gap that a step opened.
+
+    ``effort``: line per half step, from the start on; after its last line that one holds. ``courses``: gets y at the
+    start and after each ``every`` steps.
+    """
+    largest, last = 0.0, len(effort) - 1
+    rate, total, state = np.empty_like(y), np.empty_like(y), y.copy()
+    courses[0] = y
+    for step in range(n_steps):
+        total[:] = 0.0
+        for stage in range(4):
+            chain_rates(c, state, effort[min(2 * step + (stage + 1) // 2, last)], rate)
+            weight = 1.0 if stage == 0 or stage == 3 else 2.0
+            reach = h if stage == 2 else 0.5 * h
+            for j in range(len(y)):
+                total[j] += weight * rate[j]
+                state[j] = y[j] + reach * rate[j]
+        for j in range(len(y)):
+            y[j] += h / 6.0 * total[j]
+        normalise_chain(c, y)
+        largest = max(largest, settle_chain(c, y))
+        state[:] = y
+        if (step + 1) % every == 0:
+            courses[(step + 1) // every] = y
+    return largest

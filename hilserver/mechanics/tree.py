@@ -1,0 +1,447 @@
+"""From the drawing of a mechanism to its chain: which joints become the tree, which are cut, which rows close them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.linalg import qr
+
+from hilserver.mechanics.chain import (
+    ANGLE,
+    BALL_X,
+    BALL_Y,
+    BALL_Z,
+    CHAIN_HEAD,
+    CLOSURE,
+    FREEDOM,
+    LINK_ENTRIES,
+    LINK_NUMBERS,
+    LINK_PLACE,
+    MOTION,
+    POINT,
+    PRISMATIC,
+    REVOLUTE,
+    ROW_GAP,
+    ROW_T,
+    Chain,
+    chain_alone,
+)
+from hilserver.mechanics.model import (
+    GROUND,
+    Joint,
+    Linear,
+    Mechanism,
+    Prismatic,
+    Revolute,
+    Rotary,
+    Spherical,
+    Universal,
+)
+from hilserver.mechanics.recursion import measure_gaps, move_links, place_links
+from hilserver.numerics.arrays import Floats, Indices
+
+STABILISATION = (10.0, 10.0, 1e-12)
+"""alpha and beta in 1/s (seeds/002: usually equal, from 1 to 20), and the gap that is closed after a step, in m."""
+BALLS = (BALL_X, BALL_Y, BALL_Z)
+INDEPENDENT = 1e-9
+"""Of the largest: what a row of the closure must add to be counted."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A body with one degree of freedom against its parent; without a mass inside a joint of more freedom."""
+
+    joint: str
+    body: str | None
+    parent: int
+    kind: int
+    axis: Floats
+    point: Floats
+
+
+@dataclass(frozen=True)
+class Row:
+    """One scalar condition that closes a loop at a cut joint."""
+
+    joint: str
+    kind: int
+    point: Floats
+    first: Floats
+    second: Floats
+
+    @property
+    def name(self) -> str:
+        """What it prevents, in words."""
+        if self.kind == POINT:
+            return f"{self.joint}: shift along {direction_name(self.first)}"
+        return f"{self.joint}: turn about {direction_name(np.cross(self.second, self.first))}"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A mechanism as a tree of links with cuts; ``entries`` and ``numbers`` are the same as tables.
+
+    ``rows`` close the loops; ``redundant`` say nothing that the others don't say and are left out.
+    """
+
+    mechanism: Mechanism
+    links: tuple[Link, ...]
+    cut: tuple[str, ...]
+    rows: tuple[Row, ...]
+    redundant: tuple[Row, ...]
+    entries: Indices = field(repr=False)
+    numbers: Floats = field(repr=False)
+
+    @property
+    def n_coordinates(self) -> int:
+        """Length of q: a spherical joint has the four numbers of a quaternion."""
+        return sum(4 if link.kind == BALL_X else link.kind not in BALLS for link in self.links)
+
+    @property
+    def n_speeds(self) -> int:
+        """Length of u."""
+        return len(self.links)
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of the mechanism."""
+        return self.n_speeds - len(self.rows)
+
+    def link_of(self, body: str) -> int:
+        """Number of the link that moves with a body; 0 is the ground."""
+        return next((i for i, link in enumerate(self.links, 1) if link.body == body), 0)
+
+    def coordinate_names(self) -> list[str]:
+        """A name for each entry of q: the joint's, numbered where it has several."""
+        names = []
+        for number, link in enumerate(self.links):
+            if link.kind == BALL_X:
+                names += [f"{link.joint}.{part}" for part in ("w", "x", "y", "z")]
+            elif link.kind not in BALLS:
+                several = [k for k, other in enumerate(self.links) if other.joint == link.joint]
+                names.append(link.joint if len(several) == 1 else f"{link.joint}.{several.index(number) + 1}")
+        return names
+
+    def drawn(self) -> Floats:
+        """The state y = (q, u) as drawn, at rest."""
+        y = np.zeros(self.n_coordinates + self.n_speeds)
+        for i, link in enumerate(self.links, 1):
+            if link.kind == BALL_X:
+                y[self.place(i)] = 1.0
+        return y
+
+    def place(self, i: int) -> int:
+        """Where link i has its coordinate, or where its quaternion begins."""
+        return int(self.entries[CHAIN_HEAD + LINK_ENTRIES * i + LINK_PLACE])
+
+    def chain(self) -> Chain:
+        """The tables as compiled functions take them, with scratch space of their own."""
+        return chain_alone(self.entries, self.numbers)
+
+
+def tree_of(mechanism: Mechanism, stabilisation: tuple[float, float, float] = STABILISATION) -> Tree:
+    """Cut the mechanism's loops and write it as a chain."""
+    parents, cut = spanning_tree(mechanism)
+    links, ends = _links(mechanism, parents)
+    rows = [row for name in cut for row in _rows(name, mechanism.joints[name], mechanism.planar)]
+    whole = Tree(
+        mechanism, tuple(links), tuple(cut), tuple(rows), (), *_tables(mechanism, links, ends, rows, stabilisation)
+    )
+    kept = independent_rows(whole)
+    if len(kept) == len(rows):
+        return whole
+    left = [rows[r] for r in range(len(rows)) if r not in kept]
+    rows = [rows[r] for r in kept]
+    return Tree(
+        mechanism,
+        tuple(links),
+        tuple(cut),
+        tuple(rows),
+        tuple(left),
+        *_tables(mechanism, links, ends, rows, stabilisation),
+    )
+
+
+def spanning_tree(mechanism: Mechanism) -> tuple[dict[str, str], list[str]]:
+    """The joints of the tree with the body that each one leads to, outward from the ground, and the joints to cut.
+
+    Joints whose coordinate is needed (an actuator turns it, its start is given) stay in the tree; then those with less
+    freedom, since a cut costs a multiplier for each freedom that the joint takes; then the nearest to the ground, so
+    that a loop is cut in its middle.
+    """
+    driven = {a.joint for a in mechanism.actuators.values() if isinstance(a, Rotary)}
+    touching: dict[str, list[int]] = {}
+    names = list(mechanism.joints)
+    for number, joint in enumerate(mechanism.joints.values()):
+        for body in joint.between:
+            touching.setdefault(body, []).append(number)
+    reached, leads_to = {GROUND: 0}, dict[str, str]()
+    frontier: list[tuple[bool, int, int, int]] = []
+
+    def look_around(body: str) -> None:
+        for number in touching.get(body, ()):
+            joint = mechanism.joints[names[number]]
+            needed = names[number] in driven or getattr(joint, "start", None) is not None
+            heapq.heappush(frontier, (not needed, joint.freedom, reached[body], number))
+
+    look_around(GROUND)
+    while frontier:
+        *_, depth, number = heapq.heappop(frontier)
+        new = [body for body in mechanism.joints[names[number]].between if body not in reached]
+        if new:
+            leads_to[names[number]] = new[0]
+            reached[new[0]] = depth + 1
+            look_around(new[0])
+    return leads_to, [name for name in names if name not in leads_to]
+
+
+def _links(mechanism: Mechanism, leads_to: Mapping[str, str]) -> tuple[list[Link], dict[str, int]]:
+    """The links of the tree, parents first, and the number of each body's link."""
+    ends, links = {GROUND: 0}, list[Link]()
+    for name, body in leads_to.items():
+        joint = mechanism.joints[name]
+        forward = joint.between[1] == body
+        parent = ends[joint.between[0 if forward else 1]]
+        freedoms = list(_freedoms(joint, forward))
+        for number, (kind, axis) in enumerate(freedoms):
+            last = number == len(freedoms) - 1
+            links.append(Link(name, body if last else None, parent, kind, axis, in_space(joint.point)))
+            parent = len(links)
+        ends[body] = parent
+    return links, ends
+
+
+def _freedoms(joint: Joint, forward: bool) -> Iterator[tuple[int, Floats]]:
+    """Kind and axis of each link of a joint, from the parent outward; signs such that coordinates are the joint's."""
+    sign = 1.0 if forward else -1.0
+    if isinstance(joint, Revolute):
+        yield REVOLUTE, sign * _axis(joint)
+    elif isinstance(joint, Prismatic):
+        yield PRISMATIC, sign * in_space(joint.axis)
+    elif isinstance(joint, Universal):
+        for axis in joint.axes if forward else reversed(joint.axes):
+            yield REVOLUTE, sign * in_space(axis)
+    elif isinstance(joint, Spherical):
+        yield from zip(BALLS, np.eye(3), strict=True)
+    else:
+        raise TypeError(f"a joint of type {joint.type_name} has no links")
+
+
+def _rows(name: str, joint: Joint, planar: bool) -> Iterator[Row]:
+    """The conditions that a cut joint puts on its two bodies; in a plane those within it."""
+    point = in_space(joint.point)
+    if isinstance(joint, Revolute | Prismatic):
+        axis = _axis(joint) if isinstance(joint, Revolute) else in_space(joint.axis)
+        one, two = _across(axis, planar)
+    else:
+        axis, one, two = np.eye(3)
+    if isinstance(joint, Prismatic):
+        shifts, turns = [one, two], [(one, axis), (two, axis), (one, two)]
+        if planar:
+            shifts, turns = [one], [(one, axis)]
+    else:
+        shifts, turns = [one, two, axis], []
+        if isinstance(joint, Revolute):
+            turns = [(one, axis), (two, axis)]
+        if isinstance(joint, Universal):
+            turns = [(in_space(joint.axes[0]), in_space(joint.axes[1]))]
+        if planar:
+            shifts, turns = [one, two], []
+    yield from (Row(name, POINT, point, shift, shift) for shift in shifts)
+    yield from (Row(name, ANGLE, point, first, second) for first, second in turns)
+
+
+def _across(axis: Floats, planar: bool) -> tuple[Floats, Floats]:
+    """Two directions normal to an axis and to each other, along the drawing's axes where possible."""
+    if planar and abs(axis[2]) < 0.5:
+        one = np.array([-axis[1], axis[0], 0.0])
+    else:
+        nearest = np.eye(3)[int(np.argmin(np.abs(axis)))]
+        one = nearest - (nearest @ axis) * axis
+        one /= np.linalg.norm(one)
+    return one, np.cross(axis, one)
+
+
+def _tables(
+    mechanism: Mechanism,
+    links: list[Link],
+    ends: Mapping[str, int],
+    rows: list[Row],
+    stabilisation: tuple[float, float, float],
+) -> tuple[Indices, Floats]:
+    """Indices and numbers, as :mod:`hilserver.mechanics.chain` lays them out."""
+    linears = [a for a in mechanism.actuators.values() if isinstance(a, Linear)]
+    turning = [a.joint for a in mechanism.actuators.values() if isinstance(a, Rotary)]
+    row_links = [[ends[body] for body in mechanism.joints[row.joint].between] for row in rows]
+    entries, felt, coordinates = [0, REVOLUTE, 0, 0], list(range(len(rows))), 0
+    numbers = [*in_space(mechanism.gravity), *stabilisation, *[0.0] * LINK_NUMBERS]
+    for i, link in enumerate(links, 1):
+        place = coordinates - (4 if link.kind in (BALL_Y, BALL_Z) else 0)
+        entries += [link.parent, link.kind, place, len(felt)]
+        felt += [
+            r for r, ends_of_row in enumerate(row_links) if any(_is_on_the_way(links, i, end) for end in ends_of_row)
+        ]
+        coordinates += 4 if link.kind == BALL_X else link.kind not in BALLS
+        numbers += [*link.axis, *link.point]
+        if link.body is None:
+            numbers += [0.0] * 13
+        else:
+            body = mechanism.bodies[link.body]
+            numbers += [*in_space(body.centre), body.mass, *tensor(body.inertia).flat]
+    entries += [0, 0, 0, len(felt)]
+    for linear in linears:
+        entries += [ends[body] for body in linear.between]
+        numbers += [*in_space(linear.pins[0]), *in_space(linear.pins[1]), linear.retracted]
+    entries += [next(i for i, link in enumerate(links, 1) if link.joint == joint) for joint in turning]
+    for row, pair in zip(rows, row_links, strict=True):
+        entries += [row.kind, *pair]
+        numbers += [*row.point, *row.first, *row.second]
+    head = [len(links) + 1, coordinates, len(linears), len(turning), len(rows)]
+    return np.array([*head, *entries, *felt], dtype=np.uint64), np.array(numbers)
+
+
+def _is_on_the_way(links: list[Link], i: int, end: int) -> bool:
+    """Whether link i is on the way from ``end`` to the ground."""
+    while end > i:  # parents come first
+        end = links[end - 1].parent
+    return end == i
+
+
+def independent_rows(tree: Tree) -> list[int]:
+    """The rows of the closure that count: as many as are independent wherever the mechanism may stand.
+
+    Looked at as drawn and at a few positions nearby, since the drawing may show a dead centre.
+    """
+    best: list[int] = []
+    for y in positions_nearby(tree):
+        J = closure_jacobian(tree, y)
+        if not J.size:
+            return []
+        _, R, order = qr(J.T, mode="economic", pivoting=True)
+        pivots = np.abs(np.diag(R))
+        found = sorted(int(r) for r in order[: int((pivots > INDEPENDENT * max(1.0, pivots[0])).sum())])
+        if len(found) > len(best):
+            best = found
+    return best
+
+
+def positions_nearby(tree: Tree, count: int = 3) -> Iterator[Floats]:
+    """The drawing, and positions around it at which the loops are closed too."""
+    yield tree.drawn()
+    chance = np.random.default_rng(1)
+    for _ in range(count):
+        y = tree.drawn()
+        displace(tree, y, 0.1 * chance.standard_normal(tree.n_speeds))
+        if close(tree, y):
+            yield y
+
+
+def close(tree: Tree, y: Floats) -> bool:
+    """Close the loops by small displacements, in place; whether they are closed to 1e-10 of the mechanism's size."""
+    for _ in range(20):
+        J, gaps = closure_jacobian(tree, y), scaled_gaps(tree, y)
+        if not gaps.size or np.abs(gaps).max() < 1e-10:
+            return True
+        displace(tree, y, np.asarray(np.linalg.lstsq(J, -gaps, rcond=1e-9)[0], dtype=float))
+    return False
+
+
+def displace(tree: Tree, y: Floats, change: Floats) -> None:
+    """Move the coordinates by rotations in rad and shifts in units of the mechanism's size, in place."""
+    size = extent(tree.mechanism)
+    for i, link in enumerate(tree.links, 1):
+        at = tree.place(i)
+        if link.kind == BALL_X:
+            w, v = y[at], y[at + 1 : at + 4].copy()
+            half = 0.5 * change[i - 1 : i + 2]
+            y[at] = w - v @ half
+            y[at + 1 : at + 4] = v + w * half + np.cross(v, half)
+            y[at : at + 4] /= np.linalg.norm(y[at : at + 4])
+        elif link.kind == REVOLUTE:
+            y[at] += change[i - 1]
+        elif link.kind == PRISMATIC:
+            y[at] += size * change[i - 1]
+
+
+def closure_jacobian(tree: Tree, y: Floats) -> Floats:
+    """Rates of the gaps per speed, lengths in units of the mechanism's size; row per row, column per speed."""
+    c, size = seen(tree, y), extent(tree.mechanism)
+    T = c.d[c.closure : c.flexibility].reshape(-1, CLOSURE)[:, ROW_T : ROW_T + 6]
+    S = c.d[c.motion : c.reaction].reshape(-1, MOTION)[:, FREEDOM : FREEDOM + 6]
+    J = np.zeros((len(tree.rows), tree.n_speeds))
+    for r, row in enumerate(tree.rows):
+        for sign, body in zip((-1.0, 1.0), tree.mechanism.joints[row.joint].between, strict=True):
+            i = tree.link_of(body)
+            while i > 0:
+                link = tree.links[i - 1]
+                J[r, i - 1] += sign * (T[r] @ S[i]) * (size if link.kind == PRISMATIC else 1.0)
+                i = link.parent
+        if row.kind == POINT:
+            J[r] /= size
+    return J
+
+
+def scaled_gaps(tree: Tree, y: Floats) -> Floats:
+    """The gaps of the cuts, lengths in units of the mechanism's size."""
+    c, size = seen(tree, y), extent(tree.mechanism)
+    units = np.array([size if row.kind == POINT else 1.0 for row in tree.rows])
+    gaps: Floats = c.d[c.closure : c.flexibility].reshape(-1, CLOSURE)[:, ROW_GAP] / units
+    return gaps
+
+
+def seen(tree: Tree, y: Floats) -> Chain:
+    """The chain with its links placed and moved and its gaps measured."""
+    c = tree.chain()
+    place_links(c, y[: tree.n_coordinates])
+    move_links(c, y[tree.n_coordinates :])
+    measure_gaps(c)
+    return c
+
+
+def extent(mechanism: Mechanism) -> float:
+    """Size of a mechanism, m: the largest distance of a joint or a centre of mass from their mean."""
+    points = [
+        *(joint.point for joint in mechanism.joints.values()),
+        *(body.centre for body in mechanism.bodies.values()),
+    ]
+    places = np.array([in_space(point) for point in points])
+    return float(np.linalg.norm(places - places.mean(axis=0), axis=1).max()) or 1.0
+
+
+def in_space(vector: Iterable[float]) -> Floats:
+    """A vector with three components; one of a plane lies in z = 0."""
+    found = np.zeros(3)
+    for number, component in enumerate(vector):
+        found[number] = component
+    return found
+
+
+def tensor(moments: tuple[float, ...]) -> Floats:
+    """The matrix of [xx, yy, zz, xy, xz, yz]; a body in a plane has one moment, the others don't matter.
+
+    >>> tensor((1.0, 2.0, 3.0, 0.1, 0.2, 0.3)).tolist()
+    [[1.0, 0.1, 0.2], [0.1, 2.0, 0.3], [0.2, 0.3, 3.0]]
+    """
+    if len(moments) == 1:
+        return moments[0] * np.eye(3)
+    xx, yy, zz, xy, xz, yz = (*moments, 0.0, 0.0, 0.0)[:6]
+    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+
+
+def direction_name(direction: Floats) -> str:
+    """x, y or z, or the components.
+
+    >>> direction_name(np.array([0.0, -1.0, 0.0])), direction_name(np.array([0.6, 0.8, 0.0]))
+    ('y', '(0.6, 0.8, 0)')
+    """
+    for name, axis in zip("xyz", np.eye(3), strict=True):
+        if abs(abs(direction @ axis) - 1.0) < 1e-9:
+            return name
+    return "(" + ", ".join(f"{component:.3g}" for component in direction) + ")"
+
+
+def _axis(joint: Revolute) -> Floats:
+    return np.array([0.0, 0.0, 1.0]) if joint.axis is None else in_space(joint.axis)
