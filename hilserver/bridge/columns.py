@@ -26,6 +26,8 @@ BLOCK_NAMES = (
     "jog_left",
     "output",
     "withheld",
+    "pinned",
+    "away",
     "flow_expected",
     "flow_estimated",
     "flow_deviation",
@@ -69,6 +71,8 @@ BLOCK_NAMES = (
     JOG_LEFT,
     OUTPUT,
     WITHHELD,
+    PINNED,
+    AWAY,
     FLOW_EXPECTED,
     FLOW_ESTIMATED,
     FLOW_DEVIATION,
@@ -91,8 +95,8 @@ BLOCK_NAMES = (
     SWING_TIME,
     SWING_TRAVEL,
     SWING_COUNT,
-) = range(41)
-BLOCK = 41
+) = range(43)
+BLOCK = 43
 
 # --- strategies: the ladder of compensation, each rung with all that the one before has ------------------------------
 MANUAL, INVERSE_STATIC, INVERSE_LAG, INVERSE_LAG_LEAKAGE = 0, 1, 2, 3

@@ -35,6 +35,7 @@ from hilserver.bridge.columns import (
     OMEGA,
     OPENING,
     OVERLAP,
+    PINNED,
     PREDICTION,
     Q_NOMINAL,
     SATURATION,
@@ -48,6 +49,7 @@ from hilserver.bridge.columns import (
     VOLUME,
     VOLUME_BEFORE,
     VOLUME_ERROR,
+    WITHHELD,
 )
 from hilserver.bridge.strategies import authority
 from hilserver.bridge.valve import delay_of, opening_for
@@ -98,6 +100,7 @@ def compensated(
         U += cubic_bend(openings, s) / (v[OMEGA] * dt) ** 2
     else:
         U += v[TAU] * cubic_slope(openings, s) / dt
+    U += b[PINNED] * (openings[1] - U)
     return clip(share * U, v[U_MIN], v[U_MAX])
 
 
@@ -107,13 +110,17 @@ def correction(b: Floats, v: Floats) -> float:
 
 
 def add_volume_error(b: Floats, v: Floats, elapsed: float) -> None:
-    """Add up what the virtual valve passed until now and the real one did not, m³; bounded: nothing winds up."""
+    """Add up what the virtual valve passed until now and the real one did not, m³.
+
+    Nothing winds up: it is bounded, and forgotten where the command could not make it good.
+    """
     passed = b[VOLUME] - b[VOLUME_BEFORE]
     b[VOLUME_BEFORE] = b[VOLUME]
     wanted = 0.5 * (b[FLOW_BEFORE] + b[FLOW_VIRTUAL]) * elapsed
     bound = LARGEST_ERROR * v[Q_NOMINAL]
     if isfinite(passed):
         b[VOLUME_ERROR] = clip(b[VOLUME_ERROR] + wanted - passed, -bound, bound)
+    b[VOLUME_ERROR] *= 1.0 - max(b[PINNED], b[WITHHELD])
 
 
 def learn(b: Floats, v: Floats, elapsed: float) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import exp, isfinite, nan
 
 from hilserver.bridge.columns import (
+    AWAY,
     C_AT,
     C_PA,
     CAPACITY,
@@ -33,6 +34,7 @@ from hilserver.bridge.columns import (
     OPENING,
     OPENING_FILTERED,
     P_TR,
+    PINNED,
     POLARITY,
     RAW_GAIN,
     RAW_OFFSET,
@@ -48,6 +50,7 @@ from hilserver.bridge.columns import (
     VOLUME_ERROR,
     WITHHELD,
 )
+from hilserver.bridge.stop import gain_at_stop
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.shape import clip, step
@@ -110,7 +113,7 @@ def authority(b: Floats, v: Floats, elapsed: float, return_time: float) -> float
     b[WITHHELD] = max(wanted, slowly)
     if b[WITHHELD] > 0.01:
         b[SATURATION] = int(b[SATURATION]) | NO_DROP
-    return float(1.0 - b[WITHHELD])
+    return float(1.0 - b[WITHHELD]) * gain_at_stop(b)
 
 
 def opening_of(w: float, b: Floats) -> float:
@@ -185,7 +188,7 @@ def prepare_strategy(number: int, q: float, command: float, b: Floats, v: Floats
         b[INTEGRAL] = clip(start, v[U_MIN], v[U_MAX])
     elif number != MANUAL:
         b[OPENING_FILTERED] = nan
-        b[WITHHELD] = b[VOLUME_ERROR] = 0.0
+        b[WITHHELD] = b[PINNED] = b[AWAY] = b[VOLUME_ERROR] = 0.0
     else:
         b[JOG_TARGET], b[JOG_LEFT] = 0.0, 0.0
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hilserver.bridge import compensation, cylinder, strategies, swing, valve
+from hilserver.bridge import compensation, cylinder, stop, strategies, swing, valve
 from hilserver.circuit.engine import N_RECORDED, N_STATES, N_SUMS, N_VALUES, work_size
 from hilserver.circuit.library import Library, library_of
 from hilserver.circuit.pack import PackedCircuit
@@ -30,7 +30,9 @@ _COMPLETE = "complete"
 
 def compiled_program(library: Library) -> Program:
     """The program for a library; what is not in the cache is compiled at the first call of each function."""
-    return build(library, [strategies, valve, cylinder, compensation, swing, machine, ahead, tick, plant, lockstep])
+    return build(
+        library, [strategies, stop, valve, cylinder, compensation, swing, machine, ahead, tick, plant, lockstep]
+    )
 
 
 def work_array(packed: PackedCircuit, plan: Plan) -> Floats:

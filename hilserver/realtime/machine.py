@@ -74,6 +74,7 @@ from hilserver.bridge.cylinder import (
     remember,
     start_cylinder,
 )
+from hilserver.bridge.stop import note_stop
 from hilserver.bridge.valve import command_at, delay_of, mend_valve, move_spool, valve_flow
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.columns import (
@@ -279,6 +280,7 @@ def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
         gains = plan.observer[c * GRID : (c + 1) * GRID]
         b[FLOW_DEVIATION] = deviation_of(DEVIATION_B if side_B else DEVIATION_A, gains, k, m)
         b[VOLUME] = k[VOLUME_B] if side_B else k[VOLUME_A]
+        note_stop(b, v, k, m, elapsed)
     elif v[CHANNEL_Q] >= 0.0:
         b[FLOW_ESTIMATED] = row[int(v[CHANNEL_Q])]
         b[VOLUME] += b[FLOW_ESTIMATED] * elapsed + v[AGE_Q] * (b[FLOW_ESTIMATED] - flow_before)  # until now
