@@ -46,9 +46,8 @@ def run(
                 f"{loaded.settings.name} runs at {loaded.settings.loop.rate:g} Hz. "
                 f"MQTT: {supervisor.address}, topics hil/{loaded.settings.name}/#"
             )
-            typer.echo(
-                f"Log: {supervisor.log_file}" if supervisor.log_file else "Not recorded (recording.enabled = false)."
-            )
+            why_not = "the disk is nearly full" if loaded.settings.recording.enabled else "recording.enabled = false"
+            typer.echo(f"Log: {supervisor.log_file}" if supervisor.log_file else f"Not recorded ({why_not}).")
             typer.echo("Ctrl-C ends it with the valves at null.")
         ready.cancel()
         return await task

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from hilserver.service.address import BrokerAddress
-    from hilserver.service.messages import Answer, Command, DeviceStatus, LoopStatus
+    from hilserver.service.messages import Answer, Command, DeviceStatus, LoopStatus, RecordingStatus
 
 Rig = Annotated[
     str | None, typer.Option("--rig", "-r", help="name of the rig; default: the one that runs on this machine")
@@ -120,6 +120,8 @@ def status(
     for device, report in state.devices.items():
         if report.errors or report.restarts:
             console.print(f"[yellow]- device {device}: {failures(report)}[/yellow]")
+    if state.recording is not None and state.recording.file is not None:
+        console.print(recorded(state.recording), soft_wrap=True)
     table = Table("", "target", "actual", "unit", box=None)
     channels = found.description.channels if found.description else {}
     for key in dict.fromkeys((*state.target, *state.actual)):
@@ -134,6 +136,13 @@ def status(
         console.print(punctuality(state.loop))
         console.print(worst(state.loop, state.missed_ticks), soft_wrap=True)
     console.print("now: " + "  ".join(f"{key} {value * 1e6:.0f} µs" for key, value in state.timing.items()))
+
+
+def recorded(recording: RecordingStatus) -> str:
+    """Where a run is recorded, and how much."""
+    free = "" if recording.free_megabytes is None else f", {recording.free_megabytes / 1e3:.1f} GB free"
+    lost = f", [red]{recording.lost} lost[/red]" if recording.lost else ""
+    return f"recorded: {recording.rows} rows{lost}, {recording.file} ({recording.megabytes:.1f} MB{free})"
 
 
 def punctuality(loop: LoopStatus) -> Table:

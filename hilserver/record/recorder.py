@@ -3,19 +3,22 @@
 It loses nothing when the supervisor or the real-time process dies, and ends when the loop has ended.
 
 It begins with the oldest row in the ring that ran the header's circuit: so a recorder that takes over from a killed one
-repeats some seconds rather than leaving a gap.
+repeats some seconds rather than leaving a gap. It ends its log before the disk is full.
 
-Started as ``python -m hilserver.record.recorder SEGMENT HEADER LOG MAX_BYTES``; lines on its standard output are for
-the supervisor.
+Started as ``python -m hilserver.record.recorder SEGMENT HEADER LOG LIMITS``, the last being a JSON object as `Limits`;
+lines on its standard output are for the supervisor, once a second how the recording is.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +43,38 @@ STOPPING = 0.3
 """The same, once the recorder was asked to end or the loop's process is gone."""
 CIRCUIT_VERSION = "circuit_version"
 """Key in the header's ``extra``: the version of the header's circuit, as the rows count them."""
+PREVIOUS_TICK = "previous_tick"
+"""Key in the header's ``extra``: the last tick that is known to be in the log that this one continues."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of a file of the log, and the room that is left alone on its disk; in bytes."""
+
+    max_bytes: int | None = None
+    max_rows: int | None = None
+    min_free: int = 0
 
 
 class Recorder:
-    """Follows the ring and writes every row to the log."""
+    """Follows the ring and writes every row to the log.
 
-    def __init__(self, memory: LoopMemory, writer: LogWriter) -> None:
+    ``lost`` counts rows that were overwritten in the ring before they could be written, ``gap`` the ticks that are
+    neither in the log before this one nor in this one. Once a second the rows are flushed, and ``tell`` is called.
+    """
+
+    def __init__(
+        self,
+        memory: LoopMemory,
+        writer: LogWriter,
+        min_free: int = 0,
+        tell: Callable[[dict[str, Any]], None] = lambda _: None,
+    ) -> None:
         self.lost = 0
+        self.gap = 0
+        self._min_free = min_free
+        self._tell = tell
+        self._tick = -1
         self._memory = memory
         self._writer = writer
         self._version = float(writer.header.extra[CIRCUIT_VERSION])
@@ -60,17 +88,57 @@ class Recorder:
         count, self._cursor, lost = self._memory.ring.read(self._cursor, self._rows)
         rows = self._rows[:count]
         if self._sequence < 0:
-            rows, lost = self._first(rows), 0
+            rows = self._first(rows)
+            lost = self.gap = self._gap_before(rows)
+        else:
+            self.lost += lost
         if len(rows):
             events = self._commands(rows)
             if lost:
-                self.lost += lost
                 events.setdefault(0, []).append({"kind": "lost", "rows": lost})
             self._writer.append(rows, events)
+            self._tick = int(rows[-1, c.TICK])
         if time.monotonic() - self._flushed > FLUSH_EVERY:
-            self._writer.flush()
             self._flushed = time.monotonic()
+            self._writer.flush()
+            self._keep_room()
         return count
+
+    def report(self, free: int | None = None) -> None:
+        """Tell how the recording is; to be called when all rows are flushed."""
+        if self._tick < 0:
+            return
+        self._tell(
+            {
+                "file": str(self._writer.file),
+                "rows": self._writer.rows,
+                "tick": self._tick,
+                "lost": self.lost,
+                "gap": self.gap,
+                "bytes": self._writer.size,
+                "free": free,
+            }
+        )
+
+    def _keep_room(self) -> None:
+        """End the log where the disk is nearly full. Raises RecordError then."""
+        try:
+            free = shutil.disk_usage(self._writer.path.parent).free
+        except OSError:  # nobody can say; a write will
+            return self.report()
+        if free < self._min_free:
+            self._writer.close()
+        self.report(free)
+        if free < self._min_free:
+            raise RecordError(self._writer.path, f"ends here: {no_room(free, self._min_free)}.")
+        return None
+
+    def _gap_before(self, rows: Floats) -> int:
+        """Ticks between the log that this one continues and the first of these rows."""
+        previous = self._writer.header.extra.get(PREVIOUS_TICK)
+        if previous is None or len(rows) == 0:
+            return 0
+        return max(int(rows[0, c.TICK] - rows[0, c.MISSED]) - 1 - int(previous), 0)
 
     def _first(self, rows: Floats) -> Floats:
         """These rows from the first one on that ran the header's circuit."""
@@ -105,6 +173,11 @@ class Recorder:
         if message.record[c.COMMAND_KIND] == c.SWAP:
             self._version = float(message.record[c.COMMAND_A])
         return message_events(message)
+
+
+def no_room(free: float, needed: float) -> str:
+    """Why nothing is recorded, in words; both in bytes."""
+    return f"only {free / 1e6:.0f} MB are free on its disk; {needed / 1e6:.0f} MB are left free (min_free_megabytes)"
 
 
 def message_events(message: Message) -> list[Event]:
@@ -151,7 +224,7 @@ def _exists(pid: int) -> bool:
     return True
 
 
-def record(segment: Path, header_file: Path, log: Path, max_bytes: int) -> int:
+def record(segment: Path, header_file: Path, log: Path, limits: Limits) -> int:
     """The body of the recorder process; returns its exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -159,11 +232,12 @@ def record(segment: Path, header_file: Path, log: Path, max_bytes: int) -> int:
         memory = LoopMemory.attach(segment)
         end = _End(memory)
         signal.signal(signal.SIGTERM, end.ask)
-        with LogWriter(log, header, max_bytes=max_bytes) as writer:
-            recorder = Recorder(memory, writer)
+        with LogWriter(log, header, max_bytes=limits.max_bytes, max_rows=limits.max_rows) as writer:
+            recorder = Recorder(memory, writer, limits.min_free, lambda status: say(recording=status))
             say(ready=True)
             while not end.reached(recorder.step()):
                 time.sleep(POLL)
+        recorder.report()
     except HilserverError as error:
         say(error=str(error))
         return 1
@@ -171,4 +245,4 @@ def record(segment: Path, header_file: Path, log: Path, max_bytes: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(record(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])))
+    sys.exit(record(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), Limits(**json.loads(sys.argv[4]))))

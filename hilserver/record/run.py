@@ -30,6 +30,12 @@ def run_header(rig: Rig, program: str, kind: str) -> LogHeader:
     )
 
 
+def rows_per_file(rig: Rig) -> int | None:
+    """Rows after which a new file of the log is begun, by ``recording.max_duration``."""
+    duration = rig.settings.recording.max_duration
+    return None if duration is None else max(round(duration * rig.settings.loop.rate), 1)
+
+
 def packed_record(packed: PackedCircuit, source: Mapping[str, Any], carried: Any = None) -> dict[str, Any]:
     """A packed circuit in header and events: arrays, names, its source, and the carry-over map of a switch."""
     record = {

@@ -20,8 +20,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.realtime.compiled import compiled_program, no_command, work_array
 from hilserver.realtime.lockstep import Attached
 from hilserver.realtime.setup import device_setups
-from hilserver.record.format import Event
-from hilserver.record.run import command_event, packed_record, run_header, swap_events
+from hilserver.record.format import Event, LogHeader
+from hilserver.record.run import command_event, packed_record, rows_per_file, run_header, swap_events
 from hilserver.record.writer import LogWriter
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig
@@ -83,7 +83,7 @@ class LockstepRun:
         self._command = no_command()
         self._inputs = np.array([c.TICK, c.MISSED] + [i for p in self._players for i in p.columns], dtype=np.int64)
         header = run_header(rig, self.program.folder.name, "lockstep")
-        self._writer = LogWriter(log, header, LOG_BATCH, max_bytes=_max_bytes(rig)) if log is not None else None
+        self._writer = _writer(rig, log, header) if log is not None else None
 
     def _connect(self) -> None:
         """Simulated devices with their slots and columns, replay devices with their samples."""
@@ -286,8 +286,9 @@ def _no_trace(plant: PlantArrays) -> Floats:
     return np.empty((0, len(plant.values)))
 
 
-def _max_bytes(rig: Rig) -> int:
-    return int(rig.settings.recording.max_megabytes * 1e6)
+def _writer(rig: Rig, log: Path, header: LogHeader) -> LogWriter:
+    max_bytes = int(rig.settings.recording.max_megabytes * 1e6)
+    return LogWriter(log, header, LOG_BATCH, max_bytes=max_bytes, max_rows=rows_per_file(rig))
 
 
 def _index(name: str, names: list[str], what: str) -> float:

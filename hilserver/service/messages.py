@@ -471,6 +471,17 @@ class LoopStatus(Published):
     minimum_step: float = Field(description="the largest work of a tick: a shorter period would have been too short")
 
 
+class RecordingStatus(Published):
+    """How the full-rate log is."""
+
+    file: str | None = Field(default=None, description="the file that is being written; null: nothing is recorded")
+    rows: int = Field(default=0, description="rows of this recording, its earlier files included")
+    lost: int = Field(default=0, description="rows that it lacks because the disk was too slow")
+    gap: int = Field(default=0, description="ticks at most that were in no log before it, where it follows another one")
+    megabytes: float = Field(default=0.0, description="size of the file")
+    free_megabytes: float | None = Field(default=None, description="room on its disk; null: not known")
+
+
 class State(Published):
     """How the server is. Retained, published when it changes and at a slow rate."""
 
@@ -488,6 +499,7 @@ class State(Published):
     )
     loop: LoopStatus | None = Field(default=None, description="how punctual the loop has been since the start")
     devices: dict[str, DeviceStatus] = Field(default={}, description="failures of the devices, by device")
+    recording: RecordingStatus | None = Field(default=None, description="the log; null: recording is switched off")
     target: dict[str, float] = Field(default={}, description="what the server asks for, by channel")
     actual: dict[str, float | None] = Field(default={}, description="what is measured, by channel; null: not valid")
 

@@ -26,6 +26,7 @@ from hilserver.service.messages import (
     Figures,
     InputInfo,
     LoopStatus,
+    RecordingStatus,
     State,
     Telemetry,
     ValveInfo,
@@ -48,7 +49,7 @@ LONGEST_GAP = 100
 class Observer:
     """Follows the ring from its own cursor.
 
-    ``degradations`` and ``troubles`` (by source) appear in the state, the latter as warnings.
+    ``degradations``, ``recording`` and ``troubles`` (by source) appear in the state, the latter as warnings.
     """
 
     def __init__(self, rig: Rig, memory: LoopMemory) -> None:
@@ -56,6 +57,7 @@ class Observer:
         self.missed = 0
         self.degradations: tuple[str, ...] = ()
         self.troubles: dict[str, str] = {}
+        self.recording: RecordingStatus | None = None
         self.devices = DeviceReports(rig.settings.devices)
         self._circuits: dict[int, PackedCircuit] = {1: rig.packed}
         self._ring = memory.ring
@@ -128,6 +130,7 @@ class Observer:
             timing=self.timing(),
             loop=self.loop_status(),
             devices=self.devices.status(),
+            recording=self.recording,
             target=target,
             actual=actual,
         )

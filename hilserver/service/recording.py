@@ -1,100 +1,246 @@
-"""The recorder process of a run, started again with a new log wherever it ends before the run does."""
+"""The recording of a run: its recorder process, started again with a new log wherever it ends before the run does.
+
+Nothing is recorded while the disk is nearly full, and old recordings are removed where the rig file says so.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
+import json
 import logging
 import os
+import shutil
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Protocol
 
 from hilserver.errors import HilserverError
 from hilserver.realtime.shared import LoopMemory
+from hilserver.record.folder import LogFile, files_of, new_log, superfluous
 from hilserver.record.format import LogHeader, encode
-from hilserver.record.recorder import CIRCUIT_VERSION
-from hilserver.record.run import run_header
+from hilserver.record.recorder import CIRCUIT_VERSION, PREVIOUS_TICK, Limits, no_room
+from hilserver.record.run import rows_per_file, run_header
+from hilserver.record.writer import is_being_written
 from hilserver.rig.config import RecordingSettings
 from hilserver.rig.load import Rig
 from hilserver.service.children import Child, ChildFailed, all_ready
+from hilserver.service.messages import RecordingStatus
+from hilserver.service.observer import Observer
 from hilserver.service.operator import Running
 
 _log = logging.getLogger(__name__)
 FIRST_DELAY, LONGEST_DELAY, STABLE_AFTER = 0.2, 60.0, 5.0
 """Seconds before the recorder is started again: the first time, at most; after how long a run it is a first time."""
+LOOK_FOR_ROOM = 2.0
+"""Seconds between two looks at a disk that is nearly full."""
+MORE_ROOM = 1.1
+"""Recording goes on with so many times the room at which it ended."""
+TIDY_EVERY = 60.0
+"""Seconds between two looks for old recordings; there is one at each new file too."""
+CLOCK_JUMP = 3600.0
+"""Seconds by which the system clock must have been set to be distrusted: then no recording is too old."""
+RECORDER, OLD_LOGS = "recorder", "old logs"
+
+
+class NoRoom(HilserverError):
+    """The disk is nearly full."""
+
+
+class Tell(Protocol):
+    """Tells everybody what happened; ``trouble`` is shown as long as it lasts, None ends it."""
+
+    def __call__(self, source: str, trouble: str | None, text: str, *, warn: bool = False) -> None:
+        """``warn``: what happened is a warning though no trouble lasts."""
 
 
 class Recording:
     """The recorder and its log. ``running`` tells the circuit that the loop runs, for the header of a new log."""
 
     def __init__(
-        self, rig: Rig, memory: LoopMemory, folder: Path, program: str, running: Callable[[], Running]
+        self,
+        rig: Rig,
+        memory: LoopMemory,
+        folder: Path,
+        program: str,
+        running: Callable[[], Running],
+        observer: Observer,
     ) -> None:
         self.log_file: Path | None = None
-        """The log that is being written."""
+        """The first file of the log that is being written."""
         self.recorder: Child | None = None
+        self._settings = rig.settings.recording
         self._rig = rig
         self._memory = memory
         self._folder = folder
         self._program = program
         self._running = running
+        self._observer = observer
+        self._file: Path | None = None  # the one that is being written
+        self._last_tick: int | None = None  # known to be written
+        self._tell: Tell | None = None
+        self._new_file = asyncio.Event()
+        self._clock = _clock_offset()
+
+    # --- starting ----------------------------------------------------------------------------------------------------
+
+    async def start_if_room(self) -> Child | None:
+        """As `start`; None where the disk is nearly full: `keep` then waits for room."""
+        self._observer.recording = RecordingStatus()
+        try:
+            return await self.start()
+        except NoRoom as error:
+            self._observer.troubles[RECORDER] = f"not recorded: {error}"
+            _log.warning("not recorded: %s", error)
+            return None
 
     async def start(self) -> Child:
-        """Start a recorder with a new log; it is ready later. Raises HilserverError where the log has no place."""
-        settings, name = self._rig.settings.recording, self._rig.settings.name
-        log = _unused(_made(log_folder(settings)) / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}_{name}.arrow")
+        """Start a recorder with a new log; it is ready later.
+
+        Raises HilserverError where the log has no place, NoRoom where the disk is nearly full.
+        """
+        folder = _made(log_folder(self._settings))
+        self._require_room(folder)
+        log = new_log(folder, self._rig.settings.name, datetime.now(UTC))
         header_file = self._folder / "header.json"
         header_file.write_text(encode(self._header().model_dump()))
-        arguments = (str(self._memory.segment.path), str(header_file), str(log), str(int(settings.max_megabytes * 1e6)))
-        self.recorder = await Child.start("recorder", "hilserver.record.recorder", *arguments)
-        self.log_file = log
+        limits = Limits(
+            max_bytes=int(self._settings.max_megabytes * 1e6),
+            max_rows=rows_per_file(self._rig),
+            min_free=int(self._settings.min_free_megabytes * 1e6),
+        )
+        arguments = (str(self._memory.segment.path), str(header_file), str(log), json.dumps(dataclasses.asdict(limits)))
+        self.recorder = await Child.start("recorder", "hilserver.record.recorder", *arguments, heard=self._heard)
+        self.log_file = self._file = log
         return self.recorder
+
+    def _require_room(self, folder: Path) -> None:
+        needed = self._settings.min_free_megabytes * 1e6
+        free = shutil.disk_usage(folder).free
+        if free < needed * (MORE_ROOM if self.recorder is not None else 1.0):
+            self._observer.recording = RecordingStatus(free_megabytes=free / 1e6)
+            raise NoRoom(f"{folder}: {no_room(free, needed)}.")
 
     def _header(self) -> LogHeader:
         """The header of a log that begins with the circuit that runs now."""
         running = self._running()
         rig = dataclasses.replace(self._rig, circuit=running.circuit, packed=running.packed)
         header = run_header(rig, self._program, "real time")
-        return header.model_copy(update={"extra": {**header.extra, CIRCUIT_VERSION: running.version}})
+        extra = {**header.extra, CIRCUIT_VERSION: running.version, PREVIOUS_TICK: self._last_tick}
+        return header.model_copy(update={"previous": self._file.name if self._file else "", "extra": extra})
 
-    async def keep(self, report: Callable[[str | None, str], None]) -> None:
-        """Start the recorder again whenever it ends. ``report`` gets the trouble, if any, and what happened."""
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    async def keep(self, tell: Tell) -> None:
+        """Start the recorder whenever it isn't there, as long as the run lasts."""
+        self._tell = tell
         delay = FIRST_DELAY
-        while self.recorder is not None:
+        while not self._is_over():
             began = time.monotonic()
-            reason = await self.recorder.wait_ended()
-            if self._memory.info.loop_pid == 0:  # the run is over
-                return
-            delay = FIRST_DELAY if time.monotonic() - began >= STABLE_AFTER else min(2 * delay, LONGEST_DELAY)
-            report("not recorded", f"not recorded: the recorder ended ({reason}). Another one is started.")
+            if self.recorder is not None:
+                reason = await self.recorder.wait_ended()
+                if self._is_over():
+                    return
+                self._observer.recording = RecordingStatus()
+                text = f"not recorded: the recorder ended ({reason.rstrip('.')}). Another one is started."
+                tell(RECORDER, text, text)
+                delay = FIRST_DELAY if time.monotonic() - began >= STABLE_AFTER else min(2 * delay, LONGEST_DELAY)
             await asyncio.sleep(delay)
-            while not await self._started_again():
-                delay = min(2 * delay, LONGEST_DELAY)
-                await asyncio.sleep(delay)
-            report(None, f"recorded again, in {self.log_file}")
+            while not self._is_over() and (trouble := await self._started_again()) is not None:
+                is_full = isinstance(trouble, NoRoom)
+                delay = FIRST_DELAY if is_full else min(2 * delay, LONGEST_DELAY)
+                self._observer.troubles[RECORDER] = f"not recorded: {trouble}"
+                await asyncio.sleep(LOOK_FOR_ROOM if is_full else delay)
+            if not self._is_over():
+                tell(RECORDER, None, f"recorded again, in {self.log_file}")
 
-    async def _started_again(self) -> bool:
+    def _is_over(self) -> bool:
+        return self._memory.info.loop_pid == 0
+
+    async def _started_again(self) -> Exception | None:
+        """Try to; returns why it did not succeed."""
         try:
             await all_ready(await self.start())
-        except HilserverError as error:
+        except (HilserverError, OSError) as error:
             _log.warning("%s", error)
             if isinstance(error, ChildFailed):
                 self._remove_stub()
-            return False
-        return True
+            return error
+        return None
 
     def _remove_stub(self) -> None:
         """Remove the log of a recorder that could not even write its header."""
         assert self.log_file is not None
-        if self.log_file.exists() and self.log_file.stat().st_size == 0:
-            self.log_file.unlink()
+        with contextlib.suppress(OSError):
+            if self.log_file.stat().st_size == 0:
+                self.log_file.unlink()
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        """The recorder says how the recording is."""
+        told, before = message["recording"], self._observer.recording or RecordingStatus()
+        file = Path(told["file"])
+        self._observer.recording = status = RecordingStatus(
+            file=told["file"],
+            rows=told["rows"],
+            lost=told["lost"],
+            gap=told["gap"],
+            megabytes=told["bytes"] / 1e6,
+            free_megabytes=None if told["free"] is None else told["free"] / 1e6,
+        )
+        self._last_tick = told["tick"]
+        if file != self._file or before.file is None:
+            self._file = file
+            self._new_file.set()
+        if self._tell is not None and status.gap and before.file is None:
+            self._tell("gap", None, f"up to {status.gap} ticks before those in {file} are in no log", warn=True)
+        if self._tell is not None and status.lost > before.lost:
+            text = f"{status.lost - before.lost} rows of the log are lost: the disk is too slow"
+            self._tell("lost rows", None, text, warn=True)
 
     async def end(self) -> None:
         """End the recorder, with everything written."""
         if self.recorder is not None:
             await self.recorder.stop()
+
+    # --- old recordings ----------------------------------------------------------------------------------------------
+
+    async def tidy_up(self, tell: Tell) -> None:
+        """Remove recordings beyond what is to be kept, now and whenever a new file was begun."""
+        keep = self._settings.keep
+        if keep.age is None and keep.files is None and keep.gigabytes is None:
+            return
+        while True:
+            self._new_file.clear()
+            try:
+                gone = await asyncio.to_thread(self._remove_superfluous)
+            except OSError as error:
+                text = f"old recordings can't be removed: {error}"
+                tell(OLD_LOGS, text, text)
+            else:
+                self._observer.troubles.pop(OLD_LOGS, None)
+                if gone:
+                    size = sum(file.size for file in gone) / 1e6
+                    names = " … ".join(dict.fromkeys((gone[0].path.name, gone[-1].path.name)))
+                    tell(OLD_LOGS, None, f"old recordings removed: {len(gone)} files, {size:.0f} MB ({names})")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._new_file.wait(), TIDY_EVERY)
+
+    def _remove_superfluous(self) -> list[LogFile]:
+        """Remove the files that are beyond what is to be kept; returns them."""
+        keep = self._settings.keep
+        if abs(_clock_offset() - self._clock) > CLOCK_JUMP:
+            keep = keep.model_copy(update={"age": None})
+        gone = []
+        files = files_of(log_folder(self._settings), self._rig.settings.name)
+        for file in superfluous(files, keep, time.time(), self._file):
+            if is_being_written(file.path):  # by the recorder of a server that was killed
+                break
+            file.path.unlink()
+            gone.append(file)
+        return gone
 
 
 def log_folder(settings: RecordingSettings) -> Path:
@@ -110,10 +256,6 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _unused(path: Path) -> Path:
-    """The path, or one with a number behind it where a log of that name exists."""
-    number, free = 1, path
-    while free.exists():
-        number += 1
-        free = path.with_stem(f"{path.stem}-{number}")
-    return free
+def _clock_offset() -> float:
+    """Changes where the system clock is set."""
+    return time.time() - time.monotonic()

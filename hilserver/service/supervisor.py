@@ -114,7 +114,9 @@ class Supervisor:
         processes = LoopProcesses(self.rig, memory, folder, observer.devices)
         program = compiled_program(self.rig.library)
         self.operator = operator = Operator(self.rig, memory, observer, program)
-        self._recording = Recording(self.rig, memory, folder, program.folder.name, lambda: operator.running)
+        self._recording = recording = Recording(
+            self.rig, memory, folder, program.folder.name, lambda: operator.running, observer
+        )
         stack.push_async_callback(self._recording.end)  # last: the log holds the end of the run
         stack.push_async_callback(processes.end)
         _background(stack, "the heartbeat", functools.partial(_every, BEAT, memory.supervisor_heartbeat.beat))
@@ -125,8 +127,8 @@ class Supervisor:
             self._notifier.status("compiling the circuit engine, which takes up to a minute")
             await processes.compile()
         children = await processes.start()
-        if self.rig.settings.recording.enabled:
-            children.append(await self._recording.start())
+        if self.rig.settings.recording.enabled and (recorder := await recording.start_if_room()) is not None:
+            children.append(recorder)
         mqtt = await self._start_mqtt(stack, operator, folder)
         row = first_row(self.rig.layout, self.rig.plan, self.rig.packed)
         await asyncio.to_thread(warm_up, program, self.rig.plan, self.rig.packed.index, self.rig.packed.value, row)
@@ -188,11 +190,11 @@ class Supervisor:
         assert self._recording is not None
         observer, recording = self.observer, self._recording
 
-        def tell(source: str, trouble: str | None, text: str) -> None:
+        def tell(source: str, trouble: str | None, text: str, *, warn: bool = False) -> None:
             observer.troubles.pop(source, None)
             if trouble is not None:
                 observer.troubles[source] = trouble
-            publisher.tell_now(m.Event(kind="warning" if trouble else "info", text=text, tick=0, time=0.0))
+            publisher.tell_now(m.Event(kind="warning" if trouble or warn else "info", text=text, tick=0, time=0.0))
 
         async def watch_device(device: Child) -> None:
             text = f"{device.name} ended ({await device.wait_ended()}): its samples grow old, it takes no commands"
@@ -211,7 +213,9 @@ class Supervisor:
         mqtt.publish_description(description)
         _background(stack, "MQTT", mqtt.run)
         _background(stack, "publishing", publisher.run)
-        _background(stack, "recording", lambda: recording.keep(functools.partial(tell, "recorder")))
+        if settings.recording.enabled:
+            _background(stack, "recording", functools.partial(recording.keep, tell))
+            _background(stack, "tidying up", functools.partial(recording.tidy_up, tell))
         _background(stack, "watching the loop", processes.watch)
         _background(
             stack, "telling the service manager", functools.partial(self._notifier.follow, self._tick, self._status)
