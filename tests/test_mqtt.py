@@ -63,7 +63,8 @@ class RecordingCommands:
 
     async def execute(self, command: Command) -> Answer:
         self.executed.append(command)
-        await self.free.wait()
+        if command.name != "trip":
+            await self.free.wait()
         if self.defect is not None:
             raise self.defect
         return command.answer(time=time.time(), tick=len(self.executed), result={"did": command.name})
@@ -317,6 +318,30 @@ def test_busy_server_says_so_but_takes_a_stop() -> None:
             assert len(lab.commands.executed) == 34
             await user.send("arm", {"id": "33"})  # a busy refusal leaves the id free
             assert not (await user.answer("33"))["duplicate"]
+
+    run(work())
+
+
+@NEEDS_MOSQUITTO
+def test_a_trip_overtakes_what_waits_so_that_nothing_sent_before_undoes_it() -> None:
+    async def work() -> None:
+        async with rig() as lab, panel(lab.port) as user:
+            lab.commands.free.clear()
+            for name in ("disarm", "reset", "arm", "start"):  # the first is being carried out, the others wait
+                await user.send(name, {"id": name})
+            await user.send("trip", {"id": "late", "expires": 1.0})
+            assert "is past" in (await user.answer("late"))["reason"]
+            await user.send("trip", {"id": "trip"})
+            for name in ("reset", "arm", "start"):
+                assert (await user.answer(name))["reason"] == "overtaken by a trip."
+            assert (await user.answer("trip"))["ok"]
+            await user.send("reset", {"id": "later"})
+            await user.send("trip", {"id": "trip"})  # a repeated one is not carried out again, and overtakes nothing
+            assert (await user.answer("trip"))["duplicate"]
+            lab.commands.free.set()
+            for name in ("disarm", "later"):
+                assert (await user.answer(name))["ok"]
+            assert [command.id for command in lab.commands.executed] == ["disarm", "trip", "later"]
 
     run(work())
 

@@ -49,7 +49,8 @@ WAITING_LIMIT = 32
 """Commands that may wait for their turn; those of STOPPING up to twice as many, so that they aren't the ones that a
 flood of other commands keeps out."""
 
-STOPPING = ("stop", "disarm", "trip")
+TRIP = "trip"
+STOPPING = ("stop", "disarm", TRIP)
 """Commands that only make the rig safer: they need neither id nor expiry, whatever the server asks of others."""
 
 REMEMBERED_IDS = 1000
@@ -66,7 +67,10 @@ class Commands(Protocol):
     """Carries out commands; the supervisor implements it."""
 
     async def execute(self, command: Command) -> Answer:
-        """Carry out one command, or refuse it in the answer. Called for one command at a time, in order of arrival."""
+        """Carry out one command, or refuse it in the answer.
+
+        Called for one command at a time, in order of arrival; but for a trip, which may come while one is carried out.
+        """
 
 
 def new_client(
@@ -147,6 +151,9 @@ class _Reply:
         return properties
 
 
+_Asked = tuple[Command, _Reply | None]
+
+
 @dataclass(frozen=True)
 class _Outgoing:
     topic: str
@@ -184,7 +191,8 @@ class MqttService:
         self._lifetime = lifetime
         self._connected = asyncio.Event()
         self._wake = asyncio.Event()
-        self._waiting: asyncio.Queue[tuple[Command, _Reply | None]] = asyncio.Queue()
+        self._waiting: asyncio.Queue[_Asked] = asyncio.Queue()
+        self._trips: asyncio.Queue[_Asked] = asyncio.Queue()
         self._answered: OrderedDict[str, tuple[Command, Answer]] = OrderedDict()
         self._retained: dict[str, bytes] = {}
         self._changed: dict[str, None] = {}  # an ordered set
@@ -202,7 +210,8 @@ class MqttService:
 
     async def run(self) -> None:
         """Serve until cancelled. A lost or missing broker is tried again for ever; nothing is raised."""
-        tasks = [asyncio.create_task(self._execute_commands()), asyncio.create_task(self._stay_connected())]
+        work = (self._execute_all(self._waiting), self._execute_all(self._trips), self._stay_connected())
+        tasks = [asyncio.create_task(part) for part in work]
         try:
             await asyncio.wait(tasks)
         finally:
@@ -364,16 +373,25 @@ class MqttService:
         except Refused as error:
             self._answer(refusal(name, error.id, error.problems, self._clock()), reply)
             return
+        if name == TRIP and command.id not in self._answered and not self._untimely(command):
+            self._overtake()
+        queue = self._trips if name == TRIP else self._waiting
         limit = 2 * WAITING_LIMIT if name in STOPPING else WAITING_LIMIT
-        if (waiting := self._waiting.qsize()) >= limit:
+        if (waiting := queue.qsize()) >= limit:
             busy = f"busy: {waiting} commands are waiting already. Send it again when they are answered."
             self._answer(refusal(name, command.id, [busy], self._clock()), reply)
         else:
-            self._waiting.put_nowait((command, reply))
+            queue.put_nowait((command, reply))
 
-    async def _execute_commands(self) -> None:
+    def _overtake(self) -> None:
+        """Refuse what waits: nothing that was sent before a trip may undo it."""
+        while not self._waiting.empty():
+            command, reply = self._waiting.get_nowait()
+            self._answer(refusal(command.name, command.id, ["overtaken by a trip."], self._clock()), reply)
+
+    async def _execute_all(self, queue: asyncio.Queue[_Asked]) -> None:
         while True:
-            command, reply = await self._waiting.get()
+            command, reply = await queue.get()
             self._answer(await self._execute(command), reply)
 
     async def _execute(self, command: Command) -> Answer:

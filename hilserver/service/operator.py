@@ -66,7 +66,7 @@ class Running:
 
 
 class Operator:
-    """Executes one command at a time. ``running`` is the circuit that the loop runs."""
+    """Executes one command at a time, or a trip beside it. ``running`` is the circuit that the loop runs."""
 
     def __init__(self, rig: Rig, memory: LoopMemory, observer: Observer, program: Program) -> None:
         self.running = Running(rig.circuit, rig.packed, 1, rig.settings.circuit)
