@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -536,6 +537,62 @@ def test_a_server_with_accounts_and_a_local_enable(tmp_path: Path) -> None:
 
     with RealServer(tmp_path, changes=changes) as server:
         run(work(server))
+
+
+@NEEDS_MOSQUITTO
+def test_nothing_unlawful_reaches_the_loop_of_a_real_server(lab: Lab, tmp_path: Path) -> None:
+    """A server in processes of its own, over TLS: what its loop was asked to do is counted in the shared memory."""
+    login = (
+        f'embedded = false\nhost = "localhost"\nport = {lab.port}\nuser = "hilserver-lab"\n'
+        f'password_file = "{lab.folder}/hilserver-lab"\nca_file = "{lab.folder}/ca.crt"'
+    )
+    server = RealServer(tmp_path, changes={"embedded =": login, "port = 0": ""})
+    acl = lab.folder / "acl"
+    acl.write_text(acl.read_text().replace("hil/lab/", f"hil/{server.name}/"))
+    topics = Topics(server.name)
+    mine = [(topic.replace("hil/lab/", f"hil/{server.name}/"), payload) for topic, payload in forgeries()]
+
+    def asked() -> int:
+        return server.memory.mailbox.posted
+
+    async def work() -> None:
+        async with lab.running():
+            await asyncio.to_thread(server.__enter__)
+            async with logged_in(lab.address("anna")) as operator, logged_in(lab.address("wall")) as viewer:
+
+                async def send(name: str, payload: bytes | dict[str, Any]) -> Any:
+                    data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+                    seen = len(operator.seen)
+                    await operator.client.publish(topics.command(name), data, qos=1)
+                    await operator.until(lambda: topics.answer in dict(operator.seen[seen:]))
+                    return json.loads(dict(operator.seen[seen:])[topics.answer])
+
+                await operator.until(lambda: dict(operator.seen).get(topics.availability) == b"online")
+                for topic, payload in mine:
+                    await viewer.client.publish(topic, payload, qos=1, retain=True)
+                for name, expires in (("arm", time.time() - 1), ("trip", 1.0)):
+                    assert "is past" in (await send(name, {"id": "late", "expires": expires}))["reason"]
+                for name in ("arm", "trip"):
+                    assert "at most 64 KiB" in (await send(name, b"{}" + b" " * 70_000))["reason"]
+                assert asked() == 0
+                assert (await send("arm", {"id": "once"}))["ok"]
+                assert (await send("disarm", {"id": "off"}))["ok"]
+                assert asked() == 2
+                again = await send("arm", {"id": "once"})
+                assert (again["ok"], again["duplicate"]) == (True, True)
+                assert asked() == 2
+                state = len(viewer.seen)
+                await viewer.until(lambda: topics.state in dict(viewer.seen[state:]))
+                assert json.loads(dict(viewer.seen[state:])[topics.state])["mode"] == "SAFE"
+            assert all(payload not in (b"offline", b'{"id": "forged"}') for _, payload in operator.seen)
+            server.kill("supervisor", number=signal.SIGTERM)
+            assert await asyncio.to_thread(server.wait_exit) == 0
+
+    try:
+        run(work())
+    finally:
+        if server.process is not None:
+            server.__exit__()
 
 
 def test_a_server_does_not_start_with_a_password_that_others_can_read(tmp_path: Path) -> None:
