@@ -65,14 +65,17 @@ def run(
     steps = round(seconds / h)
     courses = np.zeros((steps // every + 1, len(y)))
     none = np.zeros((1, len(tree.mechanism.actuators)))
-    gap = program.advance_chain(tree.chain(), y.copy(), none if effort is None else effort, h, steps, every, courses)
+    gap = program.advance_chain(
+        tree.chain(), y.copy(), none if effort is None else effort, none[0], h, steps, every, courses
+    )
     return courses, gap
 
 
-def rates(program: Program, tree: Tree, y: Floats, effort: Floats) -> tuple[Floats, Floats]:
+def rates(program: Program, tree: Tree, y: Floats, effort: Floats, mass: Floats | None = None) -> tuple[Floats, Floats]:
     """d/dt of the state, and the links' motion."""
     c, found = tree.chain(), np.zeros_like(y)
-    program.chain_rates(c, y, effort, found)
+    program.load_chain(c, effort, np.zeros_like(effort) if mass is None else mass)
+    program.chain_rates(c, y, found)
     return found, c.d[c.motion : c.reaction].reshape(-1, MOTION)
 
 
@@ -275,6 +278,25 @@ def test_actuators_measure_what_they_push(program: Program, moving: tuple[Tree, 
     assert place[1] == y[tree.coordinate_names().index("pin")]
     assert speed[1] == y[tree.n_coordinates + [link.joint for link in tree.links].index("pin")]
     assert np.isfinite(with_force).all()
+
+
+def test_masses_at_the_actuators(program: Program, moving: tuple[Tree, Floats]) -> None:
+    """A piston of mass m, a rotor of inertia J take m·x'', J·phi'' of the effort; x'' as difference of the speeds."""
+    tree, y = moving
+    effort, mass = np.array([37.0, -11.0]), np.array([100.0, 20.0])
+    loaded, _ = rates(program, tree, y, effort, mass)
+
+    def speeds(at: Floats) -> Floats:
+        place, speed, c = np.zeros(2), np.zeros(2), seen(tree, at)
+        program.measure_actuators(c, at, place, speed)
+        return speed
+
+    e = 1e-5
+    acceleration = (speeds(y + e * loaded) - speeds(y - e * loaded)) / (2.0 * e)
+    same, _ = rates(program, tree, y, effort - mass * acceleration)
+    without, _ = rates(program, tree, y, effort)
+    assert same == pytest.approx(loaded, abs=1e-6 * np.abs(loaded).max())
+    assert np.abs(without - loaded).max() > 1e-2 * np.abs(loaded).max()
 
 
 def test_spatial_loops_keep_their_energy_and_stay_closed(program: Program, moving: tuple[Tree, Floats]) -> None:

@@ -21,16 +21,16 @@ from hilserver.numerics.arrays import Floats, Indices
 
 # kinds of links
 REVOLUTE, PRISMATIC, BALL_X, BALL_Y, BALL_Z = 0, 1, 2, 3, 4
-# kinds of rows: a point of both links stays together along FIRST; FIRST and SECOND stay normal to each other
-POINT, ANGLE = 0, 1
+# kinds of rows: a point of both links stays together along FIRST; FIRST and SECOND stay normal to each other; the
+# distance of two pins, the position of a linear actuator
+POINT, ANGLE, LENGTH = 0, 1, 2
 
-# indices: how many there are of each; then lines of links, linear actuators, rotary actuators, rows; then the rows that
-# the links feel, from LINK_FELT of a link to that of the next
+# indices: how many there are of each; then lines of links, rotary actuators (the link that each one turns), rows (first
+# those that close the loops, then the linear actuators); then the rows that the links feel, from LINK_FELT of a link to
+# that of the next
 CHAIN_HEAD = 5
 LINK_PARENT, LINK_KIND, LINK_PLACE, LINK_FELT, LINK_ENTRIES = 0, 1, 2, 3, 4
 """PLACE: where the link's coordinate stands in q, or the quaternion of a BALL."""
-LINEAR_ENTRIES = 2
-"""The links that a linear actuator pushes apart; of a rotary one there is the link that it turns."""
 ROW_KIND, ROW_LINKS, ROW_ENTRIES = 0, 1, 3
 
 # numbers
@@ -38,28 +38,30 @@ GRAVITY, ALPHA, BETA, TOLERANCE, COMMON_NUMBERS = 0, 3, 4, 5, 6
 """alpha, beta in 1/s (Baumgarte), and the gap from which on a loop is closed again, in m or as a sine."""
 LINK_AXIS, LINK_POINT, LINK_CENTRE, LINK_MASS, LINK_TENSOR, LINK_NUMBERS = 0, 3, 6, 9, 10, 19
 """AXIS: unit vector, for BALL_X, Y, Z that axis of the drawing; POINT: on it; TENSOR: about the centre of mass."""
-LINEAR_PINS, LINEAR_RETRACTED, LINEAR_NUMBERS = 0, 6, 7
-ROW_POINT, ROW_FIRST, ROW_SECOND, ROW_NUMBERS = 0, 3, 6, 9
-"""FIRST: a direction in the first link, SECOND: one in the second."""
+ROW_POINT, ROW_FIRST, ROW_SECOND, ROW_ZERO, ROW_NUMBERS = 0, 3, 6, 9, 10
+"""FIRST: a direction in the first link, or a pin; SECOND: the same in the second link; ZERO: distance at position 0."""
 
 # scratch of a link; spatial vectors in world axes, velocities and moments about the world's origin
 ROTATION, ORIGIN = 0, 9
 """From the link's axes to the world's, row by row; where the origin of its frame is."""
 FREEDOM, VELOCITY, BIAS = 12, 18, 24
 """S: velocity per unit of the link's own speed; velocity; acceleration against the parent at a constant own speed."""
-LOAD, TORQUE = 30, 36
-"""From outside on the link; from an actuator in its own freedom."""
-INERTIA, LACKING, RESISTANCE, OWN_INERTIA, DRIVE = 37, 73, 79, 85, 86
+TORQUE, ARMATURE = 30, 31
+"""Of a rotary actuator in the link's own freedom, and the moment of inertia at its shaft."""
+INERTIA, LACKING, RESISTANCE, OWN_INERTIA, DRIVE = 32, 68, 74, 80, 81
 """Inertia of the link, and the force that it lacks without acceleration; after the reduction of all that hangs on it.
 Then U = I·S, D = S·U, and what drives its own freedom."""
-ACCELERATION, IMPULSE, MOTION = 87, 93, 99
+ACCELERATION, IMPULSE, MOTION = 82, 88, 94
 """The ground's is the negative of gravity, instead of weights. IMPULSE: change of the velocity by impulses."""
 SHARE, REACTION = 6, 7
 """Per link and row: load on the link from a unit of the row's multiplier, and its share in the link's freedom."""
 ROW_T, ROW_T_RATE, ROW_GAP, ROW_GAP_RATE = 0, 6, 12, 13
-"""T: load on the second link from a unit multiplier, and what the gap's rate is of the links' velocities."""
-ROW_FREE, ROW_WANTED, ROW_MULTIPLIER, ROW_SCALE, ROW_ORDER, CLOSURE = 14, 15, 16, 17, 18, 19
+"""T: load on the second link from a unit multiplier, and what the gap's rate is of the links' velocities. GAP: what is
+open, or an actuator's position."""
+ROW_FREE, ROW_WANTED, ROW_MULTIPLIER, ROW_SCALE, ROW_ORDER = 14, 15, 16, 17, 18
 """FREE: acceleration of the gap without multipliers; WANTED: what they have to add."""
+ROW_EFFORT, ROW_MASS, CLOSURE = 19, 20, 21
+"""Of an actuator: its force, and the mass that moves with its position (a piston)."""
 
 
 class Chain(NamedTuple):
@@ -71,17 +73,17 @@ class Chain(NamedTuple):
     n: int
     """Links, the ground among them: their number less 1 is that of the speeds."""
     n_coordinates: int
+    n_closures: int
     n_linear: int
     n_rotary: int
     n_rows: int
+    """Closures and linear actuators."""
     links: int
-    linears: int
     rotaries: int
     rows: int
     felt: int
     common: int
     link: int
-    linear: int
     row: int
     motion: int
     reaction: int
@@ -95,42 +97,39 @@ class Chain(NamedTuple):
 
 def chain_at(ix: Indices, entry: int, val: Floats, number: int, d: Floats, scratch: int) -> Chain:
     """The chain whose tables begin at these places."""
-    n, n_coordinates, n_linear = int(ix[entry]), int(ix[entry + 1]), int(ix[entry + 2])
-    n_rotary, n_rows = int(ix[entry + 3]), int(ix[entry + 4])
+    n, n_coordinates, n_closures = int(ix[entry]), int(ix[entry + 1]), int(ix[entry + 2])
+    n_linear, n_rotary = int(ix[entry + 3]), int(ix[entry + 4])
+    n_rows = n_closures + n_linear
     links = entry + CHAIN_HEAD
-    linears = links + LINK_ENTRIES * (n + 1)
-    rotaries = linears + LINEAR_ENTRIES * n_linear
+    rotaries = links + LINK_ENTRIES * (n + 1)
     rows = rotaries + n_rotary
+    felt = rows + ROW_ENTRIES * n_rows
     link = number + COMMON_NUMBERS
-    linear = link + LINK_NUMBERS * n
+    row = link + LINK_NUMBERS * n
     reaction = scratch + MOTION * n
     closure = reaction + REACTION * n * n_rows
     flexibility = closure + CLOSURE * n_rows
     factors = flexibility + n_rows * n_rows
+    change = factors + n_rows * n_rows
+    sizes = (n, n_coordinates, n_closures, n_linear, n_rotary, n_rows)
     return Chain(
         ix,
         val,
         d,
-        n,
-        n_coordinates,
-        n_linear,
-        n_rotary,
-        n_rows,
+        *sizes,
         links,
-        linears,
         rotaries,
         rows,
-        rows + ROW_ENTRIES * n_rows,
+        felt,
         number,
         link,
-        linear,
-        linear + LINEAR_NUMBERS * n_linear,
+        row,
         scratch,
         reaction,
         closure,
         flexibility,
         factors,
-        factors + n_rows * n_rows,
+        change,
     )
 
 
@@ -141,4 +140,4 @@ def chain_scratch(n: int, n_coordinates: int, n_rows: int) -> int:
 
 def chain_alone(ix: Indices, val: Floats) -> Chain:
     """A chain in arrays of its own, with new scratch space."""
-    return chain_at(ix, 0, val, 0, np.zeros(chain_scratch(int(ix[0]), int(ix[1]), int(ix[4]))), 0)
+    return chain_at(ix, 0, val, 0, np.zeros(chain_scratch(int(ix[0]), int(ix[1]), int(ix[2]) + int(ix[3]))), 0)

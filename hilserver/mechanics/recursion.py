@@ -24,6 +24,8 @@ import numpy as np
 from hilserver.mechanics.chain import (
     ACCELERATION,
     ALPHA,
+    ANGLE,
+    ARMATURE,
     BALL_X,
     BALL_Z,
     BETA,
@@ -35,10 +37,6 @@ from hilserver.mechanics.chain import (
     IMPULSE,
     INERTIA,
     LACKING,
-    LINEAR_ENTRIES,
-    LINEAR_NUMBERS,
-    LINEAR_PINS,
-    LINEAR_RETRACTED,
     LINK_AXIS,
     LINK_CENTRE,
     LINK_ENTRIES,
@@ -50,7 +48,6 @@ from hilserver.mechanics.chain import (
     LINK_PLACE,
     LINK_POINT,
     LINK_TENSOR,
-    LOAD,
     MOTION,
     ORIGIN,
     OWN_INERTIA,
@@ -60,6 +57,7 @@ from hilserver.mechanics.chain import (
     RESISTANCE,
     REVOLUTE,
     ROTATION,
+    ROW_EFFORT,
     ROW_ENTRIES,
     ROW_FIRST,
     ROW_FREE,
@@ -67,6 +65,7 @@ from hilserver.mechanics.chain import (
     ROW_GAP_RATE,
     ROW_KIND,
     ROW_LINKS,
+    ROW_MASS,
     ROW_MULTIPLIER,
     ROW_NUMBERS,
     ROW_ORDER,
@@ -76,6 +75,7 @@ from hilserver.mechanics.chain import (
     ROW_T,
     ROW_T_RATE,
     ROW_WANTED,
+    ROW_ZERO,
     SHARE,
     TOLERANCE,
     TORQUE,
@@ -109,24 +109,42 @@ LARGE_GAP, MOST_CORRECTIONS = 1e-6, 3
 """In m or as a sine: what one correction doesn't take to nothing."""
 
 
-def chain_rates(c: Chain, y: Floats, effort: Floats, rate: Floats) -> None:
-    """d/dt of y = (coordinates, speeds); ``effort``: force or torque of each actuator, the linear ones first."""
+def chain_rates(c: Chain, y: Floats, rate: Floats) -> None:
+    """d/dt of y = (coordinates, speeds) under the efforts of ``load_chain``.
+
+    Loops are stabilised after Baumgarte: the acceleration of a gap becomes -2·alpha·gap' - beta²·gap.
+    """
     q, u = y[: c.n_coordinates], y[c.n_coordinates :]
     place_links(c, q)
     move_links(c, u)
-    push_links(c, effort)
     weigh_links(c)
-    measure_gaps(c)
+    measure_rows(c, 0, c.n_rows)
     reduce_links(c)
     alpha, beta = c.val[c.common + ALPHA], c.val[c.common + BETA]
     for r in range(c.n_rows):
         row = c.closure + CLOSURE * r
-        stabilised = -2.0 * alpha * c.d[row + ROW_GAP_RATE] - beta * beta * c.d[row + ROW_GAP]
-        c.d[row + ROW_WANTED] = stabilised - c.d[row + ROW_FREE]
-    close_loops(c)
+        if r < c.n_closures:
+            wanted = -2.0 * alpha * c.d[row + ROW_GAP_RATE] - beta * beta * c.d[row + ROW_GAP]
+        else:
+            wanted = c.d[row + ROW_EFFORT] / c.d[row + ROW_MASS] if c.d[row + ROW_MASS] > 0.0 else 0.0
+        c.d[row + ROW_WANTED] = wanted - c.d[row + ROW_FREE]
+    close_loops(c, 1.0)
     react(c)
     accelerate_links(c, rate[c.n_coordinates :])
     coordinate_rates(c, q, u, rate)
+
+
+def load_chain(c: Chain, effort: Floats, mass: Floats) -> None:
+    """Force or torque of each actuator, the linear ones first, and the mass or moment of inertia that moves with it."""
+    for j in range(c.n_linear):
+        row = c.closure + CLOSURE * (c.n_closures + j)
+        c.d[row + ROW_EFFORT], c.d[row + ROW_MASS] = effort[j], mass[j]
+    for i in range(c.n):
+        c.d[c.motion + MOTION * i + TORQUE], c.d[c.motion + MOTION * i + ARMATURE] = 0.0, 0.0
+    for j in range(c.n_rotary):
+        m = c.motion + MOTION * int(c.ix[c.rotaries + j])
+        c.d[m + TORQUE] += effort[c.n_linear + j]
+        c.d[m + ARMATURE] += mass[c.n_linear + j]
 
 
 def place_links(c: Chain, q: Floats) -> None:
@@ -187,43 +205,12 @@ def move_links(c: Chain, u: Floats) -> None:
             store_pair(d, m + BIAS, cross(w, turn), plus(cross(w, shift), cross(v, turn)))
 
 
-def push_links(c: Chain, effort: Floats) -> None:
-    """Loads from the actuators: first the linear ones, then the rotary ones, in the order of ``effort``."""
-    d = c.d
-    for i in range(c.n):
-        m = c.motion + MOTION * i
-        d[m + TORQUE] = 0.0
-        store_pair(d, m + LOAD, NO_MOTION, NO_MOTION)
-    for j in range(c.n_linear):
-        first, second, pin, head = ends_of_linear(c, j)
-        along = minus(head, pin)
-        force = times(effort[j] / sqrt(dot(along, along)), along)
-        moment = cross(pin, force)
-        for k in range(3):
-            d[first + LOAD + k] -= moment[k]
-            d[first + LOAD + 3 + k] -= force[k]
-            d[second + LOAD + k] += moment[k]
-            d[second + LOAD + 3 + k] += force[k]
-    for j in range(c.n_rotary):
-        d[c.motion + MOTION * int(c.ix[c.rotaries + j]) + TORQUE] += effort[c.n_linear + j]
-
-
-def ends_of_linear(c: Chain, j: int) -> tuple[int, int, Vector, Vector]:
-    """Where the motions of the two links of a linear actuator stand, and where its pins are."""
-    entry, number = c.linears + LINEAR_ENTRIES * j, c.linear + LINEAR_NUMBERS * j
-    first, second = c.motion + MOTION * int(c.ix[entry]), c.motion + MOTION * int(c.ix[entry + 1])
-    pin = in_world(c, first, vector(c.val, number + LINEAR_PINS))
-    return first, second, pin, in_world(c, second, vector(c.val, number + LINEAR_PINS + 3))
-
-
 def measure_actuators(c: Chain, y: Floats, place: Floats, speed: Floats) -> None:
     """Position and speed of each actuator (m, m/s; of a rotary one rad, rad/s), links placed and moved."""
+    measure_rows(c, c.n_closures, c.n_rows)
     for j in range(c.n_linear):
-        first, second, pin, head = ends_of_linear(c, j)
-        along = minus(head, pin)
-        distance = sqrt(dot(along, along))
-        place[j] = distance - c.val[c.linear + LINEAR_NUMBERS * j + LINEAR_RETRACTED]
-        speed[j] = dot(along, minus(velocity_at(c, second, head), velocity_at(c, first, pin))) / distance
+        row = c.closure + CLOSURE * (c.n_closures + j)
+        place[j], speed[j] = c.d[row + ROW_GAP], c.d[row + ROW_GAP_RATE]
     for j in range(c.n_rotary):
         i = int(c.ix[c.rotaries + j])
         place[c.n_linear + j] = y[int(c.ix[c.links + LINK_ENTRIES * i + LINK_PLACE])]
@@ -236,7 +223,7 @@ def velocity_at(c: Chain, m: int, place: Vector) -> Vector:
 
 
 def weigh_links(c: Chain) -> None:
-    """Inertia of each link alone, and the force that it lacks for moving on without acceleration: V × (I·V) - load."""
+    """Inertia of each link alone, and the force that it lacks for moving on without acceleration: V × (I·V)."""
     d = c.d
     for i in range(1, c.n):
         link, m = c.link + LINK_NUMBERS * i, c.motion + MOTION * i
@@ -249,8 +236,7 @@ def weigh_links(c: Chain) -> None:
         spin = plus(
             (dot(vector(d, about), w), dot(vector(d, about + 6), w), dot(vector(d, about + 12), w)), cross(h, v)
         )
-        moment, force = plus(cross(w, spin), cross(v, momentum)), cross(w, momentum)
-        store_pair(d, m + LACKING, minus(moment, vector(d, m + LOAD)), minus(force, vector(d, m + LOAD + 3)))
+        store_pair(d, m + LACKING, plus(cross(w, spin), cross(v, momentum)), cross(w, momentum))
 
 
 def fill_inertia(c: Chain, m: int, tensor: int, mass: float, centre: Vector) -> None:
@@ -269,34 +255,52 @@ def fill_inertia(c: Chain, m: int, tensor: int, mass: float, centre: Vector) -> 
     store_pair(d, o + 30, (h[1], -h[0], 0.0), (0.0, 0.0, mass))
 
 
-def measure_gaps(c: Chain) -> None:
-    """How far each row of the loops' closure is from closed, how fast it opens, and in which direction it reacts.
+def measure_rows(c: Chain, begin: int, end: int) -> None:
+    """How far each row is from closed (an actuator's position), how fast it opens, in which direction it reacts.
 
     gap' = T·(V_second - V_first), gap'' = T·(A_second - A_first) + T'·(V_second - V_first).
-    POINT: gap = n·(r_second - r_first), in m; ANGLE: gap = n·a, a sine.
+    POINT: gap = n·(r_second - r_first), in m; ANGLE: gap = n·a, a sine; LENGTH: that of r_second - r_first.
     """
     d, val = c.d, c.val
-    for r in range(c.n_rows):
+    for r in range(begin, end):
         entry, number, row = c.rows + ROW_ENTRIES * r, c.row + ROW_NUMBERS * r, c.closure + CLOSURE * r
         first = c.motion + MOTION * int(c.ix[entry + ROW_LINKS])
         second = c.motion + MOTION * int(c.ix[entry + ROW_LINKS + 1])
-        n = turned(d, first + ROTATION, vector(val, number + ROW_FIRST))
-        n_rate = cross(vector(d, first + VELOCITY), n)
-        if c.ix[entry + ROW_KIND] == POINT:
-            place = in_world(c, second, vector(val, number + ROW_POINT))
-            speed = velocity_at(c, second, place)
-            d[row + ROW_GAP] = dot(n, minus(place, in_world(c, first, vector(val, number + ROW_POINT))))
-            store_pair(d, row + ROW_T, cross(place, n), n)
-            store_pair(d, row + ROW_T_RATE, plus(cross(speed, n), cross(place, n_rate)), n_rate)
-        else:
+        if c.ix[entry + ROW_KIND] == ANGLE:
+            n = turned(d, first + ROTATION, vector(val, number + ROW_FIRST))
             a = turned(d, second + ROTATION, vector(val, number + ROW_SECOND))
-            a_rate = cross(vector(d, second + VELOCITY), a)
+            n_rate, a_rate = cross(vector(d, first + VELOCITY), n), cross(vector(d, second + VELOCITY), a)
             d[row + ROW_GAP] = dot(n, a)
             store_pair(d, row + ROW_T, cross(a, n), NO_MOTION)
             store_pair(d, row + ROW_T_RATE, plus(cross(a_rate, n), cross(a, n_rate)), NO_MOTION)
+        else:
+            measure_distance(c, entry, number, row, first, second)
         d[row + ROW_GAP_RATE] = 0.0
         for k in range(6):
             d[row + ROW_GAP_RATE] += d[row + ROW_T + k] * (d[second + VELOCITY + k] - d[first + VELOCITY + k])
+
+
+def measure_distance(c: Chain, entry: int, number: int, row: int, first: int, second: int) -> None:
+    """The same of one row of kind POINT, along a direction that turns with the first link, or LENGTH."""
+    d, val = c.d, c.val
+    if c.ix[entry + ROW_KIND] == POINT:
+        pin = in_world(c, first, vector(val, number + ROW_POINT))
+        place = in_world(c, second, vector(val, number + ROW_POINT))
+        speed = velocity_at(c, second, place)
+        n = turned(d, first + ROTATION, vector(val, number + ROW_FIRST))
+        n_rate = cross(vector(d, first + VELOCITY), n)
+        d[row + ROW_GAP] = dot(n, minus(place, pin))
+    else:
+        pin = in_world(c, first, vector(val, number + ROW_FIRST))
+        place = in_world(c, second, vector(val, number + ROW_SECOND))
+        speed = velocity_at(c, second, place)
+        way, parting = minus(place, pin), minus(speed, velocity_at(c, first, pin))
+        length = sqrt(dot(way, way))
+        n = times(1.0 / length, way)
+        n_rate = times(1.0 / length, minus(parting, times(dot(n, parting), n)))
+        d[row + ROW_GAP] = length - val[number + ROW_ZERO]
+    store_pair(d, row + ROW_T, cross(place, n), n)
+    store_pair(d, row + ROW_T_RATE, plus(cross(speed, n), cross(place, n_rate)), n_rate)
 
 
 def reduce_links(c: Chain) -> None:
@@ -311,7 +315,7 @@ def reduce_links(c: Chain) -> None:
     for i in range(c.n - 1, 0, -1):
         k, m = int(c.ix[c.links + LINK_ENTRIES * i + LINK_PARENT]), c.motion + MOTION * i
         J, S, U, bias, force = m + INERTIA, m + FREEDOM, m + RESISTANCE, m + BIAS, m + LACKING
-        D, drive, resisted = 0.0, d[m + TORQUE], 0.0
+        D, drive, resisted = d[m + ARMATURE], d[m + TORQUE], 0.0
         for a in range(6):
             Ua = 0.0
             for b in range(6):
@@ -383,35 +387,47 @@ def felt_rows(c: Chain, i: int) -> tuple[int, int]:
     return c.felt + int(c.ix[entry]), c.felt + int(c.ix[entry + LINK_ENTRIES])
 
 
-def close_loops(c: Chain) -> None:
+def close_loops(c: Chain, given: float) -> None:
     """Multipliers from flexibility·multiplier = wanted, by symmetric Gaussian elimination with pivots on the diagonal.
 
-    A row that says nothing new where the mechanism stands (a dead centre) gets the multiplier 0.
+    A mass at an actuator makes it more flexible by 1/mass; without one its multiplier is its effort times ``given``.
+    A closure that says nothing new where the mechanism stands (a dead centre) gets the multiplier 0.
     """
     d, n, L = c.d, c.n_rows, c.factors
     for r in range(n):
         row, own = c.closure + CLOSURE * r, d[c.flexibility + (n + 1) * r]
+        d[row + ROW_ORDER], d[row + ROW_MULTIPLIER] = r, 0.0
+        if r >= c.n_closures and d[row + ROW_MASS] > 0.0:
+            own += 1.0 / d[row + ROW_MASS]
+        elif r >= c.n_closures:
+            own, d[row + ROW_MULTIPLIER] = 0.0, given * d[row + ROW_EFFORT]
         d[row + ROW_SCALE] = 1.0 / sqrt(own) if own > 0.0 else 0.0
-        d[row + ROW_MULTIPLIER] = d[row + ROW_WANTED] * d[row + ROW_SCALE]
-        d[row + ROW_ORDER] = r
-        for s in range(r + 1):
-            scaled = d[c.flexibility + n * r + s] * d[row + ROW_SCALE] * d[c.closure + CLOSURE * s + ROW_SCALE]
-            d[L + n * r + s] = scaled
-            d[L + n * s + r] = scaled
+    scale_rows(c)
     rank = eliminate(c)
-    for k in range(n - 1, -1, -1):
+    for k in range(rank - 1, -1, -1):
         r = in_order(c, k)
         row = c.closure + CLOSURE * r
-        if k >= rank:
-            d[row + ROW_MULTIPLIER] = 0.0
-            continue
         for j in range(k + 1, rank):
             s = in_order(c, j)
-            d[row + ROW_MULTIPLIER] -= d[L + n * r + s] * d[c.closure + CLOSURE * s + ROW_MULTIPLIER]
-        d[row + ROW_MULTIPLIER] /= d[L + n * r + r]
+            d[row + ROW_WANTED] -= d[L + n * r + s] * d[c.closure + CLOSURE * s + ROW_WANTED]
+        d[row + ROW_WANTED] /= d[L + n * r + r]
+        d[row + ROW_MULTIPLIER] = d[row + ROW_WANTED] * d[row + ROW_SCALE]
+
+
+def scale_rows(c: Chain) -> None:
+    """The equations of the multipliers with ones on the diagonal; rows whose multiplier is given vanish from them."""
+    d, n, L = c.d, c.n_rows, c.factors
     for r in range(n):
         row = c.closure + CLOSURE * r
-        d[row + ROW_MULTIPLIER] *= d[row + ROW_SCALE]
+        for s in range(n):
+            other = c.closure + CLOSURE * s
+            both = d[c.flexibility + n * max(r, s) + min(r, s)]  # felt rows are in order: this half is filled
+            d[L + n * r + s] = both * d[row + ROW_SCALE] * d[other + ROW_SCALE]
+            if d[other + ROW_SCALE] == 0.0:
+                d[row + ROW_WANTED] -= both * d[other + ROW_MULTIPLIER]
+        if d[row + ROW_SCALE] > 0.0:
+            d[L + n * r + r] = 1.0
+        d[row + ROW_WANTED] *= d[row + ROW_SCALE]
 
 
 def in_order(c: Chain, k: int) -> int:
@@ -435,7 +451,7 @@ def eliminate(c: Chain) -> int:
         for j in range(k + 1, n):
             r = in_order(c, j)
             factor = d[L + n * r + p] / pivot
-            d[c.closure + CLOSURE * r + ROW_MULTIPLIER] -= factor * d[c.closure + CLOSURE * p + ROW_MULTIPLIER]
+            d[c.closure + CLOSURE * r + ROW_WANTED] -= factor * d[c.closure + CLOSURE * p + ROW_WANTED]
             for i in range(k + 1, n):
                 s = in_order(c, i)
                 d[L + n * r + s] -= factor * d[L + n * p + s]
@@ -486,17 +502,23 @@ def settle_chain(c: Chain, y: Floats) -> float:
     """
     largest = 0.0
     for _ in range(MOST_CORRECTIONS):
-        place_links(c, y[: c.n_coordinates])
-        move_links(c, y[c.n_coordinates :])
-        measure_gaps(c)
-        gap = 0.0
-        for r in range(c.n_rows):
-            gap = max(gap, abs(c.d[c.closure + CLOSURE * r + ROW_GAP]))
+        gap = measure_gaps(c, y)
         largest = max(largest, gap)
         if gap > c.val[c.common + TOLERANCE]:
             close_gaps(c, y)
         if not gap > LARGE_GAP:
             break
+    return largest
+
+
+def measure_gaps(c: Chain, y: Floats) -> float:
+    """Place and move the links; the largest gap, in m or as a sine."""
+    place_links(c, y[: c.n_coordinates])
+    move_links(c, y[c.n_coordinates :])
+    measure_rows(c, 0, c.n_closures)
+    largest = 0.0
+    for r in range(c.n_closures):
+        largest = max(largest, abs(c.d[c.closure + CLOSURE * r + ROW_GAP]))
     return largest
 
 
@@ -519,8 +541,8 @@ def respond(c: Chain, undone: int, change: Floats) -> None:
     d = c.d
     for r in range(c.n_rows):
         row = c.closure + CLOSURE * r
-        d[row + ROW_WANTED] = -d[row + undone]
-    close_loops(c)
+        d[row + ROW_WANTED] = -d[row + undone] if r < c.n_closures else 0.0
+    close_loops(c, 0.0)
     for i in range(1, c.n):
         d[c.motion + MOTION * i + DRIVE] = 0.0
     react(c)
@@ -547,7 +569,6 @@ def chain_energy(c: Chain, y: Floats) -> float:
     """Kinetic and potential energy, J; the latter 0 where all masses are at the world's origin."""
     place_links(c, y[: c.n_coordinates])
     move_links(c, y[c.n_coordinates :])
-    push_links(c, np.zeros(c.n_linear + c.n_rotary))
     weigh_links(c)
     energy, gravity = 0.0, vector(c.val, c.common + GRAVITY)
     for i in range(1, c.n):
@@ -559,11 +580,13 @@ def chain_energy(c: Chain, y: Floats) -> float:
     return energy
 
 
-def advance_chain(c: Chain, y: Floats, effort: Floats, h: float, n_steps: int, every: int, courses: Floats) -> float:
+def advance_chain(
+    c: Chain, y: Floats, effort: Floats, mass: Floats, h: float, n_steps: int, every: int, courses: Floats
+) -> float:
     """Integrate ``n_steps`` of ``h`` by the classical Runge-Kutta method; returns the largest gap that a step opened.
 
-    ``effort``: line per half step, from the start on; after its last line that one holds. ``courses``: gets y at the
-    start and after each ``every`` steps.
+    ``effort``: a line of all actuators per half step, from the start on; after its last line that one holds. ``mass``:
+    of each actuator. ``courses``: gets y at the start and after each ``every`` steps.
     """
     largest, last = 0.0, len(effort) - 1
     rate, total, state = np.empty_like(y), np.empty_like(y), y.copy()
@@ -571,7 +594,8 @@ def advance_chain(c: Chain, y: Floats, effort: Floats, h: float, n_steps: int, e
     for step in range(n_steps):
         total[:] = 0.0
         for stage in range(4):
-            chain_rates(c, state, effort[min(2 * step + (stage + 1) // 2, last)], rate)
+            load_chain(c, effort[min(2 * step + (stage + 1) // 2, last)], mass)
+            chain_rates(c, state, rate)
             weight = 1.0 if stage == 0 or stage == 3 else 2.0
             reach = h if stage == 2 else 0.5 * h
             for j in range(len(y)):

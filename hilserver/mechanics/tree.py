@@ -17,6 +17,7 @@ from hilserver.mechanics.chain import (
     CHAIN_HEAD,
     CLOSURE,
     FREEDOM,
+    LENGTH,
     LINK_ENTRIES,
     LINK_NUMBERS,
     LINK_PLACE,
@@ -40,7 +41,7 @@ from hilserver.mechanics.model import (
     Spherical,
     Universal,
 )
-from hilserver.mechanics.recursion import measure_gaps, move_links, place_links
+from hilserver.mechanics.recursion import measure_gaps
 from hilserver.numerics.arrays import Floats, Indices
 
 STABILISATION = (10.0, 10.0, 1e-12)
@@ -275,32 +276,33 @@ def _tables(
     """Indices and numbers, as :mod:`hilserver.mechanics.chain` lays them out."""
     linears = [a for a in mechanism.actuators.values() if isinstance(a, Linear)]
     turning = [a.joint for a in mechanism.actuators.values() if isinstance(a, Rotary)]
-    row_links = [[ends[body] for body in mechanism.joints[row.joint].between] for row in rows]
-    entries, felt, coordinates = [0, REVOLUTE, 0, 0], list(range(len(rows))), 0
+    pairs = [*(mechanism.joints[row.joint].between for row in rows), *(a.between for a in linears)]
+    row_links = [[ends[body] for body in pair] for pair in pairs]
+    entries, felt, coordinates = [0, REVOLUTE, 0, 0], list(range(len(row_links))), 0
     numbers = [*in_space(mechanism.gravity), *stabilisation, *[0.0] * LINK_NUMBERS]
     for i, link in enumerate(links, 1):
         place = coordinates - (4 if link.kind in (BALL_Y, BALL_Z) else 0)
         entries += [link.parent, link.kind, place, len(felt)]
-        felt += [
-            r for r, ends_of_row in enumerate(row_links) if any(_is_on_the_way(links, i, end) for end in ends_of_row)
-        ]
+        felt += [r for r, pair in enumerate(row_links) if any(_is_on_the_way(links, i, end) for end in pair)]
         coordinates += 4 if link.kind == BALL_X else link.kind not in BALLS
-        numbers += [*link.axis, *link.point]
-        if link.body is None:
-            numbers += [0.0] * 13
-        else:
-            body = mechanism.bodies[link.body]
-            numbers += [*in_space(body.centre), body.mass, *tensor(body.inertia).flat]
+        numbers += [*link.axis, *link.point, *_mass_numbers(mechanism, link)]
     entries += [0, 0, 0, len(felt)]
-    for linear in linears:
-        entries += [ends[body] for body in linear.between]
-        numbers += [*in_space(linear.pins[0]), *in_space(linear.pins[1]), linear.retracted]
     entries += [next(i for i, link in enumerate(links, 1) if link.joint == joint) for joint in turning]
-    for row, pair in zip(rows, row_links, strict=True):
-        entries += [row.kind, *pair]
-        numbers += [*row.point, *row.first, *row.second]
-    head = [len(links) + 1, coordinates, len(linears), len(turning), len(rows)]
+    for row, between in zip([*(row.kind for row in rows), *[LENGTH] * len(linears)], row_links, strict=True):
+        entries += [row, *between]
+    numbers += [number for row in rows for number in (*row.point, *row.first, *row.second, 0.0)]
+    for a in linears:
+        numbers += [0.0, 0.0, 0.0, *in_space(a.pins[0]), *in_space(a.pins[1]), a.retracted]
+    head = [len(links) + 1, coordinates, len(rows), len(linears), len(turning)]
     return np.array([*head, *entries, *felt], dtype=np.uint64), np.array(numbers)
+
+
+def _mass_numbers(mechanism: Mechanism, link: Link) -> list[float]:
+    """Centre, mass and inertia of a link's body; none inside a joint."""
+    if link.body is None:
+        return [0.0] * 13
+    body = mechanism.bodies[link.body]
+    return [*in_space(body.centre), body.mass, *tensor(body.inertia).flat]
 
 
 def _is_on_the_way(links: list[Link], i: int, end: int) -> bool:
@@ -369,7 +371,7 @@ def displace(tree: Tree, y: Floats, change: Floats) -> None:
 def closure_jacobian(tree: Tree, y: Floats) -> Floats:
     """Rates of the gaps per speed, lengths in units of the mechanism's size; row per row, column per speed."""
     c, size = seen(tree, y), extent(tree.mechanism)
-    T = c.d[c.closure : c.flexibility].reshape(-1, CLOSURE)[:, ROW_T : ROW_T + 6]
+    T = _closures(c)[:, ROW_T : ROW_T + 6]
     S = c.d[c.motion : c.reaction].reshape(-1, MOTION)[:, FREEDOM : FREEDOM + 6]
     J = np.zeros((len(tree.rows), tree.n_speeds))
     for r, row in enumerate(tree.rows):
@@ -388,16 +390,18 @@ def scaled_gaps(tree: Tree, y: Floats) -> Floats:
     """The gaps of the cuts, lengths in units of the mechanism's size."""
     c, size = seen(tree, y), extent(tree.mechanism)
     units = np.array([size if row.kind == POINT else 1.0 for row in tree.rows])
-    gaps: Floats = c.d[c.closure : c.flexibility].reshape(-1, CLOSURE)[:, ROW_GAP] / units
+    gaps: Floats = _closures(c)[:, ROW_GAP] / units
     return gaps
+
+
+def _closures(c: Chain) -> Floats:
+    return c.d[c.closure : c.closure + CLOSURE * c.n_closures].reshape(-1, CLOSURE)
 
 
 def seen(tree: Tree, y: Floats) -> Chain:
     """The chain with its links placed and moved and its gaps measured."""
     c = tree.chain()
-    place_links(c, y[: tree.n_coordinates])
-    move_links(c, y[tree.n_coordinates :])
-    measure_gaps(c)
+    measure_gaps(c, y)
     return c
 
 
