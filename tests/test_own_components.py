@@ -216,6 +216,10 @@ def test_the_body_of_these_tests_is_accepted() -> None:
             "mine.py: Mine: kernel mine can't be compiled: Untyped global name 'open'",
         ),
         (HEAD + BODY.replace("G * (p_A - p_B)", "H * (p_A - p_B)"), "kernel mine can't be compiled: NameError"),
+        (
+            "import numpy as np\n" + HEAD + BODY.replace("G * (p_A - p_B)", "(G * np.array([p_A - p_B]))[0]"),
+            "kernel mine can't be compiled: it makes an array, a list or a text, and a tick takes no memory",
+        ),
     ],
 )
 def test_file_that_cant_be_used_is_refused_with_file_and_line_or_kernel(text: str, said: str) -> None:

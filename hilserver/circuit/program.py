@@ -31,6 +31,9 @@ from hilserver.errors import ConfigurationError, Problem
 GENERATED = ("evaluate", "evaluate_sampled")
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": False, "boundscheck": False}
 KERNEL_OPTIONS: dict[str, Any] = {**OPTIONS, "forceinline": True}
+HEAPLESS: dict[str, Any] = {**OPTIONS, "_nrt": False}
+"""Nothing in such a function takes memory from the heap, else it isn't compiled; nor does it count the references to
+its arrays, which would cost more than the computing (decision 0014). It can't hand an array to Python."""
 
 
 class Program:
@@ -70,13 +73,14 @@ def build(library: Library, modules: Sequence[ModuleType] = (), root: Path | Non
     config: Any = numba.config
     cache_before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
     try:
-        compiled = {name: numba.njit(getattr(generated, name), cache=True, **OPTIONS) for name in GENERATED}
+        compiled = {name: numba.njit(getattr(generated, name), cache=True, **HEAPLESS) for name in GENERATED}
         for module in linked:
             for name, function in vars(module).items():
                 if _is_own(module, function) and name not in GENERATED:
                     copy = FunctionType(function.__code__, scope, name, function.__defaults__)
                     copy.__module__ = module.__name__
-                    compiled[name] = numba.njit(copy, cache=True, **OPTIONS)
+                    options = {**HEAPLESS, "_nrt": _gives_arrays(function)}  # False would be inherited from a caller
+                    compiled[name] = numba.njit(copy, cache=True, **options)
     finally:
         config.CACHE_DIR = cache_before
     scope.update(compiled)
@@ -92,13 +96,23 @@ def check_kernels(library: Library) -> None:
         function = contract.kernel.function
         if function.__module__ in modules:
             types = tuple(pair if is_pair(contract, term) else numba.float64 for term in contract.arguments)
-            try:
-                numba.njit(function, **OPTIONS).compile(types)
-            except Exception as error:  # numba raises many kinds
-                text = f"kernel {function.__name__} can't be compiled: {_essence(error)}"
+            if error := _failure(function, types, HEAPLESS):
+                reason = _essence(error)
+                if not _failure(function, types, {**HEAPLESS, "_nrt": True}):
+                    reason = "it makes an array, a list or a text, and a tick takes no memory"
+                text = f"kernel {function.__name__} can't be compiled: {reason}"
                 problems.append(Problem(text, contract.component.__name__, modules[function.__module__]))
     if problems:
         raise ConfigurationError(problems)
+
+
+def _failure(function: Any, types: tuple[Any, ...], options: dict[str, Any]) -> Exception | None:
+    """Why a function can't be compiled; None where it can."""
+    try:
+        numba.njit(function, **options).compile(types)
+    except Exception as error:  # numba raises many kinds
+        return error
+    return None
 
 
 def _essence(error: Exception) -> str:
@@ -124,6 +138,11 @@ def _scope(linked: Sequence[ModuleType]) -> dict[str, Any]:
             scope[name] = item
             owners.setdefault(name, module.__name__)
     return scope
+
+
+def _gives_arrays(function: Any) -> bool:
+    """Whether a function returns parts of its arrays, by its annotation."""
+    return "Floats" in str(function.__annotations__.get("return"))
 
 
 def _is_own(module: ModuleType, item: object) -> bool:
@@ -156,7 +175,9 @@ def _fingerprint(library: Library, linked: Sequence[ModuleType], text: str) -> s
                 _collect(item, seen)
     versions = [numba.__version__, np.__version__, platform.python_version(), platform.processor(), _cpu()]
     meaning = [f"{name}={what}" for name, what in sorted(seen.items())]
-    return hashlib.sha256("\0".join([text, str(KERNEL_OPTIONS), *meaning, *versions]).encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        "\0".join([text, str(KERNEL_OPTIONS), str(HEAPLESS), *meaning, *versions]).encode()
+    ).hexdigest()[:16]
 
 
 def _collect(function: Any, seen: dict[str, str]) -> None:

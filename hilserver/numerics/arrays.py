@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import numpy as np
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Indices = NDArray[np.uint64]
 """A packed circuit's index: unsigned, so that compiled code need not check for negative ones."""
+
+
+@register_jitable
+def overwrite(target: Floats, source: Floats) -> None:
+    """``source`` into ``target``, which is as long. (Compiled, ``target[:] = source`` may take memory from the heap.)
+
+    >>> target = np.zeros(2)
+    >>> overwrite(target, np.array([1.0, 2.0]))
+    >>> target.tolist()
+    [1.0, 2.0]
+    """
+    for i in range(target.shape[0]):
+        target[i] = source[i]

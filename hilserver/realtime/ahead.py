@@ -34,7 +34,7 @@ from hilserver.bridge.columns import (
 from hilserver.bridge.cylinder import is_known, move_cylinder
 from hilserver.bridge.valve import delay_of, opening_for, valve_flow
 from hilserver.circuit.engine import BOUND, N_BOUND, N_VALUES, ONE, PORTS, SUBSTEPS, TWO, advance
-from hilserver.numerics.arrays import Floats, Indices
+from hilserver.numerics.arrays import Floats, Indices, overwrite
 from hilserver.numerics.shape import clip
 from hilserver.realtime.machine import predicts, valve_block
 from hilserver.rig.columns import (
@@ -96,15 +96,15 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
         if HELD <= stage <= FORESEEN:
             values = copy
             if ticks > 0:
-                copy[:] = circuit
-                machine[:] = row[plan.layout[CYLINDERS] : plan.layout[CYLINDERS] + cylinders]
+                overwrite(copy, circuit)
+                overwrite(machine, row[plan.layout[CYLINDERS] : plan.layout[CYLINDERS] + cylinders])
         for half in range(halves_of(stage, ticks)):
             steps = substeps * prepare(plan, ix, row, values[:n], machine, work, stage, ticks, half)
             advance(ix, val, values[:n], values[n:], work, steps, plan.loop[DT] / substeps)
             if half % 2 == 0 and HELD <= stage <= FORESEEN:
                 note_ports(plan, ix, row, values[:n], machine, work, stage, half // 2)
                 if half == 2 and stage == FORESEEN:
-                    circuit[:] = copy
+                    overwrite(circuit, copy)
 
 
 def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:

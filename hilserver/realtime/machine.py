@@ -76,7 +76,7 @@ from hilserver.bridge.cylinder import (
 )
 from hilserver.bridge.stop import note_stop
 from hilserver.bridge.valve import command_at, delay_of, mend_valve, move_spool, valve_flow
-from hilserver.numerics.arrays import Floats
+from hilserver.numerics.arrays import Floats, overwrite
 from hilserver.rig.columns import (
     CYLINDER_PAST,
     CYLINDERS,
@@ -163,11 +163,11 @@ def move_machine(plan: Plan, row: Floats, work: Floats, h: float, at: float) -> 
         k, m = cylinder_block(plan, row, c), plan.cylinder[c]
         if not is_known(k):
             continue
-        start[:] = k
+        overwrite(start, k)
         q_A, q_B = flows_into(plan, row, spools, k, m)
         move_cylinder(q_A + k[BIAS_A], q_B + k[BIAS_B], k, m, 0.5 * h)
         q_A, q_B = flows_into(plan, row, spools, k, m)
-        k[:] = start
+        overwrite(k, start)
         move_cylinder(q_A + k[BIAS_A], q_B + k[BIAS_B], k, m, h)
 
 

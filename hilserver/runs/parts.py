@@ -27,7 +27,7 @@ from numba.extending import intrinsic
 
 from hilserver.bridge import columns as b
 from hilserver.circuit import engine as e
-from hilserver.circuit.program import OPTIONS, Program
+from hilserver.circuit.program import HEAPLESS, Program
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.realtime import tick as tick_module
 from hilserver.realtime.compiled import compiled_program, no_command, work_array
@@ -167,9 +167,9 @@ def timed_tick(program: Program) -> tuple[list[str], Callable[..., None]]:
     names, source = stamped(inspect.getsource(tick_module.tick))
     scope = {**program.tick.py_func.__globals__, "cycles": _cycles}
     exec(compile(source, "<timed tick>", "exec"), scope)
-    scope["stamped_tick"] = numba.njit(scope["stamped_tick"], **OPTIONS)
+    scope["stamped_tick"] = numba.njit(scope["stamped_tick"], **HEAPLESS)
     exec(compile(inspect.getsource(_run_timed), "<timed run>", "exec"), scope)
-    return names, numba.njit(scope["_run_timed"], **OPTIONS)
+    return names, numba.njit(scope["_run_timed"], **HEAPLESS)
 
 
 def stamped(source: str) -> tuple[list[str], str]:
@@ -235,7 +235,7 @@ def parts_around(rig: Rig, repeats: int = 7) -> list[Part]:
 
 def _empty_call(rig: Rig) -> Callable[[], object]:
     """Handing the tick its arguments, without a tick."""
-    nothing = numba.njit(_nothing, **OPTIONS)
+    nothing = numba.njit(_nothing, **HEAPLESS)
     row, work, command = np.zeros(rig.layout.width), work_array(rig.packed, rig.plan), no_command()
     return lambda: nothing(rig.plan, rig.packed.index, rig.packed.value, row, work, command)
 

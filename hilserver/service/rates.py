@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import copy
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -115,7 +116,7 @@ def rig_at(rig: Rig, rate: float, folder: Path) -> Rig:
     """
     sources: dict[str, Any] = copy.deepcopy(dict(rig.sources))
     table = sources["rig"]
-    table["name"] = f"{rig.settings.name[:30]}-rates"
+    table["name"] = f"{rig.settings.name[:25]}-rates-{os.getpid()}"
     table["loop"] = {**table.get("loop", {}), "rate": f"{rate} Hz", "max_missed": 10_000, "max_age": "60 s"}
     table["limits"] = {}
     table.pop("enable", None)
