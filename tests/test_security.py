@@ -827,7 +827,7 @@ def test_the_search_finds_what_it_looks_for(source: str) -> None:
 
 
 OWN_SOURCE = {"hilserver/runs/parts.py"}
-"""What compiles text all the same: the tick's own source, to measure its parts (hilserver bench). No data gets there."""
+"""What compiles text all the same: the tick's own source, to measure its parts (in bench). No data gets there."""
 
 
 def test_nothing_unpickles_or_evaluates_data() -> None:
