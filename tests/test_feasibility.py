@@ -20,7 +20,6 @@ from hilserver.runs.feasibility import (
     Capacity,
     Feasibility,
     feasibility,
-    significant,
     spool_speed,
     warnings,
 )
@@ -185,7 +184,7 @@ def test_only_motions_with_a_part_in_the_flow_count() -> None:
     def two(share: float) -> set[str]:
         A, B, C = np.diag([-100.0, -1e5]), np.array([[100.0], [1e5]]), np.array([[1.0, share]])
         linear = Linear(A, B, C, np.zeros((1, 1)), ("slow", "fast"), np.ones(2))
-        return {state for state, _ in significant(linear, np.ones(1))}
+        return {state for state, _ in linear.significant(np.ones(1))}
 
     assert two(0.04) == {"slow"}
     assert two(0.06) == {"slow", "fast"}

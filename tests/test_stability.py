@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from math import acos, pi, sqrt
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from lift_bench import both, lift, of_valves
 from rig_bench import bench_rig, merged, program
 
 from hilserver.circuit.analysis import Linear
-from hilserver.circuit.library import standard_library
-from hilserver.rig.load import Rig, assemble, load_rig
+from hilserver.numerics.arrays import Floats
+from hilserver.rig import columns as c
+from hilserver.rig.load import Rig
 from hilserver.runs.lockstep import LockstepRun
+from hilserver.runs.margins import margins
 from hilserver.runs.simulate import simulate
 from hilserver.runs.stability import Loop, Stability, lateness, stability, warnings
-
-LIFT = Path(__file__).parents[1] / "config/rigs/lift.toml"
-
-
-def lift(rig: dict[str, Any] | None = None, **tables: Any) -> Rig:
-    """The lift rig with changes to its tables; ``machine``, ``drive``: of its simulated device."""
-    sources = dict(load_rig(LIFT).sources)
-    device = {part: merged(sources["devices"]["rig"][part], tables.get(part, {})) for part in ("machine", "drive")}
-    sources |= {"rig": merged(sources["rig"], rig or {}), "devices": {"rig": device}}
-    sources["cycle"] = tables.get("cycle", sources["cycle"])
-    return assemble(sources, LIFT, standard_library())
-
 
 # --- formulas ---------------------------------------------------------------------------------------------------------
 
@@ -163,7 +153,21 @@ def test_a_rig_with_a_laminar_restrictor_has_the_formulas_critical_delay() -> No
     for point in found.points:
         C = (0.4e-3 + A * point.stroke) / 1.5e9
         assert point.crossings[0][0] == pytest.approx(delay_of_a_damper(C, A, 400.0, G), rel=1e-4)
-        assert point.damping == pytest.approx(0.5 * G / A * sqrt(400.0 / (0.4e-3 / 1.5e9 + A * 0.5 / 1.5e9)), rel=1e-3)
+        assert point.damping == pytest.approx(0.5 * G / A * sqrt(400.0 / C), rel=1e-3)
+        assert point.fastest == pytest.approx(A / sqrt(400.0 * C) / (2.0 * pi), rel=1e-3)
+
+
+def test_the_fastest_motion_of_a_strongly_damped_rig_is_that_of_its_chamber() -> None:
+    """m·C·s² + m·G·s + A² = 0 with a large G: the pressure falls with the chamber's G/C, less what the mass takes."""
+    wide = {"components": {"way": {"nominal_flow": {"flow": "300 l/min"}}}}
+    rig = bench_rig({"cylinders": {"lift": CYLINDER}, "inputs": None}, merged(RESTRICTOR, wide))
+    G, A = 300 / 6e4 / 100e5, 0.25 * pi * 0.05**2
+    for point in stability(rig, program()).points:
+        C = (0.4e-3 + A * point.stroke) / 1.5e9
+        fast = np.abs(np.roots([400.0 * C, 400.0 * G, A * A])).max()
+        assert point.fastest == pytest.approx(fast / (2.0 * pi), rel=1e-3)
+        assert point.fastest == pytest.approx(G / C / (2.0 * pi), rel=0.1)
+        assert point.damping == 1.0
 
 
 @pytest.mark.parametrize(("supply", "swings"), [(60, False), (95, False), (105, True), (400, True)])
@@ -211,16 +215,16 @@ def slowly_lowering(strategy: str, delay: float = 1.0) -> Rig:
     The simulated machine and its friction, not [cylinders]: what is compared is the simulated rig.
     """
     points = [["0 s", 0.0], ["50 ms", 0.0], ["150 ms", -0.1], ["1.5 s", -0.1]]
-    valve = {"bridge": {"strategy": strategy}}
-    actuator = {"delay": f"{delay} ms"}
+    actuators = {name: {"delay": f"{delay} ms"} for name in ("valve_A", "valve_B")}
     return lift(
-        {
-            "cylinders": None,
-            "valves": {"A": valve, "B": valve},
-            "devices": {"rig": {"actuators": {"valve_A": actuator, "valve_B": actuator}}},
-        },
-        machine={"nodes": {"rod": {"position": "0.93 m"}}},
-        cycle={"inputs": {"joystick": {"shape": "step", "points": points}}},
+        both(
+            {
+                "rig": {"cylinders": None, "devices": {"rig": {"actuators": actuators}}},
+                "devices": {"rig": {"machine": {"nodes": {"rod": {"position": "0.93 m"}}}}},
+                "cycle": {"inputs": {"joystick": {"shape": "step", "points": points}}},
+            },
+            of_valves(bridge={"strategy": strategy}),
+        )
     )
 
 
@@ -247,7 +251,7 @@ def test_lateness_is_the_phase_of_the_real_flow() -> None:
     """
     frequency, sensor, tick, delay = 10.0, 1e-3, 1e-3, 1e-3
     points = [[f"{t} s", float(0.3 * np.sin(2.0 * pi * frequency * t))] for t in np.arange(0.0, 0.9, 1e-3)]
-    rig = lift(cycle={"inputs": {"joystick": {"points": points}}})
+    rig = lift({"cycle": {"inputs": {"joystick": {"points": points}}}})
     strategies = ["inverse_static", "inverse_lag", "second_order", "prediction"]
     phase = {}
     for name, course in ((v.name, v.cycle) for v in simulate(rig, strategies).variants if v.cycle is not None):
@@ -284,35 +288,47 @@ def test_a_margin_that_is_small_is_a_warning(of_lift: Stability) -> None:
 
 
 def test_where_the_margin_is_below_one_the_rig_swings(of_lift: Stability) -> None:
-    """As the theory found on the lift rig: retracting at full speed near the end with a load that pulls half of the
-    largest force, the pressures swing with the plain inverse, and rest with the prediction.
+    """As the theory found on the lift rig: retracting at full speed from its end with a load that pulls half of the
+    largest force, the pressures swing with the plain inverse; further in they come to rest.
     """
-    static = of_lift.of("inverse_static")
-    assert static is not None
-    assert static.where is not None
-    assert (static.where.inputs["joystick"], static.where.stroke, static.where.load) == (-1.0, 0.9, -0.5)
-    pull = 0.5 * 140e5 * 0.25 * pi * 0.05**2
-    levels = {}
-    for strategy in ("inverse_static", "prediction"):
-        valve = {"bridge": {"strategy": strategy}}
-        rig = lift(
-            {"valves": {"A": valve, "B": valve}},
-            machine={
-                "components": {
-                    "load": {"gravity": "0 m/s^2"},
-                    "pull": {"type": "force_source", "ports": {"rod": "rod"}, "force": f"{pull} N"},
-                },
-                "nodes": {"A": {"pressure": "30 bar"}, "B": {"pressure": "100 bar"}, "rod": {"position": "0.98 m"}},
-            },
-            cycle={"inputs": {"joystick": {"shape": "step", "points": [["0 s", 0], ["0.1 s", -1], ["0.6 s", -1]]}}},
-        )
-        with LockstepRun(rig, program=program()) as run:
-            rows = run.run_cycle()
-        p = rows[-300:, rig.layout.column("channel.p_A")]
-        swing = p - np.polyval(np.polyfit(np.arange(300), p, 2), np.arange(300))
-        levels[strategy] = float(np.std(swing))
-        if strategy == "inverse_static":
-            strongest = float(np.fft.rfftfreq(300, 1e-3)[np.argmax(np.abs(np.fft.rfft(swing)))])
-    assert 0.5 * static.frequency < strongest < static.frequency  # later than critical, it swings slower
-    assert levels["inverse_static"] > 0.3e5
-    assert levels["prediction"] < 0.02e5
+    pulled = {p.stroke: p for p in of_lift.points if p.inputs["joystick"] == -1.0 and p.load == -0.5}
+    rig = lift(both(pulling(), of_valves(bridge={"strategy": "inverse_static"})))
+    for share, swings in ((0.9, True), (0.5, False)):
+        critical, omega = pulled[share].crossings[0]
+        assert (critical < lateness(rig, "B", "inverse_static", omega)) == swings
+    with LockstepRun(rig, program=program()) as run:
+        rows = run.run_cycle()
+    assert swing_of(rig, rows, 0.88, 0.92) > 3e5
+    assert swing_of(rig, rows, 0.74, 0.76) < 0.03e5
+
+
+def swing_of(rig: Rig, rows: Floats, low: float, high: float) -> float:
+    """Standard deviation of the pressure in port B from a smooth course, between two positions, Pa."""
+    x, p = (rows[:, rig.layout.column(f"channel.{name}")] for name in ("x", "p_B"))
+    part = p[(x > low) & (x < high) & (rows[:, c.TIME] > 0.5)]
+    return float(np.std(part - np.polyval(np.polyfit(np.arange(len(part)), part, 2), np.arange(len(part)))))
+
+
+def pulling() -> dict[str, Any]:
+    """The lift rig with a load that pulls by half of the largest force, at rest near the end; then it retracts."""
+    pull, A_A, A_B = 0.5 * 140e5 * 0.25 * pi * 0.05**2, 0.25 * pi * 0.05**2, 0.25 * pi * (0.05**2 - 0.03**2)
+    components = {
+        "load": {"gravity": "0 m/s^2"},
+        "pull": {"type": "force_source", "ports": {"rod": "rod"}, "force": f"{pull} N"},
+    }
+    pressures = {"A": {"pressure": "30 bar"}, "B": {"pressure": f"{(30e5 * A_A + pull) / A_B} Pa"}}
+    machine = {"components": components, "nodes": {**pressures, "rod": {"position": "0.98 m"}}}
+    points = [["0 s", 0], ["0.3 s", 0], ["0.4 s", -1], ["1.6 s", -1]]
+    return {
+        "devices": {"rig": {"machine": machine}},
+        "cycle": {"inputs": {"joystick": {"shape": "step", "points": points}}},
+    }
+
+
+def test_the_rate_rule_sees_a_small_chamber_on_a_stiff_supply(of_lift: Stability) -> None:
+    """Fastest with port B's chamber at its smallest, and the largest drop at the virtual valve's edge to it."""
+    point = of_lift.fastest()
+    assert point is not None
+    assert (point.inputs["joystick"], point.stroke, point.load) == (-1.0, 0.9, -0.5)
+    (text,) = margins(lift(), program()).warnings([])
+    assert f"loop.rate: the virtual circuit on the machine ({point}) has {point.fastest:.3g} Hz" in text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,10 @@ _TRIES = 10_000
 _SHORTEST, _LONGEST = 1e-6, 1e5
 _COARSE = 1e-3
 _RELATIVE = 1e-7
+SIGNIFICANT = 0.05
+"""Share of an output that a motion must have to count."""
+_SLOWEST = 1e-3
+"""1/s; a motion slower than that counts as if it were as fast."""
 TYPICAL_PRESSURE = 1e5
 """Pa: differences are taken over _RELATIVE of a measured pressure, of this one at least."""
 
@@ -196,6 +200,21 @@ class Linear:
         """Eigenvalues, 1/s."""
         found: Complexes = np.linalg.eigvals(self.A * self.scale / self.scale[:, None]).astype(complex)
         return found
+
+    def significant(self, sizes: Floats) -> Iterator[tuple[str, float]]:
+        """State and frequency, Hz, of each motion with a part in an output, where the inputs move by ``sizes``.
+
+        A motion's part is its term of the modal sum at rest, C·v·w·B/lambda, against the whole response of the output.
+        """
+        poles, v = np.linalg.eig(self.A * self.scale / self.scale[:, None])
+        w = np.linalg.pinv(v)
+        seen, driven = (self.C * self.scale) @ v, w @ (self.B / self.scale[:, None])
+        parts = np.abs(np.einsum("ok,ki->koi", seen, driven)) * sizes
+        parts = parts / np.maximum(np.abs(poles), _SLOWEST)[:, None, None]
+        whole = (parts.sum(axis=0) + np.abs(self.D) * sizes).max(axis=1, initial=0.0)
+        for k, pole in enumerate(poles):
+            if (parts[k] > SIGNIFICANT * whole[:, None]).any():
+                yield self.states[int(np.argmax(np.abs(v[:, k] * w[k])))], float(abs(pole)) / (2.0 * np.pi)
 
     def response(self, omega: Floats) -> Complexes:
         """Frequency response at each ``omega`` (1/s): complex[len(omega), outputs, inputs]."""

@@ -16,7 +16,8 @@ null to full command, and that ``slew`` allows. Right after a step more may flow
 down: this counts for the capacity too.
 
 **Rate.** The tick must run at 10 times the highest significant frequency (seeds/001 ch. 5): of the circuit, as far as a
-motion has a part in a port's flow; of the real valve; of the machine.
+motion has a part in a port's flow; of the real valve; of the machine; and (see :mod:`hilserver.runs.stability`) of the
+circuit on the machine, where a stiff virtual supply holds the pressure of a small chamber.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import numpy as np
 
 from hilserver.bridge import columns as b
 from hilserver.bridge.valve import valve_flow
-from hilserver.circuit.analysis import Analysis, Linear, NoEquilibrium
+from hilserver.circuit.analysis import Analysis, NoEquilibrium
 from hilserver.circuit.model import RIG
 from hilserver.circuit.program import Program
 from hilserver.numerics.arrays import Floats
@@ -44,8 +45,6 @@ SHARES_OF_PRESSURE = (0.0, 0.25, 0.5, 0.75, 0.95)
 """Of the highest pressure at a port."""
 STEP_TIME = 0.2
 """s after a step of an input over which the circuit is followed."""
-SIGNIFICANT = 0.05
-"""Share of a port's flow that a motion of the circuit must have to count."""
 EVERY = 10.0
 """Ticks per period of the highest significant frequency."""
 LEAST_FLOW = 0.01
@@ -166,7 +165,7 @@ def warnings(found: Feasibility) -> Iterator[str]:
         if frequency.ticks < EVERY:
             yield (
                 f"loop.rate: {frequency.what} has {frequency.hertz:.3g} Hz, {frequency.ticks:.2g} ticks per period; "
-                f"{EVERY:g} are needed."
+                f"{EVERY:g} are needed for the bridge to follow it."
             )
 
 
@@ -327,26 +326,9 @@ def _of_circuit(rig: Rig, program: Program, closed: Closed, highest: float) -> d
             names = [f"{RIG}{port}.p" for port in ports]
             linear = analysis.linearised([*inputs, *names], [f"{RIG}{port}.q" for port in ports])
             sizes = [np.ptp(rig.settings.inputs[name].range) for name in inputs] + [highest] * len(names)
-            for state, hertz in significant(linear, np.array(sizes)):
+            for state, hertz in linear.significant(np.array(sizes)):
                 found[state] = max(found.get(state, 0.0), hertz)
     return found
-
-
-def significant(linear: Linear, sizes: Floats) -> Iterator[tuple[str, float]]:
-    """State and frequency, Hz, of each motion with a part in an output, where the inputs move by ``sizes``.
-
-    A motion's part is its term of the modal sum at rest, C·v·w·B/lambda, against the whole response of the output.
-    """
-    A = linear.A * linear.scale / linear.scale[:, None]
-    poles, v = np.linalg.eig(A)
-    w = np.linalg.pinv(v)
-    terms = np.abs(np.einsum("ok,ki->koi", (linear.C * linear.scale) @ v, w @ (linear.B / linear.scale[:, None])))
-    parts = terms * sizes / np.maximum(np.abs(poles), 1e-12)[:, None, None]
-    whole = (parts.sum(axis=0) + np.abs(linear.D) * sizes).max(axis=1, initial=0.0)
-    for k, pole in enumerate(poles):
-        if abs(pole) > 0.0 and (parts[k] > SIGNIFICANT * whole[:, None]).any():
-            state = linear.states[int(np.argmax(np.abs(v[:, k] * w[k])))]
-            yield state, float(abs(pole)) / (2.0 * pi)
 
 
 def _of_machine(rig: Rig, program: Program) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isinf
 
 from rich.table import Table
@@ -37,7 +37,13 @@ class Margins:
 
 def margins(rig: Rig, program: Program, row: Floats | None = None) -> Margins:
     """Examine the rig's circuit. ``row``: of a running rig, for its supply pressures."""
-    return Margins(f.feasibility(rig, program, row), s.stability(rig, program, row))
+    feasibility, stability = f.feasibility(rig, program, row), s.stability(rig, program, row)
+    if (point := stability.fastest()) is not None and point.fastest > 0.0:
+        on_machine = f.Frequency(
+            f"the virtual circuit on the machine ({point})", point.fastest, rig.settings.loop.rate / point.fastest
+        )
+        feasibility = replace(feasibility, frequencies=(*feasibility.frequencies, on_machine))
+    return Margins(feasibility, stability)
 
 
 def _capacity_table(found: f.Feasibility) -> Table:

@@ -68,6 +68,8 @@ USUAL = 2.0 * pi * 10.0
 LEADING = ("inverse_lag", "inverse_lag_leakage")
 PREDICTING = ("prediction", "feedback", "adaptive")
 """Strategies that know the whole way; those between these and the leading ones lead the circuit's own states only."""
+POSITIONS = (".x", ".phi")
+"""How states end that a machine in steady motion does not keep."""
 DIP = 1e4
 """Pa, over which the slope of a real valve's flow is taken."""
 
@@ -76,7 +78,7 @@ DIP = 1e4
 class Loop:
     """The linearised loop at one operating point; ports in the order of K's lines, driven ones in that of R's columns.
 
-    ``Z``: flows into the ports -> their pressures; ``Y``: pressures -> virtual flows of the driven ports.
+    ``Z``: flows into the ports -> their pressures; ``Y``: their pressures -> the virtual flows into them.
     """
 
     Z: Linear
@@ -88,11 +90,19 @@ class Loop:
     def eigenvalues(self, omega: Floats) -> Complexes:
         """Of the loop without its delay, the largest first: complex[len(omega), ports]."""
         Z, Y = self.Z.response(omega), self.Y.response(omega)
-        late = self.R @ (Y - self.K[list(self.driven)])
+        late = self.R @ (Y - self.K)[:, list(self.driven)]
         found = np.linalg.eigvals(np.linalg.solve(np.eye(len(self.K)) - Z @ self.K, Z @ late))
         order = np.argsort(-np.abs(found), axis=1)
         ordered: Complexes = np.take_along_axis(found.astype(complex), order, axis=1)
         return ordered
+
+    def closed(self) -> Linear:
+        """The virtual circuit directly on the machine: from flows into the ports to their pressures."""
+        Z, Y = self.Z, self.Y
+        A = np.block([[Z.A + Z.B @ Y.D @ Z.C, Z.B @ Y.C], [Y.B @ Z.C, Y.A]])
+        B = np.vstack([Z.B, np.zeros((len(Y.A), Z.B.shape[1]))])
+        C = np.hstack([Z.C, np.zeros((len(Z.C), len(Y.A)))])
+        return Linear(A, B, C, Z.D, Z.states + Y.states, np.concatenate([Z.scale, Y.scale]))
 
     def crossings(self) -> Iterator[tuple[float, float]]:
         """(delay in s, omega in 1/s) of every root on the imaginary axis, each with its shortest delay."""
@@ -122,8 +132,9 @@ class Loop:
 class Point:
     """Where the machine stands: inputs, share of the stroke, load as a share of the largest.
 
-    ``crossings``: (delay, omega) at which its loop has a root on the imaginary axis. ``damping``: least damping ratio
-    of the virtual circuit on the machine without any delay; below 0 it swings there by itself.
+    ``crossings``: (delay, omega) at which its loop has a root on the imaginary axis. Of the virtual circuit on the
+    machine without any delay: ``damping``, its least damping ratio (below 0 it swings by itself), and ``fastest``, the
+    highest frequency of a motion of the ports' pressures, Hz.
     """
 
     inputs: Mapping[str, float]
@@ -131,6 +142,7 @@ class Point:
     load: float
     crossings: tuple[tuple[float, float], ...]
     damping: float
+    fastest: float
 
     def __str__(self) -> str:
         parts = [f"{name} {value:g}" for name, value in self.inputs.items()]
@@ -177,6 +189,10 @@ class Stability:
         worst = min(self.points, key=lambda point: point.damping, default=None)
         return worst if worst is not None and worst.damping < SWINGS else None
 
+    def fastest(self) -> Point | None:
+        """The operating point with the fastest motion of the ports' pressures."""
+        return max(self.points, key=lambda point: point.fastest, default=None)
+
     def of(self, strategy: str) -> Margin | None:
         """The margin of a strategy."""
         return next((margin for margin in self.margins if margin.strategy == strategy), None)
@@ -196,10 +212,10 @@ def stability(rig: Rig, program: Program, row: Floats | None = None) -> Stabilit
         return _unknown("no valve drives a port that machine and virtual circuit have in common")
     real = real_pressures(rig, row)
     points = []
-    for inputs, load, values, damping in _rests(rig, program, machine, whole):
+    for inputs, load, values in _rests(rig, program, machine, whole):
         for share in SHARES_OF_STROKE if machine.strokes else (0.0,):
             loop = _loop(rig, program, machine, alone, values, share, driven, real)
-            points.append(Point(inputs, share, load, tuple(sorted(loop.crossings())), damping))
+            points.append(Point(inputs, share, load, tuple(sorted(loop.crossings())), *_motions(loop.closed())))
     if not points:
         return _unknown("the virtual circuit comes to no steady motion on the machine")
     margins = tuple(_margin(rig, name, driven, points) for name in possible(rig.settings, driven))
@@ -237,13 +253,12 @@ def _connected(rig: Rig, port: str) -> bool:
 
 def _rests(
     rig: Rig, program: Program, machine: Machine, whole: PackedCircuit
-) -> Iterator[tuple[dict[str, float], float, dict[str, float], float]]:
-    """Inputs, load, all values and least damping of each steady motion of the virtual circuit on the machine.
+) -> Iterator[tuple[dict[str, float], float, dict[str, float]]]:
+    """Inputs, load, and all values of each steady motion of the virtual circuit on the machine.
 
     Positions are held: else a machine that moves steadily never comes to rest.
     """
-    held = [i for i, name in enumerate(whole.values[: whole.n_states]) if name.endswith((".x", ".phi"))]
-    positions = [whole.values[i] for i in held]
+    held = [i for i, name in enumerate(whole.values[: whole.n_states]) if name.endswith(POSITIONS)]
     highest = max((p for _, pressures in closed_ports(rig, program) for p in pressures.values()), default=0.0)
     for load in SHARES_OF_LOAD if machine.loads else (0.0,):
         for inputs in input_levels(rig, SHARES_OF_INPUT):
@@ -256,10 +271,16 @@ def _rests(
                 analysis.steady_state(held)
             except NoEquilibrium:
                 continue
-            poles = analysis.linearised().without(positions).poles()
-            swinging = poles[np.abs(poles.imag) > 1e-3 * np.abs(poles)]
-            damping = float((-swinging.real / np.abs(swinging)).min(initial=1.0))
-            yield inputs, load, dict(zip(whole.values, analysis.values, strict=True)), damping
+            yield inputs, load, dict(zip(whole.values, analysis.values, strict=True))
+
+
+def _motions(closed: Linear) -> tuple[float, float]:
+    """Least damping ratio, and highest frequency of what has a part in a port's pressure, Hz; positions held."""
+    closed = closed.without([name for name in closed.states if name.endswith(POSITIONS)])
+    poles = closed.poles()
+    swinging = poles[np.abs(poles.imag) > 1e-3 * np.abs(poles)]
+    damping = float((-swinging.real / np.abs(swinging)).min(initial=1.0))
+    return damping, max((hertz for _, hertz in closed.significant(np.ones(closed.B.shape[1]))), default=0.0)
 
 
 def _loop(
@@ -275,18 +296,19 @@ def _loop(
     """The loop around a steady motion, with the machine at another share of its stroke."""
     circuit = Analysis(program, rig.packed)
     _take_over(circuit, values, RIG)
-    ports = [rig.settings.valves[name].port for name in driven]
     seen = [port for port in machine.ports if _connected(rig, port)]
-    Y = circuit.linearised([f"{RIG}{port}.p" for port in seen], [f"{RIG}{port}.q" for port in ports])
+    names = [f"{RIG}{port}.q" for port in seen]
+    Y = circuit.linearised([f"{RIG}{port}.p" for port in seen], names)
     spread = np.eye(len(machine.ports))[[machine.ports.index(port) for port in seen]]
-    Y = replace(Y, B=Y.B @ spread, D=Y.D @ spread)
-    flows = dict(zip(ports, circuit.outputs([f"{RIG}{port}.q" for port in ports]), strict=True))
+    Y = replace(Y, B=Y.B @ spread, C=spread.T @ Y.C, D=spread.T @ Y.D @ spread)
+    flows = dict(zip(seen, circuit.outputs(names), strict=True))
     moved = Analysis(program, alone)
     _take_over(moved, values)
     for node, stroke in machine.strokes.items():
         moved.values[alone.values.index(f"{node}.x")] = share * stroke
     Z = moved.linearised([f"flow_into_{port}" for port in machine.ports], [f"{port}.p" for port in machine.ports])
     K, R = np.zeros((len(machine.ports),) * 2), np.zeros((len(machine.ports), len(driven)))
+    ports = [rig.settings.valves[name].port for name in driven]
     for column, name in enumerate(driven):
         _enter_valve(rig, name, machine.ports, flows[ports[column]], values, real[name], K, R[:, column])
     return Loop(Z, Y, K, R, tuple(machine.ports.index(port) for port in ports))
