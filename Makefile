@@ -5,9 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 # What the tests use besides Python: a broker to talk to, cyclictest to compare the real-time loop with, and a C compiler
-# with headers for the fake of NI's driver; systemd's tools to check its units, openssl to make certificates.
-TEST_PROGRAMS := mosquitto mosquitto_pub cyclictest gcc systemd-analyze openssl
-TEST_PACKAGES := mosquitto mosquitto-clients rt-tests gcc libc6-dev systemd openssl
+# with headers for the fake of NI's driver; systemd's tools to check its units, openssl to make certificates, a browser
+# for the panel.
+TEST_PROGRAMS := mosquitto mosquitto_pub cyclictest gcc systemd-analyze openssl chromium
+TEST_PACKAGES := mosquitto mosquitto-clients rt-tests gcc libc6-dev systemd openssl chromium
 
 # Where "make install" puts it. A package is built with PREFIX=/usr DESTDIR=/path/to/package.
 PREFIX ?= /usr/local
@@ -93,7 +94,7 @@ lock: $(STAMP)  ## write the requirements*.lock anew after a change of the depen
 	    --extra dev --extra embedded-broker --output-file requirements.lock \
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
-	    --extra embedded-broker --extra ni --extra modbus --extra serial --constraint requirements.lock \
+	    --extra embedded-broker --extra ni --extra modbus --extra serial --extra panel --extra export --constraint requirements.lock \
 	    --output-file requirements-run.lock \
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host pyproject.toml
 
