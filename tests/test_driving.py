@@ -15,10 +15,12 @@ from hilserver.errors import HilserverError
 from hilserver.record.reader import LogReader
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig, assemble, load_rig
+from hilserver.runs.identify import identify_valve
+from hilserver.runs.identify_record import recording_of_log
 from hilserver.runs.logged import fidelity_of_log
 from hilserver.runs.simulate import with_cycle
 from hilserver.runs.sweeps import after_cycle, sweep_of
-from hilserver.service.driving import record_passes
+from hilserver.service.driving import record_by_hand, record_passes
 
 POINTS = 'points = [["0 s", 0.0], ["0.3 s", 0.5], ["0.8 s", 0.5], ["1.1 s", 0.0]]'
 
@@ -79,3 +81,25 @@ def test_what_can_t_be_driven_is_refused_before_anything_starts(rig: Rig) -> Non
     )
     with pytest.raises(HilserverError, match=r"recording\.enabled is false"):
         asyncio.run(record_passes(replace(rig, settings=unrecorded), [None], lambda _: None))
+
+
+def test_valves_are_moved_by_hand_and_identified_from_the_log(rig: Rig, tmp_path: Path) -> None:
+    """In real time, with the demo's flow sensor: what is in the rig file is what is found."""
+    log = asyncio.run(record_by_hand(rig, ["main"], 12.0, 0.4))
+    columns = LogReader(log).read_all().columns
+    command = columns["valve.main.command"]
+    assert 0.1 < np.abs(command).max() <= 0.4
+    assert command[-1] == 0.0
+    assert columns["mode"][-1] == c.SAFE
+    found = identify_valve(rig, recording_of_log(rig, log), "main")
+    assert found.values["C_PA"] == pytest.approx(1.0, rel=0.05)
+    assert found.values["C_AT"] == pytest.approx(1.0, rel=0.05)
+    assert not left_behind(rig, tmp_path)
+
+
+def test_a_limit_ends_the_moving_by_hand(rig: Rig, tmp_path: Path) -> None:
+    limits = {**rig.sources["rig"]["limits"], "quick": {"channel": "Q_A", "max": "3 l/min", "action": "trip"}}
+    tripping = assemble({**rig.sources, "rig": {**rig.sources["rig"], "limits": limits}}, rig.file, rig.library)
+    with pytest.raises(HilserverError, match=r"limit quick"):
+        asyncio.run(record_by_hand(tripping, ["main"], 12.0, 0.4))
+    assert not left_behind(rig, tmp_path)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from hilserver.rig.load import Rig
 
 
 def identify(
@@ -16,6 +19,10 @@ def identify(
     log: Annotated[
         Path | None, typer.Option(help="a recorded log (.arrow) of this rig. default: move the simulated rig.")
     ] = None,
+    drive: Annotated[
+        bool, typer.Option("--drive", help="move the rig in real time, as hilserver run does, and evaluate its log.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="with --drive: do not ask before the machine moves.")] = False,
     seconds: Annotated[float, typer.Option(min=5.0, max=600.0, help="length of the sequence.")] = 60.0,
     largest: Annotated[float, typer.Option(min=0.05, max=1.0, help="largest command of the sequence.")] = 0.6,
     order: Annotated[
@@ -25,9 +32,9 @@ def identify(
 ) -> None:
     """What are the real valves like? Flow coefficients, spool, delay, leakage, overlap, null, hysteresis.
 
-    A simulated rig is moved by a bounded sequence of manual commands, without a clock. Of a real rig a log is taken:
-    one in which the valves moved much, of its normal work or under manual commands. The result is a fragment of the rig
-    file with standard deviations, and a report with plots.
+    The valves are moved by a bounded sequence of manual commands: those of a simulated rig without a clock, those of a
+    real one with --drive. Or a log is taken in which they moved much. The result is a fragment of the rig file with
+    standard deviations, and a report with plots.
     """
     from hilserver.errors import HilserverError, did_you_mean
     from hilserver.rig.load import load_rig
@@ -41,6 +48,10 @@ def identify(
     for name in wanted:
         if name not in rig.settings.valves:
             raise HilserverError(f'{file}: "{name}" is not a valve.{did_you_mean(name, rig.settings.valves)}')
+    if log is not None and drive:
+        raise HilserverError("--log evaluates what was recorded, --drive records anew: give one of them.")
+    if drive:
+        log = _driven(rig, wanted, seconds, largest, yes)
     recording = recording_of_log(rig, log) if log is not None else recorded_sequence(rig, wanted, seconds, largest)
     results = [identify_valve(rig, recording, name, order) for name in wanted]
     text = fragment(results, recording)
@@ -50,3 +61,19 @@ def identify(
     typer.echo(text)
     for path in (fragment_file, *written):
         typer.echo(f"Written: {path}")
+
+
+def _driven(rig: Rig, valves: list[str], seconds: float, largest: float, yes: bool) -> Path:
+    """Move the rig in real time; returns its log."""
+    import asyncio
+
+    from hilserver.service.driving import record_by_hand
+
+    if not yes:
+        name, names = rig.settings.name, ", ".join(valves)
+        typer.confirm(
+            f"{name} is armed and {names} moved by hand, up to {largest:.0%}, for {seconds:g} s: the machine moves. "
+            "Is everything clear?",
+            abort=True,
+        )
+    return asyncio.run(record_by_hand(rig, valves, seconds, largest))

@@ -10,18 +10,17 @@ stroke.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Protocol
 
 import numpy as np
 
-from hilserver.bridge import columns as b
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.rig import columns as c
 from hilserver.rig.config import CylinderSettings
-from hilserver.rig.load import Rig
+from hilserver.rig.load import Rig, assemble
 from hilserver.runs.identify_record import Recording, columns_needed, recording_of_columns
 from hilserver.runs.lockstep import LockstepRun
 
@@ -209,19 +208,26 @@ class Sequence:
         return near
 
 
+def by_hand(rig: Rig, largest: float) -> Rig:
+    """The rig with all valves under manual commands up to ``largest``."""
+    table = dict(rig.sources["rig"])
+    valves = {name: dict(valve) for name, valve in table["valves"].items()}
+    for valve in valves.values():
+        valve["bridge"] = {**valve.get("bridge", {}), "strategy": "manual", "jog_limit": largest}
+    return assemble({**rig.sources, "rig": {**table, "valves": valves}}, rig.file, rig.library)
+
+
 # --- without a clock --------------------------------------------------------------------------------------------------
 
 
 class LockstepBench:
-    """A simulated rig, tick by tick; what it records is in ``recording``."""
+    """A simulated rig that starts by hand (see `by_hand`), tick by tick; what it records is in ``recording``."""
 
     reaction = 0.0
 
     def __init__(self, rig: Rig) -> None:
-        manual = rig.plan.valve.copy()
-        manual[:, b.STRATEGY_FIRST] = b.MANUAL
         self.rig = rig
-        self._run = LockstepRun(replace(rig, plan=rig.plan._replace(valve=manual)))
+        self._run = LockstepRun(rig)
         self._names = columns_needed(rig)
         self._columns = [rig.layout.column(name) for name in self._names]
         self._kept: list[Floats] = []
@@ -269,15 +275,23 @@ class LockstepBench:
 
 
 def recorded_sequence(rig: Rig, valves: list[str], seconds: float, largest: float) -> Recording:
-    """Move the valves of a simulated rig, and those that move with them. Raises HilserverError for a real rig."""
+    """Move the valves of a simulated rig, and those that move with them, without a clock.
+
+    Raises HilserverError for a real rig.
+    """
     real = [device.name for device in rig.devices if device.driver.handed != "plant"]
     if real:
         raise HilserverError(
-            f"{rig.file}: device {real[0]} is not simulated, and only simulated rigs are moved by identify. Record "
-            "a log in which the valves move much, and give it with --log."
+            f"{rig.file}: device {real[0]} is not simulated. Move the real machine with --drive, or give a log in "
+            "which the valves move much with --log."
         )
-    bench = LockstepBench(rig)
+    bench = LockstepBench(by_hand(rig, largest))
+    run_sequences(rig, bench, valves, seconds, largest)
+    return bench.recording()
+
+
+def run_sequences(rig: Rig, bench: Bench, valves: list[str], seconds: float, largest: float) -> None:
+    """Move the groups of these valves on a bench, one after the other, for ``seconds`` in all."""
     groups = groups_of(rig, valves)
     for group in groups:
         Sequence(rig, bench, group, largest).run(seconds / len(groups))
-    return bench.recording()
