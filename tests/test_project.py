@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCKED_EXTRAS = {
     "requirements.lock": ("dev", "embedded-broker"),
-    "requirements-run.lock": ("embedded-broker", "ni", "modbus", "serial", "panel", "export"),  # what "make install" installs
+    # what "make install" installs
+    "requirements-run.lock": ("embedded-broker", "ni", "modbus", "serial", "panel", "export"),
 }
 SUPPORTED_PYTHONS = ("3.11", "3.12", "3.13")
 
@@ -91,8 +92,9 @@ def test_wheel_holds_every_module_and_claims_no_generic_name(installation: Insta
 
 def test_wheel_brings_the_example_configurations(installation: Installation) -> None:
     examples = files_below(ROOT / "config", "*.toml")
-    assert {name.split("/")[0] for name in examples} == {"rigs", "circuits", "cycles", "mechanisms"}
-    assert files_below(installation.prefix / "share/hilserver/config", "*") - {"rigs", "circuits", "cycles", "mechanisms"} == examples
+    folders = {"rigs", "circuits", "cycles", "mechanisms"}
+    assert {name.split("/")[0] for name in examples} == folders
+    assert files_below(installation.prefix / "share/hilserver/config", "*") - folders == examples
 
 
 def test_wheel_registers_its_drivers(installation: Installation) -> None:
