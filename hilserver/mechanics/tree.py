@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.linalg import qr
 
+from hilserver.errors import ConfigurationError, Problem
 from hilserver.mechanics.chain import (
     ANGLE,
     BALL_X,
@@ -41,7 +42,7 @@ from hilserver.mechanics.model import (
     Spherical,
     Universal,
 )
-from hilserver.mechanics.recursion import measure_gaps
+from hilserver.mechanics.recursion import measure_gaps, measure_rows
 from hilserver.numerics.arrays import Floats, Indices
 
 STABILISATION = (10.0, 10.0, 1e-12)
@@ -49,6 +50,9 @@ STABILISATION = (10.0, 10.0, 1e-12)
 BALLS = (BALL_X, BALL_Y, BALL_Z)
 INDEPENDENT = 1e-9
 """Of the largest: what a row of the closure must add to be counted."""
+CLOSED, NEWTON_STEPS, START_STEPS = 1e-12, 25, 40
+"""When a loop counts as closed, in units of the mechanism's size; how many steps Newton's method gets; into how many
+parts the way from the drawing to the start is divided."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,11 @@ class Tree:
                 names.append(link.joint if len(several) == 1 else f"{link.joint}.{several.index(number) + 1}")
         return names
 
+    def row_bodies(self) -> list[tuple[str, str]]:
+        """The two bodies of each row of the closure, then of each linear actuator."""
+        linears = [a for a in self.mechanism.actuators.values() if isinstance(a, Linear)]
+        return [*(self.mechanism.joints[row.joint].between for row in self.rows), *(a.between for a in linears)]
+
     def drawn(self) -> Floats:
         """The state y = (q, u) as drawn, at rest."""
         y = np.zeros(self.n_coordinates + self.n_speeds)
@@ -200,10 +209,16 @@ def spanning_tree(mechanism: Mechanism) -> tuple[dict[str, str], list[str]]:
 
 
 def _links(mechanism: Mechanism, leads_to: Mapping[str, str]) -> tuple[list[Link], dict[str, int]]:
-    """The links of the tree, parents first, and the number of each body's link."""
-    ends, links = {GROUND: 0}, list[Link]()
+    """The links of the tree, parents first, branch after branch; and the number of each body's link."""
+    hanging: dict[str, list[str]] = {}
     for name, body in leads_to.items():
-        joint = mechanism.joints[name]
+        first, second = mechanism.joints[name].between
+        hanging.setdefault(first if second == body else second, []).append(name)
+    ends, links = {GROUND: 0}, list[Link]()
+    waiting = hanging.get(GROUND, [])[::-1]
+    while waiting:
+        name = waiting.pop()
+        joint, body = mechanism.joints[name], leads_to[name]
         forward = joint.between[1] == body
         parent = ends[joint.between[0 if forward else 1]]
         freedoms = list(_freedoms(joint, forward))
@@ -212,6 +227,7 @@ def _links(mechanism: Mechanism, leads_to: Mapping[str, str]) -> tuple[list[Link
             links.append(Link(name, body if last else None, parent, kind, axis, in_space(joint.point)))
             parent = len(links)
         ends[body] = parent
+        waiting += hanging.get(body, [])[::-1]
     return links, ends
 
 
@@ -322,12 +338,16 @@ def independent_rows(tree: Tree) -> list[int]:
         J = closure_jacobian(tree, y)
         if not J.size:
             return []
-        _, R, order = qr(J.T, mode="economic", pivoting=True)
-        pivots = np.abs(np.diag(R))
-        found = sorted(int(r) for r in order[: int((pivots > INDEPENDENT * max(1.0, pivots[0])).sum())])
+        order = qr(J.T, mode="r", pivoting=True)[1]
+        found = sorted(int(r) for r in order[: _rank(J)])
         if len(found) > len(best):
             best = found
     return best
+
+
+def _rank(J: Floats) -> int:
+    """Of rows in units of the order of 1."""
+    return int(np.linalg.matrix_rank(J, tol=INDEPENDENT * max(1.0, float(np.linalg.norm(J, 2)))))
 
 
 def positions_nearby(tree: Tree, count: int = 3) -> Iterator[Floats]:
@@ -342,12 +362,106 @@ def positions_nearby(tree: Tree, count: int = 3) -> Iterator[Floats]:
 
 
 def close(tree: Tree, y: Floats) -> bool:
-    """Close the loops by small displacements, in place; whether they are closed to 1e-10 of the mechanism's size."""
-    for _ in range(20):
-        J, gaps = closure_jacobian(tree, y), scaled_gaps(tree, y)
-        if not gaps.size or np.abs(gaps).max() < 1e-10:
+    """Close the loops by small displacements, in place; whether they are closed to 1e-12 of the mechanism's size."""
+    return _reach(tree, y, [], [])
+
+
+@dataclass(frozen=True)
+class Given:
+    """A place or speed that a file prescribes at the start: of a link's coordinate, or of a linear actuator's row."""
+
+    key: str
+    link: int | None
+    row: int | None
+    start: float | None
+    speed: float | None
+
+
+def start_of(tree: Tree, file: str = "", prefix: str = "") -> Floats:
+    """The state y at the start: from the drawing to the places and speeds that the file gives, loops closed.
+
+    What is not given follows, with the smallest displacements and speeds. Raises ConfigurationError where the start
+    can't be reached, or is a dead centre. ``prefix``: where the mechanism stands in ``file``, put before every key.
+    """
+    given = list(_given(tree, file, prefix))
+    y = tree.drawn()
+    places = [g for g in given if g.start is not None]
+    drawn = _values(tree, y, places)
+    goal = np.array([g.start for g in places], dtype=float)
+    for step in range(1, START_STEPS + 1) if places else ():
+        if not _reach(tree, y, places, list(drawn + (goal - drawn) * step / START_STEPS)):
+            keys = ", ".join(f"{g.key}.start" for g in places)
+            text = f"the mechanism can't reach this start: it stops {step - 1} of {START_STEPS} steps from the drawing."
+            raise ConfigurationError([Problem(text, keys, file)])
+    J = closure_jacobian(tree, y)
+    if len(tree.rows) and _rank(J) < len(tree.rows):
+        text = f"at the start the mechanism stands at a dead centre of {tree.rows[0].joint}: start it a little beside."
+        raise ConfigurationError([Problem(text, prefix, file)])
+    fast = [g for g in given if g.speed is not None]
+    if fast:
+        matrix = np.vstack([J, _slopes(tree, y, fast)])
+        wanted = np.concatenate(
+            [np.zeros(len(J)), [g.speed / unit for g, unit in zip(fast, _units(tree, fast), strict=True)]]
+        )
+        found = np.linalg.lstsq(matrix, wanted, rcond=1e-9)[0]
+        if np.abs(matrix @ found - wanted).max() > 1e-9 * max(1.0, np.abs(wanted).max()):
+            keys = ", ".join(f"{g.key}.start_speed" for g in fast)
+            raise ConfigurationError([Problem("the mechanism can't have these speeds together.", keys, file)])
+        size = extent(tree.mechanism)
+        y[tree.n_coordinates :] = found * [size if link.kind == PRISMATIC else 1.0 for link in tree.links]
+    return y
+
+
+def _given(tree: Tree, file: str, prefix: str) -> Iterator[Given]:
+    """What the file prescribes. Raises ConfigurationError where it prescribes every joint of a loop."""
+    where = ".".join(part for part in (prefix, "{}") if part)
+    for name, joint in tree.mechanism.joints.items():
+        if isinstance(joint, Revolute | Prismatic) and (joint.start is not None or joint.start_speed is not None):
+            key = where.format(f"joints.{name}")
+            if name in tree.cut:
+                text = "the start is given for every joint of this loop: leave one to follow from the others."
+                raise ConfigurationError([Problem(text, key, file)])
+            number = next(i for i, link in enumerate(tree.links, 1) if link.joint == name)
+            turns = 2.0 * np.pi if isinstance(joint, Revolute) and joint.start_speed is not None else 1.0
+            yield Given(
+                key, number, None, joint.start, None if joint.start_speed is None else turns * joint.start_speed
+            )
+    linears = [(name, a) for name, a in tree.mechanism.actuators.items() if isinstance(a, Linear)]
+    for row, (name, actuator) in enumerate(linears, len(tree.rows)):
+        if actuator.start is not None or actuator.start_speed is not None:
+            yield Given(where.format(f"actuators.{name}"), None, row, actuator.start, actuator.start_speed)
+
+
+def _units(tree: Tree, given: list[Given]) -> Floats:
+    """The unit of each prescribed value: 1 rad, or the mechanism's size."""
+    turning = [g.link is not None and tree.links[g.link - 1].kind != PRISMATIC for g in given]
+    return np.where(turning, 1.0, extent(tree.mechanism))
+
+
+def _values(tree: Tree, y: Floats, given: list[Given]) -> Floats:
+    """Coordinates of the prescribed links, positions of the prescribed actuators."""
+    c = seen(tree, y)
+    measure_rows(c, 0, c.n_rows)
+    gaps = _rows_of(c)[:, ROW_GAP]
+    return np.array([gaps[g.row] if g.link is None else y[tree.place(g.link)] for g in given])
+
+
+def _slopes(tree: Tree, y: Floats, given: list[Given]) -> Floats:
+    """How they change with the speeds, in units."""
+    J, size = row_jacobian(tree, y), extent(tree.mechanism)
+    unit = np.eye(tree.n_speeds)
+    return np.array([J[g.row] / size if g.link is None else unit[g.link - 1] for g in given]).reshape(-1, tree.n_speeds)
+
+
+def _reach(tree: Tree, y: Floats, given: list[Given], goal: list[float]) -> bool:
+    """Displace y until the loops are closed and the prescribed places reached; whether that works."""
+    units = _units(tree, given)
+    for _ in range(NEWTON_STEPS):
+        missing = np.concatenate([-scaled_gaps(tree, y), (np.array(goal) - _values(tree, y, given)) / units])
+        if np.abs(missing).max(initial=0.0) < CLOSED:
             return True
-        displace(tree, y, np.asarray(np.linalg.lstsq(J, -gaps, rcond=1e-9)[0], dtype=float))
+        matrix = np.vstack([closure_jacobian(tree, y), _slopes(tree, y, given)])
+        displace(tree, y, np.asarray(np.linalg.lstsq(matrix, missing, rcond=1e-9)[0], dtype=float))
     return False
 
 
@@ -370,32 +484,39 @@ def displace(tree: Tree, y: Floats, change: Floats) -> None:
 
 def closure_jacobian(tree: Tree, y: Floats) -> Floats:
     """Rates of the gaps per speed, lengths in units of the mechanism's size; row per row, column per speed."""
+    return row_jacobian(tree, y)[: len(tree.rows)] / _row_units(tree)[:, None]
+
+
+def row_jacobian(tree: Tree, y: Floats) -> Floats:
+    """Rates of the gaps, then of the linear actuators' positions (m/s), per rad/s or size/s of each link."""
     c, size = seen(tree, y), extent(tree.mechanism)
-    T = _closures(c)[:, ROW_T : ROW_T + 6]
+    measure_rows(c, 0, c.n_rows)
+    T = _rows_of(c)[:, ROW_T : ROW_T + 6]
     S = c.d[c.motion : c.reaction].reshape(-1, MOTION)[:, FREEDOM : FREEDOM + 6]
-    J = np.zeros((len(tree.rows), tree.n_speeds))
-    for r, row in enumerate(tree.rows):
-        for sign, body in zip((-1.0, 1.0), tree.mechanism.joints[row.joint].between, strict=True):
+    J = np.zeros((c.n_rows, tree.n_speeds))
+    for r, between in enumerate(tree.row_bodies()):
+        for sign, body in zip((-1.0, 1.0), between, strict=True):
             i = tree.link_of(body)
             while i > 0:
                 link = tree.links[i - 1]
                 J[r, i - 1] += sign * (T[r] @ S[i]) * (size if link.kind == PRISMATIC else 1.0)
                 i = link.parent
-        if row.kind == POINT:
-            J[r] /= size
     return J
 
 
 def scaled_gaps(tree: Tree, y: Floats) -> Floats:
     """The gaps of the cuts, lengths in units of the mechanism's size."""
-    c, size = seen(tree, y), extent(tree.mechanism)
-    units = np.array([size if row.kind == POINT else 1.0 for row in tree.rows])
-    gaps: Floats = _closures(c)[:, ROW_GAP] / units
+    gaps: Floats = _rows_of(seen(tree, y))[: len(tree.rows), ROW_GAP] / _row_units(tree)
     return gaps
 
 
-def _closures(c: Chain) -> Floats:
-    return c.d[c.closure : c.closure + CLOSURE * c.n_closures].reshape(-1, CLOSURE)
+def _row_units(tree: Tree) -> Floats:
+    size = extent(tree.mechanism)
+    return np.array([size if row.kind == POINT else 1.0 for row in tree.rows])
+
+
+def _rows_of(c: Chain) -> Floats:
+    return c.d[c.closure : c.flexibility].reshape(-1, CLOSURE)
 
 
 def seen(tree: Tree, y: Floats) -> Chain:
