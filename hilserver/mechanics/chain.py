@@ -93,6 +93,8 @@ class Chain(NamedTuple):
     factors: int
     change: int
     """As long as coordinates and speeds together."""
+    stages: int
+    """Three times that, for an integrator."""
 
 
 def chain_at(ix: Indices, entry: int, val: Floats, number: int, d: Floats, scratch: int) -> Chain:
@@ -111,6 +113,7 @@ def chain_at(ix: Indices, entry: int, val: Floats, number: int, d: Floats, scrat
     flexibility = closure + CLOSURE * n_rows
     factors = flexibility + n_rows * n_rows
     change = factors + n_rows * n_rows
+    stages = change + n_coordinates + n - 1
     sizes = (n, n_coordinates, n_closures, n_linear, n_rotary, n_rows)
     return Chain(
         ix,
@@ -130,12 +133,13 @@ def chain_at(ix: Indices, entry: int, val: Floats, number: int, d: Floats, scrat
         flexibility,
         factors,
         change,
+        stages,
     )
 
 
 def chain_scratch(n: int, n_coordinates: int, n_rows: int) -> int:
     """Length of the scratch space."""
-    return MOTION * n + REACTION * n * n_rows + CLOSURE * n_rows + 2 * n_rows * n_rows + n_coordinates + n - 1
+    return MOTION * n + REACTION * n * n_rows + CLOSURE * n_rows + 2 * n_rows * n_rows + 4 * (n_coordinates + n - 1)
 
 
 def chain_alone(ix: Indices, val: Floats) -> Chain:

@@ -19,8 +19,6 @@ from __future__ import annotations
 
 from math import sqrt
 
-import numpy as np
-
 from hilserver.mechanics.chain import (
     ACCELERATION,
     ALPHA,
@@ -589,23 +587,28 @@ def advance_chain(
     of each actuator. ``courses``: gets y at the start and after each ``every`` steps.
     """
     largest, last = 0.0, len(effort) - 1
-    rate, total, state = np.empty_like(y), np.empty_like(y), y.copy()
-    courses[0] = y
+    size = len(y)
+    rate = c.d[c.stages : c.stages + size]
+    total, state = c.d[c.stages + size : c.stages + 2 * size], c.d[c.stages + 2 * size : c.stages + 3 * size]
+    for j in range(size):
+        state[j] = courses[0, j] = y[j]
     for step in range(n_steps):
-        total[:] = 0.0
+        for j in range(size):
+            total[j] = 0.0
         for stage in range(4):
             load_chain(c, effort[min(2 * step + (stage + 1) // 2, last)], mass)
             chain_rates(c, state, rate)
             weight = 1.0 if stage == 0 or stage == 3 else 2.0
             reach = h if stage == 2 else 0.5 * h
-            for j in range(len(y)):
+            for j in range(size):
                 total[j] += weight * rate[j]
                 state[j] = y[j] + reach * rate[j]
-        for j in range(len(y)):
+        for j in range(size):
             y[j] += h / 6.0 * total[j]
         normalise_chain(c, y)
         largest = max(largest, settle_chain(c, y))
-        state[:] = y
-        if (step + 1) % every == 0:
-            courses[(step + 1) // every] = y
+        for j in range(size):
+            state[j] = y[j]
+            if (step + 1) % every == 0:
+                courses[(step + 1) // every, j] = y[j]
     return largest
