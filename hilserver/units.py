@@ -96,6 +96,18 @@ def from_si(value: float, unit: str, shown: str) -> float:
     return float(registry().Quantity(value, unit).to(shown).magnitude)
 
 
+_SHOWN = {"Pa": ("bar", 1e-5), "m^3/s": ("l/min", 6e4), "m": ("mm", 1e3)}
+
+
+def shown_unit(unit: str) -> tuple[str, float]:
+    """The unit in which a quantity is shown, and the factor from SI to it.
+
+    >>> shown_unit("Pa"), shown_unit("N")
+    (('bar', 1e-05), ('N', 1.0))
+    """
+    return _SHOWN.get(unit, (unit, 1.0))
+
+
 @dataclass(frozen=True)
 class Unit:
     """Pydantic annotation: a text with a unit in the configuration, an SI float in the model."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
@@ -29,7 +30,11 @@ TABLE_WIDTHS = {
 }
 """Columns of each table of the index, by the table's place in the header; its number of lines stands before it."""
 
-_AT_REST = NodeStart()
+
+@functools.cache
+def _at_rest() -> NodeStart:
+    """The start of a node of which nothing is said. (Made when it is needed: units are slow to load.)"""
+    return NodeStart()
 
 
 @dataclass(frozen=True)
@@ -261,7 +266,7 @@ class _Packer:
                 self._problem(f"{text} The rig's inputs: {known}.")
 
     def _start(self, node: str) -> NodeStart:
-        return self.circuit.starts.get(node, _AT_REST)
+        return self.circuit.starts.get(node) or _at_rest()
 
     def _state(self, name: str, unit: str, initial: float, lower: float, upper: float, scale: float) -> None:
         self._value(name, unit, initial)

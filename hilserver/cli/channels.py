@@ -66,7 +66,7 @@ def _table(rig: Rig, source: Source, row: Floats) -> RenderableType:
     from rich.text import Text
 
     from hilserver.runs.live import readings, units_of_raw
-    from hilserver.runs.plots import shown_unit
+    from hilserver.units import shown_unit
 
     table = Table(title=f"{rig.settings.name}, {source.described}", title_justify="left")
     for head in ("channel", "source"):

@@ -12,7 +12,6 @@ from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import expm, solve_discrete_are
 
 from hilserver.bridge import columns as b
 from hilserver.bridge.cylinder import chamber_A, chamber_B
@@ -59,6 +58,8 @@ def _gains(
     m: Floats, x: float, noise: list[float | None], nominal: list[float | None], dt: float, length: int
 ) -> Floats:
     """One line of the table: at position x."""
+    from scipy.linalg import solve_discrete_are  # here: processes that only read plans start without it
+
     usual = max((q for q in nominal if q is not None), default=1e-3)
     scale = np.array([BAR, BAR, 1e-3, 1e-3, m[b.AREA_A] * BAR, 1e-3 * usual, 1e-3 * usual])
     C_A, C_B = chamber_A(x, TYPICAL_PRESSURE, m), chamber_B(x, TYPICAL_PRESSURE, m)
@@ -133,6 +134,8 @@ def _unseen(state: int, noise: list[float | None]) -> bool:
 
 def _discrete(motion: Floats, drive: Floats, dt: float) -> tuple[Floats, Floats]:
     """Transition over a tick and the noise that comes in during it. Source: Van Loan, IEEE TAC 23 (1978) 395."""
+    from scipy.linalg import expm
+
     n = len(motion)
     block = np.zeros((2 * n, 2 * n))
     block[:n, :n], block[:n, n:], block[n:, n:] = -motion, drive, motion.T

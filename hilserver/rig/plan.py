@@ -9,7 +9,6 @@ from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import expm
 
 from hilserver.bridge import columns as b
 from hilserver.bridge.strategies import raw_output
@@ -381,6 +380,8 @@ def spool_matrix(tau: float, omega: float, d: float, h: float) -> list[float]:
     """How the spool's distance from a held command, and its speed, go on in ``h`` seconds: exact, line by line."""
     if omega == 0.0:
         return [float(np.exp(-h / tau)), 0.0, 0.0, 0.0]
+    from scipy.linalg import expm  # here: processes that only read plans start without it
+
     motion = np.array([[0.0, 1.0], [-omega * omega, -2.0 * d * omega]])
     return [float(x) for x in expm(motion * h).ravel()]
 

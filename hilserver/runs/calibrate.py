@@ -18,7 +18,7 @@ from hilserver.rig.config import ChannelSettings
 from hilserver.rig.load import Rig
 from hilserver.rig.scale import in_si
 from hilserver.runs.live import Source, readings
-from hilserver.runs.plots import shown_unit
+from hilserver.units import shown_unit
 
 BETWEEN_LOOKS = 0.005
 FEWEST = 5

@@ -21,7 +21,7 @@ from hilserver.rig.config import ChannelSettings, LimitSettings, ValveSettings
 from hilserver.rig.load import Rig
 from hilserver.rig.plan import corner_frequency
 from hilserver.runs.margins import Margins
-from hilserver.runs.plots import shown_unit
+from hilserver.units import shown_unit
 
 PERIODS_OLD = 3.0
 """Periods of a slow device that a sample may be old without anything being wrong: reading, answer, another clock."""

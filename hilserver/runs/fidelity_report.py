@@ -27,8 +27,9 @@ from hilserver.numerics.arrays import Floats
 from hilserver.runs.document import Block, Document, Grid, Heading, Listing, Picture
 from hilserver.runs.fidelity import NO_BRIDGE, NOISE_CORNER, VARIANTS, Course, Fidelity, Quantity, Variant
 from hilserver.runs.measures import Deviation, Response, worst
-from hilserver.runs.plots import TRUTH, Lines, Panel, new_figure, panels_figure, save, shown_unit
+from hilserver.runs.plots import TRUTH, Lines, Panel, new_figure, panels_figure, save
 from hilserver.runs.reports import write_json
+from hilserver.units import shown_unit
 
 NOTHING = "–"
 MUCH = 0.05

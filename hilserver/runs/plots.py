@@ -15,9 +15,8 @@ from matplotlib.figure import Figure
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.runs.latency import BATCH, CYCLICTEST, EDGES, PERIODIC, LatencyReport
+from hilserver.units import shown_unit
 
-SHOWN = {"Pa": ("bar", 1e-5), "m^3/s": ("l/min", 6e4), "m": ("mm", 1e3), "": ("", 1.0)}
-"""Unit and factor in which an SI unit is shown."""
 MOST_POINTS = 20_000
 """Points per line: beyond that a plot shows the extremes of every few ticks."""
 TRUTH = "truth"
@@ -26,11 +25,6 @@ MOST_INSIDE = 6
 """Lines whose legend is inside the panel; that of more is beside it."""
 
 Lines = Mapping[str, Floats]
-
-
-def shown_unit(unit: str) -> tuple[str, float]:
-    """Unit for the reader, and the factor from SI to it."""
-    return SHOWN.get(unit, (unit, 1.0))
 
 
 Panel = tuple[str, str, Lines]

@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 from math import atan, atan2, inf, pi
 
 import numpy as np
-from scipy.optimize import brentq
 
 from hilserver.bridge import columns as b
 from hilserver.bridge.valve import opening_for, valve_flow
@@ -106,6 +105,8 @@ class Loop:
 
     def crossings(self) -> Iterator[tuple[float, float]]:
         """(delay in s, omega in 1/s) of every root on the imaginary axis, each with its shortest delay."""
+        from scipy.optimize import brentq  # here: the server imports this module and doesn't look for crossings
+
         omega = self._frequencies()
         sizes = np.abs(self.eigenvalues(omega)) - 1.0
         for k in range(sizes.shape[1]):
