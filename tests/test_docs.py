@@ -2,8 +2,8 @@
 
 Every block of a page says in a comment before it what it is: ``check: rig`` (``circuit``, ``cycle``: a fragment, put
 over the demo's file; ``whole circuit``), ``excerpt: FILE`` (stands there so), ``file: FILE`` (is written there for the
-examples), ``run: live`` (against one running server; ``refused``: must be), ``run: offline``, ``run: python``. What a
-command is shown to print must come in that order; numbers may differ.
+examples), ``run: live`` (against one running server; ``refused``: must be; ``python``: a script that talks to it),
+``run: offline``, ``run: python``. What a command is shown to print must come in that order; numbers may differ.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ PAGES = [
     "calibration",
     "modbus-and-serial",
     "ni",
+    "scripts",
 ]
 FILES = [ROOT / "README.md", *(DOCS / f"{page}.md" for page in PAGES)]
 BASES = {"rig": "config/rigs/demo.toml", "circuit": "config/circuits/lift.toml", "cycle": "config/cycles/lift.toml"}
@@ -89,7 +90,15 @@ def of_kind(kind: str) -> list[Block]:
 
 
 def test_every_block_says_what_it_is() -> None:
-    runs = {"run: demo", "run: server", "run: live", "run: live, refused", "run: offline", "run: python"}
+    runs = {
+        "run: demo",
+        "run: server",
+        "run: live",
+        "run: live, refused",
+        "run: live python",
+        "run: offline",
+        "run: python",
+    }
     checks = {f"check: {kind}" for kind in (*BASES, "whole circuit")}
     for block in BLOCKS:
         if block.language not in ("sh", "text", "math"):
@@ -245,6 +254,11 @@ def used(tmp_path_factory: pytest.TempPathFactory, demo: tuple[Workplace, subpro
         place.compare(command, shown, said)
         for live in marked("run: live", "run: live, refused"):
             place.carry_out(live)
+        for script in marked("run: live python"):
+            (place.folder / "script.py").write_text(script.text)
+            code, output = place.run("python script.py")
+            assert code == 0, f"{script}:\n{output}"
+            assert "is out of range" in output
     finally:
         said = end(server)
     assert server.returncode == 0, said

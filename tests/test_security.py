@@ -24,8 +24,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from service_harness import Server as RealServer
 
-from hilserver.cli.switch import where
-from hilserver.client import RequestFailed, read_status, request
+from hilserver.client import RequestFailed, read_status, request, where
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.rig.config import MqttSettings
 from hilserver.service.accounts import Accounts, AccountsError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hilserver.cli.switch import punctuality, worst
+from hilserver.cli.status import punctuality, worst
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.timing import Distribution, LoopTiming, lateness, work_before

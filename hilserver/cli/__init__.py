@@ -26,6 +26,7 @@ from hilserver.cli import (
     run,
     safe,
     simulate,
+    status,
     switch,
 )
 from hilserver.errors import ConfigurationError, HilserverError
@@ -47,7 +48,7 @@ app.command("fidelity")(fidelity.fidelity)
 app.command("identify")(identify.identify)
 app.command("run")(run.run)
 app.command("safe")(safe.safe)
-app.command("status")(switch.status)
+app.command("status")(status.status)
 app.command("switch")(switch.switch)
 app.command("send")(switch.send)
 app.command("replay")(replay.replay)

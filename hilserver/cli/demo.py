@@ -125,7 +125,7 @@ def live_table(state: State, done: list[str], progress: float) -> Table:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    from hilserver.cli.switch import display
+    from hilserver.cli.status import display
 
     values, targets, timing = state.actual, state.target, state.timing
 

@@ -1,0 +1,204 @@
+"""``hilserver status``: how a running server is, once or all the time."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hilserver.cli.switch import Broker, Rig
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+    from hilserver.client import Session
+    from hilserver.service.address import BrokerAddress
+    from hilserver.service.messages import Description, DeviceStatus, LoopStatus, RecordingStatus, State
+
+EVENTS_SHOWN = 8
+"""The latest events below the watched status."""
+REDRAWN = 0.25
+"""s between two pictures at least."""
+
+
+def status(
+    rig: Rig = None,
+    broker: Broker = None,
+    as_json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
+    watched: Annotated[
+        bool, typer.Option("--watch", "-w", help="all the time, with the latest events, until Ctrl-C")
+    ] = False,
+) -> None:
+    """Show how a running server is: mode, faults, warnings, targets and measured values, timing.
+
+    --watch goes on while server or broker are away, and says so. Where the output is no terminal, or with --json, it
+    prints each state one after the other, for other programs.
+    """
+    import asyncio
+    from contextlib import suppress
+
+    from rich.console import Console
+
+    from hilserver.client import status as read
+    from hilserver.client import where
+
+    name, address = where(rig, broker)
+    if watched:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(watch(name, address, as_json))
+        return
+    found = read(address, name)
+    if as_json:
+        parts = {
+            "online": found.online,
+            "state": found.state and found.state.model_dump(),
+            "circuit": found.circuit and found.circuit.model_dump(),
+        }
+        typer.echo(json.dumps(parts, indent=1))
+        return
+    console = Console()
+    if found.state is None or not found.online:
+        seen = f", last seen in mode {found.state.mode}" if found.state else ""
+        console.print(f"{name}: offline{seen}", highlight=False)
+        raise typer.Exit(1)
+    console.print(picture(name, found.state, found.description), soft_wrap=True)
+
+
+async def watch(name: str, address: BrokerAddress, as_json: bool) -> None:
+    """Show the status whenever it changes, until cancelled."""
+    import asyncio
+
+    from rich.console import Console
+    from rich.live import Live
+
+    from hilserver.client import open_session
+
+    console = Console()
+    async with open_session(address, name) as session:
+        if as_json or not console.is_terminal:
+            await _print_each(session, console, as_json)
+        with Live(console=console, auto_refresh=False, screen=True) as live:
+            while True:
+                live.update(watched_picture(session), refresh=True)
+                await session.next_news()
+                await asyncio.sleep(REDRAWN)
+
+
+async def _print_each(session: Session, console: Console, as_json: bool) -> None:
+    shown: object = None
+    while True:
+        now = (session.online, session.state)
+        if now != shown:
+            shown = now
+            if as_json:
+                state = session.state and session.state.model_dump()
+                typer.echo(json.dumps({"online": session.online, "state": state}))
+            else:
+                console.print(watched_picture(session), soft_wrap=True)
+        await session.next_news()
+
+
+def watched_picture(session: Session) -> RenderableType:
+    """The status now, or why there is none, and the latest events."""
+    from datetime import datetime
+
+    from rich.console import Group
+    from rich.text import Text
+
+    parts: list[RenderableType] = []
+    if not session.online:
+        away = session.trouble or f"the server of rig {session.rig} is {session.availability}"
+        parts.append(Text(f"{session.rig}: {away}", style="bold red"))
+    if session.state is not None:
+        parts.append(picture(session.rig, session.state, session.description))
+    for event in list(session.events)[-EVENTS_SHOWN:]:
+        style = {"fault": "red", "warning": "yellow"}.get(event.kind, "")
+        parts.append(Text(f"{datetime.fromtimestamp(event.time).astimezone():%H:%M:%S}  {event.text}", style=style))
+    return Group(*parts)
+
+
+def picture(name: str, state: State, description: Description | None) -> RenderableType:
+    """A state as people read it: mode, what is wrong, targets and measured values, how punctual the loop is."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    parts: list[RenderableType] = [
+        Text.assemble((name, "bold"), f"  {state.mode}  tick {state.tick}  missed {state.missed_ticks}")
+    ]
+    if state.fault:
+        parts.append(Text(f"fault: {state.fault}", style="red"))
+    parts += [Text(f"- {text}", style="yellow") for text in (*state.warnings, *state.degradations)]
+    for device, report in state.devices.items():
+        if report.errors or report.restarts:
+            parts.append(Text(f"- device {device}: {failures(report)}", style="yellow"))
+    if state.recording is not None and state.recording.file is not None:
+        parts.append(recorded(state.recording))
+    table = Table("", "target", "actual", "unit", box=None)
+    channels = description.channels if description else {}
+    for key in dict.fromkeys((*state.target, *state.actual)):
+        unit = channels[key].unit if key in channels else ("m^3/s" if key.endswith(".flow") else "")
+        shown = [
+            display(value, unit)[0] if value is not None else "-"
+            for value in (state.target.get(key), state.actual.get(key))
+        ]
+        table.add_row(key, *shown, display(0.0, unit)[1])
+    parts.append(table)
+    if state.loop is not None:
+        parts += [punctuality(state.loop), worst(state.loop, state.missed_ticks)]
+    parts.append("now: " + "  ".join(f"{key} {value * 1e6:.0f} µs" for key, value in state.timing.items()))
+    return Group(*parts)
+
+
+def recorded(recording: RecordingStatus) -> str:
+    """Where a run is recorded, and how much."""
+    free = "" if recording.free_megabytes is None else f", {recording.free_megabytes / 1e3:.1f} GB free"
+    lost = f", [red]{recording.lost} lost[/red]" if recording.lost else ""
+    return f"recorded: {recording.rows} rows{lost}, {recording.file} ({recording.megabytes:.1f} MB{free})"
+
+
+def punctuality(loop: LoopStatus) -> Table:
+    """How punctual the loop has been since the start of the server, in µs."""
+    from rich.table import Table
+
+    table = Table("since the start, µs", *("min", "mean", "median", "99 %", "99.9 %", "max"), box=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    named = {"wake-up after the deadline": loop.wake_up, "work per tick": loop.work}
+    named |= {f"  {name}": figures for name, figures in loop.parts.items()}
+    for name, f in named.items():
+        if f is not None:
+            figures = (f.min, f.mean, f.median, f.p99, f.p999, f.max)
+            table.add_row(name, *(f"{1e6 * value:.1f}" for value in figures))
+    return table
+
+
+def worst(loop: LoopStatus, missed: int) -> str:
+    """The worst of it in a sentence."""
+    return (
+        f"{loop.wake_up.count} ticks of {loop.period * 1e6:.0f} µs, {missed} missed; time synchronisation error "
+        f"{loop.time_sync_error * 1e6:.0f} µs, minimum step {loop.minimum_step * 1e6:.0f} µs"
+    )
+
+
+def failures(report: DeviceStatus) -> str:
+    """What a device's driver has counted, and the latest of it.
+
+    >>> from hilserver.service.messages import DeviceStatus
+    >>> failures(DeviceStatus(errors={"timeout": 3}, last_error="device io: no answer within 0.2 s.", restarts=1))
+    '3 × timeout, 1 × I/O process started again; the latest: device io: no answer within 0.2 s.'
+    """
+    counts = [f"{count} × {name}" for name, count in sorted(report.errors.items())]
+    if report.restarts:
+        counts.append(f"{report.restarts} × I/O process started again")
+    return ", ".join(counts) + (f"; the latest: {report.last_error}" if report.last_error else "")
+
+
+def display(value: float, unit: str) -> tuple[str, str]:
+    """A value in the units people use: bar, l/min, mm; (text, unit)."""
+    factor, shown, digits = {"Pa": (1e-5, "bar", 2), "m^3/s": (6e4, "l/min", 2), "m": (1e3, "mm", 1)}.get(
+        unit, (1.0, unit, 4)
+    )
+    return f"{value * factor:.{digits}f}", shown

@@ -1,0 +1,26 @@
+"""Talking to a running server over MQTT, with every broker (MQTT 3.1.1).
+
+`connect` is for scripts and notebooks; `request` and `read_status` for programs with an event loop of their own.
+"""
+
+from hilserver.client.asking import Status, read_status, request, send, status
+from hilserver.client.live import Client, CommandRefused, Recorder, Samples, connect
+from hilserver.client.place import where
+from hilserver.client.session import RequestFailed, Session, open_session
+
+__all__ = [
+    "Client",
+    "CommandRefused",
+    "Recorder",
+    "RequestFailed",
+    "Samples",
+    "Session",
+    "Status",
+    "connect",
+    "open_session",
+    "read_status",
+    "request",
+    "send",
+    "status",
+    "where",
+]

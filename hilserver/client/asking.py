@@ -1,0 +1,51 @@
+"""One question to a running server: send one command and wait for its answer; read its status."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+from hilserver.client.session import open_session
+from hilserver.service.address import BrokerAddress
+from hilserver.service.messages import Answer, CircuitStatus, Command, Description, State
+
+
+@dataclass(frozen=True)
+class Status:
+    """What the broker holds about a server; None where nothing is retained. If not online, it is from before."""
+
+    online: bool
+    description: Description | None
+    state: State | None
+    circuit: CircuitStatus | None
+
+
+async def request(address: BrokerAddress, rig: str, command: Command, *, within: float = 5.0) -> Answer:
+    """Send one command and return its answer; a command without an id gets one, and expires when nobody waits any more.
+
+    ``within`` in s, for the connection and for the answer each. Raises RequestFailed with the reason; a refused
+    command is an answer, no error.
+    """
+    async with open_session(address, rig, within=within) as session:
+        return await session.request(command, within=within)
+
+
+async def read_status(address: BrokerAddress, rig: str, *, within: float = 5.0) -> Status:
+    """The retained topics of a server. ``within`` in s. Raises RequestFailed with the reason."""
+    async with open_session(address, rig, within=within) as session:
+        with suppress(TimeoutError):  # a topic that was never published doesn't come
+            await session.until(
+                lambda: None not in (session.description, session.state, session.circuit), min(within, 1.0)
+            )
+        return Status(session.online, session.description, session.state, session.circuit)
+
+
+def send(address: BrokerAddress, rig: str, command: Command, *, within: float = 5.0) -> Answer:
+    """Like ``request``, for callers without an event loop."""
+    return asyncio.run(request(address, rig, command, within=within))
+
+
+def status(address: BrokerAddress, rig: str, *, within: float = 5.0) -> Status:
+    """Like ``read_status``, for callers without an event loop."""
+    return asyncio.run(read_status(address, rig, within=within))

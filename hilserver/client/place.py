@@ -1,0 +1,28 @@
+"""Which server is meant: the one on this machine, or one at a broker elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hilserver.errors import HilserverError
+from hilserver.service.address import BrokerAddress, read_address
+from hilserver.service.running import find
+
+
+def where(rig: str | None = None, broker: str | None = None) -> tuple[str, BrokerAddress]:
+    """The rig's name and its broker.
+
+    ``broker``: ``host:port``, or a TOML file with address and log-in (``docs/mqtt.md``); without one the server that
+    runs on this machine, called ``rig`` if there are several. Raises HilserverError where that names no server.
+    """
+    if broker is None:
+        return find(rig)
+    if broker.endswith(".toml"):
+        named, address = read_address(Path(broker))
+        if rig is None and named is None:
+            raise HilserverError(f'{broker}: which rig? Name it with --rig, or in the file: rig = "..."')
+        return rig or str(named), address
+    host, _, port = broker.rpartition(":")
+    if rig is None or not host or not port.isdigit():
+        raise HilserverError(f'--broker "{broker}": write host:port and name the rig with --rig, or name a TOML file.')
+    return rig, BrokerAddress(host=host, port=int(port))

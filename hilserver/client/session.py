@@ -1,0 +1,228 @@
+"""One connection to a running server: follows what it publishes, sends commands, comes back by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TypeVar
+
+import aiomqtt
+
+from hilserver.errors import HilserverError
+from hilserver.service.address import BrokerAddress, LoginError
+from hilserver.service.messages import (
+    Answer,
+    CircuitStatus,
+    Command,
+    Description,
+    Event,
+    Published,
+    State,
+    Telemetry,
+    Topics,
+)
+from hilserver.service.mqtt import connection, new_client
+
+RETRY = 1.0
+"""Seconds between two attempts to reach a broker that went away."""
+LOOK_UP = 2.0
+"""Seconds in which a broker says at most what it holds of a rig."""
+EVENTS_KEPT = 100
+_AVAILABILITIES = "hil/+/availability"
+_Message = TypeVar("_Message", bound=Published)
+
+
+class RequestFailed(HilserverError):
+    """The server could not be asked: no broker, no such rig, server offline, or no answer in time."""
+
+
+class Session:
+    """A server as it is now; all of it belongs to one event loop. Made by `open_session`.
+
+    ``description``, ``state`` and ``circuit`` are the newest ones, None where nothing was published. ``events`` are the
+    latest, ``listeners`` get each telemetry message. ``trouble`` says why there is no connection, empty where there is.
+    """
+
+    def __init__(self, address: BrokerAddress, rig: str, *, telemetry: bool = False) -> None:
+        self.address, self.rig = address, rig
+        self.availability: str | None = None
+        self.description: Description | None = None
+        self.state: State | None = None
+        self.circuit: CircuitStatus | None = None
+        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self.listeners: list[Callable[[Telemetry], object]] = []
+        self.trouble = ""
+        self.others: set[str] = set()
+        self._topics = Topics(rig)
+        self._telemetry = telemetry
+        self._client: aiomqtt.Client | None = None
+        self._waiting: dict[str, asyncio.Future[Answer]] = {}
+        self._state_at = 0.0
+        self._news = asyncio.Event()
+
+    @property
+    def online(self) -> bool:
+        """Whether broker and server are there."""
+        return self._client is not None and self.availability == "online"
+
+    async def until(self, condition: Callable[[], bool], within: float | None = None) -> None:
+        """Return once the condition holds; TimeoutError if it does not within so many s."""
+        async with asyncio.timeout(within):
+            while not condition():
+                await self.next_news()
+
+    async def next_news(self) -> None:
+        """Return with the next message, or when the connection is lost or there again."""
+        self._news.clear()
+        await self._news.wait()
+
+    async def request(self, command: Command, *, within: float = 5.0) -> Answer:
+        """Send one command and return its answer; it gets an id, and expires when nobody waits any more (``within`` s).
+
+        Raises RequestFailed with the reason; a refused command is an answer, no error.
+        """
+        command = self._prepared(command, within)
+        if not self.online or self._client is None:
+            raise RequestFailed(self.trouble or f"the server of rig {self.rig} is {self.availability}. {_START}")
+        assert command.id is not None
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[command.id] = answer
+        payload = command.model_dump_json(exclude_unset=True)
+        try:
+            async with asyncio.timeout(within):
+                await self._client.publish(self._topics.command(command.name), payload, qos=1)
+                return await answer
+        except TimeoutError:
+            raise RequestFailed(
+                f"the server of rig {self.rig} did not answer {command.name} within {within:g} s. "
+                "It may still be carried out: look at the status before sending it again. "
+                "Or this log-in may not command: then the broker passed nothing on."
+            ) from None
+        except aiomqtt.MqttError as error:
+            raise RequestFailed(_no_broker(self.address, error)) from None
+        finally:
+            del self._waiting[command.id]
+
+    def _prepared(self, command: Command, within: float) -> Command:
+        """The command with an id, and with an expiry by the server's clock, not ours."""
+        if command.id is None:
+            command = command.model_copy(update={"id": uuid.uuid4().hex})
+        if command.expires is None and self.state is not None:
+            lifetime = self.description.command_lifetime if self.description is not None else None
+            valid = within if lifetime is None else min(within, lifetime)
+            command = command.model_copy(
+                update={"expires": self.state.time + (time.monotonic() - self._state_at) + valid}
+            )
+        return command
+
+    # --- the connection ----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Follow the server until cancelled; a broker that is away is tried again for ever."""
+        while True:
+            try:
+                client = new_client(self.address, aiomqtt.ProtocolVersion.V311)
+                async with connection(client):
+                    await client.subscribe(self._subscriptions())
+                    self._client, self.trouble = client, ""
+                    self._news.set()
+                    async for message in client.messages:
+                        self._take(message)
+                        self._news.set()
+            except LoginError as error:
+                self.trouble = str(error)
+            except RequestFailed as error:
+                self.trouble = str(error)
+            except (aiomqtt.MqttError, OSError, ValueError) as error:
+                self.trouble = _no_broker(self.address, error)
+            finally:
+                self._client = None
+                self._give_up(f"{self.trouble} It was lost before an answer came.")
+            self._news.set()
+            await asyncio.sleep(RETRY)
+
+    def _subscriptions(self) -> list[tuple[str, int]]:
+        """In this order: brokers send what is retained as it was asked for, so that the availability comes last."""
+        topics = self._topics
+        wanted = [topics.description, topics.state, topics.circuit, topics.event, topics.answer]
+        return [(topic, 1) for topic in [*wanted, *([topics.telemetry] * self._telemetry), _AVAILABILITIES]]
+
+    def _take(self, message: aiomqtt.Message) -> None:
+        topic, payload, topics = message.topic.value, bytes(message.payload), self._topics
+        if topic == topics.availability:
+            self.availability = payload.decode(errors="replace")
+            if self.availability != "online":
+                self._give_up(f"the server of rig {self.rig} went offline before it answered.")
+        elif topic.endswith("/availability"):
+            self.others.add(topic.split("/")[1])
+        elif topic == topics.answer:
+            answer = _parse(Answer, payload)
+            if answer.id in self._waiting and not self._waiting[answer.id].done():
+                self._waiting[answer.id].set_result(answer)
+        elif topic == topics.telemetry:
+            telemetry = _parse(Telemetry, payload)
+            for listener in self.listeners:
+                listener(telemetry)
+        elif topic == topics.event:
+            self.events.append(_parse(Event, payload))
+        elif topic == topics.description:
+            self.description = _parse(Description, payload)
+        elif topic == topics.state:
+            self.state, self._state_at = _parse(State, payload), time.monotonic()
+        elif topic == topics.circuit:
+            self.circuit = _parse(CircuitStatus, payload)
+
+    def _give_up(self, reason: str) -> None:
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(RequestFailed(reason))
+
+    async def first_contact(self, within: float) -> None:
+        """Wait for what the broker holds of the server. Raises RequestFailed where it knows none of this name."""
+        try:
+            await self.until(lambda: self._client is not None or bool(self.trouble), within)
+        except TimeoutError:
+            raise RequestFailed(_no_broker(self.address, f"no connection within {within:g} s")) from None
+        with suppress(TimeoutError):
+            await self.until(lambda: self.availability is not None or bool(self.trouble), min(within, LOOK_UP))
+        if self.trouble:
+            raise RequestFailed(self.trouble)
+        if self.availability is None:
+            known = f"It knows: {', '.join(sorted(self.others))}." if self.others else "It knows no rig at all."
+            raise RequestFailed(f"the MQTT broker {self.address} knows no rig {self.rig}. {known}")
+
+
+_START = "Start it with: hilserver run"
+
+
+@asynccontextmanager
+async def open_session(
+    address: BrokerAddress, rig: str, *, within: float = 5.0, telemetry: bool = False
+) -> AsyncIterator[Session]:
+    """A session with the server of ``rig``; with ``telemetry`` its samples come too.
+
+    ``within`` in s, for the connection. Raises RequestFailed where there is no broker, or it knows no such rig.
+    """
+    session = Session(address, rig, telemetry=telemetry)
+    running = asyncio.create_task(session.run())
+    try:
+        await session.first_contact(within)
+        yield session
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+def _no_broker(address: BrokerAddress, reason: object) -> str:
+    return f"MQTT broker {address}: {reason}. Does it run, and is the address right?"
+
+
+def _parse(model: type[_Message], payload: bytes) -> _Message:
+    try:
+        return model.model_validate_json(payload)
+    except ValueError as error:
+        raise RequestFailed(f"the server's {model.__name__.lower()} can't be read ({error}). Other version?") from None

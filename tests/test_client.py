@@ -1,0 +1,156 @@
+"""The client for scripts, and ``hilserver status --watch``, against a real server."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from service_harness import Server, eventually
+
+from hilserver.client import Client, CommandRefused, Recorder, RequestFailed, connect
+from hilserver.errors import HilserverError
+from hilserver.service.messages import Telemetry
+
+STATUS = (sys.executable, "-c", "from hilserver.cli import main; main()", "status")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("client")) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    with connect(server.name, f"127.0.0.1:{server.port}") as client:
+        yield client
+        if client.state.mode != "SAFE":
+            client.disarm()
+
+
+def watching(server: Server, *options: str) -> subprocess.Popen[str]:
+    command = (*STATUS, "--watch", "--rig", server.name, "--broker", f"127.0.0.1:{server.port}", *options)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1)
+
+
+def test_a_script_operates_the_rig(client: Client, server: Server) -> None:
+    assert client.state.mode == "SAFE"
+    assert client.description.rig == server.name
+    client.arm()
+    client.start()
+    assert client.wait(lambda state: state.mode == "RUNNING").mode == "RUNNING"
+    before = client.circuit.version
+    answer = client.switch("relief", {"opening_pressure": "120 bar"})
+    assert answer.result["version"] == before + 1
+    client.wait(lambda _: client.circuit.version == before + 1)
+    with client.recorder("input.joystick", "valve.main.command", "circuit.supply.p") as recording:
+        time.sleep(0.2)
+        set_at = client.set_input("joystick", 0.4).time
+        time.sleep(0.4)
+    samples = recording.samples()
+    assert set(samples.channels) == {"input.joystick", "valve.main.command", "circuit.supply.p"}
+    assert samples.units["input.joystick"] == ""
+    assert len(samples) == len(samples["input.joystick"]) > 20
+    assert np.all(np.diff(samples.time) > 0)
+    moved = samples.time[np.flatnonzero(samples["input.joystick"] == 0.4)[0]]
+    assert moved == pytest.approx(set_at, abs=0.3)
+    assert np.abs(samples["valve.main.command"]).max() > 0.05
+    assert samples["circuit.supply.p"].max() > 50e5
+    with pytest.raises(KeyError, match="Did you mean input"):
+        samples["input.joystik"]
+    client.stop()
+    client.disarm()
+    assert client.wait(lambda state: state.mode == "SAFE").fault is None
+
+
+def test_what_is_refused_is_an_error_with_the_reason(client: Client) -> None:
+    with pytest.raises(CommandRefused, match=r"start was refused: .*needs ARMED") as refused:
+        client.start()
+    assert not refused.value.answer.ok
+    with pytest.raises(CommandRefused, match="wrong unit"):
+        client.switch("relief", {"opening_pressure": "20 l/min"})
+    with pytest.raises(HilserverError, match='no channel "p_a"'):
+        client.recorder("p_a")
+    with pytest.raises(RequestFailed, match=r"not as wanted within 0\.2 s"):
+        client.wait(lambda state: state.mode == "FAULT", within=0.2)
+
+
+def test_a_connection_that_fails_leaves_no_thread(server: Server) -> None:
+    before = threading.active_count()
+    with pytest.raises(RequestFailed, match="knows no rig"):
+        connect("elsewhere", f"127.0.0.1:{server.port}", within=0.5)
+    assert threading.active_count() == before
+
+
+def test_samples_of_channels_that_come_and_go() -> None:
+    recorder = Recorder((), {"p_A": "Pa"})
+    recorder.take(Telemetry(t0=10.0, dt=0.5, channels={"p_A": (1.0, None), "old": (3.0, 4.0)}))
+    recorder.take(Telemetry(t0=11.0, dt=0.5, channels={"p_A": (2.0,)}))
+    samples = recorder.samples()
+    assert samples.time.tolist() == [10.0, 10.5, 11.0]
+    assert [math.isnan(value) for value in samples["p_A"]] == [False, True, False]
+    assert [math.isnan(value) for value in samples["old"]] == [False, False, True]
+    assert samples.units == {"p_A": "Pa", "old": ""}
+    assert len(Recorder(("p_A",), {}).samples()) == 0
+
+
+def test_watching_prints_each_state_for_other_programs(server: Server, client: Client) -> None:
+    process = watching(server, "--json")
+    try:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["state"]["mode"] == "SAFE"
+        client.arm()
+        modes = (json.loads(line)["state"]["mode"] for line in process.stdout)
+        assert next(mode for mode in modes if mode != "SAFE") == "ARMED"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=10)
+        assert (process.returncode, errors) == (0, "")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_watching_goes_on_when_the_broker_is_lost_and_regained(tmp_path: Path) -> None:
+    """In a terminal: a pseudo-terminal is read as a person would see it."""
+    with Server(tmp_path) as server:
+        master, slave = os.openpty()
+        command = (*STATUS, "--watch", "--rig", server.name, "--broker", f"127.0.0.1:{server.port}")
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "50"}
+        process = subprocess.Popen(command, stdout=slave, stderr=slave, env=environment)
+        os.close(slave)
+        os.set_blocking(master, False)
+        seen = b""
+
+        def shows(text: str) -> bool:
+            nonlocal seen
+            try:
+                seen += os.read(master, 65536)
+            except BlockingIOError:
+                time.sleep(0.02)
+            return text.encode() in seen
+
+        try:
+            eventually(lambda: shows("SAFE"))
+            assert shows("p_A")
+            server.note_children()
+            server.kill("broker")
+            eventually(lambda: shows("Does it run"))
+            seen = b""
+            server.note_children()
+            eventually(lambda: shows("SAFE") and b"Does it run" not in seen, timeout=20.0)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+            process.wait()
+            os.close(master)
