@@ -22,6 +22,7 @@ from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import build, cache_root
 from hilserver.components.base import Component
 from hilserver.errors import ConfigurationError
+from hilserver.numerics import linear
 
 TANK = {"type": "tank", "ports": {"T": "t"}}
 VOLUME = {"type": "volume", "ports": {"P": "a"}, "volume": "1 l"}
@@ -406,8 +407,8 @@ def test_the_linear_solver_against_numpy(n: int) -> None:
         np.fill_diagonal(matrix, 0.0)
     b = random.normal(size=n)
     factors, pivots, x = matrix.ravel().copy(), np.zeros(n), b.copy()
-    engine.factorise(factors, n, pivots)
-    engine.solve(factors, x, n, pivots)
+    linear.factorise(factors, n, pivots)
+    linear.solve(factors, x, n, pivots)
     assert x == pytest.approx(np.linalg.solve(matrix, b), rel=1e-9)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from hilserver.numerics.arrays import Floats, Indices, Integers
+from hilserver.numerics.linear import factorise, solve
 
 # header of ix
 N_STATES, N_VALUES, N_RECORDED, N_SUMS = 0, 1, 2, 3
@@ -23,7 +24,9 @@ N_PORTS, PORTS = 14, 15
 INTEGRATOR, SUBSTEPS = 16, 17
 LOWER, UPPER, SCALE, INITIAL = 18, 19, 20, 21
 N_SAMPLED, SAMPLED = 22, 23
-VAPOUR, N_LIMITED, LIMITED, HEADER = 24, 25, 26, 28
+VAPOUR, N_LIMITED, LIMITED = 24, 25, 26
+N_MECHANISMS, MECHANISMS, SOLUTION_STEPS = 27, 28, 29  # steps that share a solution of a mechanism's equations, or 0
+N_CLEARED, HEADER = 30, 32  # of the sums: the sums at nodes; behind them is the mechanisms' scratch space
 ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)  # unsigned plus signed would be signed
 
 EULER, RK4, ROSENBROCK = 0, 1, 2
@@ -42,13 +45,38 @@ def evaluate_sampled(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) 
     raise NotImplementedError
 
 
+def move_mechanism(ix: object, val: object, z: object, d: object, block: np.int64) -> None:
+    """Position and speed of a mechanism's actuators into their nodes; the real one is linked in as machine code."""
+    raise NotImplementedError
+
+
+def push_mechanism(ix: object, val: object, z: object, d: object, block: np.int64, held: np.int64) -> None:
+    """Accelerations of a mechanism under the forces at its nodes; the real one is linked in as machine code."""
+    raise NotImplementedError
+
+
+def settle_mechanism(ix: object, val: object, z: object, d: object, block: np.int64, ahead: float) -> None:
+    """Close what of a mechanism has drifted apart; the real one is linked in as machine code."""
+    raise NotImplementedError
+
+
 def derivatives(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
     """Fill ``d`` with the time derivatives of the states at ``z``; states at a hard limit don't move beyond it."""
+    rates_within_step(ix, val, z, y, d, False)
+
+
+def rates_within_step(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats, held: bool) -> None:
+    """The same; ``held``: where steps share the solution of a mechanism's equations of motion, with that solution."""
     expose_pressures(ix, val, z)
     n = ix[N_STATES]
-    for i in range(n, n + ix[N_SUMS]):
+    for i in range(n, n + ix[N_CLEARED]):
         d[i] = 0.0
+    for k in range(ix[N_MECHANISMS]):
+        move_mechanism(ix.ctypes, val.ctypes, z.ctypes, d.ctypes, np.int64(ix[ix[MECHANISMS] + k]))
     evaluate(ix, val, z, y, d)
+    share = np.int64(held and ix[SOLUTION_STEPS] > 0)
+    for k in range(ix[N_MECHANISMS]):
+        push_mechanism(ix.ctypes, val.ctypes, z.ctypes, d.ctypes, np.int64(ix[ix[MECHANISMS] + k]), share)
     row = ix[HYDRAULIC]
     for _ in range(ix[N_HYDRAULIC]):
         total = ix[row + ONE]
@@ -66,6 +94,15 @@ def derivatives(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> No
         if (z[i] <= val[lower + i] and d[i] < 0.0) or (z[i] >= val[upper + i] and d[i] > 0.0):
             d[i] = 0.0
         row += ONE
+
+
+def settle_mechanisms(ix: Indices, val: Floats, z: Floats, work: Floats, step: int, h: float) -> None:
+    """Before a step: close what has drifted apart; steps that share a solution get that of their middle."""
+    shared = np.int64(ix[SOLUTION_STEPS])
+    if shared == 0 or step % shared == 0:
+        ahead = 0.5 * h * shared
+        for k in range(ix[N_MECHANISMS]):
+            settle_mechanism(ix.ctypes, val.ctypes, z.ctypes, work.ctypes, np.int64(ix[ix[MECHANISMS] + k]), ahead)
 
 
 def expose_pressures(ix: Indices, val: Floats, z: Floats) -> None:
@@ -93,7 +130,7 @@ def clip_states(ix: Indices, val: Floats, z: Floats) -> None:
 def euler(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
     """Explicit Euler."""
     n = np.int64(ix[N_STATES])
-    derivatives(ix, val, z, y, work)
+    rates_within_step(ix, val, z, y, work, True)
     for i in range(n):
         z[i] += h * work[i]
     z[n] += h
@@ -109,7 +146,7 @@ def rk4(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) 
         start[i] = z[i]
         total[i] = 0.0
     for stage in range(4):
-        derivatives(ix, val, z, y, d)
+        rates_within_step(ix, val, z, y, d, True)
         weight = 1.0 if stage == 0 or stage == 3 else 2.0
         reach = h if stage == 2 else 0.5 * h
         for i in range(n):
@@ -154,7 +191,7 @@ def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats) -> N
     n = np.int64(ix[N_STATES])
     m = n + np.int64(ix[N_SUMS])
     d, start, f, jacobian = work, work[m:], work[m + n :], work[m + 5 * n :]
-    derivatives(ix, val, z, y, d)
+    rates_within_step(ix, val, z, y, d, True)
     for i in range(n):
         start[i] = z[i]
         f[i] = d[i]
@@ -169,7 +206,7 @@ def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats) -> N
         if start[j] + step > upper:
             step = -step
         z[j] = start[j] + step
-        derivatives(ix, val, z, y, d)
+        rates_within_step(ix, val, z, y, d, True)
         z[j] = start[j]
         for i in range(n):
             jacobian[i * n + j] = (d[i] - f[i]) / step
@@ -191,7 +228,7 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: flo
         z[i] = start[i] + GAMMA * h * k1[i]
     z[n] += GAMMA * h
     clip_states(ix, val, z)
-    derivatives(ix, val, z, y, d)
+    rates_within_step(ix, val, z, y, d, True)
     for i in range(n):
         k2[i] = d[i] - 2.0 * GAMMA * k1[i]
     solve(matrix, k2, int(n), pivots)
@@ -209,7 +246,7 @@ def is_as_promised(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats,
     m = n + np.int64(ix[N_SUMS])
     d, start, f, error, pivots = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 4 * n :]
     jacobian, matrix = work[m + 5 * n :], work[m + 5 * n + n * n :]
-    derivatives(ix, val, z, y, d)
+    rates_within_step(ix, val, z, y, d, True)
     for i in range(n):
         promised = f[i]
         for j in range(n):
@@ -223,44 +260,15 @@ def is_as_promised(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats,
     return True
 
 
-def factorise(matrix: Floats, n: int, pivots: Floats) -> None:
-    """Gaussian elimination with partial pivoting, in place: the factors take the matrix' place."""
-    for col in range(n):
-        best = col
-        for i in range(col + 1, n):
-            if abs(matrix[i * n + col]) > abs(matrix[best * n + col]):
-                best = i
-        pivots[col] = best
-        if best != col:
-            for j in range(n):
-                matrix[col * n + j], matrix[best * n + j] = matrix[best * n + j], matrix[col * n + j]
-        for i in range(col + 1, n):
-            factor = matrix[i * n + col] / matrix[col * n + col]
-            matrix[i * n + col] = factor
-            if factor != 0.0:
-                for j in range(col + 1, n):
-                    matrix[i * n + j] -= factor * matrix[col * n + j]
-
-
-def solve(matrix: Floats, b: Floats, n: int, pivots: Floats) -> None:
-    """b <- matrix^-1 b, from the factors and pivots of ``factorise``."""
-    for col in range(n):
-        best = int(pivots[col])
-        b[col], b[best] = b[best], b[col]
-    for i in range(n):
-        for j in range(i):
-            b[i] -= matrix[i * n + j] * b[j]
-    for i in range(n - 1, -1, -1):
-        for j in range(i + 1, n):
-            b[i] -= matrix[i * n + j] * b[j]
-        b[i] /= matrix[i * n + i]
-
-
 def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_steps: int, h: float) -> None:
     """Integrate ``n_steps`` steps of ``h`` seconds, inputs held; then refresh ``y`` and the boundary flows in ``z``."""
     if ix[N_SAMPLED] > 0:
-        derivatives(ix, val, z, y, work)  # so that sampled kernels see signals that follow from these inputs
-    for _ in range(n_steps):
+        rates_within_step(
+            ix, val, z, y, work, False
+        )  # so that sampled kernels see signals that follow from these inputs
+    for step in range(n_steps):
+        if ix[N_MECHANISMS] > 0:
+            settle_mechanisms(ix, val, z, work, step, h)
         if ix[N_SAMPLED] > 0:
             expose_pressures(ix, val, z)
             evaluate_sampled(ix, val, z, y, work)
@@ -271,7 +279,7 @@ def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_step
         else:
             rosenbrock(ix, val, z, y, work, h)
         clip_states(ix, val, z)
-    derivatives(ix, val, z, y, work)
+    rates_within_step(ix, val, z, y, work, False)
     row = ix[FLOWS]
     for _ in range(ix[N_FLOWS]):
         z[ix[row]] = work[ix[row + ONE]]

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from hilserver.circuit.library import Library
+from hilserver.circuit.mechanisms import PlacedMechanism, check_name, read_mechanisms, wrong_nodes
 from hilserver.components.base import Component, Datasheet, Fluid
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
 from hilserver.units import Angle, Length, Pressure, Speed, Velocity
@@ -26,6 +27,19 @@ class Solver(Datasheet):
         default="rk4", description="rosenbrock: linearly implicit and L-stable, for stiff, small volumes"
     )
     substeps: int = Field(default=10, ge=1, le=1000, description="integration steps per tick")
+    mechanics_substeps: int | None = Field(
+        default=None,
+        ge=1,
+        description="how often per tick a mechanism's equations of motion are solved; a divisor of substeps. Steps in "
+        "between share the solution of their middle. default: in every evaluation",
+    )
+
+    @model_validator(mode="after")
+    def _steps_share_solutions(self) -> Solver:
+        if self.mechanics_substeps is not None and self.substeps % self.mechanics_substeps:
+            divisors = ", ".join(str(n) for n in range(1, self.substeps + 1) if self.substeps % n == 0)
+            raise ValueError(f"mechanics_substeps {self.mechanics_substeps} does not divide substeps: take {divisors}")
+        return self
 
 
 class NodeStart(Datasheet):
@@ -61,6 +75,7 @@ class Circuit:
     placed: tuple[Placed, ...]
     starts: Mapping[str, NodeStart]
     source: Mapping[str, Any] = field(repr=False)
+    mechanisms: tuple[PlacedMechanism, ...] = ()
 
     def hydraulic_nodes(self) -> list[str]:
         """Names in order of first use."""
@@ -68,11 +83,13 @@ class Circuit:
 
     def mechanical_nodes(self) -> list[str]:
         """Names in order of first use."""
-        return list(dict.fromkeys(p.ports[port] for p in self.placed for port in p.component.mechanical))
+        at_ports = [p.ports[port] for p in self.placed for port in p.component.mechanical]
+        return list(dict.fromkeys([*at_ports, *(n for m in self.mechanisms for n in m.nodes_of("mechanical"))]))
 
     def rotational_nodes(self) -> list[str]:
         """Names in order of first use."""
-        return list(dict.fromkeys(p.ports[port] for p in self.placed for port in p.component.rotational))
+        at_ports = [p.ports[port] for p in self.placed for port in p.component.rotational]
+        return list(dict.fromkeys([*at_ports, *(n for m in self.mechanisms for n in m.nodes_of("rotational"))]))
 
     def rig_ports(self) -> list[str]:
         """The measured ports of the machine that the circuit connects to, without the prefix."""
@@ -85,7 +102,7 @@ class Circuit:
         return list(dict.fromkeys(node for node in read if node not in written))
 
 
-_TABLES = ("description", "fluid", "solver", "components", "nodes")
+_TABLES = ("description", "fluid", "solver", "components", "nodes", "mechanisms")
 
 
 def read_circuit(raw: Mapping[str, Any], library: Library, file: str = "", folder: Path | None = None) -> Circuit:
@@ -121,7 +138,10 @@ def read_part(raw: Mapping[str, Any], library: Library, file: str = "", folder: 
     starts = {name: model(NodeStart, value, f"nodes.{name}") for name, value in _table(raw, "nodes", file, problems)}
     tables = _embedded(_table(raw, "components", file, problems), library, folder or Path(file).parent, file, problems)
     placed = [_place(name, value, library, file, problems) for name, value in tables.items()]
-    if not raw.get("components"):
+    mechanisms = dict(
+        read_mechanisms(_table(raw, "mechanisms", file, problems), folder or Path(file).parent, file, problems)
+    )
+    if not raw.get("components") and not raw.get("mechanisms"):
         problems.append(Problem("a circuit needs at least one component.", "components", file))
     if fluid is not None:
         for p in (p for p in placed if p is not None):
@@ -129,8 +149,12 @@ def read_part(raw: Mapping[str, Any], library: Library, file: str = "", folder: 
             problems.extend(Problem(text, f"components.{p.name}", file) for text in wrong)
     if problems:
         raise ConfigurationError(problems)
-    source = copy.deepcopy({**raw, "components": tables})
-    return Circuit(description, fluid, solver, tuple(p for p in placed if p is not None), starts, source)
+    embedded = {"components": tables} | (
+        {"mechanisms": {n: t for n, (t, _) in mechanisms.items()}} if mechanisms else {}
+    )
+    source = copy.deepcopy({**raw, **embedded})
+    found = tuple(m for _, m in mechanisms.values() if m is not None)
+    return Circuit(description, fluid, solver, tuple(p for p in placed if p is not None), starts, source, found)
 
 
 def _embedded(
@@ -160,8 +184,7 @@ def _place(name: str, value: object, library: Library, file: str, problems: list
     if not isinstance(value, Mapping):
         problems.append(Problem(f"{shown(value)} is not a table.", key, file))
         return None
-    if not name or any(character in name for character in '."[] \n\t'):
-        problems.append(Problem("a component's name has no dots, brackets, quotes or spaces.", key, file))
+    check_name(name, key, file, problems)
     named = value.get("type")
     kind = library.types.get(named) if isinstance(named, str) else None
     if kind is None:
@@ -226,6 +249,7 @@ def _check_connections(circuit: Circuit, file: str) -> Iterator[Problem]:
             if used.setdefault(node, kind) != kind:
                 key = f"components.{placed.name}.{port}"
                 yield Problem(f'"{node}" is a {used[node]} node elsewhere and a {kind} node here.', key, file)
+    yield from wrong_nodes(circuit.mechanisms, used, circuit.starts, file)
     writers: dict[str, str] = {}
     for placed in circuit.placed:
         for port in placed.component.outputs:

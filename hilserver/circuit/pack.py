@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from math import pi
@@ -12,9 +12,12 @@ import numpy as np
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.library import RECORDED, RESISTING, SUMMED, WRITTEN, Contract, Library, Role, Term
+from hilserver.circuit.mechanisms import PlacedMechanism
 from hilserver.circuit.model import RIG, Circuit, NodeStart, Placed
 from hilserver.components.base import Table
 from hilserver.errors import ConfigurationError, Problem
+from hilserver.mechanics import columns as m
+from hilserver.mechanics.tables import MechanismTables, tables
 from hilserver.numerics.arrays import Floats, Indices, Integers
 
 INTEGRATORS = {"euler": e.EULER, "rk4": e.RK4, "rosenbrock": e.ROSENBROCK}
@@ -27,6 +30,7 @@ TABLE_WIDTHS = {
     e.BOUND: 2,
     e.PORTS: 1,
     e.LIMITED: 1,
+    e.MECHANISMS: 1,
 }
 """Columns of each table of the index, by the table's place in the header; its number of lines stands before it."""
 
@@ -131,6 +135,7 @@ class _Packer:
         self.limits: list[tuple[float, float, float]] = []
         self.place: dict[str, int] = {}
         self.sums: dict[str, int] = {}
+        self.mechanisms: dict[str, MechanismTables] = {}
 
     def packed(self) -> PackedCircuit:
         self._find_owners()
@@ -146,6 +151,7 @@ class _Packer:
         """Nodes with a state (volume, mass), prescribed nodes (tank, source), and the nodes that have neither."""
         volumes, masses = self._givers(Role.CAPACITANCE), self._givers(Role.MASS) | self._givers(Role.INERTIA)
         prescribed = self._givers(Role.PRESSURE) | self._givers(Role.POSITION) | self._givers(Role.ANGLE)
+        fixed = {**prescribed, **dict(self._moved(prescribed))}
         for node in self.circuit.hydraulic_nodes():
             if node.startswith(RIG) or node in prescribed:
                 self.boundary.append(node)
@@ -156,9 +162,9 @@ class _Packer:
                 text = f'node "{node}" has no volume: its pressure is undefined.'
                 self._problem(f"{text} Add a volume, pipe or hose to it (it connects {users}).")
         for node, motion in self._motions().items():
-            if node not in prescribed and node in masses:
+            if node not in fixed and node in masses:
                 self.moving[node] = motion
-            elif node not in prescribed:
+            elif node not in fixed:
                 users = ", ".join(p.name for p in self.circuit.placed if node in p.ports.values())
                 text = f'node "{node}" has no {motion.resists}: its motion is undefined.'
                 self._problem(f"{text} Add {motion.remedy} to it (it connects {users}).")
@@ -170,6 +176,14 @@ class _Packer:
             if self.bindings is not None and RIG + port not in self.bindings:
                 known = ", ".join(name for name in self.bindings if name.startswith(RIG)) or "none"
                 self._problem(f'"{RIG}{port}" is not a port of the rig. The rig\'s ports: {known}.')
+
+    def _moved(self, prescribed: Container[str]) -> Iterator[tuple[str, str]]:
+        """The nodes that mechanisms move, each with the mechanism's name; what else prescribes them is a problem."""
+        for placed in self.circuit.mechanisms:
+            for node in placed.nodes.values():
+                if node in prescribed:
+                    self._problem(f'"{node}" is moved by mechanisms.{placed.name} and prescribed by a component too.')
+                yield node, placed.name
 
     def _motions(self) -> dict[str, Motion]:
         """The nodes that move, each with its kind of motion."""
@@ -227,6 +241,18 @@ class _Packer:
             for s in placed.component.states:
                 numbers = [self._number(placed, v) for v in (s.initial, s.lower, s.upper, s.scale)]
                 self._state(f"{placed.name}.{s.name}", s.unit, *numbers)
+        for mechanism in self.circuit.mechanisms:
+            self._lay_out_mechanism(mechanism)
+
+    def _lay_out_mechanism(self, placed: PlacedMechanism) -> None:
+        try:
+            found = tables(placed.mechanism, self.file, f"mechanisms.{placed.name}")
+        except ConfigurationError as error:
+            self.problems += error.problems
+            return
+        self.mechanisms[placed.name] = found
+        for name, unit, initial in found.states:
+            self._state(f"{placed.name}.{name}", unit, initial, -np.inf, np.inf, 1e-3)
 
     def _lay_out_memories(self) -> None:
         for placed in self.circuit.placed:
@@ -387,17 +413,47 @@ class _Packer:
                 calls[start + 2] += offset
         for slot in curves:
             index[e.HEADER + slot] += offset
+        blocks, numbers, scratch = self._blocks(offset + len(parameters))
+        tables[e.MECHANISMS], mechanisms = [], sum(map(len, tables.values())) + len(index) + len(blocks)
+        for block in blocks:
+            tables[e.MECHANISMS].append(mechanisms)
+            mechanisms += len(block)
         for header, table in tables.items():
             index[header - 1], index[header] = len(table) // TABLE_WIDTHS[header], len(index)
             index += table
+        index += [entry for block in blocks for entry in block]
         index[e.N_STATES], index[e.N_VALUES] = self.n_states, len(self.names)
-        index[e.N_RECORDED], index[e.N_SUMS] = len(recorded), 2 * len(self.sums)
+        index[e.N_RECORDED], index[e.N_CLEARED] = len(recorded), 2 * len(self.sums)
+        index[e.N_SUMS] = 2 * len(self.sums) + scratch
         index[e.INTEGRATOR] = INTEGRATORS[self.circuit.solver.integrator]
         index[e.SUBSTEPS] = self.circuit.solver.substeps
-        value = np.concatenate([*sections, np.array(parameters, dtype=float)])
+        if (solutions := self.circuit.solver.mechanics_substeps) is not None:
+            index[e.SOLUTION_STEPS] = self.circuit.solver.substeps // solutions
+        value = np.concatenate([*sections, np.array([*parameters, *numbers], dtype=float)])
         return PackedCircuit(
             np.array(index, dtype=np.uint64), value, tuple(self.names), tuple(recorded), tuple(self.kinds)
         )
+
+    def _blocks(self, first: int) -> tuple[list[list[int]], list[float], int]:
+        """The mechanisms' blocks of the index, their numbers (from ``first`` in val), and all their scratch space."""
+        blocks: list[list[int]] = []
+        numbers: list[float] = []
+        scratch = 0
+        for placed in self.circuit.mechanisms:
+            found = self.mechanisms[placed.name]
+            block = [0] * m.NODES
+            block[m.METHOD], block[m.N_ACTUATORS] = found.method, len(placed.nodes)
+            block[m.FIRST_STATE] = self.place[f"{placed.name}.{found.states[0][0]}"]
+            block[m.PARAMETERS] = first + len(numbers)
+            block[m.SCRATCH] = self.n_states + 2 * len(self.sums) + scratch
+            block[m.OWN : m.OWN + len(found.own)] = found.own
+            for node in placed.nodes.values():
+                motion = self._motions()[node]
+                block += [self.place[f"{node}.{motion.place}"], self.n_states + self.sums[node]]
+            blocks.append([*block, *found.entries])
+            numbers += found.values
+            scratch += found.work
+        return blocks, numbers, scratch
 
 
 def _curve(table: object) -> list[float]:

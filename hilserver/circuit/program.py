@@ -6,6 +6,7 @@ folder's name carries a hash of everything that goes into the program.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -15,11 +16,12 @@ import platform
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+import llvmlite.binding
 import numba
 import numpy as np
 
@@ -27,6 +29,8 @@ from hilserver.circuit import dispatch, engine
 from hilserver.circuit.dispatch import is_pair
 from hilserver.circuit.library import Library
 from hilserver.errors import ConfigurationError, Problem
+from hilserver.mechanics import native
+from hilserver.numerics import linear
 
 GENERATED = ("evaluate", "evaluate_sampled")
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": False, "boundscheck": False}
@@ -62,29 +66,65 @@ def build(library: Library, modules: Sequence[ModuleType] = (), root: Path | Non
 
     All linked modules share one scope: their functions see each other, compiled, under their names.
     """
-    linked = [engine, *modules]
+    linked = [linear, engine, *modules]
     text = dispatch.generate(library)
-    folder = _writable(root or cache_root()) / _fingerprint(library, linked, text)
+    name = _fingerprint(library, [*linked, native, *native.CALLED], text)
+    folder = _writable(root or cache_root()) / name
     folder.mkdir(parents=True, exist_ok=True)
     generated = _import_generated(text, folder)
-    scope = _scope(linked)
     for contract in library.contracts:
         vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **KERNEL_OPTIONS)
-    config: Any = numba.config
-    cache_before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
-    try:
+    scope = _scope(linked)
+    with _cached_in(folder):
         compiled = {name: numba.njit(getattr(generated, name), cache=True, **HEAPLESS) for name in GENERATED}
-        for module in linked:
-            for name, function in vars(module).items():
-                if _is_own(module, function) and name not in GENERATED:
-                    copy = FunctionType(function.__code__, scope, name, function.__defaults__)
-                    copy.__module__ = module.__name__
-                    options = {**HEAPLESS, "_nrt": _gives_arrays(function)}  # False would be inherited from a caller
-                    compiled[name] = numba.njit(copy, cache=True, **options)
-    finally:
-        config.CACHE_DIR = cache_before
+        compiled |= _linked(linked, scope)
+        scope |= _mechanisms(folder)[0]
     scope.update(compiled)
     return Program(compiled, folder)
+
+
+def _linked(modules: Sequence[ModuleType], scope: dict[str, Any]) -> dict[str, Any]:
+    """The modules' own functions, each to be compiled with ``scope`` for its globals."""
+    found = {}
+    for module in modules:
+        for name, function in vars(module).items():
+            if _is_own(module, function) and name not in (*GENERATED, *native.SIGNATURES):
+                copy = FunctionType(function.__code__, scope, name, function.__defaults__)
+                copy.__module__ = module.__name__
+                options = {**HEAPLESS, "_nrt": _gives_arrays(function)}  # False would be inherited from a caller
+                found[name] = numba.njit(copy, cache=True, **options)
+    return found
+
+
+@functools.cache
+def _mechanisms(folder: Path) -> tuple[dict[str, Any], list[Any]]:
+    """The entry points of the mechanisms' machine code as functions that compiled code can call, and the code itself.
+
+    Kept as long as the process lives: compiled code knows their addresses.
+    """
+    scope = _scope(native.CALLED)
+    scope |= _linked(native.CALLED, scope) | {"carray": native.carray, "ANY": native.ANY}
+    found, kept = {}, []
+    for name, signature in native.SIGNATURES.items():
+        copy = FunctionType(vars(native)[name].__code__, scope, name)
+        copy.__module__ = native.__name__
+        machine_code = numba.cfunc(signature, cache=True, **OPTIONS)(copy)  # carray: not without the heap
+        symbol = f"hilserver_{name}_{folder.name}"
+        llvmlite.binding.add_symbol(symbol, machine_code.address)
+        kept.append(machine_code)
+        found[name] = numba.types.ExternalFunction(symbol, signature)
+    return found, kept
+
+
+@contextlib.contextmanager
+def _cached_in(folder: Path) -> Iterator[None]:
+    """What is compiled, or declared to be, is kept in this folder."""
+    config: Any = numba.config
+    before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before
 
 
 def check_kernels(library: Library) -> None:
@@ -131,7 +171,7 @@ def _scope(linked: Sequence[ModuleType]) -> dict[str, Any]:
     owners: dict[str, str] = {}
     for module in linked:
         for name, item in vars(module).items():
-            if name.startswith("__") or name in GENERATED:
+            if name.startswith("__") or name in (*GENERATED, *native.SIGNATURES):
                 continue
             if name in scope and scope[name] is not item and scope[name] != item:
                 raise TypeError(f"{name} is one thing in {owners[name]}, another in {module.__name__}: rename one")
@@ -197,9 +237,7 @@ def _collect(function: Any, seen: dict[str, str]) -> None:
 
 @functools.cache
 def _cpu() -> str:
-    import llvmlite.binding as llvm
-
-    return str(llvm.get_host_cpu_name())
+    return str(llvmlite.binding.get_host_cpu_name())
 
 
 def _import_generated(text: str, folder: Path) -> ModuleType:

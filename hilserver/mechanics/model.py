@@ -8,9 +8,11 @@ of a joint is 0 as drawn.
 from __future__ import annotations
 
 import copy
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import hypot, sqrt
+from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
@@ -208,6 +210,28 @@ class Mechanism:
         """The two bodies that an actuator acts on: positive force pushes or turns the second away from the first."""
         found = self.actuators[actuator]
         return found.between if isinstance(found, Linear) else self.joints[found.joint].between
+
+
+def embed_mechanism(table: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """A circuit's table of a mechanism with the contents of its ``file`` in their place, as ``definition``.
+
+    ``folder``: of the circuit file. ValueError says what is wrong: so that a command over the network reads no other
+    files, it must lie there, in a folder below it, or in the folder ``mechanisms`` beside it.
+    """
+    if "file" not in table:
+        return table
+    name = table["file"]
+    parts = PurePath(name).parts if isinstance(name, str) else ()
+    beside = parts[1:] if parts[:2] == ("..", "mechanisms") else parts
+    if not parts or PurePath(name).is_absolute() or ".." in beside or PurePath(name).suffix != ".toml":
+        text = 'is not a TOML file beside the circuit file, in a folder below it, or in "../mechanisms"'
+        raise ValueError(f"file: {shown(name)} {text}")
+    try:
+        definition = tomllib.loads((folder / name).read_bytes().decode("utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = "no such file" if isinstance(error, FileNotFoundError) else str(error)
+        raise ValueError(f"file: {shown(name)} can't be read: {reason}") from None
+    return {**{key: value for key, value in table.items() if key != "file"}, "definition": definition}
 
 
 _TABLES = ("description", "method", "gravity", "bodies", "joints", "actuators")

@@ -1,0 +1,97 @@
+"""Mechanisms in a circuit: their files, and the nodes that their actuators move."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
+from hilserver.mechanics.model import Linear, Mechanism, embed_mechanism, read_mechanism
+
+
+@dataclass(frozen=True)
+class PlacedMechanism:
+    """A mechanism in a circuit, and the node of each of its actuators."""
+
+    name: str
+    mechanism: Mechanism
+    nodes: Mapping[str, str]
+
+    def kind_of(self, actuator: str) -> str:
+        """The kind of node that an actuator moves: mechanical, or rotational for a shaft."""
+        return "mechanical" if isinstance(self.mechanism.actuators[actuator], Linear) else "rotational"
+
+    def nodes_of(self, kind: str) -> list[str]:
+        """The nodes of this kind that it moves."""
+        return [node for actuator, node in self.nodes.items() if self.kind_of(actuator) == kind]
+
+
+def read_mechanisms(
+    tables: list[tuple[str, Any]], folder: Path, file: str, problems: list[Problem]
+) -> Iterator[tuple[str, tuple[Mapping[str, Any], PlacedMechanism | None]]]:
+    """Each mechanism's table with its file read in, and the mechanism if nothing is wrong with it."""
+    keys = ("file", "definition", "nodes")
+    for name, given in tables:
+        key = f"mechanisms.{name}"
+        if not isinstance(given, Mapping):
+            problems.append(Problem(f"{shown(given)} is not a table.", key, file))
+            continue
+        check_name(name, key, file, problems)
+        wrong = [Problem("unknown key." + did_you_mean(k, keys), f"{key}.{k}", file) for k in given if k not in keys]
+        if ("file" in given) == ("definition" in given):
+            wrong.append(Problem('give file, like "../mechanisms/boom.toml", or definition.', key, file))
+        problems += wrong
+        if wrong:
+            continue
+        try:
+            table = embed_mechanism(given, folder)
+            where = (str(folder / given["file"]), "") if "file" in given else (file, f"{key}.definition")
+            mechanism = read_mechanism(table["definition"], *where)
+        except ValueError as error:
+            problems.append(Problem(str(error), key, file))
+        except ConfigurationError as error:
+            problems += error.problems
+        else:
+            nodes = _nodes_of(table.get("nodes", {}), mechanism, f"{key}.nodes", file, problems)
+            yield name, (table, PlacedMechanism(name, mechanism, nodes))
+
+
+def _nodes_of(raw: object, mechanism: Mechanism, key: str, file: str, problems: list[Problem]) -> dict[str, str]:
+    """The node of each actuator: the one that is named for it, else one of the actuator's name."""
+    if not isinstance(raw, Mapping):
+        problems.append(Problem(f'{shown(raw)} is not a table like {{ lift = "rod" }}.', key, file))
+        return {}
+    for actuator, node in raw.items():
+        if actuator not in mechanism.actuators:
+            text = "the mechanism has no such actuator." + did_you_mean(actuator, mechanism.actuators)
+            problems.append(Problem(text, f"{key}.{actuator}", file))
+        elif not isinstance(node, str) or not node:
+            problems.append(Problem(f"{shown(node)} is not the name of a node.", f"{key}.{actuator}", file))
+    nodes = {name: raw.get(name, name) for name in mechanism.actuators}
+    return {name: node for name, node in nodes.items() if isinstance(node, str)}
+
+
+def check_name(name: str, key: str, file: str, problems: list[Problem]) -> None:
+    """Note the problem of a component's or mechanism's name that can't be part of a value's name."""
+    if not name or any(character in name for character in '."[] \n\t'):
+        kind = "mechanism" if key.startswith("mechanisms") else "component"
+        problems.append(Problem(f"a {kind}'s name has no dots, brackets, quotes or spaces.", key, file))
+
+
+def wrong_nodes(
+    mechanisms: Iterable[PlacedMechanism], used: dict[str, str], starts: Container[str], file: str
+) -> Iterator[Problem]:
+    """Nodes of mechanisms that are of another kind elsewhere (``used``: kinds so far, grown here) or moved twice."""
+    owners: dict[str, str] = {}
+    for m in mechanisms:
+        for actuator, node in m.nodes.items():
+            key, kind = f"mechanisms.{m.name}.nodes.{actuator}", m.kind_of(actuator)
+            if used.setdefault(node, kind) != kind:
+                yield Problem(f'"{node}" is a {used[node]} node elsewhere and a {kind} node here.', key, file)
+            if owners.setdefault(node, key) != key:
+                yield Problem(f'"{node}" is moved by {owners[node]} too.', key, file)
+            if node in starts:
+                text = f"mechanisms.{m.name} moves this node: its actuator {actuator} gives the start."
+                yield Problem(text, f"nodes.{node}", file)

@@ -1,0 +1,46 @@
+"""The mechanisms' code as machine code of its own, that the engine calls by address.
+
+Each compiled function of the engine contains all that it calls: linked the usual way, the mechanisms would be compiled
+a dozen times. So their three entry points are compiled once, to functions of C, and are known to the engine by a
+symbol.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from numba import carray as carray  # type: ignore[attr-defined]
+from numba import types
+
+from hilserver.mechanics import planar
+from hilserver.mechanics.planar import planar_motion, planar_rates, planar_settle
+from hilserver.numerics import linear
+
+ANY = 1 << 40
+"""Stands for the length of an array, which nothing looks at."""
+_INDEX, _NUMBERS = (types.CPointer(kind) for kind in (types.uint64, types.float64))  # type: ignore[no-untyped-call]
+_ARRAYS = (_INDEX, _NUMBERS, _NUMBERS, _NUMBERS, types.int64)
+SIGNATURES: dict[str, Any] = {
+    "move_mechanism": types.void(*_ARRAYS),
+    "push_mechanism": types.void(*_ARRAYS, types.int64),
+    "settle_mechanism": types.void(*_ARRAYS, types.float64),
+}
+"""The entry points by name: index, numbers, values, derivatives with scratch space, block of a mechanism."""
+CALLED: tuple[ModuleType, ...] = (linear, planar)
+"""Modules with the functions that the entry points call."""
+
+
+def move_mechanism(ix: Any, val: Any, z: Any, d: Any, block: int) -> None:
+    """Position and speed of each actuator into its node."""
+    planar_motion(carray(ix, ANY), carray(val, ANY), carray(z, ANY), carray(d, ANY), block)
+
+
+def push_mechanism(ix: Any, val: Any, z: Any, d: Any, block: int, held: int) -> None:
+    """Derivatives of the states under the forces and masses at the nodes; after ``move_mechanism``."""
+    planar_rates(carray(ix, ANY), carray(val, ANY), carray(z, ANY), carray(d, ANY), block, held != 0)
+
+
+def settle_mechanism(ix: Any, val: Any, z: Any, d: Any, block: int, ahead: float) -> None:
+    """Close what has drifted apart; the next solution that is held is for ``ahead`` s from now."""
+    planar_settle(carray(ix, ANY), carray(val, ANY), carray(z, ANY), carray(d, ANY), block, ahead)
