@@ -153,7 +153,7 @@ def test_a_slider_crank() -> None:
 
 
 def test_a_four_bar_linkage_turned_by_a_torque() -> None:
-    """What the torque does becomes energy, 1e-5 of it in 2 s with 1 ms; closed to what one step opens: 1e-8 m."""
+    """What the torque does, 10 J in 1 s, becomes energy, to 2e-5 J with 1 ms; closed to what one step opens: 1e-8 m."""
     torque = {"type": "torque_source", "ports": {"shaft": "crank_torque"}, "command": 1, "torque": "0.5 N*m"}
     bench = Bench(alone(table("four_bar"), motor=torque))
     masses = {"crank": (0.6, 0.0008), "coupler": (1.5, 0.0155), "rocker": (1.1, 0.0058)}
@@ -167,9 +167,9 @@ def test_a_four_bar_linkage_turned_by_a_torque() -> None:
         return total - 0.5 * bench["crank_torque.phi"]
 
     before = energy()
-    for _ in range(20):
+    for _ in range(10):
         bench.run(0.1, 1e-3)
-        assert energy() == pytest.approx(before, abs=1e-5 * (1.0 + 0.5 * bench["crank_torque.phi"]))
+        assert energy() == pytest.approx(before, abs=2e-5)
         states = np.array([bench[f"m.{name}.{x}"] for name in masses for x in ("x", "y", "angle", "vx", "vy", "w")])
         places, speeds, _ = closed.of(states)
         assert np.abs(places).max() < 1e-8
