@@ -185,6 +185,10 @@ def test_bench_as_json(hilserver: Command) -> None:
     assert said.code == 0
     told = json.loads(said.out)
     assert [result["circuit"] for result in told["results"]] == ["rk4 × 2"] * 4
+    assert {"circuit", "bridge", "look-ahead", "publish", "recorder"} <= {part["name"] for part in told["parts"]}
+    assert "relief_valve" in {cost["type"] for cost in told["components"]}
+    assert [(cost["device"], cost["where"]) for cost in told["drivers"]] == [("rig", "loop")]
+    assert told["machine"]["processor"]
 
 
 @pytest.mark.parametrize("command", ["check", "simulate", "bench", "replay"])

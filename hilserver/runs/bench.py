@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 
 from hilserver.errors import HilserverError
-from hilserver.numerics.arrays import Floats
-from hilserver.realtime.compiled import compiled_program, no_command, work_array
+from hilserver.realtime.compiled import no_command, work_array
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig
 from hilserver.runs.drivers import DriverCost
 from hilserver.runs.lockstep import LockstepRun
 from hilserver.runs.machine import machine
-from hilserver.runs.parts import ComponentCost, Part
+from hilserver.runs.parts import ComponentCost, Part, Record, inputs_of
 from hilserver.runs.replay import replay_log
 
 
@@ -75,7 +74,7 @@ def _with(rig: Rig, number: int, folder: Path, ticks: int | None, repeats: int) 
         for each in (run, logged):
             each.start()
         cases: dict[str, Callable[[], object]] = {
-            "tick alone": _tick_alone(rig, run.row, count),
+            "tick alone": _tick_alone(Record.of(rig, count, run.program)),
             "tick and devices": partial(_cycle, run, count),
             "tick, devices and full-rate log": partial(_cycle, logged, count),
         }
@@ -91,13 +90,17 @@ def _cycle(run: LockstepRun, ticks: int) -> None:
     run.run(ticks)
 
 
-def _tick_alone(rig: Rig, running: Floats, ticks: int) -> Callable[[], object]:
-    """The tick on the inputs of a running rig, which stay as they are."""
-    program, row = compiled_program(rig.library), running.copy()
-    inputs, given = np.array([c.TICK], dtype=np.int64), row[c.TICK] + np.arange(1.0, ticks + 1.0).reshape(-1, 1)
-    work, command, rows = work_array(rig.packed, rig.plan), no_command(), np.empty((ticks, 1))
-    index, value = rig.packed.index, rig.packed.value
-    return lambda: program.run_recorded(rig.plan, index, value, row, work, command, inputs, given, rows)
+def _tick_alone(record: Record) -> Callable[[], object]:
+    """The tick on the recorded inputs of a run."""
+    rig, row = record.rig, record.row.copy()
+    work, command, rows = work_array(rig.packed, rig.plan), no_command(), np.empty((len(record.given), 1))
+    arguments = (rig.plan, rig.packed.index, rig.packed.value, row, work, command, inputs_of(rig), record.given, rows)
+
+    def batch() -> None:
+        row[:] = record.row
+        record.program.run_recorded(*arguments)
+
+    return batch
 
 
 def _measured(name: str, circuit: str, dt: float, ticks: int, repeats: int, batch: Callable[[], object]) -> Benchmark:
