@@ -12,10 +12,8 @@ import pytest
 from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
 
-from hilserver.circuit.library import standard_library
-from hilserver.circuit.program import Program, build
-from hilserver.errors import ConfigurationError
-from hilserver.mechanics import recursion
+from hilserver.circuit.program import Program
+from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.mechanics.chain import ACCELERATION, MOTION, ORIGIN, PRISMATIC, ROTATION, VELOCITY
 from hilserver.mechanics.generated import generated_loop, loop_table
 from hilserver.mechanics.model import (
@@ -30,13 +28,14 @@ from hilserver.mechanics.model import (
 )
 from hilserver.mechanics.tree import Tree, close, closure_jacobian, displace, extent, seen, start_of, tensor, tree_of
 from hilserver.numerics.arrays import Floats
+from hilserver.runs.chains import chain_program, run_bdf, run_fixed, run_halves
 
 G = 9.81
 
 
 @pytest.fixture(scope="module")
 def program() -> Program:
-    return build(standard_library(), [recursion])
+    return chain_program()
 
 
 def metres(*vector: float) -> list[str]:
@@ -580,6 +579,38 @@ def test_generated_loops_at_1_ms(program: Program, n: int) -> None:
     assert gap < 1e-6
     energies = [program.chain_energy(tree.chain(), at) for at in coarse]
     assert np.ptp(energies) < 1e-6
+
+
+def test_two_threads_share_a_loop() -> None:
+    """The halves of a loop at the same time: what one thread finds, to rounding."""
+    program, tree = chain_program(), tree_of(generated_loop(16))
+    one = run_fixed(program, tree, start_of(tree), 0.1, 1e-3, 10)
+    two = run_halves(program, tree, start_of(tree), 0.1, 1e-3, 10)
+    assert np.abs(one.states[-1]).max() > 0.01
+    assert two.states == pytest.approx(one.states, abs=1e-9)
+    assert two.time == pytest.approx(one.time)
+
+
+def test_a_mechanism_without_two_branches_is_not_shared() -> None:
+    tree = tree_of(mechanism(*bar_chain("a", "b", length=0.5, mass=1.0)))
+    with pytest.raises(HilserverError, match="no two chains to share out"):
+        run_halves(chain_program(), tree, tree.drawn(), 0.1, 1e-3)
+
+
+def test_bdf_agrees_with_runge_kutta() -> None:
+    """Offline integration of variable order, the loop of five, 1 s: both within what is asked of BDF."""
+    program, tree = chain_program(), tree_of(generated_loop(5))
+    fixed = run_fixed(program, tree, start_of(tree), 1.0, 1e-3, 100)
+    bdf = run_bdf(program, tree, start_of(tree), 1.0, 0.1, rtol=1e-7, atol=1e-9)
+    assert bdf.states == pytest.approx(fixed.states, abs=1e-4)
+    assert bdf.gap < 1e-6
+    assert bdf.time == pytest.approx(fixed.time)
+
+
+def test_a_run_that_leaves_all_bounds_says_so() -> None:
+    program, tree = chain_program(), tree_of(generated_loop(151))
+    with pytest.raises(HilserverError, match="take smaller ones"):
+        run_fixed(program, tree, start_of(tree), 5.0, 2e-2)
 
 
 def ring(n: int, side: float = 0.2) -> Mechanism:

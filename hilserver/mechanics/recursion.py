@@ -113,11 +113,21 @@ def chain_rates(c: Chain, y: Floats, rate: Floats) -> None:
     Loops are stabilised after Baumgarte: the acceleration of a gap becomes -2·alpha·gap' - beta²·gap.
     """
     q, u = y[: c.n_coordinates], y[c.n_coordinates :]
-    place_links(c, q)
-    move_links(c, u)
-    weigh_links(c)
+    place_links(c, q, 1, c.n)
+    move_links(c, u, 1, c.n)
+    weigh_links(c, 1, c.n)
     measure_rows(c, 0, c.n_rows)
-    reduce_links(c)
+    start_reactions(c)
+    reduce_links(c, 1, c.n)
+    want_multipliers(c)
+    close_loops(c, 1.0)
+    react(c, 1, c.n)
+    accelerate_links(c, rate[c.n_coordinates :], 1, c.n)
+    coordinate_rates(c, q, u, rate, 1, c.n)
+
+
+def want_multipliers(c: Chain) -> None:
+    """What the multipliers have to add to the accelerations of the gaps, and of the actuators with a mass."""
     alpha, beta = c.val[c.common + ALPHA], c.val[c.common + BETA]
     for r in range(c.n_rows):
         row = c.closure + CLOSURE * r
@@ -126,10 +136,6 @@ def chain_rates(c: Chain, y: Floats, rate: Floats) -> None:
         else:
             wanted = c.d[row + ROW_EFFORT] / c.d[row + ROW_MASS] if c.d[row + ROW_MASS] > 0.0 else 0.0
         c.d[row + ROW_WANTED] = wanted - c.d[row + ROW_FREE]
-    close_loops(c, 1.0)
-    react(c)
-    accelerate_links(c, rate[c.n_coordinates :])
-    coordinate_rates(c, q, u, rate)
 
 
 def load_chain(c: Chain, effort: Floats, mass: Floats) -> None:
@@ -145,11 +151,11 @@ def load_chain(c: Chain, effort: Floats, mass: Floats) -> None:
         c.d[m + ARMATURE] += mass[c.n_linear + j]
 
 
-def place_links(c: Chain, q: Floats) -> None:
+def place_links(c: Chain, q: Floats, begin: int, end: int) -> None:
     """Rotation and origin of each link's frame, and S: a turn about an axis, or a shift along it."""
     d, val = c.d, c.val
     start_ground(c)
-    for i in range(1, c.n):
+    for i in range(begin, end):
         entry, link, m = c.links + LINK_ENTRIES * i, c.link + LINK_NUMBERS * i, c.motion + MOTION * i
         parent = c.motion + MOTION * int(c.ix[entry + LINK_PARENT])
         kind, place = c.ix[entry + LINK_KIND], int(c.ix[entry + LINK_PLACE])
@@ -185,10 +191,10 @@ def in_world(c: Chain, m: int, point: Vector) -> Vector:
     return plus(vector(c.d, m + ORIGIN), turned(c.d, m + ROTATION, point))
 
 
-def move_links(c: Chain, u: Floats) -> None:
+def move_links(c: Chain, u: Floats, begin: int, end: int) -> None:
     """Velocities, and what they add to the accelerations: V × (S·u)."""
     d = c.d
-    for i in range(1, c.n):
+    for i in range(begin, end):
         entry, m = c.links + LINK_ENTRIES * i, c.motion + MOTION * i
         k, kind = int(c.ix[entry + LINK_PARENT]), c.ix[entry + LINK_KIND]
         for a in range(6):
@@ -220,10 +226,10 @@ def velocity_at(c: Chain, m: int, place: Vector) -> Vector:
     return plus(vector(c.d, m + VELOCITY + 3), cross(vector(c.d, m + VELOCITY), place))
 
 
-def weigh_links(c: Chain) -> None:
+def weigh_links(c: Chain, begin: int, end: int) -> None:
     """Inertia of each link alone, and the force that it lacks for moving on without acceleration: V × (I·V)."""
     d = c.d
-    for i in range(1, c.n):
+    for i in range(begin, end):
         link, m = c.link + LINK_NUMBERS * i, c.motion + MOTION * i
         mass, centre = c.val[link + LINK_MASS], in_world(c, m, vector(c.val, link + LINK_CENTRE))
         fill_inertia(c, m, link + LINK_TENSOR, mass, centre)
@@ -301,7 +307,7 @@ def measure_distance(c: Chain, entry: int, number: int, row: int, first: int, se
     store_pair(d, row + ROW_T_RATE, plus(cross(speed, n), cross(place, n_rate)), n_rate)
 
 
-def reduce_links(c: Chain) -> None:
+def reduce_links(c: Chain, begin: int, end: int) -> None:
     """From the last link to the ground: each link's inertia, force and reactions, as its parent feels them.
 
     A link of inertia J resists its parent with J - U·Uᵀ/D, U = J·S, D = S·U: not in the joint's own freedom.
@@ -309,8 +315,7 @@ def reduce_links(c: Chain) -> None:
     matrix, so these products need no sweep of their own.
     """
     d = c.d
-    start_reactions(c)
-    for i in range(c.n - 1, 0, -1):
+    for i in range(end - 1, begin - 1, -1):
         k, m = int(c.ix[c.links + LINK_ENTRIES * i + LINK_PARENT]), c.motion + MOTION * i
         J, S, U, bias, force = m + INERTIA, m + FREEDOM, m + RESISTANCE, m + BIAS, m + LACKING
         D, drive, resisted = d[m + ARMATURE], d[m + TORQUE], 0.0
@@ -456,20 +461,20 @@ def eliminate(c: Chain) -> int:
     return n
 
 
-def react(c: Chain) -> None:
+def react(c: Chain, begin: int, end: int) -> None:
     """Add to each link's drive what the multipliers push in its freedom."""
-    for i in range(1, c.n):
-        begin, end = felt_rows(c, i)
-        for f in range(begin, end):
+    for i in range(begin, end):
+        first, last = felt_rows(c, i)
+        for f in range(first, last):
             r = int(c.ix[f])
             share = c.d[c.reaction + REACTION * (c.n_rows * i + r) + SHARE]
             c.d[c.motion + MOTION * i + DRIVE] += share * c.d[c.closure + CLOSURE * r + ROW_MULTIPLIER]
 
 
-def accelerate_links(c: Chain, u_rate: Floats) -> None:
+def accelerate_links(c: Chain, u_rate: Floats, begin: int, end: int) -> None:
     """From the ground outward: accelerations of the links, and of their speeds, from what drives them."""
     d = c.d
-    for i in range(1, c.n):
+    for i in range(begin, end):
         m = c.motion + MOTION * i
         parent = c.motion + MOTION * int(c.ix[c.links + LINK_ENTRIES * i + LINK_PARENT])
         lacking = d[m + DRIVE]
@@ -481,9 +486,9 @@ def accelerate_links(c: Chain, u_rate: Floats) -> None:
             d[m + ACCELERATION + a] += d[m + FREEDOM + a] * u_rate[i - 1]
 
 
-def coordinate_rates(c: Chain, q: Floats, u: Floats, rate: Floats) -> None:
+def coordinate_rates(c: Chain, q: Floats, u: Floats, rate: Floats, begin: int, end: int) -> None:
     """d/dt of the coordinates from the speeds."""
-    for i in range(1, c.n):
+    for i in range(begin, end):
         entry = c.links + LINK_ENTRIES * i
         kind, place = c.ix[entry + LINK_KIND], int(c.ix[entry + LINK_PLACE])
         if kind == BALL_X:
@@ -503,7 +508,7 @@ def settle_chain(c: Chain, y: Floats) -> float:
         gap = measure_gaps(c, y)
         largest = max(largest, gap)
         if gap > c.val[c.common + TOLERANCE]:
-            close_gaps(c, y)
+            close_gaps(c, y, 1, c.n)
         if not gap > LARGE_GAP:
             break
     return largest
@@ -511,40 +516,55 @@ def settle_chain(c: Chain, y: Floats) -> float:
 
 def measure_gaps(c: Chain, y: Floats) -> float:
     """Place and move the links; the largest gap, in m or as a sine."""
-    place_links(c, y[: c.n_coordinates])
-    move_links(c, y[c.n_coordinates :])
+    place_links(c, y[: c.n_coordinates], 1, c.n)
+    move_links(c, y[c.n_coordinates :], 1, c.n)
     measure_rows(c, 0, c.n_closures)
+    return largest_gap(c)
+
+
+def largest_gap(c: Chain) -> float:
+    """Of those measured."""
     largest = 0.0
     for r in range(c.n_closures):
         largest = max(largest, abs(c.d[c.closure + CLOSURE * r + ROW_GAP]))
     return largest
 
 
-def close_gaps(c: Chain, y: Floats) -> None:
-    """One step of Newton's method in place, and one in speed."""
+def close_gaps(c: Chain, y: Floats, begin: int, end: int) -> None:
+    """One step of Newton's method in place, and one in speed; of the links ``begin`` to ``end``."""
     q, u, change = y[: c.n_coordinates], y[c.n_coordinates :], c.d[c.change : c.change + len(y)]
     change_u = change[c.n_coordinates :]
-    respond(c, ROW_GAP, change_u)
-    coordinate_rates(c, q, change_u, change)
-    for j in range(c.n_coordinates):
-        q[j] += change[j]
-    normalise_chain(c, q)
-    respond(c, ROW_GAP_RATE, change_u)
-    for j in range(c.n - 1):
-        u[j] += change_u[j]
+    respond(c, ROW_GAP, change_u, begin, end)
+    coordinate_rates(c, q, change_u, change, begin, end)
+    for i in range(begin, end):
+        add_coordinates(c, q, change, i)
+    respond(c, ROW_GAP_RATE, change_u, begin, end)
+    for i in range(begin, end):
+        u[i - 1] += change_u[i - 1]
 
 
-def respond(c: Chain, undone: int, change: Floats) -> None:
+def add_coordinates(c: Chain, q: Floats, change: Floats, i: int) -> None:
+    """Add what belongs to link i; quaternions have length 1 again."""
+    kind, place = c.ix[c.links + LINK_ENTRIES * i + LINK_KIND], int(c.ix[c.links + LINK_ENTRIES * i + LINK_PLACE])
+    if kind == BALL_X:
+        for k in range(place, place + 4):
+            q[k] += change[k]
+        normalise_quaternion(q, place)
+    elif kind in (REVOLUTE, PRISMATIC):
+        q[place] += change[place]
+
+
+def respond(c: Chain, undone: int, change: Floats, begin: int, end: int) -> None:
     """How the speeds change under impulses at the cuts that undo what each row has in its column ``undone``."""
     d = c.d
     for r in range(c.n_rows):
         row = c.closure + CLOSURE * r
         d[row + ROW_WANTED] = -d[row + undone] if r < c.n_closures else 0.0
     close_loops(c, 0.0)
-    for i in range(1, c.n):
+    for i in range(begin, end):
         d[c.motion + MOTION * i + DRIVE] = 0.0
-    react(c)
-    for i in range(1, c.n):
+    react(c, begin, end)
+    for i in range(begin, end):
         m = c.motion + MOTION * i
         parent = c.motion + MOTION * int(c.ix[c.links + LINK_ENTRIES * i + LINK_PARENT])
         lacking = d[m + DRIVE]
@@ -555,9 +575,9 @@ def respond(c: Chain, undone: int, change: Floats) -> None:
             d[m + IMPULSE + a] = d[parent + IMPULSE + a] + d[m + FREEDOM + a] * change[i - 1]
 
 
-def normalise_chain(c: Chain, q: Floats) -> None:
+def normalise_chain(c: Chain, q: Floats, begin: int, end: int) -> None:
     """Quaternions of length 1."""
-    for i in range(1, c.n):
+    for i in range(begin, end):
         entry = c.links + LINK_ENTRIES * i
         if c.ix[entry + LINK_KIND] == BALL_X:
             normalise_quaternion(q, int(c.ix[entry + LINK_PLACE]))
@@ -565,9 +585,9 @@ def normalise_chain(c: Chain, q: Floats) -> None:
 
 def chain_energy(c: Chain, y: Floats) -> float:
     """Kinetic and potential energy, J; the latter 0 where all masses are at the world's origin."""
-    place_links(c, y[: c.n_coordinates])
-    move_links(c, y[c.n_coordinates :])
-    weigh_links(c)
+    place_links(c, y[: c.n_coordinates], 1, c.n)
+    move_links(c, y[c.n_coordinates :], 1, c.n)
+    weigh_links(c, 1, c.n)
     energy, gravity = 0.0, vector(c.val, c.common + GRAVITY)
     for i in range(1, c.n):
         link, m = c.link + LINK_NUMBERS * i, c.motion + MOTION * i
@@ -605,7 +625,7 @@ def advance_chain(
                 state[j] = y[j] + reach * rate[j]
         for j in range(size):
             y[j] += h / 6.0 * total[j]
-        normalise_chain(c, y)
+        normalise_chain(c, y, 1, c.n)
         largest = max(largest, settle_chain(c, y))
         for j in range(size):
             state[j] = y[j]

@@ -147,6 +147,11 @@ class Tree:
         """Where link i has its coordinate, or where its quaternion begins."""
         return int(self.entries[CHAIN_HEAD + LINK_ENTRIES * i + LINK_PLACE])
 
+    def split(self) -> int | None:
+        """The link at which a second group of branches begins that is as large as the first, if there are branches."""
+        roots = [i for i, link in enumerate(self.links, 1) if link.parent == 0][1:]
+        return min(roots, key=lambda i: abs(2 * i - len(self.links) - 2), default=None)
+
     def chain(self) -> Chain:
         """The tables as compiled functions take them, with scratch space of their own."""
         return chain_alone(self.entries, self.numbers)

@@ -1,0 +1,220 @@
+"""The two chains of a cut loop reduced at the same time, by two threads: for long loops, offline.
+
+Each thread places, moves and reduces the links of its own branch in scratch space of its own, and integrates their
+coordinates. Twice per evaluation they meet: before the rows are measured, since a row needs the end of the other
+branch, and before the multipliers are solved for, which both do alike, from the sum of what both branches give.
+
+Threads meet by counters that they watch without sleeping: a meeting costs about a microsecond where both have a core of
+their own, and a time slice of the operating system where they haven't. So this is not for real time.
+Source of the idea: seeds/002 ch. 3 (two processors, messages).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
+
+from hilserver.mechanics.chain import (
+    CLOSURE,
+    MOTION,
+    REACTION,
+    ROW_ENTRIES,
+    ROW_FREE,
+    ROW_LINKS,
+    TOLERANCE,
+    Chain,
+)
+from hilserver.mechanics.recursion import (
+    accelerate_links,
+    close_gaps,
+    close_loops,
+    coordinate_rates,
+    largest_gap,
+    measure_rows,
+    move_links,
+    normalise_chain,
+    place_links,
+    react,
+    reduce_links,
+    start_reactions,
+    want_multipliers,
+    weigh_links,
+)
+from hilserver.numerics.arrays import Floats, Integers
+
+COUNTER = 16
+"""Entries from one thread's counter to the other's: two lines of cache."""
+ABANDONED, PATIENCE = -1, 1 << 33
+"""A counter of a thread that gave up; how often one looks before it does: some ten seconds."""
+
+
+class Half(NamedTuple):
+    """One thread's branch: links ``begin`` to ``end``, and what it shares with the other thread."""
+
+    side: int
+    begin: int
+    end: int
+    own: Integers
+    """First and last + 1 of its coordinates, then of its speeds, in y."""
+    d_other: Floats
+    """The other thread's scratch space."""
+    flags: Integers
+    """The counters of the meetings."""
+    exchange: Floats
+
+
+def _load_acquire(context: Any, array: Any, place: Any) -> Any:
+    """load_acquire(array, place): what another thread has left there, with all that it wrote before."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = _pointer(context, builder, signature, arguments)
+        return builder.load_atomic(pointer, ordering="acquire", align=8)
+
+    return numba.int64(array, numba.int64), generate
+
+
+def _store_release(context: Any, array: Any, place: Any, value: Any) -> Any:
+    """store_release(array, place, value): for another thread to see, with all that was written before."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = _pointer(context, builder, signature, arguments)
+        builder.store_atomic(arguments[2], pointer, ordering="release", align=8)
+        return context.get_dummy_value()
+
+    return numba.void(array, numba.int64, numba.int64), generate
+
+
+def _pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    kind = signature.args[0]
+    array = make_array(kind)(context, builder, arguments[0])  # type: ignore[no-untyped-call]
+    return cgutils.get_item_pointer(context, builder, kind, array, [arguments[1]])  # type: ignore[no-untyped-call]
+
+
+load_acquire: Any = intrinsic(_load_acquire)
+store_release: Any = intrinsic(_store_release)
+
+
+def meet(flags: Integers, side: int, count: int) -> bool:
+    """Wait until the other thread has come to the same meeting; whether it has."""
+    store_release(flags, COUNTER * side, count)
+    for _ in range(PATIENCE):
+        there = load_acquire(flags, COUNTER * (1 - side))
+        if there >= count:
+            return True
+        if there == ABANDONED:
+            break
+    store_release(flags, COUNTER * side, ABANDONED)
+    return False
+
+
+def copy_ends(c: Chain, d_other: Floats, begin: int, end: int) -> None:
+    """The motion of the links at the rows' ends that belong to the other branch."""
+    for r in range(c.n_rows):
+        for k in range(2):
+            i = int(c.ix[c.rows + ROW_ENTRIES * r + ROW_LINKS + k])
+            if i > 0 and not begin <= i < end:
+                for place in range(c.motion + MOTION * i, c.motion + MOTION * i + MOTION):
+                    c.d[place] = d_other[place]
+
+
+def half_rates(c: Chain, half: Half, meeting: int, y: Floats, rate: Floats) -> bool:
+    """``chain_rates`` of one branch; False where the other thread is gone."""
+    q, u, begin, end = y[: c.n_coordinates], y[c.n_coordinates :], half.begin, half.end
+    place_links(c, q, begin, end)
+    move_links(c, u, begin, end)
+    weigh_links(c, begin, end)
+    if not meet(half.flags, half.side, meeting):
+        return False
+    copy_ends(c, half.d_other, begin, end)
+    measure_rows(c, 0, c.n_rows)
+    start_reactions(c)
+    if half.side == 1:  # what both branches have in common counts once
+        for r in range(c.n_rows):
+            c.d[c.closure + CLOSURE * r + ROW_FREE] = 0.0
+            for k in range(REACTION):
+                c.d[c.reaction + REACTION * r + k] = 0.0
+    reduce_links(c, begin, end)
+    return add_halves(c, half, meeting + 1) and finish_half(c, half, q, u, rate)
+
+
+def add_halves(c: Chain, half: Half, meeting: int) -> bool:
+    """Flexibility and free accelerations of the gaps: the sum of both branches."""
+    size = c.n_rows * c.n_rows
+    mine, others = half.side * (size + c.n_rows), (1 - half.side) * (size + c.n_rows)
+    for k in range(size):
+        half.exchange[mine + k] = c.d[c.flexibility + k]
+    for r in range(c.n_rows):
+        half.exchange[mine + size + r] = c.d[c.closure + CLOSURE * r + ROW_FREE]
+    if not meet(half.flags, half.side, meeting):
+        return False
+    for k in range(size):
+        c.d[c.flexibility + k] += half.exchange[others + k]
+    for r in range(c.n_rows):
+        c.d[c.closure + CLOSURE * r + ROW_FREE] += half.exchange[others + size + r]
+    return True
+
+
+def finish_half(c: Chain, half: Half, q: Floats, u: Floats, rate: Floats) -> bool:
+    """The multipliers, which both threads solve for, and the branch's accelerations."""
+    want_multipliers(c)
+    close_loops(c, 1.0)
+    react(c, half.begin, half.end)
+    accelerate_links(c, rate[c.n_coordinates :], half.begin, half.end)
+    coordinate_rates(c, q, u, rate, half.begin, half.end)
+    return True
+
+
+def settle_half(c: Chain, half: Half, meeting: int, y: Floats) -> float:
+    """``settle_chain`` of one branch, one correction; the largest gap found, or -1 where the other thread is gone."""
+    place_links(c, y[: c.n_coordinates], half.begin, half.end)
+    move_links(c, y[c.n_coordinates :], half.begin, half.end)
+    if not meet(half.flags, half.side, meeting):
+        return -1.0
+    copy_ends(c, half.d_other, half.begin, half.end)
+    if not meet(half.flags, half.side, meeting + 1):  # before either moves its links on
+        return -1.0
+    measure_rows(c, 0, c.n_closures)
+    gap = largest_gap(c)
+    if gap > c.val[c.common + TOLERANCE]:
+        close_gaps(c, y, half.begin, half.end)
+    return gap
+
+
+def advance_half(c: Chain, half: Half, y: Floats, h: float, n_steps: int, every: int, courses: Floats) -> float:
+    """``advance_chain`` of one branch, under the efforts that are loaded; -1 where the other thread is gone."""
+    size, largest, meeting = len(y), 0.0, 0
+    rate = c.d[c.stages : c.stages + size]
+    total, state = c.d[c.stages + size : c.stages + 2 * size], c.d[c.stages + 2 * size : c.stages + 3 * size]
+    for j in range(size):
+        state[j] = y[j]
+    for step in range(n_steps):
+        for j in range(size):
+            total[j] = 0.0
+        for stage in range(4):
+            if not half_rates(c, half, meeting + 1, state, rate):
+                return -1.0
+            meeting += 2
+            add_own(half.own, total, 1.0 if stage == 0 or stage == 3 else 2.0, rate, total)
+            add_own(half.own, y, h if stage == 2 else 0.5 * h, rate, state)
+        add_own(half.own, y, h / 6.0, total, y)
+        normalise_chain(c, y, half.begin, half.end)
+        gap = settle_half(c, half, meeting + 1, y)
+        if gap < 0.0:
+            return -1.0
+        meeting += 2
+        largest = max(largest, gap)
+        add_own(half.own, y, 0.0, total, state)
+        if (step + 1) % every == 0:
+            add_own(half.own, y, 0.0, total, courses[(step + 1) // every])
+    return largest
+
+
+def add_own(own: Integers, a: Floats, factor: float, b: Floats, result: Floats) -> None:
+    """result = a + factor·b, of the branch's coordinates and speeds."""
+    for part in range(2):
+        for j in range(own[2 * part], own[2 * part + 1]):
+            result[j] = a[j] + factor * b[j]

@@ -1,0 +1,134 @@
+"""A chain by itself, without a circuit: fixed steps as in real time, or BDF of variable order and step."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.integrate import solve_ivp
+
+from hilserver.circuit.library import standard_library
+from hilserver.circuit.program import Program, build
+from hilserver.errors import HilserverError
+from hilserver.mechanics import halves, recursion
+from hilserver.mechanics.halves import COUNTER, Half
+from hilserver.mechanics.tree import Tree
+from hilserver.numerics.arrays import Floats
+
+Course = Callable[[Floats], Floats]
+"""Times in s -> efforts of the actuators, N or N·m: a line per time; the linear actuators first."""
+
+
+@dataclass(frozen=True)
+class ChainRun:
+    """States y = (coordinates, speeds) over time; the largest gap (m or a sine); CPU seconds; evaluations or steps."""
+
+    time: Floats
+    states: Floats
+    gap: float
+    cpu: float
+    evaluations: int
+
+
+def chain_program() -> Program:
+    """The compiled recursion."""
+    return build(standard_library(), [recursion, halves])
+
+
+def run_fixed(
+    program: Program, tree: Tree, y: Floats, seconds: float, h: float, every: int = 1, course: Course | None = None
+) -> ChainRun:
+    """Runge-Kutta of fourth order with the step ``h``; a state after each ``every`` steps. What runs in real time."""
+    steps = round(seconds / h)
+    efforts = _no_efforts(tree) if course is None else np.array(course(0.5 * h * np.arange(2.0 * steps + 1.0)))
+    none, states, at = np.zeros(len(tree.mechanism.actuators)), np.zeros((steps // every + 1, len(y))), y.copy()
+    program.advance_chain(tree.chain(), y.copy(), efforts, none, h, 1, 1, np.zeros((2, len(y))))  # compiled
+    begin = time.process_time()
+    gap = program.advance_chain(tree.chain(), at, efforts, none, h, steps, every, states)
+    cpu = time.process_time() - begin
+    if not np.isfinite(states).all():
+        raise HilserverError(f"the run left all bounds at steps of {h:g} s: take smaller ones.")
+    return ChainRun(_times(h * every, len(states)), states, gap, cpu, 4 * steps)
+
+
+def run_bdf(
+    program: Program,
+    tree: Tree,
+    y: Floats,
+    seconds: float,
+    output_step: float,
+    course: Course | None = None,
+    *,
+    rtol: float = 1e-6,
+    atol: float = 1e-8,
+) -> ChainRun:
+    """Backward differentiation formulas of variable order (1 to 5) and step, offline; loops held by Baumgarte alone.
+
+    Source: seeds/002 ch. 2.3; the integrator is scipy's (Shampine & Reichelt, SIAM J. Sci. Comput. 18 (1997) 1).
+    """
+    c, rate, none = tree.chain(), np.zeros_like(y), np.zeros(len(tree.mechanism.actuators))
+    nothing = _no_efforts(tree)[0]
+
+    def rates(t: float, at: Floats) -> Floats:
+        program.load_chain(c, nothing if course is None else course(np.array([t]))[0], none)
+        program.chain_rates(c, at, rate)
+        return rate.copy()
+
+    rates(0.0, y)  # compiled
+    times = _times(output_step, round(seconds / output_step) + 1)
+    begin = time.process_time()
+    found: Any = solve_ivp(rates, (0.0, times[-1]), y, method="BDF", t_eval=times, rtol=rtol, atol=atol)
+    cpu = time.process_time() - begin
+    if not found.success:
+        raise HilserverError(f"BDF gave up at {found.t[-1]:g} s: {found.message}")
+    states = np.ascontiguousarray(found.y.T)
+    gap = max(float(program.measure_gaps(c, state)) for state in states)
+    return ChainRun(times, states, gap, cpu, int(found.nfev))
+
+
+def run_halves(program: Program, tree: Tree, y: Floats, seconds: float, h: float, every: int = 1) -> ChainRun:
+    """The same as ``run_fixed`` by two threads, one per half of the loop; ``cpu`` is the elapsed time then.
+
+    Raises HilserverError where the mechanism has no two branches from the ground.
+    """
+    split = tree.split()
+    if split is None:
+        raise HilserverError("all bodies hang on one joint at the ground: there are no two chains to share out.")
+    chains, steps, none = [tree.chain(), tree.chain()], round(seconds / h), np.zeros(len(tree.mechanism.actuators))
+    states, exchange = np.zeros((steps // every + 1, len(y))), np.zeros(2 * chains[0].n_rows * (chains[0].n_rows + 1))
+    states[0] = y
+    flags = np.zeros(2 * COUNTER, dtype=np.int64)
+    n, places = chains[0].n, [tree.place(1), tree.place(split), tree.n_coordinates]
+    results = [0.0, 0.0]
+
+    def half(side: int, steps: int) -> None:
+        begin, end = (1, split) if side == 0 else (split, n)
+        own = [places[side], places[side + 1], tree.n_coordinates + begin - 1, tree.n_coordinates + end - 1]
+        share = Half(side, begin, end, np.array(own), chains[1 - side].d, flags, exchange)
+        results[side] = program.advance_half(chains[side], share, y.copy(), h, steps, every, states)
+
+    for c in chains:
+        program.load_chain(c, none, none)
+    half(0, 0)  # compiled
+    threads = [threading.Thread(target=half, args=(side, steps)) for side in (0, 1)]
+    begun = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    elapsed = time.perf_counter() - begun
+    if min(results) < 0.0 or not np.isfinite(states).all():
+        raise HilserverError(f"the run left all bounds at steps of {h:g} s, or a thread got no processor.")
+    return ChainRun(_times(h * every, len(states)), states, max(results), elapsed, 4 * steps)
+
+
+def _times(step: float, count: int) -> Floats:
+    return step * np.arange(float(count))
+
+
+def _no_efforts(tree: Tree) -> Floats:
+    return np.zeros((1, len(tree.mechanism.actuators)))
