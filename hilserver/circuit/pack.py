@@ -272,9 +272,15 @@ class _Packer:
     def _lay_out_boundaries(self) -> None:
         for node in self.boundary:
             self._value(f"{node}.p", "boundary", self._start(node).pressure)
+        moved = {
+            node: start
+            for placed in self.circuit.mechanisms
+            if placed.name in self.mechanisms
+            for node, start in zip(placed.nodes.values(), self.mechanisms[placed.name].motions, strict=True)
+        }
         for node, motion in self._motions().items():
             if node not in self.moving:
-                place, speed = motion.start(self._start(node))
+                place, speed = moved.get(node) or motion.start(self._start(node))
                 self._value(f"{node}.{motion.place}", "boundary", place)
                 self._value(f"{node}.{motion.speed}", "boundary", speed)
 

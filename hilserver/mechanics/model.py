@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import hypot, sqrt
 from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar, Literal
@@ -205,6 +205,20 @@ class Mechanism:
     def planar(self) -> bool:
         """Whether it moves in a plane: its vectors have two components."""
         return len(self.gravity) == 2
+
+    def started_at(self, positions: Mapping[str, float]) -> Mechanism:
+        """The same mechanism with these actuators (linear ones, m) at these positions at the start, all else free."""
+        joints = {
+            name: joint.model_copy(update={key: None for key in ("start", "start_speed") if hasattr(joint, key)})
+            for name, joint in self.joints.items()
+        }
+        actuators = {
+            name: actuator.model_copy(update={"start": positions.get(name), "start_speed": None})
+            if isinstance(actuator, Linear)
+            else actuator
+            for name, actuator in self.actuators.items()
+        }
+        return replace(self, joints=joints, actuators=actuators)
 
     def connections(self, actuator: str) -> Pair:
         """The two bodies that an actuator acts on: positive force pushes or turns the second away from the first."""

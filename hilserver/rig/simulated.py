@@ -38,6 +38,10 @@ def joined(one: Mapping[str, Any], other: Mapping[str, Any], file: str = "") -> 
         both["components"][name] = {**table, "ports": ports}
     for node, start in other.get("nodes", {}).items():
         both["nodes"].setdefault(node.removeprefix(RIG), start)
+    if mechanisms := [table["mechanisms"] for table in (one, other) if "mechanisms" in table]:
+        both["mechanisms"] = {name: table for each in mechanisms for name, table in each.items()}
+        if len(both["mechanisms"]) < sum(map(len, mechanisms)):
+            raise ConfigurationError([Problem("both circuits have a mechanism of the same name.", "mechanisms", file)])
     if one.get("fluid", {}) != other.get("fluid", {}):
         raise ConfigurationError([Problem("the circuits that are joined must have the same fluid.", "fluid", file)])
     solvers = [table.get("solver", {}) for table in (one, other)]

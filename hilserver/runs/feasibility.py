@@ -339,7 +339,7 @@ def _of_machine(rig: Rig, program: Program) -> float:
     alone, highest = machine_alone(rig, machine), 0.0
     for share in (0.1, 0.5, 0.9):
         analysis = Analysis(program, alone)
-        _give(analysis, {f"{node}.x": share * stroke for node, stroke in machine.strokes.items()})
+        _give(analysis, machine.at_share(share))
         poles = analysis.linearised().poles()
         highest = max(highest, float(np.abs(poles[np.abs(poles.imag) > 1e-3 * np.abs(poles)]).max(initial=0.0)))
     return highest / (2.0 * pi)

@@ -9,9 +9,12 @@ from itertools import product
 from typing import Any
 
 from hilserver.circuit.analysis import Analysis, NoEquilibrium
+from hilserver.circuit.mechanisms import PlacedMechanism
 from hilserver.circuit.model import Circuit, read_circuit
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import Program
+from hilserver.errors import ConfigurationError
+from hilserver.mechanics.tables import tables
 from hilserver.numerics.arrays import Floats
 from hilserver.rig import columns as c
 from hilserver.rig.config import CylinderSettings, ValveSettings
@@ -36,7 +39,7 @@ class Machine:
     ``ports``: those that it moves with; others that the virtual circuit connects to count as closed.
 
     ``loads``: signals of forces against growing positions, each with the area of the piston that it loads, m².
-    ``strokes``: of the cylinder at a node that moves, m.
+    ``strokes``: of the cylinder at a node that moves, m. ``mechanisms``: those that it consists of.
     """
 
     table: Mapping[str, Any]
@@ -44,6 +47,28 @@ class Machine:
     ports: tuple[str, ...]
     loads: Mapping[str, float]
     strokes: Mapping[str, float]
+    mechanisms: tuple[PlacedMechanism, ...] = ()
+
+    def at_share(self, share: float) -> dict[str, float]:
+        """The values that put every cylinder at this share of its stroke.
+
+        A mechanism whose cylinders can't get there together stays where it starts.
+        """
+        moved = {node: share * stroke for node, stroke in self.strokes.items()}
+        values = {f"{node}.x": x for node, x in moved.items()}
+        for placed in self.mechanisms:
+            given = {actuator: moved[node] for actuator, node in placed.nodes.items() if node in moved}
+            for actuator in given:
+                del values[f"{placed.nodes[actuator]}.x"]
+            with contextlib.suppress(ConfigurationError):
+                found = tables(placed.mechanism.started_at(given))
+                values |= {f"{placed.name}.{name}": x for name, _, x in found.states}
+        return values
+
+
+def is_position(name: str) -> bool:
+    """Whether a state is a place or an angle: what a machine in steady motion does not keep."""
+    return name.endswith((".x", ".phi")) or (name.count(".") > 1 and name.endswith((".y", ".angle")))
 
 
 def machine_of(rig: Rig) -> Machine | None:
@@ -64,7 +89,8 @@ def machine_of(rig: Rig) -> Machine | None:
     nodes = circuit.hydraulic_nodes()
     closed = _plugs([port for port in rig.circuit.rig_ports() if port not in nodes])
     whole = {**table, "components": {**table["components"], **closed}}
-    return Machine(whole, origin, tuple(port for port in rig.settings.ports if port in nodes), loads, _strokes(circuit))
+    ports = tuple(port for port in rig.settings.ports if port in nodes)
+    return Machine(whole, origin, ports, loads, _strokes(circuit), circuit.mechanisms)
 
 
 def _plugs(ports: Sequence[str]) -> dict[str, Any]:

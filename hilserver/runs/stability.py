@@ -45,6 +45,7 @@ from hilserver.runs.model import (
     circuit_on,
     closed_ports,
     input_levels,
+    is_position,
     machine_alone,
     machine_of,
     real_pressures,
@@ -67,8 +68,6 @@ USUAL = 2.0 * pi * 10.0
 LEADING = ("inverse_lag", "inverse_lag_leakage")
 PREDICTING = ("prediction", "feedback", "adaptive")
 """Strategies that know the whole way; those between these and the leading ones lead the circuit's own states only."""
-POSITIONS = (".x", ".phi")
-"""How states end that a machine in steady motion does not keep."""
 DIP = 1e4
 """Pa, over which the slope of a real valve's flow is taken."""
 
@@ -259,13 +258,13 @@ def _rests(
 
     Positions are held: else a machine that moves steadily never comes to rest.
     """
-    held = [i for i, name in enumerate(whole.values[: whole.n_states]) if name.endswith(POSITIONS)]
+    held = [i for i, name in enumerate(whole.values[: whole.n_states]) if is_position(name)]
     highest = max((p for _, pressures in closed_ports(rig, program) for p in pressures.values()), default=0.0)
     for load in SHARES_OF_LOAD if machine.loads else (0.0,):
         for inputs in input_levels(rig, SHARES_OF_INPUT):
             analysis = Analysis(program, whole)
             given = {**inputs, **{name: load * area * highest for name, area in machine.loads.items()}}
-            given |= {f"{node}.x": 0.5 * stroke for node, stroke in machine.strokes.items()}
+            given |= machine.at_share(0.5)
             for name, value in given.items():
                 analysis.values[whole.values.index(name)] = value
             try:
@@ -277,7 +276,7 @@ def _rests(
 
 def _motions(closed: Linear) -> tuple[float, float]:
     """Least damping ratio, and highest frequency of what has a part in a port's pressure, Hz; positions held."""
-    closed = closed.without([name for name in closed.states if name.endswith(POSITIONS)])
+    closed = closed.without([name for name in closed.states if is_position(name)])
     poles = closed.poles()
     swinging = poles[np.abs(poles.imag) > 1e-3 * np.abs(poles)]
     damping = float((-swinging.real / np.abs(swinging)).min(initial=1.0))
@@ -305,8 +304,8 @@ def _loop(
     flows = dict(zip(seen, circuit.outputs(names), strict=True))
     moved = Analysis(program, alone)
     _take_over(moved, values)
-    for node, stroke in machine.strokes.items():
-        moved.values[alone.values.index(f"{node}.x")] = share * stroke
+    for name, value in machine.at_share(share).items():
+        moved.values[alone.values.index(name)] = value
     Z = moved.linearised([f"flow_into_{port}" for port in machine.ports], [f"{port}.p" for port in machine.ports])
     K, R = np.zeros((len(machine.ports),) * 2), np.zeros((len(machine.ports), len(driven)))
     ports = [rig.settings.valves[name].port for name in driven]
