@@ -96,16 +96,17 @@ def _measured(
     rig: Rig, chosen: Rig, substeps: Sequence[int], ticks: int | None, repeats: int, devices: bool
 ) -> BenchReport:
     """All but the rates; ``chosen``: the rig for its parts; ``devices``: whether to open hardware."""
-    from hilserver.runs.bench import BenchReport, benchmarks
+    from hilserver.runs.bench import BenchReport, benchmarks, busy
     from hilserver.runs.drivers import driver_costs
     from hilserver.runs.parts import Record, component_costs, parts_around, tick_parts
 
+    notes = busy()
     hardware = [device.name for device in rig.devices if not device.driver.handed]
     around, drivers = parts_around(chosen, repeats), driver_costs(rig, devices, repeats=repeats)
     if hardware:
-        note = f"The tick is timed with simulated devices only: {', '.join(hardware)}."
+        notes.append(f"The tick is timed with simulated devices only: {', '.join(hardware)}.")
         costs = component_costs(chosen, repeats)
-        return BenchReport(rig.settings.name, parts=around, components=costs, drivers=drivers, notes=(note,))
+        return BenchReport(rig.settings.name, parts=around, components=costs, drivers=drivers, notes=notes)
     record = Record.of(chosen, ticks)
     return BenchReport(
         rig.settings.name,
@@ -113,6 +114,7 @@ def _measured(
         parts=[*tick_parts(record, repeats), *around],
         components=component_costs(chosen, repeats, record.circuit),
         drivers=drivers,
+        notes=notes,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import statistics
 import tempfile
 import time
@@ -24,6 +25,9 @@ from hilserver.runs.lockstep import LockstepRun
 from hilserver.runs.machine import machine
 from hilserver.runs.parts import ComponentCost, Part, Record, inputs_of
 from hilserver.runs.replay import replay_log
+
+IDLE = 0.5
+"""Load per processor below which a machine counts as idle."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,21 @@ def _measured(name: str, circuit: str, dt: float, ticks: int, repeats: int, batc
     return Benchmark(name, circuit, median, min(times), max(times), dt * 1e6 / median)
 
 
+def busy(load: float | None = None, cpus: int | None = None) -> list[str]:
+    """What is to be said of a machine that has other work; nothing of an idle one. (Before anything is measured.)
+
+    >>> busy(0.4, 2)
+    []
+    >>> busy(5.0, 2)
+    ['The machine is busy (load 5.0 on 2 CPUs): what is measured now is slower than it could be.']
+    """
+    load, cpus = os.getloadavg()[0] if load is None else load, cpus or len(os.sched_getaffinity(0))
+    if load < IDLE * cpus:
+        return []
+    text = f"The machine is busy (load {load:.1f} on {cpus} CPUs): what is measured now is slower than it could be."
+    return [text]
+
+
 # --- comparison over time ---------------------------------------------------------------------------------------------
 
 
@@ -128,7 +147,7 @@ class BenchReport:
     components: Sequence[ComponentCost] = ()
     drivers: Sequence[DriverCost] = ()
     notes: Sequence[str] = ()
-    """What was not measured, and why."""
+    """What was not measured and why, and what else is to be known."""
 
     def figures(self) -> dict[str, Any]:
         """As data; times in µs, those of a kernel's call in ns."""
