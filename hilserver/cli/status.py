@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hilserver.client import Session
     from hilserver.service.address import BrokerAddress
-    from hilserver.service.messages import Description, DeviceStatus, LoopStatus, RecordingStatus, State
+    from hilserver.service.messages import Description, DeviceStatus, LoopStatus, Margins, RecordingStatus, State
 
 EVENTS_SHOWN = 8
 """The latest events below the watched status."""
@@ -55,6 +55,7 @@ def status(
             "online": found.online,
             "state": found.state and found.state.model_dump(),
             "circuit": found.circuit and found.circuit.model_dump(),
+            "margins": found.margins and found.margins.model_dump(),
         }
         typer.echo(json.dumps(parts, indent=1))
         return
@@ -63,7 +64,7 @@ def status(
         seen = f", last seen in mode {found.state.mode}" if found.state else ""
         console.print(f"{name}: offline{seen}", highlight=False)
         raise typer.Exit(1)
-    console.print(picture(name, found.state, found.description), soft_wrap=True)
+    console.print(picture(name, found.state, found.description, found.margins), soft_wrap=True)
 
 
 async def watch(name: str, address: BrokerAddress, as_json: bool) -> None:
@@ -112,15 +113,15 @@ def watched_picture(session: Session) -> RenderableType:
         away = session.trouble or f"the server of rig {session.rig} is {session.availability}"
         parts.append(Text(f"{session.rig}: {away}", style="bold red"))
     if session.state is not None:
-        parts.append(picture(session.rig, session.state, session.description))
+        parts.append(picture(session.rig, session.state, session.description, session.margins))
     for event in list(session.events)[-EVENTS_SHOWN:]:
         style = {"fault": "red", "warning": "yellow"}.get(event.kind, "")
         parts.append(Text(f"{datetime.fromtimestamp(event.time).astimezone():%H:%M:%S}  {event.text}", style=style))
     return Group(*parts)
 
 
-def picture(name: str, state: State, description: Description | None) -> RenderableType:
-    """A state as people read it: mode, what is wrong, targets and measured values, how punctual the loop is."""
+def picture(name: str, state: State, description: Description | None, margins: Margins | None) -> RenderableType:
+    """A state as people read it: mode, what is wrong, targets and measured values, margins, how punctual the loop is."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -146,10 +147,54 @@ def picture(name: str, state: State, description: Description | None) -> Rendera
         ]
         table.add_row(key, *shown, display(0.0, unit)[1])
     parts.append(table)
+    if margins is not None and state.demand:
+        parts.append(asked_of_valves(state, margins))
+        parts += [Text(f"- {text}", style="yellow") for text in margins.warnings]
     if state.loop is not None:
         parts += [punctuality(state.loop), worst(state.loop, state.missed_ticks)]
     parts.append("now: " + "  ".join(f"{key} {value * 1e6:.0f} µs" for key, value in state.timing.items()))
     return Group(*parts)
+
+
+def asked_of_valves(state: State, margins: Margins) -> Table:
+    """How much of each real valve is asked for now, and the margins that were found before."""
+    from rich.table import Table
+
+    now = ("flow to port", "flow to tank", "opening speed")
+    table = Table("asked of a real valve", *now, "capacity margin", "speed margin", "delay margin", box=None)
+    for valve, demand in state.demand.items():
+        fastest = max(demand.speed_to_port, demand.speed_to_tank)
+        asked = [percent(share) for share in (demand.flow_to_port, demand.flow_to_tank, fastest)]
+        found = (
+            [each.margin for each in margins.capacity if each.valve == valve],
+            [each.margin for each in margins.speed if each.valve == valve],
+            [each.margin for each in margins.delay if each.strategy == margins.strategies.get(valve)],
+        )
+        table.add_row(valve, *asked, *(smallest(each, margins.examined) for each in found))
+    return table
+
+
+def percent(share: float | None) -> str:
+    """A share of what a valve can do.
+
+    >>> percent(0.428), percent(None)
+    ('43 %', 'not possible')
+    """
+    return "not possible" if share is None else f"{100 * share:.0f} %"
+
+
+def smallest(margins: list[float | None], examined: bool = True) -> str:
+    """The smallest margin as it is shown; null is any.
+
+    >>> smallest([1.52, None]), smallest([None]), smallest([]), smallest([], examined=False)
+    ('1.5', 'any', '?', '...')
+    """
+    if not examined:
+        return "..."
+    if not margins:
+        return "?"
+    known = [margin for margin in margins if margin is not None]
+    return f"{min(known):.2g}" if known else "any"
 
 
 def recorded(recording: RecordingStatus) -> str:

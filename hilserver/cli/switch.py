@@ -80,7 +80,10 @@ def send(
     from hilserver.service.messages import read_command
 
     answer = ask(read_command(command, json.dumps(_assignments(values or [])).encode()), rig, broker)
-    typer.echo(f"{command}: done. " + ", ".join(f"{key} {value}" for key, value in answer.result.items()))
+    said = {key: value for key, value in answer.result.items() if key != "warnings"}
+    typer.echo(f"{command}: done. " + ", ".join(f"{key} {value}" for key, value in said.items()))
+    for text in _texts(answer.result.get("warnings")):
+        typer.echo(f"- {text}")
 
 
 def ask(command: Command, rig: str | None, broker: str | None) -> Answer:
@@ -122,6 +125,10 @@ def _assignments(values: list[str]) -> dict[str, Any]:
         except ValueError:
             found[key] = value
     return found
+
+
+def _texts(value: object) -> list[str]:
+    return list(map(str, value)) if isinstance(value, list) else []
 
 
 def _table(value: object) -> dict[str, float]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hilserver.client.session import open_session
 from hilserver.service.address import BrokerAddress
-from hilserver.service.messages import Answer, CircuitStatus, Command, Description, State
+from hilserver.service.messages import Answer, CircuitStatus, Command, Description, Margins, State
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Status:
     description: Description | None
     state: State | None
     circuit: CircuitStatus | None
+    margins: Margins | None
 
 
 async def request(address: BrokerAddress, rig: str, command: Command, *, within: float = 5.0) -> Answer:
@@ -36,9 +37,10 @@ async def read_status(address: BrokerAddress, rig: str, *, within: float = 5.0) 
     async with open_session(address, rig, within=within) as session:
         with suppress(TimeoutError):  # a topic that was never published doesn't come
             await session.until(
-                lambda: None not in (session.description, session.state, session.circuit), min(within, 1.0)
+                lambda: None not in (session.description, session.state, session.circuit, session.margins),
+                min(within, 1.0),
             )
-        return Status(session.online, session.description, session.state, session.circuit)
+        return Status(session.online, session.description, session.state, session.circuit, session.margins)
 
 
 def send(address: BrokerAddress, rig: str, command: Command, *, within: float = 5.0) -> Answer:

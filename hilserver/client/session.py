@@ -20,6 +20,7 @@ from hilserver.service.messages import (
     Command,
     Description,
     Event,
+    Margins,
     Published,
     State,
     Telemetry,
@@ -43,7 +44,7 @@ class RequestFailed(HilserverError):
 class Session:
     """A server as it is now; all of it belongs to one event loop. Made by `open_session`.
 
-    ``description``, ``state`` and ``circuit`` are the newest ones, None where nothing was published. ``events`` are the
+    ``description``, ``state``, ``circuit`` and ``margins`` are the newest ones, None where nothing was published. ``events`` are the
     latest, ``listeners`` get each telemetry message. ``trouble`` says why there is no connection, empty where there is.
     """
 
@@ -53,6 +54,7 @@ class Session:
         self.description: Description | None = None
         self.state: State | None = None
         self.circuit: CircuitStatus | None = None
+        self.margins: Margins | None = None
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self.listeners: list[Callable[[Telemetry], object]] = []
         self.trouble = ""
@@ -148,7 +150,7 @@ class Session:
     def _subscriptions(self) -> list[tuple[str, int]]:
         """In this order: brokers send what is retained as it was asked for, so that the availability comes last."""
         topics = self._topics
-        wanted = [topics.description, topics.state, topics.circuit, topics.event, topics.answer]
+        wanted = [topics.description, topics.state, topics.circuit, topics.margins, topics.event, topics.answer]
         return [(topic, 1) for topic in [*wanted, *([topics.telemetry] * self._telemetry), _AVAILABILITIES]]
 
     def _take(self, message: aiomqtt.Message) -> None:
@@ -175,6 +177,8 @@ class Session:
             self.state, self._state_at = _parse(State, payload), time.monotonic()
         elif topic == topics.circuit:
             self.circuit = _parse(CircuitStatus, payload)
+        elif topic == topics.margins:
+            self.margins = _parse(Margins, payload)
 
     def _give_up(self, reason: str) -> None:
         for answer in self._waiting.values():

@@ -39,7 +39,15 @@ from hilserver.numerics.flow import root_of_drop
 from hilserver.rig.config import ValveSettings
 from hilserver.rig.load import Rig
 from hilserver.rig.plan import corner_frequency, time_constant
-from hilserver.runs.model import closed_ports, input_levels, machine_alone, machine_of, real_pressures
+from hilserver.runs.model import (
+    Pause,
+    closed_ports,
+    input_levels,
+    machine_alone,
+    machine_of,
+    no_pause,
+    real_pressures,
+)
 
 SHARES_OF_PRESSURE = (0.0, 0.25, 0.5, 0.75, 0.95)
 """Of the highest pressure at a port."""
@@ -74,6 +82,7 @@ class Capacity:
 
     ``margin``: flow that the real valve passes at full command by the flow that the circuit asks for, the smallest
     over the working range; ``worst``: where that is. Without a flow in this direction the margin is infinite.
+    ``supply``: the real one's pressure that this is reckoned with, Pa.
     """
 
     valve: str
@@ -82,6 +91,7 @@ class Capacity:
     real: float
     margin: float
     worst: Flow | None
+    supply: float
 
     @property
     def same_drop(self) -> float:
@@ -127,11 +137,11 @@ class Feasibility:
     assumed: tuple[str, ...]
 
 
-def feasibility(rig: Rig, program: Program, row: Floats | None = None) -> Feasibility:
+def feasibility(rig: Rig, program: Program, row: Floats | None = None, pause: Pause = no_pause) -> Feasibility:
     """Examine the rig's circuit against its real valves. ``row``: of a running rig, for its supply pressures."""
     closed = list(closed_ports(rig, program))
     highest = max((p for _, pressures in closed for p in pressures.values()), default=0.0)
-    flows = [*_at_rest(rig, program, closed, highest), *_after_steps(rig, program, closed, highest)]
+    flows = [*_at_rest(rig, program, closed, highest, pause), *_after_steps(rig, program, closed, highest, pause)]
     known = real_pressures(rig, row)
     capacities, speeds = [], []
     for name in rig.settings.valves:
@@ -140,7 +150,7 @@ def feasibility(rig: Rig, program: Program, row: Floats | None = None) -> Feasib
         capacities += [_capacity(rig, name, direction, mine, real) for direction in (TO_PORT, TO_TANK)]
         speeds.append(_speed(rig, name, mine, real))
     assumed = tuple(name for name, pressures in known.items() if pressures is None)
-    frequencies = tuple(_frequencies(rig, program, closed, highest))
+    frequencies = tuple(_frequencies(rig, program, closed, highest, pause))
     return Feasibility(tuple(capacities), tuple(speeds), frequencies, assumed)
 
 
@@ -151,7 +161,8 @@ def warnings(found: Feasibility) -> Iterator[str]:
             yield (
                 f"valves.{capacity.valve}: {capacity.direction}, the virtual circuit asks for "
                 f"{1.0 / max(capacity.margin, 1e-3):.3g} times the flow that the real valve can pass "
-                f"({stated(flow)}); what it can't pass is reported as saturation."
+                f"({stated(flow)}) with {'an assumed' if capacity.valve in found.assumed else 'its'} supply of "
+                f"{capacity.supply / 1e5:.3g} bar; what it can't pass is reported as saturation."
             )
     for speed in found.speeds:
         if speed.margin < 1.0:
@@ -187,11 +198,12 @@ Closed = Sequence[tuple[Mapping[str, float], Mapping[str, float]]]
 """Inputs at their ends, and the pressures of the closed ports with them."""
 
 
-def _at_rest(rig: Rig, program: Program, closed: Closed, highest: float) -> Iterator[Flow]:
+def _at_rest(rig: Rig, program: Program, closed: Closed, highest: float, pause: Pause) -> Iterator[Flow]:
     """Flows with the inputs at their ends over the pressure of one port, the others closed or at the highest."""
     for inputs, pressures in closed:
         for port in pressures:
             for others in (pressures, dict.fromkeys(pressures, highest)):
+                pause()
                 for share in SHARES_OF_PRESSURE:
                     at = {**others, port: share * highest}
                     analysis = _held(rig, program, inputs, at)
@@ -202,12 +214,13 @@ def _at_rest(rig: Rig, program: Program, closed: Closed, highest: float) -> Iter
                         yield Flow(port, inputs, at[port], pressures[port], q, q, True)
 
 
-def _after_steps(rig: Rig, program: Program, closed: Closed, highest: float) -> Iterator[Flow]:
+def _after_steps(rig: Rig, program: Program, closed: Closed, highest: float, pause: Pause) -> Iterator[Flow]:
     """Flows in every tick after the inputs were stepped from their initial values to their ends."""
     dt, substeps = 1.0 / rig.settings.loop.rate, rig.circuit.solver.substeps
     start = next(input_levels(rig, ()))
     for target, pressures in closed:
         for share in SHARES_OF_PRESSURE:
+            pause()
             analysis = _held(rig, program, start, dict.fromkeys(pressures, share * highest))
             try:
                 analysis.steady_state()
@@ -252,7 +265,7 @@ def _capacity(rig: Rig, name: str, direction: str, flows: Sequence[Flow], real: 
         possible = sign * _full_flow(rig, name, sign, flow.p, real)
         if possible / abs(flow.q) < margin:
             margin, worst = max(possible, 0.0) / abs(flow.q), flow
-    return Capacity(name, direction, needed, point.coefficient(), margin, worst)
+    return Capacity(name, direction, needed, point.coefficient(), margin, worst, real[0])
 
 
 def _full_flow(rig: Rig, name: str, command: float, p: float, real: tuple[float, float]) -> float:
@@ -298,9 +311,9 @@ def spool_speed(v: ValveSettings) -> float:
 # --- frequencies ------------------------------------------------------------------------------------------------------
 
 
-def _frequencies(rig: Rig, program: Program, closed: Closed, highest: float) -> Iterator[Frequency]:
+def _frequencies(rig: Rig, program: Program, closed: Closed, highest: float, pause: Pause) -> Iterator[Frequency]:
     rate = rig.settings.loop.rate
-    if found := _of_circuit(rig, program, closed, highest):
+    if found := _of_circuit(rig, program, closed, highest, pause):
         state, hertz = max(found.items(), key=lambda item: item[1])
         yield Frequency(f"the virtual circuit ({state})", hertz, rate / hertz)
     for name, v in rig.settings.valves.items():
@@ -309,7 +322,7 @@ def _frequencies(rig: Rig, program: Program, closed: Closed, highest: float) -> 
         yield Frequency("the machine", hertz, rate / hertz)
 
 
-def _of_circuit(rig: Rig, program: Program, closed: Closed, highest: float) -> dict[str, float]:
+def _of_circuit(rig: Rig, program: Program, closed: Closed, highest: float, pause: Pause) -> dict[str, float]:
     """Highest significant frequency, Hz, by the state that has most part in it.
 
     With the inputs half-way too: a spool at its end does not move.
@@ -318,6 +331,7 @@ def _of_circuit(rig: Rig, program: Program, closed: Closed, highest: float) -> d
     ports = rig.circuit.rig_ports()
     for inputs in (*(inputs for inputs, _ in closed), *input_levels(rig, (0.5,))):
         for share in SHARES_OF_PRESSURE:
+            pause()
             analysis = _held(rig, program, inputs, dict.fromkeys(ports, share * highest))
             try:
                 analysis.steady_state()

@@ -13,6 +13,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.load import Rig
 from hilserver.runs import feasibility as f
 from hilserver.runs import stability as s
+from hilserver.runs.model import Pause, no_pause
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,9 @@ class Margins:
         yield _stability_table(self.stability)
 
 
-def margins(rig: Rig, program: Program, row: Floats | None = None) -> Margins:
-    """Examine the rig's circuit. ``row``: of a running rig, for its supply pressures."""
-    feasibility, stability = f.feasibility(rig, program, row), s.stability(rig, program, row)
+def margins(rig: Rig, program: Program, row: Floats | None = None, pause: Pause = no_pause) -> Margins:
+    """Examine the rig's circuit, which takes a second or two. ``row``: of a running rig, for its supply pressures."""
+    feasibility, stability = f.feasibility(rig, program, row, pause), s.stability(rig, program, row, pause)
     if (point := stability.fastest()) is not None and point.fastest > 0.0:
         on_machine = f.Frequency(
             f"the virtual circuit on the machine ({point})", point.fastest, rig.settings.loop.rate / point.fastest

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import isfinite
 from typing import Any
 
 from hilserver.circuit.analysis import Analysis, NoEquilibrium
@@ -30,6 +31,14 @@ THINNEST_ROD = 1e-6
 """m; a cylinder component has a rod."""
 MANY = 3
 """More inputs than that are brought to their ends one by one, not all together."""
+
+
+Pause = Callable[[], None]
+"""Called between two steps of a long examination; it may sleep, or raise to end it."""
+
+
+def no_pause() -> None:
+    """Go on at once."""
 
 
 @dataclass(frozen=True)
@@ -213,9 +222,9 @@ def real_pressures(rig: Rig, row: Floats | None = None) -> dict[str, tuple[float
 def _pair(rig: Rig, valve: ValveSettings, row: Floats | None) -> tuple[float, float] | None:
     found = []
     for channel in (valve.supply, valve.tank):
-        settings = rig.settings.channels[channel]
+        settings, number = rig.settings.channels[channel], list(rig.settings.channels).index(channel)
         if settings.value is not None:
             found.append(settings.fixed())
-        elif row is not None:
-            found.append(float(row[int(rig.plan.layout[c.CHANNEL]) + list(rig.settings.channels).index(channel)]))
+        elif row is not None and isfinite(row[int(rig.plan.layout[c.STALE]) + number]):
+            found.append(float(row[int(rig.plan.layout[c.CHANNEL]) + number]))
     return (found[0], found[1]) if len(found) == 2 else None

@@ -42,12 +42,14 @@ from hilserver.rig.load import Rig
 from hilserver.rig.plan import time_constant
 from hilserver.runs.model import (
     Machine,
+    Pause,
     circuit_on,
     closed_ports,
     input_levels,
     is_position,
     machine_alone,
     machine_of,
+    no_pause,
     real_pressures,
 )
 
@@ -198,7 +200,7 @@ class Stability:
         return next((margin for margin in self.margins if margin.strategy == strategy), None)
 
 
-def stability(rig: Rig, program: Program, row: Floats | None = None) -> Stability:
+def stability(rig: Rig, program: Program, row: Floats | None = None, pause: Pause = no_pause) -> Stability:
     """Examine the rig's circuit on its machine, for every strategy. ``row``: of a running rig, for its supply."""
     try:
         machine = machine_of(rig)
@@ -214,6 +216,7 @@ def stability(rig: Rig, program: Program, row: Floats | None = None) -> Stabilit
     points = []
     for inputs, load, values in _rests(rig, program, machine, whole):
         for share in SHARES_OF_STROKE if machine.strokes else (0.0,):
+            pause()
             loop = _loop(rig, program, machine, alone, values, share, driven, real)
             points.append(Point(inputs, share, load, tuple(sorted(loop.crossings())), *_motions(loop.closed())))
     if not points:

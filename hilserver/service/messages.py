@@ -482,6 +482,20 @@ class RecordingStatus(Published):
     free_megabytes: float | None = Field(default=None, description="room on its disk; null: not known")
 
 
+class Demand(Published):
+    """What the virtual circuit asks of a real valve: the largest since the last state, as shares of all that it can."""
+
+    flow_to_port: float | None = Field(
+        default=0.0,
+        description="flow into the port, of what passes at full command; null: nothing can, for want of a drop",
+    )
+    flow_to_tank: float | None = Field(default=0.0, description="the same of the flow from the port to the tank")
+    speed_to_port: float = Field(
+        default=0.0, description="speed of the opening towards P to port, of what spool and slew limit allow"
+    )
+    speed_to_tank: float = Field(default=0.0, description="the same towards port to tank")
+
+
 class State(Published):
     """How the server is. Retained, published when it changes and at a slow rate."""
 
@@ -500,6 +514,7 @@ class State(Published):
     loop: LoopStatus | None = Field(default=None, description="how punctual the loop has been since the start")
     devices: dict[str, DeviceStatus] = Field(default={}, description="failures of the devices, by device")
     recording: RecordingStatus | None = Field(default=None, description="the log; null: recording is switched off")
+    demand: dict[str, Demand] = Field(default={}, description="how much of each real valve is asked for, by valve")
     target: dict[str, float] = Field(default={}, description="what the server asks for, by channel")
     actual: dict[str, float | None] = Field(default={}, description="what is measured, by channel; null: not valid")
 
@@ -511,6 +526,67 @@ class CircuitStatus(Published):
     file: str | None = Field(default=None, description="the file that it came from")
     version: int = Field(description="counts the switches since the start of the server")
     tick: int = Field(description="tick at which it became active")
+
+
+class CapacityMargin(Published):
+    """Whether a real valve is large enough in one direction."""
+
+    valve: str
+    direction: str = Field(description="P to port, or port to T")
+    needed: float = Field(description="flow coefficient of the virtual circuit, m^3/(s*sqrt(Pa))")
+    real: float = Field(description="flow coefficient of the real valve, m^3/(s*sqrt(Pa))")
+    same_drop: float | None = Field(description="real by needed; null: nothing is asked for in this direction")
+    margin: float | None = Field(description="flow that passes by flow asked for, with the real supply; at least 1")
+    at: str | None = Field(description="where that margin is smallest")
+
+
+class SpeedMargin(Published):
+    """Whether a real valve is fast enough after a step of the inputs; all in full strokes per second."""
+
+    valve: str
+    asked: float = Field(description="fastest change of the opening that the virtual circuit asks for")
+    spool: float = Field(description="what the spool reaches")
+    slew: float = Field(description="what the slew limit allows")
+    margin: float | None = Field(description="possible by asked, at least 1; null: nothing is asked for")
+
+
+class SignificantFrequency(Published):
+    """The rate rule: a tick must come at least ten times in a period."""
+
+    what: str
+    hertz: float
+    ticks: float = Field(description="ticks per period")
+
+
+class DelayMargin(Published):
+    """How late a strategy may be until the loop of circuit, valve and machine swings; times in s."""
+
+    strategy: str
+    late: float = Field(description="time by which the real flow follows the virtual one")
+    late_off: float = Field(description="the same with sensors and valve 10 % slower than the rig file says")
+    critical: float | None = Field(description="lateness from which on it swings; null: it never does")
+    frequency: float = Field(description="frequency of that swing, Hz")
+    margin: float | None = Field(description="critical by late_off, at least 2 is wanted; null: any delay will do")
+    at: str | None = Field(description="operating point at which it is smallest")
+
+
+class Margins(Published):
+    """Whether the real valves can do what the virtual circuit asks for, and the loop stays stable. Retained."""
+
+    examined: bool = Field(
+        description="false: the present circuit is still being examined; what else stands here is void"
+    )
+    version: int = Field(description="version of the circuit that was examined")
+    warnings: tuple[str, ...] = Field(default=(), description="what is too small, with the present strategies")
+    strategies: dict[str, str] = Field(default={}, description="the present strategy of each real valve")
+    supply: dict[str, float | None] = Field(
+        default={}, description="real supply pressure that this is reckoned with, Pa, by valve; null: not known"
+    )
+    capacity: tuple[CapacityMargin, ...] = ()
+    speed: tuple[SpeedMargin, ...] = ()
+    rate: tuple[SignificantFrequency, ...] = ()
+    delay: tuple[DelayMargin, ...] = Field(default=(), description="of every strategy that the valves offer")
+    unknown: str | None = Field(default=None, description="why nothing is known of the delay margin, if so")
 
 
 class Telemetry(Published):
@@ -542,6 +618,7 @@ class Topics:
         self.description = self.prefix + "description"
         self.state = self.prefix + "state"
         self.circuit = self.prefix + "circuit"
+        self.margins = self.prefix + "margins"
         self.telemetry = self.prefix + "telemetry"
         self.event = self.prefix + "event"
         self.answer = self.prefix + "answer"
@@ -559,6 +636,7 @@ _TOPICS = {
     "description": (True, "what this server is and what can be asked of it"),
     "state": (True, "how the server is: mode, fault, warnings, time, target and actual values"),
     "circuit": (True, "the virtual circuit that runs"),
+    "margins": (True, "whether the real valves can do what the circuit asks for, and how late they may be"),
     "telemetry": (False, "decimated samples, several per message"),
     "event": (False, "faults, switches, warnings"),
     "answer": (False, "the answer to each command"),
@@ -602,6 +680,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         "description": Description,
         "state": State,
         "circuit": CircuitStatus,
+        "margins": Margins,
         "telemetry": Telemetry,
         "event": Event,
         "answer": Answer,

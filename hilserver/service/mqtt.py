@@ -31,6 +31,7 @@ from hilserver.service.messages import (
     Command,
     Description,
     Event,
+    Margins,
     Refused,
     State,
     Telemetry,
@@ -230,6 +231,10 @@ class MqttService:
     def publish_circuit(self, circuit: CircuitStatus) -> None:
         """Publish the virtual circuit that runs (retained)."""
         self._retain(self.topics.circuit, circuit.payload())
+
+    def publish_margins(self, margins: Margins) -> None:
+        """Publish what was found of the circuit that runs (retained)."""
+        self._retain(self.topics.margins, margins.payload())
 
     def publish_telemetry(self, telemetry: Telemetry) -> None:
         """Publish samples. While the broker is away, the oldest ones are dropped and counted."""

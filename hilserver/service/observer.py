@@ -19,6 +19,7 @@ from hilserver.realtime.timing import Distribution, LoopTiming, lateness, work_b
 from hilserver.rig import columns as c
 from hilserver.rig.ladder import cannot
 from hilserver.rig.load import Rig
+from hilserver.service.demand import Demands
 from hilserver.service.devices import DeviceReports
 from hilserver.service.messages import (
     ChannelInfo,
@@ -68,6 +69,7 @@ class Observer:
         self._timing = LoopTiming(1.0 / rig.settings.loop.rate)
         self._left_over = np.zeros((1, len(LOOP_CHANNELS)))
         self._channels = self._channel_columns()
+        self._demands = Demands(rig)
 
     def expect(self, version: int, circuit: PackedCircuit) -> None:
         """Rows of this version of the circuit are about to come."""
@@ -99,12 +101,13 @@ class Observer:
             self.missed = int(rows[-1, c.TICK]) + 1 - self._cursor  # those in rows that were lost are counted too
             self._recent = rows
             self._timing.add(rows)
+            self._demands.add(rows)
         return rows
 
     # --- state -------------------------------------------------------------------------------------------------------
 
     def state(self, row: Floats, telemetry_dropped: int) -> State:
-        """How the server is."""
+        """How the server is; of the demand the largest since the last call."""
         layout = self.rig.layout
         channels = layout.section("channel")
         measured = {name: _number(row[column]) for name, column in channels.items()}
@@ -131,6 +134,7 @@ class Observer:
             loop=self.loop_status(),
             devices=self.devices.status(),
             recording=self.recording,
+            demand=self._demands.take(),
             target=target,
             actual=actual,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,8 @@ BUDGET = 0.5
 WATCHED = 0.05
 """Seconds after a switch over which the command's movement is reported."""
 
-_PLAIN = {"arm": c.ARM, "disarm": c.DISARM, "start": c.START, "stop": c.STOP, "reset": c.RESET, "trip": c.ESTOP}
+_PLAIN = {"disarm": c.DISARM, "start": c.START, "stop": c.STOP, "reset": c.RESET, "trip": c.ESTOP}
 _NEEDS = {
-    "arm": "SAFE",
     "disarm": "ARMED or RUNNING",
     "start": "ARMED",
     "stop": "RUNNING",
@@ -70,6 +69,7 @@ class Operator:
 
     def __init__(self, rig: Rig, memory: LoopMemory, observer: Observer, program: Program) -> None:
         self.running = Running(rig.circuit, rig.packed, 1, rig.settings.circuit)
+        self.before_arming: Callable[[], tuple[str, ...]] = tuple
         self._posted: Running | None = None
         self._rig = rig
         self._memory = memory
@@ -93,6 +93,9 @@ class Operator:
 
     async def _carry_out(self, command: m.Command) -> dict[str, Any]:
         match command:
+            case m.Arm():
+                done = await self._post(command.name, "SAFE", c.ARM)
+                return {**done, "warnings": list(self.before_arming())}
             case m.SetInput():
                 number = self._index(command.input, self._rig.settings.inputs, "input")
                 low, high = self._rig.settings.inputs[command.input].range

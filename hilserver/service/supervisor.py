@@ -26,6 +26,7 @@ from hilserver.service.accounts import SERVER, Accounts
 from hilserver.service.address import BrokerAddress
 from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.children import Child, all_ready
+from hilserver.service.examining import Examiner
 from hilserver.service.loop import LoopProcesses, end_predecessor
 from hilserver.service.mqtt import MqttService
 from hilserver.service.notify import Notifier
@@ -114,6 +115,8 @@ class Supervisor:
         processes = LoopProcesses(self.rig, memory, folder, observer.devices)
         program = compiled_program(self.rig.library)
         self.operator = operator = Operator(self.rig, memory, observer, program)
+        examiner = Examiner(self.rig, program, observer, lambda: operator.running)
+        operator.before_arming = examiner.warnings
         self._recording = recording = Recording(
             self.rig, memory, folder, program.folder.name, lambda: operator.running, observer
         )
@@ -142,6 +145,11 @@ class Supervisor:
         stack.push_async_callback(_cancel, looking)
         publisher = Publisher(mqtt, observer, operator)
         self._watch(stack, processes, publisher, mqtt)
+
+        def warn(text: str) -> None:
+            publisher.tell_now(m.Event(kind="warning", text=text, tick=0, time=0.0))
+
+        _background(stack, "examining the circuit", lambda: examiner.keep(mqtt.publish_margins, warn))
         stack.callback(withdraw, announce(self.rig.settings.name, self.address))
         return processes, publisher
 
