@@ -229,9 +229,11 @@ class Panel:
     def all(self, topic: str) -> list[Any]:
         return [payload for name, payload in self.seen if name == topic]
 
-    async def see(self, topic: str, where: Callable[[Any], bool] = lambda _: True, start: int = 0) -> Any:
+    async def see(
+        self, topic: str, where: Callable[[Any], bool] = lambda _: True, start: int = 0, within: float = 15.0
+    ) -> Any:
         """The first payload on this topic for which ``where`` holds, among those from number ``start`` on."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(within):
             while True:
                 for name, payload in self.seen[start:]:
                     if name == topic and where(payload):

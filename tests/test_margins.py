@@ -284,7 +284,7 @@ def test_a_server_says_so_before_arming_and_shows_what_is_asked_for(tmp_path: Pa
 
 
 async def arm_and_run(user: Panel) -> None:
-    found = await user.see("margins", lambda each: each["examined"])
+    found = await user.see("margins", lambda each: each["examined"], within=60.0)
     assert any("valves.main: P to port, the virtual circuit asks for" in text for text in found["warnings"])
     armed = await user.do("arm")
     assert armed["result"]["warnings"] == user.all("margins")[-1]["warnings"]
@@ -293,5 +293,5 @@ async def arm_and_run(user: Panel) -> None:
     state = await user.see("state", lambda each: each["demand"]["main"]["flow_to_port"] > 1.0)
     assert state["demand"]["main"]["speed_to_port"] > 0.0
     await user.do("switch", component="main_valve", set={"nominal_flow.flow": "10 l/min"})
-    again = await user.see("margins", lambda each: each["examined"] and each["version"] == 2)
+    again = await user.see("margins", lambda each: each["examined"] and each["version"] == 2, within=60.0)
     assert not any("valves.main: P to port" in text for text in again["warnings"])

@@ -121,7 +121,7 @@ def watched_picture(session: Session) -> RenderableType:
 
 
 def picture(name: str, state: State, description: Description | None, margins: Margins | None) -> RenderableType:
-    """A state as people read it: mode, what is wrong, targets and measured values, margins, how punctual the loop is."""
+    """A state as people read it: mode, what is wrong, targets and measured values, margins, punctuality."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text

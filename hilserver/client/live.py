@@ -138,6 +138,11 @@ class Client:
         return self._present(self._session.circuit, "circuit")
 
     @property
+    def margins(self) -> m.Margins:
+        """Whether the real valves can do what the circuit asks for. Raises RequestFailed."""
+        return self._present(self._session.margins, "margins")
+
+    @property
     def description(self) -> m.Description:
         """Channels with their units, inputs with their ranges, valves, commands. Raises RequestFailed."""
         return self._present(self._session.description, "description")

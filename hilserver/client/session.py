@@ -32,6 +32,8 @@ RETRY = 1.0
 """Seconds between two attempts to reach a broker that went away."""
 LOOK_UP = 2.0
 """Seconds in which a broker says at most what it holds of a rig."""
+FIRST_STATE = 1.0
+"""Seconds in which a server that has just started publishes its first state at most."""
 EVENTS_KEPT = 100
 _AVAILABILITIES = "hil/+/availability"
 _Message = TypeVar("_Message", bound=Published)
@@ -44,8 +46,9 @@ class RequestFailed(HilserverError):
 class Session:
     """A server as it is now; all of it belongs to one event loop. Made by `open_session`.
 
-    ``description``, ``state``, ``circuit`` and ``margins`` are the newest ones, None where nothing was published. ``events`` are the
-    latest, ``listeners`` get each telemetry message. ``trouble`` says why there is no connection, empty where there is.
+    ``description``, ``state``, ``circuit`` and ``margins`` are the newest ones, None where nothing was published.
+    ``events`` are the latest, ``listeners`` get each telemetry message. ``trouble`` says why there is no connection,
+    empty where there is.
     """
 
     def __init__(self, address: BrokerAddress, rig: str, *, telemetry: bool = False) -> None:
@@ -171,7 +174,13 @@ class Session:
                 listener(telemetry)
         elif topic == topics.event:
             self.events.append(_parse(Event, payload))
-        elif topic == topics.description:
+        else:
+            self._keep(topic, payload)
+
+    def _keep(self, topic: str, payload: bytes) -> None:
+        """The newest of what is retained."""
+        topics = self._topics
+        if topic == topics.description:
             self.description = _parse(Description, payload)
         elif topic == topics.state:
             self.state, self._state_at = _parse(State, payload), time.monotonic()
@@ -193,6 +202,9 @@ class Session:
             raise RequestFailed(_no_broker(self.address, f"no connection within {within:g} s")) from None
         with suppress(TimeoutError):
             await self.until(lambda: self.availability is not None or bool(self.trouble), min(within, LOOK_UP))
+        if self.availability == "online":  # it says so before it says how it is
+            with suppress(TimeoutError):
+                await self.until(lambda: self.state is not None or bool(self.trouble), min(within, FIRST_STATE))
         if self.trouble:
             raise RequestFailed(self.trouble)
         if self.availability is None:

@@ -77,6 +77,7 @@ class Examiner:
         """Examine whenever there is something new, as long as the run lasts; ``tell`` gets each new warning once."""
         told: set[str] = set()
         while True:
+            await asyncio.sleep(LOOK)
             row = self._observer.latest()
             if row is not None:
                 if self._is_new(row):
@@ -89,7 +90,6 @@ class Examiner:
                         if text not in told:
                             tell(text)
                     told = set(status.warnings)
-            await asyncio.sleep(LOOK)
 
     def _is_new(self, row: Floats) -> bool:
         done = self._done
