@@ -32,9 +32,14 @@ from hilserver.circuit.library import RECORDED, Library, Role, standard_library
 from hilserver.circuit.model import NodeStart, Solver
 from hilserver.components.base import Component, Fluid
 from hilserver.driver import installed_drivers
-from hilserver.rig.config import CycleSettings, RigSettings
+from hilserver.mechanics import model as mechanics
+from hilserver.rig.calibration import Calibration
+from hilserver.rig.config import BrokerLogin, CycleSettings, RigSettings
 from hilserver.runs.free import plot_run, run_circuit_file
+from hilserver.service import messages
 from hilserver.units import PlainNumber, Quantity, Unit
+
+Json = dict[str, Any]
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -91,7 +96,10 @@ def pages() -> dict[str, str]:
         "reference/rig-file.md": rig_file_page(),
         "reference/circuit-file.md": circuit_file_page(),
         "reference/cycle-file.md": cycle_file_page(),
+        "reference/mechanism-file.md": mechanism_file_page(),
+        "reference/calibration-file.md": calibration_file_page(),
         "reference/commands.md": commands_page(),
+        "reference/mqtt.md": mqtt_page(),
     }
 
 
@@ -221,7 +229,6 @@ def component_page(name: str, library: Library) -> str:
     if kind.states:
         parts += ["## States", states(kind)]
     parts += ["## Logged values", logged(kind, library)]
-    parts += ["## Equations as they are computed", kernel_text(kind)]
     parts += ["## Validation", validation(kind)]
     parts += ["## Equations as they are computed", kernel_text(kind)]
     return "\n\n".join(parts) + "\n"
@@ -347,6 +354,7 @@ def circuit_file_page() -> str:
         ("`[solver]`", "table", "", "", "how the circuit is integrated"),
         ("`[components.<name>]`", "tables", "", "", "the components: [reference](components/index.md)"),
         ("`[nodes.<name>]`", "tables", "", "", "initial values of nodes"),
+        ("`[mechanisms.<name>]`", "tables", "", "", "bodies and joints that move mechanical nodes"),
     ]
     text = """\
 A component has `type`, `ports` (port → node), its signals (a key of the port's own name, with the name of a signal or
@@ -358,6 +366,13 @@ those that have none."""
     parts += ["## `[components.<name>]`", text]
     for name, model in (("fluid", Fluid), ("solver", Solver), ("nodes.<name>", NodeStart)):
         parts += [f"## `[{name}]`", docstring(model), field_table(datasheet_fields(model))]
+    mechanism = [
+        ("`file`", "file name", "–", "", "[mechanism file](mechanism-file.md), beside the circuit file, in a folder "
+         "below it, or in `../mechanisms`"),
+        ("`definition`", "tables", "–", "", "instead of `file`: its contents"),
+        ("`nodes`", "texts by name", "–", "", "actuator → node that it moves; its own name if not given"),
+    ]  # fmt: skip
+    parts += ["## `[mechanisms.<name>]`", "A mechanism in the circuit.", table(COLUMNS, mechanism)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -373,6 +388,37 @@ def cycle_file_page() -> str:
     )
 
 
+def mechanism_file_page() -> str:
+    """Reference of the mechanism file."""
+    top = [
+        ("`description`", "text", "–", "", "free text"),
+        ("`method`", written(mechanics.Method), "–", "", "coordinates: of the bodies (in a plane; the default there) "
+         "or of the joints"),
+        ("`gravity`", '[`"0 m/s^2"`, …]', "–", "", "9.81 m/s² down along the drawing's last axis if not given"),
+        ("`[bodies.<name>]`", "tables", "**required**", "", "rigid bodies"),
+        ("`[joints.<name>]`", "tables", "–", "", "what two bodies have in common; `type` is one of those below"),
+        ("`[actuators.<name>]`", "tables", "–", "", "what a circuit drives; `type` is one of those below"),
+    ]  # fmt: skip
+    parts = ["# Mechanism file", docstring(mechanics), docstring_of_values(), "## Top level", table(COLUMNS, top)]
+    parts += ["## `[bodies.<name>]`", docstring(mechanics.Body), field_table(datasheet_fields(mechanics.Body))]
+    kinds = (("joints", "revolute", mechanics.JOINTS), ("actuators", "linear", mechanics.ACTUATORS))
+    for folder, usual, models in kinds:
+        for name, model in models.items():
+            also = "; the default" if name == usual else ""
+            parts += [f'## `[{folder}.<name>]` with `type = "{name}"`{also}', docstring(model)]
+            parts += [field_table(datasheet_fields(model))]
+    return "\n\n".join(parts) + "\n"
+
+
+def calibration_file_page() -> str:
+    """Reference of the calibration file."""
+    text = """\
+A list of entries per channel, oldest first: `[[p_S]]` is an entry of channel `p_S`.
+[`hilserver calibrate`](../calibration.md) writes it and takes nothing away. What
+counts is the last polynomial of a channel and the last tare after it."""
+    return "\n\n".join(["# Calibration file", text, docstring(Calibration), field_table(datasheet_fields(Calibration))])
+
+
 def docstring_of_values() -> str:
     """How values are written."""
     return (
@@ -384,6 +430,8 @@ def docstring_of_values() -> str:
 
 # --- tables of pydantic models ---------------------------------------------------------------------------------------
 
+ANY_UNIT = {"quantity": "250 bar", "difference": "5 bar", "quantity_per_second": "5000 bar/s"}
+"""Examples of quantities of any kind, by the function that reads them."""
 COLUMNS = ("key", "write it like", "default", "allowed", "what it is")
 Row = tuple[str, ...]
 
@@ -431,8 +479,8 @@ def written(annotation: Any, metadata: list[Any] | tuple[Any, ...] = ()) -> str:
             return f'`"{mark.example}"`'
         if isinstance(mark, PlainNumber):
             return "number"
-        if getattr(getattr(mark, "func", None), "__name__", "") in ("quantity", "quantity_per_second"):
-            return '`"250 bar"`' if mark.func.__name__ == "quantity" else '`"5000 bar/s"`'
+        if example := ANY_UNIT.get(getattr(getattr(mark, "func", None), "__name__", "")):
+            return f'`"{example}"`'
     arguments = get_args(annotation)
     if hasattr(annotation, "__metadata__"):
         return written(arguments[0], annotation.__metadata__)
@@ -507,12 +555,90 @@ def command_text(name: str, command: Any) -> str:
     rows = [(f"`{p.name.upper()}`", cell(p.help or ""), "**required**" if p.required else "–") for p in arguments]
     for option in command.params:
         if option not in arguments:
-            names = ", ".join(f"`{word}`" for word in option.opts)
+            names = ", ".join(f"`{word}`" for word in (*option.opts, *option.secondary_opts))
             none = option.default is None or option.default is False
             rows.append((names, cell(option.help or ""), "–" if none else f"`{option.default}`"))
     return "\n\n".join(
         [fence("text", f"hilserver {name} [OPTIONS] {usage}".strip()), text, table(("", "what it is", "default"), rows)]
     )
+
+
+# --- MQTT -------------------------------------------------------------------------------------------------------------
+
+
+def mqtt_page() -> str:
+    """Reference of the MQTT protocol, from the schemas that the server itself publishes."""
+    described = messages.describe("<rig>", "", channels={}, inputs={}, valves={})
+    schemas = messages.schemas()
+    intro = """\
+How it is used, what is refused and who may do what: [MQTT](../mqtt.md). Every payload is one JSON object in UTF-8; only
+`availability` is plain text. A number that is not finite is written as `null`. Readers ignore keys that they don't
+know; commands with unknown keys are refused."""
+    topics = [
+        (f"`{cell(info.topic)}`".replace("&lt;", "<"), "yes" if info.retained else "no", cell(info.description))
+        for info in described.topics.values()
+    ]
+    parts = ["# MQTT topics and messages", intro, "## Topics", table(("topic", "retained", "what"), topics)]
+    for name in described.topics:
+        if name in schemas:
+            rows = [(key, kind, what) for key, kind, _, what in message_keys(schemas[name], schemas[name])]
+            parts += [f"## `{name}`", schemas[name]["description"], table(("key", "value", "what it is"), rows)]
+    head = ("key", "value", "default", "what it is")
+    every = list(message_keys(messages.Command.model_json_schema(), {}))
+    parts += ["## Commands", "Each goes to a topic of its own and may have these keys:", table(head, every)]
+    for name, command in described.commands.items():
+        schema = schemas[f"command/{name}"]
+        own = [row for row in message_keys(schema, schema) if row not in every]
+        parts += [f"### `command/{name}`", f"`{command.topic}`", schema["description"]]
+        parts += [table(head, own) if own else "No keys of its own: `{}`."]
+    login = ("`rig`", "text", "–", "", "where the log-in is for one rig: its name")
+    parts += ["## The log-in file", docstring(BrokerLogin)]
+    parts += ["For `--broker` and `HILSERVER_BROKER`; TOML. Files that it names lie beside it."]
+    parts += [table(COLUMNS, [login, *flat_fields(BrokerLogin)])]
+    return "\n\n".join(parts) + "\n"
+
+
+def message_keys(schema: Json, whole: Json, prefix: str = "") -> Iterator[Row]:
+    """Key, kind of value, default and description of each key of a JSON Schema, those of inner objects after theirs."""
+    for key, value in schema.get("properties", {}).items():
+        inner, many = inner_object(value, whole)
+        default = "–" if value.get("default") in (None, "", [], {}) else f"`{json.dumps(value['default'])}`"
+        if key in schema.get("required", ()):
+            default = "**required**"
+        text = value.get("description") or (inner or {}).get("description", "")
+        yield f"`{prefix}{key}`", json_kind(value), default, cell(text)
+        if inner is not None:
+            yield from message_keys(inner, whole, f"{prefix}{key}.{'<name>.' if many else ''}")
+
+
+def inner_object(value: Json, whole: Json) -> tuple[Json | None, bool]:
+    """The schema of the object that a key holds, where it has keys of its own; whether there are many, by name."""
+    for part in value.get("anyOf", [value]):
+        for found, many in ((part, False), (part.get("additionalProperties"), True)):
+            if isinstance(found, dict) and "$ref" in found:
+                return whole["$defs"][found["$ref"].rpartition("/")[2]], many
+    return None, False
+
+
+def json_kind(value: Json) -> str:
+    """What a JSON value may be, in words."""
+    if "anyOf" in value:
+        return " or ".join(dict.fromkeys(json_kind(part) for part in value["anyOf"]))
+    if "enum" in value:
+        return " or ".join(f'`"{word}"`' for word in value["enum"])
+    kind = value.get("type")
+    if kind == "array":
+        return f"list: {json_kind(value['items'])}"
+    if kind == "object":
+        more = value.get("additionalProperties")
+        return f"object, by name: {json_kind(more)}" if isinstance(more, dict) and more else "object"
+    if value.get("$ref", "").endswith("/JsonValue"):
+        return "any value"
+    words = {"string": "text", "integer": "whole number", "boolean": "`true` or `false`", "null": "`null`"}
+    ends = [f"{value[end]:g}" for end in ("minimum", "maximum") if end in value]
+    if kind == "number":
+        return "number" + (f", {' … '.join(ends)}" if ends else "")
+    return words.get(str(kind), "object" if "$ref" in value else "any value")
 
 
 # --- Markdown --------------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ class TcpSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     host: str = Field(min_length=1, description="IP address (a name costs a look-up at each connection)")
-    port: int = Field(default=502, ge=1, le=65_535)
+    port: int = Field(default=502, ge=1, le=65_535, description="TCP port")
 
 
 class PortSettings(BaseModel):
@@ -46,9 +46,9 @@ class PortSettings(BaseModel):
         min_length=1, description="device file; those in /dev/serial/by-id stay the same when plugged in elsewhere"
     )
     baud: int = Field(default=9600, ge=50, le=4_000_000, description="bits per second")
-    data_bits: Literal[7, 8] = 8
-    parity: Literal["none", "even", "odd"] = "none"
-    stop_bits: Literal[1, 2] = 1
+    data_bits: Literal[7, 8] = Field(default=8, description="bits of a character")
+    parity: Literal["none", "even", "odd"] = Field(default="none", description="parity bit of a character")
+    stop_bits: Literal[1, 2] = Field(default=1, description="stop bits of a character")
 
     @property
     def character_time(self) -> float:

@@ -23,7 +23,7 @@ class _Settings(BaseModel):
 class _Place(_Settings):
     """Where a value lies in the device."""
 
-    table: Table
+    table: Table = Field(description="where it is: registers (holding, input) or bits (coil, discrete)")
     address: int = Field(ge=0, le=65_535, description="from 0 as in the protocol: 40001 in a manual is holding 0")
     type: RegisterType | None = Field(default=None, description="of registers: how many and what they mean")
     order: WordOrder | None = Field(default=None, description="of the bytes; default: the device's order")
@@ -75,7 +75,7 @@ class Input(_Place):
 class Output(_Place):
     """A value that is written."""
 
-    table: Literal["holding", "coil"]
+    table: Literal["holding", "coil"] = Field(description="where it is: a register or a bit")
     safe: Number = Field(description="raw value in the safe state")
 
     @model_validator(mode="after")
@@ -91,11 +91,11 @@ class Output(_Place):
 class WatchdogRegister(_Settings):
     """A register or coil of the device that must keep changing, else the device stops its outputs by itself."""
 
-    table: Literal["holding", "coil"] = "holding"
-    address: int = Field(ge=0, le=65_535)
+    table: Literal["holding", "coil"] = Field(default="holding", description="a register or a bit")
+    address: int = Field(ge=0, le=65_535, description="from 0 as in the protocol")
     unit: int | None = Field(default=None, ge=0, le=255, description="default: the device's unit")
     mode: Literal["toggle", "count"] = Field(default="toggle", description="0, 1, 0, …; or 0, 1, 2, … 65535, 0")
-    period: Time = Field(default="100 ms", gt=0, le=60)
+    period: Time = Field(default="100 ms", gt=0, le=60, description="how often it changes")
 
     @model_validator(mode="after")
     def _coils_toggle(self) -> WatchdogRegister:

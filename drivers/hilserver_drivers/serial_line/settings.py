@@ -88,7 +88,7 @@ class Lines(_Settings):
 
     end: Text = Field(default="\n", min_length=1, description="what ends a line; white space before it does not matter")
     separator: Text = Field(default=",", min_length=1, description='between columns; " ": any white space')
-    decimal: Literal[".", ","] = "."
+    decimal: Literal[".", ","] = Field(default=".", description="what stands before the decimals")
     columns: int | None = Field(default=None, ge=1, description="lines with another number of columns are refused")
     checksum: Literal["none", "nmea"] = Field(
         default="none", description="nmea: lines are like $…*5A, with the exclusive or of all between $ and *"

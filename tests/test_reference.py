@@ -1,0 +1,234 @@
+"""The reference pages are complete: options, messages, keys of every file, components; and no link leads nowhere.
+
+What there is to be found is looked up in the program by other ways than those by which the pages are made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import generate
+import pytest
+import yaml  # type: ignore[import-untyped]
+from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
+from pydantic import BaseModel
+from typer.testing import CliRunner
+
+from hilserver.circuit.library import standard_library
+from hilserver.circuit.model import NodeStart, Solver
+from hilserver.cli import app
+from hilserver.components.base import Fluid
+from hilserver.driver import installed_drivers
+from hilserver.mechanics import model as mechanics
+from hilserver.rig.calibration import Calibration
+from hilserver.rig.config import BrokerLogin, CycleSettings, RigSettings
+from hilserver.service import messages
+from hilserver.units import Quantity
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = generate.pages()
+
+
+def section(page: str, heading: str) -> str:
+    """What stands below a heading, up to the next one of its level."""
+    level = heading.partition(" ")[0]
+    below = page.partition(f"\n{heading}\n")[2]
+    assert below, f"no section: {heading}"
+    return re.split(rf"\n#{{2,{len(level)}}} ", below)[0]
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def said_by_help(*words: str) -> str:
+    """What the program itself prints."""
+    result = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "250", "TERM": "dumb"})
+    assert result.exit_code == 0
+    return re.sub(r"\x1b\[[\d;]*m", "", result.output)
+
+
+def commands_in(text: str) -> list[str]:
+    return re.findall(r"^│ ([a-z]\w*)\s", text.partition("Commands")[2], re.M)
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    for name in commands_in(said_by_help()):
+        inner = commands_in(said_by_help(name))
+        for each in inner:
+            yield name, each
+        if not inner:
+            yield (name,)
+
+
+@pytest.mark.parametrize("command", list(commands()), ids=" ".join)
+def test_every_option_of_a_command_is_on_its_page(command: tuple[str, ...]) -> None:
+    options = set(re.findall(r"(?<=[\s,])--?[a-z][\w-]*", said_by_help(*command).partition("Options")[2]))
+    heading = f"{'#' * (len(command) + 1)} `hilserver {' '.join(command)}`"
+    there = section(PAGES["reference/commands.md"], heading)
+    missing = {option for option in options if f"`{option}`" not in there}
+    assert missing <= {"-h", "--help"}
+
+
+def test_the_list_of_commands_is_what_help_says() -> None:
+    found = {" ".join(command) for command in commands()}
+    assert {"run", "demo", "check", "switch", "send", "log check"} <= found
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", messages.COMMANDS)
+def test_every_command_is_on_the_mqtt_page(name: str) -> None:
+    page = PAGES["reference/mqtt.md"]
+    there = section(page, f"### `command/{name}`")
+    assert f"`hil/<rig>/command/{name}`" in there
+    for key in messages.COMMANDS[name].model_fields:
+        assert f"| `{key}` |" in there + section(page, "## Commands")
+
+
+def test_every_topic_and_key_is_on_the_mqtt_page() -> None:
+    page = PAGES["reference/mqtt.md"]
+    for topic in messages.Topics("<rig>").published:
+        assert f"| `{topic}` |" in page
+    published: dict[str, type[BaseModel]] = {
+        "description": messages.Description,
+        "state": messages.State,
+        "circuit": messages.CircuitStatus,
+        "telemetry": messages.Telemetry,
+        "event": messages.Event,
+        "answer": messages.Answer,
+    }
+    for topic, model in published.items():
+        there = section(page, f"## `{topic}`")
+        for owner in models_in(model):
+            for key in owner.model_fields:
+                assert re.search(rf"^\| `([\w.<>]+\.)?{key}` \|", there, re.M), f"{topic}: {owner.__name__}.{key}"
+
+
+# --- configuration files ---------------------------------------------------------------------------------------------
+
+
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """All models that a type holds, itself included, however deep."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation is not Quantity:
+        yield annotation
+        for field in annotation.model_fields.values():
+            yield from models_in(field.annotation)
+    for part in get_args(annotation):
+        yield from models_in(part)
+
+
+FILES: list[tuple[str, type[BaseModel]]] = [
+    ("rig-file", RigSettings),
+    *(("rig-file", driver.Config) for driver in installed_drivers().values()),
+    ("circuit-file", Fluid),
+    ("circuit-file", Solver),
+    ("circuit-file", NodeStart),
+    ("cycle-file", CycleSettings),
+    ("mechanism-file", mechanics.Body),
+    *(("mechanism-file", kind) for kind in (*mechanics.JOINTS.values(), *mechanics.ACTUATORS.values())),
+    ("calibration-file", Calibration),
+    ("mqtt", BrokerLogin),
+]
+
+
+@pytest.mark.parametrize(("page", "model"), FILES, ids=lambda part: getattr(part, "__name__", part))
+def test_every_key_of_a_file_is_on_its_page(page: str, model: type[BaseModel]) -> None:
+    text = PAGES[f"reference/{page}.md"]
+    for owner in models_in(model):
+        for key in owner.model_fields:
+            assert re.search(rf"^\| `([\w.<>]+\.)?{key}` \|", text, re.M), f"{owner.__name__}.{key}"
+
+
+def test_every_key_says_what_it_is_and_how_it_is_written() -> None:
+    """No empty cell in the columns key, write it like, default and what it is."""
+    for page in sorted({f"reference/{name}.md" for name, _ in FILES} - {"reference/mqtt.md"}):
+        rows = re.findall(r"^\| (`[\w.<>\[\]]+`) \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|$", PAGES[page], re.M)
+        assert rows
+        for key, kind, _, _, text in rows:
+            assert kind.strip(), f"{page}: {key}: how is it written?"
+            assert text.strip(), f"{page}: {key}: what is it?"
+
+
+@pytest.mark.parametrize("kind", standard_library().types)
+def test_every_component_has_its_page_and_is_in_the_index(kind: str) -> None:
+    page = PAGES[f"reference/components/{kind}.md"]
+    assert f"({kind}.md) | `{kind}` |" in PAGES["reference/components/index.md"]
+    assert re.findall(r"^#+ ", page, re.M).count("# ") == 1
+    headings = re.findall(r"^## .*$", page, re.M)
+    assert len(set(headings)) == len(headings)
+    for needed in ("## Connections", "## Datasheet values", "## Equations as they are computed"):
+        assert needed in headings
+
+
+# --- links -----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def site() -> dict[str, str]:
+    """All pages of the site: path below docs/ -> Markdown."""
+    written = {path.relative_to(DOCS).as_posix(): path.read_text() for path in DOCS.rglob("*.md")}
+    return {**written, **generate.repository_pages(), **PAGES}
+
+
+def without_code(markdown: str) -> str:
+    return re.sub(r"^( *)```.*?^\1```$", "", markdown, flags=re.M | re.S)
+
+
+def anchors(markdown: str) -> set[str]:
+    """Of the headings, as the site makes them."""
+    found = []
+    for heading in re.findall(r"^#+ (.*)$", without_code(markdown), re.M):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        found.append(slugify(re.sub(r"<[^>]*>(?![^`]*`)", "", text), "-"))
+    return {*found, *(f"{name}_{k}" for name in found for k in range(1, found.count(name)))}
+
+
+def links(markdown: str) -> list[str]:
+    return re.findall(r"\]\(([^)\s]+)\)", without_code(markdown))
+
+
+@pytest.mark.parametrize("page", sorted(site()))
+def test_no_link_on_a_page_leads_nowhere(page: str) -> None:
+    for link in links(site()[page]):
+        if re.match(r"\w+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = Path(page).parent.joinpath(path).as_posix() if path else page
+        target = re.sub(r"[^/]+/\.\./", "", target)
+        target = f"{target}/index.md" if path.endswith("/") else target
+        if target in site():
+            assert not anchor or anchor in anchors(site()[target]), f"{page}: {link}"
+        elif not target.startswith("images/circuits/"):  # plots of the ready circuits are made with the site
+            assert (DOCS / target).is_file(), f"{page}: {link}"
+
+
+@pytest.mark.parametrize("file", ["README.md", "SECURITY.md", "config/README.md"])
+def test_no_link_in_the_repository_leads_nowhere(file: str) -> None:
+    """As they are seen without the site."""
+    for link in links((ROOT / file).read_text()):
+        path = link.partition("#")[0]
+        assert re.match(r"\w+:", link) or not path or ((ROOT / file).parent / path).exists(), f"{file}: {link}"
+
+
+# --- navigation ------------------------------------------------------------------------------------------------------
+
+
+def entries(part: Any) -> Iterator[str]:
+    if isinstance(part, str):
+        yield part
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from entries(inner)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    nav = list(entries(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+    assert len(set(nav)) == len(nav)
+    folders = tuple(entry for entry in nav if entry.endswith("/"))
+    assert {page for page in site() if page not in nav and not page.startswith(folders)} == set()
+    assert {entry for entry in nav if not entry.endswith("/")} <= set(site())
