@@ -11,7 +11,7 @@ import typer
 def simulate(
     file: Annotated[
         Path,
-        typer.Argument(help="rig file (TOML) with a simulated rig and a work cycle, or a whole circuit."),
+        typer.Argument(help="rig file (TOML) with a simulated rig and a work cycle; a whole circuit; a mechanism."),
     ],
     out: Annotated[
         Path, typer.Option("--output", "-o", help="folder for the plot (PNG) and the figures (JSON) or values.")
@@ -26,6 +26,9 @@ def simulate(
         typer.Option(min=0.001, help="circuit: seconds to run. default: the cycle's length, else 10."),
     ] = None,
     table: Annotated[str, typer.Option(help="circuit: csv or parquet, the format of the values.")] = "csv",
+    animation: Annotated[
+        bool, typer.Option("--animation/--no-animation", help="circuit: its mechanisms in motion, as GIF files.")
+    ] = True,
 ) -> None:
     """How closely does the rig follow the virtual circuit? Or: what does a circuit do by itself?
 
@@ -34,7 +37,8 @@ def simulate(
     valve's command goes straight to the real valve. Reports how far position and flow are from the truth.
 
     With a circuit file that has its cylinder and load in it: runs it over a work cycle, plots pressures, flows and
-    positions and writes all values. No hardware, no real time.
+    positions and writes all values, and an animation of each mechanism in it. No hardware, no real time. A mechanism
+    file is run like a circuit that has nothing else in it.
     """
     from hilserver.errors import HilserverError
     from hilserver.runs.free import is_circuit
@@ -44,7 +48,7 @@ def simulate(
         kind = "circuit" if option == "--strategy" else "rig"
         raise HilserverError(f"{file}: {option} has no meaning for a {kind} file.")
     if is_circuit(file):
-        _circuit(file, cycle, duration, out, table)
+        _circuit(file, cycle, duration, out, table, animation)
     else:
         _rig(file, strategy, out)
 
@@ -64,13 +68,13 @@ def _rig(file: Path, strategy: list[str] | None, out: Path) -> None:
         console.print(line, soft_wrap=True)
 
 
-def _circuit(file: Path, cycle: Path | None, duration: float | None, out: Path, table: str) -> None:
+def _circuit(file: Path, cycle: Path | None, duration: float | None, out: Path, table: str, animation: bool) -> None:
     from hilserver.circuit.library import standard_library
-    from hilserver.runs.free import run_circuit_file, step_note, write_run
+    from hilserver.runs.free import run_circuit_file, step_note, write_animations, write_run
 
     run = run_circuit_file(file, standard_library(), cycle, duration)
     if note := step_note(run):
         print(f"Note: {note}")
     print(f"{run.name}: {run.time[-1]:g} s, {len(run.series)} values in {len(run.time)} ticks.")
-    for path in write_run(run, out, table):
+    for path in [*write_run(run, out, table), *(write_animations(run, out) if animation else ())]:
         print(f"Written: {path}")

@@ -10,7 +10,8 @@ from rich.table import Table
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.analysis import Analysis, NoEquilibrium, Stiffness, too_long
-from hilserver.circuit.model import RIG, Circuit
+from hilserver.circuit.mechanisms import PlacedMechanism
+from hilserver.circuit.model import RIG, Circuit, read_part
 from hilserver.circuit.pack import TABLE_WIDTHS
 from hilserver.circuit.program import Program
 from hilserver.driver import Pace
@@ -59,6 +60,12 @@ def warnings(rig: Rig, found: Margins) -> Iterator[str]:
             )
     for name, text in _unused(rig):
         yield f"{name}: {text}"
+
+
+def mechanisms(rig: Rig) -> tuple[PlacedMechanism, ...]:
+    """The mechanisms of the virtual circuit and of the simulated machines."""
+    machines = [tables["machine"] for tables in rig.sources.get("devices", {}).values() if "machine" in tables]
+    return sum((read_part(machine, rig.library).mechanisms for machine in machines), rig.circuit.mechanisms)
 
 
 def _age_warnings(rig: Rig) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +20,13 @@ from hilserver.circuit.model import RIG, Circuit, read_circuit
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import Program
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean, problems_of
+from hilserver.mechanics.model import read_mechanism
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.compiled import compiled_program
 from hilserver.rig.config import CycleSettings
 from hilserver.rig.load import read_toml
 from hilserver.rig.plan import cycle_table
+from hilserver.runs.mechanisms import angles, animate, poses_at
 from hilserver.runs.plots import plot_panels
 
 TICK = 1e-3
@@ -56,8 +59,18 @@ class FreeRun:
 
 
 def is_circuit(file: Path) -> bool:
-    """Whether it is a circuit file (it has components), not a rig file. Raises ConfigurationError where unreadable."""
-    return "components" in read_toml(file)
+    """Whether it is a circuit or mechanism file, not a rig file. Raises ConfigurationError where unreadable."""
+    return bool({"components", "mechanisms", "bodies"} & read_toml(file).keys())
+
+
+def read_circuit_file(file: Path, library: Library) -> Circuit:
+    """A circuit file; a mechanism file as a circuit that consists of the mechanism. Raises ConfigurationError."""
+    source = read_toml(file)
+    if "bodies" not in source:
+        return read_circuit(source, library, str(file))
+    read_mechanism(source, str(file))
+    name = file.stem.replace(".", "_").replace(" ", "_")
+    return read_circuit({"mechanisms": {name: {"definition": source}}}, library, str(file))
 
 
 def run_circuit_file(
@@ -68,7 +81,7 @@ def run_circuit_file(
     Raises ConfigurationError with all that is wrong with both files or with how they fit, HilserverError where the
     result is no longer finite.
     """
-    circuit = read_circuit(read_toml(file), library, str(file))
+    circuit = read_circuit_file(file, library)
     cycle = read_cycle(cycle_file) if cycle_file is not None else None
     problems = [*_not_by_itself(circuit, str(file)), *_misfits(circuit, cycle, str(file), str(cycle_file))]
     if problems:
@@ -220,6 +233,7 @@ def panels(run: FreeRun) -> list[tuple[str, str, dict[str, Floats]]]:
         ("flow", "m^3/s", _different(_lines(run, [n for n in run.series if ".q_" in n], str))),
         ("position", "m", _lines(run, [f"{node}.x" for node in circuit.mechanical_nodes()], _node)),
         ("velocity", "m/s", _lines(run, [f"{node}.v" for node in circuit.mechanical_nodes()], _node)),
+        ("angle", "rad", angles(circuit, run.series)),
         ("speed", "rad/s", _lines(run, [f"{node}.w" for node in circuit.rotational_nodes()], _node)),
     ]
     return [panel for panel in chosen if panel[2]]
@@ -251,6 +265,17 @@ def plot_run(run: FreeRun, folder: Path) -> Path:
     """Plot of the panels as a PNG file in a folder. Raises HilserverError where it can't be written."""
     title = f"{run.name}: {run.circuit.description}" if run.circuit.description else run.name
     return plot_panels(run.time, panels(run), title, folder / f"{run.name}.png")
+
+
+def write_animations(run: FreeRun, folder: Path) -> list[Path]:
+    """Each mechanism in motion, as a GIF file. Raises HilserverError where it can't be written."""
+    found = []
+    for placed in run.circuit.mechanisms:
+        if placed.mechanism.method == "absolute":
+            name = run.name if len(run.circuit.mechanisms) == 1 else f"{run.name}_{placed.name}"
+            course = functools.partial(poses_at, placed, run.series)
+            found.append(animate(placed.mechanism, run.time, course, folder / f"{name}.gif", placed.name))
+    return found
 
 
 def write_run(run: FreeRun, folder: Path, suffix: str = "csv") -> list[Path]:
