@@ -22,6 +22,7 @@ from hilserver.cli import (
     identify,
     latency,
     log,
+    panel,
     replay,
     run,
     safe,
@@ -51,6 +52,7 @@ app.command("safe")(safe.safe)
 app.command("status")(status.status)
 app.command("switch")(switch.switch)
 app.command("send")(switch.send)
+app.command("panel")(panel.panel)
 app.command("replay")(replay.replay)
 app.command("export")(export.export)
 app.add_typer(log.log, name="log")

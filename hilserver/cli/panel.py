@@ -1,0 +1,41 @@
+"""``hilserver panel``: operate and watch a rig in the browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hilserver.cli.switch import Broker, Rig
+
+
+def panel(
+    rig: Rig = None,
+    broker: Broker = None,
+    host: Annotated[
+        str, typer.Option(help="address to listen at; 0.0.0.0: for every device in the network")
+    ] = "127.0.0.1",
+    port: Annotated[int | None, typer.Option(help="port; default: 8080 or the next free one")] = None,
+    recordings: Annotated[
+        Path | None, typer.Option(help="folder of the recordings; default: where the server says that it records")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="TLS: certificate (PEM); with --key")] = None,
+    key: Annotated[Path | None, typer.Option(help="TLS: private key (PEM) of the certificate")] = None,
+) -> None:
+    """Serve the panel of a rig until Ctrl-C; open the address that it prints in a browser.
+
+    Where the broker has accounts, each user logs in with their own; who may only read there can only look here. To the
+    broker, the panel is a client like any other: it may run on the rig's PC or elsewhere.
+    """
+    from hilserver.cli.switch import where
+    from hilserver.errors import HilserverError
+    from hilserver.panel.app import PORT, PanelSettings, free_port, serve
+
+    if (certificate is None) != (key is None):
+        raise HilserverError("--certificate and --key belong together: give both or neither.")
+    name, address = where(rig, broker)
+    chosen = free_port(host, PORT, tries=50) if port is None else free_port(host, port)
+    settings = PanelSettings(name, address, host, chosen, recordings, certificate, key)
+    typer.echo(f"Panel of {name}: {settings.url}    Ctrl-C ends it.")
+    serve(settings)

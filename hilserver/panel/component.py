@@ -1,0 +1,217 @@
+"""The dialog of a component: its datasheet values, changed and applied live, or another type in its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nicegui import ui
+from pydantic import BaseModel
+
+from hilserver.circuit.library import standard_library
+from hilserver.panel.symbols import symbol
+from hilserver.panel.view import Page
+from hilserver.service.messages import Answer, Switch
+
+
+@dataclass(frozen=True)
+class Field:
+    """A datasheet value: dotted key, what it is, its text as given ("" where it is not), its default."""
+
+    key: str
+    description: str
+    given: str
+    default: str
+    required: bool
+
+
+def fields_of(kind: str, table: Mapping[str, Any]) -> list[Field]:
+    """The datasheet values of a component of this type as they stand in its table.
+
+    Of a type that this panel does not know (the rig's own), those that are given.
+    """
+    model = standard_library().types.get(kind)
+    if model is None:
+        skipped = ("type", "ports", "description")
+        return [f for key, value in table.items() if key not in skipped for f in _given(key, value, "")]
+    found: list[Field] = []
+    for key, info in model.model_fields.items():
+        if key == "description":
+            continue
+        text = info.description or ""
+        if isinstance(value := table.get(key), Mapping):
+            found.extend(_given(key, value, text))
+        else:
+            default = "" if info.is_required() or info.default is None else as_text(info.default)
+            found.append(Field(key, text, as_text(value) if value is not None else "", default, info.is_required()))
+    signals = [Field(p, "signal or number", as_text(table[p]), "", False) for p in model.inputs if p in table]
+    return found + signals
+
+
+def _given(key: str, value: object, description: str) -> Iterator[Field]:
+    if isinstance(value, Mapping):
+        for inner, part in value.items():
+            yield from _given(f"{key}.{inner}", part, description)
+    else:
+        yield Field(key, description, as_text(value), "", False)
+
+
+def as_text(value: object) -> str:
+    """A value as one writes it: texts as they are, everything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def as_value(text: str) -> Any:
+    """What was typed: JSON where it is JSON (numbers, lists), else a text such as ``120 bar``.
+
+    >>> as_value("120 bar"), as_value("0.8"), as_value('[["5 bar", "20 l/min"]]')
+    ('120 bar', 0.8, [['5 bar', '20 l/min']])
+    """
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.strip()
+
+
+def fitting_types(table: Mapping[str, Any]) -> list[str]:
+    """The types that can take the place of a component: they have ports of the same names."""
+    ports = set(table.get("ports", {}))
+    return [
+        name
+        for name, kind in standard_library().types.items()
+        if {*kind.hydraulic, *kind.mechanical, *kind.rotational} == ports
+    ]
+
+
+def picture(kind: str) -> str:
+    """The symbol of a type as an SVG; empty where there is none."""
+    drawn = symbol(kind)
+    if drawn is None:
+        return ""
+    return (
+        f'<svg viewBox="0 0 {drawn.width:g} {drawn.height:g}" width="{drawn.width * 0.9:g}" fill="none" '
+        f'stroke="currentColor" stroke-width="1.2" style="overflow:visible">{drawn.body}</svg>'
+    )
+
+
+class ComponentDialog:
+    """Opened by a click into the schematic."""
+
+    def __init__(self, page: Page) -> None:
+        self.page, self.name = page, ""
+        self._fields: dict[str, tuple[Field, ui.input]] = {}
+        # beside the rest, not over it: the buttons that stop the rig stay within reach
+        dialog = ui.dialog().props("seamless position=right")
+        with dialog as self.dialog, ui.column().classes("card component-dialog gap-3").style("width: 27rem"):
+            self._content = ui.column().classes("w-full gap-3")
+
+    def open(self, name: str) -> None:
+        """Show a component of the running circuit."""
+        if self._table(name) is None:
+            return
+        self.name = name
+        self._build(self._table(name)["type"])  # type: ignore[index]
+        self.dialog.open()
+
+    def _table(self, name: str) -> Mapping[str, Any] | None:
+        circuit = self.page.connection.circuit
+        components = circuit.source.get("components") if circuit is not None else None
+        table = components.get(name) if isinstance(components, Mapping) else None
+        return table if isinstance(table, Mapping) else None
+
+    def _build(self, kind: str) -> None:
+        table = self._table(self.name) or {}
+        running = str(table.get("type"))
+        self._kind = kind
+        self._content.clear()
+        self._fields.clear()
+        with self._content:
+            with ui.row().classes("w-full items-start no-wrap"):
+                with ui.column().classes("gap-0 grow"):
+                    ui.label(self.name).classes("text-lg font-bold")
+                    ui.label(str(table.get("description", ""))).classes("text-sm text-slate-500")
+                ui.html(picture(kind), sanitize=False).classes("text-slate-700")
+            types = sorted({*fitting_types(table), running})
+            ui.select(types, value=kind, label="Type", on_change=lambda e: self._build(e.value)).props(
+                "outlined dense options-dense"
+            ).classes("w-full component-type")
+            given = table if kind == running else {"type": kind, **self._kept(kind, table)}
+            with ui.column().classes("w-full gap-2 overflow-auto").style("max-height: 46vh"):
+                for field in fields_of(kind, given):
+                    self._add_input(field)
+            self._reason = ui.label().classes("note fault w-full refusal-reason whitespace-pre-line")
+            self._reason.visible = False
+            self._done = ui.label().classes("note w-full applied").style("background:#dcfce7;color:#166534")
+            self._done.visible = False
+            with ui.row().classes("w-full justify-end gap-2"):
+                ui.button("Close", on_click=self.dialog.close).props("flat no-caps")
+                text = "Apply live" if kind == running else f"Switch to {kind}"
+                button = ui.button(text, on_click=self._apply).props("unelevated no-caps").classes("apply")
+                button.set_enabled(self.page.may_command)
+                if not self.page.may_command:
+                    button.tooltip("This log-in may only look, or the server is away.")
+
+    def _kept(self, kind: str, table: Mapping[str, Any]) -> dict[str, Any]:
+        """Values and signals of the running component that the other type has as well."""
+        model = standard_library().types[kind]
+        return {key: table[key] for key in (*model.model_fields, *model.inputs, *model.outputs) if key in table}
+
+    def _add_input(self, field: Field) -> None:
+        title = field.key.replace("_", " ").replace(".", " · ")
+        box = ui.input(title + (" *" if field.required else ""), value=field.given, placeholder=field.default)
+        box.props(f'outlined dense stack-label data-field="{field.key}" hide-bottom-space').classes("w-full")
+        if field.description:
+            box.props(f'hint="{field.description.replace(chr(34), chr(39))}"').props(remove="hide-bottom-space")
+        self._fields[field.key] = field, box
+
+    def _changes(self) -> dict[str, Any]:
+        return {
+            k: as_value(box.value) for k, (field, box) in self._fields.items() if box.value and box.value != field.given
+        }
+
+    async def _apply(self) -> None:
+        running = str((self._table(self.name) or {}).get("type"))
+        self._reason.visible = self._done.visible = False
+        if self._kind == running:
+            changes = self._changes()
+            if not changes:
+                self._refuse("Nothing was changed yet.")
+                return
+            command = Switch(component=self.name, set=changes)
+        else:
+            values: dict[str, Any] = {}
+            for key, (_, box) in self._fields.items():
+                if box.value:
+                    *parents, last = key.split(".")
+                    target = values
+                    for parent in parents:
+                        target = target.setdefault(parent, {})
+                    target[last] = as_value(box.value)
+            command = Switch(component=self.name, type=self._kind, values=values)
+        answer = await self.page.command(command, quiet=True)
+        if answer is not None and answer.ok:
+            self._tell(answer)
+        elif answer is not None:
+            self._refuse("\n".join(answer.problems) or str(answer.reason))
+
+    def _tell(self, answer: Answer) -> None:
+        moved = answer.result.get("command_moved_percent")
+        percent = ", ".join(f"{v} {p:.1f} %" for v, p in moved.items()) if isinstance(moved, dict) else ""
+        active = answer.result.get("active_ms")
+        within = f" after {active:.0f} ms" if isinstance(active, int | float) else ""
+        self._done.set_text(
+            f"Active since tick {answer.tick}{within}. Command moved by {percent or 'nothing'} of its range."
+        )
+        self._done.visible = True
+        for key, (field, box) in list(self._fields.items()):
+            self._fields[key] = (Field(key, field.description, box.value or "", field.default, field.required), box)
+
+    def _refuse(self, reason: str) -> None:
+        self._reason.set_text(reason)
+        self._reason.visible = True

@@ -1,0 +1,201 @@
+"""One log-in at the broker: what the server publishes, kept up to date, and commands with their answers.
+
+It connects by itself and again after a loss. Nobody is asked to remember anything: what is retained comes anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+import uuid
+from collections import deque
+from typing import Literal
+
+import aiomqtt
+from paho.mqtt.reasoncodes import ReasonCode
+from pydantic import PrivateAttr, ValidationError
+
+from hilserver.errors import HilserverError
+from hilserver.panel.history import History
+from hilserver.service.address import BrokerAddress
+from hilserver.service.messages import (
+    Answer,
+    CircuitStatus,
+    Command,
+    Description,
+    Event,
+    State,
+    Telemetry,
+    Topics,
+)
+from hilserver.service.mqtt import connection, new_client
+
+RETRY = 1.0
+"""Seconds between two attempts to reach the broker."""
+ANSWER_WITHIN = 5.0
+PROBE_WITHIN = 2.0
+EVENTS_KEPT = 1000
+_LOGIN_REFUSED = (4, 5, 134, 135, 140)  # bad user or password, not authorised: MQTT 3.1.1 and 5
+
+Role = Literal["unknown", "viewer", "operator"]
+
+
+class LogIn(BrokerAddress):
+    """A broker's address with a password that somebody typed."""
+
+    _typed: str | None = PrivateAttr(default=None)
+
+    def password(self) -> str | None:
+        return self._typed
+
+    @classmethod
+    def typed(cls, address: BrokerAddress, user: str | None, password: str | None) -> LogIn:
+        """The broker at ``address`` with this user; nothing of the log-in that ``address`` itself may hold."""
+        own = {"user": user, "password_file": None}
+        login = cls.model_validate({**address.model_dump(), **own})
+        login._typed = password
+        return login
+
+
+class LoginRefused(HilserverError):
+    """The broker does not let this user in."""
+
+
+class Connection:
+    """What one user sees of one rig. ``run`` keeps it going; everything else returns at once, but for ``send``.
+
+    ``connected``: to the broker; ``online``: the rig's server is, too. ``role``: whether this log-in may command, once
+    the server has shown it. ``refused``: the broker's reason not to let the user in.
+    """
+
+    def __init__(self, address: BrokerAddress, rig: str) -> None:
+        self.address, self.rig = address, rig
+        self.connected = False
+        self.online = False
+        self.role: Role = "unknown"
+        self.refused: str | None = None
+        self.trouble = "not connected yet"
+        self.description: Description | None = None
+        self.state: State | None = None
+        self.state_at = 0.0
+        self.circuit: CircuitStatus | None = None
+        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self.events_seen = 0
+        self.history = History()
+        self._topics = Topics(rig)
+        self._client: aiomqtt.Client | None = None
+        self._waiting: dict[str, asyncio.Future[Answer]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Stay connected until cancelled, or until the broker refuses the log-in."""
+        while True:
+            try:
+                await self._connect()
+            except aiomqtt.MqttCodeError as error:
+                code = error.rc.value if isinstance(error.rc, ReasonCode) else error.rc
+                if code in _LOGIN_REFUSED:
+                    self.refused = "The broker refuses this user and password."
+                    return
+                self.trouble = str(error)
+            except (aiomqtt.MqttError, OSError, HilserverError) as error:
+                self.trouble = str(error)
+            finally:
+                self.connected = self.online = False
+                self._client = None
+            await asyncio.sleep(RETRY)
+
+    async def send(self, command: Command) -> Answer:
+        """Send one command and return its answer, a refusal included. Raises HilserverError where none comes."""
+        if self._client is None or not self.online:
+            raise HilserverError(f"{command.name} was not sent: {self.status()}.")
+        command = command.model_copy(update={"id": uuid.uuid4().hex, "expires": self._expiry()})
+        payload = command.model_dump_json(exclude_unset=True)
+        try:
+            return await self._ask(command.name, str(command.id), payload, ANSWER_WITHIN)
+        except TimeoutError:
+            raise HilserverError(
+                f"No answer to {command.name} within {ANSWER_WITHIN:g} s. It may still be carried out: see the state."
+            ) from None
+        except aiomqtt.MqttError as error:
+            raise HilserverError(f"{command.name} was not sent: {error}.") from None
+
+    def status(self) -> str:
+        """How the connection is, in words."""
+        if not self.connected:
+            return f"no connection to the broker {self.address}"
+        return "online" if self.online else f"the server of {self.rig} is offline"
+
+    def _expiry(self) -> float | None:
+        """When a command expires, by the server's clock as far as its state tells."""
+        if self.state is None:
+            return None
+        lifetime = self.description.command_lifetime if self.description is not None else None
+        now = self.state.time + time.monotonic() - self.state_at
+        return now + min(ANSWER_WITHIN, lifetime or ANSWER_WITHIN)
+
+    async def _connect(self) -> None:
+        async with connection(new_client(self.address, aiomqtt.ProtocolVersion.V311, timeout=5.0)) as client:
+            wanted = [(topic, 1) for topic in self._topics.published]
+            await client.subscribe(wanted)
+            self._client, self.connected, self.trouble = client, True, ""
+            async for message in client.messages:
+                with contextlib.suppress(ValidationError):  # of another version: what can't be read is passed over
+                    self._take(message.topic.value.removeprefix(self._topics.prefix), bytes(message.payload))
+
+    def _take(self, topic: str, payload: bytes) -> None:
+        match topic:
+            case "availability":
+                self._set_online(payload == b"online")
+            case "telemetry":
+                self.history.add(Telemetry.model_validate_json(payload))
+            case "state":
+                self.state, self.state_at = State.model_validate_json(payload), time.monotonic()
+            case "circuit":
+                self.circuit = CircuitStatus.model_validate_json(payload)
+            case "event":
+                self.events.append(Event.model_validate_json(payload))
+                self.events_seen += 1
+            case "description":
+                self.description = Description.model_validate_json(payload)
+            case "answer":
+                answer = Answer.model_validate_json(payload)
+                waiting = self._waiting.get(answer.id or "")
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(answer)
+
+    def _set_online(self, online: bool) -> None:
+        if online and not self.online:
+            task = asyncio.create_task(self._probe())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self.online = online
+
+    async def _probe(self) -> None:
+        """Find out whether this log-in may command: the server answers what it does not know; the broker tells nobody.
+
+        The command of no meaning is refused, hence changes nothing.
+        """
+        id = uuid.uuid4().hex
+        try:
+            await self._ask("probe", id, json.dumps({"id": id}), PROBE_WITHIN)
+        except TimeoutError:
+            self.role = "viewer"
+        except aiomqtt.MqttError:
+            self.role = "unknown"
+        else:
+            self.role = "operator"
+
+    async def _ask(self, name: str, id: str, payload: str, within: float) -> Answer:
+        client = self._client
+        assert client is not None
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[id] = waiting
+        try:
+            async with asyncio.timeout(within):
+                await client.publish(self._topics.command(name), payload, qos=1)
+                return await waiting
+        finally:
+            del self._waiting[id]

@@ -1,0 +1,123 @@
+"""Values for people: in the units that each user chooses. What goes to the server and comes from it stays SI."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hilserver.service.messages import Description
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A unit to show a quantity in: its factor to SI, and digits after the point."""
+
+    unit: str
+    factor: float
+    digits: int
+
+
+CHOICES: Mapping[str, tuple[Shown, ...]] = {
+    "Pa": (
+        Shown("bar", 1e5, 1),
+        Shown("MPa", 1e6, 3),
+        Shown("psi", 6894.757293168, 0),  # pound-force per square inch, exact to the digits given
+        Shown("Pa", 1.0, 0),
+    ),
+    "m^3/s": (
+        Shown("l/min", 1e-3 / 60, 2),
+        Shown("m³/h", 1 / 3600, 3),
+        Shown("US gal/min", 3.785411784e-3 / 60, 2),
+        Shown("m³/s", 1.0, 7),
+    ),
+    "m": (Shown("mm", 1e-3, 1), Shown("m", 1.0, 4), Shown("in", 0.0254, 2)),
+    "m/s": (Shown("mm/s", 1e-3, 1), Shown("m/s", 1.0, 4), Shown("in/s", 0.0254, 2)),
+    "s": (Shown("µs", 1e-6, 1), Shown("ms", 1e-3, 4), Shown("s", 1.0, 7)),
+}
+"""What can be chosen for each SI unit; the first is the default."""
+
+QUANTITIES = {"Pa": "pressure", "m^3/s": "flow", "m": "length", "m/s": "speed", "s": "time"}
+_SUFFIXES = {
+    "p": "Pa",
+    "q": "m^3/s",
+    "Q": "m^3/s",
+    "x": "m",
+    "v": "m/s",
+    "F": "N",
+    "phi": "rad",
+    "w": "rad/s",
+    "T": "N m",
+}
+
+
+@dataclass
+class Units:
+    """One user's choice."""
+
+    chosen: dict[str, str] = field(default_factory=dict)
+
+    def of(self, si: str) -> Shown:
+        """How values in this SI unit are shown."""
+        choices = CHOICES.get(si)
+        if choices is None:
+            return Shown(si.replace("^3", "³").replace("^2", "²"), 1.0, 3)
+        return next((shown for shown in choices if shown.unit == self.chosen.get(si)), choices[0])
+
+    def number(self, value: float | None, si: str) -> str:
+        """A value without its unit; a dash where there is none.
+
+        >>> Units().number(1.403e7, "Pa"), Units({"Pa": "MPa"}).number(1.403e7, "Pa"), Units().number(None, "Pa")
+        ('140.3', '14.030', '–')
+        """
+        if value is None or not math.isfinite(value):
+            return "–"
+        shown = self.of(si)
+        text = f"{value / shown.factor:.{shown.digits}f}"
+        return text.replace("-", "\N{MINUS SIGN}") if float(text) != 0 else text.replace("-", "")
+
+    def text(self, value: float | None, si: str) -> str:
+        """A value with its unit.
+
+        >>> Units().text(-1e-3, "m^3/s")
+        '−60.00 l/min'
+        """
+        return f"{self.number(value, si)} {self.of(si).unit}".strip()
+
+
+def unit_of(channel: str, description: Description | None) -> str:
+    """The SI unit of a channel: as described, or, of the virtual circuit, by the last part of its name.
+
+    >>> unit_of("circuit.supply.p", None), unit_of("circuit.pump.q_P", None), unit_of("circuit.joystick", None)
+    ('Pa', 'm^3/s', '')
+    """
+    if description is not None and channel in description.channels:
+        return description.channels[channel].unit
+    if not channel.startswith("circuit."):
+        return ""
+    _, dot, last = channel.removeprefix("circuit.").rpartition(".")
+    return _SUFFIXES.get(last.split("_")[0], "") if dot else ""
+
+
+def label(channel: str) -> str:
+    """A channel's name for people.
+
+    >>> label("circuit.supply.p"), label("valve.main.flow_virtual"), label("p_A")
+    ('supply p (virtual)', 'main virtual flow', 'p_A')
+    """
+    first, _, rest = channel.partition(".")
+    if first == "circuit" and rest:
+        return f"{rest.removeprefix('rig.').replace('.', ' ')} (virtual)"
+    if first == "valve" and rest:
+        valve, _, word = rest.rpartition(".")
+        return f"{valve} {_WORDS.get(word, word)}"
+    return f"{first} {rest.replace('.', ' ')}".strip()
+
+
+_WORDS = {
+    "flow_virtual": "virtual flow",
+    "flow_measured": "real flow",
+    "demand": "demanded command",
+    "command": "command",
+    "saturation": "saturation",
+}

@@ -1,0 +1,138 @@
+"""Timing health of the loop, and alarms with their history."""
+
+from __future__ import annotations
+
+import datetime
+from html import escape
+from typing import Any
+
+from nicegui import ui
+
+from hilserver.panel.display import Units
+from hilserver.panel.plots import Plot
+from hilserver.panel.view import Page, heading
+from hilserver.service.messages import Figures, LoopStatus
+
+_FIGURES = {"median": "median", "p99": "99 %", "p999": "99.9 %", "max": "max"}
+
+
+class TimingView:
+    """How punctual the loop is: now, and since the server's start."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self._plot: Plot | None = None
+        with ui.element("div").classes("grid grid-cols-1 lg:grid-cols-3 gap-3 w-full"):
+            with ui.column().classes("card gap-2 w-full"):
+                heading("Since the start of the server")
+                self._table = ui.html("", sanitize=False).classes("w-full")
+                self._worst = ui.html("", sanitize=False).classes("w-full")
+            with ui.column().classes("lg:col-span-2 gap-3 w-full"):
+                self._box = ui.column().classes("w-full")
+                with ui.column().classes("card w-full gap-1"):
+                    heading("Devices and this machine")
+                    self._devices = ui.html("", sanitize=False).classes("w-full text-sm")
+        page.slow.append(self._follow)
+
+    def _follow(self) -> None:
+        state = self.page.connection.state
+        if state is None:
+            return
+        if self._plot is None and self.page.connection.history.count:
+            with self._box:
+                channels = ["loop.wake_up", "loop.work"]
+                self._plot = Plot(
+                    self.page, "Largest wake-up delay and work per tick", channels, seconds=60, height=260
+                )
+        if state.loop is not None:
+            self._table.set_content(self._figures(state.loop))
+            us = self.page.units
+            lines = {
+                "period": us.text(state.loop.period, "s"),
+                "ticks": f"{state.tick:,}".replace(",", "\N{NARROW NO-BREAK SPACE}"),
+                "missed ticks": str(state.missed_ticks),
+                "time synchronisation error": us.text(state.loop.time_sync_error, "s"),
+                "minimum step": us.text(state.loop.minimum_step, "s"),
+                "telemetry dropped": str(state.telemetry_dropped),
+            }
+            self._worst.set_content(_two_columns(lines))
+        devices = {
+            name: ", ".join(f"{n} × {kind}" for kind, n in d.errors.items()) or "no failure"
+            for name, d in state.devices.items()
+        }
+        notes = "".join(f'<div class="note warn" style="margin-top:6px">{escape(d)}</div>' for d in state.degradations)
+        self._devices.set_content(_two_columns(devices) + notes)
+
+    def _figures(self, loop: LoopStatus) -> str:
+        units = self.page.units
+        rows = {"wake-up delay": loop.wake_up, "work per tick": loop.work, **loop.parts}
+        head = "".join(f"<th>{title}</th>" for title in _FIGURES.values())
+        body = "".join(_figure_row(name, figures, units) for name, figures in rows.items() if figures is not None)
+        return f'<table class="values"><tr><th>{units.of("s").unit}</th>{head}</tr>{body}</table>'
+
+
+def _figure_row(name: str, figures: Figures, units: Units) -> str:
+    cells = "".join(f'<td class="number">{units.number(getattr(figures, key), "s")}</td>' for key in _FIGURES)
+    return f"<tr><td>{escape(name)}</td>{cells}</tr>"
+
+
+def _two_columns(lines: dict[str, str]) -> str:
+    rows = (f'<tr><td>{escape(k)}</td><td class="number">{escape(v)}</td></tr>' for k, v in lines.items())
+    return f'<table class="values">{"".join(rows)}</table>'
+
+
+class AlarmsView:
+    """What is wrong now, and what happened since this panel connected."""
+
+    def __init__(self, page: Page) -> None:
+        self.page, self._seen = page, -1
+        with ui.column().classes("card w-full gap-2"):
+            heading("Now")
+            self._now = ui.html("", sanitize=False).classes("w-full")
+        with ui.column().classes("card w-full gap-2"):
+            with ui.row().classes("w-full items-center"):
+                heading("History")
+                ui.space()
+                kinds = {"all": "all", "fault": "faults", "warning": "warnings", "switch": "switches", "info": "info"}
+                self._kind = ui.toggle(kinds, value="all", on_change=self._refill).props("no-caps unelevated size=sm")
+            columns: list[dict[str, Any]] = [
+                {"name": "time", "label": "time", "field": "time", "align": "left", "sortable": True},
+                {"name": "kind", "label": "kind", "field": "kind", "align": "left"},
+                {"name": "text", "label": "what happened", "field": "text", "align": "left"},
+                {"name": "tick", "label": "tick", "field": "tick", "align": "right"},
+            ]
+            self._table = ui.table(rows=[], columns=columns, row_key="key", pagination=20)
+            self._table.props("flat dense wrap-cells no-data-label='Nothing happened yet.'").classes("w-full events")
+        page.slow.append(self._follow)
+
+    def _follow(self) -> None:
+        connection = self.page.connection
+        state = connection.state
+        if state is not None:
+            notes = [("fault", state.fault)] if state.fault else []
+            notes += [("warn", text) for text in (*state.warnings, *state.degradations)]
+            fine = '<div class="note" style="background:#dcfce7;color:#166534">No fault, no warning.</div>'
+            self._now.set_content(
+                "".join(
+                    f'<div class="note {kind}" style="margin-bottom:6px">{escape(text)}</div>' for kind, text in notes
+                )
+                or fine
+            )
+        if connection.events_seen != self._seen:
+            self._refill()
+
+    def _refill(self) -> None:
+        connection = self.page.connection
+        self._seen = connection.events_seen
+        first = connection.events_seen - len(connection.events)
+        self._table.rows = [
+            {
+                "key": first + number,
+                "time": datetime.datetime.fromtimestamp(event.time).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3],
+                "kind": event.kind,
+                "text": event.text,
+                "tick": event.tick,
+            }
+            for number, event in enumerate(connection.events)
+            if self._kind.value in ("all", event.kind)
+        ][::-1]

@@ -1,0 +1,57 @@
+"""The latest samples of every channel, as they came with telemetry."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hilserver.numerics.arrays import Floats
+from hilserver.service.messages import Telemetry
+
+CHANNELS_KEPT = 500
+"""Channels of circuits that were switched out are forgotten beyond this number."""
+
+
+class History:
+    """The last ``capacity`` samples; ``count`` is how many there ever were. What has no value is NaN."""
+
+    def __init__(self, capacity: int = 30_000) -> None:
+        self.count = 0
+        self._time = np.full(capacity, np.nan)
+        self._values: dict[str, Floats] = {}
+
+    def add(self, telemetry: Telemetry) -> None:
+        """Append the samples of one message."""
+        length = max(map(len, telemetry.channels.values()), default=0)
+        places = np.arange(self.count, self.count + length) % len(self._time)
+        self._time[places] = telemetry.t0 + telemetry.dt * np.arange(length)
+        for name in telemetry.channels.keys() - self._values.keys():
+            self._values[name] = np.full(len(self._time), np.nan)
+        for name, values in self._values.items():
+            values[places] = np.nan
+            if name in telemetry.channels:
+                values[places] = np.array(telemetry.channels[name], dtype=np.float64)
+        self.count += length
+        for name in [name for name in self._values if name not in telemetry.channels][: -CHANNELS_KEPT or None]:
+            del self._values[name]
+
+    def channels(self) -> list[str]:
+        """Every channel that has a sample, in the order of their first."""
+        return list(self._values)
+
+    def since(self, cursor: int, channels: list[str]) -> tuple[Floats, list[Floats]]:
+        """Times (Unix time, s) and values of the samples from number ``cursor`` on, as far as they are kept."""
+        places = np.arange(max(cursor, self.count - len(self._time), 0), self.count) % len(self._time)
+        empty = np.full(len(places), np.nan)
+        return self._time[places], [self._values[c][places] if c in self._values else empty for c in channels]
+
+    def number_at(self, time: float) -> int:
+        """The number of the first sample that is kept and not older than ``time``."""
+        times, _ = self.since(0, [])
+        return self.count - int(np.count_nonzero(times >= time))
+
+    def latest(self) -> dict[str, float | None]:
+        """The newest sample of each channel, None where it has no value."""
+        if self.count == 0:
+            return {}
+        place = (self.count - 1) % len(self._time)
+        return {name: float(v[place]) if np.isfinite(v[place]) else None for name, v in self._values.items()}

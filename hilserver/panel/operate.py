@@ -1,0 +1,305 @@
+"""The first tab: the virtual circuit with its live pressures and flows; inputs, valves, measured values beside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from nicegui import ui
+
+from hilserver.panel.component import ComponentDialog
+from hilserver.panel.layout import read_parts
+from hilserver.panel.plots import Plot
+from hilserver.panel.schematic import schematic
+from hilserver.panel.view import Page, heading
+from hilserver.service import messages as m
+
+_CLICK = """(event) => {
+  const part = event.target.closest("[data-part]");
+  if (part && (event.type !== "keydown" || event.key === "Enter")) emit(part.dataset.part);
+}"""
+COLD, WARM = (37, 99, 235), (220, 38, 38)
+"""Colours of a line without pressure and of one at the highest, as engineers paint them: return blue, pressure red."""
+FULL_PRESSURE = 250e5
+HOLD_OFF = 1.0
+"""Seconds in which an input that a user has just moved does not follow the server."""
+
+
+class SchematicView:
+    """The running circuit, drawn anew at each switch; values come several times a second."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self._source: Mapping[str, Any] | None = None
+        self._dialog = ComponentDialog(page)
+        with ui.column().classes("card w-full gap-1"):
+            with ui.row().classes("w-full items-baseline no-wrap"):
+                heading("Virtual circuit").classes("whitespace-nowrap")
+                self._about = ui.label().classes("text-sm text-slate-500 truncate grow")
+                self._version = ui.label().classes("text-sm text-slate-500 whitespace-nowrap circuit-version")
+            ui.label("Click a component to see and change its values.").classes("text-xs text-slate-500")
+            self._picture = ui.html("", sanitize=False).classes("w-full")
+            for event in ("click", "keydown"):
+                self._picture.on(event, lambda e: self._dialog.open(str(e.args)), js_handler=_CLICK)
+        self._flows: dict[str, list[str]] = {}
+        self._nodes: list[str] = []
+        self._signals: list[str] = []
+        page.slow.append(self._draw)
+        page.fast.append(self._update)
+        page.when_units_change.append(page.show_anew)
+
+    def _draw(self) -> None:
+        circuit = self.page.connection.circuit
+        if circuit is None or circuit.source == self._source:
+            return
+        self._source = circuit.source
+        parts = read_parts(circuit.source)
+        self._flows = {part.name: _shown_ports(part.hydraulic) for part in parts}
+        self._nodes = list(dict.fromkeys(node for part in parts for node in part.hydraulic.values()))
+        self._signals = list(dict.fromkeys(signal for part in parts for signal in part.signals.values()))
+        self._picture.set_content(schematic(circuit.source))
+        self._about.set_text(str(circuit.source.get("description") or circuit.file or ""))
+        self._version.set_text(f"version {circuit.version}")
+        self.page.show_anew()
+
+    def _update(self) -> None:
+        page = self.page
+        now = page.connection.history.latest()
+        texts, lines = {}, {}
+        for node in self._nodes:
+            pressure = now.get(f"circuit.{node}.p")
+            texts[f"node.{node}"] = f"{node.removeprefix('rig.')}  {page.units.text(pressure, 'Pa')}"
+            lines[node] = colour(pressure)
+        for part, ports in self._flows.items():
+            flows = {port: now.get(f"circuit.{part}.q_{port}") for port in ports}
+            known = {port: flow for port, flow in flows.items() if flow is not None}
+            unit = page.units.of("m^3/s").unit
+            numbers = [
+                f"{port} {page.units.number(q, 'm^3/s')}" if len(known) > 1 else page.units.number(q, "m^3/s")
+                for port, q in known.items()
+            ]
+            texts[f"part.{part}"] = f"{'  '.join(numbers)} {unit}" if known else ""
+        for signal in self._signals:
+            value = now.get(f"circuit.{signal}")
+            texts[f"signal.{signal}"] = signal if value is None else f"{signal} {page.units.number(value, '')}"
+        page.show("texts", texts)
+        page.show("lines", lines)
+
+
+def _shown_ports(hydraulic: Mapping[str, str]) -> list[str]:
+    """Ports whose flow is shown: A and B of a valve with four, else the one through which it delivers."""
+    if {"A", "B"} <= hydraulic.keys() and len(hydraulic) > 2:
+        return ["A", "B"]
+    return [port for port in ("P", "A", "V", *hydraulic) if port in hydraulic][:1]
+
+
+def colour(pressure: float | None) -> str:
+    """The colour of a line at this pressure, Pa; grey where it is not known.
+
+    >>> colour(0.0), colour(250e5), colour(None)
+    ('rgb(37,99,235)', 'rgb(220,38,38)', '#94a3b8')
+    """
+    if pressure is None:
+        return "#94a3b8"
+    share = round(20 * min(max(pressure / FULL_PRESSURE, 0.0), 1.0)) / 20
+    return "rgb({},{},{})".format(*(round(c + share * (w - c)) for c, w in zip(COLD, WARM, strict=True)))
+
+
+class InputsView:
+    """Operator inputs as sliders, and the work cycle."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self._sliders: dict[str, tuple[ui.slider, ui.label]] = {}
+        self._moved: dict[str, float] = {}
+        self._sending: set[str] = set()
+        with ui.column().classes("card w-full gap-2"):
+            heading("Operator inputs")
+            self._box = ui.column().classes("w-full gap-2")
+            with ui.row().classes("w-full gap-2"):
+                start = ui.button("Start work cycle", icon="autorenew", on_click=lambda: self._cycle("start"))
+                stop = ui.button("Stop it", on_click=lambda: self._cycle("stop"))
+                self._buttons = [start.props("outline no-caps dense").classes("px-2"), stop.props("flat no-caps dense")]
+        page.slow.append(self._follow)
+
+    async def _cycle(self, action: Any) -> None:
+        await self.page.command(m.Cycle(action=action))
+
+    def _follow(self) -> None:
+        description, state = self.page.connection.description, self.page.connection.state
+        if description is not None and list(self._sliders) != list(description.inputs):
+            self._build(description.inputs)
+        running = state is not None and state.mode == "RUNNING" and self.page.may_command
+        for button in self._buttons:
+            button.set_enabled(running)
+        for name, (slider, shown) in self._sliders.items():
+            slider.set_enabled(running)
+            value = state.target.get(f"input.{name}") if state is not None else None
+            if value is not None and time.monotonic() - self._moved.get(name, 0.0) > HOLD_OFF:
+                if abs(float(slider.value or 0.0) - value) > 1e-3:
+                    slider.set_value(round(value, 4))
+                shown.set_text(f"{value:.3g}")
+
+    def _build(self, inputs: Mapping[str, m.InputInfo]) -> None:
+        self._box.clear()
+        self._sliders.clear()
+        with self._box:
+            for name, info in inputs.items():
+                with ui.row().classes("w-full items-baseline no-wrap"):
+                    ui.label(name).classes("font-semibold").tooltip(info.description or name)
+                    ui.label(f"{info.minimum:g} … {info.maximum:g} {info.unit}").classes("text-xs text-slate-500 grow")
+                    shown = ui.label("–").classes("font-semibold")
+                step = (info.maximum - info.minimum) / 200
+                with ui.row().classes("w-full items-center no-wrap gap-3"):
+                    slider = ui.slider(min=info.minimum, max=info.maximum, step=step, value=0.0)
+                    slider.props(f"aria-label='{escape(name)}'").classes("grow")
+                    slider.on("update:model-value", lambda e, name=name: self._move(name, e.args), throttle=0.1)
+                    centre = min(max(0.0, info.minimum), info.maximum)
+                    ui.button(
+                        icon="filter_center_focus", on_click=lambda name=name, v=centre: self._move(name, v)
+                    ).props("flat dense round size=sm").tooltip(f"to {centre:g}")
+                self._sliders[name] = slider, shown
+
+    async def _move(self, name: str, value: Any) -> None:
+        """Send where the slider is; while an answer is awaited, only the latest place is kept."""
+        slider, shown = self._sliders[name]
+        self._moved[name] = time.monotonic()
+        if slider.value != value:
+            slider.set_value(value)
+        shown.set_text(f"{value:.3g}")
+        if name in self._sending:
+            return
+        self._sending.add(name)
+        try:
+            sent = None
+            while sent != slider.value:
+                sent = slider.value
+                answer = await self.page.command(m.SetInput(input=name, value=float(sent)))
+                if answer is None or not answer.ok:
+                    break
+        finally:
+            self._sending.discard(name)
+
+
+class ValvesView:
+    """Each real valve: virtual against real flow, command, saturation, strategy, and jogging by hand."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self._valves: tuple[str, ...] = ()
+        self._box = ui.column().classes("w-full gap-3")
+        self._choices: dict[str, ui.select] = {}
+        self._jogs: dict[str, list[ui.button]] = {}
+        page.slow.append(self._follow)
+        page.fast.append(self._update)
+
+    def _follow(self) -> None:
+        description = self.page.connection.description
+        if description is not None and tuple(description.valves) != self._valves:
+            self._valves = tuple(description.valves)
+            self._box.clear()
+            with self._box:
+                for name, info in description.valves.items():
+                    self._build(name, info)
+        for choice in self._choices.values():
+            choice.set_enabled(self.page.may_command)
+
+    def _build(self, name: str, info: m.ValveInfo) -> None:
+        with ui.column().classes("card w-full gap-2"):
+            with ui.row().classes("w-full items-center no-wrap"):
+                heading(f"Real valve {name}").tooltip(info.description or name)
+                ui.space()
+                ui.html(f'<span class="note warn" data-value="saturated.{escape(name)}"></span>', sanitize=False)
+            rows = {"virtual flow": "flow_virtual", "real flow": "flow_measured", "command": "command"}
+            cells = "".join(
+                f'<tr><td>{title}</td><td style="width:45%"><div class="barbox"><div data-bar="{escape(name)}.{word}">'
+                f'</div></div></td><td class="number" data-value="valve.{escape(name)}.{word}"></td></tr>'
+                for title, word in rows.items()
+            )
+            ui.html(f'<table class="values">{cells}</table>', sanitize=False).classes("w-full")
+            with ui.row().classes("w-full items-center gap-2 no-wrap"):
+                self._choices[name] = (
+                    ui.select(
+                        list(info.strategies),
+                        label="Change the strategy",
+                        on_change=lambda e: self._select(name, e.value),
+                    )
+                    .props("outlined dense options-dense")
+                    .classes("grow")
+                )
+
+    async def _select(self, valve: str, strategy: str) -> None:
+        if strategy:
+            await self.page.command(m.SelectStrategy(valve=valve, strategy=strategy))
+
+    def _update(self) -> None:
+        units, now = self.page.units, self.page.connection.history.latest()
+        texts: dict[str, str] = {}
+        bars: dict[str, float] = {}
+        for valve in self._valves:
+            flows = [now.get(f"valve.{valve}.{word}") for word in ("flow_virtual", "flow_measured")]
+            largest = max(1e-3, *(abs(flow) for flow in flows if flow is not None), 0.0)
+            for word, flow in zip(("flow_virtual", "flow_measured"), flows, strict=True):
+                texts[f"valve.{valve}.{word}"] = units.text(flow, "m^3/s")
+                bars[f"{valve}.{word}"] = round((flow or 0.0) / largest, 3)
+            command = now.get(f"valve.{valve}.command")
+            texts[f"valve.{valve}.command"] = "–" if command is None else f"{100 * command:.1f} %"
+            bars[f"{valve}.command"] = round(command or 0.0, 3)
+            texts[f"saturated.{valve}"] = "saturated" if now.get(f"valve.{valve}.saturation") else ""
+        self.page.show("texts", texts)
+        self.page.show("bars", bars)
+
+
+class MeasuredView:
+    """All measured channels with their values."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self._channels: tuple[str, ...] = ()
+        with ui.column().classes("card w-full gap-1"):
+            heading("Measured")
+            self._table = ui.html("", sanitize=False).classes("w-full")
+        page.slow.append(self._follow)
+
+    def _follow(self) -> None:
+        description = self.page.connection.description
+        if description is None:
+            return
+        channels = tuple(name for name, info in description.channels.items() if info.kind in ("measured", "configured"))
+        if channels != self._channels:
+            self._channels = channels
+            rows = (
+                f'<tr title="{escape(description.channels[c].description)}"><td>{escape(c)}</td>'
+                f'<td class="number" data-value="value.{escape(c)}"></td></tr>'
+                for c in channels
+            )
+            self._table.set_content(f'<table class="values">{"".join(rows)}</table>')
+            self.page.show_anew()
+        now, units = self.page.connection.history.latest(), self.page.units
+        self.page.show("texts", {f"value.{c}": units.text(now.get(c), self.page.unit(c)) for c in channels})
+
+
+class OperateView:
+    """The tab."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self._plot: Plot | None = None
+        with ui.element("div").classes("grid grid-cols-1 lg:grid-cols-3 gap-3 w-full"):
+            with ui.column().classes("lg:col-span-2 gap-3 w-full"):
+                SchematicView(page)
+                self._flow = ui.column().classes("w-full")
+            with ui.column().classes("gap-3 w-full"):
+                InputsView(page)
+                ValvesView(page)
+                MeasuredView(page)
+        page.slow.append(self._start)
+
+    def _start(self) -> None:
+        description = self.page.connection.description
+        if self._plot is None and description is not None and description.valves and self.page.connection.history.count:
+            flows = [f"valve.{v}.{word}" for v in description.valves for word in ("flow_virtual", "flow_measured")]
+            with self._flow:
+                self._plot = Plot(self.page, "Virtual and real flow", flows, seconds=20, height=210)

@@ -1,0 +1,164 @@
+"""The page: state and buttons on top, which are always there, and a tab for each view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from nicegui import ui
+
+from hilserver.panel.connection import Connection
+from hilserver.panel.display import CHOICES, QUANTITIES, Units
+from hilserver.panel.health import AlarmsView, TimingView
+from hilserver.panel.operate import OperateView
+from hilserver.panel.plots import PlotsView
+from hilserver.panel.recordings import RecordingsView
+from hilserver.panel.view import Page
+from hilserver.service import messages as m
+
+HERE = Path(__file__).parent
+STALE = 3.0
+"""Seconds after which a state that doesn't come any more is called old."""
+
+
+def build(connection: Connection, units: Units, recordings: Path | None, log_out: Callable[[], None] | None) -> None:
+    """Everything that one sees. Called once for each page that is opened."""
+    assets()
+    page = Page(connection, units)
+    Header(page, log_out)
+    with ui.column().classes("w-full gap-3 px-3 py-3 max-w-[1700px] mx-auto"):
+        Notes(page)
+        with ui.tabs().props("dense no-caps inline-label align=left").classes("w-full text-slate-600") as tabs:
+            operate = ui.tab("Operate", icon="account_tree")
+            plots = ui.tab("Plots", icon="show_chart")
+            timing = ui.tab("Timing", icon="timer")
+            alarms = ui.tab("Alarms", icon="notifications")
+            recorded = ui.tab("Recordings", icon="folder")
+        with ui.tab_panels(tabs, value=operate, animated=False, keep_alive=True).classes("w-full bg-transparent"):
+            with ui.tab_panel(operate).classes("p-0"):
+                OperateView(page)
+            with ui.tab_panel(plots).classes("p-0 gap-3"):
+                PlotsView(page)
+            with ui.tab_panel(timing).classes("p-0"):
+                TimingView(page)
+            with ui.tab_panel(alarms).classes("p-0 gap-3"):
+                AlarmsView(page)
+            with ui.tab_panel(recorded).classes("p-0"):
+                view = RecordingsView(page, recordings)
+        tabs.on_value_change(lambda e: view.refresh() if e.value == "Recordings" else None)
+    page.start()
+
+
+def assets() -> None:
+    """Style and script."""
+    ui.colors(primary="#0f4c81", positive="#15803d", negative="#b91c1c", warning="#b45309")
+    ui.add_css((HERE / "panel.css").read_text())
+    ui.add_body_html(f"<script>{(HERE / 'panel.js').read_text()}</script>")
+
+
+class Header:
+    """Rig, mode, and the buttons that change it."""
+
+    def __init__(self, page: Page, log_out: Callable[[], None] | None) -> None:
+        self.page = page
+        self._buttons: dict[str, tuple[ui.button, tuple[str, ...]]] = {}
+        with (
+            ui.header()
+            .classes("bg-white text-slate-800 items-center gap-3 px-4 py-2 no-wrap-lg")
+            .style("border-bottom: 1px solid #cbd5e1")
+        ):
+            with ui.column().classes("gap-0"):
+                ui.label("hilserver").classes("heading")
+                ui.label(page.connection.rig).classes("text-lg font-bold leading-5")
+            self._mode = ui.label("–").classes("mode")
+            self._link = ui.label().classes("text-sm text-slate-500 link")
+            ui.space()
+            self._button("Arm", "power_settings_new", m.Arm(), ("SAFE",))
+            self._button("Start", "play_arrow", m.Start(), ("ARMED",), "color=positive unelevated")
+            self._button("Disarm", "lock", m.Disarm(), ("ARMED", "RUNNING"))
+            self._button("Reset", "restart_alt", m.Reset(), ("FAULT",))
+            trip = self._button("Trip", "bolt", m.Trip(), ("SAFE", "ARMED", "RUNNING"), "color=negative outline")
+            trip.tooltip("FAULT at once, latched. It replaces no emergency stop.")
+            self._stop = ui.button("STOP", icon="stop", on_click=self._stop_now).props("color=negative unelevated")
+            self._stop.classes("big-stop").tooltip("Running: valve to null within its slew limit. Armed: disarm.")
+            self._menu(log_out)
+        page.slow.append(self._follow)
+
+    def _button(
+        self, text: str, icon: str, command: m.Command, modes: tuple[str, ...], look: str = "outline"
+    ) -> ui.button:
+        async def send() -> None:
+            await self.page.command(command)
+
+        button = ui.button(text, icon=icon, on_click=send).props(f"no-caps {look}").classes("command")
+        self._buttons[text] = button, modes
+        return button
+
+    async def _stop_now(self) -> None:
+        """What brings the valve to rest from where it is."""
+        state = self.page.connection.state
+        await self.page.command(m.Stop() if state is None or state.mode == "RUNNING" else m.Disarm())
+
+    def _menu(self, log_out: Callable[[], None] | None) -> None:
+        with (
+            ui.button(icon="tune").props("flat round dense").tooltip("Units").classes("units"),
+            ui.menu(),
+            ui.column().classes("p-4 gap-2"),
+        ):
+            ui.label("Units").classes("heading")
+            for si, choices in CHOICES.items():
+                shown = [choice.unit for choice in choices]
+                ui.select(
+                    shown,
+                    value=self.page.units.of(si).unit,
+                    label=QUANTITIES[si],
+                    on_change=lambda e, si=si: self._choose(si, e.value),
+                ).props("outlined dense options-dense").classes(f"w-40 unit-{QUANTITIES[si]}")
+            if log_out is not None:
+                user = self.page.connection.address.user
+                ui.button(f"Log {user} out", icon="logout", on_click=log_out).props("flat no-caps dense")
+
+    def _choose(self, si: str, unit: str) -> None:
+        self.page.units.chosen[si] = unit
+        for action in self.page.when_units_change:
+            action()
+
+    def _follow(self) -> None:
+        connection, state = self.page.connection, self.page.connection.state
+        mode = state.mode if state is not None and connection.online else "OFFLINE"
+        self._mode.set_text(mode)
+        self._mode.classes(replace=f"mode {mode}")
+        role = {"operator": "operator", "viewer": "viewer, read-only", "unknown": "…"}[connection.role]
+        user = connection.address.user
+        who = f"{user} · {role}" if user else role
+        self._link.set_text(who if connection.online else connection.status())
+        allowed = self.page.may_command
+        for button, modes in self._buttons.values():
+            button.set_enabled(allowed and mode in modes)
+        self._stop.set_enabled(allowed and mode in ("ARMED", "RUNNING"))
+
+
+class Notes:
+    """Fault, warnings, and a broker or server that is away, over everything else."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self._shown: list[tuple[str, str]] | None = None
+        self._box = ui.column().classes("w-full gap-1 notes")
+        page.slow.append(self._follow)
+
+    def _follow(self) -> None:
+        connection, state = self.page.connection, self.page.connection.state
+        notes: list[tuple[str, str]] = []
+        if not connection.online:
+            what = connection.status()
+            notes.append(("fault", f"{what[0].upper()}{what[1:]}: values are old. It is tried again by itself."))
+        elif state is not None:
+            notes += [("fault", f"FAULT: {state.fault}")] if state.fault else []
+            notes += [("warn", text) for text in state.warnings]
+        if notes != self._shown:
+            self._shown = notes
+            self._box.clear()
+            with self._box:
+                for kind, text in notes:
+                    ui.label(text).classes(f"note {kind} w-full")

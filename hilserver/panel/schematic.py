@@ -1,0 +1,93 @@
+"""A circuit as a schematic: SVG with ISO 1219 symbols, whose lines and texts can be found by name to show live values.
+
+``data-part`` is the component that a click opens. ``data-line`` is the node of a line, ``data-value`` names a text:
+``node.<node>``, ``part.<component>`` or ``signal.<signal>``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from hilserver.panel.layout import RIG, Drawing, Item, Mark, Wire, draw
+from hilserver.panel.symbols import Point
+
+
+def schematic(source: Mapping[str, Any]) -> str:
+    """The schematic of a circuit from its table, as one SVG element."""
+    return render(draw(source), {str(t.get("type")): n for n, t in source.get("components", {}).items()}.get("tank"))
+
+
+def render(drawing: Drawing, tank: str | None = None) -> str:
+    """A drawing as SVG; ``tank`` is the component that a click on a tank opens."""
+    width, height = round(drawing.width), round(drawing.height)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="schematic" viewBox="0 0 {width} {height}" '
+        f'style="max-width:{round(1.25 * width)}px" role="img" aria-label="Schematic of the virtual circuit">',
+        *(_wire(wire) for wire in drawing.wires),
+        *(
+            f'<circle class="dot" data-line="{escape(node)}" cx="{x:g}" cy="{y:g}" r="3"/>'
+            for node, (x, y) in drawing.dots
+        ),
+        *(_tank(tank, at) for _, at in drawing.tanks),
+        *(_item(item) for item in drawing.items),
+        *(_mark(f"node.{mark.name}", mark, "value") for mark in drawing.nodes),
+        *(_mark(f"signal.{mark.name}", mark, "signal") for mark in drawing.signals),
+        "</svg>",
+    ]
+    return "\n".join(parts)
+
+
+def _wire(wire: Wire) -> str:
+    path = "M" + "L".join(f"{x:g} {y:g}" for x, y in wire.points)
+    return f'<path class="line {wire.kind}" data-line="{escape(wire.node)}" d="{path}"/>'
+
+
+def _tank(name: str | None, at: Point) -> str:
+    x, y = at
+    data = f' data-part="{escape(name)}"' if name is not None else ""
+    hit = f'<rect class="hit" x="{x - 16:g}" y="{y - 6:g}" width="32" height="20"/>'
+    return f'<g class="part"{data}>{hit}<path d="M{x - 13:g} {y:g}v10h26v-10"/></g>'
+
+
+def _item(item: Item) -> str:
+    x, y = item.x, item.y
+    name, at = escape(item.part.name), f"{item.label[0]:g}"
+    if not item.part.kind:  # a port of the machine
+        return (
+            f'<g class="machine" transform="translate({x:g} {y:g})">{item.symbol.body}</g>'
+            f'<text class="port" x="{at}" y="{item.label[1] + y - item.y:g}" text-anchor="middle">'
+            f"{escape(item.part.name.removeprefix(RIG))} · machine</text>"
+        )
+    if item.part.hydraulic:
+        texts = (
+            f'<text class="name" x="{at}" y="{item.label[1] - 2:g}">{name}</text>'
+            f'<text class="value" x="{at}" y="{item.label[1] + 12:g}" data-value="part.{name}"></text>'
+        )
+    else:
+        texts = f'<text class="name" x="{at}" y="{item.label[1]:g}" text-anchor="middle">{name}</text>'
+    letters = "".join(_letter(port, item) for port in item.part.hydraulic if len(item.part.hydraulic) > 2)
+    return (
+        f'<g class="part" data-part="{name}" role="button" tabindex="0"><title>{name}: {escape(item.part.kind)}</title>'
+        f'<rect class="hit" x="{x:g}" y="{y:g}" width="{item.symbol.width:g}" height="{item.symbol.height:g}"/>'
+        f'<g transform="translate({x:g} {y:g})">{item.symbol.body}</g>{letters}{texts}</g>'
+    )
+
+
+def _letter(port: str, item: Item) -> str:
+    """A port's letter, beside its line."""
+    x, y = item.symbol.ports[port]
+    side = item.symbol.side(port)
+    dx, dy = {"top": (-3.0, 9.0), "bottom": (-3.0, -3.0), "left": (2.0, -3.0), "right": (-2.0, -3.0)}[side]
+    anchor = "start" if side == "left" else "end"
+    place = f'x="{item.x + x + dx:g}" y="{item.y + y + dy:g}"'
+    return f'<text class="letter" {place} text-anchor="{anchor}">{escape(port)}</text>'
+
+
+def _mark(value: str, mark: Mark, kind: str) -> str:
+    name = escape(mark.name.removeprefix(RIG))
+    return (
+        f'<text class="{kind}" data-value="{escape(value)}" x="{mark.x:g}" y="{mark.y:g}" '
+        f'text-anchor="{mark.anchor}">{name}</text>'
+    )

@@ -1,0 +1,87 @@
+"""What the views of a page share: the connection, the user's units, commands, and the round of updates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from nicegui import ui
+
+from hilserver.errors import HilserverError
+from hilserver.panel.connection import Connection
+from hilserver.panel.display import Units, unit_of
+from hilserver.service.messages import Answer, Command
+
+FAST, SLOW = 0.05, 0.25
+"""Seconds between two rounds of samples, and of everything else."""
+
+
+class Page:
+    """One open page: ``fast`` and ``slow`` are called in rounds; what they ``show`` goes to the browser at once."""
+
+    def __init__(self, connection: Connection, units: Units) -> None:
+        self.connection, self.units = connection, units
+        self.fast: list[Callable[[], None]] = []
+        self.slow: list[Callable[[], None]] = []
+        self.when_units_change: list[Callable[[], None]] = []
+        self._shown: dict[str, dict[str, Any]] = {}
+        self._message: dict[str, dict[str, Any]] = {}
+
+    def start(self) -> None:
+        """Begin the rounds; to be called within the page."""
+        ui.timer(FAST, lambda: self._round(self.fast))
+        ui.timer(SLOW, lambda: self._round(self.slow))
+
+    def show(self, kind: str, values: dict[str, Any]) -> None:
+        """Texts, lines, bars or charts by name, sent with this round if they changed."""
+        known = self._shown.setdefault(kind, {})
+        for name, value in values.items():
+            if kind == "charts" or known.get(name) != value:
+                self._message.setdefault(kind, {})[name] = value
+                known[name] = value if kind != "charts" else None
+
+    def show_anew(self) -> None:
+        """What is on the page was replaced: everything is sent once more."""
+        self._shown.clear()
+
+    def unit(self, channel: str) -> str:
+        """The SI unit of a channel."""
+        return unit_of(channel, self.connection.description)
+
+    def value(self, channel: str) -> float | None:
+        """The newest value of a channel."""
+        return self.connection.history.latest().get(channel)
+
+    @property
+    def may_command(self) -> bool:
+        """Whether this user may command, and somebody is there to listen."""
+        return self.connection.online and self.connection.role == "operator"
+
+    async def command(self, command: Command, *, quiet: bool = False) -> Answer | None:
+        """Send a command; the reason is shown where it is refused, and None returned where no answer came."""
+        try:
+            answer = await self.connection.send(command)
+        except HilserverError as error:
+            refuse(str(error))
+            return None
+        if not answer.ok and not quiet:
+            refuse(f"{command.name} was refused: {answer.reason}")
+        return answer
+
+    def _round(self, work: list[Callable[[], None]]) -> None:
+        for action in work:
+            action()
+        if self._message:
+            message, self._message = self._message, {}
+            ui.run_javascript(f"panel.update({json.dumps(message)})")
+
+
+def refuse(text: str) -> None:
+    """Tell that something was not done, and why; it stays until it is closed."""
+    ui.notify(text, type="negative", multi_line=True, close_button="OK", timeout=12_000, classes="refusal")
+
+
+def heading(text: str) -> ui.label:
+    """The title of a card."""
+    return ui.label(text).classes("heading")

@@ -1,0 +1,128 @@
+"""The panel's web server: log-in by the broker's accounts, and a page for everyone who is let in."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import dataclass, field
+
+from nicegui import app, background_tasks, run, ui
+
+from hilserver.circuit.library import standard_library
+from hilserver.panel.app import PanelSettings
+from hilserver.panel.connection import Connection, LogIn
+from hilserver.panel.display import Units
+from hilserver.panel.page import assets, build
+
+PATIENCE = 5.0
+"""Seconds in which a broker must have let somebody in, or not."""
+
+
+@dataclass
+class Session:
+    """What a browser has here: its connection, its units, and, if it logged in, the task that keeps it connected."""
+
+    connection: Connection
+    task: asyncio.Task[None] | None = None
+    units: Units = field(default_factory=Units)
+
+
+class Panel:
+    """The web server. One connection serves everybody where the broker asks for no log-in; else each log-in has one."""
+
+    def __init__(self, settings: PanelSettings) -> None:
+        self._settings = settings
+        self._sessions: dict[str, Session] = {}
+        self._open: Session | None = None
+
+    def run(self) -> None:
+        """Serve until Ctrl-C or SIGTERM."""
+        settings = self._settings
+        app.on_startup(self._begin)
+        ui.page("/", title=f"{settings.rig} · hilserver")(self._index)
+        tls = (str(settings.certificate), str(settings.key)) if settings.certificate is not None else (None, None)
+        ui.run(
+            host=settings.host,
+            port=settings.port,
+            reload=False,
+            show=False,
+            show_welcome_message=False,
+            storage_secret=secrets.token_hex(32),
+            session_middleware_kwargs={"same_site": "strict", "https_only": settings.certificate is not None},
+            favicon=_ICON,
+            ssl_certfile=tls[0],
+            ssl_keyfile=tls[1],
+        )
+
+    async def _begin(self) -> None:
+        """Try the broker without a log-in."""
+        self._open = self._connect(None, None)
+        background_tasks.create(
+            run.io_bound(standard_library)
+        )  # takes a second, in which nobody is to wait for a dialog
+
+    def _connect(self, user: str | None, password: str | None) -> Session:
+        connection = Connection(LogIn.typed(self._settings.address, user, password), self._settings.rig)
+        return Session(connection, asyncio.create_task(connection.run()))
+
+    async def _index(self) -> None:
+        browser = str(app.storage.browser["id"])
+        session = self._sessions.get(browser)
+        if session is None:
+            assert self._open is not None
+            await _decided(self._open.connection)
+            if self._open.connection.refused is not None:
+                self._ask(browser)
+                return
+            session = self._sessions[browser] = Session(self._open.connection)
+
+        def log_out() -> None:
+            if (gone := self._sessions.pop(browser, None)) is not None and gone.task is not None:
+                gone.task.cancel()
+            ui.navigate.to("/")
+
+        own = session.task is not None
+        build(session.connection, session.units, self._settings.recordings, log_out if own else None)
+
+    def _ask(self, browser: str) -> None:
+        """The page for the log-in."""
+        assets()
+
+        async def enter() -> None:
+            reason.set_text("")
+            button.disable()
+            session = self._connect(user.value, password.value)
+            await _decided(session.connection)
+            button.enable()
+            if session.connection.connected:
+                self._sessions[browser] = session
+                ui.navigate.to("/")
+                return
+            assert session.task is not None
+            session.task.cancel()
+            reason.set_text(session.connection.refused or f"No answer: {session.connection.status()}.")
+
+        with ui.column().classes("w-full items-center pt-24"), ui.column().classes("card gap-3").style("width: 22rem"):
+            ui.label("hilserver").classes("heading")
+            ui.label(self._settings.rig).classes("text-xl font-bold")
+            ui.label("Log in as at the MQTT broker.").classes("text-sm text-slate-500")
+            user = ui.input("User").props("outlined dense autocomplete=username").classes("w-full user")
+            password = ui.input("Password", password=True).props("outlined dense autocomplete=current-password")
+            password.classes("w-full password").on("keydown.enter", enter)
+            reason = ui.label().classes("text-red-700 text-sm login-reason")
+            button = ui.button("Log in", on_click=enter).props("unelevated no-caps").classes("w-full")
+
+
+async def _decided(connection: Connection) -> None:
+    """Wait until the broker has let the user in, or not, or is not to be reached."""
+    for _ in range(round(PATIENCE / 0.05)):
+        if connection.connected or connection.refused is not None:
+            return
+        await asyncio.sleep(0.05)
+
+
+_ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="6" fill="#0f4c81"/>'
+    '<circle cx="16" cy="16" r="9" fill="none" stroke="#fff" stroke-width="2"/><path d="M16 7l-5 8h10z" fill="#fff"/>'
+    "</svg>"
+)
