@@ -28,7 +28,7 @@ def panel(
     Where the broker has accounts, each user logs in with their own; who may only read there can only look here. To the
     broker, the panel is a client like any other: it may run on the rig's PC or elsewhere.
     """
-    from hilserver.cli.switch import where
+    from hilserver.client.place import where
     from hilserver.errors import HilserverError
     from hilserver.panel.app import PORT, PanelSettings, free_port, serve
 
