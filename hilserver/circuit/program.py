@@ -27,7 +27,7 @@ import numpy as np
 
 from hilserver.circuit import dispatch, engine
 from hilserver.circuit.dispatch import is_pair
-from hilserver.circuit.library import Library
+from hilserver.circuit.library import Contract, Library
 from hilserver.errors import ConfigurationError, Problem
 from hilserver.mechanics import native
 from hilserver.numerics import linear
@@ -68,8 +68,8 @@ def build(library: Library, modules: Sequence[ModuleType] = (), root: Path | Non
     """
     linked = [linear, engine, *modules]
     text = dispatch.generate(library)
-    name = _fingerprint(library, [*linked, native, *native.CALLED], text)
-    folder = _writable(root or cache_root()) / name
+    place = _writable(root or cache_root())
+    folder = place / _fingerprint(library.contracts, [*linked, native, *native.CALLED], text)
     folder.mkdir(parents=True, exist_ok=True)
     generated = _import_generated(text, folder)
     for contract in library.contracts:
@@ -78,7 +78,7 @@ def build(library: Library, modules: Sequence[ModuleType] = (), root: Path | Non
     with _cached_in(folder):
         compiled = {name: numba.njit(getattr(generated, name), cache=True, **HEAPLESS) for name in GENERATED}
         compiled |= _linked(linked, scope)
-        scope |= _mechanisms(folder)[0]
+    scope |= _mechanisms(place)[0]
     scope.update(compiled)
     return Program(compiled, folder)
 
@@ -97,18 +97,22 @@ def _linked(modules: Sequence[ModuleType], scope: dict[str, Any]) -> dict[str, A
 
 
 @functools.cache
-def _mechanisms(folder: Path) -> tuple[dict[str, Any], list[Any]]:
+def _mechanisms(place: Path) -> tuple[dict[str, Any], list[Any]]:
     """The entry points of the mechanisms' machine code as functions that compiled code can call, and the code itself.
 
-    Kept as long as the process lives: compiled code knows their addresses.
+    Kept as long as the process lives: compiled code knows their addresses. It is cached apart from the libraries'
+    programs, whose change it doesn't concern.
     """
+    folder = place / _fingerprint((), [native, *native.CALLED], "")
+    folder.mkdir(parents=True, exist_ok=True)
     scope = _scope(native.CALLED)
-    scope |= _linked(native.CALLED, scope) | {"carray": native.carray, "ANY": native.ANY}
+    scope |= _linked(native.CALLED, scope) | {name: vars(native)[name] for name in native.NAMES}
     found, kept = {}, []
     for name, signature in native.SIGNATURES.items():
         copy = FunctionType(vars(native)[name].__code__, scope, name)
         copy.__module__ = native.__name__
-        machine_code = numba.cfunc(signature, cache=True, **OPTIONS)(copy)  # carray: not without the heap
+        with _cached_in(folder):
+            machine_code = numba.cfunc(signature, cache=True, **OPTIONS)(copy)  # carray: not without the heap
         symbol = f"hilserver_{name}_{folder.name}"
         llvmlite.binding.add_symbol(symbol, machine_code.address)
         kept.append(machine_code)
@@ -204,10 +208,10 @@ def _writable(root: Path) -> Path:
     return fallback
 
 
-def _fingerprint(library: Library, linked: Sequence[ModuleType], text: str) -> str:
+def _fingerprint(contracts: Sequence[Contract], linked: Sequence[ModuleType], text: str) -> str:
     """Hash of the dispatch, of all functions with all they call and all constants they read, and of the versions."""
     seen: dict[str, str] = {}
-    for contract in library.contracts:
+    for contract in contracts:
         _collect(contract.kernel.function, seen)
     for module in linked:
         for name, item in vars(module).items():

@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hilserver.numerics.arrays import Floats, Indices
+from hilserver.numerics.arrays import Floats, Indices, signed
 
 # kinds of links
 REVOLUTE, PRISMATIC, BALL_X, BALL_Y, BALL_Z = 0, 1, 2, 3, 4
 # kinds of rows: a point of both links stays together along FIRST; FIRST and SECOND stay normal to each other; the
 # distance of two pins, the position of a linear actuator
-POINT, ANGLE, LENGTH = 0, 1, 2
+POINT, ANGLE, DISTANCE = 0, 1, 2
 
 # indices: how many there are of each; then lines of links, rotary actuators (the link that each one turns), rows (first
 # those that close the loops, then the linear actuators); then the rows that the links feel, from LINK_FELT of a link to
@@ -34,7 +34,7 @@ LINK_PARENT, LINK_KIND, LINK_PLACE, LINK_FELT, LINK_ENTRIES = 0, 1, 2, 3, 4
 ROW_KIND, ROW_LINKS, ROW_ENTRIES = 0, 1, 3
 
 # numbers
-GRAVITY, ALPHA, BETA, TOLERANCE, COMMON_NUMBERS = 0, 3, 4, 5, 6
+GRAVITY, CHAIN_ALPHA, CHAIN_BETA, TOLERANCE, COMMON_NUMBERS = 0, 3, 4, 5, 6
 """alpha, beta in 1/s (Baumgarte), and the gap from which on a loop is closed again, in m or as a sine."""
 LINK_AXIS, LINK_POINT, LINK_CENTRE, LINK_MASS, LINK_TENSOR, LINK_NUMBERS = 0, 3, 6, 9, 10, 19
 """AXIS: unit vector, for BALL_X, Y, Z that axis of the drawing; POINT: on it; TENSOR: about the centre of mass."""
@@ -99,8 +99,8 @@ class Chain(NamedTuple):
 
 def chain_at(ix: Indices, entry: int, val: Floats, number: int, d: Floats, scratch: int) -> Chain:
     """The chain whose tables begin at these places."""
-    n, n_coordinates, n_closures = int(ix[entry]), int(ix[entry + 1]), int(ix[entry + 2])
-    n_linear, n_rotary = int(ix[entry + 3]), int(ix[entry + 4])
+    n, n_coordinates, n_closures = signed(ix, entry), signed(ix, entry + 1), signed(ix, entry + 2)
+    n_linear, n_rotary = signed(ix, entry + 3), signed(ix, entry + 4)
     n_rows = n_closures + n_linear
     links = entry + CHAIN_HEAD
     rotaries = links + LINK_ENTRIES * (n + 1)
@@ -144,4 +144,6 @@ def chain_scratch(n: int, n_coordinates: int, n_rows: int) -> int:
 
 def chain_alone(ix: Indices, val: Floats) -> Chain:
     """A chain in arrays of its own, with new scratch space."""
-    return chain_at(ix, 0, val, 0, np.zeros(chain_scratch(int(ix[0]), int(ix[1]), int(ix[2]) + int(ix[3]))), 0)
+    return chain_at(
+        ix, 0, val, 0, np.zeros(chain_scratch(signed(ix, 0), signed(ix, 1), signed(ix, 2) + signed(ix, 3))), 0
+    )

@@ -44,7 +44,7 @@ from hilserver.mechanics.recursion import (
     want_multipliers,
     weigh_links,
 )
-from hilserver.numerics.arrays import Floats, Integers
+from hilserver.numerics.arrays import Floats, Integers, signed
 
 COUNTER = 16
 """Entries from one thread's counter to the other's: two lines of cache."""
@@ -115,7 +115,7 @@ def copy_ends(c: Chain, d_other: Floats, begin: int, end: int) -> None:
     """The motion of the links at the rows' ends that belong to the other branch."""
     for r in range(c.n_rows):
         for k in range(2):
-            i = int(c.ix[c.rows + ROW_ENTRIES * r + ROW_LINKS + k])
+            i = signed(c.ix, c.rows + ROW_ENTRIES * r + ROW_LINKS + k)
             if i > 0 and not begin <= i < end:
                 for place in range(c.motion + MOTION * i, c.motion + MOTION * i + MOTION):
                     c.d[place] = d_other[place]

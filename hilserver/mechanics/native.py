@@ -13,8 +13,10 @@ from typing import Any
 from numba import carray as carray  # type: ignore[attr-defined]
 from numba import types
 
-from hilserver.mechanics import planar
+from hilserver.mechanics import chain, planar, recursion, recursive
+from hilserver.mechanics.columns import ABSOLUTE, METHOD
 from hilserver.mechanics.planar import planar_motion, planar_rates, planar_settle
+from hilserver.mechanics.recursive import recursive_motion, recursive_rates, recursive_settle
 from hilserver.numerics import linear
 
 ANY = 1 << 40
@@ -27,20 +29,31 @@ SIGNATURES: dict[str, Any] = {
     "settle_mechanism": types.void(*_ARRAYS, types.float64),
 }
 """The entry points by name: index, numbers, values, derivatives with scratch space, block of a mechanism."""
-CALLED: tuple[ModuleType, ...] = (linear, planar)
+NAMES = ("carray", "ANY", "ABSOLUTE", "METHOD")
+"""What the entry points read besides."""
+CALLED: tuple[ModuleType, ...] = (linear, planar, chain, recursion, recursive)
 """Modules with the functions that the entry points call."""
 
 
 def move_mechanism(ix: Any, val: Any, z: Any, d: Any, block: int) -> None:
     """Position and speed of each actuator into its node."""
-    planar_motion(carray(ix, ANY), carray(val, ANY), carray(z, ANY), carray(d, ANY), block)
+    if ix[block + METHOD] == ABSOLUTE:
+        planar_motion(carray(ix, ANY), carray(val, ANY), carray(z, ANY), carray(d, ANY), block)
+    else:
+        recursive_motion(carray(ix, ANY), carray(val, ANY), carray(z, ANY), carray(d, ANY), block)
 
 
 def push_mechanism(ix: Any, val: Any, z: Any, d: Any, block: int, held: int) -> None:
     """Derivatives of the states under the forces and masses at the nodes; after ``move_mechanism``."""
-    planar_rates(carray(ix, ANY), carray(val, ANY), carray(z, ANY), carray(d, ANY), block, held != 0)
+    if ix[block + METHOD] == ABSOLUTE:
+        planar_rates(carray(ix, ANY), carray(val, ANY), carray(z, ANY), carray(d, ANY), block, held != 0)
+    else:
+        recursive_rates(carray(ix, ANY), carray(val, ANY), carray(z, ANY), carray(d, ANY), block, held != 0)
 
 
 def settle_mechanism(ix: Any, val: Any, z: Any, d: Any, block: int, ahead: float) -> None:
     """Close what has drifted apart; the next solution that is held is for ``ahead`` s from now."""
-    planar_settle(carray(ix, ANY), carray(val, ANY), carray(z, ANY), carray(d, ANY), block, ahead)
+    if ix[block + METHOD] == ABSOLUTE:
+        planar_settle(carray(ix, ANY), carray(val, ANY), carray(z, ANY), carray(d, ANY), block, ahead)
+    else:
+        recursive_settle(carray(ix, ANY), carray(val, ANY), carray(z, ANY), carray(d, ANY), block, ahead)

@@ -21,13 +21,13 @@ from math import sqrt
 
 from hilserver.mechanics.chain import (
     ACCELERATION,
-    ALPHA,
     ANGLE,
     ARMATURE,
     BALL_X,
     BALL_Z,
-    BETA,
     BIAS,
+    CHAIN_ALPHA,
+    CHAIN_BETA,
     CLOSURE,
     DRIVE,
     FREEDOM,
@@ -80,7 +80,7 @@ from hilserver.mechanics.chain import (
     VELOCITY,
     Chain,
 )
-from hilserver.numerics.arrays import Floats
+from hilserver.numerics.arrays import Floats, signed
 from hilserver.numerics.spatial import (
     Vector,
     axes_about,
@@ -103,7 +103,7 @@ NO_MOTION = (0.0, 0.0, 0.0)
 LEAST_PIVOT = 1e-12
 """Below it a row of the closure says nothing new where the mechanism stands (a dead centre)."""
 
-LARGE_GAP, MOST_CORRECTIONS = 1e-6, 3
+LARGE_GAP, CHAIN_CORRECTIONS = 1e-6, 3
 """In m or as a sine: what one correction doesn't take to nothing."""
 
 
@@ -128,7 +128,7 @@ def chain_rates(c: Chain, y: Floats, rate: Floats) -> None:
 
 def want_multipliers(c: Chain) -> None:
     """What the multipliers have to add to the accelerations of the gaps, and of the actuators with a mass."""
-    alpha, beta = c.val[c.common + ALPHA], c.val[c.common + BETA]
+    alpha, beta = c.val[c.common + CHAIN_ALPHA], c.val[c.common + CHAIN_BETA]
     for r in range(c.n_rows):
         row = c.closure + CLOSURE * r
         if r < c.n_closures:
@@ -140,15 +140,26 @@ def want_multipliers(c: Chain) -> None:
 
 def load_chain(c: Chain, effort: Floats, mass: Floats) -> None:
     """Force or torque of each actuator, the linear ones first, and the mass or moment of inertia that moves with it."""
-    for j in range(c.n_linear):
-        row = c.closure + CLOSURE * (c.n_closures + j)
-        c.d[row + ROW_EFFORT], c.d[row + ROW_MASS] = effort[j], mass[j]
+    unload_chain(c)
+    for j in range(c.n_linear + c.n_rotary):
+        load_actuator(c, j, effort[j], mass[j])
+
+
+def unload_chain(c: Chain) -> None:
+    """No efforts of rotary actuators, which add up."""
     for i in range(c.n):
         c.d[c.motion + MOTION * i + TORQUE], c.d[c.motion + MOTION * i + ARMATURE] = 0.0, 0.0
-    for j in range(c.n_rotary):
-        m = c.motion + MOTION * int(c.ix[c.rotaries + j])
-        c.d[m + TORQUE] += effort[c.n_linear + j]
-        c.d[m + ARMATURE] += mass[c.n_linear + j]
+
+
+def load_actuator(c: Chain, j: int, effort: float, mass: float) -> None:
+    """Force or torque of one actuator, and what moves with it."""
+    if j < c.n_linear:
+        row = c.closure + CLOSURE * (c.n_closures + j)
+        c.d[row + ROW_EFFORT], c.d[row + ROW_MASS] = effort, mass
+    else:
+        m = c.motion + MOTION * signed(c.ix, c.rotaries + j - c.n_linear)
+        c.d[m + TORQUE] += effort
+        c.d[m + ARMATURE] += mass
 
 
 def place_links(c: Chain, q: Floats, begin: int, end: int) -> None:
@@ -157,8 +168,8 @@ def place_links(c: Chain, q: Floats, begin: int, end: int) -> None:
     start_ground(c)
     for i in range(begin, end):
         entry, link, m = c.links + LINK_ENTRIES * i, c.link + LINK_NUMBERS * i, c.motion + MOTION * i
-        parent = c.motion + MOTION * int(c.ix[entry + LINK_PARENT])
-        kind, place = c.ix[entry + LINK_KIND], int(c.ix[entry + LINK_PLACE])
+        parent = c.motion + MOTION * signed(c.ix, entry + LINK_PARENT)
+        kind, place = c.ix[entry + LINK_KIND], signed(c.ix, entry + LINK_PLACE)
         x, y, z = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
         if kind == REVOLUTE:
             x, y, z = axes_about(vector(val, link + LINK_AXIS), q[place])
@@ -196,12 +207,12 @@ def move_links(c: Chain, u: Floats, begin: int, end: int) -> None:
     d = c.d
     for i in range(begin, end):
         entry, m = c.links + LINK_ENTRIES * i, c.motion + MOTION * i
-        k, kind = int(c.ix[entry + LINK_PARENT]), c.ix[entry + LINK_KIND]
+        k, kind = signed(c.ix, entry + LINK_PARENT), c.ix[entry + LINK_KIND]
         for a in range(6):
             d[m + VELOCITY + a] = d[c.motion + MOTION * k + VELOCITY + a] + u[i - 1] * d[m + FREEDOM + a]
             d[m + BIAS + a] = 0.0
         if kind == BALL_Z:  # of the three together: their axes turn with the last link
-            k = int(c.ix[c.links + LINK_ENTRIES * (k - 1) + LINK_PARENT])
+            k = signed(c.ix, c.links + LINK_ENTRIES * (k - 1) + LINK_PARENT)
         if kind in (REVOLUTE, PRISMATIC, BALL_Z):
             before = c.motion + MOTION * k + VELOCITY
             w, v = vector(d, before), vector(d, before + 3)
@@ -212,13 +223,17 @@ def move_links(c: Chain, u: Floats, begin: int, end: int) -> None:
 def measure_actuators(c: Chain, y: Floats, place: Floats, speed: Floats) -> None:
     """Position and speed of each actuator (m, m/s; of a rotary one rad, rad/s), links placed and moved."""
     measure_rows(c, c.n_closures, c.n_rows)
-    for j in range(c.n_linear):
+    for j in range(c.n_linear + c.n_rotary):
+        place[j], speed[j] = actuator_motion(c, j, y)
+
+
+def actuator_motion(c: Chain, j: int, y: Floats) -> tuple[float, float]:
+    """The same of one actuator, rows measured."""
+    if j < c.n_linear:
         row = c.closure + CLOSURE * (c.n_closures + j)
-        place[j], speed[j] = c.d[row + ROW_GAP], c.d[row + ROW_GAP_RATE]
-    for j in range(c.n_rotary):
-        i = int(c.ix[c.rotaries + j])
-        place[c.n_linear + j] = y[int(c.ix[c.links + LINK_ENTRIES * i + LINK_PLACE])]
-        speed[c.n_linear + j] = y[c.n_coordinates + i - 1]
+        return c.d[row + ROW_GAP], c.d[row + ROW_GAP_RATE]
+    i = signed(c.ix, c.rotaries + j - c.n_linear)
+    return y[signed(c.ix, c.links + LINK_ENTRIES * i + LINK_PLACE)], y[c.n_coordinates + i - 1]
 
 
 def velocity_at(c: Chain, m: int, place: Vector) -> Vector:
@@ -263,13 +278,13 @@ def measure_rows(c: Chain, begin: int, end: int) -> None:
     """How far each row is from closed (an actuator's position), how fast it opens, in which direction it reacts.
 
     gap' = T·(V_second - V_first), gap'' = T·(A_second - A_first) + T'·(V_second - V_first).
-    POINT: gap = n·(r_second - r_first), in m; ANGLE: gap = n·a, a sine; LENGTH: that of r_second - r_first.
+    POINT: gap = n·(r_second - r_first), in m; ANGLE: gap = n·a, a sine; DISTANCE: that of r_second - r_first.
     """
     d, val = c.d, c.val
     for r in range(begin, end):
         entry, number, row = c.rows + ROW_ENTRIES * r, c.row + ROW_NUMBERS * r, c.closure + CLOSURE * r
-        first = c.motion + MOTION * int(c.ix[entry + ROW_LINKS])
-        second = c.motion + MOTION * int(c.ix[entry + ROW_LINKS + 1])
+        first = c.motion + MOTION * signed(c.ix, entry + ROW_LINKS)
+        second = c.motion + MOTION * signed(c.ix, entry + ROW_LINKS + 1)
         if c.ix[entry + ROW_KIND] == ANGLE:
             n = turned(d, first + ROTATION, vector(val, number + ROW_FIRST))
             a = turned(d, second + ROTATION, vector(val, number + ROW_SECOND))
@@ -285,7 +300,7 @@ def measure_rows(c: Chain, begin: int, end: int) -> None:
 
 
 def measure_distance(c: Chain, entry: int, number: int, row: int, first: int, second: int) -> None:
-    """The same of one row of kind POINT, along a direction that turns with the first link, or LENGTH."""
+    """The same of one row of kind POINT, along a direction that turns with the first link, or DISTANCE."""
     d, val = c.d, c.val
     if c.ix[entry + ROW_KIND] == POINT:
         pin = in_world(c, first, vector(val, number + ROW_POINT))
@@ -316,7 +331,7 @@ def reduce_links(c: Chain, begin: int, end: int) -> None:
     """
     d = c.d
     for i in range(end - 1, begin - 1, -1):
-        k, m = int(c.ix[c.links + LINK_ENTRIES * i + LINK_PARENT]), c.motion + MOTION * i
+        k, m = signed(c.ix, c.links + LINK_ENTRIES * i + LINK_PARENT), c.motion + MOTION * i
         J, S, U, bias, force = m + INERTIA, m + FREEDOM, m + RESISTANCE, m + BIAS, m + LACKING
         D, drive, resisted = d[m + ARMATURE], d[m + TORQUE], 0.0
         for a in range(6):
@@ -352,7 +367,7 @@ def start_reactions(c: Chain) -> None:
         d[c.flexibility + k] = 0.0
     for r in range(c.n_rows):
         entry, row, own = c.rows + ROW_ENTRIES * r, c.closure + CLOSURE * r, c.reaction + REACTION * r
-        first, second = int(c.ix[entry + ROW_LINKS]), int(c.ix[entry + ROW_LINKS + 1])
+        first, second = signed(c.ix, entry + ROW_LINKS), signed(c.ix, entry + ROW_LINKS + 1)
         V_first, V_second = c.motion + MOTION * first + VELOCITY, c.motion + MOTION * second + VELOCITY
         d[row + ROW_FREE] = 0.0
         for a in range(6):
@@ -367,7 +382,7 @@ def reduce_reactions(c: Chain, i: int, k: int) -> None:
     D, drive = d[m + OWN_INERTIA], d[m + DRIVE]
     begin, end = felt_rows(c, i)
     for f in range(begin, end):
-        r = int(c.ix[f])
+        r = signed(c.ix, f)
         own, its = c.reaction + REACTION * (c.n_rows * i + r), c.reaction + REACTION * (c.n_rows * k + r)
         share = 0.0
         for a in range(6):
@@ -380,14 +395,14 @@ def reduce_reactions(c: Chain, i: int, k: int) -> None:
             free += left * d[m + BIAS + a]
         d[c.closure + CLOSURE * r + ROW_FREE] += free
         for g in range(begin, f + 1):
-            s = int(c.ix[g])
+            s = signed(c.ix, g)
             d[c.flexibility + c.n_rows * r + s] += per * d[c.reaction + REACTION * (c.n_rows * i + s) + SHARE]
 
 
 def felt_rows(c: Chain, i: int) -> tuple[int, int]:
     """First and last + 1 entry of the rows whose reactions link i feels; they are in order."""
     entry = c.links + LINK_ENTRIES * i + LINK_FELT
-    return c.felt + int(c.ix[entry]), c.felt + int(c.ix[entry + LINK_ENTRIES])
+    return c.felt + signed(c.ix, entry), c.felt + signed(c.ix, entry + LINK_ENTRIES)
 
 
 def close_loops(c: Chain, given: float) -> None:
@@ -466,7 +481,7 @@ def react(c: Chain, begin: int, end: int) -> None:
     for i in range(begin, end):
         first, last = felt_rows(c, i)
         for f in range(first, last):
-            r = int(c.ix[f])
+            r = signed(c.ix, f)
             share = c.d[c.reaction + REACTION * (c.n_rows * i + r) + SHARE]
             c.d[c.motion + MOTION * i + DRIVE] += share * c.d[c.closure + CLOSURE * r + ROW_MULTIPLIER]
 
@@ -476,7 +491,7 @@ def accelerate_links(c: Chain, u_rate: Floats, begin: int, end: int) -> None:
     d = c.d
     for i in range(begin, end):
         m = c.motion + MOTION * i
-        parent = c.motion + MOTION * int(c.ix[c.links + LINK_ENTRIES * i + LINK_PARENT])
+        parent = c.motion + MOTION * signed(c.ix, c.links + LINK_ENTRIES * i + LINK_PARENT)
         lacking = d[m + DRIVE]
         for a in range(6):
             d[m + ACCELERATION + a] = d[parent + ACCELERATION + a] + d[m + BIAS + a]
@@ -490,7 +505,7 @@ def coordinate_rates(c: Chain, q: Floats, u: Floats, rate: Floats, begin: int, e
     """d/dt of the coordinates from the speeds."""
     for i in range(begin, end):
         entry = c.links + LINK_ENTRIES * i
-        kind, place = c.ix[entry + LINK_KIND], int(c.ix[entry + LINK_PLACE])
+        kind, place = c.ix[entry + LINK_KIND], signed(c.ix, entry + LINK_PLACE)
         if kind == BALL_X:
             quaternion_rate(q, place, (u[i - 1], u[i], u[i + 1]), rate)
         elif kind in (REVOLUTE, PRISMATIC):
@@ -504,7 +519,7 @@ def settle_chain(c: Chain, y: Floats) -> float:
     which was at most a step away; a second and third time where the gap was large.
     """
     largest = 0.0
-    for _ in range(MOST_CORRECTIONS):
+    for _ in range(CHAIN_CORRECTIONS):
         gap = measure_gaps(c, y)
         largest = max(largest, gap)
         if gap > c.val[c.common + TOLERANCE]:
@@ -545,7 +560,7 @@ def close_gaps(c: Chain, y: Floats, begin: int, end: int) -> None:
 
 def add_coordinates(c: Chain, q: Floats, change: Floats, i: int) -> None:
     """Add what belongs to link i; quaternions have length 1 again."""
-    kind, place = c.ix[c.links + LINK_ENTRIES * i + LINK_KIND], int(c.ix[c.links + LINK_ENTRIES * i + LINK_PLACE])
+    kind, place = c.ix[c.links + LINK_ENTRIES * i + LINK_KIND], signed(c.ix, c.links + LINK_ENTRIES * i + LINK_PLACE)
     if kind == BALL_X:
         for k in range(place, place + 4):
             q[k] += change[k]
@@ -566,7 +581,7 @@ def respond(c: Chain, undone: int, change: Floats, begin: int, end: int) -> None
     react(c, begin, end)
     for i in range(begin, end):
         m = c.motion + MOTION * i
-        parent = c.motion + MOTION * int(c.ix[c.links + LINK_ENTRIES * i + LINK_PARENT])
+        parent = c.motion + MOTION * signed(c.ix, c.links + LINK_ENTRIES * i + LINK_PARENT)
         lacking = d[m + DRIVE]
         for a in range(6):
             lacking -= d[m + RESISTANCE + a] * d[parent + IMPULSE + a]
@@ -580,7 +595,7 @@ def normalise_chain(c: Chain, q: Floats, begin: int, end: int) -> None:
     for i in range(begin, end):
         entry = c.links + LINK_ENTRIES * i
         if c.ix[entry + LINK_KIND] == BALL_X:
-            normalise_quaternion(q, int(c.ix[entry + LINK_PLACE]))
+            normalise_quaternion(q, signed(c.ix, entry + LINK_PLACE))
 
 
 def chain_energy(c: Chain, y: Floats) -> float:

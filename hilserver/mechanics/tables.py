@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hilserver.errors import ConfigurationError, Problem
 from hilserver.mechanics import columns as c
 from hilserver.mechanics.assembly import Assembly, actuator_lines, block, needed, start
-from hilserver.mechanics.model import Mechanism
+from hilserver.mechanics.chain import chain_scratch
+from hilserver.mechanics.model import Mechanism, Rotary
 from hilserver.mechanics.planar import LINE_ENTRIES, PAIR_ENTRIES, planar_work
+from hilserver.mechanics.recursion import actuator_motion, measure_rows
+from hilserver.mechanics.tree import seen, start_of, tree_of
 
 _COORDINATES = (("x", "m"), ("y", "m"), ("angle", "rad"), ("vx", "m/s"), ("vy", "m/s"), ("w", "rad/s"))
 
@@ -37,8 +39,7 @@ def tables(m: Mechanism, file: str = "", prefix: str = "") -> MechanismTables:
     ``prefix``: where the mechanism stands in ``file``, put before every key.
     """
     if m.method == "recursive":
-        text = 'in a circuit a mechanism is solved with method = "absolute" only, so far.'
-        raise ConfigurationError([Problem(text, prefix, file)])
+        return _recursive(m, file, prefix)
     initial = start(m, file, prefix)
     lines = needed(m, initial, file, prefix)
     every = [*lines, *actuator_lines(m)]
@@ -53,4 +54,24 @@ def tables(m: Mechanism, file: str = "", prefix: str = "") -> MechanismTables:
         tuple(entries),
         tuple(values),
         planar_work(len(m.bodies), len(lines), len(m.actuators)),
+    )
+
+
+def _recursive(m: Mechanism, file: str, prefix: str) -> MechanismTables:
+    """The same in joint coordinates."""
+    tree = tree_of(m)
+    y = start_of(tree, file, prefix)
+    actuators = list(m.actuators)
+    in_chain = sorted(actuators, key=lambda name: isinstance(m.actuators[name], Rotary))
+    chain = seen(tree, y)
+    measure_rows(chain, chain.n_closures, chain.n_rows)
+    motions = [actuator_motion(chain, in_chain.index(name), y) for name in actuators]
+    return MechanismTables(
+        c.RECURSIVE,
+        tuple((name, unit, float(x)) for (name, unit), x in zip(tree.state_names(), y, strict=True)),
+        tuple((float(x), float(v)) for x, v in motions),
+        (),
+        (*(in_chain.index(name) for name in actuators), *(int(entry) for entry in tree.entries)),
+        tuple(float(number) for number in tree.numbers),
+        1 + chain_scratch(chain.n, chain.n_coordinates, chain.n_rows) + (1 + len(actuators)) * (chain.n - 1),
     )

@@ -17,8 +17,8 @@ from hilserver.mechanics.chain import (
     BALL_Z,
     CHAIN_HEAD,
     CLOSURE,
+    DISTANCE,
     FREEDOM,
-    LENGTH,
     LINK_ENTRIES,
     LINK_NUMBERS,
     LINK_PLACE,
@@ -120,15 +120,33 @@ class Tree:
         return next((i for i, link in enumerate(self.links, 1) if link.body == body), 0)
 
     def coordinate_names(self) -> list[str]:
-        """A name for each entry of q: the joint's, numbered where it has several."""
-        names = []
+        """The joint of each entry of q, numbered where a joint has several."""
+        return [name.removesuffix(".angle").removesuffix(".position") for name, _ in self.state_names()][
+            : self.n_coordinates
+        ]
+
+    def state_names(self) -> list[tuple[str, str]]:
+        """Name and unit of each entry of y: ``pin.angle``, ``slide.position``, ``pin.speed``, …
+
+        A universal joint's are numbered (``cross.angle_1``), a spherical joint has a quaternion ``ball.w`` … ``ball.z``
+        and speeds ``ball.speed_x`` … about the axes of the outer body.
+        """
+        places: list[tuple[str, str]] = []
+        speeds: list[tuple[str, str]] = []
         for number, link in enumerate(self.links):
+            several = [k for k, other in enumerate(self.links) if other.joint == link.joint]
+            count = f"_{several.index(number) + 1}" if len(several) > 1 else ""
             if link.kind == BALL_X:
-                names += [f"{link.joint}.{part}" for part in ("w", "x", "y", "z")]
-            elif link.kind not in BALLS:
-                several = [k for k, other in enumerate(self.links) if other.joint == link.joint]
-                names.append(link.joint if len(several) == 1 else f"{link.joint}.{several.index(number) + 1}")
-        return names
+                places += [(f"{link.joint}.{part}", "") for part in ("w", "x", "y", "z")]
+            if link.kind in BALLS:
+                speeds.append((f"{link.joint}.speed_{'xyz'[BALLS.index(link.kind)]}", "rad/s"))
+            elif link.kind == PRISMATIC:
+                places.append((f"{link.joint}.position{count}", "m"))
+                speeds.append((f"{link.joint}.speed{count}", "m/s"))
+            else:
+                places.append((f"{link.joint}.angle{count}", "rad"))
+                speeds.append((f"{link.joint}.speed{count}", "rad/s"))
+        return places + speeds
 
     def row_bodies(self) -> list[tuple[str, str]]:
         """The two bodies of each row of the closure, then of each linear actuator."""
@@ -309,7 +327,7 @@ def _tables(
         numbers += [*link.axis, *link.point, *_mass_numbers(mechanism, link)]
     entries += [0, 0, 0, len(felt)]
     entries += [next(i for i, link in enumerate(links, 1) if link.joint == joint) for joint in turning]
-    for row, between in zip([*(row.kind for row in rows), *[LENGTH] * len(linears)], row_links, strict=True):
+    for row, between in zip([*(row.kind for row in rows), *[DISTANCE] * len(linears)], row_links, strict=True):
         entries += [row, *between]
     numbers += [number for row in rows for number in (*row.point, *row.first, *row.second, 0.0)]
     for a in linears:

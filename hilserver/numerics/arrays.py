@@ -23,3 +23,13 @@ def overwrite(target: Floats, source: Floats) -> None:
     """
     for i in range(target.shape[0]):
         target[i] = source[i]
+
+
+@register_jitable
+def signed(ix: Indices, place: int) -> int:
+    """An entry of an index as a signed number: with these one can count on.
+
+    >>> signed(np.array([7], dtype=np.uint64), 0) - 8
+    -1
+    """
+    return int(np.int64(ix[place]))
