@@ -23,7 +23,7 @@ from hilserver.cli import app
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.folder import files_of, new_log, recordings, superfluous
 from hilserver.record.format import LogHeader, RecordError, circuit_event
-from hilserver.record.reader import LogReader
+from hilserver.record.reader import LogReader, last_batch
 from hilserver.record.recorder import CIRCUIT_VERSION, FLUSH_EVERY, PREVIOUS_TICK, Recorder
 from hilserver.record.repair import check_log, repair_log
 from hilserver.record.run import run_header
@@ -98,6 +98,17 @@ def test_a_run_has_more_than_a_thousand_parts(tmp_path: Path) -> None:
         writer.append(some_rows(4))
     assert [part.name for part in LogReader(path).parts[1:]] == ["run.999.arrow", "run.1000.arrow", "run.1001.arrow"]
     np.testing.assert_array_equal(ticks(path), np.arange(4.0))
+
+
+def test_the_last_whole_batch_is_found_from_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "run.arrow"
+    with LogWriter(path, header(), batch_rows=10) as writer:
+        writer.append(some_rows(40))
+    size, head = path.stat().st_size, 8 + int.from_bytes(path.read_bytes()[4:8], "little")
+    for length, last in ((size, 39), (size - 8, 39), (size - 9, 29), (size - 200, 29), (head + 9, None), (head, None)):
+        os.truncate(path, length)
+        batch = last_batch(path)
+        assert last == (None if batch is None else batch.column("tick")[-1].as_py())
 
 
 def test_a_log_is_known_to_be_written_until_its_writer_ends(tmp_path: Path) -> None:

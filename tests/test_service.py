@@ -24,7 +24,7 @@ from service_harness import (
     panel,
     read_log,
 )
-from service_inputs import LIFT, malformed
+from service_inputs import malformed, random_switch
 
 from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.shared import segment_path
@@ -171,11 +171,11 @@ def test_a_dead_device_trips_by_the_age_of_its_samples(tmp_path: Path) -> None:
 def test_another_recorder_takes_over_with_the_circuit_that_runs_now(tmp_path: Path) -> None:
     async def watch(user: Panel) -> None:
         await user.run_cycle()
-        await user.do("switch", component="relief", set={"opening_pressure": "120 bar"})
+        await recorded(user, await user.do("switch", component="relief", set={"opening_pressure": "120 bar"}))
         server.kill("recorder")
         await user.see("event", lambda event: "not recorded" in event["text"])
         await user.see("event", lambda event: "recorded again" in event["text"])
-        await user.do("switch", component="relief", set={"opening_pressure": "130 bar"})
+        await recorded(user, await user.do("switch", component="relief", set={"opening_pressure": "130 bar"}))
         server.note_children()
         # a full disk: the kernel refuses to let the file grow
         resource.prlimit(server.pids["recorder"], resource.RLIMIT_FSIZE, (1000, 1000))
@@ -203,6 +203,31 @@ def test_another_recorder_takes_over_with_the_circuit_that_runs_now(tmp_path: Pa
         for before, after in ((killed, full), (full, last)):
             assert after.columns["tick"][0] <= before.columns["tick"][-1] + 1, "rows are missing between two logs"
             assert_no_gap(after)
+
+
+def test_what_a_killed_recorder_had_not_written_is_in_the_next_log_though_the_circuit_was_switched(
+    tmp_path: Path,
+) -> None:
+    async def watch(user: Panel) -> None:
+        server.kill("recorder")  # at once: it has written nothing
+        for bar in (110, 120, 130):
+            answer = await user.do("switch", component="relief", set={"opening_pressure": f"{bar} bar"})
+        await recorded(user, answer)
+
+    with Server(tmp_path) as server:
+        talk(server, watch)
+        server.kill("supervisor", number=signal.SIGTERM)
+        assert server.wait_exit() == 0
+        tables = [read_log(path) for path in server.logs]
+        assert tables[0].columns["tick"][0] == tables[0].columns["missed"][0]
+        assert [event for table in tables for _, event in table.events if event["kind"] == "lost"] == []
+        assert len(tables[-1].circuits) == 4
+        assert_no_gap(tables[-1])
+
+
+async def recorded(user: Panel, answer: Any) -> None:
+    """Wait until the tick of this answer is in the log."""
+    await user.see("state", lambda state: (state["recording"]["tick"] or -1) > answer["tick"])
 
 
 def assert_no_gap(table: LogTable) -> None:
@@ -489,43 +514,6 @@ def test_missed_ticks_are_counted_and_made_good_and_too_many_trip(lasting: Serve
 
 # ---------------------------------------------------------------------------------------------------------------------
 # switched live
-
-
-def random_switch(random: np.random.Generator) -> tuple[str, dict[str, Any]]:
-    """One of many ways to change the lift circuit."""
-
-    def some(low: float, high: float, unit: str) -> str:
-        return f"{random.uniform(low, high):.1f} {unit}"
-
-    values: list[tuple[str, dict[str, Any]]] = [
-        ("relief", {"opening_pressure": some(80, 160, "bar")}),
-        ("relief", {"settling_time": some(5, 50, "ms")}),
-        ("main_valve", {"nominal_flow.flow": some(20, 80, "l/min"), "f45": some(10, 80, "Hz")}),
-        ("main_valve", {"leakage.flow": some(0.1, 1, "l/min")}),
-        ("line", {"volume": some(1, 5, "l")}),
-    ]
-    types: list[tuple[str, str, dict[str, Any]]] = [
-        ("pump", "fixed_pump", {"displacement": some(20, 50, "cm^3/rev"), "speed": "1450 rpm"}),
-        (
-            "pump",
-            "pressure_compensated_pump",
-            {"max_flow": some(30, 70, "l/min"), "set_pressure": some(90, 150, "bar")},
-        ),
-        ("line", "volume", {"volume": some(1, 5, "l")}),
-        ("line", "pipe", {"inner_diameter": "30 mm", "length": some(2, 6, "m"), "wall_thickness": "3 mm"}),
-    ]
-    kind = random.integers(0, 10)
-    if kind == 0:
-        return "switch_circuit", {"file": "lift.toml"}
-    if kind == 1:
-        return "switch_circuit", {"circuit": LIFT}
-    if kind <= 4:
-        component, type_name, given = types[random.integers(len(types))]
-        return "switch", {"component": component, "type": type_name, "values": given}
-    component, given = values[random.integers(len(values))]
-    if "volume" in given or kind == 5:
-        return "switch", {"component": "relief", "set": values[0][1]}
-    return "set_parameter", {"component": component, "set": given}
 
 
 def test_200_random_switches_under_load(tmp_path: Path) -> None:

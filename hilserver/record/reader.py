@@ -27,8 +27,8 @@ from hilserver.record.format import (
     header_of,
     is_circuit,
     later_parts,
+    numbers,
     part_path,
-    schema_of,
 )
 
 _CONTINUATION = b"\xff\xff\xff\xff"
@@ -62,20 +62,18 @@ class Batch:
 
     def column(self, name: str) -> NDArray[np.float64]:
         """A column of the fixed part, float64[n]; not copied, hence not writable."""
-        values: NDArray[np.float64] = self.arrow.column(name).to_numpy()
-        return values
+        return numbers(self.arrow.column(name))
 
     def circuit_values(self) -> NDArray[np.float64]:
         """The circuit's values, float64[n, len(circuit.names)]; not copied, hence not writable."""
-        values: NDArray[np.float64] = self.arrow.column(CIRCUIT).values.to_numpy()
-        return values.reshape(len(self), len(self.circuit.names))
+        return numbers(self.arrow.column(CIRCUIT).values).reshape(len(self), len(self.circuit.names))
 
     def rows(self) -> NDArray[np.float64]:
         """The rows as they were appended, float64[n, columns + circuit values]."""
         fixed = self.arrow.columns[:-2]
         rows = np.empty((len(self), len(fixed) + len(self.circuit.names)))
         for index, column in enumerate(fixed):
-            rows[:, index] = column.to_numpy()
+            rows[:, index] = numbers(column)
         rows[:, len(fixed) :] = self.circuit_values()
         return rows
 
@@ -163,7 +161,6 @@ class LogReader:
         """The whole log in memory, 8 bytes per value (twice that while it is put together)."""
         batches = list(self.batches())
         names = self.header.columns
-        fixed = pa.Table.from_batches([batch.arrow for batch in batches], schema_of(self.header)).select(list(names))
         groups = [list(group) for _, group in groupby(batches, key=lambda batch: batch.circuit.start)]
         circuits = tuple(
             CircuitSegment(group[0].circuit, np.concatenate([batch.circuit_values() for batch in group]))
@@ -171,7 +168,7 @@ class LogReader:
         )
         return LogTable(
             header=self.header,
-            columns={name: column.to_numpy() for name, column in zip(names, fixed.columns, strict=True)},
+            columns={name: np.concatenate([np.empty(0), *(batch.column(name) for batch in batches)]) for name in names},
             circuits=circuits,
             events=[event for batch in batches for event in batch.events],
             torn=bool(self.torn),
@@ -379,6 +376,18 @@ def ends_whole(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(max(path.stat().st_size - len(_END_MARK), 0))
         return file.read() == _END_MARK
+
+
+def last_batch(path: Path) -> pa.RecordBatch | None:
+    """The last whole batch of a file of a log, found from its end; None where there is none."""
+    read_header(path)
+    head, size = _head(path), path.stat().st_size
+    with path.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as content:
+        at = size
+        while (at := content.rfind(_CONTINUATION, 0, at)) > 0:
+            if at % _ALIGNMENT == 0 and (found := _batch_at(head, file, at)) is not None:
+                return found[0].arrow
+    return None
 
 
 def read_header(path: Path) -> LogHeader:

@@ -44,7 +44,7 @@ STOPPING = 0.3
 CIRCUIT_VERSION = "circuit_version"
 """Key in the header's ``extra``: the version of the header's circuit, as the rows count them."""
 PREVIOUS_TICK = "previous_tick"
-"""Key in the header's ``extra``: the last tick that is known to be in the log that this one continues."""
+"""Key in the header's ``extra``: the last tick of the run that is in an earlier log, -1 for none."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class _End:
             return False
         silence = time.monotonic() - self._last_row
         if self._memory.ring.published == 0:  # a loop that compiles first
-            return self._asked or self._memory.supervisor_heartbeat.age() > LOOP_GONE
+            return self._asked or not _exists(self._memory.owner_pid)
         loop = self._memory.info.loop_pid
         return loop == 0 or silence > (STOPPING if self._asked or not _exists(loop) else LOOP_GONE)
 

@@ -302,5 +302,18 @@ def _record_batch(schema: pa.Schema, rows: NDArray[np.float64], events: Mapping[
     items = pa.Array.from_buffers(pa.float64(), count * width, [None, values], null_count=0)
     circuit, texts = schema.field(CIRCUIT).type, schema.field(EVENTS).type
     arrays.append(pa.Array.from_buffers(circuit, count, [None, offsets], null_count=0, children=[items]))
-    arrays.append(pa.array(map(events.get, range(count)), texts, size=count) if events else pa.nulls(count, texts))
+    arrays.append(_lists(events, count, texts) if events else pa.nulls(count, texts))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _lists(texts: Mapping[int, Sequence[str]], count: int, kind: pa.DataType) -> pa.Array:
+    """An Arrow list<string> of this length, null but for these rows; ``pa.array`` would load pandas (see `numbers`)."""
+    encoded = [text.encode() for row in sorted(texts) for text in texts[row]]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    strings = pa.Array.from_buffers(
+        pa.string(), len(encoded), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))], null_count=0
+    )
+    lengths = np.array([0, *(len(texts.get(row, ())) for row in range(count))])
+    valid = np.packbits(lengths[1:] > 0, bitorder="little")
+    offsets = np.cumsum(lengths, dtype=np.int32)
+    return pa.Array.from_buffers(kind, count, [pa.py_buffer(valid), pa.py_buffer(offsets)], children=[strings])

@@ -476,8 +476,11 @@ class RecordingStatus(Published):
 
     file: str | None = Field(default=None, description="the file that is being written; null: nothing is recorded")
     rows: int = Field(default=0, description="rows of this recording, its earlier files included")
+    tick: int | None = Field(default=None, description="the last tick that was written; null: none yet")
     lost: int = Field(default=0, description="rows that it lacks because the disk was too slow")
-    gap: int = Field(default=0, description="ticks at most that were in no log before it, where it follows another one")
+    gap: int = Field(
+        default=0, description="ticks before its first one that are in no log, where it follows another one"
+    )
     megabytes: float = Field(default=0.0, description="size of the file")
     free_megabytes: float | None = Field(default=None, description="room on its disk; null: not known")
 

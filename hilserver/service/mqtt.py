@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import functools
 import hashlib
+import json
 import logging
 import socket
 import time
@@ -155,6 +156,22 @@ class _Reply:
 _Asked = tuple[Command, _Reply | None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """A command that was answered, in few bytes: a thousand are remembered, whole circuits among them."""
+
+    name: str
+    expires: float | None
+    digest: bytes
+    answer: bytes
+
+
+def _digest(command: Command) -> bytes:
+    """The same for the same command, whenever it expires."""
+    content = command.model_dump(mode="json", exclude={"expires"})
+    return hashlib.sha256(f"{command.name} {json.dumps(content, sort_keys=True)}".encode()).digest()
+
+
 @dataclass(frozen=True)
 class _Outgoing:
     topic: str
@@ -194,7 +211,7 @@ class MqttService:
         self._wake = asyncio.Event()
         self._waiting: asyncio.Queue[_Asked] = asyncio.Queue()
         self._trips: asyncio.Queue[_Asked] = asyncio.Queue()
-        self._answered: OrderedDict[str, tuple[Command, Answer]] = OrderedDict()
+        self._answered: OrderedDict[str, _Answered] = OrderedDict()
         self._retained: dict[str, bytes] = {}
         self._changed: dict[str, None] = {}  # an ordered set
         self._outbox: deque[_Outgoing] = deque(maxlen=OUTBOX_LIMIT)
@@ -411,23 +428,24 @@ class MqttService:
             _log.debug("command %s failed", command.name, exc_info=True)
             answer = refusal(command.name, command.id, [problem], self._clock())
         if command.id is not None:
-            self._answered[command.id] = (command, answer)
+            self._answered[command.id] = _Answered(command.name, command.expires, _digest(command), answer.payload())
             self._forget()
         return answer
 
     def _forget(self) -> None:
         """Forget the ids used longest ago, but for commands that, with a lifetime, could still be replayed."""
         while len(self._answered) > REMEMBERED_IDS:
-            command, _ = next(iter(self._answered.values()))
-            if self._lifetime is not None and command.expires is not None and command.expires >= self._clock():
+            oldest = next(iter(self._answered.values()))
+            if self._lifetime is not None and oldest.expires is not None and oldest.expires >= self._clock():
                 return
             self._answered.popitem(last=False)
 
     def _repeated(self, command: Command) -> Answer:
         assert command.id is not None
         self._answered.move_to_end(command.id)
-        first, answer = self._answered[command.id]
-        if first != command.model_copy(update={"expires": first.expires}):
+        first = self._answered[command.id]
+        answer = Answer.model_validate_json(first.answer)
+        if first.digest != _digest(command):
             problem = (
                 f"id: {shown(command.id)} was used before, for another command ({first.name}). "
                 "Nothing was done: give each command an id of its own."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from hilserver.record.run import packed_record
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig, read_toml
 from hilserver.service import messages as m
-from hilserver.service.observer import Observer, strategies_of
+from hilserver.service.observer import CIRCUITS_KEPT, Observer, strategies_of
 from hilserver.service.starting import started, unstable
 
 ANSWER_TIMEOUT = 2.0
@@ -71,6 +72,7 @@ class Operator:
         self.running = Running(rig.circuit, rig.packed, 1, rig.settings.circuit)
         self.before_arming: Callable[[], tuple[str, ...]] = tuple
         self._posted: Running | None = None
+        self._recent = deque([self.running], maxlen=CIRCUITS_KEPT)
         self._rig = rig
         self._memory = memory
         self._observer = observer
@@ -90,6 +92,12 @@ class Operator:
         """Take note where the loop took a posted circuit, be it after its answer had to be given."""
         if self._posted is not None and row[c.CIRCUIT_VERSION] >= self._posted.version:
             self.running, self._posted = replace(self._posted, tick=int(row[c.TICK])), None
+            self._recent.append(self.running)
+
+    def ran(self, version: int) -> Running:
+        """The circuit of rows of this version; the present one where that is too long ago."""
+        known = (*self._recent, self._posted)
+        return next((circuit for circuit in known if circuit is not None and circuit.version == version), self.running)
 
     async def _carry_out(self, command: m.Command) -> dict[str, Any]:
         match command:

@@ -18,13 +18,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from hilserver.errors import HilserverError
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.folder import LogFile, files_of, new_log, superfluous
 from hilserver.record.format import LogHeader, encode
+from hilserver.record.reader import last_batch
 from hilserver.record.recorder import CIRCUIT_VERSION, PREVIOUS_TICK, Limits, no_room
 from hilserver.record.run import rows_per_file, run_header
 from hilserver.record.writer import is_being_written
+from hilserver.rig import columns as c
 from hilserver.rig.config import RecordingSettings
 from hilserver.rig.load import Rig
 from hilserver.service.children import Child, ChildFailed, all_ready
@@ -58,7 +62,7 @@ class Tell(Protocol):
 
 
 class Recording:
-    """The recorder and its log. ``running`` tells the circuit that the loop runs, for the header of a new log."""
+    """The recorder and its log. ``ran`` tells the circuit of a version, for the header of a new log."""
 
     def __init__(
         self,
@@ -66,7 +70,7 @@ class Recording:
         memory: LoopMemory,
         folder: Path,
         program: str,
-        running: Callable[[], Running],
+        ran: Callable[[int], Running],
         observer: Observer,
     ) -> None:
         self.log_file: Path | None = None
@@ -77,10 +81,11 @@ class Recording:
         self._memory = memory
         self._folder = folder
         self._program = program
-        self._running = running
+        self._ran = ran
         self._observer = observer
         self._file: Path | None = None  # the one that is being written
-        self._last_tick: int | None = None  # known to be written
+        self._before: Path | None = None  # the last file of the log before
+        self._last_tick = -1  # that is written
         self._tell: Tell | None = None
         self._new_file = asyncio.Event()
         self._clock = _clock_offset()
@@ -104,9 +109,12 @@ class Recording:
         """
         folder = _made(log_folder(self._settings))
         self._require_room(folder)
+        if self._file is not None:
+            self._last_tick = await asyncio.to_thread(_last_tick, self._file, self._last_tick)
         log = new_log(folder, self._rig.settings.name, datetime.now(UTC))
         header_file = self._folder / "header.json"
-        header_file.write_text(encode(self._header().model_dump()))
+        header = self._header(self._ran(await asyncio.to_thread(self._first_version)))
+        header_file.write_text(encode(header.model_dump()))
         limits = Limits(
             max_bytes=int(self._settings.max_megabytes * 1e6),
             max_rows=rows_per_file(self._rig),
@@ -114,7 +122,7 @@ class Recording:
         )
         arguments = (str(self._memory.segment.path), str(header_file), str(log), json.dumps(dataclasses.asdict(limits)))
         self.recorder = await Child.start("recorder", "hilserver.record.recorder", *arguments, heard=self._heard)
-        self.log_file = self._file = log
+        self._before, self.log_file, self._file = self._file, log, log
         return self.recorder
 
     def _require_room(self, folder: Path) -> None:
@@ -124,12 +132,19 @@ class Recording:
             self._observer.recording = RecordingStatus(free_megabytes=free / 1e6)
             raise NoRoom(f"{folder}: {no_room(free, needed)}.")
 
-    def _header(self) -> LogHeader:
-        """The header of a log that begins with the circuit that runs now."""
-        running = self._running()
-        rig = dataclasses.replace(self._rig, circuit=running.circuit, packed=running.packed)
+    def _first_version(self) -> int:
+        """The version of the circuit in the oldest row of the ring that is in no log yet; 0 where there is none."""
+        ring = self._memory.ring
+        rows = np.empty((ring.capacity, ring.width))
+        count, _, _ = ring.read(max(ring.published - ring.capacity, 0), rows)
+        new = rows[:count][rows[:count, c.TICK] > self._last_tick]
+        return int(new[0, c.CIRCUIT_VERSION]) if len(new) else 0
+
+    def _header(self, first: Running) -> LogHeader:
+        """The header of a log that begins with this circuit."""
+        rig = dataclasses.replace(self._rig, circuit=first.circuit, packed=first.packed)
         header = run_header(rig, self._program, "real time")
-        extra = {**header.extra, CIRCUIT_VERSION: running.version, PREVIOUS_TICK: self._last_tick}
+        extra = {**header.extra, CIRCUIT_VERSION: first.version, PREVIOUS_TICK: self._last_tick}
         return header.model_copy(update={"previous": self._file.name if self._file else "", "extra": extra})
 
     # --- running -----------------------------------------------------------------------------------------------------
@@ -142,6 +157,7 @@ class Recording:
             began = time.monotonic()
             if self.recorder is not None:
                 reason = await self.recorder.wait_ended()
+                self._remove_stub()
                 if self._is_over():
                     return
                 self._observer.recording = RecordingStatus()
@@ -172,11 +188,12 @@ class Recording:
         return None
 
     def _remove_stub(self) -> None:
-        """Remove the log of a recorder that could not even write its header."""
+        """Remove the log of a recorder that did not even come to write its header."""
         assert self.log_file is not None
         with contextlib.suppress(OSError):
             if self.log_file.stat().st_size == 0:
                 self.log_file.unlink()
+                self._file = self._before
 
     def _heard(self, message: dict[str, Any]) -> None:
         """The recorder says how the recording is."""
@@ -185,6 +202,7 @@ class Recording:
         self._observer.recording = status = RecordingStatus(
             file=told["file"],
             rows=told["rows"],
+            tick=told["tick"],
             lost=told["lost"],
             gap=told["gap"],
             megabytes=told["bytes"] / 1e6,
@@ -195,7 +213,7 @@ class Recording:
             self._file = file
             self._new_file.set()
         if self._tell is not None and status.gap and before.file is None:
-            self._tell("gap", None, f"up to {status.gap} ticks before those in {file} are in no log", warn=True)
+            self._tell("gap", None, f"{status.gap} ticks before those in {file} are in no log", warn=True)
         if self._tell is not None and status.lost > before.lost:
             text = f"{status.lost - before.lost} rows of the log are lost: the disk is too slow"
             self._tell("lost rows", None, text, warn=True)
@@ -246,6 +264,15 @@ class Recording:
 def log_folder(settings: RecordingSettings) -> Path:
     """Where logs go: the folder in the rig file, else the logs directory of a systemd service, else ``logs``."""
     return Path(settings.folder or os.environ.get("LOGS_DIRECTORY", "").split(":")[0] or "logs")
+
+
+def _last_tick(file: Path, told: int) -> int:
+    """The last tick in a file of a log; what the recorder told last where the file has none."""
+    try:
+        batch = last_batch(file)
+    except (HilserverError, OSError):  # it was just begun
+        return told
+    return told if batch is None else int(batch.column("tick")[-1].as_py())
 
 
 def _made(folder: Path) -> Path:

@@ -117,9 +117,7 @@ class Supervisor:
         self.operator = operator = Operator(self.rig, memory, observer, program)
         examiner = Examiner(self.rig, program, observer, lambda: operator.running)
         operator.before_arming = examiner.warnings
-        self._recording = recording = Recording(
-            self.rig, memory, folder, program.folder.name, lambda: operator.running, observer
-        )
+        self._recording = recording = Recording(self.rig, memory, folder, program.folder.name, operator.ran, observer)
         stack.push_async_callback(self._recording.end)  # last: the log holds the end of the run
         stack.push_async_callback(processes.end)
         _background(stack, "the heartbeat", functools.partial(_every, BEAT, memory.supervisor_heartbeat.beat))
