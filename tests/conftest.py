@@ -10,6 +10,13 @@ settings.register_profile("hilserver", deadline=None, derandomize=True)
 settings.load_profile("hilserver")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How long, and how, the soak test (test_soak.py) lasts."""
+    parser.addoption("--soak", default="60 s", help='length of the soak test, like "2 h"; a third of it without faults')
+    parser.addoption("--soak-seed", type=int, default=1, help="another order of its faults")
+    parser.addoption("--soak-report", default=None, help="file that its report is appended to")
+
+
 @pytest.fixture(scope="session")
 def _fake_ni_driver(tmp_path_factory: pytest.TempPathFactory) -> FakeNi:
     """One per process: nidaqmx loads its library once."""

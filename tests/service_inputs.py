@@ -1,4 +1,4 @@
-"""Nonsense for a running server: commands that it must refuse, each with a word that its reason has to name."""
+"""Commands for a running server: nonsense, each with a word that its refusal has to name; random switches."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 Malformed = tuple[str, bytes, str]
 """Command, payload, word in the reason."""
@@ -161,3 +163,40 @@ def _chain(length: int) -> dict[str, Any]:
     ports = {f"o{i}": {"A": f"n{i}", "B": f"n{i + 1}"} for i in range(length - 1)}
     orifice = {"type": "orifice", "nominal_flow": {"flow": "10 l/min", "drop": "5 bar"}}
     return {**volumes, **{name: {**orifice, "ports": nodes} for name, nodes in ports.items()}}
+
+
+def random_switch(random: np.random.Generator) -> tuple[str, dict[str, Any]]:
+    """One of many ways to change the lift circuit."""
+
+    def some(low: float, high: float, unit: str) -> str:
+        return f"{random.uniform(low, high):.1f} {unit}"
+
+    values: list[tuple[str, dict[str, Any]]] = [
+        ("relief", {"opening_pressure": some(80, 160, "bar")}),
+        ("relief", {"settling_time": some(5, 50, "ms")}),
+        ("main_valve", {"nominal_flow.flow": some(20, 80, "l/min"), "f45": some(10, 80, "Hz")}),
+        ("main_valve", {"leakage.flow": some(0.1, 1, "l/min")}),
+        ("line", {"volume": some(1, 5, "l")}),
+    ]
+    types: list[tuple[str, str, dict[str, Any]]] = [
+        ("pump", "fixed_pump", {"displacement": some(20, 50, "cm^3/rev"), "speed": "1450 rpm"}),
+        (
+            "pump",
+            "pressure_compensated_pump",
+            {"max_flow": some(30, 70, "l/min"), "set_pressure": some(90, 150, "bar")},
+        ),
+        ("line", "volume", {"volume": some(1, 5, "l")}),
+        ("line", "pipe", {"inner_diameter": "30 mm", "length": some(2, 6, "m"), "wall_thickness": "3 mm"}),
+    ]
+    kind = random.integers(0, 10)
+    if kind == 0:
+        return "switch_circuit", {"file": "lift.toml"}
+    if kind == 1:
+        return "switch_circuit", {"circuit": LIFT}
+    if kind <= 4:
+        component, type_name, given = types[random.integers(len(types))]
+        return "switch", {"component": component, "type": type_name, "values": given}
+    component, given = values[random.integers(len(values))]
+    if "volume" in given or kind == 5:
+        return "switch", {"component": "relief", "set": values[0][1]}
+    return "set_parameter", {"component": component, "set": given}
