@@ -15,7 +15,7 @@ from hilserver.circuit.library import standard_library
 from hilserver.mechanics.model import read_mechanism
 from hilserver.rig.load import load_rig, read_toml
 from hilserver.runs.check import mechanisms
-from hilserver.runs.free import panels, read_circuit_file, run_circuit_file, write_animations
+from hilserver.runs.free import panels, read_circuit_file, run_circuit_file, write_animations, write_run
 from hilserver.runs.mechanisms import draw, drawing, drawn_poses, start_poses, summary
 
 CONFIG = Path(__file__).parents[1] / "config"
@@ -51,9 +51,24 @@ def test_a_drawing_shows_bodies_where_they_are() -> None:
 def test_it_is_drawn_at_its_start() -> None:
     table = read_toml(CONFIG / "mechanisms/boom.toml")
     table["actuators"]["lift"]["start"] = "0.40 m"
-    x, y, angle = start_poses(read_mechanism(table))["boom"]
-    assert angle > 0.1
-    assert np.hypot(x, y - 1.2) == pytest.approx(1.306064)
+    poses = {}
+    for method in ("absolute", "recursive"):
+        mechanism = read_mechanism(table | {"method": method})
+        rotation, origin = poses[method] = start_poses(mechanism)["boom"]
+        x, y, _ = rotation @ [*mechanism.bodies["boom"].centre, 0.0] + origin
+        assert rotation[1, 0] > 0.1
+        assert np.hypot(x, y - 1.2) == pytest.approx(1.306064)
+    for one, other in zip(*poses.values(), strict=True):
+        assert one == pytest.approx(other, abs=1e-9)
+
+
+def test_a_mechanism_in_space_is_simulated_and_shown(tmp_path: Path) -> None:
+    """Nothing but its file: it falls; plot, values and animation are written."""
+    run = run_circuit_file(CONFIG / "mechanisms/loop.toml", standard_library(), duration=0.2)
+    assert np.ptp(run.series["loop.pin_1.angle"]) > 1e-4
+    files = write_run(run, tmp_path)
+    assert {file.suffix for file in files} >= {".png", ".gif", ".csv"}
+    assert all(file.stat().st_size > 1000 for file in files)
 
 
 def test_what_is_said_of_a_mechanism() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.linalg import qr
 
 from hilserver.errors import ConfigurationError, Problem
 from hilserver.mechanics.chain import (
@@ -23,9 +22,11 @@ from hilserver.mechanics.chain import (
     LINK_NUMBERS,
     LINK_PLACE,
     MOTION,
+    ORIGIN,
     POINT,
     PRISMATIC,
     REVOLUTE,
+    ROTATION,
     ROW_GAP,
     ROW_T,
     Chain,
@@ -354,17 +355,18 @@ def _is_on_the_way(links: list[Link], i: int, end: int) -> bool:
 def independent_rows(tree: Tree) -> list[int]:
     """The rows of the closure that count: as many as are independent wherever the mechanism may stand.
 
-    Looked at as drawn and at a few positions nearby, since the drawing may show a dead centre.
+    Looked at as drawn and at a few positions nearby, since the drawing may show a dead centre. Of rows that depend on
+    each other the shifts stay, then the first ones.
     """
     best: list[int] = []
-    for y in positions_nearby(tree):
-        J = closure_jacobian(tree, y)
-        if not J.size:
-            return []
-        order = qr(J.T, mode="r", pivoting=True)[1]
-        found = sorted(int(r) for r in order[: _rank(J)])
+    order = sorted(range(len(tree.rows)), key=lambda r: tree.rows[r].kind)
+    for y in positions_nearby(tree) if order else ():
+        J, found = closure_jacobian(tree, y), list[int]()
+        for r in order:
+            if _rank(J[[*found, r]]) > len(found):
+                found.append(r)
         if len(found) > len(best):
-            best = found
+            best = sorted(found)
     return best
 
 
@@ -540,6 +542,17 @@ def _row_units(tree: Tree) -> Floats:
 
 def _rows_of(c: Chain) -> Floats:
     return c.d[c.closure : c.flexibility].reshape(-1, CLOSURE)
+
+
+def poses(tree: Tree, y: Floats) -> dict[str, tuple[Floats, Floats]]:
+    """Where each body is: the rotation from its drawing, and where the drawing's origin would be if it moved along."""
+    c = seen(tree, y)
+    motion = c.d[c.motion : c.reaction].reshape(-1, MOTION)
+    found = {}
+    for body in tree.mechanism.bodies:
+        line = motion[tree.link_of(body)]
+        found[body] = line[ROTATION : ROTATION + 9].reshape(3, 3).copy(), line[ORIGIN : ORIGIN + 3].copy()
+    return found
 
 
 def seen(tree: Tree, y: Floats) -> Chain:

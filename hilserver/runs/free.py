@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -271,10 +270,9 @@ def write_animations(run: FreeRun, folder: Path) -> list[Path]:
     """Each mechanism in motion, as a GIF file. Raises HilserverError where it can't be written."""
     found = []
     for placed in run.circuit.mechanisms:
-        if placed.mechanism.method == "absolute":
-            name = run.name if len(run.circuit.mechanisms) == 1 else f"{run.name}_{placed.name}"
-            course = functools.partial(poses_at, placed, run.series)
-            found.append(animate(placed.mechanism, run.time, course, folder / f"{name}.gif", placed.name))
+        name = run.name if len(run.circuit.mechanisms) == 1 else f"{run.name}_{placed.name}"
+        course = poses_at(placed, run.series)
+        found.append(animate(placed.mechanism, run.time, course, folder / f"{name}.gif", placed.name))
     return found
 
 

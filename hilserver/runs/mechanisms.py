@@ -22,6 +22,8 @@ from hilserver.errors import HilserverError
 from hilserver.mechanics.assembly import mobility
 from hilserver.mechanics.assembly import start as planar_start
 from hilserver.mechanics.model import GROUND, Linear, Mechanism, Prismatic, Vector
+from hilserver.mechanics.tree import in_space, start_of, tree_of
+from hilserver.mechanics.tree import poses as chain_poses
 from hilserver.numerics.arrays import Floats
 from hilserver.runs.plots import save
 
@@ -33,27 +35,34 @@ OBLIQUE = 0.35
 MARGIN = 0.08
 """Around a drawing, of its width."""
 
-Poses = Mapping[str, tuple[float, float, float]]
-"""X and Y of the centre of mass, and the angle, by body."""
+Poses = Mapping[str, tuple[Floats, Floats]]
+"""Of each body: the rotation from its drawing, and where the drawing's origin would be if it moved along."""
 
 
 def drawn_poses(m: Mechanism) -> Poses:
     """The bodies as they are in the file's drawing."""
-    return {name: (body.centre[0], body.centre[1], 0.0) for name, body in m.bodies.items()}
+    return {name: (np.eye(3), np.zeros(3)) for name in m.bodies}
 
 
 def start_poses(m: Mechanism, file: str = "") -> Poses:
-    """The bodies at the start; in space as drawn. Raises ConfigurationError where it can't be reached."""
-    if not m.planar:
-        return drawn_poses(m)
-    states = planar_start(m, file).reshape(-1, 6)
-    return {name: (x, y, angle) for name, (x, y, angle) in zip(m.bodies, states[:, :3].tolist(), strict=True)}
+    """The bodies at the start. Raises ConfigurationError where it can't be reached."""
+    if m.method == "absolute":
+        states = planar_start(m, file).reshape(-1, 6)
+        return {name: planar_pose(m, name, *state[:3]) for name, state in zip(m.bodies, states.tolist(), strict=True)}
+    tree = tree_of(m)
+    return chain_poses(tree, start_of(tree, file))
+
+
+def planar_pose(m: Mechanism, body: str, x: float, y: float, angle: float) -> tuple[Floats, Floats]:
+    """The pose of a body whose centre of mass is at (x, y)."""
+    R = np.array([[cos(angle), -sin(angle), 0.0], [sin(angle), cos(angle), 0.0], [0.0, 0.0, 1.0]])
+    return R, np.array([x, y, 0.0]) - R @ in_space(m.bodies[body].centre)
 
 
 def drawing(m: Mechanism, poses: Poses, title: str) -> Figure:
     """A mechanism: outlines or bars, pins, slides, cylinders, the ground, centres of mass, names.
 
-    One in space is seen obliquely, as drawn: y goes back.
+    One in space is seen obliquely: y goes back.
     """
     figure = Figure(figsize=(8, 6), layout="constrained")
     FigureCanvasAgg(figure)
@@ -111,13 +120,13 @@ def _points(m: Mechanism) -> Iterator[tuple[str, Vector]]:
 
 def _at(m: Mechanism, poses: Poses, body: str, point: Vector) -> tuple[float, float]:
     """Where a point of the drawing is in the picture when its body has moved."""
-    if not m.planar:
-        return point[0] + OBLIQUE * point[1], point[2] + OBLIQUE * point[1]
-    if body == GROUND:
-        return point[0], point[1]
-    x, y, angle = poses[body]
-    dx, dy = point[0] - m.bodies[body].centre[0], point[1] - m.bodies[body].centre[1]
-    return x + cos(angle) * dx - sin(angle) * dy, y + sin(angle) * dx + cos(angle) * dy
+    place = in_space(point)
+    if body != GROUND:
+        rotation, origin = poses[body]
+        place = rotation @ place + origin
+    if m.planar:
+        return float(place[0]), float(place[1])
+    return float(place[0] + OBLIQUE * place[1]), float(place[2] + OBLIQUE * place[1])
 
 
 def _prepare(axis: Axes, m: Mechanism, course: Sequence[Poses], title: str) -> None:
@@ -222,8 +231,6 @@ def _mobility(m: Mechanism) -> tuple[int, list[str]]:
     if m.planar:
         found = mobility(m)
         return found.freedom, [f"{_many(n, 'constraint')} of joint {joint}" for joint, n in found.redundant.items()]
-    from hilserver.mechanics.tree import tree_of  # brings scipy's linear algebra
-
     tree = tree_of(m)
     return tree.freedom, [row.name for row in tree.redundant]
 
@@ -231,21 +238,23 @@ def _mobility(m: Mechanism) -> tuple[int, list[str]]:
 # --- of a run ---------------------------------------------------------------------------------------------------------
 
 
-def poses_at(placed: PlacedMechanism, series: Mapping[str, Floats], index: int) -> Poses:
-    """The bodies of a mechanism in a circuit's recorded values."""
-    prefix = placed.name
-    return {
-        name: (
-            float(series[f"{prefix}.{name}.x"][index]),
-            float(series[f"{prefix}.{name}.y"][index]),
-            float(series[f"{prefix}.{name}.angle"][index]),
-        )
-        for name in placed.mechanism.bodies
-    }
+def poses_at(placed: PlacedMechanism, series: Mapping[str, Floats]) -> Callable[[int], Poses]:
+    """The bodies of a mechanism in a circuit's recorded values, by the index of an instant."""
+    m, prefix = placed.mechanism, placed.name
+    if m.method == "recursive":
+        tree = tree_of(m)
+        names = [f"{prefix}.{name}" for name, _ in tree.state_names()]
+        return lambda index: chain_poses(tree, np.array([series[name][index] for name in names]))
+
+    def absolute(index: int) -> Poses:
+        states = {n: [float(series[f"{prefix}.{n}.{part}"][index]) for part in ("x", "y", "angle")] for n in m.bodies}
+        return {name: planar_pose(m, name, *state) for name, state in states.items()}
+
+    return absolute
 
 
 def angles(circuit: Circuit, series: Mapping[str, Floats]) -> dict[str, Floats]:
-    """The angles of all bodies, for a plot: those that turn."""
-    names = [f"{m.name}.{body}" for m in circuit.mechanisms for body in m.mechanism.bodies]
+    """The angles of all bodies (in joint coordinates: of all joints), for a plot: those that turn."""
+    names = [f"{m.name}.{what}" for m in circuit.mechanisms for what in (*m.mechanism.bodies, *m.mechanism.joints)]
     lines = {name: series[f"{name}.angle"] for name in names if f"{name}.angle" in series}
     return {name: line for name, line in lines.items() if float(np.ptp(line)) > 1e-6}
