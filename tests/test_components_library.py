@@ -54,8 +54,10 @@ _PISTON = {"F_mu", "F_end"}
 EXTRA_RESULTS = {
     "accumulator": {"p_gas"},
     **dict.fromkeys(("cylinder", "double_rod_cylinder", "single_acting_cylinder"), _PISTON),
+    "crane_arm": {"theta", "w"},
     "friction": {"F_mu"},
     "pilot_operated_check_valve": {"opening"},
+    "rack_and_pinion": {"phi", "w"},
 }
 """Results that are logged without adding to a node: all others must be understood by their name."""
 
