@@ -66,7 +66,7 @@ def test_a_mechanism_in_space_is_simulated_and_shown(tmp_path: Path) -> None:
     """Nothing but its file: it falls; plot, values and animation are written."""
     run = run_circuit_file(CONFIG / "mechanisms/loop.toml", standard_library(), duration=0.2)
     assert np.ptp(run.series["loop.pin_1.angle"]) > 1e-4
-    files = write_run(run, tmp_path)
+    files = [*write_run(run, tmp_path), *write_animations(run, tmp_path)]
     assert {file.suffix for file in files} >= {".png", ".gif", ".csv"}
     assert all(file.stat().st_size > 1000 for file in files)
 
