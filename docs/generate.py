@@ -34,8 +34,9 @@ from hilserver.components.base import Component, Fluid
 from hilserver.driver import installed_drivers
 from hilserver.mechanics import model as mechanics
 from hilserver.rig.calibration import Calibration
-from hilserver.rig.config import BrokerLogin, CycleSettings, RigSettings
+from hilserver.rig.config import BrokerLogin, CycleInput, CycleSettings, RigSettings
 from hilserver.runs.free import plot_run, run_circuit_file
+from hilserver.sequences.model import Expectation, Fault, SequenceFile, StepTiming
 from hilserver.service import messages
 from hilserver.units import PlainNumber, Quantity, Unit
 
@@ -98,6 +99,7 @@ def pages() -> dict[str, str]:
         "reference/cycle-file.md": cycle_file_page(),
         "reference/mechanism-file.md": mechanism_file_page(),
         "reference/calibration-file.md": calibration_file_page(),
+        "reference/sequence-file.md": sequence_file_page(),
         "reference/commands.md": commands_page(),
         "reference/mqtt.md": mqtt_page(),
     }
@@ -417,6 +419,20 @@ A list of entries per channel, oldest first: `[[p_S]]` is an entry of channel `p
 [`hilserver calibrate`](../calibration.md) writes it and takes nothing away. What
 counts is the last polynomial of a channel and the last tare after it."""
     return "\n\n".join(["# Calibration file", text, docstring(Calibration), field_table(datasheet_fields(Calibration))])
+
+
+def sequence_file_page() -> str:
+    """Reference of the test sequence file."""
+    parts = ["# Test sequence file", docstring(SequenceFile), docstring_of_values(), "## Top level"]
+    parts.append(field_table(flat_fields(SequenceFile)))
+    of_a_step = (
+        "A command of [MQTT](../mqtt.md#commands): `send` is its name; beside these keys there are the command's own."
+    )
+    parts += ["## `[[step]]`", of_a_step, field_table(flat_fields(StepTiming))]
+    for name, model in (("fault", Fault), ("expect", Expectation)):
+        parts += [f"## `[[{name}]]`", docstring(model), field_table(flat_fields(model))]
+    parts += ["## `[inputs.<name>]`", docstring(CycleInput), field_table(datasheet_fields(CycleInput))]
+    return "\n\n".join(parts) + "\n"
 
 
 def docstring_of_values() -> str:

@@ -48,6 +48,7 @@ PAGES = [
     "calibration",
     "modbus-and-serial",
     "ni",
+    "test-sequences",
     "scripts",
 ]
 FILES = [ROOT / "README.md", *(DOCS / f"{page}.md" for page in PAGES)]

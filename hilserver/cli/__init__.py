@@ -24,11 +24,13 @@ from hilserver.cli import (
     log,
     panel,
     replay,
+    report,
     run,
     safe,
     simulate,
     status,
     switch,
+    test,
 )
 from hilserver.errors import ConfigurationError, HilserverError
 
@@ -54,6 +56,8 @@ app.command("switch")(switch.switch)
 app.command("send")(switch.send)
 app.command("panel")(panel.panel)
 app.command("replay")(replay.replay)
+app.command("test")(test.run_sequences)
+app.command("report")(report.report)
 app.command("export")(export.export)
 app.add_typer(log.log, name="log")
 app.command("bench")(bench.bench)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -58,6 +59,14 @@ class Recorder:
     def take(self, batch: m.Telemetry) -> None:
         """Keep one telemetry message."""
         self._batches.append(batch)
+
+    def newest(self, channel: str) -> float:
+        """The newest value of a channel; NaN where there is none yet."""
+        for batch in reversed(self._batches):
+            for value in reversed(batch.channels.get(channel, ())):
+                if value is not None:
+                    return value
+        return math.nan
 
     def samples(self) -> Samples:
         """What was collected so far."""

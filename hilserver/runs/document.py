@@ -66,7 +66,14 @@ class Picture:
         return buffer.getvalue()
 
 
-Block = str | Heading | Listing | Grid | Picture
+@dataclass(frozen=True)
+class Code:
+    """Text that stands as it is, such as a file; folded in the page."""
+
+    text: str
+
+
+Block = str | Heading | Listing | Grid | Picture | Code
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,9 @@ def _html(block: Block, pictures: dict[str, bytes]) -> str:
                 f'<figure><img alt="{escape(block.about)}" src="data:image/png;base64,{data}">'
                 f"<figcaption>{escape(block.about)}</figcaption></figure>"
             )
+        case Code():
+            lines = block.text.count("\n") + 1
+            return f"<details><summary>{lines} lines</summary><pre>{escape(block.text)}</pre></details>"
         case Grid():
             head = "".join(f"<th>{_lines(cell)}</th>" for cell in block.head)
             rows = "\n".join("<tr>" + "".join(f"<td>{_lines(c)}</td>" for c in row) + "</tr>" for row in block.rows)
@@ -143,6 +153,8 @@ def _markdown(block: Block, pictures: dict[str, str]) -> str:
             return "\n".join(f"- {item}" for item in block.items)
         case Picture():
             return f"![{block.about}]({pictures[block.name]})\n\n*{block.about}*"
+        case Code():
+            return f"```text\n{block.text}\n```"
         case Grid():
             lines = [block.head, ("---", *("---:" for _ in block.head[1:])), *block.rows]
             table = "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)

@@ -159,11 +159,11 @@ class LockstepRun:
         number = _index(strategy, list(STRATEGY_NAMES), "a strategy")
         self.command(c.STRATEGY, _index(valve, list(self.rig.settings.valves), "a valve"), number)
 
-    def swap(self, circuit: Circuit) -> None:
-        """Queue another circuit. Raises ConfigurationError where the rig can't run it."""
+    def swap(self, circuit: Circuit, packed: PackedCircuit | None = None) -> None:
+        """Queue another circuit, already packed or not. Raises ConfigurationError where the rig can't run it."""
         swaps = sum(waiting.circuit is not None for waiting in self._queue)
         record = self._record(c.SWAP, self.row[c.CIRCUIT_VERSION] + swaps + 1)
-        self._queue.append(_Command(record, circuit, self.rig.pack(circuit)))
+        self._queue.append(_Command(record, circuit, packed or self.rig.pack(circuit)))
 
     def miss(self, ticks: int) -> None:
         """Let the next tick come so many ticks late."""

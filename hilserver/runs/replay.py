@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -74,17 +74,23 @@ class Replayed:
         return self.compared > 0 and not self.beyond
 
 
-def replay_log(path: Path, *, from_row: int = 0, tolerance: float | None = None) -> Replayed:
+Watch = Callable[[Rig, Sequence[str], Floats], object]
+"""Gets the rig, the names of the circuit's values, and rows as they were computed."""
+
+
+def replay_log(
+    path: Path, *, from_row: int = 0, tolerance: float | None = None, watch: Watch | None = None
+) -> Replayed:
     """Replay a log (and the parts that follow it) from a row on.
 
     Row 0 of a run is computed from nothing; any other row to begin with is taken as it stands, and so is a row after
     rows that the log has lost. With the program that wrote the log the recorded arrays of its circuits are used and
     all must be bit-identical; with another one circuits are packed anew from their source, and compared within
-    ``tolerance``. Raises RecordError where the log can't be used, ConfigurationError where its rig can't be built any
-    more.
+    ``tolerance``. ``watch`` gets all rows. Raises RecordError where the log can't be used, ConfigurationError where
+    its rig can't be built any more.
     """
     reader = LogReader(path)
-    replay = _Replay(reader.header, path, from_row)
+    replay = _Replay(reader.header, path, from_row, watch)
     rows = 0
     for batch in reader.batches():
         replay.take(batch)
@@ -142,8 +148,8 @@ class _Names:
 class _Replay:
     """A rig built from a log's header, fed with the log's inputs and commands, batch by batch."""
 
-    def __init__(self, header: LogHeader, path: Path, from_row: int) -> None:
-        self.rig = _rig_of(header, path)
+    def __init__(self, header: LogHeader, path: Path, from_row: int, watch: Watch | None) -> None:
+        self.rig = rig_of(header, path)
         self.program = compiled_program(self.rig.library)
         self.same_program = header.extra.get("program") == self.program.folder.name
         self.compared = self.switches = 0
@@ -151,7 +157,7 @@ class _Replay:
         self.found: dict[str, _Found] = {}
         self.names: dict[str, None] = {}
         self.only_in_log = tuple(name for name in header.columns if name not in self.rig.layout.names)
-        self._header, self._path, self._from_row = header, path, from_row
+        self._header, self._path, self._from_row, self._watch = header, path, from_row, watch
         self._fixed = len(self.rig.layout.names)
         self._row = first_row(self.rig.layout, self.rig.plan, self.rig.packed)
         self._known = header.part == 0 and from_row == 0
@@ -205,7 +211,10 @@ class _Replay:
             if event.get("kind") == "command":
                 command[:] = event["record"]
         if len(rows):
-            self._compare(rows, self._run(rows, command), number)
+            computed = self._run(rows, command)
+            self._compare(rows, computed, number)
+            if self._watch is not None:
+                self._watch(self.rig, self._packed.names, computed)
 
     def _begin_at(self, logged: Floats, number: int, reason: str) -> None:
         """Take a row of the log as it stands."""
@@ -276,8 +285,8 @@ class _Replay:
             found.largest = max(found.largest, largest)
 
 
-def _rig_of(header: LogHeader, path: Path) -> Rig:
-    """The rig of a log, from the sources in its header."""
+def rig_of(header: LogHeader, path: Path) -> Rig:
+    """The rig of a log, from the sources in its header. Raises RecordError where it can't be built any more."""
     sources = {key: value for key, value in header.configuration.items() if key != "file"}
     if "rig" not in sources or "circuit" not in sources:
         raise RecordError(path, "does not hold the configuration of its rig: it can't be replayed.")

@@ -17,7 +17,6 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.tick import is_enabled
 from hilserver.realtime.timing import Distribution, LoopTiming, lateness, work_before
 from hilserver.rig import columns as c
-from hilserver.rig.ladder import cannot
 from hilserver.rig.load import Rig
 from hilserver.service.demand import Demands
 from hilserver.service.devices import DeviceReports
@@ -32,6 +31,7 @@ from hilserver.service.messages import (
     Telemetry,
     ValveInfo,
 )
+from hilserver.service.orders import strategies_of
 
 VALVE_CHANNELS = {"flow_virtual": "m^3/s", "flow_measured": "m^3/s", "demand": "", "command": "", "saturation": ""}
 LOOP_CHANNELS = {
@@ -68,7 +68,7 @@ class Observer:
         self._last: Floats | None = None
         self._timing = LoopTiming(1.0 / rig.settings.loop.rate)
         self._left_over = np.zeros((1, len(LOOP_CHANNELS)))
-        self._channels = self._channel_columns()
+        self._channels = channel_columns(rig)
         self._demands = Demands(rig)
 
     def expect(self, version: int, circuit: PackedCircuit) -> None:
@@ -295,15 +295,6 @@ class Observer:
                     found[name][here] = rows[here, start + place]
         return {f"circuit.{name}": values for name, values in found.items()}
 
-    def _channel_columns(self) -> dict[str, int]:
-        layout = self.rig.layout
-        columns = {name: layout.column(f"channel.{name}") for name in self.rig.settings.channels}
-        columns |= {f"input.{name}": column for name, column in layout.section("input").items()}
-        for valve in layout.valves:
-            columns |= {f"valve.{valve}.{word}": layout.column(f"valve.{valve}.{word}") for word in VALVE_CHANNELS}
-        columns |= {f"device.{name}.errors": column for name, column in layout.section("errors").items()}
-        return {"tick": c.TICK, "mode": c.MODE, **columns}
-
     # --- description -------------------------------------------------------------------------------------------------
 
     def channel_infos(self) -> dict[str, ChannelInfo]:
@@ -346,9 +337,15 @@ class Observer:
         }
 
 
-def strategies_of(rig: Rig, valve: str) -> tuple[str, ...]:
-    """The strategies a valve can take."""
-    return tuple(name for name in b.STRATEGY_NAMES if not cannot(rig.settings, rig.settings.valves[valve], name))
+def channel_columns(rig: Rig) -> dict[str, int]:
+    """Where the channels of telemetry stand in the row, but for the circuit's and the loop's."""
+    layout = rig.layout
+    columns = {name: layout.column(f"channel.{name}") for name in rig.settings.channels}
+    columns |= {f"input.{name}": column for name, column in layout.section("input").items()}
+    for valve in layout.valves:
+        columns |= {f"valve.{valve}.{word}": layout.column(f"valve.{valve}.{word}") for word in VALVE_CHANNELS}
+    columns |= {f"device.{name}.errors": column for name, column in layout.section("errors").items()}
+    return {"tick": c.TICK, "mode": c.MODE, **columns}
 
 
 def fault_text(rig: Rig, fault: int) -> str:

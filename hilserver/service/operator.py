@@ -6,28 +6,26 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hilserver.bridge import columns as b
-from hilserver.circuit.change import with_component, with_values
 from hilserver.circuit.model import Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
-from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
+from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.realtime.compiled import no_command, work_array
 from hilserver.realtime.setup import swap_payload
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.run import packed_record
 from hilserver.rig import columns as c
-from hilserver.rig.load import Rig, read_toml
+from hilserver.rig.load import Rig
 from hilserver.service import messages as m
-from hilserver.service.observer import CIRCUITS_KEPT, Observer, strategies_of
+from hilserver.service.observer import CIRCUITS_KEPT, Observer
+from hilserver.service.orders import Change, Changed, Order, changed, order_of, refused, why_refused
 from hilserver.service.starting import started, unstable
 
 ANSWER_TIMEOUT = 2.0
@@ -39,15 +37,6 @@ BUDGET = 0.5
 """Largest share of the tick that a circuit may take; above it a switch is refused, since it would miss ticks."""
 WATCHED = 0.05
 """Seconds after a switch over which the command's movement is reported."""
-
-_PLAIN = {"disarm": c.DISARM, "start": c.START, "stop": c.STOP, "reset": c.RESET, "trip": c.ESTOP}
-_NEEDS = {
-    "disarm": "ARMED or RUNNING",
-    "start": "ARMED",
-    "stop": "RUNNING",
-    "reset": "FAULT",
-    "trip": "any mode",
-}
 
 
 class NotTaken(HilserverError):
@@ -100,69 +89,23 @@ class Operator:
         return next((circuit for circuit in known if circuit is not None and circuit.version == version), self.running)
 
     async def _carry_out(self, command: m.Command) -> dict[str, Any]:
-        match command:
-            case m.Arm():
-                done = await self._post(command.name, "SAFE", c.ARM)
-                return {**done, "warnings": list(self.before_arming())}
-            case m.SetInput():
-                number = self._index(command.input, self._rig.settings.inputs, "input")
-                low, high = self._rig.settings.inputs[command.input].range
-                if not low <= command.value <= high:
-                    raise _refused("value", f"{command.value:g} is out of range: must be {low:g} … {high:g}.")
-                return await self._post(command.name, "RUNNING", c.SET_INPUT, number, command.value)
-            case m.SetParameter():
-                return await self._switch(with_values(self.running.circuit.source, command.component, command.set))
-            case m.Switch():
-                return await self._switch(self._switched(command), steady=command.start == "steady")
-            case m.SwitchCircuit():
-                return await self._switch(self._whole_circuit(command), command.file, command.start == "steady")
-            case m.SelectStrategy():
-                return await self._select(command)
-            case m.Jog():
-                number = self._index(command.valve, self._rig.settings.valves, "valve")
-                limit = self._rig.settings.valves[command.valve].bridge.jog_limit
-                if abs(command.command) > limit:
-                    raise _refused(
-                        "command", f"{command.command:g} is beyond the valve's jog limit: at most ±{limit:g}."
-                    )
-                return await self._post(command.name, "RUNNING, strategy manual", c.JOG, number, command.command)
-            case m.Cycle():
-                if self._rig.cycle is None:
-                    raise _refused("action", "the rig has no work cycle: name one in the rig file (cycle = ...).")
-                return await self._post(command.name, "RUNNING", c.CYCLE, float(command.action == "start"))
-        return await self._post(command.name, _NEEDS[command.name], _PLAIN[command.name])
+        if isinstance(command, Change):
+            return await self._switch(command, changed(self._rig, self.running.circuit, command))
+        done = await self._post(command, order_of(self._rig, command))
+        return {**done, "warnings": list(self.before_arming())} if isinstance(command, m.Arm) else done
 
     # --- plain commands ----------------------------------------------------------------------------------------------
 
-    def _index(self, name: str, known: Mapping[str, Any], what: str) -> float:
-        if name not in known:
-            raise _refused(what, f'"{name}" is not one of the rig\'s.' + did_you_mean(name, known))
-        return float(list(known).index(name))
-
-    async def _select(self, command: m.SelectStrategy) -> dict[str, Any]:
-        number = self._index(command.valve, self._rig.settings.valves, "valve")
-        offered = strategies_of(self._rig, command.valve)
-        if command.strategy not in offered:
-            raise _refused(
-                "strategy",
-                f'"{command.strategy}" is not offered by this valve.' + did_you_mean(command.strategy, offered),
-            )
-        wanted = float(b.STRATEGY_NAMES.index(command.strategy))
-        return await self._post(command.name, "", c.STRATEGY, number, wanted)
-
-    async def _post(
-        self, name: str, needs: str, kind: int, first: float = 0.0, second: float = 0.0, payload: bytes = b""
-    ) -> dict[str, Any]:
+    async def _post(self, command: m.Command, order: Order, payload: bytes = b"") -> dict[str, Any]:
         """Post a record to the loop and wait for the tick that takes it. Raises HilserverError where it refuses."""
         record = no_command()
-        record[c.COMMAND_KIND], record[c.COMMAND_A], record[c.COMMAND_B] = kind, first, second
+        record[c.COMMAND_KIND], record[c.COMMAND_A], record[c.COMMAND_B] = order.kind, order.first, order.second
         cursor = self._observer.published
         row = await self._taken(self._memory.mailbox.post(record, payload) + 1, cursor)
         self.adopt(row)
         result, mode = int(row[c.RESULT]), c.MODE_NAMES[int(row[c.MODE])]
         if result != c.DONE:
-            hint = f" ({name} needs {needs}, the mode is {mode})" if result == c.WRONG_MODE else ""
-            raise HilserverError(f"{c.RESULT_TEXTS[result]}{hint}.")
+            raise HilserverError(why_refused(command, order.needs, result, mode))
         return {"mode": mode, "tick": int(row[c.TICK])}
 
     async def _taken(self, number: int, cursor: int) -> Floats:
@@ -179,44 +122,18 @@ class Operator:
 
     # --- switching ---------------------------------------------------------------------------------------------------
 
-    def _switched(self, command: m.Switch) -> dict[str, Any]:
-        if command.set is not None:
-            return with_values(self.running.circuit.source, command.component, command.set)
-        kind = str(command.type)
-        changed = with_component(self.running.circuit.source, command.component, kind, command.values or {})
-        new = self._rig.library.types.get(kind)
-        old = next((placed for placed in self.running.circuit.placed if placed.name == command.component), None)
-        if new is not None and old is not None:  # signals of the same name stay connected
-            table = changed["components"][command.component]
-            for port in (*new.inputs, *new.outputs):
-                if port in old.signals:
-                    table.setdefault(port, old.signals[port])
-        return changed
-
-    def _whole_circuit(self, command: m.SwitchCircuit) -> dict[str, Any]:
-        if command.circuit is not None:
-            return dict(command.circuit)
-        folder = (self._rig.file.parent / self._rig.settings.circuit).parent
-        name = str(command.file)
-        if Path(name).name != name:
-            raise _refused("file", f'"{name}" is not a plain file name; circuit files lie in {folder}.')
-        if not (folder / name).is_file():
-            known = sorted(path.name for path in folder.glob("*.toml"))
-            raise _refused("file", f'there is no "{name}" in {folder}.' + did_you_mean(name, known))
-        return read_toml(folder / name, name)
-
-    async def _switch(self, source: dict[str, Any], file: str | None = None, steady: bool = False) -> dict[str, Any]:
+    async def _switch(self, command: m.Command, wanted: Changed) -> dict[str, Any]:
         """Prepare another circuit, try it on a copy, let the loop swap it in, and say how the command moved."""
         if self._posted is not None:
             raise HilserverError("the last switch still waits for the real-time loop to take it.")
         began = time.monotonic()
-        new, payload = await asyncio.to_thread(self._prepare, source, file, steady)
+        new, payload = await asyncio.to_thread(self._prepare, wanted)
         prepared = time.monotonic() - began
         cursor = self._observer.published
         self._observer.expect(new.version, new.packed)
         self._posted = new
         try:
-            done = await self._post("switch", "", c.SWAP, float(new.version), payload=payload)
+            done = await self._post(command, Order("", c.SWAP, float(new.version)), payload)
         except NotTaken:
             raise
         except HilserverError:
@@ -232,16 +149,17 @@ class Operator:
             **self._effect(self._observer.since(max(cursor - 1, 0)), done["tick"]),
         }
 
-    def _prepare(self, source: dict[str, Any], file: str | None, steady: bool) -> tuple[Running, bytes]:
+    def _prepare(self, wanted: Changed) -> tuple[Running, bytes]:
         """Validate, pack and try a circuit; returns it with the mailbox's payload. Runs in a thread of its own."""
-        circuit = self._rig.read_circuit(source, file or "")
+        file = wanted.file
+        circuit = self._rig.read_circuit(wanted.source, file or "")
         packed = self._rig.pack(circuit, file or "")
         carried = packed.carried_from(self.running.packed)
         row = self._observer.latest()
         if row is not None:
-            packed = started(self._rig, self._program, circuit, packed, carried, row, steady)
+            packed = started(self._rig, self._program, circuit, packed, carried, row, wanted.steady)
             if reason := unstable(self._rig, self._program, circuit, packed, carried, row):
-                raise _refused("solver", reason)
+                raise refused("solver", reason)
         about = {k: v for k, v in packed_record(packed, circuit.source).items() if k not in ("index", "value")}
         payload, room = swap_payload(packed, carried, json.dumps(about).encode()), self._memory.mailbox.payload_bytes
         if len(payload) > room:
@@ -277,19 +195,15 @@ class Operator:
             self._program.tick(plan, packed.index, packed.value, row, work, no_command())
             took.append(time.perf_counter() - began)
             if row[c.FAULT] == c.FAULT_DIVERGED or np.abs(values).max() > BEYOND_ALL_BOUNDS:
-                raise _refused(
+                raise refused(
                     "solver",
                     "the circuit diverges when it is tried from the present state: "
                     "use more substeps, or the rosenbrock integrator.",
                 )
         typical = float(np.median(took))
         if typical > BUDGET * dt:
-            raise _refused(
+            raise refused(
                 "solver.substeps",
                 f"a tick would take {typical * 1e6:.0f} µs of {dt * 1e6:.0f} µs: "
                 "use fewer substeps or a smaller circuit.",
             )
-
-
-def _refused(key: str, text: str) -> ConfigurationError:
-    return ConfigurationError([Problem(text, key)])

@@ -1,0 +1,99 @@
+"""``hilserver test``: test sequences, in simulation, on the rig, or by a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hilserver.cli.switch import Broker
+
+if TYPE_CHECKING:
+    from hilserver.sequences.check import Done
+    from hilserver.sequences.model import Sequence
+
+
+def run_sequences(
+    files: Annotated[list[Path], typer.Argument(help="test sequences (TOML or CSV)", show_default=False)],
+    rig: Annotated[
+        Path | None, typer.Option(help="rig file to simulate, instead of the one that the sequence names")
+    ] = None,
+    live: Annotated[
+        str | None,
+        typer.Option(help='run it on the running server of this rig; "-" for the one on this machine', metavar="NAME"),
+    ] = None,
+    broker: Broker = None,
+    log: Annotated[
+        Path | None, typer.Option(help="log of a run of the sequence: replay it, hold that to the expectations")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="write the results there as JUnit XML, for CI")] = None,
+    out: Annotated[Path, typer.Option("--output", "-o", help="folder for reports and logs")] = Path("reports"),
+) -> None:
+    """Run test sequences: what is done to a rig over time, and what must come of it.
+
+    In simulation, without a clock, unless told otherwise: the rig's devices must be simulated or recorded ones. With
+    --live on a running server, in real time, which is disarmed at the end. With --log by the log of such a run,
+    computed once more by this version: no rig is needed. A report with plots per sequence; the exit code is 1 where
+    something failed.
+    """
+    from datetime import UTC, datetime
+
+    from hilserver.errors import HilserverError
+    from hilserver.sequences.model import load_sequence
+    from hilserver.sequences.report import document, summary_line, verdict_line, write_junit
+
+    if sum(given is not None for given in (rig, live, log)) > 1:
+        raise HilserverError("choose one of --rig, --live and --log.")
+    sequences = [load_sequence(file) for file in files]
+    results: list[Done] = []
+    for sequence in sequences:
+        stem = f"{sequence.file.stem}-{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}"
+        done = _run(sequence, rig, live, broker, log, out / f"{stem}.arrow")
+        results.append(done)
+        for verdict in done.verdicts:
+            typer.echo(verdict_line(verdict))
+        typer.echo(summary_line(done))
+        page, *_ = document(done).write(out, stem)
+        typer.echo(f"Report: {page}")
+    if junit is not None:
+        typer.echo(f"JUnit: {write_junit(results, junit)}")
+    if not all(done.ok for done in results):
+        raise typer.Exit(1)
+
+
+def _run(
+    sequence: Sequence, rig: Path | None, live: str | None, broker: str | None, log: Path | None, record: Path
+) -> Done:
+    if log is not None:
+        from hilserver.sequences.logged import check_log
+
+        return check_log(sequence, log)
+    if live is not None or (broker is not None and rig is None):
+        return _live(sequence, live, broker)
+    from hilserver.errors import HilserverError
+    from hilserver.rig.load import load_rig
+    from hilserver.sequences.simulated import simulate_sequence
+
+    file = rig or sequence.rig_file
+    if file is None:
+        raise HilserverError(
+            f'{sequence.file}: which rig? Name it there (rig = "…"), with --rig, or run it with --live.'
+        )
+    record.parent.mkdir(parents=True, exist_ok=True)
+    return simulate_sequence(sequence, load_rig(file), record)
+
+
+def _live(sequence: Sequence, name: str | None, broker: str | None) -> Done:
+    import asyncio
+
+    from hilserver.client import open_session, where
+    from hilserver.sequences.live import run_live
+
+    rig, address = where(None if name in (None, "-") else name, broker)
+
+    async def run() -> Done:
+        async with open_session(address, rig, telemetry=True) as session:
+            return await run_live(sequence, session)
+
+    return asyncio.run(run())

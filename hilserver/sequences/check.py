@@ -1,0 +1,144 @@
+"""What came of a test sequence: the recorded channels held against what is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+
+from hilserver.errors import did_you_mean
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.columns import MODE_NAMES
+from hilserver.sequences.model import Expectation, Sequence
+from hilserver.units import shown_unit
+
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+ROUNDING = 1e-9
+"""s: two times as near are the same."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a step or an expectation: passed, failed or skipped, and what was found."""
+
+    name: str
+    outcome: str
+    found: str
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Channels over a sequence: ``time`` in s from its begin, SI values (NaN: none), units by channel."""
+
+    time: Floats
+    channels: Mapping[str, Floats]
+    units: Mapping[str, str] = field(default_factory=dict)
+
+    def until(self, end: float) -> Recorded:
+        """The same without what came after ``end``, s."""
+        count = int(np.searchsorted(self.time, end + ROUNDING))
+        channels = {name: values[:count] for name, values in self.channels.items()}
+        return Recorded(self.time[:count], channels, self.units)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A sequence that was run. ``where``: on what; ``moments``: when a step of this title took effect, s."""
+
+    sequence: Sequence
+    where: str
+    recorded: Recorded
+    moments: tuple[tuple[float, str], ...]
+    verdicts: tuple[Verdict, ...]
+    log: str = ""
+    took: float = 0.0
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed, and something was tested."""
+        outcomes = {verdict.outcome for verdict in self.verdicts}
+        return FAILED not in outcomes and PASSED in outcomes
+
+
+def judged(sequence: Sequence, recorded: Recorded, effects: Mapping[str, float]) -> list[Verdict]:
+    """The verdict on every expectation. ``effects``: when named steps took effect, s from the sequence's begin."""
+    return [
+        _judged(title_of(expectation, number), expectation, recorded, effects)
+        for number, expectation in enumerate(sequence.settings.expect, 1)
+    ]
+
+
+def title_of(expectation: Expectation, number: int) -> str:
+    """What an expectation is called."""
+    return expectation.name or f"{number}: {expectation.channel} {band_text(expectation)}"
+
+
+def _judged(title: str, e: Expectation, recorded: Recorded, effects: Mapping[str, float]) -> Verdict:
+    if e.channel not in recorded.channels:
+        return Verdict(title, FAILED, f'no channel "{e.channel}".{did_you_mean(e.channel, recorded.channels)}')
+    if (unit := recorded.units.get(e.channel, e.unit)) != e.unit:
+        return Verdict(title, FAILED, f"{e.channel} is measured in {unit or 'no unit'}, not in {e.unit or 'no unit'}.")
+    if e.after and e.after not in effects:
+        return Verdict(title, FAILED, f"the step {e.after} was not carried out.")
+    begin = effects[e.after] if e.after else 0.0
+    time, values = recorded.time, recorded.channels[e.channel]
+    first, due, end = window(e, begin, time)
+    within = slice(int(np.searchsorted(time, due - ROUNDING)), int(np.searchsorted(time, end + ROUNDING)))
+    if within.start >= len(time):
+        return Verdict(title, FAILED, f"nothing was recorded from {due:.3g} s on.")
+    looked = values[within] if within.stop > within.start else values[within.start : within.start + 1]
+    bad = np.flatnonzero(~((looked >= e.lower) & (looked <= e.upper)))  # NaN is no valid value, hence bad
+    if len(bad):
+        worst = _worst(looked[bad], e)
+        when = time[within.start + bad[0]]
+        share = f", {len(bad)} of {len(looked)} samples" if len(looked) > 1 else ""
+        what = "no valid value" if np.isnan(worst) else f"{_shown(worst, e)} at worst"
+        return Verdict(title, FAILED, f"{what}, expected {band_text(e)}; first at {when:.4g} s{share}.")
+    if e.delay == 0.0:
+        return Verdict(title, PASSED, f"{_range(looked, e)} from {due:.4g} to {end:.4g} s.")
+    before = slice(int(np.searchsorted(time, first - ROUNDING)), within.start)
+    outside = np.flatnonzero(~((values[before] >= e.lower) & (values[before] <= e.upper)))
+    took = time[before.start + outside[-1] + 1] - first if len(outside) else 0.0
+    text = f"there after {1e3 * took:.3g} ms of {1e3 * e.delay:.3g} ms; then {_range(looked, e)} until {end:.4g} s."
+    return Verdict(title, PASSED, text)
+
+
+def window(e: Expectation, begin: float, time: Floats) -> tuple[float, float, float]:
+    """When an expectation begins, when it must be met, and until when; s from the sequence's begin."""
+    last = float(time[-1]) if len(time) else 0.0
+    first = begin + e.at
+    return first, first + e.delay, begin + e.until if e.until is not None else max(last, first + e.delay)
+
+
+def _worst(values: Floats, e: Expectation) -> float:
+    """The value farthest from the band; NaN where there was none at all."""
+    finite = values[~np.isnan(values)]
+    if len(finite) == 0:
+        return float("nan")
+    distance = np.maximum(e.lower - finite, finite - e.upper)
+    return float(finite[int(np.argmax(distance))])
+
+
+def _range(values: Floats, e: Expectation) -> str:
+    low, high = float(values.min()), float(values.max())
+    return _shown(low, e) if low == high else f"{_shown(low, e)} … {_shown(high, e)}"
+
+
+def band_text(e: Expectation) -> str:
+    """What is expected, in the units people use."""
+    if e.value is not None and e.tolerance is not None:
+        return f"{_shown(e.value.value, e)} ± {_shown(e.tolerance.value, e)}"
+    if e.value is not None:
+        return _shown(e.value.value, e)
+    parts = [f"≥ {_shown(e.lower, e)}"] if e.min is not None else []
+    return " and ".join([*parts, *([f"≤ {_shown(e.upper, e)}"] if e.max is not None else [])])
+
+
+def _shown(value: float, e: Expectation) -> str:
+    if e.channel == "mode" and 0 <= value < len(MODE_NAMES) and value == int(value):
+        return MODE_NAMES[int(value)]
+    unit, factor = shown_unit(e.unit)
+    return f"{value * factor:.4g} {unit}".strip()

@@ -1,0 +1,140 @@
+"""A test sequence on a running server, over MQTT: the real rig, or a simulated one in real time."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from contextlib import suppress
+
+import numpy as np
+
+from hilserver.client import Recorder, RequestFailed, Session
+from hilserver.client.live import Samples
+from hilserver.errors import ConfigurationError, HilserverError
+from hilserver.sequences.check import Done, Recorded
+from hilserver.sequences.model import Fault, Sequence, Step
+from hilserver.sequences.play import Action, InputValue, Play, actions, check_inputs, node_units
+from hilserver.service import messages as m
+
+LAST_SAMPLES = 5.0
+"""s that the last telemetry may take."""
+
+
+async def run_live(sequence: Sequence, session: Session) -> Done:
+    """Run a sequence on the server of this session, which must be in SAFE, with telemetry.
+
+    However it ends, the rig is disarmed and gets back the circuit that it had. Raises HilserverError where the sequence
+    can't be run there, RequestFailed where the server is lost.
+    """
+    began = time.perf_counter()
+    _check(sequence, session)
+    assert session.state is not None
+    circuit, log = session.circuit, session.state.recording.file if session.state.recording else None
+    recorder = Recorder((), {})
+    session.listeners.append(recorder.take)
+    play = Play(sequence)
+    run = _Run(session, play, recorder)
+    try:
+        await run.carry_out(actions(sequence))
+    finally:
+        await _leave_as_found(session, circuit)
+        session.listeners.remove(recorder.take)
+    recorded = run.recorded()
+    return play.done(f"rig {session.rig}, live", recorded, log=log or "", took=time.perf_counter() - began)
+
+
+class _Run:
+    """One run: the first action says which tick is at which time; ``tick`` is that of time 0."""
+
+    def __init__(self, session: Session, play: Play, recorder: Recorder) -> None:
+        assert session.state is not None
+        self.session, self.play, self.recorder = session, play, recorder
+        self.period = session.state.loop.period if session.state.loop is not None else math.nan
+        self.tick: float | None = None
+        self.begin = time.monotonic()
+
+    async def carry_out(self, todo: list[Action]) -> None:
+        """Do everything at its time, and wait for the last samples."""
+        for number, action in enumerate(todo):
+            await asyncio.sleep(max(self.begin + action.at - time.monotonic(), 0.0))
+            if isinstance(action, InputValue) and self._is_past(action, todo[number + 1 :]):
+                continue
+            assert not isinstance(action, Fault)
+            answer = await self.session.request(action.command)
+            at = self._effect(action, answer)
+            refusal = "" if answer.ok else answer.reason or "no reason given"
+            if isinstance(action, Step):
+                self.play.note(action, at, refusal)
+            elif refusal:
+                self.play.rest(action, at, refusal)
+            if self.play.ended:
+                return
+        if self.tick is None:
+            self.tick = await self._newest_tick()
+            self.begin = time.monotonic()
+        await asyncio.sleep(max(self.begin + self.play.sequence.length - time.monotonic(), 0.0))
+        last = self.tick + self.play.sequence.length / self.period
+        with suppress(TimeoutError):  # what is missing then fails with its expectation
+            await self.session.until(lambda: self.recorder.newest("tick") >= last, LAST_SAMPLES)
+
+    def _is_past(self, action: InputValue, later: list[Action]) -> bool:
+        """Whether an input rests, or is so late that its next value is due."""
+        if action.command.input in self.play.resting:
+            return True
+        return time.monotonic() > self.begin + action.until and any(
+            isinstance(other, InputValue) and other.command.input == action.command.input for other in later
+        )
+
+    def _effect(self, action: Action, answer: m.Answer) -> float:
+        """When a command took effect, s; the first one that did so sets the clock."""
+        if answer.tick is None:  # refused before it reached the loop
+            return time.monotonic() - self.begin
+        if self.tick is None:
+            self.tick, self.begin = answer.tick - action.at / self.period, time.monotonic() - action.at
+        return (answer.tick - self.tick) * self.period
+
+    async def _newest_tick(self) -> float:
+        try:
+            await self.session.until(lambda: not math.isnan(self.recorder.newest("tick")), LAST_SAMPLES)
+        except TimeoutError:
+            raise RequestFailed(f"the server of rig {self.session.rig} sends no telemetry.") from None
+        return self.recorder.newest("tick")
+
+    def recorded(self) -> Recorded:
+        """The telemetry since time 0."""
+        samples: Samples = self.recorder.samples()
+        if "tick" not in samples.channels or self.tick is None:
+            return Recorded(np.empty(0), {})
+        time = (samples["tick"] - self.tick) * self.period
+        kept = time >= -0.5 * self.period
+        channels = {name: values[kept] for name, values in samples.channels.items() if name != "tick"}
+        known = self.session.description.channels if self.session.description is not None else {}
+        units = {name: known[name].unit for name in channels if name in known} | node_units(channels)
+        return Recorded(time[kept], channels, units)
+
+
+def _check(sequence: Sequence, session: Session) -> None:
+    if sequence.settings.fault:
+        raise HilserverError(
+            f"{sequence.file}: its faults can be made in a simulation only: run it with --rig RIG.toml."
+        )
+    if not session.online or session.state is None:
+        raise RequestFailed(session.trouble or f"the server of rig {session.rig} is {session.availability}.")
+    if session.state.mode != "SAFE":
+        raise HilserverError(f"rig {session.rig} is in mode {session.state.mode}: a test sequence begins in SAFE.")
+    if session.description is not None:
+        ranges = {name: (info.minimum, info.maximum) for name, info in session.description.inputs.items()}
+        if problems := check_inputs(sequence, ranges):
+            raise ConfigurationError(problems)
+    if session.state.loop is None:
+        raise HilserverError(f"rig {session.rig} does not say how fast its loop is: it has not begun, or is too old.")
+
+
+async def _leave_as_found(session: Session, circuit: m.CircuitStatus | None) -> None:
+    """Disarm the rig and give it back its circuit. A FAULT stays for people to look at."""
+    await session.request(m.Disarm())  # refused in SAFE and FAULT, where it is not needed
+    if circuit is not None and session.circuit is not None and session.circuit.source != circuit.source:
+        answer = await session.request(m.SwitchCircuit(circuit=dict(circuit.source)))
+        if not answer.ok:
+            raise HilserverError(f"rig {session.rig} did not take back its circuit: {answer.reason}")

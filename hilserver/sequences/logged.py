@@ -1,0 +1,119 @@
+"""A test sequence by the log of a run of it: replayed without hardware, with the software as it is today."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence as Names
+from pathlib import Path
+
+import numpy as np
+
+from hilserver.errors import HilserverError
+from hilserver.numerics.arrays import Floats
+from hilserver.record.reader import LogReader
+from hilserver.rig import columns as c
+from hilserver.rig.load import Rig
+from hilserver.runs.replay import replay_log
+from hilserver.sequences import check
+from hilserver.sequences.check import Done, Verdict
+from hilserver.sequences.model import Sequence, Step
+from hilserver.sequences.play import Collector, Play
+from hilserver.service.messages import SetInput
+from hilserver.service.orders import Change, order_of
+
+PUNCTUAL = 1.0
+"""s by which a step may have been early or late in a log, counted from the first one."""
+
+Command = tuple[float, tuple[float, ...]]
+"""Of a log: tick, and what was commanded: kind and numbers."""
+
+
+def check_log(sequence: Sequence, log: Path) -> Done:
+    """Find a sequence in a log, compute the run once more from its recorded inputs, and hold that to the expectations.
+
+    Faults are not looked for: they are in the recorded inputs. Raises RecordError where the log can't be used,
+    HilserverError where the sequence is not in it.
+    """
+    began = time.perf_counter()
+    collected: list[Collector] = []
+    rigs: list[Rig] = []
+
+    def watch(rig: Rig, names: Names[str], rows: Floats) -> None:
+        if not collected:
+            collected.append(Collector(rig, sequence))
+            rigs.append(rig)
+        collected[0].add(names, rows)
+
+    replayed = replay_log(log, watch=watch)
+    if not collected:
+        raise HilserverError(f"{log}: nothing of it could be replayed.")
+    rig = rigs[0]
+    dt = 1.0 / rig.settings.loop.rate
+    steps = [step for step in sequence.steps if not step.refused]
+    found = _found(steps, _commands(log), rig, dt)
+    if not found:
+        raise HilserverError(f"{log}: the steps of {sequence.file} are not in it, in this order and at these times.")
+    first = found[0] - steps[0].at / dt
+    play = Play(sequence)
+    for step, tick in zip(steps, found, strict=True):
+        play.note(step, (tick - first) * dt, "")
+    for step in sequence.steps:
+        if step.refused:
+            text = "what was refused is not always in a log."
+            play.verdicts.append(Verdict(step.name or step.title, check.SKIPPED, text))
+    recorded = collected[0].recorded(first, dt)
+    if not replayed.same_program:
+        where = f"replayed with another version: {log}"
+    else:
+        where = f"replayed: {log}"
+    return play.done(where, recorded, log=str(log), took=time.perf_counter() - began)
+
+
+def _commands(log: Path) -> list[Command]:
+    """All commands of a log with their ticks, but for new values of inputs."""
+    found = []
+    for batch in LogReader(log).batches():
+        ticks = batch.column("tick")
+        for row, event in batch.events:
+            if event.get("kind") == "command":
+                record = np.asarray(event["record"])
+                if record[c.COMMAND_KIND] != c.SET_INPUT:
+                    kind = tuple(float(record[k]) for k in (c.COMMAND_KIND, c.COMMAND_A, c.COMMAND_B))
+                    found.append((float(ticks[row - batch.start]), kind))
+    return found
+
+
+def _found(steps: list[Step], commands: list[Command], rig: Rig, dt: float) -> list[float]:
+    """Ticks of the steps in the last run of the sequence; empty where it is not in the log."""
+    if not steps or any(isinstance(step.command, SetInput) for step in steps):
+        raise HilserverError("a sequence is found in a log by its steps: set inputs by [inputs], and arm it by a step.")
+    wanted = [_record(step, rig) for step in steps]
+    for begin in range(len(commands) - 1, -1, -1):
+        if _same(commands[begin][1], wanted[0]):
+            first = commands[begin][0] - steps[0].at / dt
+            ticks = []
+            for step, record in zip(steps, wanted, strict=True):
+                due = first + step.at / dt
+                near = [
+                    tick
+                    for tick, other in commands[begin:]
+                    if _same(other, record) and abs(tick - due) * dt <= PUNCTUAL and tick not in ticks
+                ]
+                if not near:
+                    break
+                ticks.append(min(near, key=lambda tick: abs(tick - due)))
+            else:
+                return ticks
+    return []
+
+
+def _record(step: Step, rig: Rig) -> tuple[float, ...]:
+    """What the loop gets of a step; of a switch only that it is one."""
+    if isinstance(step.command, Change):
+        return (float(c.SWAP),)
+    order = order_of(rig, step.command)
+    return (float(order.kind), order.first, order.second)
+
+
+def _same(logged: tuple[float, ...], wanted: tuple[float, ...]) -> bool:
+    return logged[: len(wanted)] == wanted

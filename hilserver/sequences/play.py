@@ -1,0 +1,188 @@
+"""What every run of a test sequence shares: what is due when, what is recorded, what came of each step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hilserver.errors import Problem, did_you_mean
+from hilserver.numerics.arrays import Floats
+from hilserver.realtime.tick import cycle_value
+from hilserver.rig import columns as c
+from hilserver.rig.config import CycleSettings
+from hilserver.rig.load import Rig
+from hilserver.rig.plan import cycle_table
+from hilserver.sequences import check
+from hilserver.sequences.check import Done, Recorded, Verdict, judged
+from hilserver.sequences.model import Fault, Step
+from hilserver.sequences.model import Sequence as TestSequence
+from hilserver.service.messages import SetInput
+from hilserver.service.observer import VALVE_CHANNELS, channel_columns
+
+CIRCUIT = "circuit."
+
+
+@dataclass(frozen=True)
+class InputValue:
+    """The next value of an operator input. ``until``: when the one after it is due, s."""
+
+    at: float
+    command: SetInput
+    until: float
+
+
+Action = Step | Fault | InputValue
+
+
+def actions(sequence: TestSequence) -> list[Action]:
+    """Everything that is done, in order; of what is due at the same time steps come first."""
+    found: list[Action] = [*sequence.steps, *sequence.settings.fault, *_input_values(sequence)]
+    return sorted(found, key=lambda action: action.at)
+
+
+def _input_values(sequence: TestSequence) -> Iterator[InputValue]:
+    """The values of each input where they change, at most one per period, and each point of a course."""
+    inputs, period = sequence.settings.inputs, sequence.settings.input_period
+    if not inputs:
+        return
+    names = list(inputs)
+    table = cycle_table(CycleSettings(inputs=inputs), names)
+    for number, (name, entry) in enumerate(inputs.items()):
+        points = [at for at, _ in entry.points or ()]
+        begin = points[0] if points else 0.0
+        grid = begin + period * np.arange(np.ceil((entry.duration - begin) / period) + 1.0)
+        last: float | None = None
+        for at in sorted({*points, *(float(t) for t in grid if t < entry.duration), entry.duration}):
+            value = cycle_value(table, number, at, 0.0)
+            if value != last:
+                yield InputValue(at, SetInput(input=name, value=value), at + period)
+                last = value
+
+
+class Collector:
+    """Picks the channels of telemetry, and all values of the circuit that are asked for, out of rows."""
+
+    def __init__(self, rig: Rig, sequence: TestSequence) -> None:
+        self._columns = channel_columns(rig)
+        self._circuit = dict.fromkeys(e.channel for e in sequence.settings.expect if e.channel.startswith(CIRCUIT))
+        self._first = len(rig.layout.names)
+        self._parts: list[Floats] = []
+        self._seen: set[str] = set()
+        self.units = channel_units(rig, self._circuit)
+
+    def add(self, names: Sequence[str], rows: Floats) -> None:
+        """Keep what is wanted of these rows; ``names``: of the circuit's values in them."""
+        places = {f"{CIRCUIT}{name}": self._first + place for place, name in enumerate(names)}
+        part = np.full((len(rows), len(self._columns) + len(self._circuit)), np.nan)
+        part[:, : len(self._columns)] = rows[:, list(self._columns.values())]
+        for place, name in enumerate(self._circuit, len(self._columns)):
+            if name in places:
+                part[:, place] = rows[:, places[name]]
+        self._seen |= places.keys()
+        self._parts.append(part)
+
+    def recorded(self, first_tick: float, period: float) -> Recorded:
+        """What was collected; time counts from ``first_tick`` on. Unknown names of the circuit are left out."""
+        table = np.concatenate(self._parts) if self._parts else np.empty((0, len(self._columns) + len(self._circuit)))
+        names = [*self._columns, *self._circuit]
+        table = table[table[:, names.index("tick")] >= first_tick]
+        channels = {name: np.ascontiguousarray(table[:, place]) for place, name in enumerate(names)}
+        time = (channels.pop("tick") - first_tick) * period
+        known = {name: values for name, values in channels.items() if name not in self._circuit or name in self._seen}
+        return Recorded(time, known, self.units)
+
+
+def check_inputs(sequence: TestSequence, ranges: Mapping[str, tuple[float, float]]) -> list[Problem]:
+    """What is wrong with the inputs that a sequence drives; ``ranges``: of the inputs that the rig has."""
+    problems, file = [], str(sequence.file)
+    for name in sequence.settings.inputs:
+        if name not in ranges:
+            hint = did_you_mean(name, ranges)
+            problems.append(Problem(f"the rig has no such input.{hint}", f"inputs.{name}", file))
+    for action in actions(sequence) if not problems else ():
+        if isinstance(action, InputValue):
+            name, value = action.command.input, action.command.value
+            low, high = ranges[name]
+            if not low <= value <= high:
+                text = f"{value:g} at {action.at:g} s is out of range: must be {low:g} … {high:g}."
+                problems.append(Problem(text, f"inputs.{name}", file))
+                break
+    return problems
+
+
+def channel_units(rig: Rig, circuit: Mapping[str, object]) -> dict[str, str]:
+    """SI units of the channels, as far as they are known."""
+    units = {name: settings.unit for name, settings in rig.settings.channels.items()}
+    units |= {f"input.{name}": "" for name in rig.settings.inputs}
+    units |= {f"valve.{v}.{word}": unit for v in rig.settings.valves for word, unit in VALVE_CHANNELS.items()}
+    return {**units, "mode": "", **node_units(circuit)}
+
+
+def node_units(names: Mapping[str, object]) -> dict[str, str]:
+    """Units of the circuit's values that their names tell: pressures of nodes."""
+    return {name: "Pa" for name in names if name.startswith(CIRCUIT) and name.endswith(".p")}
+
+
+@dataclass
+class Play:
+    """A sequence while it runs. ``resting``: inputs that are refused; ``ended``: why it was ended before its end."""
+
+    sequence: TestSequence
+    moments: list[tuple[float, str]] = field(default_factory=list)
+    effects: dict[str, float] = field(default_factory=dict)
+    verdicts: list[Verdict] = field(default_factory=list)
+    resting: set[str] = field(default_factory=set)
+    ended: str = ""
+    ended_at: float = float("inf")
+
+    def note(self, step: Step, at: float, refusal: str) -> None:
+        """A step was carried out at ``at``, or refused."""
+        title = step.name or step.title
+        if bool(refusal) != step.refused:
+            found = f"refused: {refusal}" if refusal else "carried out, but it should have been refused."
+            self.verdicts.append(Verdict(title, check.FAILED, found))
+            self.end(f"{title}: {found}", at)
+            return
+        found = f"refused, as it should be: {refusal}" if refusal else f"carried out at {at:.4g} s."
+        self.verdicts.append(Verdict(title, check.PASSED, found))
+        self.effects |= {step.name: at} if step.name else {}
+        self.moments.append((at, step.name or step.command.name))
+
+    def note_fault(self, fault: Fault, at: float) -> None:
+        """A fault was made."""
+        what = f"{fault.fault} {fault.sensor or fault.actuator or fault.ticks}"
+        self.effects |= {fault.name: at} if fault.name else {}
+        self.moments.append((at, fault.name or what))
+
+    def rest(self, value: InputValue, at: float, refusal: str) -> None:
+        """An input was refused, since the rig does not run (any more): it is not driven any further."""
+        name = value.command.input
+        self.resting.add(name)
+        self.verdicts.append(Verdict(f"input {name}", check.SKIPPED, f"not driven from {at:.4g} s on: {refusal}"))
+
+    def end(self, reason: str, at: float) -> None:
+        """End the sequence before its end."""
+        self.ended, self.ended_at = reason, at
+
+    def done(self, where: str, recorded: Recorded, *, log: str = "", took: float = 0.0) -> Done:
+        """The result: what was not carried out, or can't be judged any more, is skipped."""
+        verdicts, recorded = list(self.verdicts), recorded.until(self.sequence.length)
+        reached = {verdict.name for verdict in verdicts}
+        for step in self.sequence.steps:
+            if self.ended and (title := step.name or step.title) not in reached:
+                verdicts.append(Verdict(title, check.SKIPPED, "the sequence was ended before."))
+        for expectation, verdict in zip(
+            self.sequence.settings.expect, judged(self.sequence, recorded, self.effects), strict=True
+        ):
+            begin = self.effects.get(expectation.after, 0.0 if not expectation.after else self.ended_at)
+            if self.ended and begin + expectation.at + expectation.delay >= self.ended_at:
+                verdict = Verdict(verdict.name, check.SKIPPED, f"the sequence was ended: {self.ended}")
+            verdicts.append(verdict)
+        return Done(self.sequence, where, recorded, tuple(self.moments), tuple(verdicts), log, took)
+
+
+def mode_of(row: Floats) -> str:
+    """The mode of a row, by name."""
+    return c.MODE_NAMES[int(row[c.MODE])]

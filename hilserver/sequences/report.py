@@ -1,0 +1,148 @@
+"""What a test sequence has to say: JUnit XML for CI, and a page with plots for people."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence as Many
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from hilserver.errors import HilserverError
+from hilserver.runs.document import Block, Document, Grid, Heading, Listing, Picture
+from hilserver.runs.plots import panels_figure
+from hilserver.sequences.check import FAILED, PASSED, SKIPPED, Done, Verdict, title_of, window
+from hilserver.sequences.model import Expectation
+from hilserver.units import shown_unit
+
+MARKS = {PASSED: "passed", FAILED: "FAILED", SKIPPED: "skipped"}
+_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd]")
+
+
+def junit(results: Many[Done]) -> str:
+    """The results as JUnit XML: a suite per sequence, a case per step and expectation."""
+    root = ElementTree.Element("testsuites", name="hilserver")
+    for done in results:
+        suite = ElementTree.SubElement(root, "testsuite", _suite(done))
+        for verdict in done.verdicts:
+            attributes = {"classname": done.sequence.file.stem, "name": verdict.name}
+            case = ElementTree.SubElement(suite, "testcase", {key: _clean(v) for key, v in attributes.items()})
+            if verdict.outcome != PASSED:
+                kind = "failure" if verdict.outcome == FAILED else "skipped"
+                ElementTree.SubElement(case, kind, message=_clean(verdict.found))
+        out = ElementTree.SubElement(suite, "system-out")
+        out.text = _clean(f"{done.where}, hilserver {version('hilserver')}" + (f", log {done.log}" if done.log else ""))
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(done: Done) -> dict[str, str]:
+    counts = {outcome: sum(v.outcome == outcome for v in done.verdicts) for outcome in (FAILED, SKIPPED)}
+    return {
+        "name": _clean(str(done.sequence.file)),
+        "tests": str(len(done.verdicts)),
+        "failures": str(counts[FAILED]),
+        "errors": "0",
+        "skipped": str(counts[SKIPPED]),
+        "time": f"{done.took:.3f}",
+        "timestamp": done.at.isoformat(timespec="seconds"),
+    }
+
+
+def _clean(text: str) -> str:
+    """Without the characters that XML can't hold."""
+    return _NOT_XML.sub("\ufffd", text)
+
+
+def write_junit(results: Many[Done], file: Path) -> Path:
+    """Write the results as JUnit XML. Raises HilserverError where that can't be done."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(junit(results), encoding="utf-8")
+    except OSError as error:
+        raise HilserverError(f"{file}: can't be written: {error.strerror or error}.") from error
+    return file
+
+
+def verdict_line(verdict: Verdict) -> str:
+    """A verdict in the terminal."""
+    return f"{MARKS[verdict.outcome]:8}{verdict.name}: {verdict.found}"
+
+
+def summary_line(done: Done) -> str:
+    """How many of what, in a sentence."""
+    counts = {word: sum(v.outcome == word for v in done.verdicts) for word in (PASSED, FAILED, SKIPPED)}
+    told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    return f"{done.sequence.file}: {told} ({done.where}, {done.sequence.length:.4g} s in {done.took:.1f} s)"
+
+
+def document(done: Done) -> Document:
+    """A page about one sequence."""
+    settings, blocks = done.sequence.settings, list[Block]()
+    if settings.description:
+        blocks.append(settings.description)
+    about = [summary_line(done), f"{done.at:%Y-%m-%d %H:%M} UTC, hilserver {version('hilserver')}."]
+    blocks.append(Listing((*about, *([f"Log: {done.log}"] if done.log else []))))
+    rows = tuple((v.name, MARKS[v.outcome], v.found) for v in done.verdicts)
+    blocks += [Heading("Results"), Grid(("what", "result", "found"), rows)]
+    if (figure := plot(done)) is not None:
+        about_plot = "What was expected is shaded, red where it was not met; dotted: a step or fault took effect."
+        blocks += [Heading("Course"), Picture("course", figure, about_plot)]
+    steps = tuple((f"{at:.4g}", text) for at, text in done.moments)
+    if steps:
+        blocks += [Heading("What was done"), Grid(("time, s", "step or fault"), steps)]
+    passed = "passed" if done.ok else "FAILED"
+    return Document(f"{done.sequence.file.stem}: {passed}", blocks)
+
+
+def plot(done: Done) -> Figure | None:
+    """A panel per channel of which something is expected; below them the inputs and the valves' commands."""
+    recorded = done.recorded
+    if len(recorded.time) == 0:
+        return None
+    expected: dict[str, list[tuple[int, Expectation]]] = {}
+    for number, expectation in enumerate(done.sequence.settings.expect, 1):
+        if expectation.channel in recorded.channels:
+            expected.setdefault(expectation.channel, []).append((number, expectation))
+    panels = [
+        (channel, recorded.units.get(channel, group[0][1].unit), {channel: recorded.channels[channel]})
+        for channel, group in expected.items()
+    ]
+    driven = {
+        name: values
+        for name, values in recorded.channels.items()
+        if name not in expected and (name.startswith("input.") or name.endswith(".command"))
+    }
+    panels += [("inputs, commands", "", driven)] if driven else []
+    if not panels:
+        return None
+    figure = panels_figure(recorded.time, panels, f"{done.sequence.file.stem} ({done.where})")
+    outcomes = {verdict.name: verdict.outcome for verdict in done.verdicts}
+    for axis, (channel, unit, _) in zip(figure.axes, panels, strict=True):
+        for number, expectation in expected.get(channel, []):
+            _shade(axis, expectation, outcomes[title_of(expectation, number)], done, unit)
+        for at, _ in done.moments:
+            axis.axvline(at, color="0.5", ls=":", lw=0.8)
+    return figure
+
+
+def _shade(axis: Axes, e: Expectation, outcome: str, done: Done, unit: str) -> None:
+    effects = {name: at for at, name in done.moments}
+    if e.after and e.after not in effects:
+        return
+    _, due, end = window(e, effects.get(e.after, 0.0) if e.after else 0.0, done.recorded.time)
+    low, high = axis.get_ylim()
+    factor = shown_unit(unit)[1]
+    bottom, top = (np.clip(bound * factor, -1e300, 1e300) for bound in (e.lower, e.upper))
+    colour = {PASSED: "tab:green", FAILED: "tab:red", SKIPPED: "0.6"}[outcome]
+    width = max(end - due, 0.002 * float(np.ptp(done.recorded.time)))
+    spread = max(high - low, 1e-12)
+    low, high = min(low, bottom if e.lower > -np.inf else low), max(high, top if e.upper < np.inf else high)
+    bottom, top = max(bottom, low - 0.05 * spread), min(top, high + 0.05 * spread)
+    axis.fill_between([due, due + width], bottom, top, color=colour, alpha=0.18, lw=0)
+    axis.hlines([bottom, top], due, due + width, color=colour, lw=0.8)
+    axis.set_ylim(low, high)

@@ -1,0 +1,196 @@
+"""A test sequence on a simulated rig, or on recorded samples: without a clock, the same in every run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from hilserver.circuit.model import Circuit
+from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
+from hilserver.numerics.arrays import Floats
+from hilserver.rig import columns as c
+from hilserver.rig.load import Rig
+from hilserver.rig.plant import (
+    FROM_RAW,
+    NOISE,
+    RAW_HIGH,
+    RAW_LOW,
+    RAW_ZERO,
+    TARGET,
+    TO_RAW,
+    VALUE_ZERO,
+    PlantArrays,
+)
+from hilserver.runs.lockstep import LockstepRun
+from hilserver.sequences.check import Done
+from hilserver.sequences.model import Fault, Sequence
+from hilserver.sequences.play import Collector, InputValue, Play, actions, check_inputs, mode_of
+from hilserver.service import messages as m
+from hilserver.service.orders import Change, changed, order_of, why_refused
+from hilserver.service.starting import started, unstable
+
+GETTING_READY = 1.0
+"""s that a rig may take from its first tick to SAFE."""
+
+
+def simulate_sequence(sequence: Sequence, rig: Rig, log: Path | None = None) -> Done:
+    """Run a sequence; with ``log`` every tick is recorded there.
+
+    Raises ConfigurationError where sequence and rig don't fit, HilserverError where the rig does not get ready.
+    """
+    began = time.perf_counter()
+    _check(sequence, rig)
+    with LockstepRun(rig, log) as run:
+        bench = _Bench(rig, run, Collector(rig, sequence))
+        bench.get_ready()
+        play = Play(sequence)
+        for action in actions(sequence):
+            bench.run_until(action.at)
+            if isinstance(action, Fault):
+                play.note_fault(action, bench.now)
+                bench.fail(action)
+                continue
+            if isinstance(action, InputValue):
+                if action.command.input not in play.resting and (refusal := bench.execute(action.command)):
+                    play.rest(action, bench.before, refusal)
+                continue
+            refusal = bench.execute(action.command)
+            play.note(action, bench.before, refusal)
+            if play.ended:
+                break
+        else:
+            bench.run_until(sequence.length + bench.dt)
+        recorded = bench.collector.recorded(bench.first_tick, bench.dt)
+    where = f"simulated: {rig.file}" if not run.samples else f"on recorded samples: {rig.file}"
+    return play.done(where, recorded, log=str(log or ""), took=time.perf_counter() - began)
+
+
+class _Bench:
+    """A rig run without a clock that takes the commands of MQTT."""
+
+    def __init__(self, rig: Rig, run: LockstepRun, collector: Collector) -> None:
+        self.rig, self.run, self.collector, self.dt = rig, run, collector, run.dt
+        self.circuit: Circuit = rig.circuit
+        self.first_tick = 0.0
+        self._whole: dict[tuple[str, str], Floats] = {}
+
+    @property
+    def now(self) -> float:
+        """Time of the next tick, s from the begin of the sequence."""
+        return float(self.run.row[c.TICK] + 1.0 - self.first_tick) * self.dt
+
+    @property
+    def before(self) -> float:
+        """Time of the last tick."""
+        return self.now - self.dt
+
+    def get_ready(self) -> None:
+        """Run to SAFE; the sequence begins with the next tick."""
+        for _ in range(round(GETTING_READY / self.dt)):
+            self.run.run(1)
+            if mode_of(self.run.row) == "SAFE":
+                self.first_tick = float(self.run.row[c.TICK]) + 1.0
+                return
+        raise HilserverError(f"{self.rig.file}: the rig is in mode {self.run.mode}, not SAFE: {self.run.fault}.")
+
+    def run_until(self, at: float) -> None:
+        """Run until the next tick is that at ``at``."""
+        ticks = round((at - self.now) / self.dt)
+        if ticks > 0:
+            self.collector.add(self.run.packed.names, self.run.run(ticks))
+
+    def execute(self, command: m.Command) -> str:
+        """Carry out a command in the next tick; returns why it is refused, empty where it is not."""
+        try:
+            if isinstance(command, Change):
+                circuit, needs = self._change(command), ""
+            else:
+                circuit, order = None, order_of(self.rig, command)
+                needs = order.needs
+                self.run.command(order.kind, order.first, order.second)
+        except ConfigurationError as error:
+            self.run_until(self.now + self.dt)
+            return "; ".join(map(str, error.problems))
+        except HilserverError as error:
+            self.run_until(self.now + self.dt)
+            return str(error)
+        self.run_until(self.now + self.dt)
+        if (result := int(self.run.row[c.RESULT])) != c.DONE:
+            return why_refused(command, needs, result, mode_of(self.run.row))
+        self.circuit = circuit or self.circuit
+        return ""
+
+    def _change(self, command: Change) -> Circuit:
+        """Prepare another circuit, as the server does, and let the next tick take it."""
+        wanted, run = changed(self.rig, self.circuit, command), self.run
+        circuit = self.rig.read_circuit(wanted.source, wanted.file or "")
+        packed = self.rig.pack(circuit, wanted.file or "")
+        carried = packed.carried_from(run.packed)
+        packed = started(self.rig, run.program, circuit, packed, carried, run.row, wanted.steady)
+        if reason := unstable(self.rig, run.program, circuit, packed, carried, run.row):
+            raise ConfigurationError([Problem(reason, "solver")])
+        run.swap(circuit, packed)
+        return circuit
+
+    # --- faults ------------------------------------------------------------------------------------------------------
+
+    def fail(self, fault: Fault) -> None:
+        """Let something fail from the next tick on, or heal it."""
+        if fault.ticks is not None:
+            self.run.miss(fault.ticks)
+            return
+        device, plant = self._plant(fault)
+        known = {d.name: (d.inputs, d.outputs) for d in self.rig.devices}[device]
+        sensor = fault.sensor is not None
+        name = str(fault.sensor if sensor else fault.actuator)
+        table = plant.sensor if sensor else plant.actuator
+        number = known[0 if sensor else 1].index(name)
+        line = table[number]
+        whole = self._whole.setdefault((device, name), line.copy())
+        if fault.fault == "healed":
+            line[:] = whole
+        elif fault.fault == "jammed":
+            line[FROM_RAW], line[VALUE_ZERO] = 0.0, plant.values[int(line[TARGET])]
+        elif fault.fault == "silent":
+            line[[RAW_ZERO, RAW_LOW, RAW_HIGH]] = np.nan
+        else:
+            present = self.run.row[self._slot(device, name)]
+            line[[TO_RAW, NOISE]] = 0.0
+            line[RAW_ZERO] = fault.raw if fault.raw is not None else present
+            line[RAW_LOW], line[RAW_HIGH] = -np.inf, np.inf
+
+    def _plant(self, fault: Fault) -> tuple[str, PlantArrays]:
+        name = fault.device or next(iter(self.run.plants))
+        return name, self.run.plants[name]
+
+    def _slot(self, device: str, sensor: str) -> int:
+        slots = [(d.name, name) for d in self.rig.devices for name in d.inputs]
+        return int(self.rig.plan.layout[c.RAW]) + slots.index((device, sensor))
+
+
+def _check(sequence: Sequence, rig: Rig) -> None:
+    """Raise ConfigurationError where the sequence names what the rig has not."""
+    file = str(sequence.file)
+    problems = check_inputs(sequence, {name: entry.range for name, entry in rig.settings.inputs.items()})
+    plants = {d.name: d for d in rig.devices if d.driver.handed == "plant"}
+    for number, fault in enumerate(sequence.settings.fault):
+        if fault.fault == "missed":
+            continue
+        key = f"fault[{number}]"
+        if fault.device not in plants and (fault.device is not None or len(plants) != 1):
+            text = f"name one of the rig's simulated devices: {', '.join(plants) or 'it has none'}."
+            problems.append(Problem(text, f"{key}.device", file))
+            continue
+        plant = plants[fault.device or next(iter(plants))]
+        channels: tuple[tuple[str, str | None, tuple[str, ...]], ...] = (
+            ("sensor", fault.sensor, plant.inputs),
+            ("actuator", fault.actuator, plant.outputs),
+        )
+        for what, wanted, known in channels:
+            if wanted is not None and wanted not in known:
+                text = f'{plant.name} has no {what} "{wanted}" that the rig uses.{did_you_mean(wanted, known)}'
+                problems.append(Problem(text, f"{key}.{what}", file))
+    if problems:
+        raise ConfigurationError(problems)

@@ -1,0 +1,119 @@
+"""A test sequence as a table: one line per moment, as people keep it in a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from hilserver.errors import ConfigurationError, Problem, shown
+
+_LIMIT = re.compile(r"(?P<channel>\S+)\s+(?P<bound>min|max)(\s*[(\[](?P<unit>[^)\]]*)[)\]])?")
+
+
+def read_csv(path: Path) -> dict[str, Any]:
+    """The table's meaning, laid out like a TOML file. Raises ConfigurationError naming the line.
+
+    Columns: ``time`` (s); ``send``: a command as for ``hilserver send``; ``<channel> min (bar)`` and
+    ``<channel> max (bar)``: limits from the line's time to that of the next; any other one is an operator input, which
+    holds its value until the next.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            head, *lines = [[cell.strip() for cell in line] for line in csv.reader(file) if any(map(str.strip, line))]
+    except FileNotFoundError:
+        raise ConfigurationError([Problem("no such file.", file=str(path))]) from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigurationError([Problem(f"can't be read: {error}.", file=str(path))]) from None
+    except ValueError:
+        raise ConfigurationError([Problem("is empty.", file=str(path))]) from None
+    if "time" not in head or len(lines) < 1:
+        raise ConfigurationError([Problem("needs a column time and at least one line below the head.", file=str(path))])
+    problems: list[Problem] = []
+    rows = []
+    for number, line in enumerate(lines, 2):
+        row = dict(zip(head, [*line, *[""] * (len(head) - len(line))], strict=False))
+        if (at := _number(row["time"])) is None or len(line) > len(head):
+            wrong = f"{len(line)} cells in {len(head)} columns" if at is not None else f"time {shown(row['time'])}"
+            problems.append(Problem(f"{wrong}: can't be read.", f"line {number}", str(path)))
+        else:
+            rows.append((number, at, row))
+    if any(b <= a for (_, a, _), (_, b, _) in pairwise(rows)):
+        problems.append(Problem("the times must rise from line to line.", "time", str(path)))
+    source = _source(head, rows, problems, str(path)) if rows else {}
+    if problems:
+        raise ConfigurationError(problems)
+    return source
+
+
+_Rows = list[tuple[int, float, dict[str, str]]]
+
+
+def _source(head: list[str], rows: _Rows, problems: list[Problem], file: str) -> dict[str, Any]:
+    steps: list[dict[str, Any]] = []
+    expected: list[dict[str, Any]] = []
+    inputs: dict[str, Any] = {}
+    ends = [*(f"{at} s" for _, at, _ in rows[1:]), None]
+    for column in head:
+        limit = _LIMIT.fullmatch(column)
+        for (number, at, row), end in zip(rows, ends, strict=True):
+            text, time = row[column], f"{at} s"
+            if not text or column == "time":
+                continue
+            try:
+                if column == "send":
+                    steps.append({"at": time, **_command(text)})
+                elif limit is not None:
+                    band = {limit["bound"]: _quantity(text, limit["unit"] or "")}
+                    until = {"until": end} if end is not None else {}
+                    expected.append({"channel": limit["channel"], "at": time, **until, **band})
+                else:
+                    points = inputs.setdefault(column, {"shape": "hold", "points": []})["points"]
+                    points.append([time, _plain(text)])
+            except ValueError as error:
+                problems.append(Problem(str(error), f"line {number}, {column}", file))
+    return {"length": f"{rows[-1][1]} s", "step": steps, "inputs": inputs, "expect": expected}
+
+
+def _command(text: str) -> dict[str, Any]:
+    """``switch component=relief set.opening_pressure="100 bar"`` as a table."""
+    name, *words = shlex.split(text)
+    command: dict[str, Any] = {"send": name}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise ValueError(f"{shown(word)} is not of the form key=value.")
+        table, _, rest = key.partition(".")
+        target: dict[str, Any] = command.setdefault(table, {}) if rest else command
+        target[rest or key] = _value(value)
+    return command
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _quantity(text: str, unit: str) -> object:
+    value = _plain(text)
+    return f"{value} {unit}" if unit else value
+
+
+def _plain(text: str) -> float:
+    value = _number(text)
+    if value is None:
+        raise ValueError(f"{shown(text)} is not a number.")
+    return value
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
