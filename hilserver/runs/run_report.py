@@ -172,7 +172,7 @@ def _about(reader: LogReader, run: _Run) -> Iterator[str]:
     header = reader.header
     files = f" and {len(reader.parts) - 1} more files" if len(reader.parts) > 1 else ""
     yield f"Log: {reader.path}{files}; written by {header.software}, {header.extra.get('kind', 'unknown clock')}."
-    yield f"Rig {header.rig}; began {header.started[:19].replace("T", " ")} UTC."
+    yield f"Rig {header.rig}; began {header.started[:19].replace('T', ' ')} UTC."
     duration = run.last - run.first + header.period_s
     yield (
         f"{duration:.4g} s, {run.rows} ticks of {1e3 * header.period_s:g} ms, {run.missed} missed, "
