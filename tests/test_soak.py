@@ -79,7 +79,7 @@ def test_memory_and_descriptors_stay_flat(soak: Soak, length: float) -> None:
     """Switched now and then, recorded in files of which the old ones are removed."""
     length /= 3
     soak.file_length = "1 min" if length > 600 else "2 s"
-    warm_up = min(120.0, length / 2)
+    warm_up = min(600.0, length / 2)
 
     async def run() -> None:
         watching = asyncio.create_task(soak.watch_usage(min(10.0, length / 20)))
