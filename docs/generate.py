@@ -617,23 +617,24 @@ know; commands with unknown keys are refused."""
 def message_keys(schema: Json, whole: Json, prefix: str = "") -> Iterator[Row]:
     """Key, kind of value, default and description of each key of a JSON Schema, those of inner objects after theirs."""
     for key, value in schema.get("properties", {}).items():
-        inner, many = inner_object(value, whole)
+        inner, step = inner_object(value, whole)
         default = "–" if value.get("default") in (None, "", [], {}) else f"`{json.dumps(value['default'])}`"
         if key in schema.get("required", ()):
             default = "**required**"
         text = value.get("description") or (inner or {}).get("description", "")
         yield f"`{prefix}{key}`", json_kind(value), default, cell(text)
         if inner is not None:
-            yield from message_keys(inner, whole, f"{prefix}{key}.{'<name>.' if many else ''}")
+            yield from message_keys(inner, whole, f"{prefix}{key}{step}")
 
 
-def inner_object(value: Json, whole: Json) -> tuple[Json | None, bool]:
-    """The schema of the object that a key holds, where it has keys of its own; whether there are many, by name."""
+def inner_object(value: Json, whole: Json) -> tuple[Json | None, str]:
+    """The schema of the object that a key holds, where it has keys of its own; the step to it: one, by name, a list."""
     for part in value.get("anyOf", [value]):
-        for found, many in ((part, False), (part.get("additionalProperties"), True)):
+        steps = ((part, "."), (part.get("additionalProperties"), ".<name>."), (part.get("items"), "[]."))
+        for found, step in steps:
             if isinstance(found, dict) and "$ref" in found:
-                return whole["$defs"][found["$ref"].rpartition("/")[2]], many
-    return None, False
+                return whole["$defs"][found["$ref"].rpartition("/")[2]], step
+    return None, ""
 
 
 def json_kind(value: Json) -> str:

@@ -6,6 +6,7 @@ What there is to be found is looked up in the program by other ways than those b
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
 from pydantic import BaseModel
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from hilserver.circuit.library import standard_library
@@ -40,6 +42,17 @@ def section(page: str, heading: str) -> str:
     below = page.partition(f"\n{heading}\n")[2]
     assert below, f"no section: {heading}"
     return re.split(rf"\n#{{2,{len(level)}}} ", below)[0]
+
+
+@cache
+def site() -> dict[str, str]:
+    """All pages of the site: path below docs/ -> Markdown."""
+    written = {path.relative_to(DOCS).as_posix(): path.read_text() for path in DOCS.rglob("*.md")}
+    return {**written, **generate.repository_pages(), **PAGES}
+
+
+def without_code(markdown: str) -> str:
+    return re.sub(r"^( *)```.*?^\1```$", "", markdown, flags=re.M | re.S)
 
 
 # --- commands --------------------------------------------------------------------------------------------------------
@@ -79,6 +92,55 @@ def test_the_list_of_commands_is_what_help_says() -> None:
     assert {"run", "demo", "check", "switch", "send", "log check"} <= found
 
 
+def program() -> Any:
+    return get_command(app)
+
+
+def command_of(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that a line names, and the words behind its name."""
+    found = program()
+    while words and hasattr(found, "commands") and not words[0].startswith("-"):
+        found, words = found.commands[words[0]], words[1:]
+    return found, words
+
+
+def lines_of(page: str) -> Iterator[str]:
+    """What is typed into a terminal: lines of sh blocks, those with a $ of others."""
+    for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", page, re.M | re.S):
+        for line in text.replace("\\\n", " ").splitlines():
+            if line.startswith("$ ") or language == "sh":
+                yield line.removeprefix("$ ")
+
+
+def typed() -> Iterator[tuple[str, str]]:
+    for name, page in site().items():
+        for line in lines_of(page):
+            for part in re.split(r"\s(?:&&|\||>)\s", line):
+                if found := re.search(r"(?:^|\s|/)hilserver (?!/)(.+)", part):
+                    yield name, found[1]
+
+
+@pytest.mark.parametrize(("page", "line"), sorted(set(typed())))
+def test_a_command_on_a_page_can_be_typed(page: str, line: str) -> None:
+    """With its arguments and options: those that the documentation's own tests do not carry out as well."""
+    command, words = command_of(shlex.split(line, comments=True))
+    command.make_context(command.name, words)  # raises what a user would see
+
+
+def named() -> Iterator[tuple[str, str]]:
+    """Commands within the text of pages, with the options that stand there."""
+    for name, page in site().items():
+        for text in re.findall(r"(?<!`)`hilserver ([^`\n]+)`", without_code(page)):
+            yield name, text
+
+
+@pytest.mark.parametrize(("page", "text"), sorted(set(named())))
+def test_a_command_in_the_text_exists(page: str, text: str) -> None:
+    command, words = command_of(text.removeprefix("COMMAND ").split())
+    options = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+    assert {word for word in words if word.startswith("-")} <= options | {"--help"}
+
+
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
@@ -95,19 +157,12 @@ def test_every_topic_and_key_is_on_the_mqtt_page() -> None:
     page = PAGES["reference/mqtt.md"]
     for topic in messages.Topics("<rig>").published:
         assert f"| `{topic}` |" in page
-    published: dict[str, type[BaseModel]] = {
-        "description": messages.Description,
-        "state": messages.State,
-        "circuit": messages.CircuitStatus,
-        "telemetry": messages.Telemetry,
-        "event": messages.Event,
-        "answer": messages.Answer,
-    }
-    for topic, model in published.items():
-        there = section(page, f"## `{topic}`")
-        for owner in models_in(model):
-            for key in owner.model_fields:
-                assert re.search(rf"^\| `([\w.<>]+\.)?{key}` \|", there, re.M), f"{topic}: {owner.__name__}.{key}"
+    for topic, schema in messages.schemas().items():
+        if "/" not in topic:
+            there = section(page, f"## `{topic}`")
+            for owner in (schema, *schema.get("$defs", {}).values()):
+                for key in owner.get("properties", ()):
+                    assert re.search(rf"^\| `([\w.<>\[\]]+\.)?{key}` \|", there, re.M), f"{topic}: {key}"
 
 
 # --- configuration files ---------------------------------------------------------------------------------------------
@@ -167,17 +222,6 @@ def test_every_component_has_its_page_and_is_in_the_index(kind: str) -> None:
 
 
 # --- links -----------------------------------------------------------------------------------------------------------
-
-
-@cache
-def site() -> dict[str, str]:
-    """All pages of the site: path below docs/ -> Markdown."""
-    written = {path.relative_to(DOCS).as_posix(): path.read_text() for path in DOCS.rglob("*.md")}
-    return {**written, **generate.repository_pages(), **PAGES}
-
-
-def without_code(markdown: str) -> str:
-    return re.sub(r"^( *)```.*?^\1```$", "", markdown, flags=re.M | re.S)
 
 
 def anchors(markdown: str) -> set[str]:

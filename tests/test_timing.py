@@ -87,7 +87,7 @@ def test_a_tick_is_late_by_its_missed_ticks_too(rig: Rig) -> None:
 
 
 def test_a_run_is_judged_by_its_worst_tick(rig: Rig) -> None:
-    """Time-synchronisation error and minimum step as in Zhang et al. (docs/theory.md, section 7)."""
+    """Time-synchronisation error and minimum step as in Gao & Li (docs/theory.md, section 7)."""
     timing = LoopTiming(1e-3)
     timing.add(rows_of(rig, (0, 2e-5, 0.0), (0, 3e-5, 8e-5), (2, 1e-5, 2.4e-3)))
     timing.add(rows_of(rig, (0, 1e-5, 4e-5)))
