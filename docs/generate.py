@@ -658,6 +658,14 @@ def json_kind(value: Json) -> str:
     return words.get(str(kind), "object" if "$ref" in value else "any value")
 
 
+def write_schemas() -> None:
+    """Write the JSON Schema of every message into docs/schemas/: after a change of a message, for all to see."""
+    for name, text in messages.schema_files().items():
+        file = DOCS / "schemas" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+
 # --- Markdown --------------------------------------------------------------------------------------------------------
 
 
@@ -675,3 +683,7 @@ def cell(text: str) -> str:
 def fence(language: str, text: str) -> str:
     """A block of code."""
     return f"```{language}\n{text}\n```"
+
+
+if __name__ == "__main__":
+    write_schemas()

@@ -32,6 +32,7 @@ from hilserver.service.messages import (
     leading_id,
     read_command,
     refusal,
+    schema_files,
     schemas,
 )
 
@@ -291,6 +292,13 @@ def test_schema_of_every_message() -> None:
     assert found["command/jog"]["properties"]["command"]["minimum"] == -1
     assert found["command/switch"]["oneOf"] == [{"required": ["set"]}, {"required": ["type"]}]
     assert set(found["answer"]["properties"]) == set(Answer.model_fields)
+
+
+def test_schema_files_are_those_of_the_messages() -> None:
+    """A change of a message shows as a change of its file: write them anew with ``python docs/generate.py``."""
+    folder = Path(__file__).parents[1] / "docs" / "schemas"
+    kept = {str(file.relative_to(folder)): file.read_text(encoding="utf-8") for file in folder.rglob("*.json")}
+    assert kept == schema_files()
 
 
 def test_description_says_what_can_be_asked() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -28,6 +29,8 @@ from hilserver.record.export import export
 from hilserver.record.format import Event, LogHeader, RecordError, circuit_event, encode
 from hilserver.record.reader import LogReader, LogTable
 from hilserver.record.writer import LogWriter
+from hilserver.rig.load import load_rig
+from hilserver.runs.lockstep import LockstepRun
 
 COLUMNS = ("tick", "time", "raw.p_A")
 FIRST_CIRCUIT = ("supply.p", "main.x")
@@ -714,6 +717,28 @@ def test_export_of_chosen_columns_and_every_tenth_row_keeps_all_events(tmp_path:
     assert texts[3].count('"kind"') == 3
 
 
+def test_mdf_is_read_by_its_own_library(tmp_path: Path) -> None:
+    """asammdf, the reference for the format, finds every value with its time, unit and the events; in chunks too."""
+    asammdf = pytest.importorskip("asammdf", reason="pip install 'hilserver[export]'")
+    rig = load_rig(Path(__file__).parents[1] / "config/rigs/demo.toml")
+    with LockstepRun(rig, tmp_path / "run.arrow") as run:
+        run.start()
+        run.run(25_000)
+    rows = LogReader(tmp_path / "run.arrow").read_all().columns
+    done = export(tmp_path / "run.arrow", tmp_path / "run.mf4", columns=["channel.*", "circuit.supply.p", "events"])
+    assert done.columns[0] == "time"
+    with asammdf.MDF(tmp_path / "run.mf4") as mdf:
+        for name in [name for name in done.columns if name.startswith("channel.")]:
+            signal = mdf.get(name)
+            assert_same_bits(np.asarray(signal.samples), rows[name])
+            assert_same_bits(np.asarray(signal.timestamps), rows["time"])
+        assert (mdf.get("channel.p_A").unit, mdf.get("circuit.supply.p").unit) == ("Pa", "Pa")
+        attached = {Path(str(name)).name: bytes(data) for data, name, *_ in map(mdf.extract_attachment, range(2))}
+    assert [entry["events"][0]["kind"] for entry in json.loads(attached["events.json"])] == ["command"] * 3
+    assert json.loads(attached["hilserver.json"])["rig"] == "demo"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.arrow", "run.mf4"]
+
+
 def test_an_export_is_written_in_chunks(tmp_path: Path) -> None:
     rows = random_rows(45_000)
     write(tmp_path / "run.arrow", rows, batch_rows=1000)
@@ -734,7 +759,7 @@ def test_a_torn_log_is_exported_as_far_as_it_goes(tmp_path: Path, run: tuple[Pat
 @pytest.mark.parametrize(
     ("out", "options", "reason"),
     [
-        ("run.xlsx", {}, "xlsx is not an export format. Allowed: csv, parquet"),
+        ("run.xlsx", {}, "xlsx is not an export format. Allowed: csv, mf4, parquet"),
         ("run", {}, "no suffix is not an export format"),
         ("run.csv", {"columns": ["raw.p_B"]}, "has no column raw.p_B. Did you mean raw.p_A?"),
         ("run.csv", {"every": 0}, "every 0 rows"),

@@ -12,15 +12,15 @@ def export(
     log: Annotated[
         Path, typer.Argument(help="Log of hilserver (.arrow); the parts of a long run are found by themselves.")
     ],
-    out: Annotated[Path, typer.Argument(help="File to write; .csv or .parquet says the format.")],
-    format: Annotated[str | None, typer.Option(help="csv or parquet, where the file's name does not say it.")] = None,
+    out: Annotated[Path, typer.Argument(help="File to write; .csv, .parquet or .mf4 says the format.")],
+    format: Annotated[str | None, typer.Option(help="csv, parquet or mf4, where its name does not say it.")] = None,
     columns: Annotated[
         list[str] | None,
         typer.Option(help='Columns to write, like "channel.*"; may be given several times. Default: all.'),
     ] = None,
     every: Annotated[int, typer.Option(min=1, help="Keep one row of so many.")] = 1,
 ) -> None:
-    """Write a log as CSV or Parquet, for other tools.
+    """Write a log as CSV, Parquet or MDF4, for other tools.
 
     One column per logged quantity (SI units; raw readings as they came), one per value of the virtual circuit.
     """

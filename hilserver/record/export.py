@@ -1,4 +1,4 @@
-"""A log as CSV or Parquet, for the tools that people already have."""
+"""A log as CSV, Parquet or MDF4, for the tools that people already have."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pyarrow.parquet
 
 from hilserver.errors import did_you_mean
 from hilserver.record.format import EVENTS, METADATA_KEY, Event, RecordError, encode
+from hilserver.record.mdf import TIME, MdfWriter
 from hilserver.record.reader import Batch, Damage, LogReader
 
 _CHUNK_ROWS = 20_000
@@ -24,6 +25,7 @@ _CHUNK_ROWS = 20_000
 FORMATS: Mapping[str, Callable[[str, pa.Schema], AbstractContextManager[Any]]] = {
     "csv": pa.csv.CSVWriter,
     "parquet": pa.parquet.ParquetWriter,
+    "mf4": MdfWriter,
 }
 
 
@@ -40,13 +42,14 @@ class Exported:
 def export(
     path: str | Path, out: str | Path, format: str | None = None, *, columns: Sequence[str] = ("*",), every: int = 1
 ) -> Exported:
-    """Write the log at ``path`` (and its following parts) to ``out`` as ``"csv"`` or ``"parquet"``, else by its suffix.
+    """Write the log at ``path`` (and its following parts) to ``out`` as ``"csv"``, ``"parquet"`` or ``"mf4"``.
 
-    One column per name of the fixed part; ``circuit.<name>`` for each value that any circuit of the run has, empty
-    where the circuit of a row lacks it; ``events``: JSON list, mostly empty. ``columns`` are patterns like ``"raw.*"``;
-    one row of ``every`` is kept, with the events of the rows left out behind it. Packed arrays of circuits stay in the
-    log. Parquet fields carry the ``unit`` where the log knows it, the file the log's header under ``hilserver``.
-    The log is read twice and never held in memory. An existing ``out`` is replaced when the export is complete.
+    Without ``format`` by the suffix of ``out``. One column per name of the fixed part; ``circuit.<name>`` for each
+    value that any circuit of the run has, empty where the circuit of a row lacks it; ``events``: JSON list, mostly
+    empty (in MDF4 an attachment). ``columns`` are patterns like ``"raw.*"``; one row of ``every`` is kept, with the
+    events of the rows left out behind it. Packed arrays of circuits stay in the log. Fields carry the ``unit`` where
+    the log knows it, the file the log's header under ``hilserver``. The log is read twice and never held in memory. An
+    existing ``out`` is replaced when the export is complete.
 
     Raises `RecordError` if the log can't be read, ``out`` can't be written, or a pattern matches no column.
     """
@@ -59,7 +62,10 @@ def export(
     if any(target.exists() and target.samefile(part) for part in source.parts):
         raise RecordError(target, "is the log itself: choose another name for the export.")
     names, events = _survey(source, every)
-    schema = _schema(source, _matching(source.path, names, columns))
+    wanted = _matching(source.path, names, columns)
+    if format == "mf4" and TIME not in wanted:  # nothing stands there without its time
+        wanted = [TIME, *wanted]
+    schema = _schema(source, wanted)
     partial = target.with_name(target.name + ".part")
     rows = 0
     try:

@@ -12,6 +12,7 @@ import numpy as np
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, LogHeader, circuit_event
+from hilserver.rig import columns as c
 from hilserver.rig.load import Rig
 
 
@@ -26,8 +27,19 @@ def run_header(rig: Rig, program: str, kind: str) -> LogHeader:
         circuit_names=rig.packed.names,
         configuration={"file": str(rig.file), **rig.sources},
         packed=packed_record(rig.packed, rig.circuit.source),
+        units=units_of(rig),
         extra={"program": program, "kind": kind, "circuit_space": rig.layout.circuit_space},
     )
+
+
+def units_of(rig: Rig) -> dict[str, str]:
+    """SI units of the log's columns, as far as they are known: channels, flows of valves, times, pressures of nodes."""
+    units = {f"channel.{name}": settings.unit for name, settings in rig.settings.channels.items()}
+    units |= {name: "m^3/s" for name in rig.layout.names if name.startswith("valve.") and ".flow_" in name}
+    units |= {c.HEADER_NAMES[k]: "s" for k in (c.TIME, c.UTC, c.HEARTBEAT_AGE, c.CYCLE_TIME, c.WAKE_ERROR, *c.TIMES)}
+    units |= {name: "s" for name in rig.layout.names if name.startswith("age.")}
+    units |= {name: "Pa" for name in rig.packed.names if name.endswith(".p")}
+    return {name: unit for name, unit in units.items() if unit}
 
 
 def rows_per_file(rig: Rig) -> int | None:

@@ -149,7 +149,7 @@ class _Replay:
     """A rig built from a log's header, fed with the log's inputs and commands, batch by batch."""
 
     def __init__(self, header: LogHeader, path: Path, from_row: int, watch: Watch | None) -> None:
-        self.rig = rig_of(header, path)
+        self.rig = _rig_of(header, path)
         self.program = compiled_program(self.rig.library)
         self.same_program = header.extra.get("program") == self.program.folder.name
         self.compared = self.switches = 0
@@ -285,7 +285,7 @@ class _Replay:
             found.largest = max(found.largest, largest)
 
 
-def rig_of(header: LogHeader, path: Path) -> Rig:
+def _rig_of(header: LogHeader, path: Path) -> Rig:
     """The rig of a log, from the sources in its header. Raises RecordError where it can't be built any more."""
     sources = {key: value for key, value in header.configuration.items() if key != "file"}
     if "rig" not in sources or "circuit" not in sources:

@@ -20,7 +20,6 @@ from hilserver.rig import columns as c
 from hilserver.runs.document import Block, Code, Document, Grid, Heading, Listing, Picture
 from hilserver.runs.envelope import Envelope
 from hilserver.runs.plots import Panel, panels_figure
-from hilserver.runs.replay import rig_of
 
 MOST_EVENTS = 200
 """Events that a page lists."""
@@ -221,13 +220,8 @@ def _any(values: Floats) -> bool:
 
 
 def _channel_units(header: LogHeader) -> dict[str, str]:
-    """SI units of the channels, by the rig file in the log."""
-    try:
-        settings = rig_of(header, Path(header.rig)).settings
-        known = {f"channel.{name}": entry.unit for name, entry in settings.channels.items()}
-    except RecordError:  # of another version: shown without units
-        known = {}
-    return {name: known.get(name, "") for name in header.columns if name.startswith("channel.")}
+    """SI units of the channels; logs of early versions know none."""
+    return {name: header.units.get(name, "") for name in header.columns if name.startswith("channel.")}
 
 
 def _valve_table(run: _Run) -> Grid:

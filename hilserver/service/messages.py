@@ -692,5 +692,16 @@ def schemas() -> dict[str, dict[str, Any]]:
     return commands | {name: model.model_json_schema(mode="serialization") for name, model in published.items()}
 
 
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema_files() -> dict[str, str]:
+    """The same as files: name -> text. They are kept in ``docs/schemas/``, so that no change goes unseen."""
+    return {
+        f"{name}.json": json.dumps({"$schema": DIALECT, **schema}, indent=2, ensure_ascii=False) + "\n"
+        for name, schema in schemas().items()
+    }
+
+
 def _first_line(model: type[BaseModel]) -> str:
     return (model.__doc__ or "").splitlines()[0]
