@@ -228,6 +228,7 @@ def component_page(name: str, library: Library) -> str:
     parts = [f"# {title(name)}", f'<div class="symbol">{symbol(kind)}</div>', docstring(kind)]
     values = sorted(datasheet_fields(kind), key=lambda row: row[0] == "`description`")  # the same for all: last
     parts += ["## Connections", connections(kind), "## Datasheet values", table(COLUMNS, values)]
+    parts += ["## Example", "A whole circuit with it, as small as it gets:", fence("toml", example(name))]
     if kind.states:
         parts += ["## States", states(kind)]
     parts += ["## Logged values", logged(kind, library)]

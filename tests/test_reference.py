@@ -138,7 +138,7 @@ def named() -> Iterator[tuple[str, str]]:
 def test_a_command_in_the_text_exists(page: str, text: str) -> None:
     command, words = command_of(text.removeprefix("COMMAND ").split())
     options = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
-    assert {word for word in words if word.startswith("-")} <= options | {"--help"}
+    assert {word for word in words if re.match(r"--?\w", word)} <= options | {"--help"}
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
@@ -163,6 +163,10 @@ def test_every_topic_and_key_is_on_the_mqtt_page() -> None:
             for owner in (schema, *schema.get("$defs", {}).values()):
                 for key in owner.get("properties", ()):
                     assert re.search(rf"^\| `([\w.<>\[\]]+\.)?{key}` \|", there, re.M), f"{topic}: {key}"
+
+
+def test_every_key_of_a_message_says_what_it_is() -> None:
+    assert not re.findall(r"^\| `.*\|\s*\|$", PAGES["reference/mqtt.md"].partition("## The log-in file")[0], re.M)
 
 
 # --- configuration files ---------------------------------------------------------------------------------------------
@@ -212,12 +216,12 @@ def test_every_key_says_what_it_is_and_how_it_is_written() -> None:
 
 @pytest.mark.parametrize("kind", standard_library().types)
 def test_every_component_has_its_page_and_is_in_the_index(kind: str) -> None:
-    page = PAGES[f"reference/components/{kind}.md"]
+    page = without_code(PAGES[f"reference/components/{kind}.md"])
     assert f"({kind}.md) | `{kind}` |" in PAGES["reference/components/index.md"]
     assert re.findall(r"^#+ ", page, re.M).count("# ") == 1
     headings = re.findall(r"^## .*$", page, re.M)
     assert len(set(headings)) == len(headings)
-    for needed in ("## Connections", "## Datasheet values", "## Equations as they are computed"):
+    for needed in ("## Example", "## Connections", "## Datasheet values", "## Equations as they are computed"):
         assert needed in headings
 
 

@@ -385,39 +385,39 @@ class ChannelInfo(Published):
 
     unit: str = Field(description='unit of its values, "" for a plain number')
     kind: str = Field(description="where it comes from, such as measured, virtual, command")
-    description: str = ""
+    description: str = Field(default="", description="in words")
 
 
 class InputInfo(Published):
     """An operator input and its range."""
 
-    unit: str
-    minimum: float
-    maximum: float
-    description: str = ""
+    unit: str = Field(description='unit of its values, "" for a plain number')
+    minimum: float = Field(description="lowest value that is taken")
+    maximum: float = Field(description="highest value that is taken")
+    description: str = Field(default="", description="in words")
 
 
 class ValveInfo(Published):
     """A real valve and the strategies that can drive it."""
 
-    strategies: tuple[str, ...]
-    description: str = ""
+    strategies: tuple[str, ...] = Field(description="what the command strategy may select")
+    description: str = Field(default="", description="in words")
 
 
 class CommandInfo(Published):
     """A command: what it does, and the JSON Schema of its payload."""
 
-    topic: str
-    description: str
-    payload_schema: dict[str, JsonValue]
+    topic: str = Field(description="where it is sent to")
+    description: str = Field(description="what it does")
+    payload_schema: dict[str, JsonValue] = Field(description="JSON Schema of its payload")
 
 
 class TopicInfo(Published):
     """A topic that the server publishes."""
 
-    topic: str
-    retained: bool
-    description: str
+    topic: str = Field(description="its whole name")
+    retained: bool = Field(description="whether the broker keeps the latest one")
+    description: str = Field(description="what is published there")
 
 
 class Description(Published):
@@ -450,12 +450,12 @@ class Figures(Published):
     """What many durations come to; all in s. Percentiles are right to 1 %."""
 
     count: int = Field(description="how many there were")
-    min: float
-    mean: float
-    median: float
+    min: float = Field(description="the shortest")
+    mean: float = Field(description="their mean")
+    median: float = Field(description="half of them were no longer")
     p99: float = Field(description="99 % were no longer")
     p999: float = Field(description="99.9 % were no longer")
-    max: float
+    max: float = Field(description="the longest")
 
 
 class LoopStatus(Published):
@@ -502,14 +502,14 @@ class Demand(Published):
 class State(Published):
     """How the server is. Retained, published when it changes and at a slow rate."""
 
-    mode: Mode
+    mode: Mode = Field(description="what the server may do with the valves")
     fault: str | None = Field(default=None, description="the reason of FAULT")
     enabled: bool | None = Field(default=None, description="whether the local enable is on; null: the rig has none")
     warnings: tuple[str, ...] = Field(default=(), description="limits that warn, saturation, old samples")
     degradations: tuple[str, ...] = Field(default=(), description="what could not be had, such as real-time priority")
     tick: int = Field(description="ticks since the start of the server")
     time: float = Field(description="the server's system clock, Unix time in s: the clock of `expires`")
-    missed_ticks: int = 0
+    missed_ticks: int = Field(default=0, description="ticks missed since the start of the server")
     telemetry_dropped: int = Field(default=0, description="telemetry messages dropped while the broker was away")
     timing: dict[str, float] = Field(
         default={}, description="wake-up and work of the loop's latest ticks (a fraction of a second), in s"
@@ -534,7 +534,7 @@ class CircuitStatus(Published):
 class CapacityMargin(Published):
     """Whether a real valve is large enough in one direction."""
 
-    valve: str
+    valve: str = Field(description="name of the real valve")
     direction: str = Field(description="P to port, or port to T")
     needed: float = Field(description="flow coefficient of the virtual circuit, m^3/(s*sqrt(Pa))")
     real: float = Field(description="flow coefficient of the real valve, m^3/(s*sqrt(Pa))")
@@ -546,7 +546,7 @@ class CapacityMargin(Published):
 class SpeedMargin(Published):
     """Whether a real valve is fast enough after a step of the inputs; all in full strokes per second."""
 
-    valve: str
+    valve: str = Field(description="name of the real valve")
     asked: float = Field(description="fastest change of the opening that the virtual circuit asks for")
     spool: float = Field(description="what the spool reaches")
     slew: float = Field(description="what the slew limit allows")
@@ -556,15 +556,15 @@ class SpeedMargin(Published):
 class SignificantFrequency(Published):
     """The rate rule: a tick must come at least ten times in a period."""
 
-    what: str
-    hertz: float
+    what: str = Field(description="of what it is the frequency")
+    hertz: float = Field(description="its highest significant frequency")
     ticks: float = Field(description="ticks per period")
 
 
 class DelayMargin(Published):
     """How late a strategy may be until the loop of circuit, valve and machine swings; times in s."""
 
-    strategy: str
+    strategy: str = Field(description="name of the strategy")
     late: float = Field(description="time by which the real flow follows the virtual one")
     late_off: float = Field(description="the same with sensors and valve 10 % slower than the rig file says")
     critical: float | None = Field(description="lateness from which on it swings; null: it never does")
@@ -603,11 +603,11 @@ class Telemetry(Published):
 class Event(Published):
     """Something that happened: a fault, a switch, a warning."""
 
-    kind: Literal["fault", "switch", "warning", "info"]
+    kind: Literal["fault", "switch", "warning", "info"] = Field(description="what sort of thing")
     text: str = Field(description="what happened, in one sentence")
-    tick: int
+    tick: int = Field(description="when it happened, in ticks since the start of the server")
     time: float = Field(description="the server's system clock, Unix time in s")
-    details: dict[str, JsonValue] = {}
+    details: dict[str, JsonValue] = Field(default={}, description="more of it, by kind")
 
 
 class Topics:
