@@ -28,7 +28,9 @@ from hilserver.mechanics.model import (
 )
 from hilserver.mechanics.tree import Tree, close, closure_jacobian, displace, extent, seen, start_of, tensor, tree_of
 from hilserver.numerics.arrays import Floats
+from hilserver.runs.chain_experiments import generated_loops, slider_crank
 from hilserver.runs.chains import chain_program, run_bdf, run_fixed, run_halves
+from hilserver.runs.document import Grid
 
 G = 9.81
 
@@ -359,7 +361,7 @@ def test_double_pendulum(program: Program) -> None:
     assert courses[-1] == pytest.approx(exact, abs=1e-7)
 
 
-def slider_crank() -> Mechanism:
+def planar_slider_crank() -> Mechanism:
     """Crank 0.1 m, rod 0.3 m, slider; drawn with the crank at 1 rad, in space: so with redundant rows."""
     r, rod, theta = 0.1, 0.3, 1.0
     pin, wrist = (r * np.cos(theta), r * np.sin(theta)), r * np.cos(theta) + np.sqrt(rod**2 - (r * np.sin(theta)) ** 2)
@@ -379,7 +381,7 @@ def slider_crank() -> Mechanism:
 
 def test_slider_crank(program: Program) -> None:
     """One degree of freedom: d/dt(J·w) with J(angle) from the closed kinematics, DOP853; 1e-4 rad in 5 s (20 turns)."""
-    r, rod, tree = 0.1, 0.3, tree_of(slider_crank())
+    r, rod, tree = 0.1, 0.3, tree_of(planar_slider_crank())
     assert tree.freedom == 1
 
     def places(a: float) -> Floats:
@@ -584,9 +586,9 @@ def test_generated_loops_at_1_ms(program: Program, n: int) -> None:
 def test_two_threads_share_a_loop() -> None:
     """The halves of a loop at the same time: what one thread finds, to rounding."""
     program, tree = chain_program(), tree_of(generated_loop(16))
-    one = run_fixed(program, tree, start_of(tree), 0.1, 1e-3, 10)
-    two = run_halves(program, tree, start_of(tree), 0.1, 1e-3, 10)
-    assert np.abs(one.states[-1]).max() > 0.01
+    one = run_fixed(program, tree, start_of(tree), 0.02, 1e-3, 5)
+    two = run_halves(program, tree, start_of(tree), 0.02, 1e-3, 5)
+    assert np.abs(one.states[-1]).max() > 0.001
     assert two.states == pytest.approx(one.states, abs=1e-9)
     assert two.time == pytest.approx(one.time)
 
@@ -611,6 +613,25 @@ def test_a_run_that_leaves_all_bounds_says_so() -> None:
     program, tree = chain_program(), tree_of(generated_loop(151))
     with pytest.raises(HilserverError, match="take smaller ones"):
         run_fixed(program, tree, start_of(tree), 5.0, 2e-2)
+
+
+def test_the_experiments_of_the_source(tmp_path: Path) -> None:
+    """Small ones: tables with a line per size, costs and accuracy as figures, the source's beside them; written."""
+    crank = slider_crank(READY / "spatial_slider_crank.toml", (1, 5))
+    cost, accuracy = (block for block in crank.blocks if isinstance(block, Grid))
+    assert [row[:3] for row in cost.rows] == [("1", "0.058", "0.165"), ("5", "0.368", "0.912")]
+    assert all(float(cell) > 0.0 for row in cost.rows for cell in row[3:])
+    errors = [float(row[2]) for row in accuracy.rows]
+    assert errors[1] < 1e-4 < errors[0]
+    assert errors[3] < errors[2] < 0.1
+    loops = generated_loops((5, 61), 0.2, bursts=1)
+    cost, threads = (block for block in loops.blocks if isinstance(block, Grid))
+    assert [row[0] for row in cost.rows] == ["5", "61"]
+    assert all(float(row[4]) < 1e-5 for row in cost.rows)
+    assert float(cost.rows[0][5]) < 1e-4
+    assert cost.rows[1][5] == "–"
+    assert all(float(cell) > 0.0 for row in threads.rows for cell in row[:3])
+    assert {path.suffix for path in loops.write(tmp_path, "loop")} == {".html", ".md", ".png"}
 
 
 def ring(n: int, side: float = 0.2) -> Mechanism:

@@ -46,6 +46,7 @@ PAGES = [
     "write-a-component",
     "write-a-driver",
     "calibration",
+    "closed-chains",
     "modbus-and-serial",
     "ni",
     "test-sequences",

@@ -17,6 +17,7 @@ from hilserver.cli import (
     check,
     demo,
     doctor,
+    experiment,
     export,
     fidelity,
     identify,
@@ -60,6 +61,7 @@ app.command("test")(test.run_sequences)
 app.command("report")(report.report)
 app.command("export")(export.export)
 app.add_typer(log.log, name="log")
+app.add_typer(experiment.experiment, name="experiment")
 app.command("bench")(bench.bench)
 app.command("latency")(latency.latency)
 app.command("doctor")(doctor.doctor)
