@@ -359,6 +359,9 @@ def test_disk_space_counts_in_hours_of_log(hours: float, state: str, tmp_path: P
     finding = check_space(tmp_path, free=hours * 3600 * 2e6, rate=2e6)
     assert finding.state == state
     assert f"7.2 GB per hour: enough for {hours:.1f} h" in finding.found
+    less = check_space(tmp_path, free=hours * 3600 * 2e6 + 500e6, rate=2e6, kept_free=500e6)
+    assert (less.state, finding.found.partition("the log")[2]) == (state, less.found.partition("the log")[2])
+    assert "0.5 GB stay free" in less.found
 
 
 def test_disk_speed_has_a_margin() -> None:

@@ -57,10 +57,11 @@ def diagnose(
     findings = [*examine(host or Host(), scheduling), check_clock((clock or clock_error)()), check_cache(rig)]
     if rig is not None:
         findings += [check_shared_memory(rig), check_broker(rig)]
-    folder = log_folder(rig.settings.recording if rig is not None else RecordingSettings())
+    recording = rig.settings.recording if rig is not None else RecordingSettings()
+    folder, kept_free = log_folder(recording), recording.min_free_megabytes * 1e6
     rate = log_rate(rig) if rig is not None else 0.0
     if rig is None or rig.settings.recording.enabled:
-        findings += check_disk(folder, rate)
+        findings += check_disk(folder, rate, kept_free)
     return findings
 
 
@@ -202,7 +203,7 @@ def log_rate(rig: Rig) -> float:
     return 8.0 * columns * rig.settings.loop.rate
 
 
-def check_disk(folder: Path, rate: float) -> Iterator[Finding]:
+def check_disk(folder: Path, rate: float, kept_free: float = 0.0) -> Iterator[Finding]:
     """Room and speed of the disk for the log; ``rate`` in bytes per second, 0 where it isn't known."""
     place = _existing(folder)
     if not _may_write(folder):
@@ -211,17 +212,19 @@ def check_disk(folder: Path, rate: float) -> Iterator[Finding]:
         yield Finding("log folder", ERROR, found, "The run is not recorded", remedy)
         return
     free = shutil.disk_usage(place).free
-    yield check_space(folder, free, rate)
+    yield check_space(folder, free, rate, kept_free)
     if free > 4 * TRIAL_BYTES:
         yield check_speed(folder, writing_speed(place), rate)
 
 
-def check_space(folder: Path, free: float, rate: float) -> Finding:
-    """Whether the log finds room."""
+def check_space(folder: Path, free: float, rate: float, kept_free: float = 0.0) -> Finding:
+    """Whether the log finds room beyond the bytes that are left free (``recording.min_free_megabytes``)."""
     found = f"{folder.absolute()}: {free / 1e9:.1f} GB free"
+    if kept_free:
+        found += f", of which {kept_free / 1e9:.1f} GB stay free"
     if rate == 0.0:
         return Finding("disk space", OK, found)
-    lasts = free / rate
+    lasts = max(free - kept_free, 0.0) / rate
     found += f", the log takes {rate * 3600 / 1e9:.1f} GB per hour: enough for {lasts / 3600:.1f} h"
     if lasts >= SHORT_OF_SPACE:
         return Finding("disk space", OK, found)
@@ -230,8 +233,8 @@ def check_space(folder: Path, free: float, rate: float) -> Finding:
         "disk space",
         state,
         found,
-        "When the disk is full the run goes on without being recorded",
-        f"Remove or move old logs: du -h {folder.absolute()} | sort -h   (or another recording.folder)",
+        "When the disk is nearly full the run goes on without being recorded",
+        f"Remove or move old logs: du -h {folder.absolute()} | sort -h   (or recording.keep, or another folder)",
     )
 
 
