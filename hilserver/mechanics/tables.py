@@ -59,7 +59,7 @@ def tables(m: Mechanism, file: str = "", prefix: str = "") -> MechanismTables:
 
 def _recursive(m: Mechanism, file: str, prefix: str) -> MechanismTables:
     """The same in joint coordinates."""
-    tree = tree_of(m)
+    tree = tree_of(m, file=file, prefix=prefix)
     y = start_of(tree, file, prefix)
     actuators = list(m.actuators)
     in_chain = sorted(actuators, key=lambda name: isinstance(m.actuators[name], Rotary))

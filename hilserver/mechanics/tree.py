@@ -176,9 +176,23 @@ class Tree:
         return chain_alone(self.entries, self.numbers)
 
 
-def tree_of(mechanism: Mechanism, stabilisation: tuple[float, float, float] = STABILISATION) -> Tree:
-    """Cut the mechanism's loops and write it as a chain."""
+def tree_of(
+    mechanism: Mechanism,
+    stabilisation: tuple[float, float, float] = STABILISATION,
+    *,
+    file: str = "",
+    prefix: str = "",
+) -> Tree:
+    """Cut the mechanism's loops and write it as a chain.
+
+    Raises ConfigurationError where a loop has no joint to cut. ``prefix``: where the mechanism stands in ``file``.
+    """
     parents, cut = spanning_tree(mechanism)
+    for name, actuator in mechanism.actuators.items():
+        if isinstance(actuator, Rotary) and actuator.joint in cut:
+            text = "every joint of this loop is turned by an actuator: leave one free, where the loop can be cut."
+            key = ".".join(part for part in (prefix, f"actuators.{name}.joint") if part)
+            raise ConfigurationError([Problem(text, key, file)])
     links, ends = _links(mechanism, parents)
     rows = [row for name in cut for row in _rows(name, mechanism.joints[name], mechanism.planar)]
     whole = Tree(
