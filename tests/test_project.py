@@ -92,7 +92,7 @@ def test_wheel_holds_every_module_and_claims_no_generic_name(installation: Insta
 
 def test_wheel_brings_the_example_configurations(installation: Installation) -> None:
     examples = files_below(ROOT / "config", "*.toml")
-    folders = {"rigs", "circuits", "cycles", "mechanisms"}
+    folders = {"rigs", "circuits", "cycles", "mechanisms", "sequences"}
     assert {name.split("/")[0] for name in examples} == folders
     assert files_below(installation.prefix / "share/hilserver/config", "*") - folders == examples
 

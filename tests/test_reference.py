@@ -28,6 +28,7 @@ from hilserver.driver import installed_drivers
 from hilserver.mechanics import model as mechanics
 from hilserver.rig.calibration import Calibration
 from hilserver.rig.config import BrokerLogin, CycleSettings, RigSettings
+from hilserver.sequences import model as sequences
 from hilserver.service import messages
 from hilserver.units import Quantity
 
@@ -191,6 +192,8 @@ FILES: list[tuple[str, type[BaseModel]]] = [
     ("cycle-file", CycleSettings),
     ("mechanism-file", mechanics.Body),
     *(("mechanism-file", kind) for kind in (*mechanics.JOINTS.values(), *mechanics.ACTUATORS.values())),
+    ("sequence-file", sequences.SequenceFile),
+    ("sequence-file", sequences.StepTiming),
     ("calibration-file", Calibration),
     ("mqtt", BrokerLogin),
 ]
