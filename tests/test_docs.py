@@ -39,6 +39,7 @@ PAGES = [
     "how-it-works",
     "fidelity",
     "datasheets",
+    "mechanics",
     "rig-file",
     "safety",
     "recording",
