@@ -17,6 +17,7 @@ from boom_reference import HEAVY, LIGHT, Boom
 from component_bench import Bench, program
 from scipy.integrate import solve_ivp
 
+from hilserver.circuit import engine as e
 from hilserver.circuit.analysis import Analysis
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
@@ -254,14 +255,18 @@ def test_shared_solutions_are_of_second_order() -> None:
     assert 5.0 < errors[1] / errors[2] < 8.0
 
 
-def test_the_boom_starts_at_rest_and_has_an_equilibrium() -> None:
+@pytest.mark.parametrize("shared", [0, 2])
+def test_the_boom_starts_at_rest_and_has_an_equilibrium(shared: int) -> None:
     """The file's start is in equilibrium: nothing moves by itself, and the analysis finds it where it is (1e-5 rad)."""
     source = tomllib.loads((CONFIG / "circuits/boom.toml").read_text())
+    if shared:
+        source["solver"] = {"substeps": shared, "mechanics_substeps": 1}
     circuit = read_circuit(source, standard_library(), folder=CONFIG / "circuits")
     packed = pack(circuit, standard_library())
     analysis = Analysis(program(), packed)
     rates = analysis.rates(analysis.values[: packed.n_states].copy())
     assert np.abs(rates[[packed.values.index(f"boom.boom.{x}") for x in ("vx", "vy", "w")]]).max() < 1e-5
+    assert int(packed.index[e.SOLUTION_STEPS]) == shared
     settled = analysis.steady_state()
     assert settled[packed.values.index("boom.boom.angle")] == pytest.approx(0.0, abs=1e-5)
     assert settled[packed.values.index("A.p")] == pytest.approx(92e5, rel=1e-3)

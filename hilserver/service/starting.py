@@ -59,6 +59,7 @@ def unstable(
     recorded, work = np.zeros(len(packed.recorded)), np.zeros(packed.work_size)
     index = packed.index.copy()
     index[e.INTEGRATOR] = e.ROSENBROCK  # gets there whatever the circuit's own integrator would make of it
+    index[e.SOLUTION_STEPS] = 0  # a mechanism's solution isn't shared by steps of another length
     states = [present]
     for end in (0, 1):
         values = present.copy()
