@@ -6,10 +6,12 @@ import json
 import math
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ import pytest
 from service_harness import Server, eventually
 
 from hilserver.client import Client, CommandRefused, Recorder, RequestFailed, connect
+from hilserver.client.plotjuggler import LARGEST, datagrams
 from hilserver.errors import HilserverError
 from hilserver.service.messages import Telemetry
 
@@ -156,3 +159,46 @@ def test_watching_goes_on_when_the_broker_is_lost_and_regained(tmp_path: Path) -
             process.kill()
             process.wait()
             os.close(master)
+
+
+def test_telemetry_goes_to_plotjuggler(server: Server, client: Client, tmp_path: Path) -> None:
+    """What PlotJuggler's UDP server would read: JSON of at most 2048 bytes, every channel, at the telemetry's rate."""
+    expected = client.record(0.3)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.settimeout(PATIENCE)
+        place = ("--rig", server.name, "--broker", f"127.0.0.1:{server.port}")
+        to = ("--to", f"127.0.0.1:{listener.getsockname()[1]}", "--layout", str(tmp_path / "layout.xml"))
+        program = (sys.executable, "-c", "from hilserver.cli import main; main()", "plotjuggler")
+        process = subprocess.Popen((*program, *place, *to), stdout=subprocess.PIPE, text=True)
+        try:
+            samples = [json.loads(listener.recv(2048)) for _ in range(100)]
+            process.send_signal(signal.SIGINT)
+            said, _ = process.communicate(timeout=PATIENCE)
+            assert process.returncode == 0
+        finally:
+            process.kill()
+            process.wait()
+    assert "Layout: " in said
+    times = sorted({sample["timestamp"] for sample in samples})
+    np.testing.assert_allclose(np.diff(times), np.diff(expected.time)[0], rtol=1e-3)
+    valid = {name for name, values in expected.channels.items() if not np.isnan(values).all()}
+    assert {name for sample in samples for name in sample} == {"timestamp", *valid}
+    layout = ElementTree.parse(tmp_path / "layout.xml").getroot()
+    curves = {str(curve.get("name")) for curve in layout.iter("curve")}
+    assert curves <= {f"/{name}" for name in expected.channels}
+    assert {"/p_A", "/valve.main.command", "/circuit.supply.p", "/loop.wake_up"} <= curves
+    assert [tab.get("tab_name") for tab in layout.iter("Tab")] == ["rig", "virtual circuit", "loop"]
+
+
+def test_a_sample_of_many_channels_is_sent_in_pieces() -> None:
+    telemetry = Telemetry(t0=1.0, dt=0.1, channels={f"circuit.component_{k}.value": (1.0 / 3.0,) for k in range(200)})
+    sent = list(datagrams(telemetry))
+    assert len(sent) > 1
+    assert max(map(len, sent)) <= LARGEST
+    merged: dict[str, float] = {}
+    for piece in map(json.loads, sent):
+        assert piece.pop("timestamp") == 1.0
+        assert not merged.keys() & piece.keys()
+        merged |= piece
+    assert merged == {name: values[0] for name, values in telemetry.channels.items()}

@@ -24,6 +24,7 @@ from hilserver.cli import (
     latency,
     log,
     panel,
+    plotjuggler,
     replay,
     report,
     run,
@@ -58,6 +59,7 @@ app.command("send")(switch.send)
 app.command("panel")(panel.panel)
 app.command("replay")(replay.replay)
 app.command("test")(test.run_sequences)
+app.command("plotjuggler")(plotjuggler.plotjuggler)
 app.command("report")(report.report)
 app.command("export")(export.export)
 app.add_typer(log.log, name="log")
