@@ -26,7 +26,18 @@ from hilserver.mechanics.model import (
     Universal,
     read_mechanism,
 )
-from hilserver.mechanics.tree import Tree, close, closure_jacobian, displace, extent, seen, start_of, tensor, tree_of
+from hilserver.mechanics.tree import (
+    Tree,
+    close,
+    closure_jacobian,
+    displace,
+    extent,
+    poses,
+    seen,
+    start_of,
+    tensor,
+    tree_of,
+)
 from hilserver.numerics.arrays import Floats
 from hilserver.runs.chain_experiments import generated_loops, slider_crank
 from hilserver.runs.chains import chain_program, run_bdf, run_fixed, run_halves
@@ -563,6 +574,45 @@ def test_a_free_top_wobbles_as_euler_says(program: Program) -> None:
 
 
 # --- loops ------------------------------------------------------------------------------------------------------------
+
+
+def hexapod() -> Mechanism:
+    """A platform on six legs of universal joint, slide and ball: five loops that share it."""
+    bodies = {"platform": body(20.0, [0.5, 0.5, 1.0], 0.0, 0.0, 1.0)}
+    joints = {}
+    for k in range(6):
+        side, sign = np.radians(120.0 * (k // 2) + 30.0), (-1.0) ** k
+        low, high = side + sign * np.radians(10.0), side + sign * np.radians(50.0)
+        foot = np.array([np.cos(low), np.sin(low), 0.0])
+        leg = np.array([0.6 * np.cos(high), 0.6 * np.sin(high), 1.0]) - foot
+        along = leg / np.linalg.norm(leg)
+        across = np.cross(along, [0.0, 0.0, 1.0]) / np.linalg.norm(np.cross(along, [0.0, 0.0, 1.0]))
+        barrel, rod = f"barrel_{k}", f"rod_{k}"
+        bodies |= {
+            barrel: body(2.0, [0.05] * 3, *(foot + 0.25 * leg)),
+            rod: body(1.0, [0.03] * 3, *(foot + 0.75 * leg)),
+        }
+        axes = [[float(x) for x in axis] for axis in (across, np.cross(along, across))]
+        joints[f"foot_{k}"] = joint("universal", GROUND, barrel, *foot, axes=axes)
+        joints[f"slide_{k}"] = joint("prismatic", barrel, rod, *foot, axis=[float(x) for x in along])
+        joints[f"head_{k}"] = joint("spherical", rod, "platform", *(foot + leg))
+    return mechanism(bodies, joints)
+
+
+def test_a_hexapod(program: Program) -> None:
+    """Six degrees of freedom, 15 rows; it falls turning for 1 s, with its energy (1e-6 J of hundreds) and closed."""
+    tree = tree_of(hexapod())
+    assert (tree.freedom, len(tree.rows), len(tree.cut), tree.redundant) == (6, 15, 5, ())
+    y = start_of(tree)
+    units = [extent(tree.mechanism) if link.kind == PRISMATIC else 1.0 for link in tree.links]
+    y[tree.n_coordinates :] = 0.5 * np.linalg.svd(closure_jacobian(tree, y))[2][-1] * units
+    courses, gap = run(program, tree, y, 1.0, every=50)
+    energies = [program.chain_energy(tree.chain(), at) for at in courses]
+    heights = [poses(tree, at)["platform"][1][2] for at in courses]
+    assert np.ptp(heights) * 20.0 * G > 50.0
+    assert np.ptp(energies) < 1e-6
+    assert gap < 1e-9
+    assert max(np.abs(constraints(tree.mechanism, pose_of(tree, at))).max() for at in courses) < 1e-9
 
 
 def test_the_ready_loop_is_the_generated_one() -> None:
