@@ -116,6 +116,11 @@ def test_every_block_says_what_it_is() -> None:
             )
 
 
+def test_every_page_with_code_takes_part() -> None:
+    with_code = {file.stem for file in DOCS.glob("*.md") if re.search(r"^```\w", file.read_text(), re.M)}
+    assert with_code == set(PAGES)
+
+
 # --- fragments of configuration --------------------------------------------------------------------------------------
 
 

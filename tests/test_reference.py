@@ -142,6 +142,13 @@ def test_a_command_in_the_text_exists(page: str, text: str) -> None:
     assert {word for word in words if re.match(r"--?\w", word)} <= options | {"--help"}
 
 
+def test_make_knows_what_pages_ask_of_it() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    found = {line.split()[1] for page in site().values() for line in lines_of(page) if line.startswith("make ")}
+    found |= {target for page in site().values() for target in re.findall(r"`make ([a-z-]+)`", page)}
+    assert {"demo", "install", "docs"} <= found <= targets
+
+
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
