@@ -116,7 +116,7 @@ def lines_of(page: str) -> Iterator[str]:
 def typed() -> Iterator[tuple[str, str]]:
     for name, page in site().items():
         for line in lines_of(page):
-            for part in re.split(r"\s(?:&&|\||>)\s", line):
+            for part in re.split(r"\s(?:&&|\|\|?|>)\s|;", line):
                 if found := re.search(r"(?:^|\s|/)hilserver (?!/)(.+)", part):
                     yield name, found[1]
 
