@@ -274,6 +274,15 @@ def test_no_link_in_the_repository_leads_nowhere(file: str) -> None:
         assert re.match(r"\w+:", link) or not path or ((ROOT / file).parent / path).exists(), f"{file}: {link}"
 
 
+def test_files_of_the_repository_are_where_pages_say() -> None:
+    made = set(re.findall(r"<!-- file: (\S+) -->", "".join(site().values()))) | {"config/rigs/lab.toml"}
+    for page, text in site().items():
+        if page.startswith(("decisions/", "changelog")):  # they tell of files that were, or never came to be
+            continue
+        for file in re.findall(r"`((?:hilserver|drivers|tests|config|docs|systemd)/[\w./-]+)`", without_code(text)):
+            assert file in made or (ROOT / file).exists(), f"{page}: {file}"
+
+
 # --- navigation ------------------------------------------------------------------------------------------------------
 
 
