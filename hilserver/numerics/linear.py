@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from hilserver.numerics.arrays import Floats
 
 
 def factorise(matrix: Floats, n: int, pivots: Floats) -> None:
-    """Gaussian elimination with partial pivoting, in place: the factors take the matrix' place."""
-    for col in range(n):
-        best = col
-        for i in range(col + 1, n):
-            if abs(matrix[i * n + col]) > abs(matrix[best * n + col]):
-                best = i
+    """Gaussian elimination with partial pivoting, in place: the factors take the matrix' place.
+
+    Counts unsigned: with indices that can't be negative the rows are eliminated several numbers at a time.
+    """
+    size, one = np.uint64(n), np.uint64(1)
+    for col in range(size):
+        top, best = col * size, col
+        largest = abs(matrix[top + col])
+        for i in range(col + one, size):
+            if abs(matrix[i * size + col]) > largest:
+                best, largest = i, abs(matrix[i * size + col])
         pivots[col] = best
         if best != col:
-            for j in range(n):
-                matrix[col * n + j], matrix[best * n + j] = matrix[best * n + j], matrix[col * n + j]
-        for i in range(col + 1, n):
-            factor = matrix[i * n + col] / matrix[col * n + col]
-            matrix[i * n + col] = factor
+            for j in range(size):
+                matrix[top + j], matrix[best * size + j] = matrix[best * size + j], matrix[top + j]
+        for i in range(col + one, size):
+            row = i * size
+            factor = matrix[row + col] / matrix[top + col]
+            matrix[row + col] = factor
             if factor != 0.0:
-                for j in range(col + 1, n):
-                    matrix[i * n + j] -= factor * matrix[col * n + j]
+                for j in range(col + one, size):
+                    matrix[row + j] -= factor * matrix[top + j]
 
 
 def solve(matrix: Floats, b: Floats, n: int, pivots: Floats) -> None:
