@@ -33,6 +33,8 @@ from hilserver.mechanics import native
 from hilserver.numerics import linear
 
 GENERATED = ("evaluate", "evaluate_sampled")
+_COMPLETE = "complete"
+"""File in the mechanisms' folder that says that all their machine code is there."""
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": False, "boundscheck": False}
 KERNEL_OPTIONS: dict[str, Any] = {**OPTIONS, "forceinline": True}
 HEAPLESS: dict[str, Any] = {**OPTIONS, "_nrt": False}
@@ -103,7 +105,7 @@ def _mechanisms(place: Path) -> tuple[dict[str, Any], list[Any]]:
     Kept as long as the process lives: compiled code knows their addresses. It is cached apart from the libraries'
     programs, whose change it doesn't concern.
     """
-    folder = place / _fingerprint((), [native, *native.CALLED], "")
+    folder = _mechanisms_folder(place)
     folder.mkdir(parents=True, exist_ok=True)
     scope = _scope(native.CALLED)
     scope |= _linked(native.CALLED, scope) | {name: vars(native)[name] for name in native.NAMES}
@@ -117,7 +119,17 @@ def _mechanisms(place: Path) -> tuple[dict[str, Any], list[Any]]:
         llvmlite.binding.add_symbol(symbol, machine_code.address)
         kept.append(machine_code)
         found[name] = numba.types.ExternalFunction(symbol, signature)
+    (folder / _COMPLETE).touch()
     return found, kept
+
+
+def is_quickly_built(root: Path | None = None) -> bool:
+    """Whether `build` finds the mechanisms' machine code in the cache; else it compiles them, which takes a minute."""
+    return (_mechanisms_folder(_writable(root or cache_root())) / _COMPLETE).exists()
+
+
+def _mechanisms_folder(place: Path) -> Path:
+    return place / _fingerprint((), [native, *native.CALLED], "")
 
 
 @contextlib.contextmanager

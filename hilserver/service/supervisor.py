@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from hilserver.circuit.program import Program
+from hilserver.circuit.program import Program, is_quickly_built
 from hilserver.realtime.compiled import compiled_program, is_complete, warm_up, warm_up_analysis
 from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
 from hilserver.rig import columns as c
@@ -113,6 +113,8 @@ class Supervisor:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         self.observer = observer = Observer(self.rig, memory)
         processes = LoopProcesses(self.rig, memory, folder, observer.devices)
+        if not is_quickly_built():
+            await self._compile(processes)
         program = compiled_program(self.rig.library)
         self.operator = operator = Operator(self.rig, memory, observer, program)
         examiner = Examiner(self.rig, program, observer, lambda: operator.running)
@@ -122,11 +124,7 @@ class Supervisor:
         stack.push_async_callback(processes.end)
         _background(stack, "the heartbeat", functools.partial(_every, BEAT, memory.supervisor_heartbeat.beat))
         if not is_complete(program):
-            _log.warning(
-                "first start on this machine, or after an update: compiling the circuit engine takes up to a minute"
-            )
-            self._notifier.status("compiling the circuit engine, which takes up to a minute")
-            await processes.compile()
+            await self._compile(processes)
         children = await processes.start()
         if self.rig.settings.recording.enabled and (recorder := await recording.start_if_room()) is not None:
             children.append(recorder)
@@ -150,6 +148,14 @@ class Supervisor:
         _background(stack, "examining the circuit", lambda: examiner.keep(mqtt.publish_margins, warn))
         stack.callback(withdraw, announce(self.rig.settings.name, self.address))
         return processes, publisher
+
+    async def _compile(self, processes: LoopProcesses) -> None:
+        """Fill the cache in a process of its own, so that this one goes on hearing signals."""
+        _log.warning(
+            "first start on this machine, or after an update: compiling the circuit engine takes up to a minute"
+        )
+        self._notifier.status("compiling the circuit engine, which takes up to a minute")
+        await processes.compile()
 
     async def _look_at_solver(self, program: Program, observer: Observer) -> None:
         """Warn, as long as the server runs, where the first circuit's integrator can't follow it."""
