@@ -108,7 +108,7 @@ def pages() -> dict[str, str]:
 def repository_pages() -> dict[str, str]:
     """README, changelog and security page with their links as they are here; the list of decisions."""
     readme = (ROOT / "README.md").read_text().replace("](docs/", "](").replace("](CHANGELOG.md)", "](changelog.md)")
-    readme = readme.replace("](SECURITY.md)", "](security.md)")
+    readme = readme.replace("](SECURITY.md)", "](security.md)").replace("](config/README.md)", "](circuits.md)")
     decisions = sorted((DOCS / "decisions").glob("*.md"))
     titles = [(path.name, path.read_text().split("\n")[0].removeprefix("# ")) for path in decisions]
     lines = ["# Decisions", "", "Why it is as it is: what could be questioned.", ""]
