@@ -20,13 +20,16 @@ DOC := $(PREFIX)/share/doc/hilserver
 UNITS := $(PREFIX)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs format lock clean test-programs python install install-program install-service uninstall
+.PHONY: help demo panel test check docs format lock clean test-programs python install install-program install-service uninstall
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMP)  ## run the verification circuit against a simulated rig, live in this terminal
 	$(BIN)/hilserver demo
+
+panel: $(STAMP)  ## the same, and it goes on until Ctrl-C: drive it in the browser
+	$(BIN)/hilserver demo --stay
 
 test: $(STAMP) test-programs  ## run all tests; PYTEST="-k relief" passes options on
 	$(BIN)/python -m pytest $(PYTEST)

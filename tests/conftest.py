@@ -11,10 +11,11 @@ settings.load_profile("hilserver")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How long, and how, the soak test (test_soak.py) lasts."""
+    """How long, and how, the soak test (test_soak.py) lasts; pictures by the panel's test (test_panel.py)."""
     parser.addoption("--soak", default="60 s", help='length of the soak test, like "2 h"; a third of it without faults')
     parser.addoption("--soak-seed", type=int, default=1, help="another order of its faults")
     parser.addoption("--soak-report", default=None, help="file that its report is appended to")
+    parser.addoption("--screenshots", action="store_true", help="write the docs' pictures of the panel")
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ class Step:
 def demo(
     rig: Annotated[Path | None, typer.Option(help="another rig file than the demo's own")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="folder of report and plots")] = Path("reports"),
+    panel: Annotated[bool, typer.Option(help="show it in the browser too: the panel's address is printed")] = True,
+    stay: Annotated[bool, typer.Option("--stay", help="go on until Ctrl-C, for you to drive it in the panel")] = False,
 ) -> None:
     """See it work: a virtual pump, relief valve and 4/3 valve move a simulated machine through its servo valve.
 
@@ -59,16 +62,31 @@ def demo(
         ready.cancel()
         if not task.done():
             typer.echo(f"Ready after {time.monotonic() - began:.1f} s. MQTT broker: {supervisor.address}")
-            playing = asyncio.create_task(play(supervisor))
-            await asyncio.wait({task, playing}, return_when=asyncio.FIRST_COMPLETED)
-            supervisor.stop()
-            playing.cancel()
+            async with contextlib.AsyncExitStack() as stack:
+                if panel:
+                    await show_panel(supervisor, stack)
+                playing = asyncio.create_task(play(supervisor))
+                await asyncio.wait({task, playing}, return_when=asyncio.FIRST_COMPLETED)
+                if stay and not task.done():
+                    typer.echo("It goes on for you to drive it: arm, start, click a component. Ctrl-C ends it.")
+                    await asyncio.wait({task})
+                supervisor.stop()
+                playing.cancel()
         code = await task
         if supervisor.log_file is not None:
             await asyncio.to_thread(report, supervisor.log_file, output)
         return code
 
     raise typer.Exit(asyncio.run(show()))
+
+
+async def show_panel(supervisor: Supervisor, stack: contextlib.AsyncExitStack) -> None:
+    """Start the panel beside the demo and say where it is."""
+    from hilserver.panel.app import beside
+
+    assert supervisor.address is not None
+    url = await stack.enter_async_context(beside(supervisor.rig.settings.name, supervisor.address))
+    typer.echo(f"Panel in the browser: {url}" if url else "No panel: pip install 'hilserver[panel]'")
 
 
 def script() -> list[Step]:

@@ -22,6 +22,9 @@ def panel(
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="TLS: certificate (PEM); with --key")] = None,
     key: Annotated[Path | None, typer.Option(help="TLS: private key (PEM) of the certificate")] = None,
+    with_parent: Annotated[
+        bool, typer.Option("--with-parent", help="end when the program that started it ends")
+    ] = False,
 ) -> None:
     """Serve the panel of a rig until Ctrl-C; open the address that it prints in a browser.
 
@@ -36,6 +39,6 @@ def panel(
         raise HilserverError("--certificate and --key belong together: give both or neither.")
     name, address = where(rig, broker)
     chosen = free_port(host, PORT, tries=50) if port is None else free_port(host, port)
-    settings = PanelSettings(name, address, host, chosen, recordings, certificate, key)
+    settings = PanelSettings(name, address, host, chosen, recordings, certificate, key, with_parent)
     typer.echo(f"Panel of {name}: {settings.url}    Ctrl-C ends it.")
     serve(settings)

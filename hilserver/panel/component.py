@@ -167,7 +167,7 @@ class ComponentDialog:
         box = ui.input(title + (" *" if field.required else ""), value=field.given, placeholder=field.default)
         box.props(f'outlined dense stack-label data-field="{field.key}" hide-bottom-space').classes("w-full")
         if field.description:
-            box.props(f'hint="{field.description.replace(chr(34), chr(39))}"').props(remove="hide-bottom-space")
+            ui.label(field.description).classes("text-xs text-slate-500 -mt-1 mb-1 px-1")
         self._fields[field.key] = field, box
 
     def _changes(self) -> dict[str, Any]:

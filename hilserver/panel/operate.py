@@ -10,6 +10,7 @@ from typing import Any
 from nicegui import ui
 
 from hilserver.panel.component import ComponentDialog
+from hilserver.panel.display import Units
 from hilserver.panel.layout import read_parts
 from hilserver.panel.plots import Plot
 from hilserver.panel.schematic import schematic
@@ -47,7 +48,7 @@ class SchematicView:
         self._nodes: list[str] = []
         self._signals: list[str] = []
         page.slow.append(self._draw)
-        page.fast.append(self._update)
+        page.slow.append(self._update)
         page.when_units_change.append(page.show_anew)
 
     def _draw(self) -> None:
@@ -74,13 +75,7 @@ class SchematicView:
             lines[node] = colour(pressure)
         for part, ports in self._flows.items():
             flows = {port: now.get(f"circuit.{part}.q_{port}") for port in ports}
-            known = {port: flow for port, flow in flows.items() if flow is not None}
-            unit = page.units.of("m^3/s").unit
-            numbers = [
-                f"{port} {page.units.number(q, 'm^3/s')}" if len(known) > 1 else page.units.number(q, "m^3/s")
-                for port, q in known.items()
-            ]
-            texts[f"part.{part}"] = f"{'  '.join(numbers)} {unit}" if known else ""
+            texts[f"part.{part}"] = flow_text({port: q for port, q in flows.items() if q is not None}, page.units)
         for signal in self._signals:
             value = now.get(f"circuit.{signal}")
             texts[f"signal.{signal}"] = signal if value is None else f"{signal} {page.units.number(value, '')}"
@@ -89,10 +84,24 @@ class SchematicView:
 
 
 def _shown_ports(hydraulic: Mapping[str, str]) -> list[str]:
-    """Ports whose flow is shown: A and B of a valve with four, else the one through which it delivers."""
+    """Ports whose flow is shown: A and B of a valve with more of them, else the first three."""
     if {"A", "B"} <= hydraulic.keys() and len(hydraulic) > 2:
         return ["A", "B"]
-    return [port for port in ("P", "A", "V", *hydraulic) if port in hydraulic][:1]
+    return list(hydraulic)[:3]
+
+
+def flow_text(flows: Mapping[str, float], units: Units) -> str:
+    """Flows out of a component by port: what goes in at one of two ports comes out at the other and is shown once.
+
+    >>> flow_text({"P": -1e-3, "T": 1e-3}, Units()), flow_text({"A": 2e-4, "B": -1e-4}, Units()), flow_text({}, Units())
+    ('60.00 l/min', 'A 12.00  B −6.00 l/min', '')
+    """
+    if not flows:
+        return ""
+    if len(flows) == 1 or flows.keys() == {"P", "T"}:
+        return units.text(max(flows.values()), "m^3/s")
+    numbers = (f"{port} {units.number(flow, 'm^3/s')}" for port, flow in flows.items())
+    return f"{'  '.join(numbers)} {units.of('m^3/s').unit}"
 
 
 def colour(pressure: float | None) -> str:
@@ -159,7 +168,7 @@ class InputsView:
                     centre = min(max(0.0, info.minimum), info.maximum)
                     ui.button(
                         icon="filter_center_focus", on_click=lambda name=name, v=centre: self._move(name, v)
-                    ).props("flat dense round size=sm").tooltip(f"to {centre:g}")
+                    ).props(f"flat dense round size=sm aria-label='to {centre:g}'").tooltip(f"to {centre:g}")
                 self._sliders[name] = slider, shown
 
     async def _move(self, name: str, value: Any) -> None:
@@ -193,7 +202,7 @@ class ValvesView:
         self._choices: dict[str, ui.select] = {}
         self._jogs: dict[str, list[ui.button]] = {}
         page.slow.append(self._follow)
-        page.fast.append(self._update)
+        page.slow.append(self._update)
 
     def _follow(self) -> None:
         description = self.page.connection.description

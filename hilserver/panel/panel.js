@@ -67,6 +67,7 @@ window.panel = (() => {
   function draw(id, chart) {
     const element = getElement(id)?.chart;
     if (!element || !chart.columns.length || !chart.columns[0].length) return;
+    if (element.getDom().offsetParent === null) return; // of another tab: drawn when it is looked at
     const last = chart.columns[0][chart.columns[0].length - 1][0];
     element.setOption({
       xAxis: { min: last - 1000 * chart.seconds, max: last },

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import datetime
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from nicegui import run, ui
 
+from hilserver.panel.connection import Connection
 from hilserver.panel.view import Page, heading, refuse
 from hilserver.record.folder import Recorded, recordings
 from hilserver.record.format import RecordError
 
+DOWNLOADS = "/recordings"
 REPLAY = (sys.executable, "-c", "from hilserver.cli import main; main()", "replay")
 
 
@@ -21,7 +25,7 @@ class RecordingsView:
     """The tab. ``folder``: where to look; None: where the server says that it records."""
 
     def __init__(self, page: Page, folder: Path | None) -> None:
-        self.page, self._folder = page, folder
+        self.page, self._given = page, folder
         self._paths: dict[str, tuple[Path, ...]] = {}
         with ui.column().classes("card w-full gap-2"):
             with ui.row().classes("w-full items-center"):
@@ -55,17 +59,9 @@ class RecordingsView:
             self._text = ui.code("", language="text").classes("w-full replay-result")
             ui.button("Close", on_click=self._dialog.close).props("flat no-caps")
 
-    def folder(self) -> Path | None:
-        """Where the recordings are, None where this machine does not have them."""
-        if self._folder is not None:
-            return self._folder
-        state = self.page.connection.state
-        file = state.recording.file if state is not None and state.recording is not None else None
-        return Path(file).parent if file is not None and Path(file).is_file() else None
-
     async def refresh(self) -> None:
         """Read the folder anew."""
-        folder = self.folder()
+        folder = folder_of(self.page.connection, self._given)
         if folder is None:
             self._where.set_text("Not on this machine: run the panel on the PC of the rig, or name the folder.")
             return
@@ -90,7 +86,7 @@ class RecordingsView:
 
     def _download(self, name: str) -> None:
         for path in self._paths.get(name, ()):
-            ui.download.file(path)
+            ui.download.from_url(f"{DOWNLOADS}/{quote(path.name)}", path.name)
 
     async def _replay(self, name: str) -> None:
         """Compute the recording once more and show what differs; in a process of its own, so as not to hold us up."""
@@ -109,6 +105,23 @@ class RecordingsView:
         self._text.set_content(output.decode(errors="replace").strip())
         if process.returncode not in (0, 1):
             refuse(f"The replay of {name} ended with code {process.returncode}.")
+
+
+def folder_of(connection: Connection, given: Path | None) -> Path | None:
+    """Where the recordings are: as given, or where the server records; None where this machine does not have that."""
+    if given is not None:
+        return given
+    state = connection.state
+    file = state.recording.file if state is not None and state.recording is not None else None
+    return Path(file).parent if file is not None and Path(file).is_file() else None
+
+
+def contents(path: Path, size: int) -> Iterator[bytes]:
+    """The first ``size`` bytes of a file: one that is being written grows meanwhile."""
+    with path.open("rb") as file:
+        while size > 0 and (part := file.read(min(size, 1 << 20))):
+            size -= len(part)
+            yield part
 
 
 def _name(recorded: Recorded) -> str:

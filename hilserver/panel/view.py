@@ -13,7 +13,7 @@ from hilserver.panel.connection import Connection
 from hilserver.panel.display import Units, unit_of
 from hilserver.service.messages import Answer, Command
 
-FAST, SLOW = 0.05, 0.25
+FAST, SLOW = 0.05, 0.2
 """Seconds between two rounds of samples, and of everything else."""
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
+from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
 from nicegui import app, background_tasks, run, ui
 
 from hilserver.circuit.library import standard_library
@@ -13,6 +17,8 @@ from hilserver.panel.app import PanelSettings
 from hilserver.panel.connection import Connection, LogIn
 from hilserver.panel.display import Units
 from hilserver.panel.page import assets, build
+from hilserver.panel.recordings import DOWNLOADS, contents, folder_of
+from hilserver.record.folder import SUFFIX
 
 PATIENCE = 5.0
 """Seconds in which a broker must have let somebody in, or not."""
@@ -39,6 +45,7 @@ class Panel:
         """Serve until Ctrl-C or SIGTERM."""
         settings = self._settings
         app.on_startup(self._begin)
+        app.get(DOWNLOADS + "/{name}")(self._download)
         ui.page("/", title=f"{settings.rig} · hilserver")(self._index)
         tls = (str(settings.certificate), str(settings.key)) if settings.certificate is not None else (None, None)
         ui.run(
@@ -47,9 +54,11 @@ class Panel:
             reload=False,
             show=False,
             show_welcome_message=False,
+            reconnect_timeout=30.0,  # a tablet sleeps, a machine is busy: what is open stays open
             storage_secret=secrets.token_hex(32),
             session_middleware_kwargs={"same_site": "strict", "https_only": settings.certificate is not None},
             favicon=_ICON,
+            gzip_middleware_factory=None,  # a recording is large and hardly gets smaller
             ssl_certfile=tls[0],
             ssl_keyfile=tls[1],
         )
@@ -57,6 +66,8 @@ class Panel:
     async def _begin(self) -> None:
         """Try the broker without a log-in."""
         self._open = self._connect(None, None)
+        if self._settings.with_parent:
+            background_tasks.create(_end_with(os.getppid()))
         background_tasks.create(
             run.io_bound(standard_library)
         )  # takes a second, in which nobody is to wait for a dialog
@@ -83,6 +94,19 @@ class Panel:
 
         own = session.task is not None
         build(session.connection, session.units, self._settings.recordings, log_out if own else None)
+
+    async def _download(self, name: str, request: Request) -> Response:
+        """A recording, for those who are logged in."""
+        session = self._sessions.get(str(request.session.get("id")))
+        folder = None if session is None else folder_of(session.connection, self._settings.recordings)
+        if folder is None or name not in {path.name for path in folder.glob(f"*{SUFFIX}")}:
+            return Response("There is no such recording.", status_code=404)
+        size = (folder / name).stat().st_size
+        return StreamingResponse(
+            contents(folder / name, size),
+            media_type="application/octet-stream",
+            headers={"Content-Length": str(size), "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"},
+        )
 
     def _ask(self, browser: str) -> None:
         """The page for the log-in."""
@@ -111,6 +135,13 @@ class Panel:
             password.classes("w-full password").on("keydown.enter", enter)
             reason = ui.label().classes("text-red-700 text-sm login-reason")
             button = ui.button("Log in", on_click=enter).props("unelevated no-caps").classes("w-full")
+
+
+async def _end_with(parent: int) -> None:
+    """End the panel when the process that started it is gone."""
+    while os.getppid() == parent:  # noqa: ASYNC110 - nothing tells us
+        await asyncio.sleep(0.5)
+    app.shutdown()
 
 
 async def _decided(connection: Connection) -> None:

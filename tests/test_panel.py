@@ -1,0 +1,406 @@
+"""The panel in a real browser, on a real server and broker: what a user sees and does.
+
+``pytest tests/test_panel.py --screenshots`` writes the pictures of docs/panel.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from mosquitto_lab import passwd
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
+from service_harness import Server, eventually
+
+from hilserver.client import read_status, where
+from hilserver.service.broker import _free_port
+from hilserver.service.messages import CircuitStatus
+
+PATH = os.environ.get("PATH", "") + ":/usr/sbin"
+CHROMIUM = shutil.which("chromium", path=PATH)
+MOSQUITTO = shutil.which("mosquitto", path=PATH)
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or MOSQUITTO is None, reason="not installed: chromium or mosquitto (make test-programs)"
+)
+COMMAND = (sys.executable, "-c", "from hilserver.cli import main; main()", "panel")
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+WITHIN = 60_000
+"""Milliseconds in which the browser must show something: a shared machine has slow moments."""
+PASSWORDS = {"anna": "operator's", "wall": "viewer's", "server": "server's"}
+
+
+class Broker:
+    """A mosquitto with an operator, a viewer and the server's account, which can be ended and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = _free_port()
+        passwd(folder / "passwords", **PASSWORDS)
+        for name, password in PASSWORDS.items():
+            (folder / name).touch(0o600)
+            (folder / name).write_text(f"{password}\n")
+        everything = "user server\ntopic readwrite hil/#\n\nuser anna\ntopic write hil/+/command/+\n"
+        (folder / "acl").write_text(f"pattern read hil/+/+\n\n{everything}")
+        (folder / "acl").chmod(0o600)
+        settings = f"password_file {folder}/passwords\nacl_file {folder}/acl\nset_tcp_nodelay true\n"
+        root = "user root\n" if os.geteuid() == 0 else ""
+        self._file = folder / "mosquitto.conf"
+        self._file.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous false\n{settings}{root}")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        assert MOSQUITTO is not None
+        self._process = subprocess.Popen(
+            (MOSQUITTO, "-c", self._file), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        eventually(lambda: listens(self.port))
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("panel")
+
+
+@pytest.fixture(scope="module")
+def broker(folder: Path) -> Iterator[Broker]:
+    broker = Broker(folder)
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path, broker: Broker, request: pytest.FixtureRequest) -> Iterator[Server]:
+    login = f'user = "server"\npassword_file = "{folder / "server"}"\ntelemetry_batch = "100 ms"'
+    changes = {
+        "embedded =": "embedded = false",
+        "port = 0": f"port = {broker.port}\n{login}",
+        "max_missed": "max_missed = 5000",
+        "max_age": 'max_age = "5 s"',
+        "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "5 s"',
+    }
+    name = "lift" if request.config.getoption("--screenshots", default=False) else ""
+    with Server(folder, name, changes=changes) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path, broker: Broker, server: Server) -> Iterator[str]:
+    """The panel, in a process of its own as the command starts it."""
+    port = _free_port()
+    options = ("--rig", server.name, "--broker", f"127.0.0.1:{broker.port}", "--port", str(port))
+    with (folder / "panel.log").open("w") as log:
+        # NiceGUI looks whether pytest runs, and would behave otherwise than for users
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+        process = subprocess.Popen((*COMMAND, *options), stdout=log, stderr=log, cwd=folder, env=environment)
+    try:
+        eventually(lambda: listens(port) or process.poll() is not None, 60)
+        assert process.poll() is None, (folder / "panel.log").read_text()
+        yield f"http://127.0.0.1:{port}"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) in (0, -signal.SIGTERM)
+    finally:
+        process.kill()
+        process.wait()
+    said = (folder / "panel.log").read_text()
+    assert said.startswith(f"Panel of {server.name}: http://127.0.0.1:{port}")
+    assert "Traceback" not in said, said
+    assert not list(folder.glob(".nicegui*"))
+
+
+@pytest.fixture(scope="module")
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as playwright:
+        yield playwright
+
+
+@pytest.fixture(scope="module")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    expect.set_options(timeout=WITHIN)
+    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+    yield browser
+    browser.close()
+
+
+class User:
+    """Somebody at the panel. What goes wrong in the page goes wrong in the test."""
+
+    def __init__(self, browser: Browser, url: str, name: str, password: str) -> None:
+        self.context: BrowserContext = browser.new_context(viewport={"width": 1400, "height": 1000}, locale="en-GB")
+        self.context.set_default_timeout(WITHIN)
+        self.page: Page = self.context.new_page()
+        self.errors: list[str] = []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.goto(url)
+        self.page.get_by_label("User").fill(name)
+        self.page.get_by_label("Password").fill(password)
+        self.page.get_by_role("button", name="Log in").click()
+
+    def sees_mode(self, mode: str) -> None:
+        expect(self.page.locator(f".mode.{mode}")).to_be_visible()
+
+    def presses(self, button: str) -> None:
+        self.page.get_by_role("button", name=button, exact=True).click()
+
+    def opens(self, tab: str) -> None:
+        self.page.get_by_role("tab", name=tab).click()
+
+    def clicks_component(self, name: str) -> None:
+        self.page.locator(f'[data-part="{name}"] .hit').first.click()
+        expect(self.page.locator(".component-dialog")).to_contain_text(name)
+
+    def closes_component(self) -> None:
+        self.presses("Close")
+        expect(self.page.locator(".component-dialog")).to_have_count(0)
+
+    def types(self, field: str, value: str) -> None:
+        self.page.locator(f'input[data-field="{field}"]').fill(value)
+
+    def applies(self) -> None:
+        self.page.locator(".apply").click()
+
+    def runs(self) -> None:
+        """Let the rig run, wherever it is."""
+        expect(self.page.locator(".mode.SAFE, .mode.ARMED, .mode.RUNNING")).to_be_visible()
+        if self.page.locator(".mode.SAFE").count():
+            self.presses("Arm")
+            self.sees_mode("ARMED")
+        if self.page.locator(".mode.ARMED").count():
+            self.presses("Start")
+        self.sees_mode("RUNNING")
+
+    def points(self) -> list[list[float]]:
+        """What the first plot in view shows of its first channel: times in ms and values."""
+        script = """() => {
+            const plot = [...document.querySelectorAll(".nicegui-echart")].find((e) => e.offsetParent);
+            return plot ? getElement(plot).chart.getOption().series[0].data || [] : [];
+        }"""
+        found: list[list[float]] = self.page.evaluate(script)
+        return found
+
+
+@pytest.fixture(scope="module")
+def anna(browser: Browser, url: str) -> Iterator[User]:
+    user = User(browser, url, "anna", PASSWORDS["anna"])
+    expect(user.page.locator(".link")).to_have_text("anna · operator")
+    yield user
+    user.context.close()
+    assert user.errors == []
+
+
+def circuit_of(server: Server, broker: Broker, folder: Path) -> CircuitStatus:
+    """The circuit that the server says it runs."""
+    file = folder / "login.toml"
+    login = f'user = "server"\npassword_file = "server"\nport = {broker.port}\n'
+    file.write_text(f'rig = "{server.name}"\n{login}')
+    rig, address = where(broker=str(file))
+    with ThreadPoolExecutor(1) as elsewhere:  # Playwright's event loop runs in this thread
+        status = elsewhere.submit(lambda: asyncio.run(read_status(address, rig))).result()
+    assert status.circuit is not None
+    return status.circuit
+
+
+def picture(user: User, name: str, wanted: bool) -> None:
+    """A picture for the docs, where they are asked for."""
+    if wanted:
+        time.sleep(1.0)  # whatever still moves comes to rest
+        user.page.screenshot(path=IMAGES / f"{name}.png", scale="css")
+
+
+@pytest.fixture
+def screenshots(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--screenshots", default=False))
+
+
+def test_who_has_no_account_is_not_let_in(browser: Browser, url: str, server: Server) -> None:
+    stranger = User(browser, url, "anna", "guessed")
+    expect(stranger.page.locator(".login-reason")).to_contain_text("refuses this user and password")
+    assert stranger.page.locator(".schematic").count() == 0
+    (log,) = server.logs
+    assert stranger.page.request.get(f"{url}/recordings/{log.name}").status == 404
+    stranger.context.close()
+
+
+def test_arm_start_and_see_the_plot_move(anna: User, screenshots: bool) -> None:
+    anna.runs()
+    anna.presses("Start work cycle")
+    points = eventually(lambda: len(found := anna.points()) > 50 and found, 60)
+    later = eventually(lambda: (found := anna.points())[-1][0] > points[-1][0] + 3000 and found, 60)
+    moved = [value for _, value in later if value is not None]
+    assert max(moved) - min(moved) > 5, "the cycle asks for 30 l/min, in l/min"
+    expect(anna.page.locator('[data-value="node.supply"]')).to_have_text(re.compile(r"supply\s+1\d\d\.\d bar"))
+    picture(anna, "panel", screenshots)
+
+
+def test_a_component_is_changed_live(
+    anna: User, server: Server, broker: Broker, folder: Path, screenshots: bool
+) -> None:
+    anna.runs()
+    before = circuit_of(server, broker, folder).version
+    anna.clicks_component("relief")
+    anna.types("opening_pressure", "120 bar")
+    anna.applies()
+    expect(anna.page.locator(".applied")).to_contain_text("Active since tick")
+    expect(anna.page.locator(".circuit-version")).to_have_text(f"version {before + 1}")
+    now = circuit_of(server, broker, folder)
+    assert now.version == before + 1
+    assert now.source["components"]["relief"]["opening_pressure"] == "120 bar"  # type: ignore[index, call-overload]
+    anna.closes_component()
+
+
+def test_a_bad_value_is_refused_with_the_reason(
+    anna: User, server: Server, broker: Broker, folder: Path, screenshots: bool
+) -> None:
+    before = circuit_of(server, broker, folder)
+    anna.clicks_component("relief")
+    anna.types("opening_pressure", "120 l/min")
+    anna.applies()
+    expect(anna.page.locator(".refusal-reason")).to_contain_text('"120 l/min" has the wrong unit')
+    picture(anna, "panel-component", screenshots)
+    anna.closes_component()
+    now = circuit_of(server, broker, folder)
+    assert (now.version, now.source) == (before.version, before.source)
+
+
+def test_another_type_takes_the_place(anna: User, server: Server, broker: Broker, folder: Path) -> None:
+    anna.clicks_component("relief")
+    anna.page.get_by_label("Type").click()
+    anna.page.get_by_role("option", name="static_relief_valve", exact=True).click()
+    button = anna.page.get_by_role("button", name="Switch to static_relief_valve")
+    button.click()
+    expect(anna.page.locator(".applied")).to_contain_text("Active since tick")
+    anna.closes_component()
+    relief = circuit_of(server, broker, folder).source["components"]["relief"]  # type: ignore[index, call-overload]
+    assert relief["type"] == "static_relief_valve"  # type: ignore[index, call-overload]
+    assert relief["opening_pressure"] == "120 bar", "what both have is kept"  # type: ignore[index, call-overload]
+
+
+def test_an_input_is_moved(anna: User) -> None:
+    anna.runs()
+    anna.presses("Stop it")
+    slider = anna.page.get_by_role("slider", name="joystick")
+    box = slider.bounding_box()
+    assert box is not None
+    slider.click(position={"x": 0.75 * box["width"], "y": box["height"] / 2})
+    expect(anna.page.locator('[data-value="signal.joystick"]')).to_have_text(re.compile(r"joystick 0\.[45]\d+"))
+    anna.page.get_by_role("button", name="to 0").click()
+    expect(anna.page.locator('[data-value="signal.joystick"]')).to_have_text("joystick 0.000")
+
+
+def test_units_are_chosen_and_commands_stay_si(anna: User) -> None:
+    anna.page.locator(".units").click()
+    anna.page.get_by_label("pressure", exact=True).click()
+    anna.page.get_by_role("option", name="MPa").click()
+    expect(anna.page.locator('[data-value="node.supply"]')).to_have_text(re.compile(r"supply\s+1\d\.\d\d\d MPa"))
+    anna.page.get_by_label("pressure", exact=True).click()
+    anna.page.get_by_role("option", name="bar", exact=True).click()
+    anna.page.keyboard.press("Escape")
+    expect(anna.page.locator('[data-value="value.p_S"]')).to_have_text(re.compile(r"\d+\.\d bar"))
+
+
+def test_plots_pause_and_go_on(anna: User, screenshots: bool) -> None:
+    anna.runs()
+    anna.presses("Start work cycle")
+    anna.opens("Plots")
+    eventually(lambda: len(anna.points()) > 20, 60)
+    time.sleep(8 if screenshots else 0)
+    picture(anna, "panel-plots", screenshots)
+    anna.presses("Pause")
+    time.sleep(0.5)
+    held = anna.points()[-1]
+    time.sleep(1.0)
+    assert anna.points()[-1] == held
+    anna.presses("Go on")
+    eventually(lambda: anna.points()[-1][0] > held[0] + 1000, 60)
+    anna.opens("Operate")
+
+
+def test_a_viewer_sees_everything_and_presses_nothing(browser: Browser, url: str, anna: User) -> None:
+    viewer = User(browser, url, "wall", PASSWORDS["wall"])
+    expect(viewer.page.locator(".link")).to_have_text("wall · viewer, read-only")
+    viewer.sees_mode("RUNNING")
+    expect(viewer.page.locator('[data-value="node.supply"]')).to_have_text(re.compile(r"supply\s+\d+\.\d bar"))
+    for name in ("Arm", "Start", "Disarm", "Reset", "Trip", "STOP"):
+        expect(viewer.page.get_by_role("button", name=name, exact=True)).to_be_disabled()
+    viewer.clicks_component("relief")
+    expect(viewer.page.locator(".apply")).to_be_disabled()
+    assert viewer.page.request.get(f"{url}/recordings/../panel.log").status == 404
+    viewer.context.close()
+    assert viewer.errors == []
+
+
+def test_recordings_are_listed_downloaded_and_replayed(anna: User, server: Server) -> None:
+    anna.opens("Recordings")
+    (log,) = server.logs
+    expect(anna.page.locator(".recordings")).to_contain_text(log.name)
+    with anna.page.expect_download() as download:
+        anna.page.get_by_role("button", name="Download").click()
+    assert download.value.suggested_filename == log.name
+    got = Path(download.value.path()).read_bytes()
+    assert len(got) > 10_000
+    assert log.read_bytes().startswith(got), "it is being written, and has grown meanwhile"
+    anna.opens("Operate")
+
+
+def test_the_broker_is_lost_and_comes_back(anna: User, broker: Broker) -> None:
+    anna.runs()
+    broker.stop()
+    expect(anna.page.locator(".notes")).to_contain_text("No connection to the broker")
+    expect(anna.page.locator(".mode")).to_have_text("OFFLINE")
+    expect(anna.page.get_by_role("button", name="STOP", exact=True)).to_be_disabled()
+    broker.start()
+    anna.sees_mode("RUNNING")
+    expect(anna.page.locator(".notes")).not_to_contain_text("No connection")
+    last = eventually(anna.points, 60)[-1][0]
+    eventually(lambda: anna.points()[-1][0] > last, 60)
+
+
+def test_stop_is_within_reach_of_an_open_dialog(anna: User) -> None:
+    anna.runs()
+    anna.clicks_component("pump")
+    anna.presses("STOP")
+    anna.sees_mode("ARMED")
+    anna.presses("STOP")
+    anna.sees_mode("SAFE")
+    anna.closes_component()
+
+
+def test_a_trip_is_an_alarm_until_it_is_reset(anna: User) -> None:
+    anna.presses("Trip")
+    anna.sees_mode("FAULT")
+    expect(anna.page.locator(".notes")).to_contain_text("FAULT")
+    anna.opens("Alarms")
+    expect(anna.page.locator(".events")).to_contain_text("FAULT")
+    anna.presses("Reset")
+    anna.sees_mode("SAFE")
+    anna.opens("Operate")
+
+
+def test_a_tablet_shows_it_all(browser: Browser, url: str, anna: User) -> None:
+    """Upright, 10 inches: nothing is wider than the screen."""
+    anna.page.set_viewport_size({"width": 820, "height": 1180})
+    anna.page.wait_for_timeout(500)
+    wide = anna.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    assert wide <= 0
+    expect(anna.page.get_by_role("button", name="STOP", exact=True)).to_be_in_viewport()
+    anna.page.set_viewport_size({"width": 1400, "height": 1000})
