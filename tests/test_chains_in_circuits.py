@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from component_bench import Bench
+from numba.core.caching import FunctionCache
+from numba.core.dispatcher import Dispatcher
 
+import hilserver
 from hilserver.errors import ConfigurationError
 from hilserver.mechanics.model import read_mechanism
 from hilserver.mechanics.tree import start_of, tree_of
@@ -125,3 +129,13 @@ def test_a_planar_linkage_with_its_pins_all_driven_is_refused() -> None:
     definition["actuators"] = {f"motor_{name}": {"type": "rotary", "joint": name} for name in definition["joints"]}
     with pytest.raises(ConfigurationError, match=r"actuators\.motor_.*\.joint: every joint of this loop is turned"):
         Bench(circuit(definition, {"substeps": 1}))
+
+
+def test_machine_code_is_kept_in_the_cache_folder() -> None:
+    """Beside the sources it would be kept when a function in another file changes, and a service can't write there."""
+    Bench(circuit(table("boom") | {"method": "recursive"}, {"substeps": 1})).run(1e-3, 1e-3)
+    caches = [each._cache for each in gc.get_objects() if issubclass(type(each), Dispatcher)]
+    kept = {cache._py_func.__name__: cache.cache_path for cache in caches if isinstance(cache, FunctionCache)}
+    assert {"recursive_rates", "chain_rates", "planar_rates", "advance"} <= kept.keys()
+    sources = Path(hilserver.__file__).parent
+    assert {name for name, path in kept.items() if Path(path).is_relative_to(sources)} == set()

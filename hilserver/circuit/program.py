@@ -108,17 +108,17 @@ def _mechanisms(place: Path) -> tuple[dict[str, Any], list[Any]]:
     folder = _mechanisms_folder(place)
     folder.mkdir(parents=True, exist_ok=True)
     scope = _scope(native.CALLED)
-    scope |= _linked(native.CALLED, scope) | {name: vars(native)[name] for name in native.NAMES}
     found, kept = {}, []
-    for name, signature in native.SIGNATURES.items():
-        copy = FunctionType(vars(native)[name].__code__, scope, name)
-        copy.__module__ = native.__name__
-        with _cached_in(folder):
+    with _cached_in(folder):
+        scope |= _linked(native.CALLED, scope) | {name: vars(native)[name] for name in native.NAMES}
+        for name, signature in native.SIGNATURES.items():
+            copy = FunctionType(vars(native)[name].__code__, scope, name)
+            copy.__module__ = native.__name__
             machine_code = numba.cfunc(signature, cache=True, **OPTIONS)(copy)  # carray: not without the heap
-        symbol = f"hilserver_{name}_{folder.name}"
-        llvmlite.binding.add_symbol(symbol, machine_code.address)
-        kept.append(machine_code)
-        found[name] = numba.types.ExternalFunction(symbol, signature)
+            symbol = f"hilserver_{name}_{folder.name}"
+            llvmlite.binding.add_symbol(symbol, machine_code.address)
+            kept.append(machine_code)
+            found[name] = numba.types.ExternalFunction(symbol, signature)
     (folder / _COMPLETE).touch()
     return found, kept
 
