@@ -43,6 +43,7 @@ PAGES = [
     "rig-file",
     "safety",
     "recording",
+    "panel",
     "real-time",
     "write-a-component",
     "write-a-driver",
