@@ -297,6 +297,13 @@ def test_the_example_passes_on_a_running_server(tmp_path: Path, sequence: Load) 
         assert client.wait(lambda state: state.mode == "SAFE").fault is None
         client.wait(lambda _: client.circuit.source == circuit)
         assert client.circuit.version == 3  # the sequence's, and the way back
+        at_the_end = sequence(
+            '[[step]]\nat = "0.1 s"\nsend = "switch"\ncomponent = "relief"\nset = { opening_pressure = "90 bar" }\n'
+            '[[expect]]\nchannel = "mode"\nvalue = "SAFE"\nuntil = "0.1 s"\n'
+        )
+        assert client._do(run_live(at_the_end, client._session)).ok
+        client.wait(lambda _: client.circuit.version == 5)
+        assert client.circuit.source == circuit
         faulty = sequence(
             '[[fault]]\nat = "1 s"\nfault = "missed"\nticks = 3\n[[expect]]\nchannel = "mode"\nvalue = "SAFE"\n'
         )

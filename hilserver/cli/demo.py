@@ -204,4 +204,4 @@ def report(log: Path, folder: Path) -> None:
     )
     typer.echo(f"plot: {picture}")
     typer.echo(f"log:  {log}")
-    typer.echo(f"next: hilserver replay {log}    hilserver simulate config/rigs/demo.toml")
+    typer.echo(f"next: hilserver report {log}    hilserver replay {log}    hilserver simulate config/rigs/demo.toml")

@@ -16,6 +16,7 @@ from hilserver.sequences.check import Done, Recorded
 from hilserver.sequences.model import Fault, Sequence, Step
 from hilserver.sequences.play import Action, InputValue, Play, actions, check_inputs, node_units
 from hilserver.service import messages as m
+from hilserver.service.orders import Change
 
 LAST_SAMPLES = 5.0
 """s that the last telemetry may take."""
@@ -38,20 +39,24 @@ async def run_live(sequence: Sequence, session: Session) -> Done:
     try:
         await run.carry_out(actions(sequence))
     finally:
-        await _leave_as_found(session, circuit)
+        await _leave_as_found(session, circuit if run.changed else None)
         session.listeners.remove(recorder.take)
     recorded = run.recorded()
     return play.done(f"rig {session.rig}, live", recorded, log=log or "", took=time.perf_counter() - began)
 
 
 class _Run:
-    """One run: the first action says which tick is at which time; ``tick`` is that of time 0."""
+    """One run: the first action says which tick is at which time; ``tick`` is that of time 0.
+
+    ``changed``: whether the virtual circuit may have been.
+    """
 
     def __init__(self, session: Session, play: Play, recorder: Recorder) -> None:
         assert session.state is not None
         self.session, self.play, self.recorder = session, play, recorder
         self.period = session.state.loop.period if session.state.loop is not None else math.nan
         self.tick: float | None = None
+        self.changed = False
         self.begin = time.monotonic()
 
     async def carry_out(self, todo: list[Action]) -> None:
@@ -61,6 +66,7 @@ class _Run:
             if isinstance(action, InputValue) and self._is_past(action, todo[number + 1 :]):
                 continue
             assert not isinstance(action, Fault)
+            self.changed = self.changed or isinstance(action.command, Change)  # even if its answer gets lost
             answer = await self.session.request(action.command)
             at = self._effect(action, answer)
             refusal = "" if answer.ok else answer.reason or "no reason given"
@@ -132,9 +138,9 @@ def _check(sequence: Sequence, session: Session) -> None:
 
 
 async def _leave_as_found(session: Session, circuit: m.CircuitStatus | None) -> None:
-    """Disarm the rig and give it back its circuit. A FAULT stays for people to look at."""
+    """Disarm the rig and give it back its circuit, if it was changed. A FAULT stays for people to look at."""
     await session.request(m.Disarm())  # refused in SAFE and FAULT, where it is not needed
-    if circuit is not None and session.circuit is not None and session.circuit.source != circuit.source:
+    if circuit is not None:
         answer = await session.request(m.SwitchCircuit(circuit=dict(circuit.source)))
         if not answer.ok:
             raise HilserverError(f"rig {session.rig} did not take back its circuit: {answer.reason}")
