@@ -193,14 +193,13 @@ class InputsView:
 
 
 class ValvesView:
-    """Each real valve: virtual against real flow, command, saturation, strategy, and jogging by hand."""
+    """Each real valve: virtual against real flow, command, saturation, and the choice of its strategy."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
         self._valves: tuple[str, ...] = ()
         self._box = ui.column().classes("w-full gap-3")
         self._choices: dict[str, ui.select] = {}
-        self._jogs: dict[str, list[ui.button]] = {}
         page.slow.append(self._follow)
         page.slow.append(self._update)
 
