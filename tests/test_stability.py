@@ -10,6 +10,7 @@ import pytest
 from lift_bench import both, lift, of_valves
 from rig_bench import bench_rig, merged, program
 
+from hilserver.bridge.columns import OSCILLATION
 from hilserver.circuit.analysis import Linear
 from hilserver.numerics.arrays import Floats
 from hilserver.rig import columns as c
@@ -300,6 +301,21 @@ def test_where_the_margin_is_below_one_the_rig_swings(of_lift: Stability) -> Non
         rows = run.run_cycle()
     assert swing_of(rig, rows, 0.88, 0.92) > 3e5
     assert swing_of(rig, rows, 0.74, 0.76) < 0.03e5
+
+
+@pytest.mark.parametrize("strategy", ["prediction", "feedback", "adaptive"])
+def test_what_predicts_comes_to_rest_there_with_ten_ticks_per_period(strategy: str) -> None:
+    """The same way, 140 Hz at its beginning: within the rate rule the pressures rest, and the position is that of the
+    direct simulation within 1 mm.
+    """
+    rig = lift(both(pulling(), of_valves(bridge={"strategy": strategy}), {"rig": {"loop": {"rate": "1.5 kHz"}}}))
+    (course,) = (v.cycle for v in simulate(rig, [strategy]).variants if v.name == strategy and v.cycle is not None)
+    assert np.abs(course.real["position rod"] - course.truth["position rod"]).max() < 1e-3
+    with LockstepRun(rig, program=program()) as run:
+        rows = run.run_cycle()
+    assert swing_of(rig, rows, 0.88, 0.92) < 0.03e5
+    for valve in "AB":
+        assert not (rows[:, rig.layout.column(f"valve.{valve}.saturation")].astype(int) & OSCILLATION).any()
 
 
 def swing_of(rig: Rig, rows: Floats, low: float, high: float) -> float:

@@ -61,6 +61,8 @@ QUICK_RETURN = 3e-3
 """Seconds in which the command comes back after a moment without a pressure drop; see `authority`."""
 LARGEST_ERROR = 0.03
 """s of nominal flow: the volume error that the feedback makes good at most."""
+SOFT_TIME = 0.01
+"""s: a port whose pressure the virtual circuit holds within that time gets half of the feedback."""
 EXCITED = 0.1
 """Share of the nominal flow below which nothing is learnt of an edge."""
 LEARNING_TIME = 1.0
@@ -76,12 +78,25 @@ RATE_TIME = 0.01
 
 
 def compensated(
-    number: int, q: Floats, p: Floats, p_T: float, b: Floats, v: Floats, work: Floats, elapsed: float, dt: float
+    number: int,
+    q: Floats,
+    p: Floats,
+    p_T: float,
+    stiffness: float,
+    b: Floats,
+    v: Floats,
+    work: Floats,
+    elapsed: float,
+    dt: float,
 ) -> float:
-    """The command of a rung from SECOND_ORDER to ADAPTIVE."""
+    """The command of a rung from SECOND_ORDER to ADAPTIVE.
+
+    ``stiffness``: rate at which the virtual circuit holds the port's pressure, 1/s: slope of its flow by the chamber's
+    capacitance.
+    """
     middle = (delay_of(b, v) / dt if number >= PREDICTION else 0.0) + 0.5
     first = min(max(floor(middle) - 1, 0), q.shape[0] - POINTS)
-    more = correction(b, v) if number >= FEEDBACK else 0.0
+    more = correction(stiffness, b, v) if number >= FEEDBACK else 0.0
     overlap = v[OVERLAP] if number >= NULL_REGION else 0.0
     openings = work[:POINTS]
     for i in range(POINTS):
@@ -104,9 +119,13 @@ def compensated(
     return clip(share * U, v[U_MIN], v[U_MAX])
 
 
-def correction(b: Floats, v: Floats) -> float:
-    """Flow that makes good what did not flow: the volume error over the feedback's time."""
-    return float(b[VOLUME_ERROR] / v[T_FEEDBACK])
+def correction(stiffness: float, b: Floats, v: Floats) -> float:
+    """Flow that makes good what did not flow: the volume error over the feedback's time.
+
+    Less of it where the virtual circuit holds the pressure stiffly: a flow that is off moves the pressure there until
+    the virtual flow is the real one, and an integral around that loop, late as it is, would only make it swing.
+    """
+    return float(b[VOLUME_ERROR] / (v[T_FEEDBACK] * (1.0 + SOFT_TIME * stiffness)))
 
 
 def add_volume_error(b: Floats, v: Floats, elapsed: float) -> None:

@@ -53,19 +53,22 @@ LEAST_PRESSURE = -1e5
 """Pa gauge; the estimate does not go below a vacuum."""
 
 
-def move_cylinder(q_A: float, q_B: float, k: Floats, m: Floats, h: float) -> None:
+def move_cylinder(q_A: float, q_B: float, slope_A: float, slope_B: float, k: Floats, m: Floats, h: float) -> None:
     """Follow pressures and motion for ``h`` seconds under flows that are those of the interval's middle: midpoint rule.
 
+    ``slope``: by which a flow changes with its pressure meanwhile, m³/(s·Pa), 0 or negative. It counts as in the
+    implicit midpoint rule, where it is a capacitance more: a stiff supply holds a small chamber within less than h.
     At the ends of the stroke the piston rests.
     """
     p_A, p_B, x, v = k[P_A], k[P_B], k[X], k[V]
     half = 0.5 * h
-    mid_A = p_A + half * (q_A - m[AREA_A] * v) / chamber_A(x, p_A, m)
-    mid_B = p_B + half * (q_B + m[AREA_B] * v) / chamber_B(x, p_B, m)
+    mid_A = p_A + half * (q_A - m[AREA_A] * v) / (chamber_A(x, p_A, m) - half * slope_A)
+    mid_B = p_B + half * (q_B + m[AREA_B] * v) / (chamber_B(x, p_B, m) - half * slope_B)
     mid_v = v + half * (m[AREA_A] * p_A - m[AREA_B] * p_B - k[FORCE]) / m[MASS]
     mid_x = x + half * v
-    k[P_A] = max(p_A + h * (q_A - m[AREA_A] * mid_v) / chamber_A(mid_x, mid_A, m), LEAST_PRESSURE)
-    k[P_B] = max(p_B + h * (q_B + m[AREA_B] * mid_v) / chamber_B(mid_x, mid_B, m), LEAST_PRESSURE)
+    more_A = h * (q_A - m[AREA_A] * mid_v) / (chamber_A(mid_x, mid_A, m) - half * slope_A)
+    more_B = h * (q_B + m[AREA_B] * mid_v) / (chamber_B(mid_x, mid_B, m) - half * slope_B)
+    k[P_A], k[P_B] = max(p_A + more_A, LEAST_PRESSURE), max(p_B + more_B, LEAST_PRESSURE)
     k[V] = v + h * (m[AREA_A] * mid_A - m[AREA_B] * mid_B - k[FORCE]) / m[MASS]
     k[X] = x + h * mid_v
     if (k[X] < 0.0 and k[V] < 0.0) or (k[X] > m[STROKE] and k[V] > 0.0):

@@ -165,10 +165,10 @@ def move_machine(plan: Plan, row: Floats, work: Floats, h: float, at: float) -> 
             continue
         overwrite(start, k)
         q_A, q_B = flows_into(plan, row, spools, k, m)
-        move_cylinder(q_A + k[BIAS_A], q_B + k[BIAS_B], k, m, 0.5 * h)
+        move_cylinder(q_A + k[BIAS_A], q_B + k[BIAS_B], 0.0, 0.0, k, m, 0.5 * h)
         q_A, q_B = flows_into(plan, row, spools, k, m)
         overwrite(k, start)
-        move_cylinder(q_A + k[BIAS_A], q_B + k[BIAS_B], k, m, h)
+        move_cylinder(q_A + k[BIAS_A], q_B + k[BIAS_B], 0.0, 0.0, k, m, h)
 
 
 def flows_into(plan: Plan, row: Floats, spools: Floats, k: Floats, m: Floats) -> tuple[float, float]:

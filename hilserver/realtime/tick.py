@@ -55,7 +55,7 @@ from hilserver.circuit.engine import (
 )
 from hilserver.numerics.arrays import Floats, Indices, Integers
 from hilserver.numerics.shape import clip, step
-from hilserver.realtime.ahead import FORESEEN, HELD, foreseen, run_circuit
+from hilserver.realtime.ahead import FLOW, FORESEEN, HELD, PRESSURE, foreseen, run_circuit, stiffness
 from hilserver.realtime.machine import follow_machine, past_of_valve, valve_block
 from hilserver.rig.columns import AGE as AGE_SECTION
 from hilserver.rig.columns import (
@@ -581,8 +581,8 @@ def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: fl
     p, p_S, p_T = row[int(v[CHANNEL_P])], row[int(v[CHANNEL_S])], row[int(v[CHANNEL_T])]
     if SECOND_ORDER <= number <= ADAPTIVE:
         view, port = FORESEEN if number >= PREDICTION else HELD, int(v[PORT])
-        q_ahead, p_ahead = foreseen(plan, work, view, port, 0), foreseen(plan, work, view, port, 1)
-        u = compensated(number, q_ahead, p_ahead, p_T, b, v, work, elapsed, dt)
+        q_ahead, p_ahead = foreseen(plan, work, view, port, FLOW), foreseen(plan, work, view, port, PRESSURE)
+        u = compensated(number, q_ahead, p_ahead, p_T, stiffness(plan, row, work, i), b, v, work, elapsed, dt)
     else:
         u = strategy_command(number, b[FLOW_VIRTUAL], p, p_S, p_T, b, v, elapsed, dt)
     if not isfinite(u):
