@@ -21,6 +21,7 @@ from random_circuits import ALL, LIBRARY, Raw, Run, circuit_of, circuits, comman
 
 from hilserver.circuit.model import Placed
 from hilserver.components.base import Parameters
+from hilserver.components.crane_arm import SHARPEST
 from hilserver.numerics.arrays import Floats
 
 TRIES = int(os.environ.get("HILSERVER_RANDOM_CIRCUITS", "0"))
@@ -127,6 +128,24 @@ def _lifting_power(done: Run, placed: Placed) -> Floats:
     return power
 
 
+def _crane_weight_power(done: Run, placed: Placed) -> Floats:
+    p, name = parameters(done, placed), placed.name
+    power: Floats = p["weight"] * np.cos(done[f"{name}.theta"]) * done[f"{name}.w"]
+    return power
+
+
+def _crane_inertia_power(done: Run, placed: Placed) -> Floats:
+    """dm/dx·v³/2 of the mass that the arm has at its rod, m = J/a² with the rod's arm of lever a(x)."""
+    p, rod = parameters(done, placed), placed.ports["rod"]
+    length = p["L_0"] + done[f"{rod}.x"]
+    cosine = (p["p"] ** 2 + p["q"] ** 2 - length**2) / (2.0 * p["p"] * p["q"])
+    cosine = np.clip(cosine, -SHARPEST, SHARPEST)
+    a = p["p"] * p["q"] * np.sqrt(1.0 - cosine**2) / length
+    slope = (p["p"] * p["q"] * cosine - a**2) / (a * length)  # da/dx
+    power: Floats = -p["J"] / a**3 * slope * done[f"{rod}.v"] ** 3
+    return power
+
+
 def _spring_power(done: Run, placed: Placed) -> Floats:
     rod, base, p = placed.ports["rod"], placed.ports["base"], parameters(done, placed)
     power: Floats = p["K"] * (done[f"{rod}.x"] - done[f"{base}.x"] - p["x_0"]) * (done[f"{rod}.v"] - done[f"{base}.v"])
@@ -166,12 +185,17 @@ def _cylinder_power(done: Run, placed: Placed) -> Floats:
 STORED_POWER: dict[str, Callable[[Run, Placed], Floats]] = {
     "accumulator": _accumulator_power,
     "load_mass": _lifting_power,
+    "crane_arm": _crane_weight_power,
     "spring": _spring_power,
     "end_stop": _end_stop_power,
     "friction": _bristle_power,
     **dict.fromkeys(("cylinder", "single_acting_cylinder", "double_rod_cylinder"), _cylinder_power),
 }
 """Power that goes into what a component keeps and gives back. Oil and moving masses belong to the nodes."""
+
+
+CHANGING_MASS: dict[str, Callable[[Run, Placed], Floats]] = {"crane_arm": _crane_inertia_power}
+"""Power that goes into motion as the mass at a node changes with its position; it belongs to the node's motion."""
 
 
 def _displaced(done: Run, placed: Placed) -> Floats:
@@ -201,8 +225,9 @@ def test_no_component_makes_oil_or_energy(kind: str, data: st.DataObject, seed: 
             assert (np.abs(sum(q)) <= 1e-12 * sum(map(np.abs, q)) + 1e-15).all(), f"{placed.name} makes or loses oil"
         if kind not in ACTIVE and (out := powers(done, placed)):
             stored = STORED_POWER[kind](done, placed) if kind in STORED_POWER else np.zeros(len(done.rows))
-            size = np.sum(np.abs([*out, stored]), axis=0)
-            gained = np.sum([*out, stored], axis=0)
+            moving = CHANGING_MASS[kind](done, placed) if kind in CHANGING_MASS else np.zeros(len(done.rows))
+            size = np.sum(np.abs([*out, stored, moving]), axis=0)
+            gained = np.sum([*out, stored, moving], axis=0)
             worst = int(np.argmax(gained - 1e-9 * size))
             assert gained[worst] <= 1e-9 * size[worst] + 1e-9, f"{placed.name} gives {gained[worst]:.3g} W at {worst}"
 
@@ -303,7 +328,10 @@ REVERSED = {
     *("force_source", "torque_source"),
 }
 """Types that do the opposite under the opposite command."""
-UNTURNED = {"cylinder", "single_acting_cylinder", "end_stop", "velocity_source", "position_source", "speed_source"}
+UNTURNED = {
+    *("cylinder", "single_acting_cylinder", "end_stop", "crane_arm"),
+    *("velocity_source", "position_source", "speed_source"),
+}
 TWO_SIDED = [kind for kind in ALL if kind not in UNTURNED and not LIBRARY.types[kind].outputs]
 
 
