@@ -65,7 +65,7 @@ def test_a_script_operates_the_rig(client: Client, server: Server) -> None:
     samples = recording.samples()
     assert set(samples.channels) == {"input.joystick", "valve.main.command", "circuit.supply.p"}
     assert samples.units["input.joystick"] == ""
-    assert len(samples) == len(samples["input.joystick"]) > 20
+    assert len(samples) == len(samples["input.joystick"]) > 10
     assert np.all(np.diff(samples.time) > 0)
     moved = samples.time[np.flatnonzero(samples["input.joystick"] == 0.4)[0]]
     assert moved == pytest.approx(set_at, abs=0.3)

@@ -16,7 +16,7 @@ class Envelope:
     >>> envelope = Envelope()
     >>> envelope.add(np.arange(20_000.0).reshape(-1, 1))
     >>> low, high = envelope.bounds()
-    >>> envelope.rows_per_bin, low[1, 0], high[1, 0], high[-1, 0]
+    >>> envelope.rows_per_bin, float(low[1, 0]), float(high[1, 0]), float(high[-1, 0])
     (4, 4.0, 7.0, 19999.0)
     """
 
