@@ -36,8 +36,6 @@ async def record_passes(rig: Rig, strategies: Sequence[str | None], tell: Callab
     """
     if rig.cycle is None:
         raise HilserverError(f"{rig.file}: there is no work cycle to run (cycle = …).")
-    if not rig.settings.recording.enabled:
-        raise HilserverError(f"{rig.file}: recording.enabled is false, but the log is what is evaluated.")
     return await _served(rig, lambda supervisor: _passes(supervisor, strategies, tell), "its passes did")
 
 
@@ -46,8 +44,6 @@ async def record_by_hand(rig: Rig, valves: Sequence[str], seconds: float, larges
 
     Raises HilserverError where the server can't start, a command is refused, or the rig leaves RUNNING on the way.
     """
-    if not rig.settings.recording.enabled:
-        raise HilserverError(f"{rig.file}: recording.enabled is false, but the log is what is evaluated.")
     ended = threading.Event()
 
     async def move(supervisor: Supervisor) -> None:
@@ -112,6 +108,8 @@ class LiveBench:
 
 async def _served(rig: Rig, conversation: Callable[[Supervisor], Awaitable[None]], what: str) -> Path:
     """Run a server of the rig for a conversation with it; returns the log."""
+    if not rig.settings.recording.enabled:
+        raise HilserverError(f"{rig.file}: recording.enabled is false, but the log is what is evaluated.")
     supervisor = Supervisor(rig)
     serving = asyncio.create_task(supervisor.run())
     ready = asyncio.create_task(supervisor.ready.wait())
