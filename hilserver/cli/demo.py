@@ -48,7 +48,7 @@ def demo(
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(message)s")
     loaded = load_rig(rig or example("rigs/demo.toml"))
     typer.echo(
-        "Starting: the first start on a machine compiles the circuit engine (up to a minute), later ones take 2 s."
+        "Starting: the first start on a machine compiles the circuit engine (a minute or two), later ones take 2 s."
     )
     began = time.monotonic()
 

@@ -152,9 +152,9 @@ class Supervisor:
     async def _compile(self, processes: LoopProcesses) -> None:
         """Fill the cache in a process of its own, so that this one goes on hearing signals."""
         _log.warning(
-            "first start on this machine, or after an update: compiling the circuit engine takes up to a minute"
+            "first start on this machine, or after an update: compiling the circuit engine takes a minute or two"
         )
-        self._notifier.status("compiling the circuit engine, which takes up to a minute")
+        self._notifier.status("compiling the circuit engine, which takes a minute or two")
         await processes.compile()
 
     async def _look_at_solver(self, program: Program, observer: Observer) -> None:
