@@ -11,7 +11,7 @@ from nicegui import ui
 from pydantic import BaseModel
 
 from hilserver.circuit.library import standard_library
-from hilserver.panel.symbols import symbol
+from hilserver.drawing.symbols import symbol
 from hilserver.panel.view import Page
 from hilserver.service.messages import Answer, Switch
 

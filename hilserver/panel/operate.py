@@ -9,11 +9,11 @@ from typing import Any
 
 from nicegui import ui
 
+from hilserver.drawing.parts import read_parts
+from hilserver.drawing.schematic import schematic
 from hilserver.panel.component import ComponentDialog
 from hilserver.panel.display import Units
-from hilserver.panel.layout import read_parts
 from hilserver.panel.plots import Plot
-from hilserver.panel.schematic import schematic
 from hilserver.panel.view import Page, heading
 from hilserver.service import messages as m
 

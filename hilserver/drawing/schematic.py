@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from hilserver.panel.layout import RIG, Drawing, Item, Mark, Wire, draw
-from hilserver.panel.symbols import Point
+from hilserver.drawing.layout import draw
+from hilserver.drawing.model import Drawing, Item, Mark, Wire
+from hilserver.drawing.parts import RIG
+from hilserver.drawing.symbols import Point
 
 
 def schematic(source: Mapping[str, Any]) -> str:

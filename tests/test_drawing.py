@@ -12,9 +12,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hilserver.panel.layout import Drawing, Wire, draw
-from hilserver.panel.schematic import schematic
-from hilserver.panel.symbols import Point, symbol
+from hilserver.drawing.layout import draw
+from hilserver.drawing.model import Drawing, Wire
+from hilserver.drawing.schematic import schematic
+from hilserver.drawing.symbols import Point, symbol
 
 ROOT = Path(__file__).parents[1]
 CIRCUITS = sorted((*(ROOT / "config/circuits").glob("*.toml"), *(ROOT / "docs/examples").glob("*.toml")))

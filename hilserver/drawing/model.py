@@ -1,0 +1,52 @@
+"""What a drawing of a circuit consists of, each thing at its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hilserver.drawing.parts import Part
+from hilserver.drawing.symbols import Point, Symbol
+
+
+@dataclass(frozen=True)
+class Item:
+    """A symbol at its place."""
+
+    part: Part
+    symbol: Symbol
+    x: float
+    y: float
+    label: Point
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A line of a node; ``kind``: hydraulic, pilot (dashed) or mechanical."""
+
+    node: str
+    kind: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A text at a place: the value of a node or a signal. ``anchor`` as in SVG."""
+
+    name: str
+    x: float
+    y: float
+    anchor: str = "start"
+
+
+@dataclass
+class Drawing:
+    """All that is drawn."""
+
+    width: float = 0.0
+    height: float = 0.0
+    items: list[Item] = field(default_factory=list)
+    wires: list[Wire] = field(default_factory=list)
+    dots: list[tuple[str, Point]] = field(default_factory=list)
+    tanks: list[tuple[str, Point]] = field(default_factory=list)
+    nodes: list[Mark] = field(default_factory=list)
+    signals: list[Mark] = field(default_factory=list)
