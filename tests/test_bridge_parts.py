@@ -325,7 +325,7 @@ def test_what_is_no_number_is_forgotten(poison: float) -> None:
 
 def foreseen_input(values: Floats) -> Floats:
     """What is carried on of an input three ticks ahead, at each tick."""
-    from hilserver.realtime.tick import note_trends
+    from hilserver.realtime.signals import note_trends
     from hilserver.rig import columns as c
 
     rig = bench_rig()

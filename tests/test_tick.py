@@ -16,7 +16,7 @@ from hilserver.bridge import columns as b
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.compiled import no_command, work_array
-from hilserver.realtime.tick import cycle_value
+from hilserver.realtime.signals import cycle_value
 from hilserver.rig import columns as c
 
 CYCLE = {"inputs": {"flow": {"points": [["0 s", 0.0], ["10 ms", 1.0]]}}}

@@ -17,7 +17,7 @@ from hilserver.circuit.library import Library, library_of
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program, build
 from hilserver.numerics.arrays import Floats, Indices
-from hilserver.realtime import ahead, lockstep, machine, tick
+from hilserver.realtime import ahead, lockstep, machine, modes, outputs, signals, tick
 from hilserver.realtime.setup import read_setup, work_needed
 from hilserver.realtime.talk import say
 from hilserver.rig import columns as c
@@ -25,14 +25,14 @@ from hilserver.rig import plant
 from hilserver.rig.plan import Plan
 from hilserver.rig.plant import PlantArrays
 
+BRIDGE = (strategies, stop, valve, cylinder, compensation, swing)
+TICK = (machine, ahead, signals, modes, outputs, tick)
 _COMPLETE = "complete"
 
 
 def compiled_program(library: Library) -> Program:
     """The program for a library; what is not in the cache is compiled at the first call of each function."""
-    return build(
-        library, [strategies, stop, valve, cylinder, compensation, swing, machine, ahead, tick, plant, lockstep]
-    )
+    return build(library, [*BRIDGE, *TICK, plant, lockstep])
 
 
 def work_array(packed: PackedCircuit, plan: Plan) -> Floats:

@@ -19,7 +19,7 @@ from hilserver.errors import DriverError, HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.compiled import compiled_program
 from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
-from hilserver.realtime.tick import check_limits, scale_channels
+from hilserver.realtime.signals import check_limits, scale_channels
 from hilserver.rig import columns as c
 from hilserver.rig.load import Device, Rig
 from hilserver.rig.plan import first_row

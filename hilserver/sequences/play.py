@@ -9,7 +9,7 @@ import numpy as np
 
 from hilserver.errors import Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
-from hilserver.realtime.tick import cycle_value
+from hilserver.realtime.signals import cycle_value
 from hilserver.rig import columns as c
 from hilserver.rig.config import CycleSettings
 from hilserver.rig.load import Rig

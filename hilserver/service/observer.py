@@ -13,8 +13,8 @@ import numpy as np
 from hilserver.bridge import columns as b
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats, Integers
+from hilserver.realtime.modes import is_enabled
 from hilserver.realtime.shared import LoopMemory
-from hilserver.realtime.tick import is_enabled
 from hilserver.realtime.timing import Distribution, LoopTiming, lateness, work_before
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig
