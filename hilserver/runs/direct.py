@@ -66,10 +66,6 @@ class Direct:
         given = np.column_stack(list(signals.values()))
         return run_packed(program, self.packed, dt, list(signals), given, start)
 
-    def flow_into(self, port: str, rows: Floats) -> Floats:
-        """Flow into a port of the machine, of what ``run`` gave."""
-        return total(rows, self.packed, flows_into(self.virtual, port))
-
 
 def directly(machine: Machine, virtual: Circuit, library: Library, file: str) -> Direct:
     """Join a virtual circuit (of ``file``) to a machine. Raises ConfigurationError where they don't fit."""

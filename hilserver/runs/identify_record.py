@@ -1,4 +1,4 @@
-"""What `identify` looks at: commands and measured values over time, from a log, a run, or foreign samples.
+"""What `identify` looks at: commands and measured values over time, from a log or a run.
 
 Raw readings are scaled as the rig file says now, and each is put at the time at which it was true: its tick less its
 age and its channel's ``delay``. Low-pass filters of channels are left out: they would be taken for a lag of the valve.
@@ -20,7 +20,6 @@ from hilserver.record.format import RecordError
 from hilserver.record.reader import LogReader
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig
-from hilserver.runs.samples import read_samples
 
 LONGEST_HOLE = 20
 """Ticks without a sample of a channel, or without a row, that are bridged."""
@@ -89,39 +88,6 @@ def recording_of_columns(rig: Rig, columns: Mapping[str, Floats], source: str) -
         share = (columns[f"valve.{name}.output"][row] - line[RAW_OFFSET]) / line[RAW_GAIN]
         commands[name] = valve.polarity * (share - valve.null)
     return Recording(source, dt, commands, channels | _fixed(rig, len(grid)), known)
-
-
-def recording_of_samples(rig: Rig, commands: Mapping[str, str]) -> Recording:
-    """From the samples of a rig's replay device, on the grid of their own spacing.
-
-    ``commands``: valve -> channel that holds its recorded command, -1 … 1. Raises HilserverError where samples or
-    commands are missing.
-    """
-    devices = [device for device in rig.devices if device.driver.handed == "samples"]
-    if len(devices) != 1:
-        raise HilserverError(
-            f"{rig.file}: foreign samples come from one device with driver replay; it has {len(devices)}."
-        )
-    table = read_samples(devices[0], rig.file, 1.0 / rig.settings.loop.rate).table
-    for valve, channel in commands.items():
-        if channel not in rig.settings.channels or rig.settings.channels[channel].device is None:
-            meant = did_you_mean(channel, _measured(rig))
-            raise HilserverError(
-                f'{rig.file}: "{channel}" is no recorded channel with the command of valve {valve}.{meant}'
-            )
-    steps = np.diff(table.time)
-    dt = float(np.median(steps))
-    if not dt > 0.0:
-        raise HilserverError(f"{rig.file}: the samples' times do not rise.")
-    grid = table.time[0] + np.arange(round((table.time[-1] - table.time[0]) / dt) + 1) * dt
-    known = _near(table.time, grid, LONGEST_HOLE * dt)
-    found = {}
-    for name in _measured(rig):
-        column = table.values[:, table.columns.index(str(rig.settings.channels[name].source))]
-        late = 0.0 if name in commands.values() else rig.settings.channels[name].delay
-        found[name] = _on_grid(rig, name, table.time - late, column, grid, known, dt)
-    given = {valve: found[channel] for valve, channel in commands.items()}
-    return Recording(str(devices[0].config.file), dt, given, found | _fixed(rig, len(grid)), known)
 
 
 def _measured(rig: Rig) -> list[str]:
