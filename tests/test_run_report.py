@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hilserver.errors import HilserverError
 from hilserver.record.reader import LogReader
 from hilserver.rig import columns as c
 from hilserver.rig.load import load_rig, read_toml
-from hilserver.runs.document import Code, Document, Grid
+from hilserver.runs.document import Code, Document, Drawing, Grid
 from hilserver.runs.envelope import MOST_BINS, Envelope
 from hilserver.runs.lockstep import LockstepRun
 from hilserver.runs.run_report import run_report
@@ -56,7 +57,9 @@ def test_figures_are_those_of_the_log(log: Path) -> None:
     columns = LogReader(log).read_all().columns
     assert float(row[1]) == pytest.approx(np.count_nonzero(columns["mode"] == c.RUNNING) * 1e-3)
     ticks = len(columns["tick"])
-    assert f"{ticks} ticks of 1 ms, 0 missed, 1 switches of the circuit" in page.markdown({"course": ""})
+    assert f"{ticks} ticks of 1 ms, 0 missed, 1 switches of the circuit" in page.markdown(
+        {"course": "", "circuit-0": ""}
+    )
 
 
 def test_what_happened_is_told_in_order(log: Path) -> None:
@@ -73,7 +76,7 @@ def test_what_happened_is_told_in_order(log: Path) -> None:
         "command trip",
         "FAULT: tripped by the operator (command trip)",
     ]
-    assert grids(page)["key"].rows == (("components.relief.opening_pressure", '"150 bar"', '"100 bar"'),)
+    assert grids(page)["key"].rows == (("components.relief.opening_pressure", "150 bar", "100 bar"),)
     assert {row[0] for row in grids(page)["component"].rows} == {"tank", "pump", "line", "relief", "main_valve"}
     configuration = [block.text for block in page.blocks if isinstance(block, Code)]
     assert any('"max_age": "100 ms"' in text for text in configuration)
@@ -97,13 +100,31 @@ class _Links(HTMLParser):
 
 
 def test_page_needs_nothing_else(log: Path, tmp_path: Path) -> None:
-    html, markdown, picture = run_report(log).write(tmp_path, "run")
+    html, markdown, plot, circuit = run_report(log).write(tmp_path, "run")
     links = _Links()
     links.feed(html.read_text())
     assert links.open == []
     assert links.sources
     assert all(source.startswith("data:image/png;base64,") for source in links.sources)
-    assert picture.name in re.findall(r"\]\((.*?)\)", markdown.read_text())
+    assert re.findall(r"\]\((.*?)\)", markdown.read_text()) == [plot.name, circuit.name]
+    assert circuit.read_text() in html.read_text()
+
+
+def test_a_circuit_is_drawn_anew_only_where_it_looks_different(tmp_path: Path) -> None:
+    rig = load_rig(RIG)
+    source = read_toml(RIG.parent / "../circuits/lift.toml")
+    source["components"]["relief"]["opening_pressure"] = "100 bar"
+    same = rig.read_circuit(source)
+    del source["components"]["relief"]
+    with LockstepRun(rig, tmp_path / "run.arrow") as run:
+        run.run(10)
+        for circuit in (same, rig.read_circuit(source)):
+            run.swap(circuit)
+            run.run(10)
+    drawings = [block for block in run_report(tmp_path / "run.arrow").blocks if isinstance(block, Drawing)]
+    assert [drawing.name for drawing in drawings] == ["circuit-0", "circuit-2"]
+    looks = [ElementTree.fromstring(drawing.svg) for drawing in drawings]
+    assert [bool(look.findall(".//{*}title[.='relief: relief_valve']")) for look in looks] == [True, False]
 
 
 def test_log_without_rows_and_what_is_no_log(tmp_path: Path) -> None:

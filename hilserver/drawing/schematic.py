@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 from hilserver.drawing.layout import draw
@@ -15,13 +16,23 @@ from hilserver.drawing.model import Drawing, Item, Mark, Wire
 from hilserver.drawing.parts import RIG
 from hilserver.drawing.symbols import Point
 
+STYLE = files("hilserver.drawing").joinpath("schematic.css").read_text()
+"""How lines, symbols and texts look (CSS): for a page that shows schematics."""
+_BUTTON = ' role="button" tabindex="0"'
+
 
 def schematic(source: Mapping[str, Any]) -> str:
-    """The schematic of a circuit from its table, as one SVG element."""
-    return render(draw(source), {str(t.get("type")): n for n, t in source.get("components", {}).items()}.get("tank"))
+    """The schematic of a circuit from its table, as one SVG element; `STYLE` belongs to its page."""
+    return _render(draw(source), {str(t.get("type")): n for n, t in source.get("components", {}).items()}.get("tank"))
 
 
-def render(drawing: Drawing, tank: str | None = None) -> str:
+def picture(source: Mapping[str, Any]) -> str:
+    """The schematic as a picture that needs nothing else: for reports, and for a file of its own."""
+    head, rest = schematic(source).split("\n", 1)
+    return f"{head}\n<style>\n{STYLE}</style>\n{rest.replace(_BUTTON, '')}"
+
+
+def _render(drawing: Drawing, tank: str | None) -> str:
     """A drawing as SVG; ``tank`` is the component that a click on a tank opens."""
     width, height = round(drawing.width), round(drawing.height)
     parts = [
@@ -71,7 +82,7 @@ def _item(item: Item) -> str:
         texts = f'<text class="name" x="{at}" y="{item.label[1]:g}" text-anchor="middle">{name}</text>'
     letters = "".join(_letter(port, item) for port in item.part.hydraulic if len(item.part.hydraulic) > 2)
     return (
-        f'<g class="part" data-part="{name}" role="button" tabindex="0"><title>{name}: {escape(item.part.kind)}</title>'
+        f'<g class="part" data-part="{name}"{_BUTTON}><title>{name}: {escape(item.part.kind)}</title>'
         f'<rect class="hit" x="{x:g}" y="{y:g}" width="{item.symbol.width:g}" height="{item.symbol.height:g}"/>'
         f'<g transform="translate({x:g} {y:g})">{item.symbol.body}</g>{letters}{texts}</g>'
     )

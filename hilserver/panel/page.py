@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nicegui import ui
 
+from hilserver.drawing.schematic import STYLE
 from hilserver.panel.connection import Connection
 from hilserver.panel.display import CHOICES, QUANTITIES, Units
 from hilserver.panel.health import AlarmsView, TimingView
@@ -52,7 +53,7 @@ def build(connection: Connection, units: Units, recordings: Path | None, log_out
 def assets() -> None:
     """Style and script."""
     ui.colors(primary="#0f4c81", positive="#15803d", negative="#b91c1c", warning="#b45309")
-    ui.add_css((HERE / "panel.css").read_text())
+    ui.add_css(STYLE + (HERE / "panel.css").read_text())
     ui.add_body_html(f"<script>{(HERE / 'panel.js').read_text()}</script>")
 
 

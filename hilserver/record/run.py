@@ -12,6 +12,7 @@ import numpy as np
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, LogHeader, circuit_event
+from hilserver.record.machine import machine
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig
 
@@ -28,7 +29,7 @@ def run_header(rig: Rig, program: str, kind: str) -> LogHeader:
         configuration={"file": str(rig.file), **rig.sources},
         packed=packed_record(rig.packed, rig.circuit.source),
         units=units_of(rig),
-        extra={"program": program, "kind": kind, "circuit_space": rig.layout.circuit_space},
+        extra={"program": program, "kind": kind, "machine": machine(), "circuit_space": rig.layout.circuit_space},
     )
 
 

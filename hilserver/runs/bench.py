@@ -18,11 +18,11 @@ import numpy as np
 
 from hilserver.errors import HilserverError
 from hilserver.realtime.compiled import no_command, work_array
+from hilserver.record.machine import machine
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig
 from hilserver.runs.drivers import DriverCost
 from hilserver.runs.lockstep import LockstepRun
-from hilserver.runs.machine import machine
 from hilserver.runs.parts import ComponentCost, Part, Record, inputs_of
 from hilserver.runs.replay import replay_log
 

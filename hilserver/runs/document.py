@@ -1,8 +1,9 @@
-"""A report of headings, paragraphs, tables and pictures, as one self-contained HTML file and as Markdown."""
+"""A report of headings, paragraphs, tables, plots and drawings, as one self-contained HTML file and as Markdown."""
 
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -14,18 +15,37 @@ from matplotlib.figure import Figure
 from hilserver.errors import HilserverError
 
 STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 72em; margin: 2em auto; padding: 0 1em; color: #222 }
-h1, h2 { line-height: 1.2; margin-top: 1.6em }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72em; margin: 2em auto; padding: 0 1em; color: #1e293b }
+h1, h2 { line-height: 1.2; color: #0f4c81; break-after: avoid }
+h1 { border-bottom: 3px solid; padding-bottom: 0.3em }
+h2 { margin-top: 2em; border-bottom: 1px solid #cbd5e1; padding-bottom: 0.2em }
 table { border-collapse: collapse; margin: 1em 0; font-variant-numeric: tabular-nums; font-size: 0.92em }
-caption { caption-side: bottom; text-align: left; color: #666; padding-top: 0.4em }
-th, td { padding: 0.25em 0.8em; border-bottom: 1px solid #ddd; text-align: right; vertical-align: bottom }
-th:first-child, td:first-child { text-align: left }
+caption { caption-side: bottom; text-align: left; color: #64748b; padding-top: 0.4em }
+th, td { padding: 0.25em 0.8em; border-bottom: 1px solid #e2e8f0; text-align: right; vertical-align: bottom }
+thead th { background: #f1f5f9; border-bottom: 2px solid #cbd5e1 }
+tr { break-inside: avoid }
+td { vertical-align: top }
+th:first-child, td:first-child, .facts td, .text { text-align: left }
+.facts th { font-weight: 500; color: #64748b; padding-left: 0; vertical-align: top }
 tr.best { font-weight: 600 }
 img { max-width: 100%; height: auto }
-figure { margin: 1.5em 0 }
-figcaption { color: #666; font-size: 0.92em }
+figure { margin: 1.5em 0; break-inside: avoid }
+figure svg { display: block; width: 100%; height: auto; margin: 0 auto }
+figcaption { color: #64748b; font-size: 0.92em }
+details { margin: 0.5em 0 }
+summary { cursor: pointer }
 .wide { overflow-x: auto }
+@media print {
+  body { max-width: none; margin: 0; font-size: 10pt }
+  figure svg { max-height: 22cm }
+  thead th { print-color-adjust: exact }
+  .wide { overflow: visible }
+}
 """
+
+
+_WORDS = re.compile(r"[^-+−–.\d\s]")
+"""How a cell begins that holds no number."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +60,13 @@ class Listing:
     """A list of sentences."""
 
     items: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is called what: a table of words and texts."""
+
+    items: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -67,13 +94,22 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Drawing:
+    """A drawing as one SVG element; ``name`` is part of its file's name, ``about`` its caption."""
+
+    name: str
+    svg: str
+    about: str
+
+
+@dataclass(frozen=True)
 class Code:
     """Text that stands as it is, such as a file; folded in the page."""
 
     text: str
 
 
-Block = str | Heading | Listing | Grid | Picture | Code
+Block = str | Heading | Listing | Facts | Grid | Picture | Drawing | Code
 
 
 @dataclass(frozen=True)
@@ -84,14 +120,14 @@ class Document:
     blocks: Sequence[Block] = field(default_factory=tuple)
 
     def write(self, folder: Path, stem: str) -> list[Path]:
-        """Write ``stem``.html, ``stem``.md and the pictures that the latter shows. Raises HilserverError."""
-        pictures = {
-            block.name: (f"{stem}-{block.name}.png", block.png()) for block in self.blocks if isinstance(block, Picture)
-        }
+        """Write ``stem``.html, ``stem``.md, and the pictures that the latter shows. Raises HilserverError."""
+        pictures = {block.name: block.png() for block in self.blocks if isinstance(block, Picture)}
+        drawings = {block.name: block.svg.encode() for block in self.blocks if isinstance(block, Drawing)}
+        names = {name: f"{stem}-{name}.png" for name in pictures} | {name: f"{stem}-{name}.svg" for name in drawings}
         files: dict[str, bytes] = {
-            f"{stem}.html": self.html({name: data for name, (_, data) in pictures.items()}).encode(),
-            f"{stem}.md": self.markdown({name: file for name, (file, _) in pictures.items()}).encode(),
-            **dict(pictures.values()),
+            f"{stem}.html": self.html(pictures).encode(),
+            f"{stem}.md": self.markdown(names).encode(),
+            **{names[name]: content for name, content in (pictures | drawings).items()},
         }
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -122,25 +158,37 @@ def _html(block: Block, pictures: dict[str, bytes]) -> str:
             return f"<h2>{escape(block.text)}</h2>"
         case Listing():
             return "<ul>\n" + "\n".join(f"<li>{escape(item)}</li>" for item in block.items) + "\n</ul>"
+        case Facts():
+            rows = "\n".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in block.items)
+            return f'<table class="facts"><tbody>\n{rows}\n</tbody></table>'
         case Picture():
             data = base64.b64encode(pictures[block.name]).decode()
             return (
                 f'<figure><img alt="{escape(block.about)}" src="data:image/png;base64,{data}">'
                 f"<figcaption>{escape(block.about)}</figcaption></figure>"
             )
+        case Drawing():
+            return f"<figure>{block.svg}<figcaption>{escape(block.about)}</figcaption></figure>"
         case Code():
             lines = block.text.count("\n") + 1
             return f"<details><summary>{lines} lines</summary><pre>{escape(block.text)}</pre></details>"
         case Grid():
-            head = "".join(f"<th>{_lines(cell)}</th>" for cell in block.head)
-            rows = "\n".join("<tr>" + "".join(f"<td>{_lines(c)}</td>" for c in row) + "</tr>" for row in block.rows)
+            classes = [' class="text"' if _is_text(column) else "" for column in zip(*block.rows, strict=True)]
+            head = _cells("th", block.head, classes or [""] * len(block.head))
+            rows = "\n".join(f"<tr>{_cells('td', row, classes)}</tr>" for row in block.rows)
             caption = f"<caption>{escape(block.caption)}</caption>" if block.caption else ""
             body = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>"
             return f'<div class="wide"><table>{caption}{body}</table></div>'
 
 
-def _lines(cell: str) -> str:
-    return escape(cell).replace("\n", "<br>")
+def _cells(tag: str, cells: Sequence[str], classes: Sequence[str]) -> str:
+    texts = (escape(cell).replace("\n", "<br>") for cell in cells)
+    return "".join(f"<{tag}{kind}>{text}</{tag}>" for text, kind in zip(texts, classes, strict=True))
+
+
+def _is_text(column: Sequence[str]) -> bool:
+    """Whether a column of a table holds words, which begin at the left; numbers end at the right."""
+    return any(_WORDS.match(cell) for cell in column)
 
 
 def _markdown(block: Block, pictures: dict[str, str]) -> str:
@@ -151,7 +199,9 @@ def _markdown(block: Block, pictures: dict[str, str]) -> str:
             return f"## {block.text}"
         case Listing():
             return "\n".join(f"- {item}" for item in block.items)
-        case Picture():
+        case Facts():
+            return "\n".join(f"- {name}: {text}" for name, text in block.items)
+        case Picture() | Drawing():
             return f"![{block.about}]({pictures[block.name]})\n\n*{block.about}*"
         case Code():
             return f"```text\n{block.text}\n```"

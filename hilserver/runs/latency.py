@@ -24,7 +24,7 @@ from hilserver.realtime.latency import HandOver
 from hilserver.realtime.scheduling import Scheduling
 from hilserver.realtime.shared import segment_path
 from hilserver.realtime.timing import Figures
-from hilserver.runs.machine import machine
+from hilserver.record.machine import machine
 
 PERIODIC, SEMAPHORE = "periodic thread", "semaphore hand-over"
 HILSERVER, CYCLICTEST = "hilserver", "cyclictest"

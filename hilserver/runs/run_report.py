@@ -12,12 +12,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from hilserver.bridge import columns as b
+from hilserver.drawing.schematic import picture
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.timing import Distribution, Figures, LoopTiming
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.reader import Batch, LogReader
 from hilserver.rig import columns as c
-from hilserver.runs.document import Block, Code, Document, Grid, Heading, Listing, Picture
+from hilserver.runs.document import Block, Code, Document, Drawing, Facts, Grid, Heading, Picture
 from hilserver.runs.envelope import Envelope
 from hilserver.runs.plots import Panel, panels_figure
 
@@ -42,15 +43,13 @@ def run_report(path: Path) -> Document:
     if run.rows == 0:
         raise RecordError(path, "holds no rows.")
     header = reader.header
-    blocks: list[Block] = [Listing(tuple(_about(reader, run)))]
+    blocks: list[Block] = [Facts(tuple(_about(reader, run)))]
     blocks += [Heading("Course"), Picture("course", _plot(run), _plot_caption(run))]
     if run.valves:
         blocks += [Heading("Valves"), _valve_table(run)]
     blocks += [Heading("Timing"), *_timing(run)]
     blocks += [Heading("What happened"), _event_table(run)]
-    for number, (time, source) in enumerate(run.circuits):
-        blocks.append(Heading("Circuit" if number == 0 else f"Circuit from {time:.4g} s on"))
-        blocks += _circuit(source) if number == 0 else [_changes(run.circuits[number - 1][1], source)]
+    blocks += _circuits(run)
     blocks.append(Heading("Configuration"))
     for name, table in header.configuration.items():
         if isinstance(table, dict) and table and name != "circuit":
@@ -94,6 +93,7 @@ class _Run:
     envelope: Envelope = field(default_factory=Envelope)
     valves: dict[str, _Valve] = field(default_factory=dict)
     happened: list[tuple[float, int, str]] = field(default_factory=list)
+    told: int = 0
     circuits: list[tuple[float, Mapping[str, Any]]] = field(default_factory=list)
     _before: Floats | None = None
 
@@ -130,6 +130,7 @@ class _Run:
             row = number - batch.start
             self._event(float(time[row]), int(column["tick"][row]), int(column["result"][row]), event)
         self._changes_in(column)
+        self.happened = sorted(self.happened, key=lambda entry: entry[:2])[:MOST_EVENTS]
 
     def _changes_in(self, column: Mapping[str, Floats]) -> None:
         """Changes of mode, and limits that are violated."""
@@ -147,7 +148,11 @@ class _Run:
             self._tell(column, row, f"{column['missed'][row]:.0f} ticks missed and made good")
 
     def _tell(self, column: Mapping[str, Floats], row: int, text: str) -> None:
-        self.happened.append((float(column["time"][row]), int(column["tick"][row]), text))
+        self._happens(float(column["time"][row]), int(column["tick"][row]), text)
+
+    def _happens(self, time: float, tick: int, text: str) -> None:
+        self.told += 1
+        self.happened.append((time, tick, text))
 
     def _fault(self, number: int) -> str:
         if number >= c.FAULT_LIMIT:
@@ -162,24 +167,34 @@ class _Run:
             kind = int(np.asarray(event["record"])[c.COMMAND_KIND])
             if kind in COMMAND_NAMES:
                 refused = f", refused: {c.RESULT_TEXTS[result]}" if result != c.DONE else ""
-                self.happened.append((time, tick, f"command {COMMAND_NAMES[kind]}{refused}"))
+                self._happens(time, tick, f"command {COMMAND_NAMES[kind]}{refused}")
         elif event.get("kind") == "lost":
-            self.happened.append((time, tick, "rows before this one were lost"))
+            self._happens(time, tick, "rows before this one were lost")
 
 
-def _about(reader: LogReader, run: _Run) -> Iterator[str]:
+def _about(reader: LogReader, run: _Run) -> Iterator[tuple[str, str]]:
     header = reader.header
-    files = f" and {len(reader.parts) - 1} more files" if len(reader.parts) > 1 else ""
-    yield f"Log: {reader.path}{files}; written by {header.software}, {header.extra.get('kind', 'unknown clock')}."
-    yield f"Rig {header.rig}; began {header.started[:19].replace('T', ' ')} UTC."
-    duration = run.last - run.first + header.period_s
+    yield "Rig", header.rig
+    yield "Began", f"{header.started[:19].replace('T', ' ')} UTC"
     yield (
-        f"{duration:.4g} s, {run.rows} ticks of {1e3 * header.period_s:g} ms, {run.missed} missed, "
-        f"{len(run.circuits) - 1} switches of the circuit."
+        "Length",
+        (
+            f"{run.last - run.first + header.period_s:.4g} s: {run.rows} ticks of {1e3 * header.period_s:g} ms, "
+            f"{run.missed} missed, {len(run.circuits) - 1} switches of the circuit"
+        ),
     )
+    yield "Clock", str(header.extra.get("kind", "unknown"))
+    yield "Software", header.software
+    if found := header.extra.get("machine"):
+        yield (
+            "Machine",
+            f"{found['processor']}, {found['cpus']} CPUs; Linux {found['kernel'].split()[0]}; Python {found['python']}",
+        )
+    files = f" and {len(reader.parts) - 1} more files" if len(reader.parts) > 1 else ""
+    yield "Log", f"{reader.path}{files}"
     if reader.torn and not reader.damages:
-        yield "The log has no end mark: its writer was killed, or still writes."
-    yield from (f"The log is damaged: {damage}." for damage in reader.damages)
+        yield "Torn", "The log has no end mark: its writer was killed, or still writes."
+    yield from (("Damaged", str(damage)) for damage in reader.damages)
 
 
 def _plot(run: _Run) -> Figure:
@@ -191,9 +206,7 @@ def _plot(run: _Run) -> Figure:
     panels: list[Panel] = []
     for unit in dict.fromkeys(units.values()):
         lines = {name.removeprefix("channel."): values[name] for name, own in units.items() if own == unit}
-        panels.append(
-            ({"Pa": "pressure", "m^3/s": "measured flow", "m": "position"}.get(unit, "measured"), unit, lines)
-        )
+        panels.append((QUANTITIES.get(unit, "measured"), unit, lines))
     flows = {
         name[6:]: v for name, v in values.items() if name.endswith((".flow_virtual", ".flow_measured")) and _any(v)
     }
@@ -261,23 +274,38 @@ def _microseconds(f: Figures) -> tuple[str, ...]:
 
 
 def _event_table(run: _Run) -> Block:
-    happened = sorted(run.happened, key=lambda entry: entry[:2])
-    if not happened:
+    if not run.happened:
         return "Nothing: no command, no change of mode, no violated limit."
-    rows = tuple((f"{time:.4g}", f"{tick}", text) for time, tick, text in happened[:MOST_EVENTS])
-    more = len(happened) - MOST_EVENTS
+    rows = tuple((f"{time:.3f}", f"{tick}", text) for time, tick, text in run.happened)
+    more = run.told - len(rows)
     return Grid(("time, s", "tick", "what"), rows, f"and {more} more." if more > 0 else "")
 
 
-def _circuit(source: Mapping[str, Any]) -> Iterator[Block]:
-    if text := source.get("description"):
-        yield str(text)
+def _circuits(run: _Run) -> Iterator[Block]:
+    """The first circuit, and what became of it; it is drawn again where it looks different."""
+    drawn, before = "", run.circuits[0][1]
+    for number, (time, source) in enumerate(run.circuits):
+        yield Heading(f"Circuit from {time:.4g} s on" if number else "Circuit")
+        if number == 0 and (text := source.get("description")):
+            yield str(text)
+        if (svg := picture(source)) != drawn:
+            yield Drawing(f"circuit-{number}", svg, _caption(source))
+        yield _changes(before, source) if number else _components(source)
+        drawn, before = svg, source
+
+
+def _caption(source: Mapping[str, Any]) -> str:
+    name = source.get("name", "")
+    return f"The virtual circuit{f' {name}' if name else ''}, symbols by ISO 1219; grey frames: ports of the machine."
+
+
+def _components(source: Mapping[str, Any]) -> Block:
     rows = []
     for name, table in source.get("components", {}).items():
         rest = {key: value for key, value in table.items() if key not in ("type", "ports", "description")}
         ports = ", ".join(f"{port} → {node}" for port, node in table.get("ports", {}).items())
         rows.append((name, str(table.get("type", "")), ports, "\n".join(_values(rest))))
-    yield Grid(("component", "type", "ports", "datasheet values"), tuple(rows))
+    return Grid(("component", "type", "ports", "datasheet values"), tuple(rows))
 
 
 def _values(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -285,7 +313,8 @@ def _values(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         if isinstance(value, Mapping):
             yield from _values(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key} = {json.dumps(value, ensure_ascii=False, default=str)}"
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            yield f"{prefix}{key} = {text}"
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Block:

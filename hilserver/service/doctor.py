@@ -24,9 +24,9 @@ from hilserver.realtime.compiled import compiled_program, is_complete
 from hilserver.realtime.host import ERROR, NOTE, OK, WARNING, Finding, Host, State, examine
 from hilserver.realtime.scheduling import Scheduling
 from hilserver.realtime.shared import LoopMemory
+from hilserver.record.machine import machine
 from hilserver.rig.config import LoopSettings, RecordingSettings
 from hilserver.rig.load import Rig
-from hilserver.runs.machine import machine
 from hilserver.service.address import BrokerAddress
 from hilserver.service.broker import find_program
 from hilserver.service.mqtt import connection, new_client
