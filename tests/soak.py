@@ -224,7 +224,7 @@ async def switches(soak: Soak) -> None:
         for _ in range(10):
             name, payload = random_switch(soak.random)
             answer = await user.command(name, **payload)
-            assert answer["ok"] or "a tick would take" in answer["reason"], answer  # too busy a machine for it
+            assert answer["ok"], answer
             soak.switches += answer["ok"]
         await user.do("cycle", action="start")
 
