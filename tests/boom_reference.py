@@ -1,6 +1,6 @@
 """The hydraulic boom once more, independently: one angle after Lagrange, two pressures, one spool; scipy's DOP853.
 
-Nothing of hilserver's code is used, only the numbers of its files; written down after THEORY §3 and §5.
+Nothing of hilserver's code is used, only the numbers of its files; written down after theory §3 and §5.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def flow_of(opening: float, p: float, p_S: float, p_T: float, v: Floats, spool: 
 def test_the_inverse_passes_the_flow_that_was_asked_for_or_says_why_not(
     q: float, p: float, p_S: float, p_T: float
 ) -> None:
-    """THEORY §1.1 against the forward edge law (numerics/valve.py), laminar region included: rounding only, 1e-12."""
+    """theory §1.1 against the forward edge law (numerics/valve.py), laminar region included: rounding only, 1e-12."""
     v, block = valve(**ASYMMETRICAL), memory()
     w = inverse_orifice(q, p, p_S, p_T, block, v)
     drop = p_S - p if q >= 0 else p - p_T
@@ -123,7 +123,7 @@ def test_too_small_a_valve_opens_fully_and_is_reported() -> None:
 
 
 def test_leakage_is_counted_positive_into_the_port() -> None:
-    """THEORY §1.1, note on eq. 5.4: q = Q_A - q_leak, q_leak = leak(P-A) - leak(A-T), here one edge at a time."""
+    """theory §1.1, note on eq. 5.4: q = Q_A - q_leak, q_leak = leak(P-A) - leak(A-T), here one edge at a time."""
     v = valve(**ASYMMETRICAL)
     assert leakage(0.0, 10 * BAR, 80 * BAR, 10 * BAR, v) == pytest.approx(1 * L_MIN, rel=1e-12)
     assert leakage(0.0, 70 * BAR, 70 * BAR, 0.0, v) == pytest.approx(-1 * L_MIN, rel=1e-12)
@@ -196,7 +196,7 @@ def test_a_sine_is_followed_far_better_with_lead(frequency: float) -> None:
 
 
 def test_tau_of_the_lead_comes_near_the_datasheets_for_small_ticks() -> None:
-    """The discrete lead is THEORY's tau·dW/dt in the limit: within dt/(2·tau) + O(dt²)."""
+    """The discrete lead is the theory's tau·dW/dt in the limit: within dt/(2·tau) + O(dt²)."""
     v, dt = valve(), 1e-6
     v[b.TAU_W] = 0.0
     block = memory()

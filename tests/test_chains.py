@@ -451,7 +451,7 @@ def read(name: str, **joints: Any) -> Mechanism:
 
 
 def test_spatial_slider_crank_of_the_source(program: Program) -> None:
-    """Torque 0.01·exp(-t) N·m (seeds/002): one degree of freedom again, rotations from the closed kinematics; 1e-5 rad.
+    """Torque 0.01·exp(-t) N·m ([Closed chains]): one degree of freedom again, rotations by closed kinematics; 1e-5 rad.
 
     The rod's frame: its own axis u, and one normal to u and to the slider's axis z, as the universal joint has it.
     """

@@ -214,7 +214,7 @@ def test_what_is_carried_over_has_the_same_name_and_kind() -> None:
 def test_a_closed_relief_valve_does_not_wind_up(integrator: str) -> None:
     """A second below its opening pressure must not delay its opening: the same peak as without that second (1e-6).
 
-    THEORY §3: K = 0 is a hard floor of the state; without it the opening is late and the peak far too high.
+    theory §3: K = 0 is a hard floor of the state; without it the opening is late and the peak far too high.
     """
     table = {
         "solver": {"integrator": integrator},

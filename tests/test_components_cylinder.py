@@ -91,7 +91,7 @@ def test_chambers_hold_dead_volume_and_stroke_volume(x: float) -> None:
 
 
 def test_piston_leakage_goes_from_high_to_low_and_is_lost_to_no_one() -> None:
-    """0.1 l/min per bar and 50 bar: 5 l/min. Source: seeds/001 eq. 4.8."""
+    """0.1 l/min per bar and 50 bar: 5 l/min. Source: [Virtual hydraulics] eq. 4.8."""
     flows = at(cylinder(leakage="0.1 l/min/bar"), 60 * BAR, 10 * BAR)
     assert flows["q_B"] == pytest.approx(5e-3 / 60, rel=1e-12)
     assert flows["q_A"] + flows["q_B"] == 0.0
@@ -99,7 +99,7 @@ def test_piston_leakage_goes_from_high_to_low_and_is_lost_to_no_one() -> None:
 
 @pytest.mark.parametrize(("v", "xi"), [(0.05, 0.6), (0.1, 0.2), (1.0, 0.2710), (3.0, 0.7086), (5.0, 1.0), (20.0, 1.0)])
 def test_friction_follows_the_polynomial_of_the_source(v: float, xi: float) -> None:
-    """xi from the printed cubics, by hand; their rounded coefficients are off by up to 1.5e-3. Source: THEORY §3."""
+    """xi from the printed cubics, by hand; their rounded coefficients are off by up to 1.5e-3. Source: theory §3."""
     assert friction_factor(v) == pytest.approx(xi, abs=1.5e-3)
     lossy = at(cylinder(friction={"efficiency": 0.9}), 100 * BAR, 0.0, v=v)
     assert lossy["F_mu"] == pytest.approx(xi * 0.1 * 31_172, rel=6e-3)

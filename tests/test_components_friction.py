@@ -114,7 +114,7 @@ def test_stick_slip_of_the_published_case(integrator: str, step: float, within: 
 @pytest.mark.parametrize("law", ["stribeck", "lugre"])
 @pytest.mark.parametrize("v", [0.0005, 0.001, 0.002, 0.1, -0.0005, -0.3])
 def test_both_laws_follow_the_same_curve_at_a_steady_speed(law: str, v: float) -> None:
-    """g(v) + b·v = F_C + (F_S - F_C)·exp(-(v/v_s)²) + b·v, by hand. Source: THEORY §3."""
+    """g(v) + b·v = F_C + (F_S - F_C)·exp(-(v/v_s)²) + b·v, by hand. Source: theory §3."""
     circuit = f"""
 [components.friction]
 type = "friction"
@@ -273,7 +273,7 @@ def test_rules_of_thumb_where_the_datasheet_is_silent() -> None:
 
 @pytest.mark.parametrize(("p_A", "p_B", "psi"), [(0, 0, 1), (100, 100, 2), (150, 0, 1.5), (0, 150, 2), (-1, -1, 1)])
 def test_seals_rub_more_under_pressure(p_A: float, p_B: float, psi: float) -> None:
-    """Psi = 1 + (p_A/3 + 2·p_B/3)/p_ref: twice the friction with p_ref in both chambers. Source: seeds/004."""
+    """Psi = 1 + (p_A/3 + 2·p_B/3)/p_ref: twice the friction with p_ref in both chambers. Source: [Linjama]."""
     law = {"law": "stribeck", "static": "900 N", "coulomb": "600 N", "viscous": "0 N*s/m"}
     model = Cylinder.model_validate({**DATA, "friction": {**law, "reference_pressure": "100 bar"}})
     result = evaluate(model, p_A=p_A * BAR, p_B=p_B * BAR, x_rod=0.2, v_rod=0.5, z=0.0)

@@ -52,7 +52,7 @@ def over_time(circuit: Bench, duration: float, every: float = 1e-3) -> tuple[Any
 
 
 def test_step_is_cubic_within_its_rise_time() -> None:
-    """STEP(t, 0.2, 1, 0.4, 3): 1 before, 1 + 2·s²(3 - 2s) within, 3 after (seeds/000 eq. 33)."""
+    """STEP(t, 0.2, 1, 0.4, 3): 1 before, 1 + 2·s²(3 - 2s) within, 3 after ([Asikainen] eq. 33)."""
     t, u = over_time(bench(step=source("step_signal", start="0.2 s", rise_time="0.2 s", before=1, after=3)), 0.6)
     s = np.clip((t - 0.2) / 0.2, 0.0, 1.0)
     assert u == pytest.approx(1 + 2 * s * s * (3 - 2 * s), abs=1e-12)

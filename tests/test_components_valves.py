@@ -136,7 +136,7 @@ def test_relief_curve_passes_through_both_datasheet_points(flow: str, pressure: 
 
 
 def test_relief_parameters_solve_the_two_linear_equations() -> None:
-    """C_1 + C_2·p_i = (p_i - p_ref)·sqrt(p_i)/Q_i for both points, as a linear system. Source: THEORY §3."""
+    """C_1 + C_2·p_i = (p_i - p_ref)·sqrt(p_i)/Q_i for both points, as a linear system. Source: theory §3."""
     p, over, q = np.array([155e5, 165e5]), np.array([5e5, 15e5]), np.array([20, 60]) * L_MIN
     C_1, C_2 = np.linalg.solve(np.array([[1.0, p[0]], [1.0, p[1]]]), over * np.sqrt(p) / q)
     parameters = ReliefValve.model_validate(RELIEF).parameters(Fluid())

@@ -78,7 +78,7 @@ def test_filling_a_volume_with_air_takes_the_volume_that_oil_and_air_give_way() 
 
 
 def test_pipe_wall_gives_way_as_t_e_over_d() -> None:
-    """Steel 20x2: B_c = 2/16·210 GPa = 26.25 GPa. Source: THEORY §2."""
+    """Steel 20x2: B_c = 2/16·210 GPa = 26.25 GPa. Source: theory §2."""
     V = pi / 4 * 0.016**2 * 10
     assert evaluate(Pipe.model_validate(PIPE), p_P=0.0)["C_P"] == pytest.approx(V / 1.5e9 + V / 26.25e9, rel=1e-12)
 
@@ -97,7 +97,7 @@ def test_thick_pipe_is_refused() -> None:
     ("p", "wall"), [(100 * BAR, 6.3246e8), (1 * BAR, 6.3246e7), (0.0, 6.3246e7), (-0.5 * BAR, 6.3246e7)]
 )
 def test_hose_stiffens_with_the_root_of_pressure_down_to_its_floor(p: float, wall: float) -> None:
-    """B_h = 2e5·sqrt(p): 0.632 GPa at 100 bar. Source: THEORY §2."""
+    """B_h = 2e5·sqrt(p): 0.632 GPa at 100 bar. Source: theory §2."""
     V = pi / 4 * 0.016**2 * 10
     assert evaluate(Hose.model_validate(HOSE), p_P=p)["C_P"] == pytest.approx(V / 1.5e9 + V / wall, rel=1e-4)
 

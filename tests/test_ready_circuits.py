@@ -46,7 +46,7 @@ def area(bore_mm: float, rod_mm: float = 0.0) -> float:
 
 
 def curve(opening: float, points: tuple[tuple[float, float], tuple[float, float]]) -> tuple[float, float]:
-    """C_1, C_2 of (p - p_ref)/(C_1 + C_2·p)·sqrt(p) through two points: bar above opening, l/min. THEORY §3."""
+    """C_1, C_2 of (p - p_ref)/(C_1 + C_2·p)·sqrt(p) through two points: bar above opening, l/min. theory §3."""
     p = [(opening + over) * BAR for over, _ in points]
     c = [over * BAR * sqrt(p[k]) / (flow * L_MIN) for k, (over, flow) in enumerate(points)]
     slope = (c[1] - c[0]) / (p[1] - p[0])

@@ -1,4 +1,4 @@
-"""The verification circuit (THEORY §4) against an independent solution, and the order and stability of the integrators.
+"""The verification circuit (theory §4) against an independent solution, and the order and stability of the integrators.
 
 The reference writes the circuit's equations out by hand, from the theory and not from our kernels, and integrates them
 with scipy's DOP853 at tight tolerances. (Its implicit Radau is no reference here: it steps over the hard limits of pump
@@ -51,7 +51,7 @@ def si(text: str) -> float:
 
 
 def reference_equations() -> tuple[Callable[[float, Floats, float], list[float]], list[float]]:
-    """Derivatives f(t, y, joystick) and the start, both in the order of STATES, written from THEORY §2 and §3."""
+    """Derivatives f(t, y, joystick) and the start, both in the order of STATES, written from theory §2 and §3."""
     circuit = raw_circuit()
     part = circuit["components"]
     pump, relief, valve, cyl, load = (part[name] for name in ("pump", "relief", "main_valve", "cylinder", "load"))

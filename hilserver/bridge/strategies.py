@@ -86,7 +86,7 @@ def strategy_command(
 def inverse_orifice(q: float, p: float, p_S: float, p_T: float, b: Floats, v: Floats) -> float:
     """Opening of the real valve's metering edge that passes ``q``: W = q/(C_v·g(dp)); the sign of q picks the edge.
 
-    Source: THEORY §1.1; seeds/001 eq. 5.1. Where the drop is not positive, no opening can pass q: null, reported.
+    Source: theory §1.1; [Virtual hydraulics] eq. 5.1. Without a positive drop no opening passes q: null, reported.
     """
     drop = p_S - p if q >= 0.0 else p - p_T
     b[DROP] = drop
@@ -123,7 +123,7 @@ def opening_of(w: float, b: Floats) -> float:
 
 
 def leakage(spool: float, p: float, p_S: float, p_T: float, v: Floats) -> float:
-    """Leakage of the real valve into its port at the estimated spool position: P->A less A->T. Source: THEORY §1.1."""
+    """Leakage of the real valve into its port at the estimated spool position: P->A less A->T. Source: theory §1.1."""
     share = leakage_fade(abs(spool), v[LEAK_GONE])
     return share * float(v[LEAK_PA] * root_of_drop(p_S - p, v[P_TR]) - v[LEAK_AT] * root_of_drop(p - p_T, v[P_TR]))
 
@@ -136,7 +136,7 @@ def lag_compensation(w: float, b: Floats, v: Floats, elapsed: float, dt: float) 
     .. math:: \tau_d = \frac{\Delta t}{1 - e^{-\Delta t/\tau}} \approx \tau + \Delta t/2
 
     The filter is the implicit one: stable for any tick. Without a memory of W (NaN) the lead begins at rest.
-    Source: THEORY §1.1; seeds/001 eqs. 5.2-5.4.
+    Source: theory §1.1; [Virtual hydraulics] eqs. 5.2-5.4.
     """
     if not isfinite(b[OPENING_FILTERED]):
         b[OPENING_FILTERED] = w
@@ -150,7 +150,7 @@ def flow_servo(q: float, b: Floats, v: Floats, elapsed: float) -> float:
     """PID on the measured flow. The derivative acts on the measured flow, filtered, so a jump of q gives no kick.
 
     Anti-windup: the integral takes only what keeps the command within its range.
-    Source: THEORY §1.2; seeds/001 ch. 5.6.2.
+    Source: theory §1.2; [Virtual hydraulics] ch. 5.6.2.
     """
     rate = (b[FLOW_MEASURED] - b[FLOW_FILTERED]) / (v[TAU_D] + elapsed)
     b[FLOW_FILTERED] += rate * elapsed

@@ -28,7 +28,7 @@ class CounterbalanceValve(ValveWithLoadedPoppet):
     Rules of thumb: opening pressure 1.2 … 1.3 times that of the largest load; ratio 2 … 4 for large and swaying loads,
     up to 10 for steady ones. As in reality, lowering oscillates with a high ratio, a steep p-Q curve (an oversized
     valve), a heavy load, or little oil on the pump's side.
-    Source: balance of the poppet; opening as in THEORY §3, seeds/001 ch. 4.2 (Handroos & Vilenius).
+    Source: balance of the poppet; opening as in theory §3, [Virtual hydraulics] ch. 4.2 (Handroos & Vilenius).
     """
 
     type_name = "counterbalance_valve"

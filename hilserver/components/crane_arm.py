@@ -31,7 +31,7 @@ class CraneArm(Component):
     .. math:: F_{rod} = -\frac{\tau}{a} + \frac{J}{a^2}\frac{da}{d\gamma}\,\omega^2
 
     The logged ``theta`` and ``w`` are the arm's. Any mechanism with more to it: ``[mechanisms]`` in the circuit file.
-    Source: seeds/004 (crane arm: J, a(theta), x(theta)).
+    Source: [Linjama] (crane arm: J, a(theta), x(theta)).
     """
 
     type_name = "crane_arm"

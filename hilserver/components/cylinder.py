@@ -39,7 +39,7 @@ class Cylinder(DoubleActing):
     against the mass needs small steps or ``rosenbrock``.
 
     The logged ``F_mu`` and ``F_end`` (stops and cushions) are positive against growing position.
-    Source: THEORY §3; seeds/001 eqs. 3.48, 4.7, 4.8, ch. 4.2.4; seeds/004 (dry friction).
+    Source: theory §3; [Virtual hydraulics] eqs. 3.48, 4.7, 4.8, ch. 4.2.4; [Linjama] (dry friction).
     """
 
     type_name = "cylinder"

@@ -23,7 +23,7 @@ class DirectionalValve22(TwoPositionValve):
 
     Passes in both directions. U is the spool's position, 0 at rest and 1 at full command; w is its opening: even
     beyond the overlap, or a curve of its own (``openings``). The edge never shuts tighter than its leakage. How the
-    spool moves: as in ``directional_valve_4_3``. Source: THEORY §3; seeds/004; Ellman & Piché 1999 for g.
+    spool moves: as in ``directional_valve_4_3``. Source: theory §3; [Linjama]; Ellman & Piché 1999 for g.
     """
 
     type_name = "directional_valve_2_2"

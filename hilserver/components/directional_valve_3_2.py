@@ -24,7 +24,7 @@ class DirectionalValve32(TwoPositionValve, OverlappedEdges):
     U is the spool's position, 0 at rest and 1 at full command; null, where the edges change over, is at 0.5. They open
     evenly from the overlap on (both are shut on the way) or from the underlap (both are open on the way), or have
     curves of their own (``openings``). An edge never shuts tighter than its leakage. How the spool moves: as in
-    ``directional_valve_4_3``. Source: THEORY §3; seeds/004; Ellman & Piché 1999 for g.
+    ``directional_valve_4_3``. Source: theory §3; [Linjama]; Ellman & Piché 1999 for g.
     """
 
     type_name = "directional_valve_3_2"

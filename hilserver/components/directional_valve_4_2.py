@@ -23,7 +23,7 @@ class DirectionalValve42(TwoPositionValve, OverlappedEdges):
     U is the spool's position, 0 at rest and 1 at full command; null, where the edges change over, is at 0.5. They open
     evenly from the overlap on, or have curves of their own (``openings``). An edge never shuts tighter than its
     leakage. How the spool moves: as in ``directional_valve_4_3``.
-    Source: THEORY §3; seeds/004; Ellman & Piché 1999 for g.
+    Source: theory §3; [Linjama]; Ellman & Piché 1999 for g.
     """
 
     type_name = "directional_valve_4_2"

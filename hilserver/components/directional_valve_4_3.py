@@ -34,7 +34,7 @@ class DirectionalValve43(CentredValve):
     at that of switching on. A valve with one solenoid gets commands 0 … 1.
 
     Proportional, with ``centre = "closed"`` and nothing else, this is ``proportional_valve_4_3``, but for the leakage:
-    there it adds to the opening. Source: THEORY §3; seeds/004; Ellman & Piché 1999 for g.
+    there it adds to the opening. Source: theory §3; [Linjama]; Ellman & Piché 1999 for g.
     """
 
     type_name = "directional_valve_4_3"

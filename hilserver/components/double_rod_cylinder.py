@@ -13,7 +13,8 @@ class DoubleRodCylinder(DoubleActing):
 
     x = 0 is at the stop that pressure at B leads to; positive is the motion under pressure at A. All else (chambers,
     friction, cushions, lines) as in ``cylinder``, with the same area on both sides; the rods' ambient pressures cancel.
-    ``moving_mass`` is the piston with both rods. Source: THEORY §3; seeds/001 ch. 4.2.4; seeds/004 (dry friction).
+    ``moving_mass`` is the piston with both rods.
+    Source: theory §3; [Virtual hydraulics] ch. 4.2.4; [Linjama] (dry friction).
     """
 
     type_name = "double_rod_cylinder"

@@ -31,7 +31,7 @@ class EndStop(Contact, Component):
     .. math:: F = -s(\delta/\delta_0)\,\langle K\,\delta + D\,\dot\delta\rangle
 
     delta is the depth beyond ``lower`` or ``upper``. Spring and damper are switched on together over the first
-    ``zone`` (a STEP); the stop never pulls. Source: THEORY §3.
+    ``zone`` (a STEP); the stop never pulls. Source: theory §3.
     """
 
     type_name = "end_stop"

@@ -21,7 +21,7 @@ class FixedPump(Component):
     No volumetric losses, no pulsation. Needs a relief valve: nothing else limits the pressure. The signal ``drive``,
     speed over rated speed, scales flow and power (the limit is one of the motor's torque). With leakage, friction and
     a shaft: ``hydraulic_motor``, which is a pump where its shaft is driven.
-    Source: THEORY §3; seeds/001 ch. 4.2.
+    Source: theory §3; [Virtual hydraulics] ch. 4.2.
     """
 
     type_name = "fixed_pump"

@@ -16,7 +16,7 @@ class FlowSensor(Component):
     .. math:: Q = Q_N\,\frac{g(\Delta p)}{g(\Delta p_N)}, \qquad u = y, \qquad \dot y = (Q - y)/\tau
 
     It sits in a line: both its nodes need a volume. The smaller its drop and these volumes, the stiffer the circuit.
-    Source: the restriction as in ``orifice`` (THEORY §3).
+    Source: the restriction as in ``orifice`` (theory §3).
     """
 
     type_name = "flow_sensor"

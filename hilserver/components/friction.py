@@ -13,7 +13,7 @@ from hilserver.units import Damping, Force, Length, Stiffness, Velocity
 
 CODES = {"stribeck": STRIBECK, "lugre": LUGRE}
 COULOMB_SHARE = 0.7
-"""F_C over F_S where a datasheet is silent: 20 to 50 % below, by THEORY §3."""
+"""F_C over F_S where a datasheet is silent: 20 to 50 % below, by theory §3."""
 
 
 class DryFriction(Datasheet):
@@ -77,7 +77,7 @@ class Friction(DryFriction, Component):
 
     Steps: ``stribeck`` is steep at rest; it wants ``rosenbrock``, or steps below m·v_0/F_S (longer ones chatter).
     ``lugre`` is content with steps below sqrt(m/sigma0) and 0.2 ms with any integrator.
-    The logged ``F_mu`` is positive against growing position. Source: THEORY §3; seeds/004; Canudas de Wit, Olsson,
+    The logged ``F_mu`` is positive against growing position. Source: theory §3; [Linjama]; Canudas de Wit, Olsson,
     Åström & Lischinsky, A new model for control of systems with friction, IEEE TAC 40 (1995).
     """
 
@@ -90,7 +90,7 @@ class Friction(DryFriction, Component):
     )
     static: Force = Field(gt=0, description="friction at rest, F_S")
     reversal_speed: Velocity = Field(
-        default="0.5 mm/s", gt=0, description="stribeck: its sign is tanh(v/v_0); 0.05 to 0.5 mm/s by seeds/004"
+        default="0.5 mm/s", gt=0, description="stribeck: its sign is tanh(v/v_0); 0.05 to 0.5 mm/s by [Linjama]"
     )
 
     @model_validator(mode="after")

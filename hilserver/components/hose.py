@@ -19,7 +19,7 @@ class Hose(LineSize, Component):
        V = \tfrac{\pi}{4} d^2 l
 
     p is the gauge pressure; below p_min the wall stays as stiff as there, so that B_h doesn't vanish with p.
-    ``oil_mass`` gives the mass of its oil. Source: THEORY §2; seeds/001 ch. 3.1.
+    ``oil_mass`` gives the mass of its oil. Source: theory §2; [Virtual hydraulics] ch. 3.1.
     """
 
     type_name = "hose"

@@ -16,7 +16,7 @@ class LoadMass(Component):
     .. math:: m_{eq}\,\dot v = \sum F - m\,g \sin\alpha, \qquad m_{eq} = m + J/r^2
 
     alpha is the direction of growing position over the horizontal: 90° lifts, 0° moves level, -90° lowers.
-    Source: THEORY §3; seeds/001 ch. 4.2.
+    Source: theory §3; [Virtual hydraulics] ch. 4.2.
     """
 
     type_name = "load_mass"

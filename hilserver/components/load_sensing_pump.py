@@ -20,7 +20,7 @@ class LoadSensingPump(VariablePump):
     ``control_range`` less at full flow, k = Q_max/control_range; in the cut-off likewise. A controller that
     integrates, without this droop, is not modelled. Limits, power and ``drive`` as in ``pressure_compensated_pump``.
     With a small supply volume the control swings, as at the machine; the consumers' orifices and leakage damp it, and
-    a wider control_range does. Source: THEORY §3 (lag and limits); the law is the datasheets' p-Q diagram.
+    a wider control_range does. Source: theory §3 (lag and limits); the law is the datasheets' p-Q diagram.
     """
 
     type_name = "load_sensing_pump"

@@ -33,7 +33,7 @@ class LoadSensingValve(CentredValve):
     is filled. Sections that share one LS node vent each other: give each its own node and join them by shuttle valves.
 
     An individual pressure compensator is a component of its own upstream of P, with the same LS node.
-    Edges, centre, motion and leakage: as in ``directional_valve_4_3``. Source: THEORY §3; seeds/004.
+    Edges, centre, motion and leakage: as in ``directional_valve_4_3``. Source: theory §3; [Linjama].
     """
 
     type_name = "load_sensing_valve"

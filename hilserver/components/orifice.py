@@ -29,7 +29,7 @@ class Orifice(Component):
        K = C_d\,\frac{\pi d^2}{4}\sqrt{\frac{2}{\rho}}, \qquad \Delta p = p_A - p_B
 
     with g the square root law, laminar below p_tr. C_d is 0.6 … 0.7 for a sharp edge and turbulent flow.
-    Source: THEORY §3; seeds/004; Ellman & Piché 1999; size: Merritt, Hydraulic Control Systems (1967), eq. 3-20.
+    Source: theory §3; [Linjama]; Ellman & Piché 1999; size: Merritt, Hydraulic Control Systems (1967), eq. 3-20.
     """
 
     type_name = "orifice"

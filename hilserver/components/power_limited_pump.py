@@ -23,7 +23,7 @@ class PowerLimitedPump(VariablePump):
     At rest Q·dp is constant: the hyperbola of the datasheet. Here the displacement itself is controlled, so in a fast
     rise of the pressure the power is exceeded for some tau; the ``max_power`` of other pumps is a motor that gives no
     more. The signal ``power`` lowers the setting (electronic override, engine droop); ``drive``, speed over rated
-    speed, scales flow and power. Source: THEORY §3 (hyperbola, lag and limits); seeds/001 ch. 4.2.
+    speed, scales flow and power. Source: theory §3 (hyperbola, lag and limits); [Virtual hydraulics] ch. 4.2.
     """
 
     type_name = "power_limited_pump"

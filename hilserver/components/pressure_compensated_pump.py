@@ -20,7 +20,7 @@ class PressureCompensatedPump(VariablePump):
     it: k = Q_max/control_range. Where the power limit sinks below Q with rising pressure, the pump delivers no more
     than the limit and Q follows with tau. Q is the flow at the rated speed: the signal ``drive``, speed over rated
     speed, scales what is delivered; max_power then is a limit of the motor's torque.
-    Source: THEORY §3; seeds/001 ch. 4.2.
+    Source: theory §3; [Virtual hydraulics] ch. 4.2.
     """
 
     type_name = "pressure_compensated_pump"

@@ -22,7 +22,7 @@ class ProportionalValve43(ValveWithEdges):
     U > 0 opens P-A and B-T, U < 0 opens P-B and A-T; the command is clipped to -1 … 1. Each port has two leakage flows,
     from P and to T: full at null, faded by a STEP s, gone at 10 % of the opening. g is the square root law, laminar
     below p_tr. The edges open linearly and alike, without overlap.
-    Source: THEORY §3; seeds/001 eqs. 3.44-3.46, 4.4; Ellman & Piché 1999.
+    Source: theory §3; [Virtual hydraulics] eqs. 3.44-3.46, 4.4; Ellman & Piché 1999.
     """
 
     type_name = "proportional_valve_4_3"

@@ -18,7 +18,7 @@ class RackAndPinion(Component):
 
     J is that of the pinion and of all that it drives. The signal ``command`` scales the torque T of the load, positive
     against growing angle. No play, no losses in the mesh. The logged ``phi`` and ``w`` are the pinion's.
-    Source: seeds/004 (reduced inertia: m_eq = m_piston + (J_1 + J_2)/r²).
+    Source: [Linjama] (reduced inertia: m_eq = m_piston + (J_1 + J_2)/r²).
     """
 
     type_name = "rack_and_pinion"

@@ -20,7 +20,7 @@ class ReliefValve(ValveWithReliefCurve):
     At rest Q = (dp - p_ref)/(C_1 + C_2 dp)·sqrt(dp): C_1 and C_2 put this curve through two datasheet points, or
     nearest to more than two (least squares of the relative errors of the flow, each at most 15 %; ``parameters()`` says
     the largest as ``fit_error``). C_1 + C_2·dp must stay positive up to ``max_pressure``.
-    Source: THEORY §3; seeds/001 ch. 4.2 (Handroos & Vilenius).
+    Source: theory §3; [Virtual hydraulics] ch. 4.2 (Handroos & Vilenius).
     """
 
     type_name = "relief_valve"

@@ -23,7 +23,7 @@ class SequenceValve(ValveWithLoadedPoppet):
     proportional unloading valve. C_1 and C_2 are those of ``relief_valve``: with internal pilot and A at the tank the
     p-Q curve passes through the points given; C_least is 20 % of C amid them. K_max is the coefficient of the fully
     open valve. Optional check valve for the free direction A to P.
-    Source: THEORY §3; seeds/001 ch. 4.2 (Handroos & Vilenius).
+    Source: theory §3; [Virtual hydraulics] ch. 4.2 (Handroos & Vilenius).
     """
 
     type_name = "sequence_valve"

@@ -21,7 +21,7 @@ class ServoValve(ValveWithEdges):
 
     w is the opening past the overlap. A second-order spool lags by 90° at its natural frequency, whatever its damping:
     the datasheet's -90° frequency. The spool's position is the value ``<name>.U``, its speed ``<name>.W``. Edges and
-    leakage as in ``proportional_valve_4_3``. Hysteresis is not modelled. Source: THEORY §3; seeds/004.
+    leakage as in ``proportional_valve_4_3``. Hysteresis is not modelled. Source: theory §3; [Linjama].
     """
 
     type_name = "servo_valve"

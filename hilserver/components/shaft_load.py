@@ -20,7 +20,7 @@ class ShaftLoad(Component):
 
     It only takes energy. At rest it gives way where a torque pulls, at the speed omega_0 under 76 % of T_0. The signal
     ``command`` scales T_0, not b; a negative one is none. A hanging load pulls at rest too: ``torque_source``.
-    Source: THEORY §3 (the smooth sign).
+    Source: theory §3 (the smooth sign).
     """
 
     type_name = "shaft_load"

@@ -16,7 +16,7 @@ class SingleActingCylinder(Piston):
 
     x = 0 is fully retracted; positive is extending. The spring's side is open to the atmosphere and nothing leaks past
     the piston. For a plunger ``bore`` is the plunger's diameter. Friction, cushion, line and end stops as in
-    ``cylinder``. Source: THEORY §3; seeds/001 ch. 4.2.4; seeds/004 (dry friction).
+    ``cylinder``. Source: theory §3; [Virtual hydraulics] ch. 4.2.4; [Linjama] (dry friction).
     """
 
     type_name = "single_acting_cylinder"

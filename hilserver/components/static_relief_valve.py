@@ -22,7 +22,7 @@ class StaticReliefValve(ValveWithReliefCurve):
     a little below the opening pressure. Use it where the valve's time constant doesn't matter, in circuits with large
     volumes: in a small one it is stiffer than ``relief_valve`` and wants the integrator rosenbrock, which fails too if
     the pressure would rise by many times the opening pressure in one step with the valve shut.
-    Source: THEORY §3; seeds/001 ch. 4.2 (Handroos & Vilenius).
+    Source: theory §3; [Virtual hydraulics] ch. 4.2 (Handroos & Vilenius).
     """
 
     type_name = "static_relief_valve"

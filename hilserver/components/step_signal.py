@@ -14,7 +14,7 @@ class StepSignal(Component):
 
     .. math:: u = \mathrm{STEP}(t,\,t_0,\,u_0,\,t_0 + T,\,u_1)
 
-    t counts from the start of the circuit. Source: THEORY, STEP; seeds/000 eq. 33.
+    t counts from the start of the circuit. Source: theory, STEP; [Asikainen] eq. 33.
     """
 
     type_name = "step_signal"

@@ -21,7 +21,7 @@ class UnloadingValve(ValveWithThrottle):
     it is between: the pilot's hysteresis, examined once per integration step. The pump fills A through the built-in
     check valve; without ``check`` A is only sensed. For unloading in proportion to a pilot pressure take a
     ``sequence_valve`` with A and Y at the tank.
-    Source: function of accumulator charging valves as on their datasheets; lag and orifice as in THEORY §3.
+    Source: function of accumulator charging valves as on their datasheets; lag and orifice as in theory §3.
     """
 
     type_name = "unloading_valve"

@@ -15,7 +15,7 @@ class OilVolume(Component):
     .. math:: \dot p = \frac{B_e}{V} \sum Q, \qquad C_P = V/B_e
 
     Elastic walls belong to ``pipe`` and ``hose``; volumes at the same node add up.
-    Source: THEORY §2; seeds/001 ch. 3.1.
+    Source: theory §2; [Virtual hydraulics] ch. 3.1.
     """
 
     type_name = "volume"

@@ -1,4 +1,4 @@
-"""Mechanisms of any size, for measuring: the generated loop of seeds/002."""
+"""Mechanisms of any size, for measuring: the generated loop of [Closed chains]."""
 
 from __future__ import annotations
 

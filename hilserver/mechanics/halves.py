@@ -6,7 +6,7 @@ branch, and before the multipliers are solved for, which both do alike, from the
 
 Threads meet by counters that they watch without sleeping: a meeting costs about a microsecond where both have a core of
 their own, and a time slice of the operating system where they haven't. So this is not for real time.
-Source of the idea: seeds/002 ch. 3 (two processors, messages).
+Source of the idea: [Closed chains] ch. 3 (two processors, messages).
 """
 
 from __future__ import annotations

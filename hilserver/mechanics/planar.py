@@ -19,7 +19,7 @@ those of the actuators (x' = A q') and b what of c'' does not come from accelera
 by Gaussian elimination; m is the mass that a circuit has at the actuator's node, a piston, and mu what moves it. M is
 diagonal, so its rows are eliminated at once; what is left, as many equations as there are lines, with partial pivoting.
 There an actuator's line is multiplied by sqrt(m), so that any mass will do, and none.
-Source: seeds/000 eqs. 1-14; seeds/004 (x' = A z', Q = A^T F).
+Source: [Asikainen] eqs. 1-14; [Linjama] (x' = A z', Q = A^T F).
 
 Constraints that are kept as accelerations only drift. After a step that left them off by more than CLOSED they are put
 right, positions and speeds, with the smallest change in the metric of the masses (``planar_settle``). So in a run

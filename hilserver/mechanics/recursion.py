@@ -11,7 +11,7 @@ All vectors are spatial ones in world axes, moments and velocities about the wor
 (moment, force). So nothing has to be transformed from link to link: articulated inertias just add.
 
 Sources: Featherstone, Rigid Body Dynamics Algorithms, Springer 2008, ch. 2, 7 (articulated bodies) and 8 (loops);
-Bae & Haug, Mech. Struct. & Mach. 15 (1987) 481 (cut joints, reduction to the base); seeds/002 eqs. 2-7;
+Bae & Haug, Mech. Struct. & Mach. 15 (1987) 481 (cut joints, reduction to the base); [Closed chains] eqs. 2-7;
 Baumgarte, Comp. Meth. Appl. Mech. Eng. 1 (1972) 1.
 """
 

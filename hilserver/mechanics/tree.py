@@ -47,7 +47,7 @@ from hilserver.mechanics.recursion import measure_gaps, measure_rows
 from hilserver.numerics.arrays import Floats, Indices
 
 STABILISATION = (10.0, 10.0, 1e-12)
-"""alpha and beta in 1/s (seeds/002: usually equal, from 1 to 20), and the gap that is closed after a step, in m."""
+"""alpha and beta in 1/s ([Closed chains]: usually equal, 1 to 20), and the gap that is closed after a step, in m."""
 BALLS = (BALL_X, BALL_Y, BALL_Z)
 INDEPENDENT = 1e-9
 """Of the largest: what a row of the closure must add to be counted."""

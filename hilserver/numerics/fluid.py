@@ -17,7 +17,7 @@ def capacitance(V: float, p: float, B_o: float, alpha_0: float, kappa: float, p_
 
     with p the absolute pressure, held at least at 1 % of p_0. Units: V m³, p Pa gauge, B_o Pa, alpha_0 and kappa 1,
     p_0 Pa absolute (the atmosphere, at which alpha_0 is given); result m³/Pa. Elastic walls add their own V/B.
-    Source: THEORY §2; seeds/001 ch. 3.1.
+    Source: theory §2; [Virtual hydraulics] ch. 3.1.
 
     >>> f"{capacitance(1e-3, 100e5, 1.5e9, 0.0, 1.4, 101325.0):.4e}"
     '6.6667e-13'

@@ -19,7 +19,7 @@ FASTEST = 1e4
 def stribeck(v: float, F_S: float, F_C: float, v_s: float) -> float:
     """Size of the friction at a steady speed, without its viscous part: F_S at rest, falling to F_C past v_s.
 
-    Units: m/s, N. Source: THEORY §3; seeds/004.
+    Units: m/s, N. Source: theory §3; [Linjama].
 
     >>> stribeck(0.0, 3.0, 2.0, 0.01), round(stribeck(-0.01, 3.0, 2.0, 0.01), 4), stribeck(1.0, 3.0, 2.0, 0.01)
     (3.0, 2.3679, 2.0)
@@ -43,7 +43,7 @@ def lugre(v: float, z: float, g: float, F_S: float, b: float, sigma0: float, sig
     - Bristles bent in the direction of motion settle at most at the rate FASTEST: fast sliding is not stiff.
     - The force is that of a bend of at most F_S/sigma0, also in the stages of a step that is too long.
 
-    Units: m/s, m, N, N, N·s/m, N/m, N·s/m. Source: THEORY §3; Canudas de Wit, Olsson, Åström & Lischinsky, A new model
+    Units: m/s, m, N, N, N·s/m, N/m, N·s/m. Source: theory §3; Canudas de Wit, Olsson, Åström & Lischinsky, A new model
     for control of systems with friction, IEEE TAC 40 (1995).
 
     >>> lugre(0.0, 0.5, 1.5, 1.5, 0.4, 2.0, 300.0)  # at rest: a spring
@@ -77,7 +77,7 @@ def dry_friction(
 ) -> tuple[float, float]:
     """Friction force against growing position, N, and dz/dt, by the law STRIBECK or LUGRE; psi scales F_S and F_C.
 
-    Stribeck: tanh(v/v_0)·g(v) + b·v; z is not used and stays. Source: THEORY §3; seeds/004.
+    Stribeck: tanh(v/v_0)·g(v) + b·v; z is not used and stays. Source: theory §3; [Linjama].
 
     >>> dry_friction(STRIBECK, 0.1, 0.0, 2.0, 3.0, 2.0, 0.01, 10.0, 0.001, 0.0, 0.0)
     (5.0, 0.0)
@@ -92,7 +92,7 @@ def dry_friction(
 def pressure_factor(p_A: float, p_B: float, p_ref: float) -> float:
     """How much more the seals rub under pressure than without, Psi = 1 + (p_A/3 + 2·p_B/3)/p_ref; never below 1.
 
-    Source: THEORY §3; seeds/004.
+    Source: theory §3; [Linjama].
 
     >>> pressure_factor(3e6, 6e6, 1e7), pressure_factor(-1e5, 0.0, 1e7)
     (1.5, 1.0)
@@ -121,8 +121,9 @@ def seal_friction(
 ) -> tuple[float, float]:
     """Friction force of a cylinder's seals, N, against growing position, and dz/dt.
 
-    By the law EFFICIENCY xi(v)·tanh(v/v_0)·abs(F_p)·loss with the hydraulic force F_p (seeds/001 eqs. 3.48, 4.7), else
-    dry friction under the chambers' pressures (seeds/004). Source: THEORY §3.
+    By the law EFFICIENCY xi(v)·tanh(v/v_0)·abs(F_p)·loss with the hydraulic force F_p
+    ([Virtual hydraulics] eqs. 3.48, 4.7), else dry friction under the chambers' pressures ([Linjama]).
+    Source: theory §3.
 
     >>> F, _ = seal_friction(0, 0, 5.0, 0, -2e4, EFFICIENCY, 0.1, 1.0, 0.01, 0, 0, 1, 0, 0, 0, 1e7); round(F, 9)
     2000.0

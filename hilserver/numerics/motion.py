@@ -11,7 +11,7 @@ from hilserver.numerics.shape import step
 
 @register_jitable
 def smooth_sign(v: float, v_0: float) -> float:
-    """sign(v) for fixed steps: tanh(v/v_0), 76 % at v_0. Source: THEORY §3.
+    """sign(v) for fixed steps: tanh(v/v_0), 76 % at v_0. Source: theory §3.
 
     >>> smooth_sign(0.0, 0.01), round(smooth_sign(-0.01, 0.01), 3)
     (0.0, -0.762)
@@ -25,7 +25,7 @@ def friction_factor(speed: float) -> float:
 
     The source prints two cubics, 1600v³ - 240v² + 1 and -0.0136v³ + 0.1040v² - 0.0204v + 0.2010. They are the STEPs
     between these three points, with rounded coefficients; the STEPs themselves are taken: they meet without a jump.
-    Source: THEORY §3; seeds/001 eq. 3.48, ch. 4.2.4.
+    Source: theory §3; [Virtual hydraulics] eq. 3.48, ch. 4.2.4.
 
     >>> friction_factor(0.0), round(friction_factor(0.1), 12), friction_factor(5.0), friction_factor(9.0)
     (1.0, 0.2, 1.0, 1.0)
@@ -42,7 +42,7 @@ def stop_force(depth: float, speed: float, K: float, D: float, zone: float) -> f
     """Force of an end stop against something that is ``depth`` inside it and goes deeper with ``speed``; never pulls.
 
     Spring and damper, switched on together by a STEP over the first ``zone``: no force spike at contact, however fast.
-    Units: m, m/s, N/m, N·s/m, m; result N, >= 0. Source: THEORY §3.
+    Units: m, m/s, N/m, N·s/m, m; result N, >= 0. Source: theory §3.
 
     >>> stop_force(0.0, 9.0, 1e8, 2e5, 1e-4), stop_force(1e-3, 0.0, 1e8, 2e5, 1e-4)
     (0.0, 100000.0)

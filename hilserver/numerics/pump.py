@@ -10,7 +10,7 @@ def controlled_flow(Q: float, wish: float, Q_lim: float, tau: float) -> tuple[fl
     """Flow and dQ/dt of a pump whose displacement follows a wished flow with the time constant tau, up to a limit.
 
     The limit stops Q itself, so nothing winds up; where the limit has sunk below Q, the pump delivers no more than the
-    limit and Q follows with tau. Units: m³/s, s. Source: THEORY §3; seeds/001 ch. 4.2.
+    limit and Q follows with tau. Units: m³/s, s. Source: theory §3; [Virtual hydraulics] ch. 4.2.
 
     >>> controlled_flow(1e-3, 2e-3, 4e-3, 0.5)
     (0.001, 0.002)

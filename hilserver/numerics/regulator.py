@@ -37,7 +37,8 @@ def lift_rate(over: float, dp: float, K: float, C_1: float, C_2: float, C_least:
     """dK/dt of a poppet pushed open by the pressure ``over``, against its spring (C_1) and flow forces (C_2·dp).
 
     The relief valve's law with an opening force of its own; C_1 + C_2·dp, fitted near the opening pressure, is held to
-    C_least at other drops. Units: Pa, K m³/(s·sqrt(Pa)). Source: THEORY §3; seeds/001 ch. 4.2 (Handroos & Vilenius).
+    C_least at other drops. Units: Pa, K m³/(s·sqrt(Pa)).
+    Source: theory §3; [Virtual hydraulics] ch. 4.2 (Handroos & Vilenius).
 
     >>> lift_rate(3e5, 1e7, 1e-7, 1e12, 2e5, 6e11, 1e10)
     0.0

@@ -7,7 +7,7 @@ from numba.extending import register_jitable
 
 @register_jitable
 def step(x: float, x0: float, y0: float, x1: float, y1: float) -> float:
-    """The cubic STEP from (x0, y0) to (x1, y1), flat outside. Source: seeds/000 eq. 33.
+    """The cubic STEP from (x0, y0) to (x1, y1), flat outside. Source: [Asikainen] eq. 33.
 
     >>> step(0.5, 0.0, 0.0, 1.0, 2.0), step(-1.0, 0.0, 0.0, 1.0, 2.0), step(3.0, 0.0, 0.0, 1.0, 2.0)
     (1.0, 0.0, 2.0)

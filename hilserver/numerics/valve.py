@@ -15,7 +15,7 @@ from hilserver.numerics.table import interpolate
 def leakage_fade(opening: float, gone: float) -> float:
     """Share of the leakage at null left at a spool opening (>= 0): 1 at null, 0 from ``gone`` on, a STEP between.
 
-    Source: THEORY §3; seeds/001 eq. 4.4.
+    Source: theory §3; [Virtual hydraulics] eq. 4.4.
 
     >>> leakage_fade(0.0, 0.1), leakage_fade(0.05, 0.1), leakage_fade(0.1, 0.1), leakage_fade(1.0, 0.1)
     (1.0, 0.5, 0.0, 0.0)
@@ -40,7 +40,8 @@ def edge_flow(opening: float, dp: float, C_v: float, leak: float, p_tr: float) -
     """Flow over one edge that is open by ``opening`` (negative: closed) and leaks by the coefficient ``leak``.
 
     Q = (C_v·opening + leak)·g(dp), g of :func:`hilserver.numerics.flow.root_of_drop`.
-    Units: C_v, leak m³/(s·sqrt(Pa)); dp, p_tr Pa; result m³/s. Source: THEORY §3; seeds/001 eqs. 3.44-3.46, 4.4.
+    Units: C_v, leak m³/(s·sqrt(Pa)); dp, p_tr Pa; result m³/s.
+    Source: theory §3; [Virtual hydraulics] eqs. 3.44-3.46, 4.4.
 
     >>> f"{edge_flow(1.0, 4e6, 1e-7, 0.0, 1e5):.3g}, {edge_flow(-1.0, 4e6, 1e-7, 1e-9, 1e5):.3g}"
     '0.0002, 2e-06'
@@ -109,7 +110,7 @@ def four_way_flow(
 ) -> tuple[float, float, float, float]:
     """Flows into the nodes at P, T, A, B over edges with opening curves; P-T is shut where it has no opening.
 
-    Source: THEORY §3 "Directional valve, more"; seeds/004.
+    Source: theory §3 "Directional valve, more"; [Linjama].
 
     >>> import numpy as np
     >>> opens, shut = (np.array([2.0, 0.0, 1.0, 0.0, 1.0]), 0), (np.array([1.0, 0.0, 0.0]), 0)

@@ -1,4 +1,4 @@
-"""The experiments of seeds/002 with today's figures: a slider-crank in space, and a generated loop of n joints."""
+"""The experiments of [Closed chains] with today's figures: a slider-crank in space, a generated loop of n joints."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOURCE = {
     50: (3.985, 9.370),
     60: (4.768, 11.180),
 }
-"""seeds/002 Table 1: simulated seconds -> seconds of one processor at steps of 0.01 and 0.001 s."""
+"""[Closed chains] Table 1: simulated seconds -> seconds of one processor at steps of 0.01 and 0.001 s."""
 JOINTS = (5, 15, 25, 51, 101, 151, 251)
 LOOP_SECONDS, LARGEST_FOR_BDF = 10.0, 51
 BURST, BURSTS = 2e-3, 25

@@ -68,7 +68,7 @@ def run_bdf(
 ) -> ChainRun:
     """Backward differentiation formulas of variable order (1 to 5) and step, offline; loops held by Baumgarte alone.
 
-    Source: seeds/002 ch. 2.3; the integrator is scipy's (Shampine & Reichelt, SIAM J. Sci. Comput. 18 (1997) 1).
+    Source: [Closed chains] ch. 2.3; the integrator is scipy's (Shampine & Reichelt, SIAM J. Sci. Comput. 18 (1997) 1).
     """
     c, rate, none = tree.chain(), np.zeros_like(y), np.zeros(len(tree.mechanism.actuators))
     nothing = _no_efforts(tree)[0]

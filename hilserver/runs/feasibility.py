@@ -1,7 +1,7 @@
 r"""Is the real valve large and fast enough for the virtual circuit, and the tick short enough? With margins.
 
 **Capacity.** The flow coefficient of the real valve must be at least the total one of the circuit at the same pressure
-drop (seeds/001 ch. 5). The circuit's is found on the circuit itself: its inputs at their ends, a port's pressure
+drop ([Virtual hydraulics] ch. 5). The circuit's is found on itself: its inputs at their ends, a port's pressure
 brought from nothing to the highest that the circuit makes there, the circuit at rest each time. With p_0 the pressure
 at which nothing flows and g the orifice law,
 
@@ -15,9 +15,10 @@ change of the real valve's opening that the circuit asks for, against the fastes
 null to full command, and that ``slew`` allows. Right after a step more may flow than at rest, until a supply is drawn
 down: this counts for the capacity too.
 
-**Rate.** The tick must run at 10 times the highest significant frequency (seeds/001 ch. 5): of the circuit, as far as a
-motion has a part in a port's flow; of the real valve; of the machine; and (see :mod:`hilserver.runs.stability`) of the
-circuit on the machine, where a stiff virtual supply holds the pressure of a small chamber.
+**Rate.** The tick must run at 10 times the highest significant frequency ([Virtual hydraulics] ch. 5): of the
+circuit, as far as a motion has a part in a port's flow; of the real valve; of the machine; and (see
+:mod:`hilserver.runs.stability`) of the circuit on the machine, where a stiff virtual supply holds the pressure of a
+small chamber.
 """
 
 from __future__ import annotations

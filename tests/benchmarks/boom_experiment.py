@@ -1,4 +1,4 @@
-"""The experiment of seeds/000: the hydraulic boom over its work cycle against an independent solution; cost and steps.
+"""The experiment of [Asikainen]: the boom over its work cycle against an independent solution; cost and steps.
 
     python tests/benchmarks/boom_experiment.py [FOLDER]
 
@@ -106,7 +106,7 @@ def main(folder: Path) -> None:
         ("pressure A", "Pa", {"1 ms, RK4": found[1], "truth": expected[2]}),
         ("its difference", "Pa", {"1 ms, RK4": found[1] - expected[2]}),
     ]
-    print(f"\nWritten: {plot_panels(TICKS, panels, 'The boom of seeds/000', folder / 'boom_experiment.png')}")
+    print(f"\nWritten: {plot_panels(TICKS, panels, 'The boom of Asikainen', folder / 'boom_experiment.png')}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-/* The verification circuit (THEORY section 4) as hand-written C: the measure for the speed of the circuit engine.
+/* The verification circuit (theory §4) as hand-written C: the measure for the speed of the circuit engine.
    Built and run by step_against_c.py with: gcc -O3 -march=native. Parameters come from the components' own parameters(). */
 #include <math.h>
 #include <stdio.h>

@@ -184,7 +184,7 @@ def fit_relief(
     The sum of ((C_1 + C_2·p)/y - 1)² is least: relative errors of the flow. Two points are met exactly. With more, the
     line C_1 + C_2·p is kept positive at the pressures ``positive_at`` (the ends of the working range). Raises
     ValueError where the points don't rise, or the curve misses one by more than 15 % of its flow.
-    Source: THEORY §3; seeds/001 ch. 4.2 (Handroos & Vilenius).
+    Source: theory §3; [Virtual hydraulics] ch. 4.2 (Handroos & Vilenius).
 
     >>> C_1, C_2, error = fit_relief(150e5, [(5e5, 20e-3 / 60), (15e5, 60e-3 / 60)])
     >>> f"{C_1:.1e} {C_2:.1e}"
