@@ -21,6 +21,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen
+from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 from mkdocs.config.defaults import MkDocsConfig
@@ -199,6 +200,16 @@ def docstring(thing: object) -> str:
     return re.sub(r"(?<!`)``([^`]+)``(?!`)", r"`\1`", joined)
 
 
+def with_sources(text: str) -> str:
+    """The text of a component's page with links to the sections of the theory and to its sources."""
+    theory = (DOCS / "theory.md").read_text()
+    sections = {head.partition(".")[0]: slugify(head, "-") for head in re.findall(r"^## (\d\. .*)$", theory, re.M)}
+    text = re.sub(r"theory §(\d)", lambda found: f"[{found[0]}](../../theory.md#{sections[found[1]]})", text)
+    for source in re.findall(r"^\| \[(.+?)\] \|", theory, re.M):
+        text = text.replace(f"[{source}]", f"[{source}](../../theory.md)")
+    return text
+
+
 # --- components ------------------------------------------------------------------------------------------------------
 
 
@@ -225,7 +236,7 @@ def component_index(library: Library) -> str:
 def component_page(name: str, library: Library) -> str:
     """The page of one component type."""
     kind = library.types[name]
-    parts = [f"# {title(name)}", f'<div class="symbol">{symbol(kind)}</div>', docstring(kind)]
+    parts = [f"# {title(name)}", f'<div class="symbol">{symbol(kind)}</div>', with_sources(docstring(kind))]
     values = sorted(datasheet_fields(kind), key=lambda row: row[0] == "`description`")  # the same for all: last
     parts += ["## Connections", connections(kind), "## Datasheet values", table(COLUMNS, values)]
     parts += ["## Example", "A whole circuit with it, as small as it gets:", fence("toml", example(name))]
