@@ -147,7 +147,7 @@ def test_watching_goes_on_when_the_broker_is_lost_and_regained(tmp_path: Path) -
             return text.encode() in picture and but.encode() not in picture
 
         try:
-            eventually(lambda: shows("SAFE") and shows("p_A"), PATIENCE)
+            eventually(lambda: shows("SAFE") and shows("p_A") and shows("feedback"), PATIENCE)
             server.note_children()
             server.kill("broker")
             eventually(lambda: shows("Does it run"), PATIENCE)

@@ -295,3 +295,6 @@ async def arm_and_run(user: Panel) -> None:
     await user.do("switch", component="main_valve", set={"nominal_flow.flow": "10 l/min"})
     again = await user.see("margins", lambda each: each["examined"] and each["version"] == 2, within=60.0)
     assert not any("valves.main: P to port" in text for text in again["warnings"])
+    assert state["strategies"] == {"main": "feedback"}
+    await user.do("strategy", valve="main", strategy="manual")
+    await user.see("state", lambda each: each["strategies"] == {"main": "manual"})

@@ -307,7 +307,7 @@ def test_description_says_what_can_be_asked() -> None:
         "1.2.3",
         channels={"p_A": ChannelInfo(unit="bar", kind="measured", description="pressure at port A")},
         inputs={"joystick": InputInfo(unit="", minimum=-1.0, maximum=1.0)},
-        valves={"main": ValveInfo(strategies=("transform", "pid", "manual"))},
+        valves={"main": ValveInfo(strategies=("transform", "pid", "manual"), jog_limit=0.1)},
     )
     written = json.loads(description.payload())
     assert set(written["commands"]) == set(COMMANDS)

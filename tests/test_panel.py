@@ -24,6 +24,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expec
 from service_harness import Server, eventually
 
 from hilserver.client import read_status, where
+from hilserver.rig.load import load_rig
+from hilserver.runs.lockstep import LockstepRun
 from hilserver.service.broker import _free_port
 from hilserver.service.messages import CircuitStatus
 
@@ -159,6 +161,11 @@ class User:
     def sees_mode(self, mode: str) -> None:
         expect(self.page.locator(f".mode.{mode}")).to_be_visible()
 
+    def sees_strategy(self, strategy: str) -> None:
+        """As the server says it, not only as it was chosen here."""
+        self.page.wait_for_timeout(1500)
+        expect(self.page.locator(".strategy input")).to_have_value(strategy)
+
     def presses(self, button: str) -> None:
         self.page.get_by_role("button", name=button, exact=True).click()
 
@@ -192,8 +199,9 @@ class User:
     def points(self) -> list[list[float]]:
         """What the first plot in view shows of its first channel: times in ms and values."""
         script = """() => {
-            const plot = [...document.querySelectorAll(".nicegui-echart")].find((e) => e.offsetParent);
-            return plot ? getElement(plot).chart.getOption().series[0].data || [] : [];
+            const plot = [...document.querySelectorAll(".chart")].find((e) => e.offsetParent);
+            const points = plot ? [...(panel.charts.get(Number(plot.id.slice(1)))?.channels[0].kept() || [])] : [];
+            return points.flatMap((time, k) => (k % 2 ? [] : [[time, points[k + 1]]]));
         }"""
         found: list[list[float]] = self.page.evaluate(script)
         return found
@@ -307,6 +315,29 @@ def test_an_input_is_moved(anna: User) -> None:
     expect(anna.page.locator('[data-value="signal.joystick"]')).to_have_text("joystick 0.000")
 
 
+def test_the_strategy_is_shown_and_a_valve_is_jogged_while_a_button_is_held(anna: User, server: Server) -> None:
+    anna.runs()
+    anna.presses("Stop it")
+    strategy = anna.page.locator(".strategy input")
+    expect(strategy).to_have_value("feedback")
+    expect(anna.page.get_by_role("button", name="jog +")).to_be_hidden()
+    anna.page.get_by_label("Strategy").click()
+    anna.page.get_by_role("option", name="manual", exact=True).click()
+    anna.sees_strategy("manual")
+    command = anna.page.locator('[data-value="valve.main.command"]')
+    expect(command).to_have_text("0.0 %")
+    anna.page.get_by_role("button", name="jog +").hover()
+    anna.page.mouse.down()
+    expect(command).to_have_text("5.0 %")
+    time.sleep(1.0)
+    expect(command).to_have_text("5.0 %")
+    anna.page.mouse.up()
+    expect(command).to_have_text("0.0 %")
+    anna.page.get_by_label("Strategy").click()
+    anna.page.get_by_role("option", name="feedback", exact=True).click()
+    anna.sees_strategy("feedback")
+
+
 def test_units_are_chosen_and_commands_stay_si(anna: User) -> None:
     anna.page.locator(".units").click()
     anna.page.get_by_label("pressure", exact=True).click()
@@ -323,15 +354,55 @@ def test_plots_pause_and_go_on(anna: User, screenshots: bool) -> None:
     anna.presses("Start work cycle")
     anna.opens("Plots")
     eventually(lambda: len(anna.points()) > 20, 60)
-    time.sleep(8 if screenshots else 0)
+    time.sleep(12 if screenshots else 0)
     picture(anna, "panel-plots", screenshots)
     anna.presses("Pause")
     time.sleep(0.5)
     held = anna.points()[-1]
     time.sleep(1.0)
     assert anna.points()[-1] == held
+    anna.presses("1 min")
+    eventually(lambda: anna.points()[0][0] < held[0] - 1000, 60)
+    assert anna.points()[-1] == held, "another window of what is held"
+    anna.presses("30 s")
     anna.presses("Go on")
     eventually(lambda: anna.points()[-1][0] > held[0] + 1000, 60)
+
+
+def test_a_zoomed_plot_stays_zoomed_while_data_come(anna: User) -> None:
+    """All plots of the tab zoom together, in the moving picture as in the held one, and back."""
+    anna.opens("Plots")
+    chart = anna.page.locator(".chart:visible").first
+
+    def zooms() -> list[tuple[float, float]]:
+        """The part of the time axis, in per cent, that each plot shows."""
+        script = """() => [...panel.charts].filter(([id, chart]) => chart.group === "Plots").map(([id]) => {
+            const zoom = getElement(id).chart.getOption().dataZoom[0];
+            return [Math.round(zoom.start), Math.round(zoom.end)];
+        })"""
+        return [(start, end) for start, end in anna.page.evaluate(script)]
+
+    def turn_the_wheel() -> None:
+        chart.hover(position={"x": 300, "y": 100})
+        for _ in range(5):
+            anna.page.mouse.wheel(0, -120)
+
+    assert set(zooms()) == {(0, 100)}
+    turn_the_wheel()
+    (zoomed,) = eventually(lambda: len(found := set(zooms())) == 1 and found != {(0, 100)} and found, 60)
+    assert 10 < zoomed[1] - zoomed[0] < 90
+    last = anna.points()[-1][0]
+    eventually(lambda: anna.points()[-1][0] > last + 1000, 60)
+    assert set(zooms()) == {zoomed}, "it stays so"
+    anna.presses("Whole window")
+    eventually(lambda: set(zooms()) == {(0, 100)}, 60)
+    anna.presses("Pause")
+    turn_the_wheel()
+    eventually(lambda: (0, 100) not in zooms(), 60)
+    anna.presses("Whole window")
+    eventually(lambda: set(zooms()) == {(0, 100)}, 60)
+    assert len(anna.points()) > 20, "what is held is still there"
+    anna.presses("Go on")
     anna.opens("Operate")
 
 
@@ -359,6 +430,36 @@ def test_recordings_are_listed_and_downloaded(anna: User, server: Server) -> Non
     got = Path(download.value.path()).read_bytes()
     assert len(got) > 10_000
     assert log.read_bytes().startswith(got), "it is being written, and has grown meanwhile"
+
+
+@pytest.fixture
+def ended(server: Server) -> Iterator[Path]:
+    """A recording of this rig that has ended, beside the one that is being written."""
+    log = server.logs[0].with_name(f"2026-01-01T00-00-00_{server.name}.arrow")
+    with LockstepRun(load_rig(server.rig), log) as run:
+        run.start()
+        run.run(500)
+    yield log
+    log.unlink()
+
+
+def test_a_recording_is_replayed(anna: User, server: Server, ended: Path) -> None:
+    """One that has ended and the one that is being written come out bit for bit; of one that is none it is said why."""
+    broken = ended.with_name("2026-01-02T00-00-00_broken.arrow")
+    broken.write_bytes(b"ARROW1\0\0" + 500 * b"no such thing")
+    anna.opens("Operate")
+    anna.opens("Recordings")
+    (running,) = {*server.logs} - {ended, broken}
+    verdicts = {ended: "It comes out as it was recorded", running: "It comes out as it was", broken: "It can't be"}
+    words = {ended: "identical, bit for bit", running: "no end mark", broken: broken.name}
+    for log, verdict in verdicts.items():
+        row = anna.page.locator(".recordings tr", has_text=log.name)
+        row.get_by_role("button", name="Replay").click()
+        expect(anna.page.locator(".replay-verdict")).to_contain_text(verdict)
+        expect(anna.page.locator(".replay pre")).to_contain_text(words[log])
+        anna.presses("Close")
+        expect(anna.page.locator(".replay")).to_have_count(0)
+    broken.unlink()
     anna.opens("Operate")
 
 

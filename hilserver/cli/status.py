@@ -161,16 +161,18 @@ def asked_of_valves(state: State, margins: Margins) -> Table:
     from rich.table import Table
 
     now = ("flow to port", "flow to tank", "opening speed")
-    table = Table("asked of a real valve", *now, "capacity margin", "speed margin", "delay margin", box=None)
+    found = ("capacity margin", "speed margin", "delay margin")
+    table = Table("asked of a real valve", "strategy", *now, *found, box=None)
     for valve, demand in state.demand.items():
+        strategy = state.strategies.get(valve, "?")
         fastest = max(demand.speed_to_port, demand.speed_to_tank)
         asked = [percent(share) for share in (demand.flow_to_port, demand.flow_to_tank, fastest)]
-        found = (
+        smallest_of = (
             [each.margin for each in margins.capacity if each.valve == valve],
             [each.margin for each in margins.speed if each.valve == valve],
-            [each.margin for each in margins.delay if each.strategy == margins.strategies.get(valve)],
+            [each.margin for each in margins.delay if each.strategy == strategy],
         )
-        table.add_row(valve, *asked, *(smallest(each, margins.examined) for each in found))
+        table.add_row(valve, strategy, *asked, *(smallest(each, margins.examined) for each in smallest_of))
     return table
 
 

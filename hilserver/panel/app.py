@@ -60,17 +60,14 @@ def free_port(host: str, port: int, tries: int = 1) -> int:
 
 @asynccontextmanager
 async def beside(rig: str, address: BrokerAddress) -> AsyncIterator[str | None]:
-    """A panel in a process of its own, as long as this lasts; its URL, None where NiceGUI is not installed.
-
-    It gives way to everything else on this machine: it shows a loop that must not notice it.
-    """
+    """A panel in a process of its own, as long as this lasts; its URL, None where NiceGUI is not installed."""
     if find_spec("nicegui") is None:
         yield None
         return
     port = free_port(LOOPBACK, PORT, tries=50)
     options = ("--rig", rig, "--broker", f"{address.host}:{address.port}", "--port", str(port), "--with-parent")
     process = await asyncio.create_subprocess_exec(
-        *("nice", "-n", "10", sys.executable, "-c", "from hilserver.cli import main; main()", "panel", *options),
+        *(sys.executable, "-c", "from hilserver.cli import main; main()", "panel", *options),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C is for us
@@ -88,10 +85,14 @@ async def beside(rig: str, address: BrokerAddress) -> AsyncIterator[str | None]:
 
 
 def serve(settings: PanelSettings) -> None:
-    """Serve the panel until Ctrl-C or SIGTERM. Raises HilserverError where NiceGUI is not installed."""
+    """Serve the panel until Ctrl-C or SIGTERM. Raises HilserverError where NiceGUI is not installed.
+
+    It gives way to everything else on this machine: it shows a loop that must not notice it.
+    """
     if find_spec("nicegui") is None:
         raise HilserverError("the panel needs NiceGUI: pip install 'hilserver[panel]'")
     os.environ.setdefault("NICEGUI_STORAGE_PATH", tempfile.gettempdir())  # nothing is stored; not even in this folder
     from hilserver.panel.web import Panel
 
+    os.nice(10)
     Panel(settings).run()

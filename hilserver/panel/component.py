@@ -147,7 +147,7 @@ class ComponentDialog:
                     self._add_input(field)
             self._reason = ui.label().classes("note fault w-full refusal-reason whitespace-pre-line")
             self._reason.visible = False
-            self._done = ui.label().classes("note w-full applied").style("background:#dcfce7;color:#166534")
+            self._done = ui.label().classes("note good w-full applied")
             self._done.visible = False
             with ui.row().classes("w-full justify-end gap-2"):
                 ui.button("Close", on_click=self.dialog.close).props("flat no-caps")

@@ -73,8 +73,7 @@ class Units:
         if value is None or not math.isfinite(value):
             return "–"
         shown = self.of(si)
-        text = f"{value / shown.factor:.{shown.digits}f}"
-        return text.replace("-", "\N{MINUS SIGN}") if float(text) != 0 else text.replace("-", "")
+        return _with_digits(value / shown.factor, shown.digits)
 
     def text(self, value: float | None, si: str) -> str:
         """A value with its unit.
@@ -83,6 +82,20 @@ class Units:
         '−60.00 l/min'
         """
         return f"{self.number(value, si)} {self.of(si).unit}".strip()
+
+
+def percent(share: float | None) -> str:
+    """A share in per cent; a dash where there is none.
+
+    >>> percent(-0.334), percent(-1e-9), percent(None)
+    ('−33.4 %', '0.0 %', '–')
+    """
+    return "–" if share is None else f"{_with_digits(100 * share, 1)} %"
+
+
+def _with_digits(value: float, digits: int) -> str:
+    text = f"{value:.{digits}f}"
+    return text.replace("-", "\N{MINUS SIGN}") if float(text) != 0 else text.replace("-", "")
 
 
 def unit_of(channel: str, description: Description | None) -> str:

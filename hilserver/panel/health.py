@@ -32,7 +32,7 @@ class TimingView:
                 with ui.column().classes("card w-full gap-1"):
                     heading("Devices and this machine")
                     self._devices = ui.html("", sanitize=False).classes("w-full text-sm")
-        page.slow.append(self._follow)
+        page.each_round(self._follow, "Timing")
 
     def _follow(self) -> None:
         state = self.page.connection.state
@@ -41,9 +41,7 @@ class TimingView:
         if self._plot is None and self.page.connection.history.count:
             with self._box:
                 channels = ["loop.wake_up", "loop.work"]
-                self._plot = Plot(
-                    self.page, "Largest wake-up delay and work per tick", channels, seconds=60, height=260
-                )
+                self._plot = Plot(self.page, "Timing", "Largest wake-up delay and work per tick", channels, seconds=60)
         if state.loop is not None:
             self._table.set_content(self._figures(state.loop))
             us = self.page.units
@@ -103,7 +101,7 @@ class AlarmsView:
             ]
             self._table = ui.table(rows=[], columns=columns, row_key="key", pagination=20)
             self._table.props("flat dense wrap-cells no-data-label='Nothing happened yet.'").classes("w-full events")
-        page.slow.append(self._follow)
+        page.each_round(self._follow, "Alarms")
 
     def _follow(self) -> None:
         connection = self.page.connection
@@ -111,7 +109,7 @@ class AlarmsView:
         if state is not None:
             notes = [("fault", state.fault)] if state.fault else []
             notes += [("warn", text) for text in (*state.warnings, *state.degradations)]
-            fine = '<div class="note" style="background:#dcfce7;color:#166534">No fault, no warning.</div>'
+            fine = '<div class="note good">No fault, no warning.</div>'
             self._now.set_content(
                 "".join(
                     f'<div class="note {kind}" style="margin-bottom:6px">{escape(text)}</div>' for kind, text in notes

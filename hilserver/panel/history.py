@@ -38,16 +38,11 @@ class History:
         """Every channel that has a sample, in the order of their first."""
         return list(self._values)
 
-    def since(self, cursor: int, channels: list[str]) -> tuple[Floats, list[Floats]]:
-        """Times (Unix time, s) and values of the samples from number ``cursor`` on, as far as they are kept."""
-        places = np.arange(max(cursor, self.count - len(self._time), 0), self.count) % len(self._time)
+    def between(self, begin: int, end: int, channels: list[str]) -> tuple[Floats, list[Floats]]:
+        """Times (Unix time, s) and values of the samples from number ``begin`` to before ``end``, as far as kept."""
+        places = np.arange(max(begin, self.count - len(self._time), 0), end) % len(self._time)
         empty = np.full(len(places), np.nan)
         return self._time[places], [self._values[c][places] if c in self._values else empty for c in channels]
-
-    def number_at(self, time: float) -> int:
-        """The number of the first sample that is kept and not older than ``time``."""
-        times, _ = self.since(0, [])
-        return self.count - int(np.count_nonzero(times >= time))
 
     def latest(self) -> dict[str, float | None]:
         """The newest sample of each channel, None where it has no value."""

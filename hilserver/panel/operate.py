@@ -12,7 +12,7 @@ from nicegui import ui
 from hilserver.drawing.parts import read_parts
 from hilserver.drawing.schematic import schematic
 from hilserver.panel.component import ComponentDialog
-from hilserver.panel.display import Units
+from hilserver.panel.display import Units, percent
 from hilserver.panel.plots import Plot
 from hilserver.panel.view import Page, heading
 from hilserver.service import messages as m
@@ -47,8 +47,8 @@ class SchematicView:
         self._flows: dict[str, list[str]] = {}
         self._nodes: list[str] = []
         self._signals: list[str] = []
-        page.slow.append(self._draw)
-        page.slow.append(self._update)
+        page.each_round(self._draw, "Operate")
+        page.each_round(self._update, "Operate")
         page.when_units_change.append(page.show_anew)
 
     def _draw(self) -> None:
@@ -131,7 +131,7 @@ class InputsView:
                 start = ui.button("Start work cycle", icon="autorenew", on_click=lambda: self._cycle("start"))
                 stop = ui.button("Stop it", on_click=lambda: self._cycle("stop"))
                 self._buttons = [start.props("outline no-caps dense").classes("px-2"), stop.props("flat no-caps dense")]
-        page.slow.append(self._follow)
+        page.each_round(self._follow, "Operate")
 
     async def _cycle(self, action: Any) -> None:
         await self.page.command(m.Cycle(action=action))
@@ -193,15 +193,17 @@ class InputsView:
 
 
 class ValvesView:
-    """Each real valve: virtual against real flow, command, saturation, and the choice of its strategy."""
+    """Each real valve: virtual against real flow, command, saturation, the choice of its strategy, jogging."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
         self._valves: tuple[str, ...] = ()
         self._box = ui.column().classes("w-full gap-3")
         self._choices: dict[str, ui.select] = {}
-        page.slow.append(self._follow)
-        page.slow.append(self._update)
+        self._chosen: dict[str, float] = {}
+        self._jogs: dict[str, Jog] = {}
+        page.each_round(self._follow, "Operate")
+        page.each_round(self._update, "Operate")
 
     def _follow(self) -> None:
         description = self.page.connection.description
@@ -211,8 +213,17 @@ class ValvesView:
             with self._box:
                 for name, info in description.valves.items():
                     self._build(name, info)
-        for choice in self._choices.values():
+        for name, choice in self._choices.items():
             choice.set_enabled(self.page.may_command)
+            strategy = self._present(name)
+            if choice.value != strategy and time.monotonic() - self._chosen.get(name, 0.0) > HOLD_OFF:
+                choice.set_value(strategy)
+            self._jogs[name].follow(strategy == "manual")
+
+    def _present(self, valve: str) -> str | None:
+        """The strategy that drives a valve, as the server says."""
+        state = self.page.connection.state
+        return None if state is None else state.strategies.get(valve)
 
     def _build(self, name: str, info: m.ValveInfo) -> None:
         with ui.column().classes("card w-full gap-2"):
@@ -227,19 +238,15 @@ class ValvesView:
                 for title, word in rows.items()
             )
             ui.html(f'<table class="values">{cells}</table>', sanitize=False).classes("w-full")
-            with ui.row().classes("w-full items-center gap-2 no-wrap"):
-                self._choices[name] = (
-                    ui.select(
-                        list(info.strategies),
-                        label="Change the strategy",
-                        on_change=lambda e: self._select(name, e.value),
-                    )
-                    .props("outlined dense options-dense")
-                    .classes("grow")
-                )
+            self._choices[name] = ui.select(
+                list(info.strategies), label="Strategy", on_change=lambda e: self._select(name, e.value)
+            )
+            self._choices[name].props("outlined dense options-dense").classes("w-full strategy")
+            self._jogs[name] = Jog(self.page, name, info.jog_limit)
 
-    async def _select(self, valve: str, strategy: str) -> None:
-        if strategy:
+    async def _select(self, valve: str, strategy: str | None) -> None:
+        if strategy is not None and strategy != self._present(valve):
+            self._chosen[valve] = time.monotonic()
             await self.page.command(m.SelectStrategy(valve=valve, strategy=strategy))
 
     def _update(self) -> None:
@@ -253,11 +260,49 @@ class ValvesView:
                 texts[f"valve.{valve}.{word}"] = units.text(flow, "m^3/s")
                 bars[f"{valve}.{word}"] = round((flow or 0.0) / largest, 3)
             command = now.get(f"valve.{valve}.command")
-            texts[f"valve.{valve}.command"] = "–" if command is None else f"{100 * command:.1f} %"
+            texts[f"valve.{valve}.command"] = percent(command)
             bars[f"{valve}.command"] = round(command or 0.0, 3)
             texts[f"saturated.{valve}"] = "saturated" if now.get(f"valve.{valve}.saturation") else ""
         self.page.show("texts", texts)
         self.page.show("bars", bars)
+
+
+class Jog:
+    """Moves a valve by hand while a button is held; the server ends a command that is not renewed (``jog_time``)."""
+
+    def __init__(self, page: Page, valve: str, limit: float) -> None:
+        self.page, self._valve, self._limit, self._ended = page, valve, limit, False
+        with ui.row().classes("w-full items-center no-wrap gap-3 jog") as self._row:
+            self._buttons = [self._button("remove", -1.0), self._button("add", 1.0)]
+            low, high = 0.1 * limit, limit
+            self._size = ui.slider(min=low, max=high, step=low, value=0.5 * limit).props("aria-label='jog'")
+            self._shown = ui.label().classes("text-sm whitespace-nowrap")
+            self._size.on_value_change(self._tell)
+        self._tell()
+
+    def follow(self, manual: bool) -> None:
+        """Be there where the valve is driven by hand, ready where it runs."""
+        state = self.page.connection.state
+        self._row.visible = manual and self._limit > 0.0
+        for button in self._buttons:
+            button.set_enabled(self.page.may_command and state is not None and state.mode == "RUNNING")
+
+    def _button(self, icon: str, sign: float) -> ui.button:
+        button = ui.button(icon=icon).props(f"outline aria-label='jog {'+' if sign > 0 else '-'}'").classes("hold")
+        button.on("pointerdown", lambda e: self._jog(sign * bool(e.args)), js_handler="(e) => panel.hold(e, emit)")
+        return button.tooltip("Hold: the valve moves by this share of its range. Released, it goes to null.")
+
+    def _tell(self) -> None:
+        self._shown.set_text(f"jog {100 * self._size.value:.1f} %")
+
+    async def _jog(self, sign: float) -> None:
+        if sign == 0.0:
+            self._ended = False
+        if not self._ended:
+            answer = await self.page.command(m.Jog(valve=self._valve, command=sign * float(self._size.value)))
+            self._ended = sign != 0.0 and (
+                answer is None or not answer.ok
+            )  # told once; over when the button is released
 
 
 class MeasuredView:
@@ -269,7 +314,7 @@ class MeasuredView:
         with ui.column().classes("card w-full gap-1"):
             heading("Measured")
             self._table = ui.html("", sanitize=False).classes("w-full")
-        page.slow.append(self._follow)
+        page.each_round(self._follow, "Operate")
 
     def _follow(self) -> None:
         description = self.page.connection.description
@@ -303,11 +348,11 @@ class OperateView:
                 InputsView(page)
                 ValvesView(page)
                 MeasuredView(page)
-        page.slow.append(self._start)
+        page.each_round(self._start, "Operate")
 
     def _start(self) -> None:
         description = self.page.connection.description
         if self._plot is None and description is not None and description.valves and self.page.connection.history.count:
             flows = [f"valve.{v}.{word}" for v in description.valves for word in ("flow_virtual", "flow_measured")]
             with self._flow:
-                self._plot = Plot(self.page, "Virtual and real flow", flows, seconds=20, height=210)
+                self._plot = Plot(self.page, "Operate", "Virtual and real flow", flows, seconds=20)

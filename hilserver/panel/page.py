@@ -25,7 +25,7 @@ STALE = 3.0
 def build(connection: Connection, units: Units, recordings: Path | None, log_out: Callable[[], None] | None) -> None:
     """Everything that one sees. Called once for each page that is opened."""
     assets()
-    page = Page(connection, units)
+    page = Page(connection, units, "Operate")
     Header(page, log_out)
     with ui.column().classes("w-full gap-3 px-3 py-3 max-w-[1700px] mx-auto"):
         Notes(page)
@@ -46,7 +46,13 @@ def build(connection: Connection, units: Units, recordings: Path | None, log_out
                 AlarmsView(page)
             with ui.tab_panel(recorded).classes("p-0"):
                 view = RecordingsView(page, recordings)
-        tabs.on_value_change(lambda e: view.refresh() if e.value == "Recordings" else None)
+
+    async def turn() -> None:
+        page.tab = str(tabs.value)
+        if page.tab == "Recordings":
+            await view.refresh()
+
+    tabs.on_value_change(turn)
     page.start()
 
 
@@ -83,7 +89,7 @@ class Header:
             self._stop = ui.button("STOP", icon="stop", on_click=self._stop_now).props("color=negative unelevated")
             self._stop.classes("big-stop").tooltip("Running: valve to null within its slew limit. Armed: disarm.")
             self._menu(log_out)
-        page.slow.append(self._follow)
+        page.each_round(self._follow)
 
     def _button(
         self, text: str, icon: str, command: m.Command, modes: tuple[str, ...], look: str = "outline"
@@ -146,7 +152,7 @@ class Notes:
         self.page = page
         self._shown: list[tuple[str, str]] | None = None
         self._box = ui.column().classes("w-full gap-1 notes")
-        page.slow.append(self._follow)
+        page.each_round(self._follow)
 
     def _follow(self) -> None:
         connection, state = self.page.connection, self.page.connection.state

@@ -1,6 +1,6 @@
 // What comes several times a second goes from here straight into texts, lines and charts.
 window.panel = (() => {
-  const charts = new Map(); // by id of the element: {seconds, columns, live, due}
+  const charts = new Map(); // by id of the element
   let found = new Map(); // elements by selector, looked up once
 
   function elements(attribute, name) {
@@ -31,20 +31,50 @@ window.panel = (() => {
       }
   }
 
-  // A chart begins anew with so many columns; it keeps the latest seconds and no more.
-  function reset(id, seconds, count) {
-    charts.set(id, { seconds, columns: Array.from({ length: count }, () => []), waiting: false, free: 0 });
+  // The points of a channel as ECharts takes them without a copy of its own: time, value, time, value, ...
+  class Points {
+    constructor() {
+      this.all = new Float64Array(1024);
+      this.begin = this.end = 0;
+    }
+
+    push(time, value) {
+      if (this.end === this.all.length) this.makeRoom();
+      this.all[this.end++] = time;
+      this.all[this.end++] = value ?? NaN;
+    }
+
+    makeRoom() {
+      const kept = this.kept();
+      const room = 2 * kept.length > this.all.length ? new Float64Array(2 * this.all.length) : this.all;
+      room.set(kept);
+      this.all = room;
+      this.begin = 0;
+      this.end = kept.length;
+    }
+
+    dropBefore(time) {
+      while (this.begin < this.end && this.all[this.begin] < time) this.begin += 2;
+    }
+
+    kept() {
+      return this.all.subarray(this.begin, this.end);
+    }
   }
 
-  function extend(id, times, columns) {
+  // Samples for a chart; with options it begins anew. It keeps the latest seconds and no more.
+  function extend(id, message) {
+    if (message.options) {
+      const channels = message.options.series.map(() => new Points());
+      charts.set(id, { ...message, channels, last: NaN, waiting: false, free: 0 });
+    }
     const chart = charts.get(id);
-    if (!chart || !times.length) return;
-    const from = 1000 * (times[times.length - 1] - chart.seconds);
-    chart.columns.forEach((points, k) => {
-      for (let i = 0; i < times.length; i++) points.push([1000 * times[i], columns[k][i]]);
-      let old = 0;
-      while (old < points.length && points[old][0] < from) old++;
-      if (old) points.splice(0, old);
+    if (!chart) return;
+    const times = message.times.map((time) => 1000 * time);
+    if (times.length) chart.last = times[times.length - 1];
+    chart.channels.forEach((points, k) => {
+      times.forEach((time, i) => points.push(time, message.columns[k][i]));
+      points.dropBefore(chart.last - 1000 * chart.seconds);
     });
     schedule(id, chart);
   }
@@ -65,22 +95,65 @@ window.panel = (() => {
   }
 
   function draw(id, chart) {
-    const element = getElement(id)?.chart;
-    if (!element || !chart.columns.length || !chart.columns[0].length) return;
-    if (element.getDom().offsetParent === null) return; // of another tab: drawn when it is looked at
-    const last = chart.columns[0][chart.columns[0].length - 1][0];
-    element.setOption({
-      xAxis: { min: last - 1000 * chart.seconds, max: last },
-      series: chart.columns.map((data) => ({ data })),
-    });
+    const drawn = getElement(id)?.chart;
+    if (!drawn) return schedule(id, chart); // not there yet
+    if (chart.options) {
+      const zoom = drawn.getOption()?.dataZoom?.[0];
+      drawn.setOption(chart.options, true);
+      if (zoom) drawn.dispatchAction({ type: "dataZoom", start: zoom.start, end: zoom.end });
+      drawn.group = chart.group;
+      chart.options = null;
+    }
+    const time = isNaN(chart.last) ? {} : { min: chart.last - 1000 * chart.seconds, max: chart.last };
+    drawn.setOption({ xAxis: time, series: chart.channels.map((points) => ({ data: points.kept() })) });
   }
+
+  // The charts of a tab zoom together.
+  import("nicegui-echart").then(({ echarts }) => ["Plots"].forEach(echarts.connect));
+
+  function unzoom(group) {
+    for (const [id, chart] of charts)
+      if (chart.group === group) getElement(id)?.chart.dispatchAction({ type: "dataZoom", start: 0, end: 100 });
+  }
+
+  function save(id) {
+    const drawn = getElement(id).chart;
+    drawn.setOption({ legend: { show: true } });
+    const link = document.createElement("a");
+    link.href = drawn.getDataURL({ pixelRatio: 2, backgroundColor: "#fff" });
+    link.download = "plot.png";
+    link.click();
+    drawn.setOption({ legend: { show: false } });
+  }
+
+  // Emits true again and again while a button is held, and false when it is let go, whatever makes that so.
+  function hold(event, emit) {
+    const button = event.currentTarget;
+    button.setPointerCapture(event.pointerId);
+    emit(true);
+    const again = setInterval(() => emit(true), 150);
+    const end = () => {
+      clearInterval(again);
+      emit(false);
+    };
+    button.addEventListener("lostpointercapture", end, { once: true });
+  }
+
+  // A click on a name above a chart hides its line, another one shows it again.
+  document.addEventListener("click", (event) => {
+    const key = event.target.closest("[data-series]");
+    if (!key) return;
+    const [id, name] = key.dataset.series.split(/:(.*)/s);
+    getElement(Number(id)).chart.dispatchAction({ type: "legendToggleSelect", name });
+    key.classList.toggle("off");
+  });
 
   function update(message) {
     if (message.texts) texts(message.texts);
     if (message.lines) lines(message.lines);
     if (message.bars) bars(message.bars);
-    for (const [id, [times, columns]] of Object.entries(message.charts || {})) extend(Number(id), times, columns);
+    for (const [id, chart] of Object.entries(message.charts || {})) extend(Number(id), chart);
   }
 
-  return { update, reset };
+  return { update, unzoom, save, hold, charts };
 })();

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
+import numpy as np
 from nicegui import ui
 from nicegui.events import ValueChangeEventArguments
 
@@ -14,59 +16,58 @@ from hilserver.panel.display import label
 from hilserver.panel.view import Page, heading
 
 WINDOWS = {10: "10 s", 30: "30 s", 60: "1 min", 300: "5 min"}
-COLOURS = ["#0f4c81", "#d97706", "#15803d", "#b91c1c", "#7c3aed", "#0891b2", "#be185d", "#4d7c0f", "#475569", "#a16207"]
+COLOURS = (
+    *("#0f4c81", "#d97706", "#15803d", "#b91c1c", "#7c3aed", "#0891b2"),
+    *("#be185d", "#4d7c0f", "#475569", "#a16207", "#4338ca", "#0d9488"),
+)
 MOST_POINTS = 3000
-"""Samples of a channel that are sent at most when a plot begins anew."""
+"""Samples of a channel that are sent at most at once."""
 
 
 class Plot:
-    """One chart. Its channels have at most two units: one axis at the left, one at the right."""
+    """One chart of a tab. Its channels have at most two units: one axis at the left, one at the right."""
 
-    def __init__(
-        self, page: Page, title: str, channels: Sequence[str], *, seconds: int = 30, height: int = 230
-    ) -> None:
-        self.page, self.channels, self.seconds, self.paused = page, list(channels), seconds, False
-        self._cursor = 0
-        with ui.column().classes("card w-full gap-1") as self.card, ui.row().classes("w-full items-center no-wrap"):
-            heading(title).classes("whitespace-nowrap")
-            ui.space()
-            choose = ui.button("Channels", icon="checklist", on_click=self._offer).props("flat no-caps dense size=sm")
-            with choose, ui.menu().props("max-height=60vh"):
-                self._choices = ui.column().classes("p-3 gap-0 channel-choice")
-        with self.card:
-            self.chart = ui.echart({"series": []}).classes("w-full").style(f"height: {height}px")
-        page.fast.append(self._extend)
+    def __init__(self, page: Page, tab: str, title: str, channels: Sequence[str], *, seconds: int = 30) -> None:
+        self.page, self.tab, self.channels, self.seconds = page, tab, list(channels), seconds
+        self._held: int | None = None
+        self._id = 0
+        with ui.column().classes("card w-full gap-1"):
+            with ui.row().classes("w-full items-center no-wrap gap-1"):
+                heading(title).classes("whitespace-nowrap grow")
+                choose = ui.button("Channels", icon="checklist", on_click=self._offer)
+                choose.props("flat no-caps dense size=sm")
+                with choose, ui.menu().props("max-height=60vh"):
+                    self._choices = ui.column().classes("p-3 gap-0 channel-choice")
+                save = ui.button(icon="image", on_click=self._save)
+                save.props("flat dense round size=sm aria-label='Save as a picture'").tooltip("Save as a picture")
+            self._legend = ui.html("", sanitize=False).classes("w-full")
+            self._id = ui.echart({}).classes("w-full chart").id
+        page.each_round(self._extend, tab, fast=True)
         page.when_units_change.append(self.begin)
         self.begin()
 
     def begin(self) -> None:
         """Draw anew: other channels, units or window."""
-        shown = {c: self.page.units.of(self.page.unit(c)) for c in self.channels}
-        axes = list(dict.fromkeys(unit.unit for unit in shown.values()))[:2] or [""]
-        series = [
-            {
-                "name": label(channel),
-                "type": "line",
-                "showSymbol": False,
-                "animation": False,
-                "lineStyle": {"width": 1.6},
-                "yAxisIndex": axes.index(shown[channel].unit),
-                "step": "end" if channel.endswith((".saturation", "missed")) else False,
-            }
-            for channel in self.channels
-        ]
-        self.chart.options.clear()
-        self.chart.options.update(_options(series, axes))
-        self.chart.update()
-        ui.run_javascript(f"panel.reset({self.chart.id}, {self.seconds}, {len(self.channels)})")
-        history = self.page.connection.history
-        times, _ = history.since(history.count - 1, [])
-        self._cursor = history.number_at(float(times[-1]) - self.seconds) if len(times) else 0
+        self._new, self._cursor = True, 0
+        keys = (
+            f'<span class="key" data-series="{self._id}:{escape(label(channel))}"><i style="background:{colour}"></i>'
+            f'{escape(label(channel))}<b data-value="now.{escape(channel)}"></b></span>'
+            for channel, colour in zip(self.channels, COLOURS * len(self.channels), strict=False)
+        )
+        self._legend.set_content(f'<div class="keys">{"".join(keys)}</div>')
+        self.page.show_anew()
+
+    def pause(self, paused: bool) -> None:
+        """Hold what is shown, or go on."""
+        self._held = self.page.connection.history.count if paused else None
 
     def show(self, channels: Sequence[str]) -> None:
         """Show these channels from now on."""
         self.channels = list(channels)
         self.begin()
+
+    def _save(self) -> None:
+        ui.run_javascript(f"panel.save({self._id})")
 
     def _offer(self) -> None:
         """The channels to choose from, as they are now."""
@@ -89,47 +90,96 @@ class Plot:
         self.show(wanted)
 
     def _extend(self) -> None:
-        history = self.page.connection.history
-        if self.paused or self._cursor >= history.count:
+        """Send the samples that the chart does not have yet, after a longer while those that it still shows."""
+        history, units = self.page.connection.history, self.page.units
+        end = history.count if self._held is None else self._held
+        if self._cursor >= end and not self._new:
             return
-        times, values = history.since(self._cursor, self.channels)
-        self._cursor = history.count
-        every = max(math.ceil(len(times) / MOST_POINTS), 1)
-        factors = [self.page.units.of(self.page.unit(channel)).factor for channel in self.channels]
-        columns = [_numbers(v[::every] / factor) for v, factor in zip(values, factors, strict=True)]
-        self.page.show("charts", {str(self.chart.id): [times[::every].round(4).tolist(), columns]})
+        times, values = history.between(self._cursor, end, self.channels)
+        kept = times >= times[-1] - self.seconds if len(times) else np.zeros(0, bool)
+        times, values = thinned(times[kept], [v[kept] for v in values], MOST_POINTS)
+        shown = [units.of(self.page.unit(channel)) for channel in self.channels]
+        columns = [_numbers(v / unit.factor) for v, unit in zip(values, shown, strict=True)]
+        chart: dict[str, Any] = {"times": times.round(4).tolist(), "columns": columns}
+        if self._new:
+            chart |= {"options": self._options(), "seconds": self.seconds, "group": self.tab}
+        self._new, self._cursor = False, end
+        self.page.show("charts", {str(self._id): chart})
+        latest = {
+            f"now.{c}": units.text(_last(v), self.page.unit(c)) for c, v in zip(self.channels, values, strict=True)
+        }
+        self.page.show("texts", latest)
+
+    def _options(self) -> dict[str, Any]:
+        units = {channel: self.page.units.of(self.page.unit(channel)).unit for channel in self.channels}
+        axes = list(dict.fromkeys(units.values()))[:2] or [""]
+        return _options([_series(channel, axes.index(unit)) for channel, unit in units.items()], axes)
+
+
+def thinned(times: Floats, values: Sequence[Floats], most: int) -> tuple[Floats, list[Floats]]:
+    """At most ``most`` samples and two: of each group that becomes two the least and the largest; no peak is lost.
+
+    >>> times, (values,) = thinned(np.arange(8.0), [np.array([0.0, 9, 0, 1, 1, 1, -5, 1])], 4)
+    >>> times.tolist(), values.tolist()
+    ([0.0, 2.0, 4.0, 6.0], [0.0, 9.0, -5.0, 1.0])
+    """
+    group = 2 * math.ceil(len(times) / most)
+    whole = len(times) // group * group if group > 2 else 0
+    if not whole:
+        return times, list(values)
+
+    def extremes(column: Floats) -> Floats:
+        groups = column[:whole].reshape(-1, group)
+        pairs = np.stack([np.fmin.reduce(groups, axis=1), np.fmax.reduce(groups, axis=1)], axis=1)
+        return np.concatenate([pairs.ravel(), column[whole:]])
+
+    return np.concatenate([times[: whole : group // 2], times[whole:]]), [extremes(column) for column in values]
+
+
+def _last(values: Floats) -> float | None:
+    return float(values[-1]) if len(values) else None
 
 
 def _numbers(values: Floats) -> list[float | None]:
     return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values.tolist()]
 
 
+def _series(channel: str, axis: int) -> dict[str, Any]:
+    """How a channel is drawn; a virtual flow as a broad band in which the real one should run."""
+    band = channel.endswith(".flow_virtual")
+    return {
+        "name": label(channel),
+        "type": "line",
+        "showSymbol": False,
+        "animation": False,
+        "lineStyle": {"width": 6, "opacity": 0.35} if band else {"width": 1.6},
+        "yAxisIndex": axis,
+        "sampling": "minmax",
+        "step": "end" if channel.endswith((".saturation", "missed")) else False,
+    }
+
+
 def _options(series: list[dict[str, Any]], axes: list[str]) -> dict[str, Any]:
+    to_the_second = "{HH}:{mm}:{ss}"
     return {
         "animation": False,
         "color": COLOURS,
         "textStyle": {"fontFamily": "inherit"},
-        "grid": {"left": 58, "right": 58 if len(axes) > 1 else 18, "top": 52, "bottom": 26},
-        "legend": {
-            "top": 0,
-            "left": 0,
-            "itemWidth": 14,
-            "itemHeight": 4,
-            "icon": "rect",
-            "type": "scroll",
-            "width": "80%",
-        },
+        "grid": {"left": 52, "right": 52 if len(axes) > 1 else 14, "top": 24, "bottom": 24},
+        "legend": {"show": False, "top": 0, "itemWidth": 14, "itemHeight": 4, "icon": "rect", "type": "scroll"},
         "tooltip": {"trigger": "axis", "confine": True, "transitionDuration": 0, "order": "seriesAsc"},
-        "toolbox": {
-            "top": -4,
-            "right": 8,
-            "itemSize": 13,
-            "feature": {"dataZoom": {"yAxisIndex": False}, "restore": {}, "saveAsImage": {"title": "Save"}},
-        },
-        "dataZoom": [{"type": "inside", "filterMode": "none"}],
+        "dataZoom": [{"type": "inside", "filterMode": "filter", "minValueSpan": 100}],
         "xAxis": {
             "type": "time",
-            "axisLabel": {"hideOverlap": True, "margin": 10},
+            "axisLabel": {
+                "hideOverlap": True,
+                "showMinLabel": False,
+                "showMaxLabel": False,
+                "formatter": {
+                    "millisecond": f"{to_the_second}.{{SSS}}",
+                    **dict.fromkeys(("second", "minute", "hour", "day", "month", "year"), to_the_second),
+                },
+            },
             "splitNumber": 4,
             "splitLine": {"show": True, "lineStyle": {"color": "#f1f5f9"}},
         },
@@ -175,27 +225,28 @@ class PlotsView:
     """The tab of plots: one window of time for all, pause, and plots of the user's own."""
 
     def __init__(self, page: Page) -> None:
-        self.page, self._begun = page, False
+        self.page, self._paused = page, False
         self.plots: list[Plot] = []
         with ui.row().classes("w-full items-center gap-3"):
             self._window = ui.toggle(WINDOWS, value=30, on_change=self._set_window).props("no-caps unelevated size=sm")
             self._pause = ui.button("Pause", icon="pause", on_click=self._toggle).props("outline no-caps dense")
             self._pause.classes("px-3 pause")
+            unzoom = ui.button("Whole window", icon="zoom_out_map", on_click=self._unzoom)
+            unzoom.props("flat no-caps dense")
             ui.button("Add a plot", icon="add", on_click=self._add).props("flat no-caps dense")
-            ui.label("Wheel: zoom in time; drag: move.").classes("text-xs text-slate-500")
+            ui.label("Wheel or two fingers: zoom in time; drag: move.").classes("text-xs text-slate-500")
         self._grid = ui.element("div").classes("grid grid-cols-1 lg:grid-cols-2 gap-3 w-full")
-        page.slow.append(self._start)
+        page.each_round(self._start, "Plots")
 
     def _start(self) -> None:
-        if not self._begun and self.page.connection.history.count and (plots := usual_plots(self.page)):
-            self._begun = True
+        if not self.plots and self.page.connection.history.count:
             with self._grid:
-                self.plots += [Plot(self.page, title, channels) for title, channels in plots.items()]
+                self.plots += [Plot(self.page, "Plots", *plot) for plot in usual_plots(self.page).items()]
 
     def _add(self) -> None:
         with self._grid:
-            plot = Plot(self.page, "Own plot", [], seconds=self._window.value)
-        plot.paused = any(other.paused for other in self.plots)
+            plot = Plot(self.page, "Plots", "Own plot", [], seconds=self._window.value)
+        plot.pause(self._paused)
         self.plots.append(plot)
 
     def _set_window(self) -> None:
@@ -203,11 +254,12 @@ class PlotsView:
             plot.seconds = self._window.value
             plot.begin()
 
+    def _unzoom(self) -> None:
+        ui.run_javascript("panel.unzoom('Plots')")
+
     def _toggle(self) -> None:
-        paused = not any(plot.paused for plot in self.plots)
+        self._paused = not self._paused
         for plot in self.plots:
-            plot.paused = paused
-            if not paused:
-                plot.begin()
-        self._pause.set_text("Go on" if paused else "Pause")
-        self._pause.props(f"icon={'play_arrow' if paused else 'pause'}")
+            plot.pause(self._paused)
+        self._pause.set_text("Go on" if self._paused else "Pause")
+        self._pause.props(f"icon={'play_arrow' if self._paused else 'pause'}")

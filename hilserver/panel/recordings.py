@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import os
 import sys
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,12 +15,19 @@ from urllib.parse import quote
 from nicegui import run, ui
 
 from hilserver.panel.connection import Connection
-from hilserver.panel.view import Page, heading, refuse
+from hilserver.panel.view import Page, heading
 from hilserver.record.folder import Recorded, recordings
 from hilserver.record.format import RecordError
 
 DOWNLOADS = "/recordings"
 REPLAY = (sys.executable, "-c", "from hilserver.cli import main; main()", "replay")
+_WHAT_REPLAY_IS = "What was measured and commanded runs through circuit and bridge once more; all values are compared."
+_VERDICTS = {
+    0: ("It comes out as it was recorded.", "good"),
+    1: ("It comes out otherwise than it was recorded.", "fault"),
+    2: ("It can't be replayed.", "fault"),
+}
+"""What came of a replay, and how that looks, by the exit code of the command."""
 
 
 class RecordingsView:
@@ -53,11 +62,7 @@ class RecordingsView:
             )
             self._table.on("download", lambda e: self._download(str(e.args)))
             self._table.on("replay", lambda e: self._replay(str(e.args)))
-        with ui.dialog() as self._dialog, ui.column().classes("card").style("min-width: min(52rem, 92vw)"):
-            self._title = ui.label().classes("font-bold")
-            self._spinner = ui.spinner(size="lg")
-            self._text = ui.code("", language="text").classes("w-full replay-result")
-            ui.button("Close", on_click=self._dialog.close).props("flat no-caps")
+        self._replays = ReplayDialog()
 
     async def refresh(self) -> None:
         """Read the folder anew."""
@@ -89,22 +94,63 @@ class RecordingsView:
             ui.download.from_url(f"{DOWNLOADS}/{quote(path.name)}", path.name)
 
     async def _replay(self, name: str) -> None:
-        """Compute the recording once more and show what differs; in a process of its own, so as not to hold us up."""
-        paths = self._paths.get(name)
-        if not paths:
-            return
-        self._title.set_text(f"Replay of {name}")
+        if paths := self._paths.get(name):
+            await self._replays.show(paths[0])
+
+
+class ReplayDialog:
+    """Computes a recording once more and says what differs. In a process of its own, which ends with the dialog."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        with (
+            ui.dialog() as self._dialog,
+            ui.column().classes("card replay gap-3").style("width: 56rem; max-width: 94vw"),
+        ):
+            self._title = ui.label().classes("font-bold")
+            ui.label(_WHAT_REPLAY_IS).classes("text-sm text-slate-500")
+            with ui.row().classes("items-center gap-3") as self._busy:
+                ui.spinner(size="lg")
+                ui.label("Computing …")
+            self._verdict = ui.label().classes("w-full replay-verdict")
+            self._text = ui.html("", sanitize=False).classes("w-full overflow-auto").style("max-height: 55vh")
+            with ui.row().classes("w-full justify-end"):
+                ui.button("Close", on_click=self._dialog.close).props("flat no-caps")
+        self._dialog.on("hide", self._end)
+        ui.context.client.on_delete(self._end)
+
+    async def show(self, log: Path) -> None:
+        """Replay a log, with its later files."""
+        self._end()
+        self._title.set_text(f"Replay of {log.name}")
+        self._verdict.set_text("")
         self._text.set_content("")
-        self._spinner.visible = True
+        self._busy.visible = True
         self._dialog.open()
-        process = await asyncio.create_subprocess_exec(
-            "nice", *REPLAY, str(paths[0]), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        process = self._process = await asyncio.create_subprocess_exec(
+            *REPLAY,
+            str(log),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env={**os.environ, "COLUMNS": "110"},
         )
-        output, _ = await process.communicate()
-        self._spinner.visible = False
-        self._text.set_content(output.decode(errors="replace").strip())
-        if process.returncode not in (0, 1):
-            refuse(f"The replay of {name} ended with code {process.returncode}.")
+        try:
+            output, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+        if self._process is not process:  # closed, or another one was begun meanwhile
+            return
+        self._process = None
+        self._busy.visible = False
+        verdict, look = _VERDICTS.get(process.returncode or 0, _VERDICTS[2])
+        self._verdict.classes(replace=f"w-full replay-verdict note {look}").set_text(verdict)
+        self._text.set_content(f"<pre>{escape(output.decode(errors='replace').strip())}</pre>")
+
+    def _end(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+        self._process = None
 
 
 def folder_of(connection: Connection, given: Path | None) -> Path | None:

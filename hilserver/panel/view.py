@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from nicegui import ui
@@ -13,25 +14,36 @@ from hilserver.panel.connection import Connection
 from hilserver.panel.display import Units, unit_of
 from hilserver.service.messages import Answer, Command
 
-FAST, SLOW = 0.05, 0.2
+FAST, SLOW = 0.025, 0.2
 """Seconds between two rounds of samples, and of everything else."""
+PATIENCE = 10.0
+"""Seconds in which a browser should have taken a message; it gets no other one before."""
+
+Action = Callable[[], None]
 
 
 class Page:
-    """One open page: ``fast`` and ``slow`` are called in rounds; what they ``show`` goes to the browser at once."""
+    """One open page. What is done in its rounds and ``show``n goes to the browser at the end of the round.
 
-    def __init__(self, connection: Connection, units: Units) -> None:
-        self.connection, self.units = connection, units
-        self.fast: list[Callable[[], None]] = []
-        self.slow: list[Callable[[], None]] = []
-        self.when_units_change: list[Callable[[], None]] = []
+    ``tab`` is the one in front. A browser that is slow or asleep gets fewer messages, not a queue of them.
+    """
+
+    def __init__(self, connection: Connection, units: Units, tab: str) -> None:
+        self.connection, self.units, self.tab = connection, units, tab
+        self.when_units_change: list[Action] = []
+        self._slow: list[tuple[str, Action]] = []
+        self._fast: list[tuple[str, Action]] = []
         self._shown: dict[str, dict[str, Any]] = {}
         self._message: dict[str, dict[str, Any]] = {}
 
     def start(self) -> None:
         """Begin the rounds; to be called within the page."""
-        ui.timer(FAST, lambda: self._round(self.fast))
-        ui.timer(SLOW, lambda: self._round(self.slow))
+        ui.timer(FAST, lambda: self._round(self._fast))
+        ui.timer(SLOW, lambda: self._round(self._slow))
+
+    def each_round(self, action: Action, tab: str = "", *, fast: bool = False) -> None:
+        """Do this in each round, with a ``tab`` only while it is in front."""
+        (self._fast if fast else self._slow).append((tab, action))
 
     def show(self, kind: str, values: dict[str, Any]) -> None:
         """Texts, lines, bars or charts by name, sent with this round if they changed."""
@@ -69,12 +81,14 @@ class Page:
             refuse(f"{command.name} was refused: {answer.reason}")
         return answer
 
-    def _round(self, work: list[Callable[[], None]]) -> None:
-        for action in work:
-            action()
+    async def _round(self, work: list[tuple[str, Action]]) -> None:
+        for tab, action in work:
+            if tab in ("", self.tab):
+                action()
         if self._message:
             message, self._message = self._message, {}
-            ui.run_javascript(f"panel.update({json.dumps(message)})")
+            with suppress(TimeoutError):
+                await ui.run_javascript(f"panel.update({json.dumps(message)})", timeout=PATIENCE)
 
 
 def refuse(text: str) -> None:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 
-from hilserver.bridge import columns as b
 from hilserver.circuit.program import Program
 from hilserver.numerics.arrays import Floats
 from hilserver.rig import columns as c
@@ -26,6 +25,7 @@ from hilserver.runs.model import real_pressures
 from hilserver.service import messages as m
 from hilserver.service.observer import Observer
 from hilserver.service.operator import Running
+from hilserver.service.orders import present_strategies
 
 LOOK = 0.2
 """s between two looks whether there is something new to examine."""
@@ -71,7 +71,7 @@ class Examiner:
         row, done = self._observer.latest(), self._done
         if row is None or done is None or done.version != self._running().version:
             return (PENDING,)
-        return done.warnings(strategies(self._rig, row))
+        return done.warnings(present_strategies(self._rig, row))
 
     async def keep(self, publish: Callable[[m.Margins], None], tell: Callable[[str], None]) -> None:
         """Examine whenever there is something new, as long as the run lasts; ``tell`` gets each new warning once."""
@@ -84,7 +84,7 @@ class Examiner:
                     publish(m.Margins(examined=False, version=self._running().version))
                     self._done = await self._examine(row)
                 if self._done is not None:
-                    status = status_of(self._done, strategies(self._rig, row))
+                    status = status_of(self._done, present_strategies(self._rig, row))
                     publish(status)
                     for text in status.warnings:
                         if text not in told:
@@ -123,13 +123,6 @@ class Examiner:
         except Exception as error:  # whatever the circuit is: the run goes on without
             _log.exception("the margins of the real valves could not be examined; please report it")
             return Examination(running.version, supply, None, f"the margins could not be examined: {error}")
-
-
-def strategies(rig: Rig, row: Floats) -> dict[str, str]:
-    """The present strategy of each valve."""
-    return {
-        name: b.STRATEGY_NAMES[int(row[rig.layout.column(f"valve.{name}.strategy")])] for name in rig.settings.valves
-    }
 
 
 def supplies(rig: Rig, row: Floats) -> dict[str, float | None]:

@@ -401,6 +401,7 @@ class ValveInfo(Published):
     """A real valve and the strategies that can drive it."""
 
     strategies: tuple[str, ...] = Field(description="what the command strategy may select")
+    jog_limit: float = Field(default=0.0, description="largest command of jog, fraction of full scale")
     description: str = Field(default="", description="in words")
 
 
@@ -517,6 +518,7 @@ class State(Published):
     loop: LoopStatus | None = Field(default=None, description="how punctual the loop has been since the start")
     devices: dict[str, DeviceStatus] = Field(default={}, description="failures of the devices, by device")
     recording: RecordingStatus | None = Field(default=None, description="the log; null: recording is switched off")
+    strategies: dict[str, str] = Field(default={}, description="the strategy that drives each real valve, by valve")
     demand: dict[str, Demand] = Field(default={}, description="how much of each real valve is asked for, by valve")
     target: dict[str, float] = Field(default={}, description="what the server asks for, by channel")
     actual: dict[str, float | None] = Field(default={}, description="what is measured, by channel; null: not valid")

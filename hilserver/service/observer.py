@@ -31,7 +31,7 @@ from hilserver.service.messages import (
     Telemetry,
     ValveInfo,
 )
-from hilserver.service.orders import strategies_of
+from hilserver.service.orders import present_strategies, strategies_of
 
 VALVE_CHANNELS = {"flow_virtual": "m^3/s", "flow_measured": "m^3/s", "demand": "", "command": "", "saturation": ""}
 LOOP_CHANNELS = {
@@ -134,6 +134,7 @@ class Observer:
             loop=self.loop_status(),
             devices=self.devices.status(),
             recording=self.recording,
+            strategies=present_strategies(self.rig, row),
             demand=self._demands.take(),
             target=target,
             actual=actual,
@@ -332,7 +333,9 @@ class Observer:
     def valve_infos(self) -> dict[str, ValveInfo]:
         """Real valves and the strategies that can drive them."""
         return {
-            name: ValveInfo(strategies=strategies_of(self.rig, name), description=s.description)
+            name: ValveInfo(
+                strategies=strategies_of(self.rig, name), jog_limit=s.bridge.jog_limit, description=s.description
+            )
             for name, s in self.rig.settings.valves.items()
         }
 

@@ -10,6 +10,7 @@ from hilserver.bridge import columns as b
 from hilserver.circuit.change import with_component, with_values
 from hilserver.circuit.model import Circuit
 from hilserver.errors import ConfigurationError, Problem, did_you_mean
+from hilserver.numerics.arrays import Floats
 from hilserver.rig import columns as c
 from hilserver.rig.ladder import cannot
 from hilserver.rig.load import Rig, read_toml
@@ -118,6 +119,13 @@ def _whole_circuit(rig: Rig, command: m.SwitchCircuit) -> dict[str, Any]:
 def strategies_of(rig: Rig, valve: str) -> tuple[str, ...]:
     """The strategies a valve can take."""
     return tuple(name for name in b.STRATEGY_NAMES if not cannot(rig.settings, rig.settings.valves[valve], name))
+
+
+def present_strategies(rig: Rig, row: Floats) -> dict[str, str]:
+    """The strategy of each valve in this row."""
+    return {
+        name: b.STRATEGY_NAMES[int(row[rig.layout.column(f"valve.{name}.strategy")])] for name in rig.settings.valves
+    }
 
 
 def why_refused(command: m.Command, needs: str, result: int, mode: str) -> str:

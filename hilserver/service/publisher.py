@@ -13,6 +13,7 @@ from hilserver.service.messages import CircuitStatus, Event
 from hilserver.service.mqtt import MqttService
 from hilserver.service.observer import Observer
 from hilserver.service.operator import Operator
+from hilserver.service.orders import present_strategies
 
 _log = logging.getLogger(__name__)
 STATE_EVERY = 0.5
@@ -78,7 +79,8 @@ class Publisher:
         self._mqtt.publish_state(state if fault is None else state.model_copy(update={"fault": fault}))
 
     def _publish_state(self, row: Floats) -> None:
-        shown = (row[c.MODE], row[c.FAULT], tuple(self._observer.troubles))
+        strategies = present_strategies(self._observer.rig, row)
+        shown = (row[c.MODE], row[c.FAULT], strategies, tuple(self._observer.troubles))
         if shown != self._shown or time.monotonic() >= self._due:
             self._shown, self._due = shown, time.monotonic() + STATE_EVERY
             self._mqtt.publish_state(self._observer.state(row, self._mqtt.telemetry_dropped))
