@@ -13,7 +13,6 @@ import importlib
 import inspect
 import json
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from importlib.resources import files as package_files
 from pathlib import Path
@@ -36,7 +35,8 @@ from hilserver.driver import installed_drivers
 from hilserver.mechanics import model as mechanics
 from hilserver.rig.calibration import Calibration
 from hilserver.rig.config import BrokerLogin, CycleInput, CycleSettings, RigSettings
-from hilserver.runs.free import plot_run, run_circuit_file
+from hilserver.runs.document import Picture
+from hilserver.runs.free import plot, run_circuit_file
 from hilserver.sequences.model import Expectation, Fault, SequenceFile, StepTiming
 from hilserver.service import messages
 from hilserver.units import PlainNumber, Quantity, Unit
@@ -143,11 +143,10 @@ def circuits_page() -> str:
 def circuit_plots() -> dict[str, bytes]:
     """Plots of the ready circuits over their work cycles: path below docs/ -> PNG."""
     plots = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for name in SIMULATED.findall((ROOT / "config/README.md").read_text()):
-            circuit, cycle = (ROOT / f"config/{kind}/{name}.toml" for kind in ("circuits", "cycles"))
-            run = run_circuit_file(circuit, standard_library(), cycle)
-            plots[f"images/circuits/{name}.png"] = plot_run(run, Path(folder)).read_bytes()
+    for name in SIMULATED.findall((ROOT / "config/README.md").read_text()):
+        circuit, cycle = (ROOT / f"config/{kind}/{name}.toml" for kind in ("circuits", "cycles"))
+        figure = plot(run_circuit_file(circuit, standard_library(), cycle))
+        plots[f"images/circuits/{name}.png"] = Picture(name, figure, "").png()
     return plots
 
 

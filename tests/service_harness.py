@@ -12,12 +12,13 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import aiomqtt
 import numpy as np
+from message_schemas import flaws
 
 from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.shared import LoopMemory, segment_path
@@ -60,7 +61,8 @@ class Server:
     """One run of a rig. ``with Server(folder) as server:`` starts it; at the end everything of it is killed.
 
     ``changes`` replace lines of the demo's rig; ``text`` is another rig's, with {name} in the place of its name.
-    ``path`` holds more modules; ``environment`` more variables; ``notes``: where it says that it runs, if not as usual.
+    ``path`` holds more modules; ``environment`` more variables; ``notes``: where it says that it runs, if not as usual;
+    ``options``: of the command.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Server:
         path: tuple[Path, ...] = (),
         environment: Mapping[str, str] | None = None,
         notes: Path | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         self.name = name or f"test_{os.getpid()}_{next(_numbers)}"
         self.folder = folder
@@ -83,6 +86,7 @@ class Server:
         self.path = os.pathsep.join((*map(str, path), os.environ.get("PYTHONPATH", "")))
         self.environment = environment or {}
         self.notes = notes or folder / "hilserver"
+        self.options = options
         self.errors = folder / f"{self.name}-{next(_numbers)}.stderr"
         self.process: subprocess.Popen[str] | None = None
 
@@ -92,7 +96,7 @@ class Server:
         environment = {**os.environ, **own, **self.environment}
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(
-                (*COMMAND, str(self.rig)),
+                (*COMMAND, str(self.rig), *self.options),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -216,6 +220,8 @@ class Panel:
         self.prefix = f"hil/{server.name}/"
         self.client = client
         self.seen: list[tuple[str, Any]] = []
+        self.sent: list[tuple[str, Any]] = []
+        """Commands that were carried out."""
         self._new = asyncio.Event()
 
     async def follow(self) -> None:
@@ -247,7 +253,10 @@ class Panel:
         id = f"{os.getpid()}-{next(_numbers)}"
         start = len(self.seen)
         await self.client.publish(f"{self.prefix}command/{name}", json.dumps({"id": id, **payload}), qos=1)
-        return await self.see("answer", lambda answer: answer["id"] == id, start)
+        answer = await self.see("answer", lambda answer: answer["id"] == id, start)
+        if answer["ok"]:
+            self.sent.append((f"command/{name}", {"id": id, **payload}))
+        return answer
 
     async def do(self, name: str, **payload: Any) -> Any:
         """The same, for one that must succeed."""
@@ -263,7 +272,7 @@ class Panel:
 
 @contextlib.asynccontextmanager
 async def panel(server: Server) -> AsyncIterator[Panel]:
-    """A client that is connected to the server's broker."""
+    """A client that is connected to the server's broker. What came and went is as the published schemas say."""
     async with new_client(BrokerAddress(port=server.port), aiomqtt.ProtocolVersion.V5) as client:
         user = Panel(server, client)
         following = asyncio.create_task(user.follow())
@@ -275,6 +284,8 @@ async def panel(server: Server) -> AsyncIterator[Panel]:
             following.cancel()
             with contextlib.suppress(asyncio.CancelledError, aiomqtt.MqttError):
                 await following
+    for topic, message in (*user.seen, *user.sent):
+        assert topic == "availability" or flaws(topic, message) == []
 
 
 @contextlib.contextmanager

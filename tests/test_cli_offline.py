@@ -119,7 +119,9 @@ def test_simulate_reports_and_writes(hilserver: Command, tmp_path: Path) -> None
     said = hilserver("simulate", DEMO, "--output", tmp_path, "--strategy", "inverse_static")
     assert (said.code, said.err) == (0, "")
     assert "times closer than no compensation" in said.out
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["demo-simulate.json", "demo-simulate.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"demo-simulate{end}" for end in ("-circuit.svg", "-course.png", ".html", ".json", ".md")
+    ]
 
 
 def test_simulate_refuses_an_unknown_strategy(hilserver: Command, tmp_path: Path) -> None:
@@ -151,7 +153,11 @@ def test_replay_exits_with_0_for_the_same_and_with_1_for_another_result(
     assert said.code == 1
     told = json.loads(said.out)
     assert (told["ok"], told["differences"][0]["column"]) == (False, "valve.main.output")
-    assert hilserver("replay", forged, "--from-row", "301").code == 0
+    assert hilserver("replay", forged, "--from-row", "301", "--report", tmp_path / "pages").code == 0
+    assert hilserver("replay", forged, "--report", tmp_path / "pages").code == 1
+    page = (tmp_path / "pages/forged-replay.html").read_text()
+    assert "NOT the same when computed once more" in page
+    assert '<td class="text">valve.main.output</td><td>300</td>' in page
     assert hilserver("replay", forged, "--tolerance", "10000").code == 0
 
 
@@ -162,7 +168,7 @@ def test_replay_of_a_foreign_log(hilserver: Command, tmp_path: Path) -> None:
     said = hilserver("replay", rig, "--file", record, "--output", tmp_path / "out")
     assert (said.code, said.err) == (0, "")
     assert "491 ticks; the rig ended in mode RUNNING" in said.out
-    assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".arrow", ".png"]
+    assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".arrow", ".html", ".md", ".png", ".svg"]
     record.write_text("PG_1\tOther\n" + "3000\t1500\n" * 50)
     said = hilserver("replay", rig, "--file", record, "--output", tmp_path / "out")
     assert said.code == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -188,6 +189,10 @@ def test_telemetry_goes_to_plotjuggler(server: Server, client: Client, tmp_path:
     curves = {str(curve.get("name")) for curve in layout.iter("curve")}
     assert curves <= {f"/{name}" for name in expected.channels}
     assert {"/p_A", "/valve.main.command", "/circuit.supply.p", "/loop.wake_up"} <= curves
+    assert all(re.fullmatch("#[0-9a-f]{6}", curve.get("color", "")) for curve in layout.iter("curve"))
+    splitters = list(layout.iter("DockSplitter"))
+    assert [int(s.get("count", "0")) for s in splitters] == [len(s) for s in splitters]
+    assert [len(s.get("sizes", "").split(";")) for s in splitters] == [len(s) for s in splitters]
     assert [tab.get("tab_name") for tab in layout.iter("Tab")] == ["rig", "virtual circuit", "loop"]
 
 

@@ -428,7 +428,9 @@ def test_the_uncertainty_is_in_the_report(recorded: tuple[Rig, Path], by_log: Fi
 
 def test_the_report_needs_nothing_else(exact: Fidelity, tmp_path: Path) -> None:
     files = {path.name: path for path in write_report(exact, tmp_path / "reports")}
-    assert set(files) == {f"lift-fidelity{end}" for end in (".html", ".md", ".json", "-frequency.png", "-cycle.png")}
+    assert set(files) == {
+        f"lift-fidelity{end}" for end in (".html", ".md", ".json", "-frequency.png", "-cycle.png", "-circuit.svg")
+    }
     page = files["lift-fidelity.html"].read_text()
     assert not re.search(r'(src|href)="(?!data:)', page)
     assert page.count("<img") == 2

@@ -77,8 +77,8 @@ def test_a_circuit_with_signals_of_its_own_needs_no_cycle(circuit: Path) -> None
 def test_written_values_are_those_of_the_run(circuit: Path, suffix: str, read: object) -> None:
     assert callable(read)
     result = run(circuit)
-    plot, file = write_run(result, circuit.parent / "out", suffix)
-    assert plot.read_bytes().startswith(b"\x89PNG")
+    page, *_, file = write_run(result, circuit.parent / "out", suffix)
+    assert "<svg" in page.read_text()
     table = read(file)
     assert table.column_names[0] == "time"
     assert {"line.p", "source.q_P", "demand"} <= set(table.column_names)
@@ -121,7 +121,9 @@ def test_command_line(circuit: Path) -> None:
     said = command(circuit, "--cycle", "cycle.toml", "--output", "out")
     assert (said.returncode, said.stderr) == (0, "")
     assert "filling: 0.2 s" in said.stdout
-    assert sorted(path.name for path in (circuit.parent / "out").iterdir()) == ["filling.csv", "filling.png"]
+    assert sorted(path.name for path in (circuit.parent / "out").iterdir()) == [
+        f"filling{end}" for end in ("-circuit.svg", "-course.png", ".csv", ".html", ".md")
+    ]
     for arguments, text in (
         ((circuit, "--strategy", "inverse_lag"), "--strategy has no meaning for a circuit file"),
         ((ROOT / "config/rigs/demo.toml", "--cycle", "cycle.toml"), "--cycle has no meaning for a rig file"),

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from message_schemas import SCHEMAS, flaws
 
 from hilserver.service.messages import (
     COMMANDS,
@@ -299,6 +301,35 @@ def test_schema_files_are_those_of_the_messages() -> None:
     folder = Path(__file__).parents[1] / "docs" / "schemas"
     kept = {str(file.relative_to(folder)): file.read_text(encoding="utf-8") for file in folder.rglob("*.json")}
     assert kept == schema_files()
+
+
+def test_schemas_are_valid_and_take_what_the_server_takes() -> None:
+    for name, schema in SCHEMAS.items():
+        Draft202012Validator.check_schema(schema)
+        assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$schema"], name
+    for name, payloads in VALID.items():
+        for payload in payloads:
+            assert flaws(f"command/{name}", {"id": "1", "expires": 1.8e9, **payload}) == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "message", "where"),
+    [
+        ("command/jog", {"valve": "main", "command": 1.5}, "$.command"),
+        ("command/jog", {"valve": "main"}, "$"),
+        ("command/arm", {"now": True}, "$"),
+        ("command/arm", {"id": ""}, "$.id"),
+        ("command/set_input", {"input": "joystick", "value": "0.5"}, "$.value"),
+        ("command/switch", {"component": "relief", "set": {"f45": 1}, "type": "fixed_pump"}, "$"),
+        ("command/cycle", {"action": "pause"}, "$.action"),
+        ("state", {"mode": "SAFE", "time": 1.0}, "$"),
+        ("state", {"mode": "READY", "tick": 1, "time": 1.0}, "$.mode"),
+        ("state", {"mode": "SAFE", "tick": 1, "time": 1.0, "strategies": {"main": 3}}, "$.strategies.main"),
+        ("answer", {"id": None, "command": "arm", "ok": "yes", "time": 0.0}, "$.ok"),
+    ],
+)
+def test_schemas_refuse_what_is_wrong(topic: str, message: dict[str, Any], where: str) -> None:
+    assert any(text.startswith(f"{topic}: {where}: ") for text in flaws(topic, message)), flaws(topic, message)
 
 
 def test_description_says_what_can_be_asked() -> None:

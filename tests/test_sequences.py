@@ -273,6 +273,10 @@ def test_command_writes_report_and_junit(tmp_path: Path, hilserver: Command, seq
     suites = ElementTree.parse(tmp_path / "results.xml").getroot()
     counts = [(suite.get("tests"), suite.get("failures"), suite.get("skipped")) for suite in suites]
     assert counts == [("11", "0", "0"), ("3", "1", "0")]
+    assert [suites.get(key) for key in ("tests", "failures", "errors", "skipped")] == ["14", "1", "0", "0"]
+    assert float(suites.get("time", "")) == pytest.approx(sum(float(s.get("time", "")) for s in suites), abs=0.002)
+    (failure,) = suites.iter("failure")
+    assert failure.text == f"a < b\ufffd: {failure.get('message')}"
     for suite in suites:
         assert len(suite.findall("testcase")) == int(suite.get("tests", ""))
         assert len(suite.findall("testcase/failure")) == int(suite.get("failures", ""))
@@ -298,12 +302,16 @@ def test_the_example_passes_on_a_running_server(tmp_path: Path, sequence: Load) 
         client.wait(lambda _: client.circuit.source == circuit)
         assert client.circuit.version == 3  # the sequence's, and the way back
         at_the_end = sequence(
+            '[[step]]\nat = "0 s"\nsend = "strategy"\nvalve = "main"\nstrategy = "inverse_lag"\n'
             '[[step]]\nat = "0.1 s"\nsend = "switch"\ncomponent = "relief"\nset = { opening_pressure = "90 bar" }\n'
             '[[expect]]\nchannel = "mode"\nvalue = "SAFE"\nuntil = "0.1 s"\n'
         )
         assert client._do(run_live(at_the_end, client._session)).ok
         client.wait(lambda _: client.circuit.version == 5)
         assert client.circuit.source == circuit
+        strategy = load_rig(RIG).settings.valves["main"].bridge.strategy
+        assert strategy != "inverse_lag"
+        client.wait(lambda state: state.strategies == {"main": strategy})
         faulty = sequence(
             '[[fault]]\nat = "1 s"\nfault = "missed"\nticks = 3\n[[expect]]\nchannel = "mode"\nvalue = "SAFE"\n'
         )

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from message_schemas import SCHEMAS
 from service_harness import (
     Panel,
     Server,
@@ -94,14 +95,18 @@ def test_a_restart_ends_at_once_what_a_killed_supervisor_left(tmp_path: Path) ->
     with Server(tmp_path) as killed:
         set_in_motion(killed)
         killed.kill("supervisor")
-        with Server(tmp_path, killed.name) as server:
+        with Server(tmp_path, killed.name, options=("--report", str(tmp_path / "pages"))) as server:
             eventually(lambda: not killed.alive())
             assert_ramped_to_null(read_log(killed.logs[0]))
             set_in_motion(server)
             server.kill("supervisor", number=signal.SIGTERM)
             assert server.wait_exit() == 0
             assert server.leaves() == []
-            assert not read_log(server.logs[-1]).torn
+            log = server.logs[-1]
+            assert not read_log(log).torn
+            page = (tmp_path / "pages" / f"{log.stem}.html").read_text()
+            assert "command cycle" in page
+            assert "work per tick" in page
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
@@ -187,6 +192,9 @@ def test_another_recorder_takes_over_with_the_circuit_that_runs_now(tmp_path: Pa
         await user.see("event", lambda event: "recorded again" in event["text"], start)
         assert (await user.see("state", start=len(user.seen)))["warnings"] == []
         await user.do("stop")
+        await user.see("margins")
+        published = {topic for topic in SCHEMAS if not topic.startswith("command/")}
+        assert {topic for topic, _ in user.seen} == published | {"availability"}  # each is checked at the end
 
     with Server(tmp_path) as server:
         talk(server, watch)

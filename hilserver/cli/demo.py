@@ -31,14 +31,14 @@ class Step:
 
 def demo(
     rig: Annotated[Path | None, typer.Option(help="another rig file than the demo's own")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="folder of report and plots")] = Path("reports"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="folder of the page about the run")] = Path("reports"),
     panel: Annotated[bool, typer.Option(help="show it in the browser too: the panel's address is printed")] = True,
     stay: Annotated[bool, typer.Option("--stay", help="go on until Ctrl-C, for you to drive it in the panel")] = False,
 ) -> None:
     """See it work: a virtual pump, relief valve and 4/3 valve move a simulated machine through its servo valve.
 
-    In real time at 1 kHz; relief valve and directional valve are switched live over MQTT. A short report, plots and
-    the log's path. Ctrl-C ends it cleanly.
+    In real time at 1 kHz; relief valve and directional valve are switched live over MQTT. At the end a
+    page about the run with plots, circuit and timing, and the log. Ctrl-C ends it cleanly.
     """
     import logging
 
@@ -181,12 +181,11 @@ def live_table(state: State, done: list[str], progress: float) -> Table:
 
 
 def report(log: Path, folder: Path) -> None:
-    """Print the fidelity report of a log and draw its plots."""
-    from hilserver.runs.summary import plot, summarise
+    """Print what came of it, and write the page about the run."""
+    from hilserver.runs.run_report import write_run_report
+    from hilserver.runs.summary import summarise
 
     summary = summarise(log)
-    folder.mkdir(parents=True, exist_ok=True)
-    picture = plot(log, folder / f"{log.stem}.png", "Virtual hydraulics on the simulated rig")
     typer.echo("")
     typer.echo(
         f"{summary.duration:.1f} s, {summary.ticks} ticks recorded, {summary.missed} missed, "
@@ -202,6 +201,6 @@ def report(log: Path, folder: Path) -> None:
         f"work per tick {summary.work_median * 1e6:.0f} µs (median), {summary.work_p99 * 1e6:.0f} µs (99 %); "
         f"wake-up {summary.wake_median * 1e6:.0f} µs (median), {summary.wake_p99 * 1e6:.0f} µs (99 %) late"
     )
-    typer.echo(f"plot: {picture}")
+    typer.echo(f"page: {write_run_report(log, folder)}")
     typer.echo(f"log:  {log}")
-    typer.echo(f"next: hilserver report {log}    hilserver replay {log}    hilserver simulate config/rigs/demo.toml")
+    typer.echo(f"next: hilserver replay {log}    hilserver simulate config/rigs/demo.toml")

@@ -23,7 +23,8 @@ def plotjuggler(
 ) -> None:
     """Send a running server's telemetry to PlotJuggler, until Ctrl-C.
 
-    In PlotJuggler: Streaming, UDP Server, port 9870, protocol json, with "use field timestamp if available". SI units.
+    In PlotJuggler: Streaming, UDP Server, port 9870, protocol json, with "use field timestamp if available". Load the
+    layout then: it shows the curves that exist by then. SI units.
     """
     import asyncio
     from contextlib import suppress

@@ -16,9 +16,12 @@ def replay(
         Path | None,
         typer.Option(help="Rig file only: recorded samples (CSV or tab-separated) instead of the file named there."),
     ] = None,
-    out: Annotated[Path, typer.Option("--output", "-o", help="Rig file only: folder for the log and the plot.")] = Path(
-        "reports"
-    ),
+    out: Annotated[
+        Path, typer.Option("--output", "-o", help="Rig file only: folder for the log and the page about it.")
+    ] = Path("reports"),
+    report: Annotated[
+        Path | None, typer.Option(help="Log only: write a page about the replay into this folder.", metavar="FOLDER")
+    ] = None,
     from_row: Annotated[int, typer.Option(min=0, help="Log only: begin at this row; it is taken as it stands.")] = 0,
     tolerance: Annotated[
         float | None,
@@ -36,29 +39,31 @@ def replay(
     differs is listed, and the exit code is 1 where it differs by more than the tolerance.
 
     A rig file: recorded pressures of another system drive the virtual circuit, the work cycle moves the operator's
-    command, and the servo command is computed and logged for the whole record. A plot shows pressures, virtual flow
+    command, and the servo command is computed and logged for the whole record. A page shows pressures, virtual flow
     and command.
     """
     if what.suffix == ".toml":
         _samples(what, file, out)
-    elif not _log(what, from_row, tolerance, json):
+    elif not _log(what, from_row, tolerance, json, report):
         raise typer.Exit(1)
 
 
-def _log(path: Path, from_row: int, tolerance: float | None, json: bool) -> bool:
+def _log(path: Path, from_row: int, tolerance: float | None, json: bool, report: Path | None) -> bool:
     from rich.console import Console
 
     from hilserver.runs.replay import replay_log
     from hilserver.runs.reports import differences_table, json_text, replay_figures, replay_sentences
+    from hilserver.runs.run_report import write_replay_report
 
     result = replay_log(path, from_row=from_row, tolerance=tolerance)
+    page = write_replay_report(result, report) if report is not None else None
     if json:
         print(json_text(replay_figures(result)))
         return result.ok
     console = Console(highlight=False, markup=False)
     if result.differences:
         console.print(differences_table(result))
-    for line in replay_sentences(result):
+    for line in [*replay_sentences(result), *([f"Report: {page}"] if page else [])]:
         console.print(line, soft_wrap=True)
     return result.ok
 
@@ -67,11 +72,12 @@ def _samples(path: Path, file: Path | None, out: Path) -> None:
     from datetime import UTC, datetime
 
     from hilserver.runs.foreign import replay_samples, rig_with_file
-    from hilserver.runs.reports import foreign_sentences, write_foreign
+    from hilserver.runs.reports import foreign_sentences
+    from hilserver.runs.run_report import write_run_report
 
     rig = rig_with_file(path, file)
     out.mkdir(parents=True, exist_ok=True)
     name = out / f"{rig.settings.name}-{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}"
     result = replay_samples(rig, name.with_suffix(".arrow"))
-    plot = write_foreign(result, name.with_suffix(".png"))
-    print("\n".join([*foreign_sentences(result), f"Log: {result.log}", f"Plot: {plot}"]))
+    page = write_run_report(result.log, out)
+    print("\n".join([*foreign_sentences(result), f"Log: {result.log}", f"Report: {page}"]))

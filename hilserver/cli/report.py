@@ -18,7 +18,6 @@ def report(
 
     One HTML file that needs nothing else, to be kept or sent; beside it the same as Markdown with its pictures.
     """
-    from hilserver.runs.run_report import run_report
+    from hilserver.runs.run_report import write_run_report
 
-    page, *_ = run_report(log).write(out, log.stem)
-    typer.echo(f"Report: {page}")
+    typer.echo(f"Report: {write_run_report(log, out)}")

@@ -12,6 +12,9 @@ RigFile = Annotated[Path, typer.Argument(help="rig file (TOML)", show_default=Fa
 
 def run(
     rig: RigFile,
+    report: Annotated[
+        Path | None, typer.Option(help="write a page about the run into this folder when it ends", metavar="FOLDER")
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="log every command and change of mode")] = False,
 ) -> None:
     """Run a rig in real time until Ctrl-C (or SIGTERM).
@@ -50,6 +53,20 @@ def run(
             typer.echo(f"Log: {supervisor.log_file}" if supervisor.log_file else f"Not recorded ({why_not}).")
             typer.echo("Ctrl-C ends it with the valves at null.")
         ready.cancel()
-        return await task
+        code = await task
+        if report is not None:
+            await asyncio.to_thread(_report, supervisor.log_file, report)
+        return code
 
     raise typer.Exit(asyncio.run(serve()))
+
+
+def _report(log: Path | None, folder: Path) -> None:
+    """The page about a run, where it was recorded."""
+    from hilserver.errors import HilserverError
+    from hilserver.runs.run_report import write_run_report
+
+    try:
+        typer.echo(f"Report: {write_run_report(log, folder)}" if log else "No report: the run was not recorded.")
+    except HilserverError as error:  # how the run itself ended is what the exit code says
+        typer.echo(f"No report: {error}")

@@ -14,7 +14,7 @@ def simulate(
         typer.Argument(help="rig file (TOML) with a simulated rig and a work cycle; a whole circuit; a mechanism."),
     ],
     out: Annotated[
-        Path, typer.Option("--output", "-o", help="folder for the plot (PNG) and the figures (JSON) or values.")
+        Path, typer.Option("--output", "-o", help="folder for the page (HTML) and the figures (JSON) or values.")
     ] = Path("reports"),
     strategy: Annotated[
         list[str] | None,

@@ -2,10 +2,12 @@
 
 As its source says (plotjuggler_plugins/DataStreamUDP and the JSON parser, version 3): a datagram of at most 2048 bytes
 is one sample, its ``timestamp`` (s) counts where that is switched on, and a value ``p_A`` becomes the curve ``/p_A``.
+A layout shows the curves that exist when it is loaded, so the stream has to be there first.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import xml.etree.ElementTree as ElementTree
@@ -19,6 +21,10 @@ LARGEST = 1400
 QUANTITIES = {"Pa": "pressure", "m^3/s": "flow", "m": "position", "N": "force", "s": "time"}
 MOST_CURVES = 12
 """Curves of a plot; what is more is in the list of curves."""
+COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#17becf", "#8c564b", "#e377c2")
+"""Of the curves of a plot, in turn: PlotJuggler draws in black what has none in a layout."""
+BUFFER = 30
+"""s that PlotJuggler keeps of the stream."""
 
 
 def datagrams(telemetry: Telemetry) -> Iterator[bytes]:
@@ -66,6 +72,7 @@ def layout(units: Mapping[str, str], channels: Iterable[str]) -> str:
             _tab(ElementTree.SubElement(widget, "Tab", tab_name=tab, containers="1"), groups)
     ElementTree.SubElement(widget, "currentTabIndex", index="0")
     ElementTree.SubElement(root, "use_relative_time_offset", enabled="1")
+    ElementTree.SubElement(root, "streaming_buffer_size", value=str(BUFFER))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
@@ -79,8 +86,8 @@ def _tab(tab: ElementTree.Element, groups: Mapping[str, list[str]]) -> None:
     for title, names in groups.items():
         area = ElementTree.SubElement(splitter, "DockArea", name=title)
         plot = ElementTree.SubElement(area, "plot", mode="TimeSeries", style="Lines")
-        for name in names[:MOST_CURVES]:
-            ElementTree.SubElement(plot, "curve", name=f"/{name}")
+        for name, colour in zip(names[:MOST_CURVES], itertools.cycle(COLOURS), strict=False):
+            ElementTree.SubElement(plot, "curve", name=f"/{name}", color=colour)
 
 
 async def stream(session: Session, host: str, port: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,7 +175,7 @@ class Fidelity:
 
     ``truth``: what it was held against, empty without a direct simulation. ``left_out``: strategies that were not
     tried, with the reason. ``ports_without_valve``: those that nothing drives. ``swept``: the input of the sweep.
-    ``notes``: what the reader has to know.
+    ``notes``: what the reader has to know. ``circuit``: the virtual circuit's table.
     """
 
     rig: str
@@ -187,6 +188,7 @@ class Fidelity:
     ports_without_valve: tuple[str, ...] = ()
     swept: str = ""
     notes: tuple[str, ...] = ()
+    circuit: Mapping[str, Any] = field(default_factory=dict)
 
     def variant(self, name: str) -> Variant:
         """The variant of this name."""

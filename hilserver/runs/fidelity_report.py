@@ -24,10 +24,11 @@ from hilserver.bridge.columns import (
     STRATEGY_NAMES,
 )
 from hilserver.numerics.arrays import Floats
+from hilserver.runs.circuit_blocks import components, drawing
 from hilserver.runs.document import Block, Document, Grid, Heading, Listing, Picture
 from hilserver.runs.fidelity import NO_BRIDGE, NOISE_CORNER, VARIANTS, Course, Fidelity, Quantity, Variant
 from hilserver.runs.measures import Deviation, Response, worst
-from hilserver.runs.plots import TRUTH, Lines, Panel, new_figure, panels_figure, save
+from hilserver.runs.plots import TRUTH, Lines, Panel, new_figure, panels_figure
 from hilserver.runs.reports import write_json
 from hilserver.units import shown_unit
 
@@ -455,11 +456,25 @@ def _on(time: Floats, times: Floats, values: Floats) -> Floats:
 
 
 def write_simulation(result: Fidelity, folder: Path) -> list[Path]:
-    """Plot (PNG) and figures (JSON) of a work cycle under every strategy; returns the files."""
+    """A work cycle under every strategy as a page (HTML and Markdown) and as figures (JSON); returns the files."""
     stem = f"{result.rig}-simulate"
     figure = over_time(result)
     assert figure is not None
-    return [save(figure, folder / f"{stem}.png"), write_json(figures(result), folder / f"{stem}.json")]
+    blocks: list[Block] = [
+        Listing(tuple(sentences(result) + list(result.notes))),
+        overview(result),
+        Picture("course", figure, "Quantities, deviations (without those of no compensation) and commands over time"),
+        *_circuit(result),
+    ]
+    written = Document(f"{result.rig}: the work cycle under every strategy", blocks).write(folder, stem)
+    return [*written, write_json(figures(result), folder / f"{stem}.json")]
+
+
+def _circuit(result: Fidelity) -> Iterator[Block]:
+    if result.circuit:
+        yield Heading("The virtual circuit")
+        yield from drawing(result.circuit)
+        yield components(result.circuit)
 
 
 def write_report(result: Fidelity, folder: Path) -> list[Path]:
@@ -502,6 +517,7 @@ def _blocks(result: Fidelity) -> Iterator[Block]:
         if grid is not None:
             yield Heading(title)
             yield grid
+    yield from _circuit(result)
     yield Heading("What the figures mean")
     yield Listing(
         (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from matplotlib.figure import Figure
 from pydantic import ValidationError
 
 from hilserver.circuit import engine as e
@@ -25,8 +27,10 @@ from hilserver.realtime.compiled import compiled_program
 from hilserver.rig.config import CycleSettings
 from hilserver.rig.load import read_toml
 from hilserver.rig.plan import cycle_table
+from hilserver.runs.circuit_blocks import components, drawing
+from hilserver.runs.document import Block, Document, Facts, Heading, Picture
 from hilserver.runs.mechanisms import angles, animate, poses_at
-from hilserver.runs.plots import plot_panels
+from hilserver.runs.plots import panels_figure
 
 TICK = 1e-3
 """s between two values of a run; the circuit's ``substeps`` divide it, as at a rig with the usual 1 kHz."""
@@ -260,10 +264,25 @@ def _different(lines: dict[str, Floats]) -> dict[str, Floats]:
     return kept
 
 
-def plot_run(run: FreeRun, folder: Path) -> Path:
-    """Plot of the panels as a PNG file in a folder. Raises HilserverError where it can't be written."""
+def plot(run: FreeRun) -> Figure:
+    """The panels above a common time axis."""
     title = f"{run.name}: {run.circuit.description}" if run.circuit.description else run.name
-    return plot_panels(run.time, panels(run), title, folder / f"{run.name}.png")
+    return panels_figure(run.time, panels(run), title)
+
+
+def document(run: FreeRun) -> Document:
+    """The page about a run."""
+    facts = (
+        ("Length", f"{run.time[-1]:g} s, {len(run.time)} ticks of {1e3 * TICK:g} ms"),
+        ("Solver", f"{run.circuit.solver.integrator}, {run.circuit.solver.substeps} steps per tick"),
+        ("Software", f"hilserver {version('hilserver')}"),
+    )
+    course = Picture("course", plot(run), "Inputs, pressures, flows and motion, as far as the circuit has them.")
+    blocks: list[Block] = [run.circuit.description] if run.circuit.description else []
+    blocks += [Facts(facts), Heading("Course"), course]
+    if run.circuit.placed:
+        blocks += [Heading("Circuit"), *drawing(run.circuit.source), components(run.circuit.source)]
+    return Document(run.name, blocks)
 
 
 def write_animations(run: FreeRun, folder: Path) -> list[Path]:
@@ -277,7 +296,7 @@ def write_animations(run: FreeRun, folder: Path) -> list[Path]:
 
 
 def write_run(run: FreeRun, folder: Path, suffix: str = "csv") -> list[Path]:
-    """Plot (PNG) and all values as a table (``csv`` or ``parquet``; SI, time first); returns the files.
+    """A page about it, and all values as a table (``csv`` or ``parquet``; SI, time first); returns the files.
 
     What components remember between steps is left out. Raises HilserverError where a file can't be written.
     """
@@ -286,10 +305,10 @@ def write_run(run: FreeRun, folder: Path, suffix: str = "csv") -> list[Path]:
     kinds = dict(zip(run.packed.values, run.packed.kinds, strict=True))
     left_out = {"t", *(name for name, kind in kinds.items() if kind == "constant" or kind.startswith("memory"))}
     columns = {"time": run.time, **{name: line for name, line in run.series.items() if name not in left_out}}
-    plot = plot_run(run, folder)
+    page = document(run).write(folder, run.name)
     table = folder / f"{run.name}.{suffix}"
     try:
         TABLES[suffix](pa.table({name: np.ascontiguousarray(line) for name, line in columns.items()}), str(table))
     except OSError as error:
         raise HilserverError(f"{table}: can't be written: {error.strerror or error}.") from error
-    return [plot, table]
+    return [*page, table]

@@ -13,25 +13,34 @@ from rich.table import Table
 
 from hilserver.errors import HilserverError
 from hilserver.runs.bench import Benchmark, Change
+from hilserver.runs.document import Grid
 from hilserver.runs.drivers import DriverCost
 from hilserver.runs.foreign import ForeignRun
 from hilserver.runs.latency import LatencyReport, Measured, load_words
 from hilserver.runs.parts import REST, ComponentCost, Part
-from hilserver.runs.plots import plot_panels
 from hilserver.runs.replay import Replayed
 
 # --- replay -----------------------------------------------------------------------------------------------------------
 
 
-def differences_table(result: Replayed) -> Table:
+def differences(result: Replayed) -> Grid:
     """The columns that differ."""
-    table = Table(title=f"{result.log.name}: what the replay computes otherwise", caption="deviations in SI units")
-    table.add_column("column")
-    for head in ("first tick", "largest deviation", "of range", "tolerance"):
-        table.add_column(head, justify="right")
+    rows = []
     for d in result.differences:
         relative = f"{d.relative:.2g}" if math.isfinite(d.relative) else "not finite"
-        table.add_row(d.column, f"{d.first_tick}", f"{d.largest:.3g}", relative, f"{result.tolerance:.2g}")
+        rows.append((d.column, f"{d.first_tick}", f"{d.largest:.3g}", relative, f"{result.tolerance:.2g}"))
+    head = ("column", "first tick", "largest deviation", "of range", "tolerance")
+    return Grid(head, tuple(rows), "What the replay computes otherwise; deviations in SI units.")
+
+
+def differences_table(result: Replayed) -> Table:
+    """The same for the terminal."""
+    grid = differences(result)
+    table = Table(title=f"{result.log.name}: what the replay computes otherwise", caption="deviations in SI units")
+    for number, head in enumerate(grid.head):
+        table.add_column(head, justify="right" if number else "left")
+    for row in grid.rows:
+        table.add_row(*row)
     return table
 
 
@@ -84,25 +93,6 @@ def replay_figures(result: Replayed) -> dict[str, Any]:
         "starts": [vars(start) for start in result.starts],
         "differences": [vars(difference) for difference in result.differences],
     }
-
-
-def write_foreign(run: ForeignRun, path: Path) -> Path:
-    """Plot of a foreign log: pressures, operator's inputs, virtual flow, command."""
-    series = run.series
-
-    def lines(start: str, end: str = "") -> dict[str, Any]:
-        found = {name: values for name, values in series.items() if name.startswith(start) and name.endswith(end)}
-        return {name.removeprefix(start).removesuffix(end): values for name, values in found.items()}
-
-    panels = [("pressure", "Pa", lines("channel.")), ("operator's input", "", lines("input."))]
-    if run.rig.layout.valves:
-        panels += [
-            ("virtual flow", "m^3/s", lines("valve.", ".flow_virtual")),
-            ("servo command", "", lines("valve.", ".command")),
-        ]
-    panels = [panel for panel in panels if panel[2]]
-    title = f"{run.rig.settings.name}: recorded pressures, virtual circuit, servo command"
-    return plot_panels(series["time"], panels, title, path)
 
 
 def foreign_sentences(run: ForeignRun) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,19 +13,21 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from hilserver.bridge import columns as b
-from hilserver.drawing.schematic import picture
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.timing import Distribution, Figures, LoopTiming
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.reader import Batch, LogReader
 from hilserver.rig import columns as c
-from hilserver.runs.document import Block, Code, Document, Drawing, Facts, Grid, Heading, Picture
+from hilserver.runs.circuit_blocks import changes, components, drawing
+from hilserver.runs.document import Block, Code, Document, Facts, Grid, Heading, Listing, Picture
 from hilserver.runs.envelope import Envelope
 from hilserver.runs.plots import Panel, panels_figure
+from hilserver.runs.replay import Replayed
+from hilserver.runs.reports import differences, replay_sentences
 
 MOST_EVENTS = 200
 """Events that a page lists."""
-QUANTITIES = {"Pa": "pressure", "m^3/s": "measured flow", "m": "position"}
+QUANTITIES = {"Pa": "pressure", "m": "position", "N": "force"}
 """What is measured in a unit."""
 SATURATED = b.CAPACITY | b.NO_DROP | b.RANGE
 COMMAND_NAMES = {
@@ -32,6 +35,22 @@ COMMAND_NAMES = {
     c.JOG: "jog", c.CYCLE: "cycle", c.SWAP: "switch", c.ESTOP: "trip",
 }  # fmt: skip
 """Commands that are told; new values of inputs are in the plot."""
+
+
+def write_run_report(log: Path, folder: Path) -> Path:
+    """Write the page about a run, HTML and Markdown, and return the former. Raises HilserverError."""
+    page, *_ = run_report(log).write(folder, log.stem)
+    return page
+
+
+def write_replay_report(result: Replayed, folder: Path) -> Path:
+    """Write the page about a replay, on it what there is to say of the run itself. Raises HilserverError."""
+    run = run_report(result.log)
+    found: list[Block] = [Heading("Replay"), Listing(tuple(replay_sentences(result)))]
+    found += [differences(result)] if result.differences else []
+    outcome = "computed once more" if result.ok else "NOT the same when computed once more"
+    page, *_ = Document(f"{run.title}, {outcome}", (*found, *run.blocks)).write(folder, f"{result.log.stem}-replay")
+    return page
 
 
 def run_report(path: Path) -> Document:
@@ -203,17 +222,19 @@ def _plot(run: _Run) -> Figure:
     time = np.repeat(low[:, 0], 2)
     values = {name: both[:, place] for place, name in enumerate(run.shown)}
     units = _channel_units(run.header)
+    flows = {name: v for name, v in values.items() if name.endswith((".flow_virtual", ".flow_measured")) and _any(v)}
+    for name, unit in units.items():  # a sensor at a valve measures the valve's flow: once is enough
+        if unit == "m^3/s" and not any(np.array_equal(values[name], flow, equal_nan=True) for flow in flows.values()):
+            flows[name] = values[name]
+    others = {name: unit for name, unit in units.items() if unit != "m^3/s"}
     panels: list[Panel] = []
-    for unit in dict.fromkeys(units.values()):
-        lines = {name.removeprefix("channel."): values[name] for name, own in units.items() if own == unit}
+    for unit in dict.fromkeys(others.values()):
+        lines = {_short(name): values[name] for name, own in others.items() if own == unit}
         panels.append((QUANTITIES.get(unit, "measured"), unit, lines))
-    flows = {
-        name[6:]: v for name, v in values.items() if name.endswith((".flow_virtual", ".flow_measured")) and _any(v)
-    }
-    commands = {name[6:]: v for name, v in values.items() if name.endswith(".command")}
-    commands |= {name: v for name, v in values.items() if name.startswith("input.")}
-    panels += [("flow", "m^3/s", flows)] if flows else []
-    panels += [("command", "", commands)] if commands else []
+    commands = {_short(name): v for name, v in values.items() if name.endswith(".command")}
+    commands |= {_short(name): v for name, v in values.items() if name.startswith("input.")}
+    panels.insert(1, ("flow", "m^3/s", {_short(name): v for name, v in flows.items()}))
+    panels = [panel for panel in (*panels, ("command", "", commands)) if panel[2]]
     figure = panels_figure(time, panels, run.header.rig)
     for axis in figure.axes:
         for at, _ in run.circuits[1:]:
@@ -226,6 +247,11 @@ def _plot_caption(run: _Run) -> str:
     if run.envelope.rows_per_bin > 1:
         parts.append(f"Smallest and largest value of every {run.envelope.rows_per_bin} ticks.")
     return " ".join(parts) or "Every tick."
+
+
+def _short(column: str) -> str:
+    """A column's name without what the panel says anyway."""
+    return re.sub(r"^(channel|input|valve)\.", "", column).replace(".flow_", " ").replace(".command", "")
 
 
 def _any(values: Floats) -> bool:
@@ -283,42 +309,14 @@ def _event_table(run: _Run) -> Block:
 
 def _circuits(run: _Run) -> Iterator[Block]:
     """The first circuit, and what became of it; it is drawn again where it looks different."""
-    drawn, before = "", run.circuits[0][1]
+    looks, before = "", run.circuits[0][1]
     for number, (time, source) in enumerate(run.circuits):
         yield Heading(f"Circuit from {time:.4g} s on" if number else "Circuit")
         if number == 0 and (text := source.get("description")):
             yield str(text)
-        if (svg := picture(source)) != drawn:
-            yield Drawing(f"circuit-{number}", svg, _caption(source))
-        yield _changes(before, source) if number else _components(source)
-        drawn, before = svg, source
-
-
-def _caption(source: Mapping[str, Any]) -> str:
-    name = source.get("name", "")
-    return f"The virtual circuit{f' {name}' if name else ''}, symbols by ISO 1219; grey frames: ports of the machine."
-
-
-def _components(source: Mapping[str, Any]) -> Block:
-    rows = []
-    for name, table in source.get("components", {}).items():
-        rest = {key: value for key, value in table.items() if key not in ("type", "ports", "description")}
-        ports = ", ".join(f"{port} → {node}" for port, node in table.get("ports", {}).items())
-        rows.append((name, str(table.get("type", "")), ports, "\n".join(_values(rest))))
-    return Grid(("component", "type", "ports", "datasheet values"), tuple(rows))
-
-
-def _values(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _values(value, f"{prefix}{key}.")
-        else:
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-            yield f"{prefix}{key} = {text}"
-
-
-def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Block:
-    """What is different in a circuit."""
-    old, new = (dict(line.split(" = ", 1) for line in _values(circuit)) for circuit in (before, after))
-    rows = tuple((key, old.get(key, "–"), new.get(key, "–")) for key in {**old, **new} if old.get(key) != new.get(key))
-    return Grid(("key", "before", "after"), rows) if rows else "The same circuit once more."
+        for drawn in drawing(source, f"circuit-{number}"):
+            if drawn.svg != looks:
+                yield drawn
+            looks = drawn.svg
+        yield changes(before, source) if number else components(source)
+        before = source

@@ -95,6 +95,7 @@ def compare(
         ports_without_valve=tuple(p for p in rig.circuit.rig_ports() if p not in {*driven.values(), *others}),
         swept=swept,
         notes=("Flows, pressures and positions are the simulated machine's own values, not what its sensors say.",),
+        circuit=rig.circuit.source,
     )
 
 

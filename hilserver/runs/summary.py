@@ -92,37 +92,3 @@ def _valve(name: str, columns: dict[str, Floats], running: Floats) -> ValveSumma
 
 def _at(values: Floats, percent: float) -> float:
     return float(np.percentile(values, percent)) if len(values) else float("nan")
-
-
-def plot(path: Path, picture: Path, title: str = "") -> Path:
-    """Pressures, flows and command of a log over time, as a PNG."""
-    from matplotlib.figure import Figure
-
-    table = LogReader(path).read_all()
-    columns, t = table.columns, table.columns["time"]
-    valves = [name.removesuffix(".command") for name in columns if name.endswith(".command")]
-    figure = Figure(figsize=(10, 9), layout="constrained")
-    pressure, flow, command = figure.subplots(3, 1, sharex=True)
-    units = table.header.units
-    for name in (name for name in columns if name.startswith("channel.")):
-        if units.get(name, "Pa" if name.startswith("channel.p") else "") == "Pa":
-            pressure.plot(t, columns[name] / 1e5, label=name.removeprefix("channel."), linewidth=1)
-    for valve in valves:
-        flow.plot(t, columns[f"{valve}.flow_virtual"] * 6e4, label="virtual", linewidth=1.6)
-        if np.isfinite(columns[f"{valve}.flow_measured"]).any():
-            flow.plot(t, columns[f"{valve}.flow_measured"] * 6e4, label="measured", linewidth=0.8)
-        command.plot(t, columns[f"{valve}.command"], label=valve, linewidth=1)
-    for name in (name for name in columns if name.startswith("input.")):
-        command.plot(t, columns[name], label=name.removeprefix("input."), linewidth=1)
-    switched = [t[segment.version.start] for segment in table.circuits[1:]]
-    for axis, label in ((pressure, "pressure, bar"), (flow, "flow, l/min"), (command, "command")):
-        axis.set_ylabel(label)
-        axis.grid(alpha=0.3)
-        for moment in switched:
-            axis.axvline(moment, color="0.4", linestyle=":", linewidth=1)
-        if axis.get_legend_handles_labels()[0]:
-            axis.legend(loc="upper right", fontsize="small")
-    command.set_xlabel("time, s" + ("   (dotted: a component was switched)" if switched else ""))
-    figure.suptitle(title or table.header.rig)
-    figure.savefig(picture, dpi=110)
-    return picture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,11 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Done:
-    """A sequence that was run. ``where``: on what; ``moments``: when a step of this title took effect, s."""
+    """A sequence that was run.
+
+    ``where``: on what; ``moments``: when a step of this title took effect, s; ``circuit``: the table of the virtual
+    circuit that it began with.
+    """
 
     sequence: Sequence
     where: str
@@ -54,6 +59,7 @@ class Done:
     verdicts: tuple[Verdict, ...]
     log: str = ""
     took: float = 0.0
+    circuit: Mapping[str, Any] = field(default_factory=dict)
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property

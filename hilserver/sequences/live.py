@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from hilserver.client import Recorder, RequestFailed, Session
 from hilserver.client.live import Samples
 from hilserver.errors import ConfigurationError, HilserverError
-from hilserver.sequences.check import Done, Recorded
+from hilserver.sequences.check import FAILED, Done, Recorded, Verdict
 from hilserver.sequences.model import Fault, Sequence, Step
 from hilserver.sequences.play import Action, InputValue, Play, actions, check_inputs, node_units
 from hilserver.service import messages as m
@@ -25,13 +26,15 @@ LAST_SAMPLES = 5.0
 async def run_live(sequence: Sequence, session: Session) -> Done:
     """Run a sequence on the server of this session, which must be in SAFE, with telemetry.
 
-    However it ends, the rig is disarmed and gets back the circuit that it had. Raises HilserverError where the sequence
-    can't be run there, RequestFailed where the server is lost.
+    However it ends, the rig is disarmed and gets back the circuit and the strategies that it had; what it does not take
+    back is a failure. Raises HilserverError where the sequence can't be run there, RequestFailed where the server is
+    lost.
     """
     began = time.perf_counter()
     _check(sequence, session)
     assert session.state is not None
-    circuit, log = session.circuit, session.state.recording.file if session.state.recording else None
+    circuit, strategies = session.circuit, session.state.strategies
+    log = session.state.recording.file if session.state.recording else None
     recorder = Recorder((), {})
     session.listeners.append(recorder.take)
     play = Play(sequence)
@@ -39,16 +42,17 @@ async def run_live(sequence: Sequence, session: Session) -> Done:
     try:
         await run.carry_out(actions(sequence))
     finally:
-        await _leave_as_found(session, circuit if run.changed else None)
+        kept = await _leave_as_found(session, circuit if run.changed else None, strategies, run.selected)
         session.listeners.remove(recorder.take)
-    recorded = run.recorded()
-    return play.done(f"rig {session.rig}, live", recorded, log=log or "", took=time.perf_counter() - began)
+    recorded, source = run.recorded(), circuit.source if circuit is not None else {}
+    play.verdicts += [Verdict("the rig is left as it was found", FAILED, reason) for reason in kept]
+    return play.done(f"rig {session.rig}, live", recorded, source, log=log or "", took=time.perf_counter() - began)
 
 
 class _Run:
     """One run: the first action says which tick is at which time; ``tick`` is that of time 0.
 
-    ``changed``: whether the virtual circuit may have been.
+    ``changed``: whether the virtual circuit may have been; ``selected``: valves whose strategy may have been.
     """
 
     def __init__(self, session: Session, play: Play, recorder: Recorder) -> None:
@@ -57,6 +61,7 @@ class _Run:
         self.period = session.state.loop.period if session.state.loop is not None else math.nan
         self.tick: float | None = None
         self.changed = False
+        self.selected: set[str] = set()
         self.begin = time.monotonic()
 
     async def carry_out(self, todo: list[Action]) -> None:
@@ -67,6 +72,7 @@ class _Run:
                 continue
             assert not isinstance(action, Fault)
             self.changed = self.changed or isinstance(action.command, Change)  # even if its answer gets lost
+            self.selected |= {action.command.valve} if isinstance(action.command, m.SelectStrategy) else set()
             answer = await self.session.request(action.command)
             at = self._effect(action, answer)
             refusal = "" if answer.ok else answer.reason or "no reason given"
@@ -137,10 +143,20 @@ def _check(sequence: Sequence, session: Session) -> None:
         raise HilserverError(f"rig {session.rig} does not say how fast its loop is: it has not begun, or is too old.")
 
 
-async def _leave_as_found(session: Session, circuit: m.CircuitStatus | None) -> None:
-    """Disarm the rig and give it back its circuit, if it was changed. A FAULT stays for people to look at."""
+async def _leave_as_found(
+    session: Session, circuit: m.CircuitStatus | None, strategies: Mapping[str, str], selected: set[str]
+) -> list[str]:
+    """Disarm the rig and give it back what was changed; returns what it refused. A FAULT stays for people to look at.
+
+    ``circuit``: to be given back, None: as it was; ``strategies``: by valve, of which those ``selected`` are.
+    Operator inputs, work cycle and jog end with RUNNING by themselves.
+    """
     await session.request(m.Disarm())  # refused in SAFE and FAULT, where it is not needed
+    wanted: list[tuple[str, m.Command]] = []
     if circuit is not None:
-        answer = await session.request(m.SwitchCircuit(circuit=dict(circuit.source)))
-        if not answer.ok:
-            raise HilserverError(f"rig {session.rig} did not take back its circuit: {answer.reason}")
+        wanted.append(("its circuit", m.SwitchCircuit(circuit=dict(circuit.source))))
+    for valve in sorted(selected & strategies.keys()):
+        name = strategies[valve]
+        wanted.append((f"the strategy {name} of {valve}", m.SelectStrategy(valve=valve, strategy=name)))
+    answers = [(what, await session.request(command)) for what, command in wanted]
+    return [f"it did not take back {what}: {answer.reason}" for what, answer in answers if not answer.ok]

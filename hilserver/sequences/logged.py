@@ -66,7 +66,7 @@ def check_log(sequence: Sequence, log: Path) -> Done:
         where = f"replayed with another version: {log}"
     else:
         where = f"replayed: {log}"
-    return play.done(where, recorded, log=str(log), took=time.perf_counter() - began)
+    return play.done(where, recorded, rig.circuit.source, log=str(log), took=time.perf_counter() - began)
 
 
 def _commands(log: Path) -> list[Command]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -166,7 +167,9 @@ class Play:
         """End the sequence before its end."""
         self.ended, self.ended_at = reason, at
 
-    def done(self, where: str, recorded: Recorded, *, log: str = "", took: float = 0.0) -> Done:
+    def done(
+        self, where: str, recorded: Recorded, circuit: Mapping[str, Any], *, log: str = "", took: float = 0.0
+    ) -> Done:
         """The result: what was not carried out, or can't be judged any more, is skipped."""
         verdicts, recorded = list(self.verdicts), recorded.until(self.sequence.length)
         reached = {verdict.name for verdict in verdicts}
@@ -180,7 +183,7 @@ class Play:
             if self.ended and begin + expectation.at + expectation.delay >= self.ended_at:
                 verdict = Verdict(verdict.name, check.SKIPPED, f"the sequence was ended: {self.ended}")
             verdicts.append(verdict)
-        return Done(self.sequence, where, recorded, tuple(self.moments), tuple(verdicts), log, took)
+        return Done(self.sequence, where, recorded, tuple(self.moments), tuple(verdicts), log, took, circuit)
 
 
 def mode_of(row: Floats) -> str:

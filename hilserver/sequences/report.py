@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hilserver.errors import HilserverError
+from hilserver.runs.circuit_blocks import components, drawing
 from hilserver.runs.document import Block, Document, Grid, Heading, Listing, Picture
 from hilserver.runs.plots import panels_figure
 from hilserver.sequences.check import FAILED, PASSED, SKIPPED, Done, Verdict, title_of, window
@@ -24,16 +25,25 @@ _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd]")
 
 
 def junit(results: Many[Done]) -> str:
-    """The results as JUnit XML: a suite per sequence, a case per step and expectation."""
-    root = ElementTree.Element("testsuites", name="hilserver")
-    for done in results:
-        suite = ElementTree.SubElement(root, "testsuite", _suite(done))
+    """The results as JUnit XML: a suite per sequence, a case per step and expectation.
+
+    Jenkins and the reporters of GitHub sum up the suites themselves or read the sums at the root; a case without a
+    time is shown by some as not a number, so that of the sequence stands at its suite and cases have 0.
+    """
+    suites = [_suite(done) for done in results]
+    sums = {key: str(sum(int(suite[key]) for suite in suites)) for key in ("tests", "failures", "errors", "skipped")}
+    took = f"{sum(done.took for done in results):.3f}"
+    root = ElementTree.Element("testsuites", {"name": "hilserver", **sums, "time": took})
+    for done, attributes in zip(results, suites, strict=True):
+        suite = ElementTree.SubElement(root, "testsuite", attributes)
         for verdict in done.verdicts:
-            attributes = {"classname": done.sequence.file.stem, "name": verdict.name}
-            case = ElementTree.SubElement(suite, "testcase", {key: _clean(v) for key, v in attributes.items()})
-            if verdict.outcome != PASSED:
-                kind = "failure" if verdict.outcome == FAILED else "skipped"
-                ElementTree.SubElement(case, kind, message=_clean(verdict.found))
+            about = {"classname": done.sequence.file.stem, "name": verdict.name, "time": "0"}
+            case = ElementTree.SubElement(suite, "testcase", {key: _clean(v) for key, v in about.items()})
+            if verdict.outcome == FAILED:
+                failure = ElementTree.SubElement(case, "failure", type="expectation", message=_clean(verdict.found))
+                failure.text = _clean(f"{verdict.name}: {verdict.found}")
+            elif verdict.outcome == SKIPPED:
+                ElementTree.SubElement(case, "skipped", message=_clean(verdict.found))
         out = ElementTree.SubElement(suite, "system-out")
         out.text = _clean(f"{done.where}, hilserver {version('hilserver')}" + (f", log {done.log}" if done.log else ""))
     ElementTree.indent(root)
@@ -95,6 +105,8 @@ def document(done: Done) -> Document:
     steps = tuple((f"{at:.4g}", text) for at, text in done.moments)
     if steps:
         blocks += [Heading("What was done"), Grid(("time, s", "step or fault"), steps)]
+    if done.circuit:
+        blocks += [Heading("The virtual circuit at the begin"), *drawing(done.circuit), components(done.circuit)]
     passed = "passed" if done.ok else "FAILED"
     return Document(f"{done.sequence.file.stem}: {passed}", blocks)
 

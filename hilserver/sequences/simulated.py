@@ -64,7 +64,7 @@ def simulate_sequence(sequence: Sequence, rig: Rig, log: Path | None = None) -> 
             bench.run_until(sequence.length + bench.dt)
         recorded = bench.collector.recorded(bench.first_tick, bench.dt)
     where = f"simulated: {rig.file}" if not run.samples else f"on recorded samples: {rig.file}"
-    return play.done(where, recorded, log=str(log or ""), took=time.perf_counter() - began)
+    return play.done(where, recorded, rig.circuit.source, log=str(log or ""), took=time.perf_counter() - began)
 
 
 class _Bench:
