@@ -17,7 +17,7 @@ from hilserver.rig.load import load_rig, read_toml
 from hilserver.runs.document import Code, Document, Drawing, Grid
 from hilserver.runs.envelope import MOST_BINS, Envelope
 from hilserver.runs.lockstep import LockstepRun
-from hilserver.runs.run_report import run_report
+from hilserver.runs.run_report import run_report, write_run_report
 from hilserver.runs.summary import summarise
 
 RIG = Path(__file__).parents[1] / "config/rigs/demo.toml"
@@ -125,6 +125,22 @@ def test_a_circuit_is_drawn_anew_only_where_it_looks_different(tmp_path: Path) -
     assert [drawing.name for drawing in drawings] == ["circuit-0", "circuit-2"]
     looks = [ElementTree.fromstring(drawing.svg) for drawing in drawings]
     assert [bool(look.findall(".//{*}title[.='relief: relief_valve']")) for look in looks] == [True, False]
+
+
+def test_a_killed_or_damaged_log_gives_its_page(log: Path, tmp_path: Path) -> None:
+    whole = log.read_bytes()
+    half = len(whole) // 2
+    contents = {
+        "killed": (whole[:-8], "no end mark"),
+        "torn": (whole[: half + 1000], "<th>Damaged</th>"),
+        "damaged": (whole[:half] + bytes(1000) + whole[half + 1000 :], "<th>Damaged</th>"),
+    }
+    for name, (content, said) in contents.items():
+        path = tmp_path / f"{name}.arrow"
+        path.write_bytes(content)
+        page = write_run_report(path, tmp_path / "pages").read_text()
+        assert said in page
+        assert '<td class="text">RUNNING</td>' in page
 
 
 def test_log_without_rows_and_what_is_no_log(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from hilserver.sequences.logged import check_log
 from hilserver.sequences.model import Sequence, load_sequence
 from hilserver.sequences.play import InputValue, actions
 from hilserver.sequences.simulated import simulate_sequence
+from hilserver.sequences.table import JUST_BEFORE
 
 __all__ = ["hilserver"]  # the fixture
 ROOT = Path(__file__).parents[1]
@@ -143,9 +145,9 @@ def test_a_table_says_the_same_as_toml(sequence: Load) -> None:
     assert table.length == 1.5
     limits = [e for e in table.settings.expect if e.channel == "circuit.supply.p"]
     assert [(e.at, e.until, e.upper) for e in limits] == [
-        (0.3, 0.5, 165e5),
-        (0.5, 1.0, 165e5),
-        (1.2, 1.5, 118e5),
+        (0.3, 0.5 - JUST_BEFORE, 165e5),
+        (0.5, 1.0 - JUST_BEFORE, 165e5),
+        (1.2, 1.5 - JUST_BEFORE, 118e5),
         (1.5, None, 118e5),
     ]
     done = simulate_sequence(table, load_rig(RIG))
@@ -165,6 +167,9 @@ def test_a_table_says_the_same_as_toml(sequence: Load) -> None:
         ("time,p max (bar)\n1,much\n", 'line 2, p max .bar.: "much" is not a number'),
         ("time,send\n1,set_input joystick\n", '"joystick" is not of the form key=value'),
         ("time,send\n1,arm,5\n", "3 cells in 2 columns"),
+        ("time,fault\n1,stuk sensor=x\n", "fault.0..fault: .*stuck"),
+        ("time,mode value\n1,RUNING\n", "Did you mean RUNNING"),
+        ("time,delay,p max (bar)\n1,1,5\n1.5,,\n", "no time is left"),
     ],
 )
 def test_what_is_wrong_in_a_table_is_said(text: str, problem: str, sequence: Load) -> None:
@@ -236,6 +241,7 @@ def test_a_refused_step_ends_the_sequence(sequence: Load) -> None:
         ('fault = "reads"\nsensor = "p_A"\nraw = 9.9', 'channel="mode"\nvalue = "FAULT"\nafter = "it"\ndelay = "3 ms"'),
         ('fault = "stuck"\nsensor = "x"', 'channel = "x"\nvalue = "291.6 mm"\ntolerance = "0.5 mm"\nafter = "it"'),
         ('fault = "jammed"\nactuator = "valve"', 'channel = "x"\nmin = "400 mm"\nat = "2.4 s"'),
+        ('fault = "unplugged"', 'channel = "mode"\nvalue = "FAULT"\nafter = "it"\ndelay = "150 ms"'),
         ('fault = "missed"\nticks = 150', 'channel = "mode"\nvalue = "FAULT"\nafter = "it"\ndelay = "160 ms"'),
     ],
 )  # fmt: skip
@@ -246,6 +252,23 @@ def test_faults(fault: str, expected: str, sequence: Load) -> None:
     assert simulate_sequence(sequence(f'{text}[[fault]]\nat = "1 s"\nname = "it"\n{fault}\n'), load_rig(RIG)).ok
     nothing = '[[fault]]\nat = "1 s"\nname = "it"\nfault = "healed"\nsensor = "p_A"\n'
     assert not simulate_sequence(sequence(text + nothing), load_rig(RIG)).ok
+
+
+def test_a_device_is_plugged_in_again_by_a_table(sequence: Load) -> None:
+    """Its samples grow old, the rig trips; healed and reset it runs again. Faults and delays stand in columns."""
+    table = (
+        "time,send,fault,delay,mode value\n0.1,arm,,,ARMED\n0.2,start,,,RUNNING\n0.5,,unplugged,0.15,FAULT\n"
+        "1.0,,healed,,FAULT\n1.2,reset,,0.2,SAFE\n1.5,arm,,,\n1.6,start,,,RUNNING\n1.8,,stuck sensor=x,,RUNNING\n"
+        "2,,,,\n"
+    )
+    done = simulate_sequence(sequence(table, "plug.csv"), load_rig(RIG))
+    assert done.ok, done.verdicts
+    assert outcomes(done) == [PASSED] * 12
+    assert [what for _, what in done.moments] == [
+        "arm", "start", "unplugged", "healed", "reset", "arm", "start", "stuck x"
+    ]  # fmt: skip
+    (late,) = (verdict for verdict in done.verdicts if "150 ms" in verdict.found)
+    assert re.search(r"there after \d+ ms of 150 ms", late.found)
 
 
 def test_what_the_rig_has_not_is_said(sequence: Load) -> None:

@@ -33,9 +33,10 @@ class Timing(Datasheet):
 class Fault(Timing):
     """Something that fails. In a simulation only: nobody breaks the sensors of a real rig by a file."""
 
-    fault: Literal["silent", "stuck", "reads", "jammed", "missed", "healed"] = Field(
+    fault: Literal["silent", "stuck", "reads", "jammed", "unplugged", "missed", "healed"] = Field(
         description="silent: the sensor gives no samples; stuck: always the present one; reads: always `raw`; "
-        "jammed: the actuator stays where it is; missed: `ticks` of the loop are missed; healed: as it was"
+        "jammed: the actuator stays where it is; unplugged: the device gives no samples, its actuators stay; "
+        "missed: `ticks` of the loop are missed; healed: sensor, actuator or the whole device as it was"
     )
     device: str | None = Field(default=None, description="the simulated device; default: the only one")
     sensor: str | None = Field(default=None, description="its sensor; for silent, stuck, reads, healed")
@@ -46,8 +47,10 @@ class Fault(Timing):
     @model_validator(mode="after")
     def _has_what_it_needs(self) -> Fault:
         needed = {"silent": ["sensor"], "stuck": ["sensor"], "reads": ["sensor", "raw"], "jammed": ["actuator"]}
-        needed |= {"missed": ["ticks"], "healed": ["sensor"] if self.actuator is None else ["actuator"]}
+        needed |= {"unplugged": [], "missed": ["ticks"], "healed": []}
         allowed = {"device", *needed[self.fault]} if self.fault != "missed" else {"ticks"}
+        if self.fault == "healed":
+            allowed.add("actuator" if self.sensor is None else "sensor")
         for key in ("device", "sensor", "actuator", "raw", "ticks"):
             given = getattr(self, key) is not None
             if given and key not in allowed:

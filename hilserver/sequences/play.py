@@ -153,7 +153,7 @@ class Play:
 
     def note_fault(self, fault: Fault, at: float) -> None:
         """A fault was made."""
-        what = f"{fault.fault} {fault.sensor or fault.actuator or fault.ticks}"
+        what = f"{fault.fault} {fault.sensor or fault.actuator or fault.ticks or fault.device or ''}".rstrip()
         self.effects |= {fault.name: at} if fault.name else {}
         self.moments.append((at, fault.name or what))
 

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hilserver.errors import HilserverError
+from hilserver.rig.columns import MODE_NAMES
 from hilserver.runs.circuit_blocks import components, drawing
 from hilserver.runs.document import Block, Document, Grid, Heading, Listing, Picture
 from hilserver.runs.plots import panels_figure
@@ -135,6 +136,8 @@ def plot(done: Done) -> Figure | None:
     figure = panels_figure(recorded.time, panels, f"{done.sequence.file.stem} ({done.where})")
     outcomes = {verdict.name: verdict.outcome for verdict in done.verdicts}
     for axis, (channel, unit, _) in zip(figure.axes, panels, strict=True):
+        if channel == "mode":
+            axis.set_yticks(range(len(MODE_NAMES)), MODE_NAMES)
         for number, expectation in expected.get(channel, []):
             _shade(axis, expectation, outcomes[title_of(expectation, number)], done, unit)
         for at, _ in done.moments:

@@ -74,7 +74,7 @@ class _Bench:
         self.rig, self.run, self.collector, self.dt = rig, run, collector, run.dt
         self.circuit: Circuit = rig.circuit
         self.first_tick = 0.0
-        self._whole: dict[tuple[str, str], Floats] = {}
+        self._whole: dict[tuple[str, str, int], Floats] = {}
 
     @property
     def now(self) -> float:
@@ -141,25 +141,35 @@ class _Bench:
         if fault.ticks is not None:
             self.run.miss(fault.ticks)
             return
-        device, plant = self._plant(fault)
-        known = {d.name: (d.inputs, d.outputs) for d in self.rig.devices}[device]
-        sensor = fault.sensor is not None
-        name = str(fault.sensor if sensor else fault.actuator)
-        table = plant.sensor if sensor else plant.actuator
-        number = known[0 if sensor else 1].index(name)
-        line = table[number]
-        whole = self._whole.setdefault((device, name), line.copy())
-        if fault.fault == "healed":
-            line[:] = whole
-        elif fault.fault == "jammed":
-            line[FROM_RAW], line[VALUE_ZERO] = 0.0, plant.values[int(line[TARGET])]
-        elif fault.fault == "silent":
+        name, plant = self._plant(fault)
+        device = next(device for device in self.rig.devices if device.name == name)
+        whole = fault.sensor is None and fault.actuator is None
+        for number, sensor in enumerate(device.inputs):
+            if whole or sensor == fault.sensor:
+                reading = self.run.row[self._slot(name, sensor)] if fault.raw is None else fault.raw
+                self._fail_sensor(fault.fault, self._intact((name, "sensor", number), plant.sensor), reading)
+        for number, actuator in enumerate(device.outputs):
+            if whole or actuator == fault.actuator:
+                self._fail_actuator(fault.fault, self._intact((name, "actuator", number), plant.actuator), plant.values)
+
+    def _intact(self, place: tuple[str, str, int], table: Floats) -> Floats:
+        """The line of a sensor or an actuator, as it was before anything failed; what is done to it takes effect."""
+        line: Floats = table[place[2]]
+        line[:] = self._whole.setdefault(place, line.copy())
+        return line
+
+    @staticmethod
+    def _fail_sensor(how: str, line: Floats, reading: float) -> None:
+        if how in ("silent", "unplugged"):
             line[[RAW_ZERO, RAW_LOW, RAW_HIGH]] = np.nan
-        else:
-            present = self.run.row[self._slot(device, name)]
+        elif how != "healed":
             line[[TO_RAW, NOISE]] = 0.0
-            line[RAW_ZERO] = fault.raw if fault.raw is not None else present
-            line[RAW_LOW], line[RAW_HIGH] = -np.inf, np.inf
+            line[RAW_ZERO], line[RAW_LOW], line[RAW_HIGH] = reading, -np.inf, np.inf
+
+    @staticmethod
+    def _fail_actuator(how: str, line: Floats, values: Floats) -> None:
+        if how != "healed":
+            line[FROM_RAW], line[VALUE_ZERO] = 0.0, values[int(line[TARGET])]
 
     def _plant(self, fault: Fault) -> tuple[str, PlantArrays]:
         name = fault.device or next(iter(self.run.plants))

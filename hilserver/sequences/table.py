@@ -12,15 +12,20 @@ from typing import Any
 
 from hilserver.errors import ConfigurationError, Problem, shown
 
-_LIMIT = re.compile(r"(?P<channel>\S+)\s+(?P<bound>min|max)(\s*[(\[](?P<unit>[^)\]]*)[)\]])?")
+_LIMIT = re.compile(r"(?P<channel>\S+)\s+(?P<bound>min|max|value)(\s*[(\[](?P<unit>[^)\]]*)[)\]])?")
+
+JUST_BEFORE = 1e-6
+"""s before the next line's time its commands have no effect yet: until then a line's limits hold."""
 
 
 def read_csv(path: Path) -> dict[str, Any]:
     """The table's meaning, laid out like a TOML file. Raises ConfigurationError naming the line.
 
-    Columns: ``time`` (s); ``send``: a command as for ``hilserver send``; ``<channel> min (bar)`` and
-    ``<channel> max (bar)``: limits from the line's time to that of the next; any other one is an operator input, which
-    holds its value until the next.
+    Columns: ``time`` (s); ``send``: a command as for ``hilserver send``; ``fault``: likewise, such as ``stuck
+    sensor=p_A``; ``<channel> min (bar)`` and ``<channel> max (bar)``: limits from the line's time up to that of the
+    next; ``<channel> value``: for what must be exactly so, ``mode value`` by name;
+    ``delay``: s that it may take to get within them; any other one is an operator input, which holds its value until
+    the next.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -54,35 +59,38 @@ _Rows = list[tuple[int, float, dict[str, str]]]
 
 
 def _source(head: list[str], rows: _Rows, problems: list[Problem], file: str) -> dict[str, Any]:
-    steps: list[dict[str, Any]] = []
+    done: dict[str, list[dict[str, Any]]] = {"send": [], "fault": []}
     expected: list[dict[str, Any]] = []
     inputs: dict[str, Any] = {}
-    ends = [*(f"{at} s" for _, at, _ in rows[1:]), None]
+    ends = [*(f"{at - JUST_BEFORE} s" for _, at, _ in rows[1:]), None]
     for column in head:
         limit = _LIMIT.fullmatch(column)
         for (number, at, row), end in zip(rows, ends, strict=True):
             text, time = row[column], f"{at} s"
-            if not text or column == "time":
+            if not text or column in ("time", "delay"):
                 continue
             try:
-                if column == "send":
-                    steps.append({"at": time, **_command(text)})
+                if column in done:
+                    done[column].append({"at": time, **_words(column, text)})
                 elif limit is not None:
-                    band = {limit["bound"]: _quantity(text, limit["unit"] or "")}
+                    is_mode = (limit["channel"], limit["bound"]) == ("mode", "value")
+                    band = {limit["bound"]: text if is_mode else _quantity(text, limit["unit"] or "")}
                     until = {"until": end} if end is not None else {}
+                    until |= {"delay": f"{_plain(delay)} s"} if (delay := row.get("delay")) else {}
                     expected.append({"channel": limit["channel"], "at": time, **until, **band})
                 else:
                     points = inputs.setdefault(column, {"shape": "hold", "points": []})["points"]
                     points.append([time, _plain(text)])
             except ValueError as error:
                 problems.append(Problem(str(error), f"line {number}, {column}", file))
-    return {"length": f"{rows[-1][1]} s", "step": steps, "inputs": inputs, "expect": expected}
+    length = f"{rows[-1][1]} s"
+    return {"length": length, "step": done["send"], "fault": done["fault"], "inputs": inputs, "expect": expected}
 
 
-def _command(text: str) -> dict[str, Any]:
-    """``switch component=relief set.opening_pressure="100 bar"`` as a table."""
+def _words(column: str, text: str) -> dict[str, Any]:
+    """``switch component=relief set.opening_pressure="100 bar"`` as a table; ``column``: the key of its first word."""
     name, *words = shlex.split(text)
-    command: dict[str, Any] = {"send": name}
+    command: dict[str, Any] = {column: name}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or not key:
