@@ -18,6 +18,7 @@ from hilserver.service.messages import (
     ChannelInfo,
     CircuitStatus,
     Command,
+    ComponentTypes,
     Description,
     Event,
     InputInfo,
@@ -281,7 +282,7 @@ def test_a_reader_ignores_what_a_newer_server_adds() -> None:
 
 def test_schema_of_every_message() -> None:
     found = schemas()
-    published = {"description", "state", "circuit", "margins", "telemetry", "event", "answer"}
+    published = {"description", "state", "circuit", "types", "margins", "telemetry", "event", "answer"}
     assert set(found) == {f"command/{name}" for name in COMMANDS} | published
     for schema in found.values():
         json.dumps(schema, allow_nan=False)
@@ -346,7 +347,7 @@ def test_description_says_what_can_be_asked() -> None:
     assert written["commands"]["jog"]["payload_schema"] == schemas()["command/jog"]
     assert written["commands"]["arm"]["description"].startswith("Let the server drive the real valve")
     retained = {name for name, topic in written["topics"].items() if topic["retained"]}
-    assert retained == {"availability", "description", "state", "circuit", "margins"}
+    assert retained == {"availability", "description", "state", "circuit", "types", "margins"}
     assert written["topics"]["answer"]["topic"] == "hil/lab/answer"
 
 
@@ -374,6 +375,7 @@ PUBLISHED: dict[str, type[Published]] = {
     "description": Description,
     "state": State,
     "circuit": CircuitStatus,
+    "types": ComponentTypes,
     "margins": Margins,
     "telemetry": Telemetry,
     "event": Event,

@@ -31,6 +31,7 @@ from hilserver.service.messages import (
     Arm,
     CircuitStatus,
     Command,
+    ComponentTypes,
     Event,
     Jog,
     Margins,
@@ -451,6 +452,7 @@ def _publish_all(service: MqttService) -> None:
     service.publish_description(describe("lab", "1.0", channels={}, inputs={}, valves={}))
     service.publish_state(STATE)
     service.publish_circuit(CircuitStatus(source={"components": {}}, version=1, tick=5))
+    service.publish_types(ComponentTypes(types={}))
     service.publish_margins(Margins(examined=False, version=1))
 
 
@@ -467,11 +469,11 @@ def test_topics_are_retained_or_not(program: Program) -> None:
                 assert seen == {"t0": 1.0, "dt": 0.01, "channels": {"p_A": [1.0, 2.0]}}
             async with panel(lab.port) as late:
                 seen_topics = set()
-                for _ in range(5):
+                for _ in range(6):
                     message = await anext(late.client.messages)
                     assert message.retain
                     seen_topics.add(message.topic.value)
-                names = ("availability", "description", "state", "circuit", "margins")
+                names = ("availability", "description", "state", "circuit", "types", "margins")
                 assert seen_topics == {f"hil/lab/{name}" for name in names}
                 lab.service.publish_state(STATE)  # unchanged: nothing is sent
                 lab.service.publish_event(Event(kind="info", text="mark", tick=6, time=2.0))

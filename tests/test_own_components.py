@@ -129,6 +129,10 @@ def test_own_component_in_real_time(tmp_path: Path) -> None:
             await switch(user)
 
     async def switch(user: Panel) -> None:
+        types = (await user.see("types"))["types"]
+        assert {"annular_gap", "relief_valve"} <= types.keys()
+        assert types["annular_gap"]["ports"] == ["A", "B"]
+        assert types["annular_gap"]["values"]["gap"]["required"]
         circuit = with_gap((await user.see("circuit"))["source"])
         answer = await user.do("switch_circuit", circuit=circuit)
         assert answer["result"]["mode"] == "RUNNING"

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from nicegui import ui
-from pydantic import BaseModel
 
-from hilserver.circuit.library import standard_library
 from hilserver.drawing.symbols import symbol
 from hilserver.panel.view import Page
-from hilserver.service.messages import Answer, Switch
+from hilserver.service.messages import Answer, Switch, TypeInfo
 
 
 @dataclass(frozen=True)
@@ -27,26 +25,23 @@ class Field:
     required: bool
 
 
-def fields_of(kind: str, table: Mapping[str, Any]) -> list[Field]:
+def fields_of(kind: TypeInfo | None, table: Mapping[str, Any]) -> list[Field]:
     """The datasheet values of a component of this type as they stand in its table.
 
-    Of a type that this panel does not know (the rig's own), those that are given.
+    Of a type that the server does not tell of, those that are given.
     """
-    model = standard_library().types.get(kind)
-    if model is None:
+    if kind is None:
         skipped = ("type", "ports", "description")
         return [f for key, value in table.items() if key not in skipped for f in _given(key, value, "")]
     found: list[Field] = []
-    for key, info in model.model_fields.items():
-        if key == "description":
-            continue
-        text = info.description or ""
+    for key, info in kind.values.items():
         if isinstance(value := table.get(key), Mapping):
-            found.extend(_given(key, value, text))
+            found.extend(_given(key, value, info.description))
         else:
-            default = "" if info.is_required() or info.default is None else as_text(info.default)
-            found.append(Field(key, text, as_text(value) if value is not None else "", default, info.is_required()))
-    signals = [Field(p, "signal or number", as_text(table[p]), "", False) for p in model.inputs if p in table]
+            given = "" if value is None else as_text(value)
+            default = "" if info.default is None else as_text(info.default)
+            found.append(Field(key, info.description, given, default, info.required))
+    signals = [Field(p, "signal or number", as_text(table[p]), "", False) for p in kind.inputs if p in table]
     return found + signals
 
 
@@ -62,9 +57,7 @@ def as_text(value: object) -> str:
     """A value as one writes it: texts as they are, everything else as JSON."""
     if isinstance(value, str):
         return value
-    if isinstance(value, BaseModel):
-        value = value.model_dump()
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def as_value(text: str) -> Any:
@@ -79,14 +72,9 @@ def as_value(text: str) -> Any:
         return text.strip()
 
 
-def fitting_types(table: Mapping[str, Any]) -> list[str]:
+def fitting_types(types: Mapping[str, TypeInfo], table: Mapping[str, Any]) -> list[str]:
     """The types that can take the place of a component: they have ports of the same names."""
-    ports = set(table.get("ports", {}))
-    return [
-        name
-        for name, kind in standard_library().types.items()
-        if {*kind.hydraulic, *kind.mechanical, *kind.rotational} == ports
-    ]
+    return [name for name, kind in types.items() if {*kind.ports} == {*table.get("ports", {})}]
 
 
 def picture(kind: str) -> str:
@@ -137,13 +125,15 @@ class ComponentDialog:
                     ui.label(self.name).classes("text-lg font-bold")
                     ui.label(str(table.get("description", ""))).classes("text-sm text-slate-500")
                 ui.html(picture(kind), sanitize=False).classes("text-slate-700")
-            types = sorted({*fitting_types(table), running})
+            types = sorted({*fitting_types(self.page.connection.types, table), running})
             ui.select(types, value=kind, label="Type", on_change=lambda e: self._build(e.value)).props(
                 "outlined dense options-dense"
             ).classes("w-full component-type")
+            about = self.page.connection.types.get(kind)
+            ui.label(about.description if about is not None else "").classes("text-sm text-slate-500")
             given = table if kind == running else {"type": kind, **self._kept(kind, table)}
             with ui.column().classes("w-full gap-2 overflow-auto").style("max-height: 46vh"):
-                for field in fields_of(kind, given):
+                for field in fields_of(about, given):
                     self._add_input(field)
             self._reason = ui.label().classes("note fault w-full refusal-reason whitespace-pre-line")
             self._reason.visible = False
@@ -159,8 +149,8 @@ class ComponentDialog:
 
     def _kept(self, kind: str, table: Mapping[str, Any]) -> dict[str, Any]:
         """Values and signals of the running component that the other type has as well."""
-        model = standard_library().types[kind]
-        return {key: table[key] for key in (*model.model_fields, *model.inputs, *model.outputs) if key in table}
+        other = self.page.connection.types[kind]
+        return {key: table[key] for key in (*other.values, *other.inputs, *other.outputs) if key in table}
 
     def _add_input(self, field: Field) -> None:
         title = field.key.replace("_", " ").replace(".", " · ")

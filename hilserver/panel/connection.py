@@ -11,6 +11,7 @@ import json
 import time
 import uuid
 from collections import deque
+from collections.abc import Mapping
 from typing import Literal
 
 import aiomqtt
@@ -24,11 +25,13 @@ from hilserver.service.messages import (
     Answer,
     CircuitStatus,
     Command,
+    ComponentTypes,
     Description,
     Event,
     State,
     Telemetry,
     Topics,
+    TypeInfo,
 )
 from hilserver.service.mqtt import connection, new_client
 
@@ -81,6 +84,7 @@ class Connection:
         self.state: State | None = None
         self.state_at = 0.0
         self.circuit: CircuitStatus | None = None
+        self.types: Mapping[str, TypeInfo] = {}
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self.events_seen = 0
         self.history = History()
@@ -155,6 +159,8 @@ class Connection:
                 self.state, self.state_at = State.model_validate_json(payload), time.monotonic()
             case "circuit":
                 self.circuit = CircuitStatus.model_validate_json(payload)
+            case "types":
+                self.types = ComponentTypes.model_validate_json(payload).types
             case "event":
                 self.events.append(Event.model_validate_json(payload))
                 self.events_seen += 1

@@ -24,8 +24,9 @@ class History:
         length = max(map(len, telemetry.channels.values()), default=0)
         places = np.arange(self.count, self.count + length) % len(self._time)
         self._time[places] = telemetry.t0 + telemetry.dt * np.arange(length)
-        for name in telemetry.channels.keys() - self._values.keys():
-            self._values[name] = np.full(len(self._time), np.nan)
+        for name in telemetry.channels:
+            if name not in self._values:
+                self._values[name] = np.full(len(self._time), np.nan)
         for name, values in self._values.items():
             values[places] = np.nan
             if name in telemetry.channels:

@@ -49,6 +49,7 @@ def build(connection: Connection, units: Units, recordings: Path | None, log_out
 
     async def turn() -> None:
         page.tab = str(tabs.value)
+        page.show_anew()
         if page.tab == "Recordings":
             await view.refresh()
 

@@ -1,7 +1,7 @@
 // What comes several times a second goes from here straight into texts, lines and charts.
 window.panel = (() => {
   const charts = new Map(); // by id of the element
-  let found = new Map(); // elements by selector, looked up once
+  const found = new Map(); // elements by selector, looked up once
 
   function elements(attribute, name) {
     const selector = `[${attribute}="${CSS.escape(name)}"]`;
@@ -99,6 +99,7 @@ window.panel = (() => {
     if (!drawn) return schedule(id, chart); // not there yet
     if (chart.options) {
       const zoom = drawn.getOption()?.dataZoom?.[0];
+      for (const axis of chart.options.yAxis) Object.assign(axis, atLeast(axis.least));
       drawn.setOption(chart.options, true);
       if (zoom) drawn.dispatchAction({ type: "dataZoom", start: zoom.start, end: zoom.end });
       drawn.group = chart.group;
@@ -106,6 +107,12 @@ window.panel = (() => {
     }
     const time = isNaN(chart.last) ? {} : { min: chart.last - 1000 * chart.seconds, max: chart.last };
     drawn.setOption({ xAxis: time, series: chart.channels.map((points) => ({ data: points.kept() })) });
+  }
+
+  // Ends of an axis that shows noise as noise: left to the chart, but for a signal that hardly moves.
+  function atLeast(span) {
+    const end = (side) => ({ min, max }) => (max - min < span ? (min + max + side * span) / 2 : null);
+    return { min: end(-1), max: end(1) };
   }
 
   // The charts of a tab zoom together.
@@ -149,6 +156,7 @@ window.panel = (() => {
   });
 
   function update(message) {
+    if (message.anew) found.clear();
     if (message.texts) texts(message.texts);
     if (message.lines) lines(message.lines);
     if (message.bars) bars(message.bars);

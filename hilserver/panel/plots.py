@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -20,6 +20,8 @@ COLOURS = (
     *("#0f4c81", "#d97706", "#15803d", "#b91c1c", "#7c3aed", "#0891b2"),
     *("#be185d", "#4d7c0f", "#475569", "#a16207", "#4338ca", "#0d9488"),
 )
+LEAST_SPANS = {"": 0.02, "Pa": 5e5, "m^3/s": 2e-3 / 60, "m": 2e-3, "m/s": 5e-3, "s": 20e-6}
+"""An axis shows at least so much in SI units: noise around a standstill is to look like that."""
 MOST_POINTS = 3000
 """Samples of a channel that are sent at most at once."""
 
@@ -111,9 +113,14 @@ class Plot:
         self.page.show("texts", latest)
 
     def _options(self) -> dict[str, Any]:
-        units = {channel: self.page.units.of(self.page.unit(channel)).unit for channel in self.channels}
-        axes = list(dict.fromkeys(units.values()))[:2] or [""]
-        return _options([_series(channel, axes.index(unit)) for channel, unit in units.items()], axes)
+        axes: dict[str, float] = {}
+        for channel in self.channels:
+            si = self.page.unit(channel)
+            shown = self.page.units.of(si)
+            axes.setdefault(shown.unit, LEAST_SPANS.get(si, 0.0) / shown.factor)
+        units = [self.page.units.of(self.page.unit(channel)).unit for channel in self.channels]
+        series = [_series(channel, [*axes].index(unit)) for channel, unit in zip(self.channels, units, strict=True)]
+        return _options(series, axes or {"": 0.0})
 
 
 def thinned(times: Floats, values: Sequence[Floats], most: int) -> tuple[Floats, list[Floats]]:
@@ -159,7 +166,7 @@ def _series(channel: str, axis: int) -> dict[str, Any]:
     }
 
 
-def _options(series: list[dict[str, Any]], axes: list[str]) -> dict[str, Any]:
+def _options(series: list[dict[str, Any]], axes: Mapping[str, float]) -> dict[str, Any]:
     to_the_second = "{HH}:{mm}:{ss}"
     return {
         "animation": False,
@@ -187,6 +194,7 @@ def _options(series: list[dict[str, Any]], axes: list[str]) -> dict[str, Any]:
             {
                 "type": "value",
                 "name": unit,
+                "least": least,
                 "scale": True,
                 "nameGap": 8,
                 "nameTextStyle": {"align": "right" if side == "left" else "left"},
@@ -194,7 +202,7 @@ def _options(series: list[dict[str, Any]], axes: list[str]) -> dict[str, Any]:
                 "splitNumber": 4,
                 "splitLine": {"show": side == "left", "lineStyle": {"color": "#e2e8f0"}},
             }
-            for unit, side in zip(axes, ("left", "right"), strict=False)
+            for (unit, least), side in zip(axes.items(), ("left", "right"), strict=False)
         ],
         "series": series,
     }

@@ -53,7 +53,7 @@ class RecordingsView:
             self._table.props("flat dense no-data-label='There are none.'").classes("w-full recordings")
             self._table.add_slot(
                 "body-cell-actions",
-                """<q-td :props="props" auto-width>
+                """<q-td :props="props">
                      <q-btn flat dense no-caps icon="download" label="Download"
                             @click="$parent.$emit('download', props.row.name)"/>
                      <q-btn flat dense no-caps icon="replay" label="Replay"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,12 +16,29 @@ from hilserver.panel.connection import Connection
 from hilserver.panel.display import Units, unit_of
 from hilserver.service.messages import Answer, Command
 
-FAST, SLOW = 0.025, 0.2
-"""Seconds between two rounds of samples, and of everything else."""
+ROUND, SLOW = 0.025, 8
+"""Seconds from round to round; all but samples takes its turn in every eighth."""
 PATIENCE = 10.0
 """Seconds in which a browser should have taken a message; it gets no other one before."""
 
 Action = Callable[[], None]
+
+
+class Channel(ui.element, component="channel.js"):
+    """The way of messages into the page, one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._number, self._taken = itertools.count(), asyncio.Event()
+        self.on("taken", self._taken.set)
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Returns when the browser has taken it, or takes too long."""
+        self._taken.clear()
+        self._props["message"] = json.dumps({"number": next(self._number), **message})
+        self.update()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._taken.wait(), PATIENCE)
 
 
 class Page:
@@ -38,8 +57,8 @@ class Page:
 
     def start(self) -> None:
         """Begin the rounds; to be called within the page."""
-        ui.timer(FAST, lambda: self._round(self._fast))
-        ui.timer(SLOW, lambda: self._round(self._slow))
+        self._channel, self._rounds = Channel(), itertools.count()
+        ui.timer(ROUND, self._round)
 
     def each_round(self, action: Action, tab: str = "", *, fast: bool = False) -> None:
         """Do this in each round, with a ``tab`` only while it is in front."""
@@ -54,8 +73,9 @@ class Page:
                 known[name] = value if kind != "charts" else None
 
     def show_anew(self) -> None:
-        """What is on the page was replaced: everything is sent once more."""
+        """Something on the page was replaced: everything is sent once more."""
         self._shown.clear()
+        self._message["anew"] = {}
 
     def unit(self, channel: str) -> str:
         """The SI unit of a channel."""
@@ -81,14 +101,14 @@ class Page:
             refuse(f"{command.name} was refused: {answer.reason}")
         return answer
 
-    async def _round(self, work: list[tuple[str, Action]]) -> None:
-        for tab, action in work:
+    async def _round(self) -> None:
+        slow = self._slow if next(self._rounds) % SLOW == 0 else []
+        for tab, action in (*slow, *self._fast):
             if tab in ("", self.tab):
                 action()
         if self._message:
             message, self._message = self._message, {}
-            with suppress(TimeoutError):
-                await ui.run_javascript(f"panel.update({json.dumps(message)})", timeout=PATIENCE)
+            await self._channel.send(message)
 
 
 def refuse(text: str) -> None:

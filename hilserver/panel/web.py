@@ -10,9 +10,8 @@ from urllib.parse import quote
 
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
-from nicegui import app, background_tasks, run, ui
+from nicegui import app, background_tasks, ui
 
-from hilserver.circuit.library import standard_library
 from hilserver.panel.app import PanelSettings
 from hilserver.panel.connection import Connection, LogIn
 from hilserver.panel.display import Units
@@ -68,9 +67,6 @@ class Panel:
         self._open = self._connect(None, None)
         if self._settings.with_parent:
             background_tasks.create(_end_with(os.getppid()))
-        background_tasks.create(
-            run.io_bound(standard_library)
-        )  # takes a second, in which nobody is to wait for a dialog
 
     def _connect(self, user: str | None, password: str | None) -> Session:
         connection = Connection(LogIn.typed(self._settings.address, user, password), self._settings.rig)

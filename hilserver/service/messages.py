@@ -533,6 +533,30 @@ class CircuitStatus(Published):
     tick: int = Field(description="tick at which it became active")
 
 
+class DatasheetValue(Published):
+    """A value that a component of a type is given."""
+
+    description: str = Field(description="what it is")
+    required: bool = Field(description="whether it must be given")
+    default: JsonValue = Field(default=None, description="what it is where it is not given; null: nothing")
+
+
+class TypeInfo(Published):
+    """A type of component: its ports, its signals, its datasheet values."""
+
+    description: str = Field(description="what it is, in a sentence")
+    ports: tuple[str, ...] = Field(description="hydraulic and mechanical ports, which are connected to nodes")
+    inputs: tuple[str, ...] = Field(default=(), description="signals that it reads")
+    outputs: tuple[str, ...] = Field(default=(), description="signals that it gives")
+    values: dict[str, DatasheetValue] = Field(description="datasheet values by key")
+
+
+class ComponentTypes(Published):
+    """The component types that a circuit of this server may use, the rig's own included. Retained."""
+
+    types: dict[str, TypeInfo] = Field(description="every type by its name")
+
+
 class CapacityMargin(Published):
     """Whether a real valve is large enough in one direction."""
 
@@ -623,6 +647,7 @@ class Topics:
         self.description = self.prefix + "description"
         self.state = self.prefix + "state"
         self.circuit = self.prefix + "circuit"
+        self.types = self.prefix + "types"
         self.margins = self.prefix + "margins"
         self.telemetry = self.prefix + "telemetry"
         self.event = self.prefix + "event"
@@ -641,6 +666,7 @@ _TOPICS = {
     "description": (True, "what this server is and what can be asked of it"),
     "state": (True, "how the server is: mode, fault, warnings, time, target and actual values"),
     "circuit": (True, "the virtual circuit that runs"),
+    "types": (True, "the component types that a circuit may use, with ports and datasheet values"),
     "margins": (True, "whether the real valves can do what the circuit asks for, and how late they may be"),
     "telemetry": (False, "decimated samples, several per message"),
     "event": (False, "faults, switches, warnings"),
@@ -685,6 +711,7 @@ def schemas() -> dict[str, dict[str, Any]]:
         "description": Description,
         "state": State,
         "circuit": CircuitStatus,
+        "types": ComponentTypes,
         "margins": Margins,
         "telemetry": Telemetry,
         "event": Event,

@@ -30,6 +30,7 @@ from hilserver.service.messages import (
     Answer,
     CircuitStatus,
     Command,
+    ComponentTypes,
     Description,
     Event,
     Margins,
@@ -240,6 +241,10 @@ class MqttService:
     def publish_description(self, description: Description) -> None:
         """Publish what the server is (retained)."""
         self._retain(self.topics.description, description.payload())
+
+    def publish_types(self, types: ComponentTypes) -> None:
+        """Publish which components a circuit may use (retained)."""
+        self._retain(self.topics.types, types.payload())
 
     def publish_state(self, state: State) -> None:
         """Publish how the server is (retained). Between two sends the latest state wins."""

@@ -25,6 +25,7 @@ from hilserver.service import messages as m
 from hilserver.service.accounts import SERVER, Accounts
 from hilserver.service.address import BrokerAddress
 from hilserver.service.broker import EmbeddedBroker
+from hilserver.service.catalogue import component_types
 from hilserver.service.children import Child, all_ready
 from hilserver.service.examining import Examiner
 from hilserver.service.loop import LoopProcesses, end_predecessor
@@ -223,6 +224,7 @@ class Supervisor:
             command_lifetime=settings.mqtt.command_lifetime,
         )
         mqtt.publish_description(description)
+        mqtt.publish_types(component_types(self.rig.library))
         _background(stack, "MQTT", mqtt.run)
         _background(stack, "publishing", publisher.run)
         if settings.recording.enabled:

@@ -240,12 +240,14 @@ def _listens(port: int) -> bool:
 
 
 async def work(server: Server) -> None:
-    """Arm, start, and let the work cycle run, again and again."""
+    """Arm, start, and let the work cycle run, again and again; after a fault of a machine that is too busy too."""
     async with panel(server) as user:
         await user.run_cycle()
         while True:
             await asyncio.sleep(CYCLE)
-            await user.do("cycle", action="start")
+            if not (await user.command("cycle", action="start"))["ok"]:
+                await user.command("reset")
+                await user.run_cycle()
 
 
 def told(name: str, watch: Watch) -> str:
@@ -281,6 +283,7 @@ def main() -> None:
                     watch.begin()
                     time.sleep(length)
                     lines.append(told("without", watch))
+                    print(lines[-1], flush=True)
                     continue
                 with shown(server, folder) as browser:
                     print(_HEAD + "\n" + "|---" * 9 + "|")
@@ -290,6 +293,7 @@ def main() -> None:
                         browser.wait(min(LOOK, length))
                         slowest = min(slowest, browser.look().samples)
                     lines.append(told("with panel", watch))
+                    print(lines[-1], flush=True)
                     grown = grown or browser.grown()
             watch.end()
     print(
