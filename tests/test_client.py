@@ -66,6 +66,9 @@ def test_a_script_operates_the_rig(client: Client, server: Server) -> None:
     samples = recording.samples()
     assert set(samples.channels) == {"input.joystick", "valve.main.command", "circuit.supply.p"}
     assert samples.units["input.joystick"] == ""
+    assert samples.units["circuit.supply.p"] == "Pa"
+    assert re.fullmatch(r"<\d+ samples, [\d.]+ s: .*circuit.supply.p>", repr(samples))
+    assert repr(client) == f"<rig {server.name} at 127.0.0.1:{server.port}: RUNNING>"
     assert len(samples) == len(samples["input.joystick"]) > 10
     assert np.all(np.diff(samples.time) > 0)
     moved = samples.time[np.flatnonzero(samples["input.joystick"] == 0.4)[0]]

@@ -6,7 +6,7 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -48,6 +48,21 @@ class Samples:
     def __len__(self) -> int:
         return len(self.time)
 
+    def __repr__(self) -> str:
+        length = f"{self.time[-1] - self.time[0]:.4g} s" if len(self) else "nothing"
+        return f"<{len(self)} samples, {length}: {', '.join(self.channels)}>"
+
+
+def circuit_units(names: Iterable[str]) -> dict[str, str]:
+    """SI units of the virtual circuit's values, as far as their names tell: pressures of nodes, flows.
+
+    >>> circuit_units(["circuit.supply.p", "circuit.pump.q_P", "p_A"])
+    {'circuit.supply.p': 'Pa', 'circuit.pump.q_P': 'm^3/s'}
+    """
+    own = [name for name in names if name.startswith("circuit.")]
+    flows = {name: "m^3/s" for name in own if ".q_" in name}
+    return {name: "Pa" for name in own if name.endswith(".p")} | flows
+
 
 class Recorder:
     """Collects the telemetry of a server until `stop`; made by `Client.recorder`."""
@@ -76,7 +91,8 @@ class Recorder:
         sized = list(zip(batches, lengths, strict=True))
         times: list[Floats] = [batch.t0 + batch.dt * np.arange(float(n)) for batch, n in sized]
         channels = {name: _joined([_values(batch.channels.get(name), n) for batch, n in sized]) for name in names}
-        return Samples(_joined(times), channels, {name: self._units.get(name, "") for name in names})
+        units = {**circuit_units(names), **self._units}
+        return Samples(_joined(times), channels, {name: units.get(name, "") for name in names})
 
 
 def _values(values: tuple[float | None, ...] | None, length: int) -> Floats:
@@ -117,6 +133,11 @@ class Client:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+    def __repr__(self) -> str:
+        state = self._session.state
+        mode = state.mode if self.online and state is not None else "offline"
+        return f"<rig {self.rig} at {self.address}: {mode}>"
 
     def __enter__(self) -> Self:
         return self

@@ -20,9 +20,9 @@ def where(rig: str | None = None, broker: str | None = None) -> tuple[str, Broke
     if broker.endswith(".toml"):
         named, address = read_address(Path(broker))
         if rig is None and named is None:
-            raise HilserverError(f'{broker}: which rig? Name it with --rig, or in the file: rig = "..."')
+            raise HilserverError(f'{broker}: which rig? Name it, or write in the file: rig = "..."')
         return rig or str(named), address
     host, _, port = broker.rpartition(":")
     if rig is None or not host or not port.isdigit():
-        raise HilserverError(f'--broker "{broker}": write host:port and name the rig with --rig, or name a TOML file.')
+        raise HilserverError(f'broker "{broker}": write host:port and name the rig too (--rig), or name a TOML file.')
     return rig, BrokerAddress(host=host, port=int(port))

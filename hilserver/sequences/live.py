@@ -11,11 +11,11 @@ from contextlib import suppress
 import numpy as np
 
 from hilserver.client import Recorder, RequestFailed, Session
-from hilserver.client.live import Samples
+from hilserver.client.live import Samples, circuit_units
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.sequences.check import FAILED, Done, Recorded, Verdict
 from hilserver.sequences.model import Fault, Sequence, Step
-from hilserver.sequences.play import Action, InputValue, Play, actions, check_inputs, node_units
+from hilserver.sequences.play import Action, InputValue, Play, actions, check_inputs
 from hilserver.service import messages as m
 from hilserver.service.orders import Change
 
@@ -122,7 +122,7 @@ class _Run:
         kept = time >= -0.5 * self.period
         channels = {name: values[kept] for name, values in samples.channels.items() if name != "tick"}
         known = self.session.description.channels if self.session.description is not None else {}
-        units = {name: known[name].unit for name in channels if name in known} | node_units(channels)
+        units = {name: known[name].unit for name in channels if name in known} | circuit_units(channels)
         return Recorded(time[kept], channels, units)
 
 

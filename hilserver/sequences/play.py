@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hilserver.client.live import circuit_units
 from hilserver.errors import Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.signals import cycle_value
@@ -118,12 +119,7 @@ def channel_units(rig: Rig, circuit: Mapping[str, object]) -> dict[str, str]:
     units = {name: settings.unit for name, settings in rig.settings.channels.items()}
     units |= {f"input.{name}": "" for name in rig.settings.inputs}
     units |= {f"valve.{v}.{word}": unit for v in rig.settings.valves for word, unit in VALVE_CHANNELS.items()}
-    return {**units, "mode": "", **node_units(circuit)}
-
-
-def node_units(names: Mapping[str, object]) -> dict[str, str]:
-    """Units of the circuit's values that their names tell: pressures of nodes."""
-    return {name: "Pa" for name in names if name.startswith(CIRCUIT) and name.endswith(".p")}
+    return {**units, "mode": "", **circuit_units(circuit)}
 
 
 @dataclass
