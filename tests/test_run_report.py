@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -14,7 +15,7 @@ from hilserver.errors import HilserverError
 from hilserver.record.reader import LogReader
 from hilserver.rig import columns as c
 from hilserver.rig.load import load_rig, read_toml
-from hilserver.runs.document import Code, Document, Drawing, Grid
+from hilserver.runs.document import Code, Document, Drawing, Grid, Picture
 from hilserver.runs.envelope import MOST_BINS, Envelope
 from hilserver.runs.lockstep import LockstepRun
 from hilserver.runs.run_report import run_report, write_run_report
@@ -80,6 +81,24 @@ def test_what_happened_is_told_in_order(log: Path) -> None:
     assert {row[0] for row in grids(page)["component"].rows} == {"tank", "pump", "line", "relief", "main_valve"}
     configuration = [block.text for block in page.blocks if isinstance(block, Code)]
     assert any('"max_age": "100 ms"' in text for text in configuration)
+
+
+def test_a_plot_shows_each_flow_once_and_no_channel_before_its_first_sample(log: Path, tmp_path: Path) -> None:
+    from test_replay import rewritten
+
+    layout = load_rig(RIG).layout
+
+    def late(values: Any, row: int) -> None:
+        if row < 50:
+            values[layout.column("channel.x")], values[layout.column("stale.x")] = 0.0, np.inf
+
+    path = rewritten(log, tmp_path / "late.arrow", rows=late)
+    (course,) = (block for block in run_report(path).blocks if isinstance(block, Picture))
+    shown = {axis.get_ylabel(): {str(line.get_label()): line for line in axis.lines} for axis in course.figure.axes}
+    assert [name for name in shown["flow, l/min"] if not name.startswith("_")] == ["main virtual", "main measured"]
+    position = np.asarray(shown["position, mm"]["x"].get_ydata(), dtype=float)
+    assert np.isnan(position[:40]).all()
+    assert np.nanmin(position) > 100.0
 
 
 class _Links(HTMLParser):

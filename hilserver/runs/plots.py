@@ -21,6 +21,8 @@ MOST_POINTS = 20_000
 """Points per line: beyond that a plot shows the extremes of every few ticks."""
 TRUTH = "truth"
 """The line of this name is dashed and black."""
+VIRTUAL = " virtual"
+"""A line whose name ends so is broad, for the measured one to be seen on it."""
 MOST_INSIDE = 6
 """Lines whose legend is inside the panel; that of more is beside it."""
 
@@ -62,6 +64,8 @@ def _panel(axis: Axes, time: Floats, label: str, unit: str, lines: Lines, colour
         axis.set_prop_cycle(color=colormaps["tab20"](range(20)))
     for name, values in lines.items():
         style: dict[str, Any] = {"lw": 0.9, "color": colours[name]} if name in colours else {"lw": 0.9}
+        if name.endswith(VIRTUAL):
+            style["lw"] = 2.0
         if name == TRUTH:
             style = {"color": "black", "ls": "--", "lw": 1.0}
         axis.plot(*_thinned(time, values * factor), label=name, **style)

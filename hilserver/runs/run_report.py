@@ -137,7 +137,7 @@ class _Run:
             self.first = float(time[0])
         self.rows, self.last = self.rows + len(batch), float(time[-1])
         self.missed += int(column["missed"].sum())
-        self.envelope.add(np.stack([column[name] for name in self.shown], axis=1))
+        self.envelope.add(np.stack([self._sampled(column, name) for name in self.shown], axis=1))
         nothing = np.zeros(len(batch))
         self.timing.add(np.stack([column.get(name, nothing) for name in c.HEADER_NAMES], axis=1))
         running = column["mode"] == c.RUNNING
@@ -150,6 +150,11 @@ class _Run:
             self._event(float(time[row]), int(column["tick"][row]), int(column["result"][row]), event)
         self._changes_in(column)
         self.happened = sorted(self.happened, key=lambda entry: entry[:2])[:MOST_EVENTS]
+
+    def _sampled(self, column: Mapping[str, Floats], name: str) -> Floats:
+        """A column; NaN where a channel has had no sample yet."""
+        stale = column.get(name.replace("channel.", "stale.", 1))
+        return column[name] if stale is None else np.where(np.isfinite(stale), column[name], np.nan)
 
     def _changes_in(self, column: Mapping[str, Floats]) -> None:
         """Changes of mode, and limits that are violated."""
@@ -224,7 +229,7 @@ def _plot(run: _Run) -> Figure:
     units = _channel_units(run.header)
     flows = {name: v for name, v in values.items() if name.endswith((".flow_virtual", ".flow_measured")) and _any(v)}
     for name, unit in units.items():  # a sensor at a valve measures the valve's flow: once is enough
-        if unit == "m^3/s" and not any(np.array_equal(values[name], flow, equal_nan=True) for flow in flows.values()):
+        if unit == "m^3/s" and not any(_same(values[name], flow) for flow in flows.values()):
             flows[name] = values[name]
     others = {name: unit for name, unit in units.items() if unit != "m^3/s"}
     panels: list[Panel] = []
@@ -247,6 +252,11 @@ def _plot_caption(run: _Run) -> str:
     if run.envelope.rows_per_bin > 1:
         parts.append(f"Smallest and largest value of every {run.envelope.rows_per_bin} ticks.")
     return " ".join(parts) or "Every tick."
+
+
+def _same(one: Floats, other: Floats) -> bool:
+    """Whether two columns are, but for a few rows such as those before the first sample."""
+    return float(np.mean(one == other)) > 0.99
 
 
 def _short(column: str) -> str:
