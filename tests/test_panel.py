@@ -16,7 +16,10 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
 from mosquitto_lab import passwd
@@ -106,28 +109,34 @@ def server(folder: Path, broker: Broker, request: pytest.FixtureRequest) -> Iter
         yield server
 
 
-@pytest.fixture(scope="module")
-def url(folder: Path, broker: Broker, server: Server) -> Iterator[str]:
-    """The panel, in a process of its own as the command starts it."""
-    port = _free_port()
-    options = ("--rig", server.name, "--broker", f"127.0.0.1:{broker.port}", "--port", str(port))
-    with (folder / "panel.log").open("w") as log:
+@contextmanager
+def served(folder: Path, broker: Broker, server: Server, *options: str, scheme: str = "http") -> Iterator[str]:
+    """The panel, in a process of its own as the command starts it; its address."""
+    port, said = _free_port(), folder / f"panel-{scheme}.log"
+    place = ("--rig", server.name, "--broker", f"127.0.0.1:{broker.port}", "--port", str(port))
+    with said.open("w") as log:
         # NiceGUI looks whether pytest runs, and would behave otherwise than for users
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-        process = subprocess.Popen((*COMMAND, *options), stdout=log, stderr=log, cwd=folder, env=environment)
+        process = subprocess.Popen((*COMMAND, *place, *options), stdout=log, stderr=log, cwd=folder, env=environment)
     try:
         eventually(lambda: listens(port) or process.poll() is not None, 60)
-        assert process.poll() is None, (folder / "panel.log").read_text()
-        yield f"http://127.0.0.1:{port}"
+        assert process.poll() is None, said.read_text()
+        yield f"{scheme}://127.0.0.1:{port}"
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) in (0, -signal.SIGTERM)
     finally:
         process.kill()
         process.wait()
-    said = (folder / "panel.log").read_text()
-    assert said.startswith(f"Panel of {server.name}: http://127.0.0.1:{port}")
-    assert "Traceback" not in said, said
+    text = said.read_text()
+    assert text.startswith(f"Panel of {server.name}: {scheme}://127.0.0.1:{port}")
+    assert "Traceback" not in text, text
     assert not list(folder.glob(".nicegui*"))
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path, broker: Broker, server: Server) -> Iterator[str]:
+    with served(folder, broker, server) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +157,9 @@ class User:
     """Somebody at the panel. What goes wrong in the page goes wrong in the test."""
 
     def __init__(self, browser: Browser, url: str, name: str, password: str) -> None:
-        self.context: BrowserContext = browser.new_context(viewport={"width": 1400, "height": 1000}, locale="en-GB")
+        self.context: BrowserContext = browser.new_context(
+            viewport={"width": 1400, "height": 1000}, locale="en-GB", ignore_https_errors=True
+        )
         self.context.set_default_timeout(WITHIN)
         self.page: Page = self.context.new_page()
         self.errors: list[str] = []
@@ -247,6 +258,35 @@ def test_who_has_no_account_is_not_let_in(browser: Browser, url: str, server: Se
     (log,) = server.logs
     assert stranger.page.request.get(f"{url}/recordings/{log.name}").status == 404
     stranger.context.close()
+
+
+def test_tls_carries_log_in_and_live_values(folder: Path, broker: Broker, server: Server, browser: Browser) -> None:
+    """With a certificate and its key: https, a cookie for https only, live values over it; nothing in the clear."""
+    key, certificate = folder / "panel.key", folder / "panel.crt"
+    kind = (
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "1",
+        "-subj",
+        "/CN=localhost",
+    )
+    subprocess.run(
+        ("openssl", "req", "-x509", *kind, "-keyout", key, "-out", certificate), check=True, capture_output=True
+    )
+    files = ("--certificate", str(certificate), "--key", str(key))
+    with served(folder, broker, server, *files, scheme="https") as url:
+        wall = User(browser, url, "wall", PASSWORDS["wall"])
+        expect(wall.page.locator(".link")).to_have_text("wall · viewer, read-only")
+        expect(wall.page.locator('[data-value="value.p_S"]')).to_have_text(re.compile(r"\d+\.\d bar"))
+        assert all(cookie["secure"] for cookie in wall.context.cookies())
+        with pytest.raises((ConnectionResetError, URLError)), urlopen(url.replace("https", "http"), timeout=10):
+            pass
+        wall.context.close()
+        assert wall.errors == []
 
 
 def test_arm_start_and_see_the_plot_move(anna: User, screenshots: bool) -> None:

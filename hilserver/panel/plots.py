@@ -45,6 +45,7 @@ class Plot:
             self._legend = ui.html("", sanitize=False).classes("w-full")
             self._id = ui.echart({}).classes("w-full chart").id
         page.each_round(self._extend, tab, fast=True)
+        page.each_round(self._tell, tab)
         page.when_units_change.append(self.begin)
         self.begin()
 
@@ -107,6 +108,12 @@ class Plot:
             chart |= {"options": self._options(), "seconds": self.seconds, "group": self.tab}
         self._new, self._cursor = False, end
         self.page.show("charts", {str(self._id): chart})
+
+    def _tell(self) -> None:
+        """The newest values, or those at which it is held, beside the names; as often as one can read them."""
+        history, units = self.page.connection.history, self.page.units
+        end = history.count if self._held is None else self._held
+        _, values = history.between(end - 1, end, self.channels)
         latest = {
             f"now.{c}": units.text(_last(v), self.page.unit(c)) for c, v in zip(self.channels, values, strict=True)
         }
@@ -171,7 +178,7 @@ def _options(series: list[dict[str, Any]], axes: Mapping[str, float]) -> dict[st
     return {
         "animation": False,
         "color": COLOURS,
-        "textStyle": {"fontFamily": "inherit"},
+        "textStyle": {"fontFamily": "Roboto, sans-serif"},
         "grid": {"left": 52, "right": 52 if len(axes) > 1 else 14, "top": 24, "bottom": 24},
         "legend": {"show": False, "top": 0, "itemWidth": 14, "itemHeight": 4, "icon": "rect", "type": "scroll"},
         "tooltip": {"trigger": "axis", "confine": True, "transitionDuration": 0, "order": "seriesAsc"},

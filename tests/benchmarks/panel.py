@@ -5,7 +5,7 @@
 
 The demo's rig, RUNNING with its work cycle, sends telemetry every 50 ms; headless Chromium shows 12 channels on the
 panel's tab of plots. Every 30 s: the page's JavaScript heap after a garbage collection, DOM nodes and listeners, what
-renderer and panel hold in memory (VmRSS), and messages, samples and
+renderer and panel hold in memory of their own (RssAnon), and messages, samples and
 drawings per second of a chart. The loop's wake-up and work
 are taken from every tick's row, without panel and browser and with them, in turns; `--pairs` short stretches follow, so
 that what else happens on the machine comes to both alike. Fails where heap or memory grew by more than 5 % since the
@@ -73,8 +73,10 @@ _COUNT = """() => {
   return shown.map((e) => getElement(e).chart.getOption().series.length).reduce((a, b) => a + b);
 }"""
 
-_HEAD = "| s | heap, MB | nodes | listeners | renderer, MB | panel, MB | messages/s | samples/s | drawn/s |"
-_LINE = "| {:5.0f} | {:6.2f} | {:.0f} | {:.0f} | {:5.0f} | {:5.1f} | {:.1f} | {:.1f} | {:.1f} |"
+_HEAD = (
+    "| s | heap, MB | DOM heap, MB | nodes | listeners | renderer, MB | panel, MB | messages/s | samples/s | drawn/s |"
+)
+_LINE = "| {:5.0f} | {:6.2f} | {:6.2f} | {:.0f} | {:.0f} | {:5.0f} | {:5.1f} | {:.1f} | {:.1f} | {:.1f} |"
 _COUNTED = (
     "() => { const counted = window.count; window.count = { messages: 0, samples: 0, drawn: 0 }; return counted; }"
 )
@@ -115,6 +117,7 @@ class Look:
 
     time: float
     heap: float
+    dom: float
     nodes: float
     listeners: float
     renderer: float
@@ -149,9 +152,11 @@ class Browser:
         since, self._last = now - self._last, now
         self._client.send("HeapProfiler.collectGarbage")
         metrics = {m["name"]: m["value"] for m in self._client.send("Performance.getMetrics")["metrics"]}
+        usage = self._client.send("Runtime.getHeapUsage")
         found = Look(
             now - self._began,
-            self._client.send("Runtime.getHeapUsage")["usedSize"] / 1e6,
+            usage["usedSize"] / 1e6,
+            usage["embedderHeapUsedSize"] / 1e6,
             metrics["Nodes"],
             metrics["JSEventListeners"],
             _resident(self._renderer),
@@ -193,9 +198,9 @@ def _ancestors(pid: int) -> Iterator[int]:
 
 
 def _resident(pid: int) -> float:
-    """Resident memory of a process, MB."""
+    """Resident memory that is a process's own, MB."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return int(status["VmRSS"].split()[0]) * 1024 / 1e6
+    return int(status["RssAnon"].split()[0]) * 1024 / 1e6
 
 
 @contextmanager
@@ -286,7 +291,7 @@ def main() -> None:
                     print(lines[-1], flush=True)
                     continue
                 with shown(server, folder) as browser:
-                    print(_HEAD + "\n" + "|---" * 9 + "|")
+                    print(_HEAD + "\n" + "|---" * 10 + "|")
                     browser.look()
                     watch.begin()
                     for _ in range(max(round(length / LOOK), 1)):
