@@ -31,6 +31,7 @@ from pydantic.fields import FieldInfo
 from hilserver.circuit.library import RECORDED, Library, Role, standard_library
 from hilserver.circuit.model import NodeStart, Solver
 from hilserver.components.base import Component, Fluid
+from hilserver.drawing.schematic import picture as schematic
 from hilserver.driver import installed_drivers
 from hilserver.mechanics import model as mechanics
 from hilserver.rig.calibration import Calibration
@@ -127,26 +128,29 @@ def repository_pages() -> dict[str, str]:
 
 SIMULATED = re.compile(r"^```sh\nhilserver simulate config/circuits/(\w+)\.toml .*\n```$", re.M)
 """The command that makes a circuit's plot."""
+PICTURES = (("schematic", "svg"), ("plot", "png"))
 
 
 def circuits_page() -> str:
-    """config/README.md with every circuit's plot and file where its command stands."""
+    """config/README.md with every circuit's schematic, plot and file where its command stands."""
 
     def shown(found: re.Match[str]) -> str:
         file = (ROOT / f"config/circuits/{found[1]}.toml").read_text().strip()
-        return f"{found[0]}\n\n![{found[1]}](images/circuits/{found[1]}.png)\n\n{fence('toml', file)}"
+        pictures = "\n\n".join(f"![{found[1]}: {what}](images/circuits/{found[1]}.{end})" for what, end in PICTURES)
+        return f"{found[0]}\n\n{pictures}\n\n{fence('toml', file)}"
 
     return SIMULATED.sub(shown, (ROOT / "config/README.md").read_text())
 
 
 @functools.cache
 def circuit_plots() -> dict[str, bytes]:
-    """Plots of the ready circuits over their work cycles: path below docs/ -> PNG."""
+    """Schematics of the ready circuits, and their plots over their work cycles: path below docs/ -> SVG, PNG."""
     plots = {}
     for name in SIMULATED.findall((ROOT / "config/README.md").read_text()):
         circuit, cycle = (ROOT / f"config/{kind}/{name}.toml" for kind in ("circuits", "cycles"))
-        figure = plot(run_circuit_file(circuit, standard_library(), cycle))
-        plots[f"images/circuits/{name}.png"] = Picture(name, figure, "").png()
+        run = run_circuit_file(circuit, standard_library(), cycle)
+        plots[f"images/circuits/{name}.svg"] = schematic(run.circuit.source).encode()
+        plots[f"images/circuits/{name}.png"] = Picture(name, plot(run), "").png()
     return plots
 
 

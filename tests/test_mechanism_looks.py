@@ -6,6 +6,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -135,6 +136,10 @@ def test_check_draws_a_mechanism(tmp_path: Path) -> None:
     assert "boom: 1 body, 1 joint, 1 degree of freedom." in done.stdout
     assert "no problems." in done.stdout
     assert (tmp_path / "out/boom_drawing.png").stat().st_size > 10_000
+    schematic = ElementTree.parse(tmp_path / "out/boom_circuit.svg")
+    parts = read_toml(CONFIG / "circuits/boom.toml")["components"]
+    assert {g.get("data-part") for g in schematic.iter() if g.get("data-part")} == set(parts)
+    assert schematic.find("{*}style") is not None
 
 
 def test_check_says_what_is_wrong_with_a_mechanism(tmp_path: Path) -> None:

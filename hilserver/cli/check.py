@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def check(
     file: Annotated[Path, typer.Argument(help="rig file (TOML); or a circuit or mechanism file.")],
     out: Annotated[
-        Path, typer.Option("--output", "-o", help="folder for the drawings (PNG) of mechanisms, if there are any.")
+        Path, typer.Option("--output", "-o", help="folder for drawings: of a circuit file (SVG), of mechanisms (PNG).")
     ] = Path("reports"),
 ) -> None:
     """Is the configuration right? Nothing is started.
@@ -25,6 +25,8 @@ def check(
     Says all that is wrong with the rig file, its circuit and its work cycle. Otherwise shows the channels, the virtual
     circuit as a table, the limits and the rates; and whether the real valves are large and fast enough for the virtual
     circuit, the tick short enough, and the loop of circuit, bridge and machine stable, with all margins.
+
+    A circuit file is drawn as a schematic, with ISO 1219 symbols, to be held beside your own drawing.
 
     Mechanisms, of the rig's circuit and simulated machine, or of a circuit or mechanism file, are drawn at their start;
     their degrees of freedom are counted and redundant constraints named.
@@ -59,12 +61,15 @@ def _circuit(console: Console, file: Path, out: Path) -> list[str]:
     from hilserver.circuit.library import standard_library
     from hilserver.circuit.pack import pack
     from hilserver.runs.check import component_table
+    from hilserver.runs.circuit_blocks import write_drawing
     from hilserver.runs.free import read_circuit_file
 
     circuit = read_circuit_file(file, standard_library())
     pack(circuit, standard_library(), file=str(file))
     if circuit.placed:
         console.print(component_table(circuit))
+        drawing = write_drawing(circuit.source, out / f"{file.stem}_circuit.svg")
+        console.print(f"Written: {drawing}", soft_wrap=True)
     return _mechanisms(console, circuit.mechanisms, out, file.stem)
 
 

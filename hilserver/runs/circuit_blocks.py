@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from hilserver.drawing.parts import RIG
 from hilserver.drawing.schematic import picture
+from hilserver.errors import HilserverError
 from hilserver.runs.document import Block, Drawing, Grid
 
 Source = Mapping[str, Any]
@@ -20,6 +22,16 @@ def drawing(source: Source, name: str = "circuit") -> Iterator[Drawing]:
         nodes = [str(node) for table in parts.values() for node in table.get("ports", {}).values()]
         machine = "; grey frames: ports of the machine" if any(node.startswith(RIG) for node in nodes) else ""
         yield Drawing(name, picture(source), f"The circuit, symbols by ISO 1219{machine}.")
+
+
+def write_drawing(source: Source, file: Path) -> Path:
+    """Write the schematic as a file of its own (SVG). Raises HilserverError where it can't be written."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(picture(source), encoding="utf-8")
+    except OSError as error:
+        raise HilserverError(f"{file}: can't be written: {error.strerror or error}.") from error
+    return file
 
 
 def components(source: Source) -> Grid:
