@@ -76,12 +76,13 @@ class Units:
         return _with_digits(value / shown.factor, shown.digits)
 
     def text(self, value: float | None, si: str) -> str:
-        """A value with its unit.
+        """A value with its unit; a dash where there is none.
 
-        >>> Units().text(-1e-3, "m^3/s")
-        '−60.00 l/min'
+        >>> Units().text(-1e-3, "m^3/s"), Units().text(None, "m^3/s")
+        ('−60.00 l/min', '–')
         """
-        return f"{self.number(value, si)} {self.of(si).unit}".strip()
+        number = self.number(value, si)
+        return number if number == "–" else f"{number} {self.of(si).unit}".strip()
 
 
 def percent(share: float | None) -> str:

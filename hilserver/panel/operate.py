@@ -13,7 +13,7 @@ from hilserver.drawing.parts import read_parts
 from hilserver.drawing.schematic import schematic
 from hilserver.panel.component import ComponentDialog
 from hilserver.panel.display import Units, percent
-from hilserver.panel.plots import Plot
+from hilserver.panel.plots import FLOWS, Plot, flow_channels
 from hilserver.panel.view import Page, heading
 from hilserver.service import messages as m
 
@@ -254,9 +254,9 @@ class ValvesView:
         texts: dict[str, str] = {}
         bars: dict[str, float] = {}
         for valve in self._valves:
-            flows = [now.get(f"valve.{valve}.{word}") for word in ("flow_virtual", "flow_measured")]
+            flows = [now.get(f"valve.{valve}.{word}") for word in FLOWS]
             largest = max(1e-3, *(abs(flow) for flow in flows if flow is not None), 0.0)
-            for word, flow in zip(("flow_virtual", "flow_measured"), flows, strict=True):
+            for word, flow in zip(FLOWS, flows, strict=True):
                 texts[f"valve.{valve}.{word}"] = units.text(flow, "m^3/s")
                 bars[f"{valve}.{word}"] = round((flow or 0.0) / largest, 3)
             command = now.get(f"valve.{valve}.command")
@@ -351,8 +351,6 @@ class OperateView:
         page.each_round(self._start, "Operate")
 
     def _start(self) -> None:
-        description = self.page.connection.description
-        if self._plot is None and description is not None and description.valves and self.page.connection.history.count:
-            flows = [f"valve.{v}.{word}" for v in description.valves for word in ("flow_virtual", "flow_measured")]
+        if self._plot is None and (channels := flow_channels(self.page)):
             with self._flow:
-                self._plot = Plot(self.page, "Operate", "Virtual and real flow", flows, seconds=20)
+                self._plot = Plot(self.page, "Operate", "Virtual and real flow", channels, seconds=20)

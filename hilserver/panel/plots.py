@@ -22,6 +22,7 @@ COLOURS = (
 )
 LEAST_SPANS = {"": 0.02, "Pa": 5e5, "m^3/s": 2e-3 / 60, "m": 2e-3, "m/s": 5e-3, "s": 20e-6}
 """An axis shows at least so much in SI units: noise around a standstill is to look like that."""
+FLOWS = ("flow_virtual", "flow_measured")
 MOST_POINTS = 3000
 """Samples of a channel that are sent at most at once."""
 
@@ -126,7 +127,12 @@ class Plot:
             shown = self.page.units.of(si)
             axes.setdefault(shown.unit, LEAST_SPANS.get(si, 0.0) / shown.factor)
         units = [self.page.units.of(self.page.unit(channel)).unit for channel in self.channels]
-        series = [_series(channel, [*axes].index(unit)) for channel, unit in zip(self.channels, units, strict=True)]
+        series = [
+            _series(
+                channel, [*axes].index(unit), band=channel.replace("flow_virtual", "flow_measured") in self.channels
+            )
+            for channel, unit in zip(self.channels, units, strict=True)
+        ]
         return _options(series, axes or {"": 0.0})
 
 
@@ -158,9 +164,9 @@ def _numbers(values: Floats) -> list[float | None]:
     return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values.tolist()]
 
 
-def _series(channel: str, axis: int) -> dict[str, Any]:
-    """How a channel is drawn; a virtual flow as a broad band in which the real one should run."""
-    band = channel.endswith(".flow_virtual")
+def _series(channel: str, axis: int, band: bool) -> dict[str, Any]:
+    """How a channel is drawn; a virtual flow as a broad ``band``, in which the real one beside it should run."""
+    band = band and channel.endswith(".flow_virtual")
     return {
         "name": label(channel),
         "type": "line",
@@ -215,6 +221,13 @@ def _options(series: list[dict[str, Any]], axes: Mapping[str, float]) -> dict[st
     }
 
 
+def flow_channels(page: Page) -> list[str]:
+    """Virtual and real flow of each valve; of one whose real flow nobody measures, the virtual one."""
+    description, now = page.connection.description, page.connection.history.latest()
+    channels = [f"valve.{v}.{w}" for v in (description.valves if description else ()) for w in FLOWS]
+    return [channel for channel in channels if now.get(channel) is not None]
+
+
 def usual_plots(page: Page) -> dict[str, list[str]]:
     """Titles and channels of the plots to begin with: pressures, flows, commands, positions, inputs."""
     description = page.connection.description
@@ -228,7 +241,7 @@ def usual_plots(page: Page) -> dict[str, list[str]]:
     supply = [c for c in virtual if not c.startswith("circuit.rig.") and c != "circuit.tank.p"][:2]
     plots = {
         "Pressures": [*(c for c, unit in measured.items() if unit == "Pa"), *supply][:6],
-        "Virtual and real flow": [f"valve.{v}.{w}" for v in valves for w in ("flow_virtual", "flow_measured")],
+        "Virtual and real flow": flow_channels(page),
         "Command and saturation": [f"valve.{v}.{w}" for v in valves for w in ("command", "saturation")],
         "Position": [c for c, unit in measured.items() if unit == "m"],
         "Operator inputs": [f"input.{name}" for name in description.inputs],
