@@ -36,6 +36,7 @@ from hilserver.driver import installed_drivers
 from hilserver.mechanics import model as mechanics
 from hilserver.rig.calibration import Calibration
 from hilserver.rig.config import BrokerLogin, CycleInput, CycleSettings, RigSettings
+from hilserver.rig.load import read_toml
 from hilserver.runs.document import Picture
 from hilserver.runs.free import plot, run_circuit_file
 from hilserver.sequences.model import Expectation, Fault, SequenceFile, StepTiming
@@ -77,7 +78,7 @@ def _index_first(page: str) -> tuple[bool, str]:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages, and those that lie elsewhere in the repository."""
-    made: dict[str, str | bytes] = {**pages(), **repository_pages(), **circuit_plots()}
+    made: dict[str, str | bytes] = {**pages(), **repository_pages(), **example_schematics(), **circuit_plots()}
     for path, content in made.items():
         files.append(File.generated(config, path, content=content))
     return files
@@ -140,6 +141,11 @@ def circuits_page() -> str:
         return f"{found[0]}\n\n{pictures}\n\n{fence('toml', file)}"
 
     return SIMULATED.sub(shown, (ROOT / "config/README.md").read_text())
+
+
+def example_schematics() -> dict[str, str]:
+    """Schematics of the components' examples: path below docs/ -> SVG."""
+    return {f"images/components/{file.stem}.svg": schematic(read_toml(file)) for file in EXAMPLES.glob("*.toml")}
 
 
 @functools.cache
@@ -242,7 +248,8 @@ def component_page(name: str, library: Library) -> str:
     parts = [f"# {title(name)}", f'<div class="symbol">{symbol(kind)}</div>', with_sources(docstring(kind))]
     values = sorted(datasheet_fields(kind), key=lambda row: row[0] == "`description`")  # the same for all: last
     parts += ["## Connections", connections(kind), "## Datasheet values", table(COLUMNS, values)]
-    parts += ["## Example", "A whole circuit with it, as small as it gets:", fence("toml", example(name))]
+    drawing = f"![Schematic of the example](../../images/components/{name}.svg)"
+    parts += ["## Example", "A whole circuit with it, as small as it gets:", drawing, fence("toml", example(name))]
     if kind.states:
         parts += ["## States", states(kind)]
     parts += ["## Logged values", logged(kind, library)]
@@ -575,7 +582,54 @@ def commands_page() -> str:
                 parts += [f"### `hilserver {name} {inner}`", command_text(f"{name} {inner}", subcommand)]
         else:
             parts += [f"## `hilserver {name}`", command_text(name, command)]
+    parts += [
+        "## Exit codes",
+        *EXIT_CODES,
+        "## Environment",
+        "systemd sets those of a service.",
+        table(("variable", "what it is"), ENVIRONMENT),
+    ]
+    targets = re.findall(r"^([a-z-]+):.*?## (.*)$", (ROOT / "Makefile").read_text(), re.M)
+    parts += [
+        "## make",
+        "In a checkout; `.venv` is set up first where it is needed.",
+    ]
+    parts += [table(("target", "what it does"), [(f"`make {target}`", cell(text)) for target, text in targets])]
     return "\n\n".join(parts) + "\n"
+
+
+FINDINGS = {
+    "bench": "with `--tolerance`, something takes longer than it did",
+    "calibrate": "nothing was stored, as you wished",
+    "channels": "with `--once`, a device does not answer",
+    "demo": "as `hilserver run`",
+    "doctor": "the rig can run, but less well than it could; 2: it can't run on this machine as it is",
+    "log": "`log check` found damage",
+    "replay": "values differ by more than the tolerance",
+    "run": "the loop died; after Ctrl-C or SIGTERM it is 0",
+    "safe": "a device could not be given its safe values",
+    "status": "the server is offline",
+    "test": "an expectation was not met",
+}
+"""What the exit code 1 says of a command that has found something."""
+EXIT_CODES = (
+    "0: done. 2: what was asked for can't be done, and standard error says why: a wrong option, a configuration with "
+    "errors, a command that the server refused, no server. 1: the command did its work and found something, or a "
+    "question whether to go on was answered with no:",
+    "\n".join(f"- `hilserver {command}`: {meaning}" for command, meaning in FINDINGS.items()),
+)
+ENVIRONMENT = (
+    ("`HILSERVER_BROKER`", "where the broker is, for commands to a running server: like their option `--broker`"),
+    ("`XDG_CACHE_HOME`", "compiled programs go to `hilserver/` in it; default: `~/.cache`"),
+    ("`XDG_RUNTIME_DIR`", "servers note in `hilserver/` in it that they run, where commands find them"),
+    ("`PATH`", "where mosquitto is looked for, besides `/usr/sbin`"),
+    ("`NICEGUI_STORAGE_PATH`", "folder of the panel's framework; the panel stores nothing there"),
+    ("`CACHE_DIRECTORY`", "of a service: compiled programs"),
+    ("`LOGS_DIRECTORY`", "of a service: recordings, unless the rig file says where"),
+    ("`RUNTIME_DIRECTORY`", "of a service: that it runs"),
+    ("`NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`", "of a service: how it tells systemd that it is alive"),
+    ("`JOURNAL_STREAM`", "of a service: its messages go without a time, the journal has it"),
+)
 
 
 def command_text(name: str, command: Any) -> str:
@@ -588,7 +642,8 @@ def command_text(name: str, command: Any) -> str:
         if option not in arguments:
             names = ", ".join(f"`{word}`" for word in (*option.opts, *option.secondary_opts))
             none = option.default is None or option.default is False
-            rows.append((names, cell(option.help or ""), "–" if none else f"`{option.default}`"))
+            also = f"; or in `{option.envvar}`" if option.envvar else ""
+            rows.append((names, cell(option.help or "") + also, "–" if none else f"`{option.default}`"))
     return "\n\n".join(
         [fence("text", f"hilserver {name} [OPTIONS] {usage}".strip()), text, table(("", "what it is", "default"), rows)]
     )

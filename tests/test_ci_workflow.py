@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml  # type: ignore[import-untyped]
+from pages import only
 
 from hilserver.record.reader import LogReader
 from hilserver.record.writer import LogWriter
@@ -27,9 +29,14 @@ SHELL = ("bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c")
 
 def run(step: str, folder: Path) -> tuple[int, str]:
     """Carry out a step; returns exit code and output."""
+    return carry_out(STEPS[step]["run"], folder)
+
+
+def carry_out(script: str, folder: Path) -> tuple[int, str]:
+    """Run a script as GitHub does it."""
     python = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{python}:{os.environ['PATH']}", "COLUMNS": "200"}
-    command = (*SHELL, STEPS[step]["run"])
+    command = (*SHELL, script)
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
     return done.returncode, done.stdout + done.stderr
 
@@ -55,6 +62,16 @@ def test_all_is_green_for_a_repository_as_it_should_be(repository: Path) -> None
         assert code == 0, f"{step}\n{said}"
     assert (repository / "reports/sequences.xml").is_file()
     assert STEPS["Keep reports"]["with"]["path"] == "reports/"
+
+
+def test_the_page_shows_the_steps(repository: Path) -> None:
+    block = only("tested: tests/test_ci_workflow.py::test_the_page_shows_the_steps")
+    code, said = carry_out(block.text, repository)
+    assert code == 0, said
+    steps = "".join(str(step.get("run", "")) for step in STEPS.values())
+    for program in ("check", "replay", "test"):
+        (command,) = re.findall(rf"hilserver {program} .*?(?=;| \|\||\n)", block.text)
+        assert command in steps
 
 
 def test_a_step_goes_red_where_something_is_wrong(repository: Path) -> None:

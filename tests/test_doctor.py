@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pages import only
 
 from hilserver.cli import main
 from hilserver.realtime import host as hosts
@@ -112,6 +113,20 @@ def test_nothing_is_wrong_with_a_good_machine(tmp_path: Path) -> None:
         "throttling",
     ]
     assert all(finding.found and not finding.cost for finding in findings)
+
+
+def test_the_page_shows_what_is_found(tmp_path: Path) -> None:
+    block = only("tested: tests/test_doctor.py::test_the_page_shows_what_is_found")
+    slow = machine(tmp_path, {f"{CPU}/cpu3/cpufreq/scaling_governor": "powersave"})
+    kernel, frequency = (f for f in examine(slow, LOOP) if f.check == "kernel" or f.state != "ok")
+    assert block.text.splitlines() == [
+        f"ok      kernel: {kernel.found}",
+        f"warning frequency: {frequency.found}",
+        f"        costs: {frequency.cost}",
+        f"        do:    {frequency.remedy}",
+        "...",
+        "0 errors, 1 warnings.",
+    ]
 
 
 ORDINARY = {

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,9 @@ from hilserver.service.messages import (
     COMMANDS,
     Answer,
     ChannelInfo,
-    CircuitStatus,
     Command,
-    ComponentTypes,
-    Description,
-    Event,
     InputInfo,
     Jog,
-    Margins,
     Published,
     Refused,
     State,
@@ -365,44 +359,3 @@ def test_messages_can_not_be_changed() -> None:
     ):
         with pytest.raises(ValueError, match="frozen"):
             setattr(command, key, "other")
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# docs/mqtt.md
-
-DOCUMENT = (Path(__file__).parent.parent / "docs" / "mqtt.md").read_text(encoding="utf-8")
-PUBLISHED: dict[str, type[Published]] = {
-    "description": Description,
-    "state": State,
-    "circuit": CircuitStatus,
-    "types": ComponentTypes,
-    "margins": Margins,
-    "telemetry": Telemetry,
-    "event": Event,
-    "answer": Answer,
-}
-
-
-def test_documented_commands_are_right() -> None:
-    examples = re.findall(r"^mosquitto_pub -t hil/lab/command/(\w+) -m '(.*)'$", DOCUMENT, re.MULTILINE)
-    assert {name for name, _ in examples} == set(COMMANDS)
-    for name, payload in examples:
-        read_command(name, payload.encode())
-
-
-@pytest.mark.parametrize("topic", sorted(PUBLISHED))
-def test_documented_messages_are_right_and_complete(topic: str) -> None:
-    section = DOCUMENT.partition(f"### `{topic}`\n")[2].partition("\n##")[0]
-    examples = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
-    assert examples
-    for example in examples:
-        assert set(json.loads(example)) == set(PUBLISHED[topic].model_fields)
-        PUBLISHED[topic].model_validate_json(example)
-
-
-def test_documented_refusal_is_what_comes() -> None:
-    with pytest.raises(Refused) as refused:
-        read_command("jog", b'{"id": "8", "valve": "main", "command": 1.5}')
-    answer = refusal("jog", refused.value.id, refused.value.problems, 1795170000.25)
-    documented = [json.loads(example) for example in re.findall(r"```json\n(.*?)```", DOCUMENT, re.DOTALL)]
-    assert json.loads(answer.payload()) in documented

@@ -42,7 +42,7 @@ NEAR_MIDDLE = 0.2
 CREEP, STRONGER = 0.2, 1.1
 """Share of the largest command with which the piston is brought there at first; times as much where it hardly moves."""
 STUCK = 10.0
-"""s in which the piston should be back."""
+"""s without any progress after which it is given up."""
 
 
 class Bench(Protocol):
@@ -195,6 +195,8 @@ class Sequence:
             self._hold(0.0, self.bench.reaction)
             if abs(middle - self._x()) > abs(off) - 0.1 * level * self._speed() * seconds:
                 level = min(STRONGER * level, self.largest)
+            else:
+                begin = self.spent  # slowly, but it goes
             self.creep = level
 
     def _near_limit(self) -> bool:

@@ -1,8 +1,9 @@
 """The experiment of [Asikainen]: the boom over its work cycle against an independent solution; cost and steps.
 
-    python tests/benchmarks/boom_experiment.py [FOLDER]
+    python tests/benchmarks/boom_experiment.py [FOLDER [SECONDS]]
 
-Writes a plot into FOLDER (default: reports) and prints what docs/mechanics.md shows. The independent solution is one
+Writes a plot into FOLDER (default: reports) and prints what docs/mechanics.md shows, for the whole cycle of 4 s or only
+SECONDS of it. The independent solution is one
 angle after Lagrange with scipy's DOP853 (tests/boom_reference.py), where the source has Adams.
 """
 
@@ -26,8 +27,8 @@ from hilserver.runs.plots import plot_panels
 CONFIG = Path(__file__).parents[2] / "config"
 BOOMS = {"boom": LIGHT, "boom_heavy_cylinder": HEAVY}
 MASSES = {"boom": "without mass", "boom_heavy_cylinder": "with mass"}
-CYCLE = 4.0
-TICKS = np.arange(1.0, 4001.0) * 1e-3
+CYCLE = float(sys.argv[2]) if len(sys.argv) > 2 else 4.0
+TICKS = np.arange(1.0, round(CYCLE / 1e-3) + 1) * 1e-3
 WHAT = ("boom.boom.angle", "A.p", "B.p")
 
 
