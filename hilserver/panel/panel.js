@@ -15,7 +15,10 @@ window.panel = (() => {
 
   function texts(values) {
     for (const [name, text] of Object.entries(values))
-      for (const element of elements("data-value", name)) if (element.textContent !== text) element.textContent = text;
+      for (const element of elements("data-value", name)) {
+        if (!element.firstChild) element.append("");
+        element.firstChild.data = text;
+      }
   }
 
   function lines(colours) {
@@ -94,10 +97,18 @@ window.panel = (() => {
     }), wait);
   }
 
+  // The time of day; none for the edges of the window, which are no round times: the browser remembers each text it draws.
+  function clock(time) {
+    if (time % 10) return "";
+    const second = new Date(time).toTimeString().slice(0, 8);
+    return time % 1000 ? `${second}.${String(time % 1000).padStart(3, "0")}` : second;
+  }
+
   function draw(id, chart) {
     const drawn = getElement(id)?.chart;
     if (!drawn) return schedule(id, chart); // not there yet
     if (chart.options) {
+      chart.options.xAxis.axisLabel.formatter = clock;
       const zoom = drawn.getOption()?.dataZoom?.[0];
       for (const axis of chart.options.yAxis) Object.assign(axis, atLeast(axis.least));
       drawn.setOption(chart.options, true);
@@ -162,6 +173,13 @@ window.panel = (() => {
     if (message.bars) bars(message.bars);
     for (const [id, chart] of Object.entries(message.charts || {})) extend(Number(id), chart);
   }
+
+  // The style sheet looks through the page whenever an element or a class changes, notes how long that took, and keeps
+  // its notes for ever. Hence numbers change the data of a text, charts draw their own tooltips, and notes are cleared.
+  setInterval(() => {
+    performance.clearMarks();
+    performance.clearMeasures();
+  }, 10_000);
 
   return { update, unzoom, save, hold, charts };
 })();

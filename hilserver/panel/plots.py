@@ -180,26 +180,17 @@ def _series(channel: str, axis: int, band: bool) -> dict[str, Any]:
 
 
 def _options(series: list[dict[str, Any]], axes: Mapping[str, float]) -> dict[str, Any]:
-    to_the_second = "{HH}:{mm}:{ss}"
     return {
         "animation": False,
         "color": COLOURS,
         "textStyle": {"fontFamily": "Roboto, sans-serif"},
         "grid": {"left": 52, "right": 52 if len(axes) > 1 else 14, "top": 24, "bottom": 24},
         "legend": {"show": False, "top": 0, "itemWidth": 14, "itemHeight": 4, "icon": "rect", "type": "scroll"},
-        "tooltip": {"trigger": "axis", "confine": True, "transitionDuration": 0, "order": "seriesAsc"},
+        "tooltip": {"trigger": "axis", "renderMode": "richText", "confine": True, "order": "seriesAsc"},
         "dataZoom": [{"type": "inside", "filterMode": "filter", "minValueSpan": 100}],
         "xAxis": {
             "type": "time",
-            "axisLabel": {
-                "hideOverlap": True,
-                "showMinLabel": False,
-                "showMaxLabel": False,
-                "formatter": {
-                    "millisecond": f"{to_the_second}.{{SSS}}",
-                    **dict.fromkeys(("second", "minute", "hour", "day", "month", "year"), to_the_second),
-                },
-            },
+            "axisLabel": {"hideOverlap": True},  # panel.js says how times are written
             "splitNumber": 4,
             "splitLine": {"show": True, "lineStyle": {"color": "#f1f5f9"}},
         },
