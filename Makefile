@@ -32,7 +32,7 @@ panel: $(STAMP)  ## the same, and it goes on until Ctrl-C: drive it in the brows
 	$(BIN)/hilserver demo --stay
 
 test: $(STAMP) test-programs  ## run all tests; PYTEST="-k relief" passes options on
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST)
+	$(BIN)/python -m pytest $(PYTEST)
 
 check: $(STAMP)  ## style, types, layers, documentation
 	$(BIN)/ruff check .

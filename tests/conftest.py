@@ -9,22 +9,6 @@ from hypothesis import settings
 settings.register_profile("hilserver", deadline=None, derandomize=True)
 settings.load_profile("hilserver")
 
-REAL_TIME = {
-    "test_bench", "test_ci_workflow", "test_cli_offline", "test_client", "test_docs", "test_doctor", "test_driving",
-    "test_latency", "test_log_care", "test_margins", "test_notify", "test_own_components", "test_panel",
-    "test_realtime_clock", "test_run_report", "test_scheduling", "test_security", "test_sequences", "test_service",
-    "test_slow_devices_in_a_run", "test_soak", "test_starting", "test_systemd", "test_timing", "test_worker",
-}  # fmt: skip
-"""What runs servers or measures times: one after the other, for two loops would want the same processor."""
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two workers (``-n 2 --dist loadgroup``): one runs the servers; the other computes, a file at a time."""
-    for item in items:
-        group = "real time" if item.path.stem in REAL_TIME else item.path.stem
-        item.add_marker(pytest.mark.xdist_group(group))
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How long, and how, the soak test (test_soak.py) lasts; pictures by the panel's test (test_panel.py)."""
