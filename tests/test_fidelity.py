@@ -20,6 +20,7 @@ from hilserver.cli import main
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.compiled import compiled_program
+from hilserver.record.reader import LogReader, LogTable
 from hilserver.rig import columns as c
 from hilserver.rig.config import ChannelSettings, CycleSettings, Sweep
 from hilserver.rig.load import Rig, read_toml
@@ -412,6 +413,34 @@ def test_logs_that_can_t_be_evaluated(recorded: tuple[Rig, Path], tmp_path: Path
         run.run(100)
     with pytest.raises(HilserverError, match=r"no whole pass of the work cycle is in it(.|\n)*after 0.1\d* of 2 s"):
         fidelity_of_log(rig, short)
+
+
+def late(monkeypatch: pytest.MonkeyPatch, channel: str, ticks: int | None) -> None:
+    """Let every log say that a channel had not given a sample in its first ticks, or at all (None)."""
+    read_all = LogReader.read_all
+
+    def read(log: LogReader) -> LogTable:
+        table = read_all(log)
+        table.columns[f"stale.{channel}"][:ticks] = np.inf
+        table.columns[f"channel.{channel}"][:ticks] = 0.0
+        return table
+
+    monkeypatch.setattr(LogReader, "read_all", read)
+
+
+def test_ticks_before_a_channel_s_first_sample_are_no_measurement(
+    recorded: tuple[Rig, Path], by_log: Fidelity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = recorded[0].settings.cylinders["lift"].position
+    assert channel is not None
+    late(monkeypatch, channel, 3)
+    result = fidelity_of_log(*recorded)
+    assert phases(result, "feedback") == phases(by_log, "feedback")
+    assert result.cycle_errors("position lift") == by_log.cycle_errors("position lift")
+    monkeypatch.undo()
+    late(monkeypatch, channel, None)
+    with pytest.raises(HilserverError, match=rf'the channel "{channel}" never gave a sample in this run'):
+        fidelity_of_log(*recorded)
 
 
 def test_the_uncertainty_is_in_the_report(recorded: tuple[Rig, Path], by_log: Fidelity, tmp_path: Path) -> None:

@@ -240,19 +240,24 @@ class _Evaluation:
         return {name: node for name, node in found.items() if f"{node}.x" in direct.packed.names}
 
     def _at_ends(self, record: Record, rows: slice, values: Floats, ages: Floats | float = 0.0) -> Floats:
-        """Values that belong to the begins of the ticks, less their ages, at the ends of the rows' ticks."""
+        """Values that belong to the begins of the ticks, less their ages, at the ends of the rows' ticks.
+
+        An infinite age is that of a channel before its first sample: nothing was measured then.
+        """
         begins = record.columns["tick"] * self.dt
-        times = begins - ages
-        fresh = np.concatenate([[True], np.diff(times) > 1e-9])
-        known = fresh & np.isfinite(values)
-        found: Floats = np.interp(begins[rows] + self.dt, times[known], values[known])
+        known = np.isfinite(values) & np.isfinite(ages)
+        times, values = (begins - ages)[known], values[known]
+        fresh = np.diff(times, prepend=-np.inf) > 1e-9
+        found: Floats = np.interp(begins[rows] + self.dt, times[fresh], values[fresh])
         return found
 
     def _measured(self, record: Record, rows: slice, name: str) -> Floats:
         """A channel without its filter and its delay."""
-        settings = self.settings.channels[name]
+        settings, ages = self.settings.channels[name], record.columns[f"stale.{name}"]
+        if not np.isfinite(ages).any():
+            raise HilserverError(f'{self.log}: the channel "{name}" never gave a sample in this run.')
         values = unfiltered(record.columns[f"channel.{name}"], settings, record.elapsed(self.dt))
-        return self._at_ends(record, rows, values, record.columns[f"stale.{name}"] + settings.delay)
+        return self._at_ends(record, rows, values, ages + settings.delay)
 
     # --- the direct simulation ---------------------------------------------------------------------------------------
 
