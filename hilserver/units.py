@@ -108,6 +108,29 @@ def shown_unit(unit: str) -> tuple[str, float]:
     return _SHOWN.get(unit, (unit, 1.0))
 
 
+_BY_LETTER = {
+    "p": "Pa",
+    "q": "m^3/s",
+    "Q": "m^3/s",
+    "x": "m",
+    "v": "m/s",
+    "F": "N",
+    "phi": "rad",
+    "w": "rad/s",
+    "T": "N*m",
+}
+
+
+def unit_of_value(name: str) -> str:
+    """SI unit of a virtual circuit's value by the letter in the last part of its name; empty where it tells none.
+
+    >>> unit_of_value("supply.p"), unit_of_value("pump.q_P"), unit_of_value("joystick")
+    ('Pa', 'm^3/s', '')
+    """
+    _, dot, last = name.rpartition(".")
+    return _BY_LETTER.get(last.split("_")[0], "") if dot else ""
+
+
 @dataclass(frozen=True)
 class Unit:
     """Pydantic annotation: a text with a unit in the configuration, an SI float in the model."""

@@ -218,9 +218,8 @@ def workplace(folder: Path, name: str, files: Sequence[Block] = ()) -> Workplace
         file.write_text(block.text)
     demo = folder / DEMO
     text = demo.read_text().replace('name = "demo"', f'name = "{rigs["demo"]}"')
-    demo.write_text(
-        text.replace("max_missed = 100 ", "max_missed = 2000 ").replace('"100 ms"', '"200 ms"')
-    )  # a busy machine
+    patient = text.replace("max_missed = 100 ", "max_missed = 2000 ").replace('"100 ms"', '"200 ms"')
+    demo.write_text(patient)  # the machine may be busy
     return Workplace(folder, rigs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
@@ -80,6 +81,24 @@ def test_a_script_operates_the_rig(client: Client, server: Server) -> None:
     client.stop()
     client.disarm()
     assert client.wait(lambda state: state.mode == "SAFE").fault is None
+
+
+def test_a_whole_circuit_is_switched(client: Client) -> None:
+    """As a table made in the script, and by the name of a file on the server."""
+    before = client.circuit
+    circuit = copy.deepcopy(before.source)
+    circuit["components"]["relief"]["opening_pressure"] = "90 bar"  # type: ignore[index, call-overload]
+    version = client.switch_circuit(circuit).result["version"]
+    client.wait(lambda _: client.circuit.version == version)
+    assert client.circuit.source == circuit
+    assert client.circuit.file is None
+    version = client.switch_circuit(file="lift.toml").result["version"]
+    client.wait(lambda _: client.circuit.version == version)
+    version = client.switch("relief", {"opening_pressure": "120 bar"}).result["version"]
+    client.wait(lambda _: client.circuit.version == version)
+    assert client.circuit.file == "lift.toml"
+    with pytest.raises(CommandRefused, match=r"no\.toml"):
+        client.switch_circuit(file="no.toml")
 
 
 def test_what_is_refused_is_an_error_with_the_reason(client: Client) -> None:

@@ -19,6 +19,7 @@ from hilserver.client.session import RequestFailed, open_session
 from hilserver.errors import HilserverError, did_you_mean
 from hilserver.numerics.arrays import Floats
 from hilserver.service import messages as m
+from hilserver.units import unit_of_value
 
 _Result = TypeVar("_Result")
 Start = Literal["initial", "steady"]
@@ -54,14 +55,13 @@ class Samples:
 
 
 def circuit_units(names: Iterable[str]) -> dict[str, str]:
-    """SI units of the virtual circuit's values, as far as their names tell: pressures of nodes, flows.
+    """SI units of the virtual circuit's values, as far as their names tell.
 
     >>> circuit_units(["circuit.supply.p", "circuit.pump.q_P", "p_A"])
     {'circuit.supply.p': 'Pa', 'circuit.pump.q_P': 'm^3/s'}
     """
-    own = [name for name in names if name.startswith("circuit.")]
-    flows = {name: "m^3/s" for name in own if ".q_" in name}
-    return {name: "Pa" for name in own if name.endswith(".p")} | flows
+    units = {name: unit_of_value(name.removeprefix("circuit.")) for name in names if name.startswith("circuit.")}
+    return {name: unit for name, unit in units.items() if unit}
 
 
 class Recorder:

@@ -14,4 +14,3 @@ NODES = 10
 """First line of the actuators' table."""
 
 ABSOLUTE, RECURSIVE = 0, 1
-METHODS = {"absolute": ABSOLUTE, "recursive": RECURSIVE}

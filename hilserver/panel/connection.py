@@ -62,10 +62,6 @@ class LogIn(BrokerAddress):
         return login
 
 
-class LoginRefused(HilserverError):
-    """The broker does not let this user in."""
-
-
 class Connection:
     """What one user sees of one rig. ``run`` keeps it going; everything else returns at once, but for ``send``.
 

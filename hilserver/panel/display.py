@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hilserver.service.messages import Description
+from hilserver.units import unit_of_value
 
 
 @dataclass(frozen=True)
@@ -38,17 +39,6 @@ CHOICES: Mapping[str, tuple[Shown, ...]] = {
 """What can be chosen for each SI unit; the first is the default."""
 
 QUANTITIES = {"Pa": "pressure", "m^3/s": "flow", "m": "length", "m/s": "speed", "s": "time"}
-_SUFFIXES = {
-    "p": "Pa",
-    "q": "m^3/s",
-    "Q": "m^3/s",
-    "x": "m",
-    "v": "m/s",
-    "F": "N",
-    "phi": "rad",
-    "w": "rad/s",
-    "T": "N m",
-}
 
 
 @dataclass
@@ -100,17 +90,14 @@ def _with_digits(value: float, digits: int) -> str:
 
 
 def unit_of(channel: str, description: Description | None) -> str:
-    """The SI unit of a channel: as described, or, of the virtual circuit, by the last part of its name.
+    """The SI unit of a channel: as described, or, of the virtual circuit, by its name.
 
-    >>> unit_of("circuit.supply.p", None), unit_of("circuit.pump.q_P", None), unit_of("circuit.joystick", None)
-    ('Pa', 'm^3/s', '')
+    >>> unit_of("circuit.supply.p", None), unit_of("p_A", None)
+    ('Pa', '')
     """
     if description is not None and channel in description.channels:
         return description.channels[channel].unit
-    if not channel.startswith("circuit."):
-        return ""
-    _, dot, last = channel.removeprefix("circuit.").rpartition(".")
-    return _SUFFIXES.get(last.split("_")[0], "") if dot else ""
+    return unit_of_value(channel.removeprefix("circuit.")) if channel.startswith("circuit.") else ""
 
 
 def label(channel: str) -> str:

@@ -300,9 +300,8 @@ class Jog:
             self._ended = False
         if not self._ended:
             answer = await self.page.command(m.Jog(valve=self._valve, command=sign * float(self._size.value)))
-            self._ended = sign != 0.0 and (
-                answer is None or not answer.ok
-            )  # told once; over when the button is released
+            refused = answer is None or not answer.ok
+            self._ended = refused and sign != 0.0  # told once; over when the button is released
 
 
 class MeasuredView:

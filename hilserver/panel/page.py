@@ -18,8 +18,6 @@ from hilserver.panel.view import Page
 from hilserver.service import messages as m
 
 HERE = Path(__file__).parent
-STALE = 3.0
-"""Seconds after which a state that doesn't come any more is called old."""
 
 
 def build(connection: Connection, units: Units, recordings: Path | None, log_out: Callable[[], None] | None) -> None:

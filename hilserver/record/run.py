@@ -15,6 +15,7 @@ from hilserver.record.format import Event, LogHeader, circuit_event
 from hilserver.record.machine import machine
 from hilserver.rig import columns as c
 from hilserver.rig.load import Rig
+from hilserver.units import unit_of_value
 
 
 def run_header(rig: Rig, program: str, kind: str) -> LogHeader:
@@ -34,13 +35,12 @@ def run_header(rig: Rig, program: str, kind: str) -> LogHeader:
 
 
 def units_of(rig: Rig) -> dict[str, str]:
-    """SI units of the log's columns, as far as they are known: channels, flows, times, pressures of nodes."""
+    """SI units of the log's columns, as far as they are known: channels, flows, times, values of the circuit."""
     units = {f"channel.{name}": settings.unit for name, settings in rig.settings.channels.items()}
     units |= {name: "m^3/s" for name in rig.layout.names if name.startswith("valve.") and ".flow_" in name}
     units |= {c.HEADER_NAMES[k]: "s" for k in (c.TIME, c.UTC, c.HEARTBEAT_AGE, c.CYCLE_TIME, c.WAKE_ERROR, *c.TIMES)}
     units |= {name: "s" for name in rig.layout.names if name.startswith("age.")}
-    units |= {name: "Pa" for name in rig.packed.names if name.endswith(".p")}
-    units |= {name: "m^3/s" for name in rig.packed.names if ".q_" in name}
+    units |= {name: unit_of_value(name) for name in rig.packed.names}
     return {name: unit for name, unit in units.items() if unit}
 
 

@@ -20,7 +20,7 @@ from hilserver.sequences.table import read_csv
 from hilserver.service.messages import Command, Refused, read_command
 from hilserver.units import AnyDifference, AnyQuantity, Time
 
-SEND, REFUSED = "send", "refused"
+SEND = "send"
 
 
 class Timing(Datasheet):

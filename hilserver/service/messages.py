@@ -528,7 +528,7 @@ class CircuitStatus(Published):
     """The virtual circuit that runs. Retained."""
 
     source: dict[str, JsonValue] = Field(description="the circuit as it was given")
-    file: str | None = Field(default=None, description="the file that it came from")
+    file: str | None = Field(default=None, description="the file that it came from; null: it came in a command")
     version: int = Field(description="counts the switches since the start of the server")
     tick: int = Field(description="tick at which it became active")
 
@@ -705,20 +705,23 @@ def describe(
     )
 
 
+PUBLISHED: dict[str, type[Published]] = {
+    "description": Description,
+    "state": State,
+    "circuit": CircuitStatus,
+    "types": ComponentTypes,
+    "margins": Margins,
+    "telemetry": Telemetry,
+    "event": Event,
+    "answer": Answer,
+}
+"""Everything a server publishes, by the end of its topic."""
+
+
 def schemas() -> dict[str, dict[str, Any]]:
     """JSON Schema of every message by the end of its topic: ``command/arm`` ... ``state``, ``answer``."""
-    published: dict[str, type[Published]] = {
-        "description": Description,
-        "state": State,
-        "circuit": CircuitStatus,
-        "types": ComponentTypes,
-        "margins": Margins,
-        "telemetry": Telemetry,
-        "event": Event,
-        "answer": Answer,
-    }
     commands = {f"command/{name}": model.model_json_schema() for name, model in COMMANDS.items()}
-    return commands | {name: model.model_json_schema(mode="serialization") for name, model in published.items()}
+    return commands | {name: model.model_json_schema(mode="serialization") for name, model in PUBLISHED.items()}
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

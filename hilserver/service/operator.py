@@ -151,9 +151,9 @@ class Operator:
 
     def _prepare(self, wanted: Changed) -> tuple[Running, bytes]:
         """Validate, pack and try a circuit; returns it with the mailbox's payload. Runs in a thread of its own."""
-        file = wanted.file
-        circuit = self._rig.read_circuit(wanted.source, file or "")
-        packed = self._rig.pack(circuit, file or "")
+        where = wanted.file or ""
+        circuit = self._rig.read_circuit(wanted.source, where)
+        packed = self._rig.pack(circuit, where)
         carried = packed.carried_from(self.running.packed)
         row = self._observer.latest()
         if row is not None:
@@ -165,7 +165,8 @@ class Operator:
         if len(payload) > room:
             raise HilserverError(f"the circuit is too large: {len(payload)} bytes packed, room for {room}.")
         self._try(packed, carried)
-        return Running(circuit, packed, self.running.version + 1, file or self.running.file), payload
+        file = wanted.file if wanted.whole else self.running.file
+        return Running(circuit, packed, self.running.version + 1, file), payload
 
     def _effect(self, rows: Floats, tick: int) -> dict[str, Any]:
         """How far each valve's command moved at most since the row before ``tick``, in % of its range; ticks missed."""

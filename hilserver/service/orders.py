@@ -40,11 +40,12 @@ class Order(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """The circuit that a command asks for: its table, the file that it came from, how its new states begin."""
+    """The circuit that a command asks for: its table, how its new states begin; a whole one's file, if it has one."""
 
     source: dict[str, Any]
-    file: str | None = None
     steady: bool = False
+    whole: bool = False
+    file: str | None = None
 
 
 def order_of(rig: Rig, command: m.Command) -> Order:
@@ -83,9 +84,9 @@ def changed(rig: Rig, running: Circuit, command: Change) -> Changed:
         case m.SetParameter():
             return Changed(with_values(running.source, command.component, command.set))
         case m.Switch():
-            return Changed(_switched(rig, running, command), steady=command.start == "steady")
+            return Changed(_switched(rig, running, command), command.start == "steady")
         case m.SwitchCircuit():
-            return Changed(_whole_circuit(rig, command), command.file, command.start == "steady")
+            return Changed(_whole_circuit(rig, command), command.start == "steady", True, command.file)
 
 
 def _switched(rig: Rig, running: Circuit, command: m.Switch) -> dict[str, Any]:

@@ -5,11 +5,10 @@
 
 The demo's rig, RUNNING with its work cycle, sends telemetry every 50 ms; headless Chromium shows 12 channels on the
 panel's tab of plots. Every 30 s: the page's JavaScript heap after a garbage collection, DOM nodes and listeners, what
-renderer and panel hold in memory of their own (RssAnon), and messages, samples and
-drawings per second of a chart. The loop's wake-up and work
-are taken from every tick's row, without panel and browser and with them, in turns; `--pairs` short stretches follow, so
-that what else happens on the machine comes to both alike. Fails where heap or memory grew by more than 5 % since the
-warm-up, or samples were missing.
+renderer and panel hold in memory of their own (RssAnon), and messages, samples and drawings per second of a chart. The
+loop's wake-up and work are taken from every tick's row, without panel and browser and with them, in turns; `--pairs`
+short stretches follow, so that what else happens on the machine comes to both alike. Fails where heap or memory grew by
+more than 5 % since the warm-up, or samples were missing.
 """
 
 from __future__ import annotations
