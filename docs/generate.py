@@ -85,9 +85,31 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Draw the equations of a page; a link to a folder is one to its index."""
+    """Draw the equations of a page; a link to a source leads to its page, one to a folder to its index."""
+    markdown = to_reference(markdown)
     markdown = re.sub(r"\]\(([\w./-]+/)\)", r"](\1index.md)", markdown)
     return re.sub(r"^```math\n(.*?)^```$", lambda found: equation(found[1]), markdown, flags=re.M | re.S)
+
+
+SOURCES = {
+    "circuit/model.py": "circuit-file.md",
+    "mechanics/model.py": "mechanism-file.md",
+    "rig/config.py": "rig-file.md",
+}
+"""Where the keys of a file are declared, and the page that is made of it."""
+
+
+def to_reference(markdown: str) -> str:
+    """The links from a page to sources that have a page of their own, as links to these.
+
+    Who reads a page in the repository, where nothing of the reference is kept, gets to the source.
+    """
+
+    def page(found: re.Match[str]) -> str:
+        component = re.fullmatch(r"(components/\w*)(\.py)?", found[1])
+        return f"](reference/{component[1] + ('.md' if component[2] else '') if component else SOURCES[found[1]]})"
+
+    return re.sub(r"\]\(\.\./hilserver/([\w/.]+)\)", page, markdown)
 
 
 def pages() -> dict[str, str]:

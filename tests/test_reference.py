@@ -51,7 +51,9 @@ def section(page: str, heading: str) -> str:
 @cache
 def site() -> dict[str, str]:
     """All pages of the site: path below docs/ -> Markdown."""
-    written = {path.relative_to(DOCS).as_posix(): path.read_text() for path in DOCS.rglob("*.md")}
+    written = {
+        path.relative_to(DOCS).as_posix(): generate.to_reference(path.read_text()) for path in DOCS.rglob("*.md")
+    }
     return {**written, **generate.repository_pages(), **PAGES}
 
 
@@ -297,7 +299,16 @@ def test_no_link_on_a_page_leads_nowhere(page: str) -> None:
             assert (DOCS / target).is_file(), f"{page}: {link}"
 
 
-@pytest.mark.parametrize("file", ["README.md", "CHANGELOG.md", "SECURITY.md", "config/README.md"])
+WRITTEN = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
+    ROOT / "config/README.md",
+    *DOCS.rglob("*.md"),
+]
+
+
+@pytest.mark.parametrize("file", sorted(path.relative_to(ROOT).as_posix() for path in WRITTEN))
 def test_no_link_in_the_repository_leads_nowhere(file: str) -> None:
     """As they are seen without the site."""
     for link in links((ROOT / file).read_text()):
