@@ -114,6 +114,13 @@ def test_installed_command_introduces_itself(installation: Installation) -> None
         assert re.search(rf"\b{command}\b", text), f"hilserver --help does not name {command}"
 
 
+def test_decisions_are_numbered_by_their_files() -> None:
+    records = sorted((ROOT / "docs/decisions").glob("*.md"))
+    assert [path.name[:5] for path in records] == [f"{number:04}-" for number in range(1, len(records) + 1)]
+    for path in records:
+        assert path.read_text().startswith(f"# {path.name[:4]}: ")
+
+
 def test_changelog_names_the_version() -> None:
     version = Version(PROJECT["version"])
     first, section = re.findall(r"^## \[(.+?)\](.*?)(?=^## |\Z)", (ROOT / "CHANGELOG.md").read_text(), re.M | re.S)[0]

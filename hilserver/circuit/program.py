@@ -7,6 +7,7 @@ folder's name carries a hash of everything that goes into the program.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import hashlib
 import importlib.util
@@ -63,10 +64,13 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hilserver"
 
 
-def build(library: Library, modules: Sequence[ModuleType] = (), root: Path | None = None) -> Program:
+def build(
+    library: Library, modules: Sequence[ModuleType] = (), root: Path | None = None, *, callable: bool = True
+) -> Program:
     """Link ``engine`` and ``modules`` to the library's kernels; each function is compiled at its first call.
 
-    All linked modules share one scope: their functions see each other, compiled, under their names.
+    All linked modules share one scope: their functions see each other, compiled, under their names. Not ``callable``
+    are they only to be compiled: it does not wait for the mechanisms' machine code.
     """
     linked = [linear, engine, *modules]
     text = dispatch.generate(library)
@@ -80,7 +84,7 @@ def build(library: Library, modules: Sequence[ModuleType] = (), root: Path | Non
     with _cached_in(folder):
         compiled = {name: numba.njit(getattr(generated, name), cache=True, **HEAPLESS) for name in GENERATED}
         compiled |= _linked(linked, scope)
-    scope |= _mechanisms(place)[0]
+    scope |= _mechanisms(place)[0] if callable else _declared(place)
     scope.update(compiled)
     return Program(compiled, folder)
 
@@ -108,19 +112,42 @@ def _mechanisms(place: Path) -> tuple[dict[str, Any], list[Any]]:
     folder = _mechanisms_folder(place)
     folder.mkdir(parents=True, exist_ok=True)
     scope = _scope(native.CALLED)
-    found, kept = {}, []
+    kept = []
     with _cached_in(folder):
         scope |= _linked(native.CALLED, scope) | {name: vars(native)[name] for name in native.NAMES}
         for name, signature in native.SIGNATURES.items():
             copy = FunctionType(vars(native)[name].__code__, scope, name)
             copy.__module__ = native.__name__
             machine_code = numba.cfunc(signature, cache=True, **OPTIONS)(copy)  # carray: not without the heap
-            symbol = f"hilserver_{name}_{folder.name}"
-            llvmlite.binding.add_symbol(symbol, machine_code.address)
+            llvmlite.binding.add_symbol(_symbol(name, folder), machine_code.address)
             kept.append(machine_code)
-            found[name] = numba.types.ExternalFunction(symbol, signature)
     (folder / _COMPLETE).touch()
-    return found, kept
+    return _external(folder), kept
+
+
+def _external(folder: Path) -> dict[str, Any]:
+    return {
+        name: numba.types.ExternalFunction(_symbol(name, folder), signature)
+        for name, signature in native.SIGNATURES.items()
+    }
+
+
+def _symbol(name: str, folder: Path) -> str:
+    return f"hilserver_{name}_{folder.name}"
+
+
+def _declared(place: Path) -> dict[str, Any]:
+    """The entry points without their code: who compiles must give the linker an address, and this one ends a call."""
+    folder = _mechanisms_folder(place)
+    abort = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value
+    for name in native.SIGNATURES:
+        llvmlite.binding.add_symbol(_symbol(name, folder), abort)
+    return _external(folder)
+
+
+def compile_mechanisms(root: Path | None = None) -> None:
+    """Bring the mechanisms' machine code into the cache."""
+    _mechanisms(_writable(root or cache_root()))
 
 
 def is_quickly_built(root: Path | None = None) -> bool:

@@ -1,21 +1,23 @@
 """The compiled program of a run: engine, bridge, tick, plant and lockstep loops, linked to the component library.
 
-``python -m hilserver.realtime.compiled SETUP`` compiles all that a real-time run needs, before its processes start:
-else each of them would compile the same at the same time.
+``python -m hilserver.realtime.compiled SETUP`` and ``... mechanisms`` compile all that a real-time run needs, before
+its processes start: else each of them would compile the same at the same time. They are two, for two processors.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
+import numba
 import numpy as np
 
 from hilserver.bridge import compensation, cylinder, stop, strategies, swing, valve
 from hilserver.circuit.engine import N_RECORDED, N_STATES, N_SUMS, N_VALUES, work_size
 from hilserver.circuit.library import Library, library_of
 from hilserver.circuit.pack import PackedCircuit
-from hilserver.circuit.program import Program, build
+from hilserver.circuit.program import Program, build, compile_mechanisms
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.realtime import ahead, lockstep, machine, modes, outputs, signals, tick
 from hilserver.realtime.setup import read_setup, work_needed
@@ -27,12 +29,14 @@ from hilserver.rig.plant import PlantArrays
 
 BRIDGE = (strategies, stop, valve, cylinder, compensation, swing)
 TICK = (machine, ahead, signals, modes, outputs, tick)
+LINKED = (*BRIDGE, *TICK, plant, lockstep)
+MECHANISMS = "mechanisms"
 _COMPLETE = "complete"
 
 
 def compiled_program(library: Library) -> Program:
     """The program for a library; what is not in the cache is compiled at the first call of each function."""
-    return build(library, [*BRIDGE, *TICK, plant, lockstep])
+    return build(library, LINKED)
 
 
 def work_array(packed: PackedCircuit, plan: Plan) -> Floats:
@@ -47,25 +51,52 @@ def no_command() -> Floats:
 
 def warm_up(program: Program, plan: Plan, index: Indices, value: Floats, row: Floats) -> None:
     """Compile (or load) the tick and the swap on copies, so that nothing is compiled later in the loop."""
-    trial, work = row.copy(), np.zeros(work_needed(index, plan))
-    program.tick(plan, index, value, trial, work, no_command())
-    program.swap(plan, trial, index, value, np.full(len(row), -1, dtype=np.int64), work)
+    _make(program, _in_the_loop(plan, index, value, row))
 
 
 def warm_up_analysis(program: Program, index: Indices, value: Floats) -> None:
     """The same for what examines a circuit before it is switched in."""
-    z, work = np.zeros(int(index[N_VALUES])), np.zeros(work_size(int(index[N_STATES]), int(index[N_SUMS])))
-    y = np.zeros(int(index[N_RECORDED]))
-    program.load(index, value, z)
-    program.derivatives(index, value, z, y, work)
-    program.advance(index, value, z, y, work, 0, 1e-3)
+    _make(program, _in_analysis(index, value))
 
 
 def warm_up_plant(program: Program, arrays: PlantArrays, dt: float) -> None:
     """The same for a simulated device."""
+    _make(program, _in_a_plant(arrays, dt))
+
+
+Calls = list[tuple[str, tuple[Any, ...]]]
+"""Functions of a program by name, with arguments."""
+
+
+def _in_the_loop(plan: Plan, index: Indices, value: Floats, row: Floats) -> Calls:
+    trial, work, nothing = row.copy(), np.zeros(work_needed(index, plan)), np.full(len(row), -1, dtype=np.int64)
+    return [
+        ("tick", (plan, index, value, trial, work, no_command())),
+        ("swap", (plan, trial, index, value, nothing, work)),
+    ]
+
+
+def _in_analysis(index: Indices, value: Floats) -> Calls:
+    z, work = np.zeros(int(index[N_VALUES])), np.zeros(work_size(int(index[N_STATES]), int(index[N_SUMS])))
+    y = np.zeros(int(index[N_RECORDED]))
+    return [
+        ("load", (index, value, z)),
+        ("derivatives", (index, value, z, y, work)),
+        ("advance", (index, value, z, y, work, 0, 1e-3)),
+    ]
+
+
+def _in_a_plant(arrays: PlantArrays, dt: float) -> Calls:
     trial = PlantArrays._make(array.copy() for array in arrays)
-    program.sample(trial, np.zeros(len(arrays.sensor)))
-    program.move(trial, np.zeros(len(arrays.actuator)), dt)
+    return [
+        ("sample", (trial, np.zeros(len(arrays.sensor)))),
+        ("move", (trial, np.zeros(len(arrays.actuator)), dt)),
+    ]
+
+
+def _make(program: Program, calls: Calls) -> None:
+    for name, arguments in calls:
+        program.functions[name](*arguments)
 
 
 def is_complete(program: Program) -> bool:
@@ -74,16 +105,20 @@ def is_complete(program: Program) -> bool:
 
 
 def fill_cache(setup_file: Path) -> None:
-    """Compile all that a real-time run needs."""
+    """Compile all that a real-time run needs, but for the mechanisms' machine code; nothing is called."""
     setup = read_setup(setup_file)
-    program = compiled_program(library_of(setup.own))
-    warm_up(program, setup.plan, setup.index, setup.value, setup.row)
-    warm_up_analysis(program, setup.index, setup.value)
+    program = build(library_of(setup.own), LINKED, callable=False)
+    calls = _in_the_loop(setup.plan, setup.index, setup.value, setup.row) + _in_analysis(setup.index, setup.value)
     for arrays in setup.plants.values():
-        warm_up_plant(program, arrays, float(setup.plan.loop[c.DT]))
+        calls += _in_a_plant(arrays, float(setup.plan.loop[c.DT]))
+    for name, arguments in calls:
+        program.functions[name].compile(tuple(map(numba.typeof, arguments)))
     (program.folder / _COMPLETE).touch()
-    say(ready=True)
 
 
 if __name__ == "__main__":
-    fill_cache(Path(sys.argv[1]))
+    if sys.argv[1] == MECHANISMS:
+        compile_mechanisms()
+    else:
+        fill_cache(Path(sys.argv[1]))
+    say(ready=True)

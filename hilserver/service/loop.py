@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from hilserver.driver import Pace
+from hilserver.realtime.compiled import MECHANISMS
 from hilserver.realtime.process import make_devices_safe, ramp_time
 from hilserver.realtime.setup import make_setup, write_setup
 from hilserver.realtime.shared import LoopMemory, Segment, SharedMemoryError, segment_path
@@ -57,11 +58,13 @@ class LoopProcesses:
 
     async def compile(self) -> None:
         """Fill the cache of compiled programs. Raises ChildFailed."""
-        compiler = await Child.start("compiler", "hilserver.realtime.compiled", str(self.setup_file))
+        compilers: list[Child] = []
         try:
-            await all_ready(compiler, within=COMPILE_TIMEOUT)
+            for part in (str(self.setup_file), MECHANISMS):
+                compilers.append(await Child.start("compiler", "hilserver.realtime.compiled", part))
+            await all_ready(*compilers, within=COMPILE_TIMEOUT)
         finally:
-            await compiler.stop()
+            await asyncio.gather(*(compiler.stop() for compiler in compilers))
 
     async def start(self) -> list[Child]:
         """Start the processes and return them; they are ready later."""
