@@ -14,9 +14,10 @@ from scipy.optimize import brentq
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
-from hilserver.circuit.program import Program, build
+from hilserver.circuit.program import Program
 from hilserver.components.base import Component, Fluid
 from hilserver.errors import problems_of
+from hilserver.realtime.compiled import compiled_program
 
 Recording = dict[str, np.ndarray[Any, np.dtype[np.float64]]]
 
@@ -51,7 +52,7 @@ def root(function: Callable[[float], float], lower: float, upper: float) -> floa
 @functools.cache
 def program() -> Program:
     """The compiled engine with the standard library."""
-    return build(standard_library())
+    return compiled_program(standard_library())
 
 
 class Bench:

@@ -16,7 +16,8 @@ from hilserver.circuit.analysis import Analysis, NoEquilibrium
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
-from hilserver.circuit.program import Program, build
+from hilserver.circuit.program import Program
+from hilserver.realtime.compiled import compiled_program
 from hilserver.runs.check import solver_table, solver_trouble, stiffest
 
 CONFIG = Path(__file__).parent.parent / "config" / "circuits"
@@ -47,7 +48,7 @@ ports = { T = "tank" }
 
 @pytest.fixture(scope="module")
 def program() -> Program:
-    return build(standard_library())
+    return compiled_program(standard_library())
 
 
 def analysis(program: Program, text: str, **inputs: float) -> Analysis:

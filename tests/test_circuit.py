@@ -19,10 +19,11 @@ from hilserver.circuit.change import with_component, with_values
 from hilserver.circuit.library import Library, standard_library
 from hilserver.circuit.model import read_circuit, read_part
 from hilserver.circuit.pack import PackedCircuit, pack
-from hilserver.circuit.program import build, cache_root
+from hilserver.circuit.program import build, cache_root, program_folder
 from hilserver.components.base import Component
 from hilserver.errors import ConfigurationError
 from hilserver.numerics import linear
+from hilserver.realtime.compiled import compiled_program
 
 TANK = {"type": "tank", "ports": {"T": "t"}}
 VOLUME = {"type": "volume", "ports": {"P": "a"}, "volume": "1 l"}
@@ -340,7 +341,7 @@ def kernels(tmp_path: Path) -> Iterator[Any]:
 
 
 def folder(module: ModuleType, root: Path) -> str:
-    return build(Library([module.Scaler]), root=root).folder.name
+    return program_folder(Library([module.Scaler]), root=root).name
 
 
 def test_a_changed_kernel_or_what_it_reads_and_calls_gets_another_cache_folder(kernels: Any, tmp_path: Path) -> None:
@@ -358,9 +359,9 @@ def test_the_columns_are_part_of_the_programs_name(tmp_path: Path, monkeypatch: 
     from hilserver.realtime import tick
     from hilserver.rig import plant
 
-    before = build(standard_library(), [strategies, tick, plant], tmp_path).folder
+    before = program_folder(standard_library(), [strategies, tick, plant], tmp_path)
     monkeypatch.setattr(tick, "MAX_MISSED", 7)
-    assert build(standard_library(), [strategies, tick, plant], tmp_path).folder != before
+    assert program_folder(standard_library(), [strategies, tick, plant], tmp_path) != before
 
 
 def test_linked_modules_may_not_use_a_name_for_two_things(tmp_path: Path) -> None:
@@ -383,13 +384,13 @@ def test_the_cache_follows_the_systems_wishes(monkeypatch: pytest.MonkeyPatch, t
 def test_where_nothing_can_be_written_a_private_folder_is_taken(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    program = build(standard_library(), root=blocked / "cache")
-    assert program.folder.is_dir()
-    assert program.folder.parent.stat().st_mode & 0o077 == 0
+    place = program_folder(standard_library(), root=blocked / "cache").parent
+    assert place.is_dir()
+    assert place.stat().st_mode & 0o077 == 0
 
 
 def test_a_program_knows_its_functions_only() -> None:
-    program = build(standard_library())
+    program = compiled_program(standard_library())
     assert callable(program.advance)
     with pytest.raises(AttributeError, match="retreat"):
         _ = program.retreat

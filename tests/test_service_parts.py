@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hilserver.circuit.program import is_quickly_built
+from hilserver.circuit.program import COMPLETE, mechanisms_folder, program_folder
 from hilserver.numerics.arrays import Floats
-from hilserver.realtime.compiled import compiled_program, no_command
+from hilserver.realtime.compiled import LINKED, is_compiled, no_command
 from hilserver.realtime.setup import swap_payload
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.format import RecordError, is_circuit
@@ -299,11 +299,16 @@ def test_notes_of_running_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert running() == {}
 
 
-def test_it_is_known_beforehand_whether_the_mechanisms_must_be_compiled(rig: Rig, tmp_path: Path) -> None:
-    """That takes a minute, in which the supervisor would hear nothing: another process is to do it."""
-    assert not is_quickly_built(tmp_path)
-    compiled_program(rig.library)
-    assert is_quickly_built()
+def test_it_is_known_beforehand_whether_something_must_be_compiled(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That takes a minute, in which the supervisor would hear nothing: other processes are to do it."""
+    monkeypatch.setenv("CACHE_DIRECTORY", str(tmp_path))
+    for folder in (program_folder(rig.library, LINKED), mechanisms_folder()):
+        assert not is_compiled(rig.library)
+        folder.mkdir()
+        (folder / COMPLETE).touch()
+    assert is_compiled(rig.library)
 
 
 def test_the_working_folder_is_private_and_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,8 +34,8 @@ from hilserver.mechanics import native
 from hilserver.numerics import linear
 
 GENERATED = ("evaluate", "evaluate_sampled")
-_COMPLETE = "complete"
-"""File in the mechanisms' folder that says that all their machine code is there."""
+COMPLETE = "complete"
+"""File in a cache folder that says that all the machine code is there."""
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": False, "boundscheck": False}
 KERNEL_OPTIONS: dict[str, Any] = {**OPTIONS, "forceinline": True}
 HEAPLESS: dict[str, Any] = {**OPTIONS, "_nrt": False}
@@ -65,28 +65,32 @@ def cache_root() -> Path:
 
 
 def build(
-    library: Library, modules: Sequence[ModuleType] = (), root: Path | None = None, *, callable: bool = True
+    library: Library, modules: Sequence[ModuleType] = (), root: Path | None = None, *, to_call: bool = True
 ) -> Program:
     """Link ``engine`` and ``modules`` to the library's kernels; each function is compiled at its first call.
 
-    All linked modules share one scope: their functions see each other, compiled, under their names. Not ``callable``
-    are they only to be compiled: it does not wait for the mechanisms' machine code.
+    All linked modules share one scope: their functions see each other, compiled, under their names. Those that are not
+    ``to_call``, but only to be compiled, don't wait for the mechanisms' machine code.
     """
     linked = [linear, engine, *modules]
-    text = dispatch.generate(library)
-    place = _writable(root or cache_root())
-    folder = place / _fingerprint(library.contracts, [*linked, native, *native.CALLED], text)
+    folder = program_folder(library, modules, root)
     folder.mkdir(parents=True, exist_ok=True)
-    generated = _import_generated(text, folder)
+    generated = _import_generated(dispatch.generate(library), folder)
     for contract in library.contracts:
         vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **KERNEL_OPTIONS)
     scope = _scope(linked)
     with _cached_in(folder):
         compiled = {name: numba.njit(getattr(generated, name), cache=True, **HEAPLESS) for name in GENERATED}
         compiled |= _linked(linked, scope)
-    scope |= _mechanisms(place)[0] if callable else _declared(place)
+    scope |= _mechanisms(folder.parent)[0] if to_call else _declared(folder.parent)
     scope.update(compiled)
     return Program(compiled, folder)
+
+
+def program_folder(library: Library, modules: Sequence[ModuleType] = (), root: Path | None = None) -> Path:
+    """Where `build` keeps what it compiles: named by a hash of all that goes into it."""
+    linked = [linear, engine, *modules, native, *native.CALLED]
+    return _writable(root or cache_root()) / _fingerprint(library.contracts, linked, dispatch.generate(library))
 
 
 def _linked(modules: Sequence[ModuleType], scope: dict[str, Any]) -> dict[str, Any]:
@@ -102,14 +106,18 @@ def _linked(modules: Sequence[ModuleType], scope: dict[str, Any]) -> dict[str, A
     return found
 
 
+def mechanisms_folder(root: Path | None = None) -> Path:
+    """Where the mechanisms' machine code is kept, apart from programs, whose change doesn't concern it."""
+    return _writable(root or cache_root()) / _fingerprint((), [native, *native.CALLED], "")
+
+
 @functools.cache
 def _mechanisms(place: Path) -> tuple[dict[str, Any], list[Any]]:
     """The entry points of the mechanisms' machine code as functions that compiled code can call, and the code itself.
 
-    Kept as long as the process lives: compiled code knows their addresses. It is cached apart from the libraries'
-    programs, whose change it doesn't concern.
+    Kept as long as the process lives: compiled code knows their addresses.
     """
-    folder = _mechanisms_folder(place)
+    folder = mechanisms_folder(place)
     folder.mkdir(parents=True, exist_ok=True)
     scope = _scope(native.CALLED)
     kept = []
@@ -121,7 +129,7 @@ def _mechanisms(place: Path) -> tuple[dict[str, Any], list[Any]]:
             machine_code = numba.cfunc(signature, cache=True, **OPTIONS)(copy)  # carray: not without the heap
             llvmlite.binding.add_symbol(_symbol(name, folder), machine_code.address)
             kept.append(machine_code)
-    (folder / _COMPLETE).touch()
+    (folder / COMPLETE).touch()
     return _external(folder), kept
 
 
@@ -138,7 +146,7 @@ def _symbol(name: str, folder: Path) -> str:
 
 def _declared(place: Path) -> dict[str, Any]:
     """The entry points without their code: who compiles must give the linker an address, and this one ends a call."""
-    folder = _mechanisms_folder(place)
+    folder = mechanisms_folder(place)
     abort = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value
     for name in native.SIGNATURES:
         llvmlite.binding.add_symbol(_symbol(name, folder), abort)
@@ -148,15 +156,6 @@ def _declared(place: Path) -> dict[str, Any]:
 def compile_mechanisms(root: Path | None = None) -> None:
     """Bring the mechanisms' machine code into the cache."""
     _mechanisms(_writable(root or cache_root()))
-
-
-def is_quickly_built(root: Path | None = None) -> bool:
-    """Whether `build` finds the mechanisms' machine code in the cache; else it compiles them, which takes a minute."""
-    return (_mechanisms_folder(_writable(root or cache_root())) / _COMPLETE).exists()
-
-
-def _mechanisms_folder(place: Path) -> Path:
-    return place / _fingerprint((), [native, *native.CALLED], "")
 
 
 @contextlib.contextmanager

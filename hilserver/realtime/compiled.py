@@ -17,7 +17,14 @@ from hilserver.bridge import compensation, cylinder, stop, strategies, swing, va
 from hilserver.circuit.engine import N_RECORDED, N_STATES, N_SUMS, N_VALUES, work_size
 from hilserver.circuit.library import Library, library_of
 from hilserver.circuit.pack import PackedCircuit
-from hilserver.circuit.program import Program, build, compile_mechanisms
+from hilserver.circuit.program import (
+    COMPLETE,
+    Program,
+    build,
+    compile_mechanisms,
+    mechanisms_folder,
+    program_folder,
+)
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.realtime import ahead, lockstep, machine, modes, outputs, signals, tick
 from hilserver.realtime.setup import read_setup, work_needed
@@ -31,7 +38,6 @@ BRIDGE = (strategies, stop, valve, cylinder, compensation, swing)
 TICK = (machine, ahead, signals, modes, outputs, tick)
 LINKED = (*BRIDGE, *TICK, plant, lockstep)
 MECHANISMS = "mechanisms"
-_COMPLETE = "complete"
 
 
 def compiled_program(library: Library) -> Program:
@@ -99,21 +105,21 @@ def _make(program: Program, calls: Calls) -> None:
         program.functions[name](*arguments)
 
 
-def is_complete(program: Program) -> bool:
-    """Whether all that a real-time run needs is in the cache."""
-    return (program.folder / _COMPLETE).exists()
+def is_compiled(library: Library) -> bool:
+    """Whether all that a real-time run needs is in the cache; else it takes a minute or two to compile."""
+    return all((folder / COMPLETE).exists() for folder in (program_folder(library, LINKED), mechanisms_folder()))
 
 
 def fill_cache(setup_file: Path) -> None:
     """Compile all that a real-time run needs, but for the mechanisms' machine code; nothing is called."""
     setup = read_setup(setup_file)
-    program = build(library_of(setup.own), LINKED, callable=False)
+    program = build(library_of(setup.own), LINKED, to_call=False)
     calls = _in_the_loop(setup.plan, setup.index, setup.value, setup.row) + _in_analysis(setup.index, setup.value)
     for arrays in setup.plants.values():
         calls += _in_a_plant(arrays, float(setup.plan.loop[c.DT]))
     for name, arguments in calls:
         program.functions[name].compile(tuple(map(numba.typeof, arguments)))
-    (program.folder / _COMPLETE).touch()
+    (program.folder / COMPLETE).touch()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import aiomqtt
 
 from hilserver.circuit.program import cache_root
 from hilserver.errors import HilserverError
-from hilserver.realtime.compiled import compiled_program, is_complete
+from hilserver.realtime.compiled import is_compiled
 from hilserver.realtime.host import ERROR, NOTE, OK, WARNING, Finding, Host, State, examine
 from hilserver.realtime.scheduling import Scheduling
 from hilserver.realtime.shared import LoopMemory
@@ -132,7 +132,7 @@ def check_cache(rig: Rig | None) -> Finding:
             "After each start of the machine, the first run compiles for a minute or two",
             f"mkdir -p {folder} && chown $USER {folder}   (in a systemd unit: CacheDirectory=hilserver)",
         )
-    if rig is not None and not is_complete(compiled_program(rig.library)):
+    if rig is not None and not is_compiled(rig.library):
         found = f"{folder}: nothing compiled yet for this version and library"
         return Finding("cache", NOTE, found, "The first run compiles for a minute or two", f"hilserver run {rig.file}")
     return Finding("cache", OK, str(folder))

@@ -13,8 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from hilserver.circuit.program import Program, is_quickly_built
-from hilserver.realtime.compiled import compiled_program, is_complete, warm_up, warm_up_analysis
+from hilserver.circuit.program import Program
+from hilserver.realtime.compiled import compiled_program, is_compiled, warm_up, warm_up_analysis
 from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
 from hilserver.rig import columns as c
 from hilserver.rig.config import BrokerLogin
@@ -114,7 +114,7 @@ class Supervisor:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         self.observer = observer = Observer(self.rig, memory)
         processes = LoopProcesses(self.rig, memory, folder, observer.devices)
-        if not is_quickly_built():
+        if not is_compiled(self.rig.library):
             await self._compile(processes)
         program = compiled_program(self.rig.library)
         self.operator = operator = Operator(self.rig, memory, observer, program)
@@ -124,8 +124,6 @@ class Supervisor:
         stack.push_async_callback(self._recording.end)  # last: the log holds the end of the run
         stack.push_async_callback(processes.end)
         _background(stack, "the heartbeat", functools.partial(_every, BEAT, memory.supervisor_heartbeat.beat))
-        if not is_complete(program):
-            await self._compile(processes)
         children = await processes.start()
         if self.rig.settings.recording.enabled and (recorder := await recording.start_if_room()) is not None:
             children.append(recorder)
