@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -25,8 +26,9 @@ import pytest
 from mosquitto_lab import passwd
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 from service_harness import Server, eventually
+from test_own_components import GAP, OWN, with_gap
 
-from hilserver.client import read_status, where
+from hilserver.client import connect, read_status, where
 from hilserver.rig.load import load_rig
 from hilserver.runs.lockstep import LockstepRun
 from hilserver.service.broker import _free_port
@@ -39,7 +41,8 @@ pytestmark = pytest.mark.skipif(
     CHROMIUM is None or MOSQUITTO is None, reason="not installed: chromium or mosquitto (make test-programs)"
 )
 COMMAND = (sys.executable, "-c", "from hilserver.cli import main; main()", "panel")
-IMAGES = Path(__file__).parents[1] / "docs" / "images"
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "images"
 WITHIN = 60_000
 """Milliseconds in which the browser must show something: a shared machine has slow moments."""
 PASSWORDS = {"anna": "operator's", "wall": "viewer's", "server": "server's"}
@@ -101,9 +104,11 @@ def server(folder: Path, broker: Broker, request: pytest.FixtureRequest) -> Iter
         "embedded =": "embedded = false",
         "port = 0": f"port = {broker.port}\n{login}",
         "max_missed": "max_missed = 5000",
+        "cycle =": f'cycle = "{ROOT}/config/cycles/lift.toml"\nlibrary = ["my_components.py"]',
         "max_age": 'max_age = "5 s"',
         "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "5 s"',
     }
+    (folder / "my_components.py").write_text(OWN)
     name = "lift" if request.config.getoption("--screenshots", default=False) else ""
     with Server(folder, name, changes=changes) as server:
         yield server
@@ -227,12 +232,16 @@ def anna(browser: Browser, url: str) -> Iterator[User]:
     assert user.errors == []
 
 
+def login(server: Server, broker: Broker, folder: Path, user: str) -> str:
+    """A file with which this user gets to the server."""
+    file = folder / f"{user}.toml"
+    file.write_text(f'rig = "{server.name}"\nuser = "{user}"\npassword_file = "{user}"\nport = {broker.port}\n')
+    return str(file)
+
+
 def circuit_of(server: Server, broker: Broker, folder: Path) -> CircuitStatus:
     """The circuit that the server says it runs."""
-    file = folder / "login.toml"
-    login = f'user = "server"\npassword_file = "server"\nport = {broker.port}\n'
-    file.write_text(f'rig = "{server.name}"\n{login}')
-    rig, address = where(broker=str(file))
+    rig, address = where(broker=login(server, broker, folder, "server"))
     with ThreadPoolExecutor(1) as elsewhere:  # Playwright's event loop runs in this thread
         status = elsewhere.submit(lambda: asyncio.run(read_status(address, rig))).result()
     assert status.circuit is not None
@@ -341,6 +350,30 @@ def test_another_type_takes_the_place(anna: User, server: Server, broker: Broker
     relief = circuit_of(server, broker, folder).source["components"]["relief"]  # type: ignore[index, call-overload]
     assert relief["type"] == "static_relief_valve"  # type: ignore[index, call-overload]
     assert relief["opening_pressure"] == "120 bar", "what both have is kept"  # type: ignore[index, call-overload]
+
+
+def test_a_type_of_the_rig_s_own_takes_the_place(anna: User, server: Server, broker: Broker, folder: Path) -> None:
+    """Of an orifice, which a script has put into the circuit; its values are those that its file declares."""
+    with connect(broker=login(server, broker, folder, "anna")) as client:
+        before = client.circuit.source
+        circuit: Any = with_gap(before)
+        orifice = {"type": "orifice", "nominal_flow": {"flow": "0.1 l/min", "drop": "10 bar"}}
+        circuit["components"]["leak"] = {**orifice, "ports": circuit["components"]["leak"]["ports"]}
+        client.switch_circuit(circuit)
+        anna.clicks_component("leak")
+        anna.page.get_by_label("Type").click()
+        anna.page.get_by_role("option", name="annular_gap", exact=True).click()
+        for key in ("diameter", "gap", "length"):
+            anna.types(key, GAP[key])
+        anna.page.get_by_role("button", name="Switch to annular_gap").click()
+        expect(anna.page.locator(".applied")).to_contain_text("Active since tick")
+        now: Any = circuit_of(server, broker, folder).source
+        assert {key: now["components"]["leak"][key] for key in GAP} == GAP
+        anna.types("gap", "-1 um")
+        anna.applies()
+        expect(anna.page.locator(".refusal-reason")).to_contain_text("must be > 0")
+        anna.closes_component()
+        client.switch_circuit(before)
 
 
 def test_an_input_is_moved(anna: User) -> None:
