@@ -33,6 +33,8 @@ from hilserver.record.reader import LogReader
 from hilserver.rig import columns as c
 from hilserver.rig.load import load_rig
 
+HEARTBEAT, MAX_MISSED = 3.0, 5000
+"""s and ticks of 1 ms: what the loop stands. A shared machine stands still for more than a second now and then."""
 SAFE_WITHIN = 3.0
 """s; the ramp to null takes half a second, and a busy machine some time."""
 RING = 5.0
@@ -151,8 +153,8 @@ class Soak:
     def new_server(self) -> Server:
         """Another one of the same rig, as after a restart of the service."""
         changes = {
-            "rate =": 'rate = "1 kHz"\nheartbeat_timeout = "1500 ms"',
-            "max_missed =": "max_missed = 1000",
+            "rate =": f'rate = "1 kHz"\nheartbeat_timeout = "{HEARTBEAT:g} s"',
+            "max_missed =": f"max_missed = {MAX_MISSED}",
             "max_age =": 'max_age = "2 s"',
         }
         low, high = self.bench.input_span["p_A"]
@@ -336,7 +338,7 @@ async def supervisor_hangs(soak: Soak) -> None:
     """The loop doesn't wait for it: null, and a fault."""
     soak.server.kill("supervisor", number=signal.SIGSTOP)
     try:
-        await soak.wait(lambda: applied(soak.server.device) == 0.0, 1.5 + SAFE_WITHIN)
+        await soak.wait(lambda: applied(soak.server.device) == 0.0, HEARTBEAT + SAFE_WITHIN)
         await asyncio.sleep(1.0)
     finally:
         soak.server.kill("supervisor", number=signal.SIGCONT)
@@ -396,7 +398,7 @@ async def supervisor_is_killed(soak: Soak) -> None:
     """The loop ramps to null and ends, and everything with it."""
     device = soak.server.device
     soak.server.kill("supervisor")
-    await soak.wait(lambda: applied(device) == 0.0, 1.5 + SAFE_WITHIN)
+    await soak.wait(lambda: applied(device) == 0.0, HEARTBEAT + SAFE_WITHIN)
     await soak.wait(lambda: not soak.server.alive())
 
 
