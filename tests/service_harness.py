@@ -47,7 +47,9 @@ def rig_text(name: str, folder: Path, changes: Mapping[str, str] | None = None) 
         "drive =": f'drive = "{CONFIG}/circuits/drive.toml"',
         "circuit =": f'circuit = "{CONFIG}/circuits/lift.toml"',
         "cycle =": f'cycle = "{CONFIG}/cycles/lift.toml"',
-        "rate =": 'rate = "1 kHz"\nheartbeat_timeout = "300 ms"',
+        "rate =": 'rate = "1 kHz"\nheartbeat_timeout = "1 s"',
+        "max_missed =": "max_missed = 2000",
+        "max_age =": 'max_age = "1 s"',
         **(changes or {}),
     }
     for start, line in replace.items():
