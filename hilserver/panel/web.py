@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from urllib.parse import quote
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 from nicegui import app, background_tasks, ui
+from wsproto.utilities import LocalProtocolError
 
 from hilserver.panel.app import PanelSettings
 from hilserver.panel.connection import Connection, LogIn
@@ -47,20 +49,21 @@ class Panel:
         app.get(DOWNLOADS + "/{name}")(self._download)
         ui.page("/", title=f"{settings.rig} · hilserver")(self._index)
         tls = (str(settings.certificate), str(settings.key)) if settings.certificate is not None else (None, None)
-        ui.run(
-            host=settings.host,
-            port=settings.port,
-            reload=False,
-            show=False,
-            show_welcome_message=False,
-            reconnect_timeout=30.0,  # a tablet sleeps, a machine is busy: what is open stays open
-            storage_secret=secrets.token_hex(32),
-            session_middleware_kwargs={"same_site": "strict", "https_only": settings.certificate is not None},
-            favicon=_ICON,
-            gzip_middleware_factory=None,  # a recording is large and hardly gets smaller
-            ssl_certfile=tls[0],
-            ssl_keyfile=tls[1],
-        )
+        with contextlib.suppress(LocalProtocolError):  # at the end: uvicorn closes what a browser has just closed
+            ui.run(
+                host=settings.host,
+                port=settings.port,
+                reload=False,
+                show=False,
+                show_welcome_message=False,
+                reconnect_timeout=30.0,  # a tablet sleeps, a machine is busy: what is open stays open
+                storage_secret=secrets.token_hex(32),
+                session_middleware_kwargs={"same_site": "strict", "https_only": settings.certificate is not None},
+                favicon=_ICON,
+                gzip_middleware_factory=None,  # a recording is large and hardly gets smaller
+                ssl_certfile=tls[0],
+                ssl_keyfile=tls[1],
+            )
 
     async def _begin(self) -> None:
         """Try the broker without a log-in."""
