@@ -278,6 +278,7 @@ def test_cache_folder(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert check_cache(None).state == "ok"
     fresh = check_cache(rig)
     assert (fresh.state, fresh.remedy) == ("note", f"hilserver run {rig.file}")
+    assert not list((tmp_path / "new").rglob("*.nb?")), "nothing is compiled to say so"
     (tmp_path / "file").touch()
     monkeypatch.setenv("CACHE_DIRECTORY", str(tmp_path / "file"))
     taken = check_cache(rig)
