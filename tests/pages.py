@@ -242,4 +242,5 @@ def end(process: subprocess.Popen[str]) -> str:
         return process.communicate(timeout=30)[0]
     except subprocess.TimeoutExpired:
         process.kill()
+        process.communicate()
         raise

@@ -460,17 +460,17 @@ def users_log_in(place: Workplace, port: int, machine: Path) -> None:
 def commands_are_carried_out(place: Workplace) -> None:
     """Every command there is, one after the other: the server carries each out and says so."""
     lines = only("run: broker, commands").text.splitlines()
-    listening = place.start(f"stdbuf -oL mosquitto_sub -t hil/{place.rigs['lab']}/answer -C {len(lines)} -W 60 -d")
-    said_until(listening, "SUBACK")
+    hears = f"stdbuf -oL mosquitto_sub -t hil/{place.rigs['lab']}/answer -C {len(lines)} -W 60 -d"
     carried_out = set()
-    for line in lines:
-        code, output = place.run(line)
-        assert code == 0, output
-        answer = json.loads(said_until(listening, "{").splitlines()[-1])
-        assert answer["ok"], f"{line}: {answer['problems']}"
-        carried_out.add(answer["command"])
+    with place.start(hears) as listening:  # ends by itself: a signal while it does can hang mosquitto_sub
+        said_until(listening, "SUBACK")
+        for line in lines:
+            code, output = place.run(line)
+            assert code == 0, output
+            answer = json.loads(said_until(listening, "{").splitlines()[-1])
+            assert answer["ok"], f"{line}: {answer['problems']}"
+            carried_out.add(answer["command"])
     assert carried_out == set(COMMANDS)
-    end(listening)
 
 
 def panel_is_served(place: Workplace, machine: Path) -> None:

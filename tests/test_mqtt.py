@@ -6,6 +6,7 @@ import importlib.util
 import json
 import logging
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -39,7 +40,7 @@ from hilserver.service.messages import (
     Telemetry,
     describe,
 )
-from hilserver.service.mqtt import MqttService, new_client
+from hilserver.service.mqtt import MqttService, connection, new_client
 
 _SBIN = os.environ.get("PATH", "") + ":/usr/sbin"
 NEEDS_MOSQUITTO = pytest.mark.skipif(
@@ -534,6 +535,27 @@ def test_stalled_broker_is_left_and_found_again() -> None:
             status = await read_status(lab.address, "lab", within=0.2)
             assert status.online
             assert status.state == STATE
+
+    run(work())
+
+
+@NEEDS_MOSQUITTO
+def test_connection_lost_in_the_turn_that_writes_leaves_nothing_to_watch() -> None:
+    async def work() -> None:
+        complaints: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        async with (
+            EmbeddedBroker(program="mosquitto") as broker,
+            connection(new_client(BrokerAddress(port=broker.port), aiomqtt.ProtocolVersion.V5)) as client,
+        ):
+            paho = client._client
+            os.kill(broker.pid, signal.SIGKILL)
+            select.select([paho.socket()], [], [], 5.0)  # type: ignore[type-var]
+            paho.publish("panel/last", b"words")  # the loop shall watch the socket from its next turn on
+            paho.loop_read()  # as the loop does when the connection is lost
+            assert paho.socket() is None
+            await asyncio.sleep(0.1)
+        assert complaints == []
 
     run(work())
 

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import aiomqtt
+import paho.mqtt.client as paho
+from aiomqtt.types import PahoSocket
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -76,6 +78,28 @@ class Commands(Protocol):
         """
 
 
+class _Client(aiomqtt.Client):
+    """Lets the event loop watch a socket for writing only while it is open.
+
+    aiomqtt hands the loop the socket's number, for its next turn. Where the connection is lost in this one, the number
+    is nobody's by then, which is a traceback in the log, or already another socket's.
+    """
+
+    def _on_socket_register_write(self, client: paho.Client, userdata: object, sock: PahoSocket) -> None:
+        self._loop.call_soon_threadsafe(self._watch, client, sock)
+
+    def _watch(self, client: paho.Client, sock: PahoSocket) -> None:
+        if sock.fileno() >= 0:
+            self._loop.add_writer(sock.fileno(), self._write, client)
+
+    def _write(self, client: paho.Client) -> None:
+        try:
+            client.loop_write()
+        except Exception as error:  # of a broken connection
+            if not self._disconnected.done():
+                self._disconnected.set_exception(error)
+
+
 def new_client(
     address: BrokerAddress,
     protocol: aiomqtt.ProtocolVersion,
@@ -89,7 +113,7 @@ def new_client(
     if protocol is aiomqtt.ProtocolVersion.V5 and identifier is not None:  # not when only asked for the version
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         properties.MaximumPacketSize = PACKET_LIMIT
-    return aiomqtt.Client(
+    return _Client(
         address.host,
         address.port,
         username=address.user,
