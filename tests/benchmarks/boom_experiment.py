@@ -27,7 +27,7 @@ from hilserver.runs.plots import plot_panels
 CONFIG = Path(__file__).parents[2] / "config"
 BOOMS = {"boom": LIGHT, "boom_heavy_cylinder": HEAVY}
 MASSES = {"boom": "without mass", "boom_heavy_cylinder": "with mass"}
-CYCLE = float(sys.argv[2]) if len(sys.argv) > 2 else 4.0
+CYCLE = 4.0
 TICKS = np.arange(1.0, round(CYCLE / 1e-3) + 1) * 1e-3
 WHAT = ("boom.boom.angle", "A.p", "B.p")
 
