@@ -27,8 +27,7 @@ from hilserver.runs.plots import plot_panels
 CONFIG = Path(__file__).parents[2] / "config"
 BOOMS = {"boom": LIGHT, "boom_heavy_cylinder": HEAVY}
 MASSES = {"boom": "without mass", "boom_heavy_cylinder": "with mass"}
-CYCLE = 4.0
-TICKS = np.arange(1.0, round(CYCLE / 1e-3) + 1) * 1e-3
+CYCLE = 4.0  # s
 WHAT = ("boom.boom.angle", "A.p", "B.p")
 
 
@@ -45,13 +44,17 @@ def circuit(name: str, **solver: Any) -> dict[str, Any]:
     return {**source, "solver": solver}
 
 
-def course(name: str, step: float, **solver: Any) -> Floats:
+def milliseconds(seconds: float) -> Floats:
+    return np.arange(1.0, round(seconds / 1e-3) + 1) * 1e-3
+
+
+def course(name: str, seconds: float, step: float, **solver: Any) -> Floats:
     """Angle and pressures at every millisecond (every step, where that is longer)."""
-    found = Bench(circuit(name, **solver)).record(WHAT, CYCLE, step, max(step, 1e-3))
+    found = Bench(circuit(name, **solver)).record(WHAT, seconds, step, max(step, 1e-3))
     return np.array([found[what] for what in WHAT])
 
 
-def cost(name: str, step: float, **solver: Any) -> tuple[float, float, float]:
+def cost(name: str, seconds: float, step: float, **solver: Any) -> tuple[float, float, float]:
     """Time of a step in µs while the boom moves: median, 99.9 %, and seconds of the cycle per second of computing."""
     bench = Bench(circuit(name, **solver))
     bench.run(0.5, step)
@@ -64,20 +67,20 @@ def cost(name: str, step: float, **solver: Any) -> tuple[float, float, float]:
     micro = np.array(times) / 1e3
     whole = Bench(circuit(name, **solver))
     started = time.process_time()
-    whole.run(CYCLE, step)
-    return float(np.median(micro)), float(np.quantile(micro, 0.999)), CYCLE / (time.process_time() - started)
+    whole.run(seconds, step)
+    return float(np.median(micro)), float(np.quantile(micro, 0.999)), seconds / (time.process_time() - started)
 
 
-def differences(boom: Boom, name: str, step: float, **solver: Any) -> tuple[float, float, float]:
+def differences(boom: Boom, name: str, seconds: float, step: float, **solver: Any) -> tuple[float, float, float]:
     """Largest differences from the independent solution: rad, Pa, Pa."""
-    found = course(name, step, **solver)
+    found = course(name, seconds, step, **solver)
     every = round(max(step, 1e-3) / 1e-3)
-    expected = boom.run(TICKS)[:, every - 1 :: every]
+    expected = boom.run(milliseconds(seconds))[:, every - 1 :: every]
     angle, p_A, p_B = (float(np.abs(found[i] - expected[k]).max()) for i, k in ((0, 0), (1, 2), (2, 3)))
     return angle, p_A, p_B
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, seconds: float) -> None:
     """Print the tables and write the plot."""
     print("barrel and rod   step      mechanics   angle, rad   p_A, Pa   p_B, Pa")
     for name, boom in BOOMS.items():
@@ -91,24 +94,25 @@ def main(folder: Path) -> None:
         )
         for step, solver, shown in runs:
             label = f"{step * 1e3:g} ms" + (" R" if "integrator" in solver else "")
-            angle, p_A, p_B = differences(boom, name, step, **solver)
+            angle, p_A, p_B = differences(boom, name, seconds, step, **solver)
             print(f"{MASSES[name]:14s}   {label:8s}  {shown:11s} {angle:10.1e} {p_A:9.0f} {p_B:9.0f}")
     print("\nbarrel and rod   step      median of a step   99.9 %     faster than real time")
     for name in BOOMS:
         for step in (1e-3, 1e-4, 2e-5):
-            median, high, factor = cost(name, step)
+            median, high, factor = cost(name, seconds, step)
             print(
                 f"{MASSES[name]:14s}   {step * 1e3:4g} ms   {median:8.1f} µs      {high:8.1f} µs   {factor:8.0f} times"
             )
-    found, expected = course("boom", 1e-3), LIGHT.run(TICKS)
+    times = milliseconds(seconds)
+    found, expected = course("boom", seconds, 1e-3), LIGHT.run(times)
     panels = [
         ("rotation of the boom", "rad", {"1 ms, RK4": found[0], "truth": expected[0]}),
         ("its difference", "rad", {"1 ms, RK4": found[0] - expected[0]}),
         ("pressure A", "Pa", {"1 ms, RK4": found[1], "truth": expected[2]}),
         ("its difference", "Pa", {"1 ms, RK4": found[1] - expected[2]}),
     ]
-    print(f"\nWritten: {plot_panels(TICKS, panels, 'The boom of Asikainen', folder / 'boom_experiment.png')}")
+    print(f"\nWritten: {plot_panels(times, panels, 'The boom of Asikainen', folder / 'boom_experiment.png')}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "reports"))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "reports"), float(sys.argv[2]) if len(sys.argv) > 2 else CYCLE)
