@@ -97,13 +97,20 @@ def problems_of(
         location = tuple(
             part for part in entry["loc"] if part not in _INTERNAL and not str(part).startswith("function-")
         )
-        value = _lookup(raw, location, entry["input"])
+        of_key = entry["loc"][-1:] == ("[key]",)  # the key itself is wrong, not the value there
+        value = entry["input"] if of_key else _lookup(raw, location, entry["input"])
         key = ".".join(part for part in (prefix, dotted(location)) if part)
         found.append(Problem(_sentence(entry, value, _names_at(names, location[:-1])), key, file))
     return found
 
 
-_INTERNAL = {"__root__"}
+_INTERNAL = {"__root__", "[key]"}
+
+_PATTERN_WORDS = {
+    r"^[A-Za-z0-9_-]{1,40}$": "1 to 40 letters, digits, - and _",
+    r"^[A-Za-z_][A-Za-z0-9_-]{0,39}$": "1 to 40 letters, digits, - and _, and begin with a letter or _",
+    r"^[^\x00-\x1f\x7f]*$": "a single line without control characters",
+}
 
 
 def _lookup(raw: object, location: Sequence[str | int], default: object) -> object:
@@ -148,6 +155,8 @@ def _sentence(entry: Any, value: object, names: Iterable[str]) -> str:
         return f"{shown(value)} is not one of {context['expected']}."
     if kind == "finite_number":
         return f"{shown(value)} is not a finite number."
+    if kind == "string_pattern_mismatch" and context["pattern"] in _PATTERN_WORDS:
+        return f"{shown(value)} must be {_PATTERN_WORDS[context['pattern']]}."
     if kind in ("value_error", "assertion_error"):
         return str(context.get("error", entry["msg"]))
     for word, meaning in _TYPE_WORDS.items():

@@ -75,14 +75,18 @@ def to_si(text: str, unit: str) -> float:
     return _magnitude(amount, unit, text)
 
 
+LARGEST = 1e20
+"""No value of hydraulics has more SI units than that; with more, what is calculated from it would leave the floats."""
+
+
 def _magnitude(amount: Any, unit: str, text: object) -> float:
-    """The number of SI units; ValueError where it is too large for a float."""
+    """The number of SI units; ValueError where it is too large."""
     try:
         value = float(amount.to(unit or "dimensionless").magnitude)
     except OverflowError:
         value = math.inf
-    if not math.isfinite(value):
-        raise ValueError(f"{shown(text)} has no finite number")
+    if not abs(value) <= LARGEST:
+        raise ValueError(f"{shown(text)} is too large: at most {LARGEST:g} {unit}".rstrip())
     return round_trip(value)
 
 
