@@ -218,7 +218,7 @@ def workplace(folder: Path, name: str, files: Sequence[Block] = ()) -> Workplace
         file.write_text(block.text)
     demo = folder / DEMO
     text = demo.read_text().replace('name = "demo"', f'name = "{rigs["demo"]}"')
-    patient = text.replace("max_missed = 100 ", "max_missed = 2000 ").replace('"100 ms"', '"200 ms"')
+    patient = text.replace("max_missed = 1000 ", "max_missed = 5000 ").replace('max_age = "1 s"', 'max_age = "2 s"')
     demo.write_text(patient)  # the machine may be busy
     return Workplace(folder, rigs)
 

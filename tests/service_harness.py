@@ -47,9 +47,9 @@ def rig_text(name: str, folder: Path, changes: Mapping[str, str] | None = None) 
         "drive =": f'drive = "{CONFIG}/circuits/drive.toml"',
         "circuit =": f'circuit = "{CONFIG}/circuits/lift.toml"',
         "cycle =": f'cycle = "{CONFIG}/cycles/lift.toml"',
-        "rate =": 'rate = "1 kHz"\nheartbeat_timeout = "1 s"',
-        "max_missed =": "max_missed = 2000",
-        "max_age =": 'max_age = "1 s"',
+        "rate =": 'rate = "1 kHz"\nheartbeat_timeout = "2.5 s"',
+        "max_missed =": "max_missed = 5000",
+        "max_age =": 'max_age = "2.5 s"',
         **(changes or {}),
     }
     for start, line in replace.items():
@@ -113,6 +113,7 @@ class Server:
         assert self.process is not None
         assert self.process.stdout is not None
         if not self.process.stdout.readline():
+            self.close()
             raise AssertionError(f"the server did not start: {self.stderr}")
         self.start_time = time.monotonic() - began
         note = self.notes / f"{self.name}.json"

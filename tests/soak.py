@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import signal
 import socket
 import time
@@ -161,10 +162,11 @@ class Soak:
         settings = {**self.bench.settings, "timeout": "200 ms", "hang_time": "2 s", "rate": "50 Hz"}
         address = settings.pop("tcp")
         lines = "".join(f"{key} = {_inline(value)}\n" for key, value in settings.items())
-        text = rig_text("soak", self.folder, changes)
+        name = f"soak_{os.getpid()}"
+        text = rig_text(name, self.folder, changes)
         text += RECORDING.format(file_length=self.file_length, keep=self.keep)
         text += SLOW_DEVICE.format(port=address["port"], settings=lines, low=low, high=high)
-        server = Server(self.folder, "soak", text=text, environment=self.fake.environment)
+        server = Server(self.folder, name, text=text, environment=self.fake.environment)
         self._age_column = load_rig(server.rig).layout.column("age.p_network")
         return server
 

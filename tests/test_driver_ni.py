@@ -642,8 +642,8 @@ name = "{name}"
 circuit = "circuit.toml"
 [loop]
 rate = "500 Hz"
-max_missed = 100
-max_age = "100 ms"
+max_missed = 1000
+max_age = "1 s"
 [devices.daq]
 driver = "ni"
 device = "Dev1"

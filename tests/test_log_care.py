@@ -456,7 +456,7 @@ keep = {keep}
 
 
 def recording_server(folder: Path, keep: str, fake: FakeSystem | None = None) -> Server:
-    text = rig_text("{name}", folder, {"max_missed": "max_missed = 500", "max_age": 'max_age = "1 s"'})
+    text = rig_text("{name}", folder)
     return Server(
         folder, text=text + RECORDING.format(keep=keep), environment=fake.environment if fake is not None else None
     )
