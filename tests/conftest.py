@@ -1,5 +1,8 @@
 """What holds for every test."""
 
+import gc
+from collections.abc import Iterator
+
 import pytest
 from fake_nidaqmx import FakeNi
 from hypothesis import settings
@@ -16,6 +19,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak-seed", type=int, default=1, help="another order of its faults")
     parser.addoption("--soak-report", default=None, help="file that its report is appended to")
     parser.addoption("--screenshots", action="store_true", help="write the docs' pictures of the panel")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_pauses_of_the_garbage_collector() -> Iterator[None]:
+    """What is left of a module stays: the collector need not look at it again, which takes a second in the end.
+
+    For that long, everything in this process would stand still: simulated devices, clients, browsers.
+    """
+    yield
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Let the last collection find what was never closed."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import json
 import shutil
 import signal
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hilserver.cli import main
+from hilserver.cli import main, no_interrupt_lost
 from hilserver.errors import ConfigurationError
 from hilserver.rig.load import load_rig, read_toml
 from hilserver.runs.lockstep import LockstepRun
@@ -230,6 +231,17 @@ def test_ctrl_c_ends_without_a_traceback() -> None:
             process.kill()
     assert process.returncode == 130
     assert "Traceback" not in out + err
+
+
+def test_ctrl_c_in_a_callback_from_c_is_not_lost() -> None:
+    callback = ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGINT))
+
+    def interrupted() -> None:
+        callback()
+        time.sleep(10.0)
+
+    with no_interrupt_lost(), pytest.raises(KeyboardInterrupt):
+        interrupted()
 
 
 # --- malformed configurations -----------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def test_what_happened_is_told_in_order(log: Path) -> None:
     assert grids(page)["key"].rows == (("components.relief.opening_pressure", "150 bar", "100 bar"),)
     assert {row[0] for row in grids(page)["component"].rows} == {"tank", "pump", "line", "relief", "main_valve"}
     configuration = [block.text for block in page.blocks if isinstance(block, Code)]
-    assert any('"max_age": "100 ms"' in text for text in configuration)
+    assert any('"max_age": "1 s"' in text for text in configuration)
 
 
 def test_a_plot_shows_each_flow_once_and_no_channel_before_its_first_sample(log: Path, tmp_path: Path) -> None:

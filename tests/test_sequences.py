@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from service_harness import Server
+from service_harness import Server, rig_text
 from test_cli_offline import Command, hilserver
 
 from hilserver.client import connect
 from hilserver.errors import ConfigurationError, HilserverError
-from hilserver.rig.load import load_rig
+from hilserver.rig.load import Rig, load_rig
 from hilserver.sequences.check import FAILED, PASSED, SKIPPED, Done, Recorded, Verdict, judged
 from hilserver.sequences.live import run_live
 from hilserver.sequences.logged import check_log
@@ -40,6 +40,15 @@ def sequence(tmp_path: Path) -> Callable[[str], Sequence]:
 
 
 Load = Callable[..., Sequence]
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Rig:
+    """The demo's rig with limits that take no heed of a busy machine: no time passes by itself in a simulation."""
+    folder = tmp_path_factory.mktemp("strict")
+    text = rig_text("strict", folder, {"max_missed =": "max_missed = 100", "max_age =": 'max_age = "100 ms"'})
+    (folder / "strict.toml").write_text(text)
+    return load_rig(folder / "strict.toml")
 
 
 def outcomes(done: Done) -> list[str]:
@@ -245,23 +254,23 @@ def test_a_refused_step_ends_the_sequence(sequence: Load) -> None:
         ('fault = "missed"\nticks = 150', 'channel = "mode"\nvalue = "FAULT"\nafter = "it"\ndelay = "160 ms"'),
     ],
 )  # fmt: skip
-def test_faults(fault: str, expected: str, sequence: Load) -> None:
+def test_faults(fault: str, expected: str, sequence: Load, strict: Rig) -> None:
     """Each is seen by what it does; without it, the same expectation fails."""
     course = '[inputs.joystick]\nshape = "step"\npoints = [["0.4 s", 0], ["0.6 s", 0.6], ["1 s", 0.6], ["1.1 s", 0]]\n'
     text = f'length = "2.5 s"\n{START}{course}[[expect]]\n{expected}\n'
-    assert simulate_sequence(sequence(f'{text}[[fault]]\nat = "1 s"\nname = "it"\n{fault}\n'), load_rig(RIG)).ok
+    assert simulate_sequence(sequence(f'{text}[[fault]]\nat = "1 s"\nname = "it"\n{fault}\n'), strict).ok
     nothing = '[[fault]]\nat = "1 s"\nname = "it"\nfault = "healed"\nsensor = "p_A"\n'
-    assert not simulate_sequence(sequence(text + nothing), load_rig(RIG)).ok
+    assert not simulate_sequence(sequence(text + nothing), strict).ok
 
 
-def test_a_device_is_plugged_in_again_by_a_table(sequence: Load) -> None:
+def test_a_device_is_plugged_in_again_by_a_table(sequence: Load, strict: Rig) -> None:
     """Its samples grow old, the rig trips; healed and reset it runs again. Faults and delays stand in columns."""
     table = (
         "time,send,fault,delay,mode value\n0.1,arm,,,ARMED\n0.2,start,,,RUNNING\n0.5,,unplugged,0.15,FAULT\n"
         "1.0,,healed,,FAULT\n1.2,reset,,0.2,SAFE\n1.5,arm,,,\n1.6,start,,,RUNNING\n1.8,,stuck sensor=x,,RUNNING\n"
         "2,,,,\n"
     )
-    done = simulate_sequence(sequence(table, "plug.csv"), load_rig(RIG))
+    done = simulate_sequence(sequence(table, "plug.csv"), strict)
     assert done.ok, done.verdicts
     assert outcomes(done) == [PASSED] * 12
     assert [what for _, what in done.moments] == [

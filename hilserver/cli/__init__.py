@@ -6,7 +6,12 @@ is quick.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
 
 import typer
 
@@ -72,12 +77,34 @@ app.command("doctor")(doctor.doctor)
 def main() -> None:
     """Run the command line. What is wrong for the user goes to standard error: exit code 2, no traceback."""
     try:
-        app()
+        with no_interrupt_lost():
+            app()
     except ConfigurationError as error:
         count = len(error.problems)
         fail(f"{error}\n{count} problem{'s' if count != 1 else ''}. Nothing was changed.")
     except HilserverError as error:
         fail(str(error))
+
+
+@contextlib.contextmanager
+def no_interrupt_lost() -> Iterator[None]:
+    """Ctrl-C that meets Python where C has called it goes no further: it comes once more, a moment later.
+
+    The library that loads compiled code calls like that.
+    """
+    usual = sys.unraisablehook
+
+    def once_more(lost: sys.UnraisableHookArgs) -> None:
+        if lost.exc_type is KeyboardInterrupt:
+            threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        else:
+            usual(lost)
+
+    sys.unraisablehook = once_more
+    try:
+        yield
+    finally:
+        sys.unraisablehook = usual
 
 
 def fail(text: str) -> None:
