@@ -367,8 +367,9 @@ def test_a_type_of_the_rig_s_own_takes_the_place(anna: User, server: Server, bro
             anna.types(key, GAP[key])
         anna.page.get_by_role("button", name="Switch to annular_gap").click()
         expect(anna.page.locator(".applied")).to_contain_text("Active since tick")
-        now: Any = circuit_of(server, broker, folder).source
-        assert {key: now["components"]["leak"][key] for key in GAP} == GAP
+        leak: Any = lambda: client.circuit.source["components"]["leak"]  # noqa: E731
+        client.wait(lambda _: leak()["type"] == "annular_gap")
+        assert {key: leak()[key] for key in GAP} == GAP
         anna.types("gap", "-1 um")
         anna.applies()
         expect(anna.page.locator(".refusal-reason")).to_contain_text("must be > 0")
