@@ -367,7 +367,10 @@ def test_a_type_of_the_rig_s_own_takes_the_place(anna: User, server: Server, bro
             anna.types(key, GAP[key])
         anna.page.get_by_role("button", name="Switch to annular_gap").click()
         expect(anna.page.locator(".applied")).to_contain_text("Active since tick")
-        leak: Any = lambda: client.circuit.source["components"]["leak"]  # noqa: E731
+
+        def leak() -> Any:
+            return client.circuit.source["components"]["leak"]  # type: ignore[index, call-overload]
+
         client.wait(lambda _: leak()["type"] == "annular_gap")
         assert {key: leak()[key] for key in GAP} == GAP
         anna.types("gap", "-1 um")
