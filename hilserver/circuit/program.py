@@ -81,7 +81,7 @@ def build(
     scope = _scope(linked)
     with _cached_in(folder):
         compiled = {name: numba.njit(getattr(generated, name), cache=True, **HEAPLESS) for name in GENERATED}
-        compiled |= _linked(linked, scope)
+        compiled |= _linked(linked, scope, folder)
     scope |= _mechanisms(folder.parent)[0] if to_call else _declared(folder.parent)
     scope.update(compiled)
     return Program(compiled, folder)
@@ -93,14 +93,18 @@ def program_folder(library: Library, modules: Sequence[ModuleType] = (), root: P
     return _writable(root or cache_root()) / _fingerprint(library.contracts, linked, dispatch.generate(library))
 
 
-def _linked(modules: Sequence[ModuleType], scope: dict[str, Any]) -> dict[str, Any]:
-    """The modules' own functions, each to be compiled with ``scope`` for its globals."""
+def _linked(modules: Sequence[ModuleType], scope: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The modules' own functions, each to be compiled with ``scope`` for its globals.
+
+    Their full names tell the folder. The linker knows functions by these: where a process loads two programs, one would
+    else call the functions of the other.
+    """
     found = {}
     for module in modules:
         for name, function in vars(module).items():
             if _is_own(module, function) and name not in (*GENERATED, *native.SIGNATURES):
                 copy = FunctionType(function.__code__, scope, name, function.__defaults__)
-                copy.__module__ = module.__name__
+                copy.__module__, copy.__qualname__ = module.__name__, f"{name}_{folder.name}"
                 options = {**HEAPLESS, "_nrt": _gives_arrays(function)}  # False would be inherited from a caller
                 found[name] = numba.njit(copy, cache=True, **options)
     return found
@@ -122,7 +126,7 @@ def _mechanisms(place: Path) -> tuple[dict[str, Any], list[Any]]:
     scope = _scope(native.CALLED)
     kept = []
     with _cached_in(folder):
-        scope |= _linked(native.CALLED, scope) | {name: vars(native)[name] for name in native.NAMES}
+        scope |= _linked(native.CALLED, scope, folder) | {name: vars(native)[name] for name in native.NAMES}
         for name, signature in native.SIGNATURES.items():
             copy = FunctionType(vars(native)[name].__code__, scope, name)
             copy.__module__ = native.__name__
