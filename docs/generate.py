@@ -34,13 +34,13 @@ from hilserver.components.base import Component, Fluid
 from hilserver.drawing.schematic import picture as schematic
 from hilserver.driver import installed_drivers
 from hilserver.mechanics import model as mechanics
+from hilserver.protocol import messages
+from hilserver.report.document import Picture
+from hilserver.rig.build import read_toml
 from hilserver.rig.calibration import Calibration
-from hilserver.rig.config import BrokerLogin, CycleInput, CycleSettings, RigSettings
-from hilserver.rig.load import read_toml
-from hilserver.runs.document import Picture
-from hilserver.runs.free import plot, run_circuit_file
+from hilserver.rig.settings import BrokerLogin, CycleInput, CycleSettings, RigSettings
 from hilserver.sequences.model import Expectation, Fault, SequenceFile, StepTiming
-from hilserver.service import messages
+from hilserver.simulation.circuit_run import plot, run_circuit_file
 from hilserver.units import PlainNumber, Quantity, Unit
 
 Json = dict[str, Any]
@@ -94,7 +94,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 SOURCES = {
     "circuit/model.py": "circuit-file.md",
     "mechanics/model.py": "mechanism-file.md",
-    "rig/config.py": "rig-file.md",
+    "rig/settings.py": "rig-file.md",
 }
 """Where the keys of a file are declared, and the page that is made of it."""
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from hilserver.rig.load import Rig
-    from hilserver.runs.bench import BenchReport
-    from hilserver.service.rates import RateTrial
+    from hilserver.bench.bench import BenchReport
+    from hilserver.commissioning.rates import RateTrial
+    from hilserver.rig.build import Rig
 
 
 def bench(
@@ -61,10 +61,10 @@ def bench(
 
     from rich.console import Console
 
-    from hilserver.rig.load import load_rig
-    from hilserver.runs import bench as runs
-    from hilserver.runs.reports import changes_table, json_text
-    from hilserver.service.rates import highest_rate, try_rates
+    from hilserver.bench import bench as runs
+    from hilserver.commissioning.rates import highest_rate, try_rates
+    from hilserver.report.reports import changes_table, json_text
+    from hilserver.rig.build import load_rig
 
     loaded, old = load_rig(rig), runs.read_report(compare) if compare is not None else None
     chosen = runs.with_substeps(loaded, substeps[0]) if substeps else loaded
@@ -96,9 +96,9 @@ def _measured(
     rig: Rig, chosen: Rig, substeps: Sequence[int], ticks: int | None, repeats: int, devices: bool
 ) -> BenchReport:
     """All but the rates; ``chosen``: the rig for its parts; ``devices``: whether to open hardware."""
-    from hilserver.runs.bench import BenchReport, benchmarks, busy
-    from hilserver.runs.drivers import driver_costs
-    from hilserver.runs.parts import Record, component_costs, parts_around, tick_parts
+    from hilserver.bench.bench import BenchReport, benchmarks, busy
+    from hilserver.bench.drivers import driver_costs
+    from hilserver.bench.parts import Record, component_costs, parts_around, tick_parts
 
     notes = busy()
     hardware = [device.name for device in rig.devices if not device.driver.handed]
@@ -120,7 +120,7 @@ def _measured(
 
 def _tables(report: BenchReport, trials: Sequence[RateTrial]) -> list[Table | str]:
     """What was measured, for people."""
-    from hilserver.runs.reports import bench_table, components_table, drivers_table, parts_table
+    from hilserver.report.reports import bench_table, components_table, drivers_table, parts_table
 
     tables = [bench_table(list(report.results), report.rig)] if report.results else []
     tables += [parts_table(report.parts), components_table(report.components), drivers_table(report.drivers)]
@@ -131,7 +131,7 @@ def _rates_table(trials: Sequence[RateTrial]) -> Table:
     """How the server did at each rate."""
     from rich.table import Table
 
-    from hilserver.service.rates import highest_rate
+    from hilserver.commissioning.rates import highest_rate
 
     highest = highest_rate(trials)
     shown = f"{highest:g} Hz" if highest is not None else "none of these"

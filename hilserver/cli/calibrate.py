@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from hilserver.rig.build import Rig
     from hilserver.rig.calibration import Calibration, Fit
-    from hilserver.rig.load import Rig
 
 
 def calibrate(
@@ -32,8 +32,8 @@ def calibrate(
     Nothing is armed or written: raw readings come from the running server, or from the device. What is stored counts
     from the next start on.
     """
-    from hilserver.rig.load import load_rig
-    from hilserver.runs import calibrate as c
+    from hilserver.commissioning import calibrate as c
+    from hilserver.rig.build import load_rig
 
     loaded = load_rig(rig)
     settings = c.measured_channel(loaded, channel)
@@ -55,8 +55,8 @@ def calibrate(
 
 def _measured(rig: Rig, channel: str, seconds: float) -> float:
     """One raw reading."""
-    from hilserver.runs.calibrate import measure
-    from hilserver.runs.live import live
+    from hilserver.commissioning.calibrate import measure
+    from hilserver.commissioning.live import live
 
     with live(rig, rig.settings.channels[channel].device or "") as source:
         found = measure(rig, source, channel, seconds)
@@ -66,8 +66,8 @@ def _measured(rig: Rig, channel: str, seconds: float) -> float:
 
 def _walk(rig: Rig, channel: str, unit: str, seconds: float) -> list[tuple[float, float]]:
     """Ask for one known value after the other, and measure each."""
-    from hilserver.runs.calibrate import measure, same_as_before
-    from hilserver.runs.live import live
+    from hilserver.commissioning.calibrate import measure, same_as_before
+    from hilserver.commissioning.live import live
 
     absolute = " (absolute)" if rig.settings.channels[channel].absolute else ""
     found: list[tuple[float, float]] = []
@@ -96,8 +96,8 @@ def _show(rig: Rig, channel: str, fitted: Fit, unit: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from hilserver.runs.calibrate import far_from_configured, value_now
-    from hilserver.runs.check import formula
+    from hilserver.commissioning.calibrate import far_from_configured, value_now
+    from hilserver.margins.check import formula
 
     table = Table(title=f"{channel} in {unit or 'no unit'}", title_justify="left")
     for head in ("raw", "value", "so far", "fitted", "residual"):
@@ -116,7 +116,7 @@ def _show(rig: Rig, channel: str, fitted: Fit, unit: str) -> None:
 
 
 def _store(rig: Rig, channel: str, entry: Calibration, yes: bool) -> None:
-    from hilserver.runs.calibrate import calibration_file, store
+    from hilserver.commissioning.calibrate import calibration_file, store
 
     file = calibration_file(rig)
     if not yes and not typer.confirm(f"Store it in {file}?"):

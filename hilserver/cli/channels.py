@@ -10,9 +10,9 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from hilserver.commissioning.live import Source
     from hilserver.numerics.arrays import Floats
-    from hilserver.rig.load import Rig
-    from hilserver.runs.live import Source
+    from hilserver.rig.build import Rig
 
 REFRESH = 0.2
 
@@ -30,18 +30,18 @@ def channels(
 
     console = Console(highlight=False, markup=False)
     if rig is None:
-        from hilserver.runs.discover import described
+        from hilserver.commissioning.discovery import described
 
         for line in described():
             console.print(line, soft_wrap=True)
         return
-    from hilserver.rig.load import load_rig
-    from hilserver.runs.live import live
+    from hilserver.commissioning.live import live
+    from hilserver.rig.build import load_rig
 
     loaded = load_rig(rig)
     with live(loaded) as source:
         if once:
-            from hilserver.runs.live import settled
+            from hilserver.commissioning.live import settled
 
             console.print(_table(loaded, source, settled(loaded, source)))
             raise typer.Exit(1 if source.failures else 0)
@@ -65,7 +65,7 @@ def _table(rig: Rig, source: Source, row: Floats) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from hilserver.runs.live import readings, units_of_raw
+    from hilserver.commissioning.live import readings, units_of_raw
     from hilserver.units import shown_unit
 
     table = Table(title=f"{rig.settings.name}, {source.described}", title_justify="left")

@@ -33,7 +33,7 @@ def check(
     """
     from rich.console import Console
 
-    from hilserver.runs.free import is_circuit
+    from hilserver.simulation.circuit_run import is_circuit
 
     console = Console(highlight=False, markup=False)
     notes = _circuit(console, file, out) if is_circuit(file) else _rig(console, file, out)
@@ -44,10 +44,10 @@ def check(
 
 def _rig(console: Console, file: Path, out: Path) -> list[str]:
     """Tables of a rig; what is to be noted."""
-    from hilserver.realtime.compiled import compiled_program
-    from hilserver.rig.load import load_rig
-    from hilserver.runs.check import mechanisms, tables, warnings
-    from hilserver.runs.margins import margins
+    from hilserver.margins.check import mechanisms, tables, warnings
+    from hilserver.margins.margins import margins
+    from hilserver.rig.build import load_rig
+    from hilserver.tick.program import compiled_program
 
     rig = load_rig(file)
     found = margins(rig, compiled_program(rig.library))
@@ -60,9 +60,9 @@ def _circuit(console: Console, file: Path, out: Path) -> list[str]:
     """Tables of a circuit or mechanism by itself; what is to be noted."""
     from hilserver.circuit.library import standard_library
     from hilserver.circuit.pack import pack
-    from hilserver.runs.check import component_table
-    from hilserver.runs.circuit_blocks import write_drawing
-    from hilserver.runs.free import read_circuit_file
+    from hilserver.margins.check import component_table
+    from hilserver.report.circuit_blocks import write_drawing
+    from hilserver.simulation.circuit_run import read_circuit_file
 
     circuit = read_circuit_file(file, standard_library())
     pack(circuit, standard_library(), file=str(file))
@@ -75,7 +75,7 @@ def _circuit(console: Console, file: Path, out: Path) -> list[str]:
 
 def _mechanisms(console: Console, mechanisms: Iterable[PlacedMechanism], out: Path, stem: str) -> list[str]:
     """Tables and drawings of mechanisms; what is to be noted."""
-    from hilserver.runs.mechanisms import draw, summary
+    from hilserver.report.mechanisms import draw, summary
 
     notes: list[str] = []
     for placed in mechanisms:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
     from rich.table import Table
 
-    from hilserver.service.messages import Command, State
+    from hilserver.protocol.messages import Command, State
     from hilserver.service.supervisor import Supervisor
 
 
@@ -43,7 +43,7 @@ def demo(
     import logging
 
     from hilserver.cli.examples import example
-    from hilserver.rig.load import load_rig
+    from hilserver.rig.build import load_rig
 
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(message)s")
     loaded = load_rig(rig or example("rigs/demo.toml"))
@@ -91,7 +91,7 @@ async def show_panel(supervisor: Supervisor, stack: contextlib.AsyncExitStack) -
 
 def script() -> list[Step]:
     """What the demo does, when."""
-    from hilserver.service import messages as m
+    from hilserver.protocol import messages as m
 
     lower: dict[str, JsonValue] = {"opening_pressure": "100 bar"}
     smaller: dict[str, JsonValue] = {"nominal_flow.flow": "25 l/min", "f45": "15 Hz"}
@@ -182,8 +182,8 @@ def live_table(state: State, done: list[str], progress: float) -> Table:
 
 def report(log: Path, folder: Path) -> None:
     """Print what came of it, and write the page about the run."""
-    from hilserver.runs.run_report import write_run_report
-    from hilserver.runs.summary import summarise
+    from hilserver.record.summary import summarise
+    from hilserver.report.run_report import write_run_report
 
     summary = summarise(log)
     typer.echo("")

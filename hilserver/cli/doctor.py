@@ -23,9 +23,9 @@ def doctor(
     """
     from rich.console import Console
 
-    from hilserver.rig.load import load_rig
-    from hilserver.runs.reports import json_text
-    from hilserver.service.doctor import diagnose, doctor_figures, exit_code
+    from hilserver.commissioning.doctor import diagnose, doctor_figures, exit_code
+    from hilserver.report.reports import json_text
+    from hilserver.rig.build import load_rig
 
     findings = diagnose(load_rig(rig) if rig is not None else None)
     if json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from hilserver.runs.document import Document
+    from hilserver.report.document import Document
 
 Folder = Annotated[Path, typer.Option("--output", "-o", help="folder for the report (HTML, Markdown, pictures).")]
 experiment = typer.Typer(help="The experiments of the sources, on this machine.", no_args_is_help=True)
@@ -24,8 +24,8 @@ def slider_crank(
 ) -> None:
     """Slider-crank in space: what its simulation costs, over simulated time, at steps of 0.01 and 0.001 s."""
     from hilserver.cli.examples import example
-    from hilserver.runs.chain_experiments import SOURCE
-    from hilserver.runs.chain_experiments import slider_crank as run
+    from hilserver.simulation.chain_experiments import SOURCE
+    from hilserver.simulation.chain_experiments import slider_crank as run
 
     _show(run(example("mechanisms/spatial_slider_crank.toml"), seconds or tuple(SOURCE)), out, "slider-crank")
 
@@ -40,7 +40,7 @@ def loop(
     out: Folder = Path("reports"),
 ) -> None:
     """Generated loop of n revolute joints: cost over n, closure, accuracy, and what a second thread is worth."""
-    from hilserver.runs.chain_experiments import JOINTS, generated_loops
+    from hilserver.simulation.chain_experiments import JOINTS, generated_loops
 
     _show(generated_loops(joints or JOINTS, seconds), out, "loop")
 
@@ -50,7 +50,7 @@ def _show(document: Document, out: Path, stem: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from hilserver.runs.document import Grid, Listing
+    from hilserver.report.document import Grid, Listing
 
     console = Console(highlight=False, markup=False)
     for block in document.blocks:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from hilserver.rig.load import Rig
-    from hilserver.runs.fidelity import Fidelity
+    from hilserver.fidelity.results import Fidelity
+    from hilserver.rig.build import Rig
 
 
 def fidelity(
@@ -59,7 +59,7 @@ def fidelity(
     cycle.
     """
     from hilserver.errors import HilserverError
-    from hilserver.rig.load import load_rig
+    from hilserver.rig.build import load_rig
 
     if log is not None and drive:
         raise HilserverError("--log evaluates what was recorded, --drive records anew: give one of them.")
@@ -67,19 +67,19 @@ def fidelity(
         raise HilserverError("--machine is for --log and --drive: a simulated rig has its machine in its device.")
     rig = load_rig(file)
     if log is not None:
-        from hilserver.runs.logged import fidelity_of_log
+        from hilserver.fidelity.from_log import fidelity_of_log
 
         _report(fidelity_of_log(rig, log, machine), out)
         return
     swept, table = _sweep(rig, input_, frequency, amplitude, mean) if sweep else ("", None)
     if drive:
-        from hilserver.runs.logged import fidelity_of_log
+        from hilserver.fidelity.from_log import fidelity_of_log
 
         recorded = _driven(rig, strategy, swept, table, yes)
         _report(fidelity_of_log(rig, recorded, machine), out)
         typer.echo(f"Log: {recorded}")
         return
-    from hilserver.runs.simulate import measure
+    from hilserver.fidelity.strategies import measure
 
     _report(measure(rig, strategy, swept, table), out)
 
@@ -88,7 +88,7 @@ def _sweep(
     rig: Rig, name: str | None, frequency: list[float] | None, amplitude: float, mean: float | None
 ) -> tuple[str, dict[str, object]]:
     """The swept input and the table of its sweep."""
-    from hilserver.runs.sweeps import sweep_of, usual_input
+    from hilserver.fidelity.sweeps import sweep_of, usual_input
 
     chosen = name or usual_input(rig)
     return chosen, sweep_of(rig, chosen, frequency or (), amplitude, mean)
@@ -98,9 +98,9 @@ def _driven(rig: Rig, strategy: list[str] | None, swept: str, sweep: dict[str, o
     """Let the rig run in real time; returns its log."""
     import asyncio
 
-    from hilserver.runs.simulate import wanted, with_cycle
-    from hilserver.runs.sweeps import after_cycle
-    from hilserver.service.driving import record_passes
+    from hilserver.commissioning.driving import record_passes
+    from hilserver.fidelity.strategies import wanted, with_cycle
+    from hilserver.fidelity.sweeps import after_cycle
 
     ready = with_cycle(rig, after_cycle(rig, swept, sweep)) if sweep is not None else rig
     chosen = wanted(ready, strategy) if strategy else [None]
@@ -114,7 +114,7 @@ def _driven(rig: Rig, strategy: list[str] | None, swept: str, sweep: dict[str, o
 def _report(result: Fidelity, out: Path) -> None:
     from rich.console import Console
 
-    from hilserver.runs.fidelity_report import sentences, tables, write_report
+    from hilserver.fidelity.report import sentences, tables, write_report
 
     console = Console(highlight=False, markup=False)
     for table in tables(result):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from hilserver.rig.load import Rig
+    from hilserver.rig.build import Rig
 
 
 def identify(
@@ -37,11 +37,11 @@ def identify(
     standard deviations, and a report with plots.
     """
     from hilserver.errors import HilserverError, did_you_mean
-    from hilserver.rig.load import load_rig
-    from hilserver.runs.identify import identify_valve
-    from hilserver.runs.identify_record import recording_of_log
-    from hilserver.runs.identify_report import document, fragment
-    from hilserver.runs.identify_sequence import recorded_sequence
+    from hilserver.identify.identification import identify_valve
+    from hilserver.identify.recorded import recording_of_log
+    from hilserver.identify.report import document, fragment
+    from hilserver.identify.sequence import recorded_sequence
+    from hilserver.rig.build import load_rig
 
     rig = load_rig(file)
     wanted = valve or list(rig.settings.valves)
@@ -67,7 +67,7 @@ def _driven(rig: Rig, valves: list[str], seconds: float, largest: float, yes: bo
     """Move the rig in real time; returns its log."""
     import asyncio
 
-    from hilserver.service.driving import record_by_hand
+    from hilserver.commissioning.driving import record_by_hand
 
     if not yes:
         name, names = rig.settings.name, ", ".join(valves)

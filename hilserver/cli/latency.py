@@ -45,12 +45,12 @@ def latency(
 
     from rich.console import Console
 
+    from hilserver.bench.latency import Conditions, latency_figures, measure
     from hilserver.realtime.scheduling import Scheduling
-    from hilserver.rig.config import LoopSettings
-    from hilserver.rig.load import load_rig
-    from hilserver.runs.latency import Conditions, latency_figures, measure
-    from hilserver.runs.plots import plot_latency
-    from hilserver.runs.reports import json_text, latency_histograms, latency_sentences, latency_table, write_json
+    from hilserver.report.plots import plot_latency
+    from hilserver.report.reports import json_text, latency_histograms, latency_sentences, latency_table, write_json
+    from hilserver.rig.build import load_rig
+    from hilserver.rig.settings import LoopSettings
 
     loop = load_rig(rig).settings.loop if rig is not None else LoopSettings()
     scheduling = Scheduling(

@@ -10,7 +10,7 @@ import typer
 from hilserver.cli.switch import Broker, Rig
 
 if TYPE_CHECKING:
-    from hilserver.service.address import BrokerAddress
+    from hilserver.protocol.address import BrokerAddress
 
 
 def plotjuggler(
@@ -46,7 +46,7 @@ def plotjuggler(
 async def _stream(rig: str, address: BrokerAddress, host: str, port: int, file: Path | None) -> None:
     from hilserver.client import RequestFailed, open_session
     from hilserver.client.plotjuggler import layout, stream
-    from hilserver.service.messages import Telemetry
+    from hilserver.protocol.messages import Telemetry
 
     seen: dict[str, None] = {}
 

@@ -51,9 +51,9 @@ def replay(
 def _log(path: Path, from_row: int, tolerance: float | None, json: bool, report: Path | None) -> bool:
     from rich.console import Console
 
-    from hilserver.runs.replay import replay_log
-    from hilserver.runs.reports import differences_table, json_text, replay_figures, replay_sentences
-    from hilserver.runs.run_report import write_replay_report
+    from hilserver.report.reports import differences_table, json_text, replay_figures, replay_sentences
+    from hilserver.report.run_report import write_replay_report
+    from hilserver.simulation.replay import replay_log
 
     result = replay_log(path, from_row=from_row, tolerance=tolerance)
     page = write_replay_report(result, report) if report is not None else None
@@ -71,9 +71,9 @@ def _log(path: Path, from_row: int, tolerance: float | None, json: bool, report:
 def _samples(path: Path, file: Path | None, out: Path) -> None:
     from datetime import UTC, datetime
 
-    from hilserver.runs.foreign import replay_samples, rig_with_file
-    from hilserver.runs.reports import foreign_sentences
-    from hilserver.runs.run_report import write_run_report
+    from hilserver.report.reports import foreign_sentences
+    from hilserver.report.run_report import write_run_report
+    from hilserver.simulation.foreign_log import replay_samples, rig_with_file
 
     rig = rig_with_file(path, file)
     out.mkdir(parents=True, exist_ok=True)

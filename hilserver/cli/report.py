@@ -18,6 +18,6 @@ def report(
 
     One HTML file that needs nothing else, to be kept or sent; beside it the same as Markdown with its pictures.
     """
-    from hilserver.runs.run_report import write_run_report
+    from hilserver.report.run_report import write_run_report
 
     typer.echo(f"Report: {write_run_report(log, out)}")

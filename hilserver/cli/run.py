@@ -34,7 +34,7 @@ def run(
     notifier, restarts = Notifier.from_environment(), Restarts.of_service()
     restarts.wait(notifier)
 
-    from hilserver.rig.load import load_rig
+    from hilserver.rig.build import load_rig
     from hilserver.service.supervisor import Supervisor
 
     loaded = load_rig(rig)
@@ -64,7 +64,7 @@ def run(
 def _report(log: Path | None, folder: Path) -> None:
     """The page about a run, where it was recorded."""
     from hilserver.errors import HilserverError
-    from hilserver.runs.run_report import write_run_report
+    from hilserver.report.run_report import write_run_report
 
     try:
         typer.echo(f"Report: {write_run_report(log, folder)}" if log else "No report: the run was not recorded.")

@@ -12,7 +12,7 @@ def safe(rig: RigFile) -> None:
 
     The service does it after a failure (ExecStopPost in its unit). Exit code 1 where a device could not be given them.
     """
-    from hilserver.rig.load import load_rig
+    from hilserver.rig.build import load_rig
     from hilserver.service.safe import make_rig_safe
 
     troubles = make_rig_safe(load_rig(rig))

@@ -41,7 +41,7 @@ def simulate(
     file is run like a circuit that has nothing else in it.
     """
     from hilserver.errors import HilserverError
-    from hilserver.runs.free import is_circuit
+    from hilserver.simulation.circuit_run import is_circuit
 
     given = {"--cycle": cycle, "--duration": duration} if not is_circuit(file) else {"--strategy": strategy}
     for option in (name for name, value in given.items() if value):
@@ -56,9 +56,9 @@ def simulate(
 def _rig(file: Path, strategy: list[str] | None, out: Path) -> None:
     from rich.console import Console
 
-    from hilserver.rig.load import load_rig
-    from hilserver.runs.fidelity_report import sentences, tables, write_simulation
-    from hilserver.runs.simulate import simulate as run
+    from hilserver.fidelity.report import sentences, tables, write_simulation
+    from hilserver.fidelity.strategies import simulate as run
+    from hilserver.rig.build import load_rig
 
     console = Console(highlight=False, markup=False)
     result = run(load_rig(file), strategy)
@@ -70,7 +70,7 @@ def _rig(file: Path, strategy: list[str] | None, out: Path) -> None:
 
 def _circuit(file: Path, cycle: Path | None, duration: float | None, out: Path, table: str, animation: bool) -> None:
     from hilserver.circuit.library import standard_library
-    from hilserver.runs.free import run_circuit_file, step_note, write_animations, write_run
+    from hilserver.simulation.circuit_run import run_circuit_file, step_note, write_animations, write_run
 
     run = run_circuit_file(file, standard_library(), cycle, duration)
     if note := step_note(run):

@@ -72,7 +72,7 @@ def _run(
     if live is not None or (broker is not None and rig is None):
         return _live(sequence, live, broker)
     from hilserver.errors import HilserverError
-    from hilserver.rig.load import load_rig
+    from hilserver.rig.build import load_rig
     from hilserver.sequences.simulated import simulate_sequence
 
     file = rig or sequence.rig_file

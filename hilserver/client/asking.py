@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from hilserver.client.session import open_session
-from hilserver.service.address import BrokerAddress
-from hilserver.service.messages import Answer, CircuitStatus, Command, Description, Margins, State
+from hilserver.protocol.address import BrokerAddress
+from hilserver.protocol.messages import Answer, CircuitStatus, Command, Description, Margins, State
 
 
 @dataclass(frozen=True)

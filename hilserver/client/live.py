@@ -18,7 +18,7 @@ from hilserver.client.place import where
 from hilserver.client.session import RequestFailed, open_session
 from hilserver.errors import HilserverError, did_you_mean
 from hilserver.numerics.arrays import Floats
-from hilserver.service import messages as m
+from hilserver.protocol import messages as m
 from hilserver.units import unit_of_value
 
 _Result = TypeVar("_Result")

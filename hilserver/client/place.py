@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hilserver.errors import HilserverError
-from hilserver.service.address import BrokerAddress, read_address
-from hilserver.service.running import find
+from hilserver.protocol.address import BrokerAddress, read_address
+from hilserver.protocol.running import find
 
 
 def where(rig: str | None = None, broker: str | None = None) -> tuple[str, BrokerAddress]:

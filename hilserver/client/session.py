@@ -13,8 +13,8 @@ from typing import TypeVar
 import aiomqtt
 
 from hilserver.errors import HilserverError
-from hilserver.service.address import BrokerAddress, LoginError
-from hilserver.service.messages import (
+from hilserver.protocol.address import BrokerAddress, LoginError
+from hilserver.protocol.messages import (
     Answer,
     CircuitStatus,
     Command,
@@ -26,7 +26,7 @@ from hilserver.service.messages import (
     Telemetry,
     Topics,
 )
-from hilserver.service.mqtt import connection, new_client
+from hilserver.protocol.mqtt import connection, new_client
 
 RETRY = 1.0
 """Seconds between two attempts to reach a broker that went away."""

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from hilserver.errors import HilserverError
-from hilserver.service.address import BrokerAddress
+from hilserver.protocol.address import BrokerAddress
 
 PORT = 8080
 LOOPBACK = "127.0.0.1"

@@ -11,7 +11,7 @@ from nicegui import ui
 
 from hilserver.drawing.symbols import symbol
 from hilserver.panel.view import Page
-from hilserver.service.messages import Answer, Switch, TypeInfo
+from hilserver.protocol.messages import Answer, Switch, TypeInfo
 
 
 @dataclass(frozen=True)

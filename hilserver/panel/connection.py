@@ -20,8 +20,8 @@ from pydantic import PrivateAttr, ValidationError
 
 from hilserver.errors import HilserverError
 from hilserver.panel.history import History
-from hilserver.service.address import BrokerAddress
-from hilserver.service.messages import (
+from hilserver.protocol.address import BrokerAddress
+from hilserver.protocol.messages import (
     Answer,
     CircuitStatus,
     Command,
@@ -33,7 +33,7 @@ from hilserver.service.messages import (
     Topics,
     TypeInfo,
 )
-from hilserver.service.mqtt import connection, new_client
+from hilserver.protocol.mqtt import connection, new_client
 
 RETRY = 1.0
 """Seconds between two attempts to reach the broker."""

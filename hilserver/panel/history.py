@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hilserver.numerics.arrays import Floats
-from hilserver.service.messages import Telemetry
+from hilserver.protocol.messages import Telemetry
 
 CHANNELS_KEPT = 500
 """Channels of circuits that were switched out are forgotten beyond this number."""

@@ -15,7 +15,7 @@ from hilserver.panel.component import ComponentDialog
 from hilserver.panel.display import Units, percent
 from hilserver.panel.plots import FLOWS, Plot, flow_channels
 from hilserver.panel.view import Page, heading
-from hilserver.service import messages as m
+from hilserver.protocol import messages as m
 
 _CLICK = """(event) => {
   const part = event.target.closest("[data-part]");

@@ -15,7 +15,7 @@ from hilserver.panel.operate import OperateView
 from hilserver.panel.plots import PlotsView
 from hilserver.panel.recordings import RecordingsView
 from hilserver.panel.view import Page
-from hilserver.service import messages as m
+from hilserver.protocol import messages as m
 
 HERE = Path(__file__).parent
 

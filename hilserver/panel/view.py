@@ -14,7 +14,7 @@ from nicegui import ui
 from hilserver.errors import HilserverError
 from hilserver.panel.connection import Connection
 from hilserver.panel.display import Units, unit_of
-from hilserver.service.messages import Answer, Command
+from hilserver.protocol.messages import Answer, Command
 
 ROUND, SLOW = 0.025, 8
 """Seconds from round to round; all but samples takes its turn in every eighth."""

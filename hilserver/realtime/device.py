@@ -23,13 +23,13 @@ from hilserver.circuit.library import library_of
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
-from hilserver.realtime.compiled import compiled_program, warm_up_plant
 from hilserver.realtime.scheduling import Scheduling, prepare
 from hilserver.realtime.setup import read_setup
 from hilserver.realtime.shared import Ring, Segment, SharedMemoryError
 from hilserver.realtime.talk import say
-from hilserver.rig import columns as c
-from hilserver.rig.plant import SAFE_RAW
+from hilserver.tick import columns as c
+from hilserver.tick.plant import SAFE_RAW
+from hilserver.tick.program import compiled_program, warm_up_plant
 
 ROWS = 64
 START_TIMEOUT = 100.0

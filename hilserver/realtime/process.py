@@ -19,23 +19,23 @@ from typing import Any
 
 import numpy as np
 
-from hilserver.bridge import columns as b
 from hilserver.circuit.library import library_of
 from hilserver.circuit.program import Program
 from hilserver.driver import Driver, Pace
 from hilserver.errors import DriverError, HilserverError
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.realtime.clock import GridClock
-from hilserver.realtime.compiled import compiled_program, no_command, warm_up
 from hilserver.realtime.device import START_TIMEOUT, RemotePlant
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.scheduling import prepare
-from hilserver.realtime.setup import Bytes, Setup, read_setup, read_swap_payload, work_needed
+from hilserver.realtime.setup import Bytes, Setup, read_setup, read_swap_payload
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.talk import FailureReport, say
 from hilserver.realtime.worker import RemoteDevice
-from hilserver.rig import columns as c
-from hilserver.rig.plan import Plan
+from hilserver.tick import columns as c
+from hilserver.tick.bridge import columns as b
+from hilserver.tick.plan import Plan
+from hilserver.tick.program import compiled_program, no_command, warm_up, work_needed
 
 ORPHAN_LINGER = 2.0
 """Seconds beyond the heartbeat's time-out after which a loop without a supervisor ends itself."""

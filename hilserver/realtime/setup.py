@@ -11,22 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hilserver.circuit import engine as e
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats, Indices, Integers
-from hilserver.realtime.ahead import ahead_size
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.scheduling import Scheduling
-from hilserver.rig import columns as c
-from hilserver.rig.load import Rig
-from hilserver.rig.plan import Plan, first_row
-from hilserver.rig.plant import PlantArrays
+from hilserver.rig.build import Rig
+from hilserver.rig.plan import first_row
+from hilserver.tick.plan import Plan
+from hilserver.tick.plant import PlantArrays
 
 Bytes = NDArray[np.uint8]
-
-LEAST_WORK = 64
-"""Scratch values that the bridges use."""
 
 
 @dataclass(frozen=True)
@@ -143,9 +138,3 @@ def read_swap_text(payload: Bytes) -> bytes:
     """The text that came with a packed circuit."""
     start = 32 + 8 * int(payload[:24].view(np.int64).sum())
     return payload[start : start + int(payload[24:32].view(np.int64)[0])].tobytes()
-
-
-def work_needed(index: Indices, plan: Plan) -> int:
-    """Length of the scratch array that the tick needs with a circuit of this index."""
-    integrator = e.work_size(int(index[e.N_STATES]), int(index[e.N_SUMS]))
-    return max(integrator, int(plan.layout[c.CIRCUIT_SPACE]), LEAST_WORK) + ahead_size(plan)

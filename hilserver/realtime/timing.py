@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.rig import columns as c
+from hilserver.tick import columns as c
 
 SHORTEST, LONGEST, BIN = 1e-8, 1e3, 1.01
 """Durations in s that are told apart, and the ratio from one bin of a distribution to the next."""

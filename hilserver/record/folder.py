@@ -11,7 +11,7 @@ from pathlib import Path
 from hilserver.record.format import LogHeader, RecordError, run_stem
 from hilserver.record.reader import ends_whole, read_header
 from hilserver.record.writer import is_being_written
-from hilserver.rig.config import KeepSettings
+from hilserver.rig.settings import KeepSettings
 
 SUFFIX = ".arrow"
 

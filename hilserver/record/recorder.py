@@ -32,7 +32,7 @@ from hilserver.realtime.talk import say
 from hilserver.record.format import Event, LogHeader, RecordError, decode
 from hilserver.record.run import command_event, swap_events
 from hilserver.record.writer import LogWriter
-from hilserver.rig import columns as c
+from hilserver.tick import columns as c
 
 ROWS = 2000
 POLL = 0.02

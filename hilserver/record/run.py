@@ -13,8 +13,8 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, LogHeader, circuit_event
 from hilserver.record.machine import machine
-from hilserver.rig import columns as c
-from hilserver.rig.load import Rig
+from hilserver.rig.build import Rig
+from hilserver.tick import columns as c
 from hilserver.units import unit_of_value
 
 

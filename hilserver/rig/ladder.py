@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hilserver.bridge.columns import STRATEGY_NAMES
-from hilserver.rig.config import CylinderSettings, RigSettings, ValveSettings
+from hilserver.rig.settings import CylinderSettings, RigSettings, ValveSettings
+from hilserver.tick.bridge.columns import STRATEGY_NAMES
 
 
 def cannot(settings: RigSettings, valve: ValveSettings, strategy: str) -> str:

@@ -6,44 +6,26 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import NamedTuple
 
 import numpy as np
 
-from hilserver.bridge import columns as b
-from hilserver.bridge.strategies import raw_output
 from hilserver.circuit import engine as e
 from hilserver.circuit.model import RIG
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.components.base import Fluid
 from hilserver.errors import ConfigurationError, Problem
-from hilserver.numerics.arrays import Floats, Integers
-from hilserver.rig import columns as c
-from hilserver.rig.config import CycleInput, CycleSettings, LimitSettings, RigSettings, ValveSettings
-from hilserver.rig.machine import cylinder_table, past_lengths, port_table
-from hilserver.rig.observer import observer_table
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.cylinders import cylinder_table, past_lengths, port_table
+from hilserver.rig.kalman import observer_table
 from hilserver.rig.scale import Curve
+from hilserver.rig.settings import CycleInput, CycleSettings, LimitSettings, RigSettings, ValveSettings
+from hilserver.tick import columns as c
+from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.strategies import raw_output
+from hilserver.tick.plan import Plan
 
 CIRCUIT_SPACE = 256
 """Room in the row for the values of circuits switched in later; a larger first circuit gets twice its own size."""
-
-
-class Plan(NamedTuple):
-    """The tick's constants; columns as in :mod:`hilserver.rig.columns` and :mod:`hilserver.bridge.columns`."""
-
-    loop: Floats
-    channel: Floats
-    curve: Floats
-    limit: Floats
-    end: Floats
-    input: Floats
-    port: Floats
-    valve: Floats
-    output: Floats
-    cylinder: Floats
-    observer: Floats
-    cycle: Floats
-    layout: Integers
 
 
 @dataclass(frozen=True)

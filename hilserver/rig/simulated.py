@@ -12,7 +12,7 @@ from hilserver.circuit.library import Library
 from hilserver.circuit.model import RIG, Solver, read_circuit
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
-from hilserver.rig.plant import RAW_HIGH, SAFE_RAW, SENSOR_DELAY, TICKS_LATE, PlantArrays
+from hilserver.tick.plant import RAW_HIGH, SAFE_RAW, SENSOR_DELAY, TICKS_LATE, PlantArrays
 
 NOISE_SAMPLES = 65_521  # a prime, so that no sensor repeats another's noise in step
 

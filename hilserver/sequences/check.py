@@ -11,8 +11,8 @@ import numpy as np
 
 from hilserver.errors import did_you_mean
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.columns import MODE_NAMES
 from hilserver.sequences.model import Expectation, Sequence
+from hilserver.tick.columns import MODE_NAMES
 from hilserver.units import shown_unit
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"

@@ -13,10 +13,10 @@ import numpy as np
 from hilserver.client import Recorder, RequestFailed, Session
 from hilserver.client.live import Samples, circuit_units
 from hilserver.errors import ConfigurationError, HilserverError
+from hilserver.protocol import messages as m
 from hilserver.sequences.check import FAILED, Done, Recorded, Verdict
 from hilserver.sequences.model import Fault, Sequence, Step
 from hilserver.sequences.play import Action, InputValue, Play, actions, check_inputs
-from hilserver.service import messages as m
 from hilserver.service.orders import Change
 
 LAST_SAMPLES = 5.0

@@ -10,16 +10,16 @@ import numpy as np
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
+from hilserver.protocol.messages import SetInput
 from hilserver.record.reader import LogReader
-from hilserver.rig import columns as c
-from hilserver.rig.load import Rig
-from hilserver.runs.replay import replay_log
+from hilserver.rig.build import Rig
 from hilserver.sequences import check
 from hilserver.sequences.check import Done, Verdict
 from hilserver.sequences.model import Sequence, Step
 from hilserver.sequences.play import Collector, Play
-from hilserver.service.messages import SetInput
 from hilserver.service.orders import Change, order_of
+from hilserver.simulation.replay import replay_log
+from hilserver.tick import columns as c
 
 PUNCTUAL = 1.0
 """s by which a step may have been early or late in a log, counted from the first one."""

@@ -11,17 +11,17 @@ import numpy as np
 from hilserver.client.live import circuit_units
 from hilserver.errors import Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
-from hilserver.realtime.signals import cycle_value
-from hilserver.rig import columns as c
-from hilserver.rig.config import CycleSettings
-from hilserver.rig.load import Rig
+from hilserver.protocol.messages import SetInput
+from hilserver.rig.build import Rig
 from hilserver.rig.plan import cycle_table
+from hilserver.rig.settings import CycleSettings
 from hilserver.sequences import check
 from hilserver.sequences.check import Done, Recorded, Verdict, judged
 from hilserver.sequences.model import Fault, Step
 from hilserver.sequences.model import Sequence as TestSequence
-from hilserver.service.messages import SetInput
-from hilserver.service.observer import VALVE_CHANNELS, channel_columns
+from hilserver.service.telemetry import VALVE_CHANNELS, channel_columns
+from hilserver.tick import columns as c
+from hilserver.tick.signals import cycle_value
 
 CIRCUIT = "circuit."
 

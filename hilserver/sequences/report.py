@@ -13,12 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hilserver.errors import HilserverError
-from hilserver.rig.columns import MODE_NAMES
-from hilserver.runs.circuit_blocks import components, drawing
-from hilserver.runs.document import Block, Document, Grid, Heading, Listing, Picture
-from hilserver.runs.plots import panels_figure
+from hilserver.report.circuit_blocks import components, drawing
+from hilserver.report.document import Block, Document, Grid, Heading, Listing, Picture
+from hilserver.report.plots import panels_figure
 from hilserver.sequences.check import FAILED, PASSED, SKIPPED, Done, Verdict, title_of, window
 from hilserver.sequences.model import Expectation
+from hilserver.tick.columns import MODE_NAMES
 from hilserver.units import shown_unit
 
 MARKS = {PASSED: "passed", FAILED: "FAILED", SKIPPED: "skipped"}

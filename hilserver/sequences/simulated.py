@@ -10,9 +10,16 @@ import numpy as np
 from hilserver.circuit.model import Circuit
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
-from hilserver.rig import columns as c
-from hilserver.rig.load import Rig
-from hilserver.rig.plant import (
+from hilserver.protocol import messages as m
+from hilserver.rig.build import Rig
+from hilserver.sequences.check import Done
+from hilserver.sequences.model import Fault, Sequence
+from hilserver.sequences.play import Collector, InputValue, Play, actions, check_inputs, mode_of
+from hilserver.service.orders import Change, changed, order_of, why_refused
+from hilserver.service.switching import started, unstable
+from hilserver.simulation.lockstep import LockstepRun
+from hilserver.tick import columns as c
+from hilserver.tick.plant import (
     FROM_RAW,
     NOISE,
     RAW_HIGH,
@@ -23,13 +30,6 @@ from hilserver.rig.plant import (
     VALUE_ZERO,
     PlantArrays,
 )
-from hilserver.runs.lockstep import LockstepRun
-from hilserver.sequences.check import Done
-from hilserver.sequences.model import Fault, Sequence
-from hilserver.sequences.play import Collector, InputValue, Play, actions, check_inputs, mode_of
-from hilserver.service import messages as m
-from hilserver.service.orders import Change, changed, order_of, why_refused
-from hilserver.service.starting import started, unstable
 
 GETTING_READY = 1.0
 """s that a rig may take from its first tick to SAFE."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from hilserver.errors import HilserverError
 
 if TYPE_CHECKING:  # the child process imports this module and has to be there quickly
-    from hilserver.service.accounts import Accounts
+    from hilserver.protocol.accounts import Accounts
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from hilserver.service.messages import DeviceStatus
+from hilserver.protocol.messages import DeviceStatus
 
 QUIET = 10.0
 """Seconds without a failure after which the next one is news."""

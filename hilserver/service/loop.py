@@ -9,11 +9,11 @@ import os
 from pathlib import Path
 
 from hilserver.driver import Pace
-from hilserver.realtime.compiled import MECHANISMS
+from hilserver.realtime.compile import MECHANISMS
 from hilserver.realtime.process import make_devices_safe, ramp_time
 from hilserver.realtime.setup import make_setup, write_setup
 from hilserver.realtime.shared import LoopMemory, Segment, SharedMemoryError, segment_path
-from hilserver.rig.load import Rig
+from hilserver.rig.build import Rig
 from hilserver.service.children import Child, all_ready
 from hilserver.service.devices import DeviceReports
 from hilserver.service.workers import WorkerProcess
@@ -61,7 +61,7 @@ class LoopProcesses:
         compilers: list[Child] = []
         try:
             for part in (str(self.setup_file), MECHANISMS):
-                compilers.append(await Child.start("compiler", "hilserver.realtime.compiled", part))
+                compilers.append(await Child.start("compiler", "hilserver.realtime.compile", part))
             await all_ready(*compilers, within=COMPILE_TIMEOUT)
         finally:
             await asyncio.gather(*(compiler.stop() for compiler in compilers))

@@ -17,16 +17,16 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.realtime.compiled import no_command, work_array
+from hilserver.protocol import messages as m
 from hilserver.realtime.setup import swap_payload
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.run import packed_record
-from hilserver.rig import columns as c
-from hilserver.rig.load import Rig
-from hilserver.service import messages as m
-from hilserver.service.observer import CIRCUITS_KEPT, Observer
+from hilserver.rig.build import Rig
 from hilserver.service.orders import Change, Changed, Order, changed, order_of, refused, why_refused
-from hilserver.service.starting import started, unstable
+from hilserver.service.switching import started, unstable
+from hilserver.service.telemetry import CIRCUITS_KEPT, Observer
+from hilserver.tick import columns as c
+from hilserver.tick.program import no_command, work_array
 
 ANSWER_TIMEOUT = 2.0
 TRIAL_TICKS, LEAST_TICKS = 100, 9

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hilserver.bridge import columns as b
 from hilserver.circuit.change import with_component, with_values
 from hilserver.circuit.model import Circuit
 from hilserver.errors import ConfigurationError, Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
-from hilserver.rig import columns as c
+from hilserver.protocol import messages as m
+from hilserver.rig.build import Rig, read_toml
 from hilserver.rig.ladder import cannot
-from hilserver.rig.load import Rig, read_toml
-from hilserver.service import messages as m
+from hilserver.tick import columns as c
+from hilserver.tick.bridge import columns as b
 
 Change = m.SetParameter | m.Switch | m.SwitchCircuit
 """Commands that change the virtual circuit."""
@@ -31,7 +31,7 @@ _NEEDS = {
 
 
 class Order(NamedTuple):
-    """A command's record: kind and numbers as in `hilserver.rig.columns`; ``needs``: the mode in which it is taken."""
+    """A command's record: kind and numbers as in `hilserver.tick.columns`; ``needs``: the mode in which it is taken."""
 
     needs: str
     kind: int

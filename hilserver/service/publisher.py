@@ -8,12 +8,12 @@ import logging
 import time
 
 from hilserver.numerics.arrays import Floats
-from hilserver.rig import columns as c
-from hilserver.service.messages import CircuitStatus, Event
-from hilserver.service.mqtt import MqttService
-from hilserver.service.observer import Observer
+from hilserver.protocol.messages import CircuitStatus, Event
+from hilserver.protocol.mqtt import MqttService
 from hilserver.service.operator import Operator
 from hilserver.service.orders import present_strategies
+from hilserver.service.telemetry import Observer
+from hilserver.tick import columns as c
 
 _log = logging.getLogger(__name__)
 STATE_EVERY = 0.5

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hilserver.errors import HilserverError
+from hilserver.protocol.messages import RecordingStatus
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.folder import LogFile, files_of, new_log, superfluous
 from hilserver.record.format import LogHeader, encode
@@ -28,13 +29,12 @@ from hilserver.record.reader import last_batch
 from hilserver.record.recorder import CIRCUIT_VERSION, PREVIOUS_TICK, Limits, no_room
 from hilserver.record.run import rows_per_file, run_header
 from hilserver.record.writer import is_being_written
-from hilserver.rig import columns as c
-from hilserver.rig.config import RecordingSettings
-from hilserver.rig.load import Rig
+from hilserver.rig.build import Rig
+from hilserver.rig.settings import RecordingSettings
 from hilserver.service.children import Child, ChildFailed, all_ready
-from hilserver.service.messages import RecordingStatus
-from hilserver.service.observer import Observer
 from hilserver.service.operator import Running
+from hilserver.service.telemetry import Observer
+from hilserver.tick import columns as c
 
 _log = logging.getLogger(__name__)
 FIRST_DELAY, LONGEST_DELAY, STABLE_AFTER = 0.2, 60.0, 5.0

@@ -9,7 +9,7 @@ from hilserver.errors import HilserverError
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.setup import device_setups
 from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
-from hilserver.rig.load import Rig
+from hilserver.rig.build import Rig
 
 
 def make_rig_safe(rig: Rig) -> dict[str, str | None]:

@@ -14,29 +14,29 @@ from pathlib import Path
 from typing import Any
 
 from hilserver.circuit.program import Program
-from hilserver.realtime.compiled import compiled_program, is_compiled, warm_up, warm_up_analysis
+from hilserver.margins.check import solver_trouble
+from hilserver.protocol import messages as m
+from hilserver.protocol.accounts import SERVER, Accounts
+from hilserver.protocol.address import BrokerAddress
+from hilserver.protocol.mqtt import MqttService
+from hilserver.protocol.running import announce, withdraw, working_folder
 from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
-from hilserver.rig import columns as c
-from hilserver.rig.config import BrokerLogin
-from hilserver.rig.load import Rig
+from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
-from hilserver.runs.check import solver_trouble
-from hilserver.service import messages as m
-from hilserver.service.accounts import SERVER, Accounts
-from hilserver.service.address import BrokerAddress
+from hilserver.rig.settings import BrokerLogin
 from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.catalogue import component_types
 from hilserver.service.children import Child, all_ready
-from hilserver.service.examining import Examiner
 from hilserver.service.loop import LoopProcesses, end_predecessor
-from hilserver.service.mqtt import MqttService
+from hilserver.service.margin_monitor import Examiner
 from hilserver.service.notify import Notifier
-from hilserver.service.observer import Observer, fault_text
 from hilserver.service.operator import Operator
 from hilserver.service.publisher import Publisher
 from hilserver.service.recording import Recording
 from hilserver.service.restarts import STABLE_AFTER, Restarts
-from hilserver.service.running import announce, withdraw, working_folder
+from hilserver.service.telemetry import Observer, fault_text
+from hilserver.tick import columns as c
+from hilserver.tick.program import compiled_program, is_compiled, warm_up, warm_up_analysis
 
 _log = logging.getLogger(__name__)
 BEAT = 0.02

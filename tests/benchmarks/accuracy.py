@@ -19,7 +19,7 @@ from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
 from hilserver.numerics.arrays import Floats
-from hilserver.realtime.compiled import compiled_program
+from hilserver.tick.program import compiled_program
 
 CIRCUIT = Path(__file__).parents[2] / "config" / "circuits" / "verification.toml"
 COMMANDS = ((0.0, 0.1), (0.9, 0.5), (0.5, 0.3), (0.0, 0.4), (-0.4, 0.8), (0.0, 0.3))

@@ -4,7 +4,7 @@
 
 Writes a plot into FOLDER (default: reports) and prints what docs/mechanics.md shows, for the whole cycle of 4 s or only
 SECONDS of it. The independent solution is one
-angle after Lagrange with scipy's DOP853 (tests/boom_reference.py), where the source has Adams.
+angle after Lagrange with scipy's DOP853 (tests/support/boom_reference.py), where the source has Adams.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from boom_reference import HEAVY, LIGHT, Boom
 from component_bench import Bench, program
 
 from hilserver.numerics.arrays import Floats
-from hilserver.runs.plots import plot_panels
+from hilserver.report.plots import plot_panels
 
 CONFIG = Path(__file__).parents[2] / "config"
 BOOMS = {"boom": LIGHT, "boom_heavy_cylinder": HEAVY}

@@ -33,13 +33,13 @@ from statistics import median
 import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from service_harness import Server, eventually, panel
 
 from hilserver.panel.app import free_port
 from hilserver.realtime.timing import LoopTiming
-from hilserver.rig import columns as c
+from hilserver.tick import columns as c
 
 CHANNELS, RATE, SAMPLES = 12, 20.0, 50.0
 """Channels on the tab; messages per second; samples per second of each channel."""

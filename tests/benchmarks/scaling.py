@@ -18,7 +18,7 @@ from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
 from hilserver.circuit.program import Program
-from hilserver.realtime.compiled import compiled_program
+from hilserver.tick.program import compiled_program
 
 LENGTHS = (1, 2, 5, 10, 20, 50, 100, 200)
 REPEATS = 5

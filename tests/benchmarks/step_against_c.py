@@ -24,7 +24,7 @@ from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import Circuit, read_circuit
 from hilserver.circuit.pack import pack
 from hilserver.numerics.arrays import Floats
-from hilserver.realtime.compiled import compiled_program
+from hilserver.tick.program import compiled_program
 
 HERE = Path(__file__).parent
 CIRCUIT = HERE.parent.parent / "config" / "circuits" / "verification.toml"

@@ -1,0 +1,1 @@
+"""Benchmarks: the tick by its parts, drivers, wake-up latency."""

@@ -1,0 +1,129 @@
+"""What the devices of a rig cost the loop: reading and writing, each by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hilserver.bench.parts import median_time
+from hilserver.commissioning.live import ALIVE
+from hilserver.driver import Driver, Pace
+from hilserver.errors import HilserverError
+from hilserver.numerics.arrays import Floats
+from hilserver.realtime.device import DeviceMemory
+from hilserver.realtime.devices import DeviceSetup
+from hilserver.realtime.process import make_driver
+from hilserver.realtime.setup import device_setups
+from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
+from hilserver.realtime.worker import RemoteDevice, WorkerMemory
+from hilserver.rig.build import Rig
+from hilserver.rig.plan import first_row
+
+LOOP, WORKER = "loop", "I/O process"
+
+
+@dataclass(frozen=True)
+class DriverCost:
+    """What a device costs in each turn, µs; ``where`` it does: in the loop, or in its own I/O process."""
+
+    device: str
+    driver: str
+    where: str
+    read: float
+    write: float
+
+
+def driver_costs(rig: Rig, opened: bool = False, turns: int = 500, repeats: int = 7) -> list[DriverCost]:
+    """Reading and writing of each device of the rig, medians of repeated batches of ``turns``.
+
+    Simulated and slow devices are timed on what the loop has of them, shared memory; no process and no hardware is
+    needed. ``opened``: the devices themselves are opened, too, and read and written: nothing but their safe values.
+    Raises DriverError where one can't be opened, HilserverError while a server of this rig runs.
+    """
+    if opened:
+        _refuse_while_it_runs(rig)
+    row = first_row(rig.layout, rig.plan, rig.packed)
+    found = []
+    for setup in device_setups(rig, {}):
+        for where, device in _devices(setup, opened):
+            with device as driver:
+                raw, ages = np.zeros(len(setup.inputs)), np.zeros(len(setup.inputs))
+                safe = row[list(setup.output_columns)]
+                read = median_time(repeats, turns, _reading(driver, raw, ages))
+                write = median_time(repeats, turns, _writing(driver, safe))
+                found.append(DriverCost(setup.name, setup.driver, where, read, write))
+    return found
+
+
+def _refuse_while_it_runs(rig: Rig) -> None:
+    """Two must not write the same device."""
+    with contextlib.suppress(SharedMemoryError):
+        memory = LoopMemory.attach(segment_path(rig.settings.name))
+        if memory.loop_heartbeat.age() < ALIVE:
+            raise HilserverError(f"the server of {rig.settings.name} runs: end it before its devices are opened here.")
+
+
+def _reading(driver: Driver | RemoteDevice, raw: Floats, ages: Floats) -> Callable[[], object]:
+    return lambda: driver.read(raw, ages)
+
+
+def _writing(driver: Driver | RemoteDevice, safe: Floats) -> Callable[[], object]:
+    return lambda: driver.write(safe)
+
+
+Opened = contextlib.AbstractContextManager[Driver | RemoteDevice]
+
+
+def _devices(setup: DeviceSetup, opened: bool) -> Iterator[tuple[str, Opened]]:
+    """What of a device can be timed: where it costs, and how it is opened."""
+    kind, _ = setup.configured()
+    if kind.handed == "plant":
+        yield LOOP, _simulated(setup)
+    elif kind.pace is Pace.SLOW:
+        yield LOOP, _stand_in(setup)
+    if opened and not kind.handed:
+        yield (WORKER if kind.pace is Pace.SLOW else LOOP), _itself(setup)
+
+
+@contextlib.contextmanager
+def _simulated(setup: DeviceSetup) -> Iterator[Driver | RemoteDevice]:
+    """A simulated device whose process has given one reading."""
+    path = segment_path(f"bench-{os.getpid()}-{setup.name}")
+    memory = DeviceMemory.create(path, len(setup.inputs), len(setup.outputs))
+    with contextlib.closing(memory):
+        memory.readings.publish(np.zeros(memory.readings.width))
+        driver = make_driver(replace(setup, segment=str(path)))
+        with contextlib.closing(driver):
+            driver.open()
+            yield driver
+
+
+@contextlib.contextmanager
+def _stand_in(setup: DeviceSetup) -> Iterator[Driver | RemoteDevice]:
+    """The loop's side of a slow device whose worker has given one reading."""
+    path = segment_path(f"bench-{os.getpid()}-{setup.name}")
+    memory = WorkerMemory.create(path, len(setup.inputs), len(setup.outputs))
+    with contextlib.closing(memory):
+        memory.samples.publish(np.zeros(memory.samples.width))
+        device = RemoteDevice(replace(setup, segment=str(path)))
+        with contextlib.closing(device):
+            device.open()
+            yield device
+
+
+@contextlib.contextmanager
+def _itself(setup: DeviceSetup) -> Iterator[Driver | RemoteDevice]:
+    """The device, opened, with its safe values; it keeps them."""
+    kind, config = setup.configured()
+    driver = kind(setup.name, config, setup.inputs, setup.outputs)
+    with contextlib.closing(driver):
+        driver.open()
+        try:
+            driver.make_safe()
+            yield driver
+        finally:
+            driver.make_safe()

@@ -1,0 +1,172 @@
+"""A rig driven in real time for its log: through its work cycle, or its valves by hand to show what they are like."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import inf
+from pathlib import Path
+
+from hilserver.errors import HilserverError
+from hilserver.identify.sequence import by_hand, run_sequences
+from hilserver.numerics.arrays import Floats
+from hilserver.protocol import messages as m
+from hilserver.rig.build import Rig
+from hilserver.service.supervisor import Supervisor
+from hilserver.service.telemetry import fault_text
+from hilserver.tick import columns as c
+
+LOOK = 0.05
+"""s between two looks at the rig."""
+LOOK_BY_HAND = 0.005
+"""The same while valves are moved by hand."""
+TIMEOUT = 5.0
+"""s for a command to be answered."""
+CALM = 0.5
+"""s between two passes, with the valves at null."""
+
+
+async def record_passes(rig: Rig, strategies: Sequence[str | None], tell: Callable[[str], object]) -> Path:
+    """Run a server of the rig, let its work cycle run once under each strategy, end the server; returns the log.
+
+    None stands for the strategies of the rig file. ``tell`` gets a line per pass. Raises HilserverError where the
+    server can't start, a command is refused, or the rig leaves RUNNING on the way; the valves are at null then.
+    """
+    if rig.cycle is None:
+        raise HilserverError(f"{rig.file}: there is no work cycle to run (cycle = …).")
+    return await _served(rig, lambda supervisor: _passes(supervisor, strategies, tell), "its passes did")
+
+
+async def record_by_hand(rig: Rig, valves: Sequence[str], seconds: float, largest: float) -> Path:
+    """Run a server of the rig, move valves by hand as `identify` wants it, end the server; returns the log.
+
+    Raises HilserverError where the server can't start, a command is refused, or the rig leaves RUNNING on the way.
+    """
+    ended = threading.Event()
+
+    async def move(supervisor: Supervisor) -> None:
+        await asyncio.sleep(CALM)
+        await _do(supervisor, m.Arm(), m.Start())
+        bench = LiveBench(supervisor, asyncio.get_running_loop(), ended)
+        await asyncio.to_thread(run_sequences, rig, bench, list(valves), seconds, largest)
+        await _do(supervisor, m.Stop(), m.Disarm())
+
+    try:
+        return await _served(by_hand(rig, largest), move, "the sequence did")
+    finally:
+        ended.set()
+
+
+class LiveBench:
+    """A rig that a server of this process runs; used from a thread beside its event loop."""
+
+    reaction = 0.05
+
+    def __init__(self, supervisor: Supervisor, loop: asyncio.AbstractEventLoop, ended: threading.Event) -> None:
+        self._supervisor, self._loop, self._ended = supervisor, loop, ended
+        settings = supervisor.rig.settings
+        self._renewed = 0.5 * min(valve.bridge.jog_time for valve in settings.valves.values())
+        self._columns = {name: supervisor.rig.layout.column(f"channel.{name}") for name in settings.channels}
+        self._highest: dict[str, float] = {}
+        self._due = time.monotonic()
+
+    def hold(self, commands: Mapping[str, float], seconds: float) -> None:
+        """Jog the valves and let the time pass; jogs are renewed before they end."""
+        self._due = max(self._due, time.monotonic()) + seconds
+        while True:
+            jogs = [m.Jog(valve=name, command=command) for name, command in commands.items()]
+            asyncio.run_coroutine_threadsafe(_do(self._supervisor, *jogs), self._loop).result(TIMEOUT)
+            renew = time.monotonic() + self._renewed
+            while (now := time.monotonic()) < min(self._due, renew):
+                self._look()
+                if self._ended.wait(min(self._due - now, LOOK_BY_HAND)):
+                    raise HilserverError("ended")
+            if now >= self._due:
+                return
+
+    def now(self, channel: str) -> float:
+        """The latest value of a channel, SI."""
+        return float(self._look()[self._columns[channel]])
+
+    def highest(self, channel: str) -> float:
+        """The highest value of a channel since the last call, SI."""
+        self._look()
+        return self._highest.pop(channel)
+
+    def _look(self) -> Floats:
+        assert self._supervisor.observer is not None
+        row = self._supervisor.observer.latest()
+        assert row is not None  # it is RUNNING
+        if row[c.MODE] != c.RUNNING:
+            raise _left(self._supervisor.rig, row, "while its valves were moved")
+        for name, column in self._columns.items():
+            self._highest[name] = max(self._highest.get(name, -inf), float(row[column]))
+        return row
+
+
+async def _served(rig: Rig, conversation: Callable[[Supervisor], Awaitable[None]], what: str) -> Path:
+    """Run a server of the rig for a conversation with it; returns the log."""
+    if not rig.settings.recording.enabled:
+        raise HilserverError(f"{rig.file}: recording.enabled is false, but the log is what is evaluated.")
+    supervisor = Supervisor(rig)
+    serving = asyncio.create_task(supervisor.run())
+    ready = asyncio.create_task(supervisor.ready.wait())
+    await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
+    ready.cancel()
+    if not serving.done():
+        talking = asyncio.ensure_future(conversation(supervisor))
+        await asyncio.wait({serving, talking}, return_when=asyncio.FIRST_COMPLETED)
+        supervisor.stop()
+        interrupted = not talking.done()
+        talking.cancel()
+        await serving
+        if interrupted:
+            raise HilserverError(f"{rig.settings.name} ended before {what}; what was recorded: {supervisor.log_file}")
+        await talking
+    await serving
+    if supervisor.log_file is None:
+        raise HilserverError(f"{rig.settings.name} ended before anything was recorded.")
+    return supervisor.log_file
+
+
+async def _passes(supervisor: Supervisor, strategies: Sequence[str | None], tell: Callable[[str], object]) -> None:
+    for strategy in strategies:
+        if strategy is not None:
+            for valve in supervisor.rig.settings.valves:
+                await _do(supervisor, m.SelectStrategy(valve=valve, strategy=strategy))
+        tell(f"{supervisor.rig.settings.name}: work cycle with {strategy or 'the strategies of the rig file'}")
+        await asyncio.sleep(CALM)
+        await _do(supervisor, m.Arm(), m.Start(), m.Cycle(action="start"))
+        await _pass(supervisor, strategy)
+        await _do(supervisor, m.Stop(), m.Disarm())
+
+
+async def _do(supervisor: Supervisor, *commands: m.Command) -> None:
+    """Commands, one after the other. Raises HilserverError where one is refused."""
+    assert supervisor.operator is not None
+    for command in commands:
+        answer = await supervisor.operator.execute(command)
+        if not answer.ok:
+            raise HilserverError(f"{supervisor.rig.settings.name}: {command.name} was refused: {answer.reason}")
+
+
+async def _pass(supervisor: Supervisor, strategy: str | None) -> None:
+    """Wait for the end of the work cycle. Raises HilserverError where RUNNING ends before it."""
+    assert supervisor.observer is not None
+    while True:
+        await asyncio.sleep(LOOK)
+        row = supervisor.observer.latest()
+        if row is None:
+            continue
+        if row[c.MODE] != c.RUNNING:
+            raise _left(supervisor.rig, row, "in its work cycle" + (f" with {strategy}" if strategy else ""))
+        if row[c.CYCLE_TIME] < 0.0:
+            return
+
+
+def _left(rig: Rig, row: Floats, when: str) -> HilserverError:
+    """What to say of a rig that is not RUNNING any more."""
+    reason = fault_text(rig, int(row[c.FAULT])) or "a limit ended it"
+    return HilserverError(f"{rig.settings.name} went to {c.MODE_NAMES[int(row[c.MODE])]} {when}: {reason}.")

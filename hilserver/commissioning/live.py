@@ -1,0 +1,232 @@
+"""Live values of a rig's channels without arming anything: from its running server, or from the devices themselves.
+
+Devices that are opened here are opened without outputs: nothing is written to them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from hilserver.driver import Driver
+from hilserver.errors import DriverError, HilserverError
+from hilserver.numerics.arrays import Floats
+from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
+from hilserver.rig.build import Device, Rig
+from hilserver.rig.plan import first_row
+from hilserver.simulation.samples import read_samples
+from hilserver.tick import columns as c
+from hilserver.tick.plant import SAFE_RAW
+from hilserver.tick.program import compiled_program
+from hilserver.tick.signals import check_limits, scale_channels
+
+ALIVE = 1.0
+"""Seconds without a tick after which a loop counts as dead."""
+SETTLING = 1.0
+"""Seconds in which every device should have given a sample."""
+LONGEST_STEP = 1.0
+"""Seconds that a simulated rig is moved at most between two looks."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A channel now: raw reading, value (SI, gauge), age of the sample in s, and why it is not valid, if so."""
+
+    channel: str
+    raw: float
+    value: float
+    age: float
+    trouble: str
+
+
+class Source(Protocol):
+    """Where rows come from."""
+
+    described: str
+    failures: dict[str, str]
+    """What is wrong with devices, by name."""
+
+    def row(self) -> Floats:
+        """The row now, with its channels scaled."""
+
+
+class RunningServer:
+    """The rows of a server that runs this rig on this machine."""
+
+    def __init__(self, rig: Rig, memory: LoopMemory) -> None:
+        self.described = "from the running server"
+        self.failures: dict[str, str] = {}
+        self._memory = memory
+        self._row = np.empty(memory.ring.width)
+
+    def row(self) -> Floats:
+        """The latest row. Raises HilserverError where the server has ended."""
+        if self._memory.ring.latest(self._row) < 0 or self._memory.loop_heartbeat.age() > ALIVE:
+            raise HilserverError("the server has ended.")
+        return self._row
+
+
+class OpenDevices:
+    """The rig's devices, opened for reading alone. One that can't be opened has no samples, and its failure is kept."""
+
+    def __init__(self, rig: Rig, stack: contextlib.ExitStack, only: str = "") -> None:
+        self.described = "from the devices"
+        self.failures: dict[str, str] = {}
+        self._rig = rig
+        self._row = first_row(rig.layout, rig.plan, rig.packed)
+        self._opened: list[tuple[Driver, slice, slice]] = []
+        self._read_at = time.monotonic()
+        slot = 0
+        for device in rig.devices:
+            place = slice(slot, slot := slot + len(device.inputs))
+            if only in ("", device.name) and device.inputs:
+                self._open(device, place, stack)
+
+    def _open(self, device: Device, place: slice, stack: contextlib.ExitStack) -> None:
+        raw, age = (int(self._rig.plan.layout[section]) for section in (c.RAW, c.AGE))
+        try:
+            driver = _reader(self._rig, device)
+            stack.callback(driver.close)
+            driver.open()
+            driver.make_safe()
+        except DriverError as error:
+            self.failures[device.name] = str(error)
+            return
+        slots = slice(raw + place.start, raw + place.stop), slice(age + place.start, age + place.stop)
+        self._opened.append((driver, *slots))
+
+    def row(self) -> Floats:
+        """Read all devices."""
+        for driver, raw, ages in self._opened:
+            counted = driver.errors.total()
+            self.failures.pop(driver.name, None)
+            try:
+                driver.read(self._row[raw], self._row[ages])
+            except DriverError as error:
+                self._row[raw], self.failures[driver.name] = math.nan, str(error)
+            if driver.errors.total() > counted:
+                self.failures[driver.name] = driver.last_error
+        now = time.monotonic()
+        elapsed, self._read_at = max(now - self._read_at, 1e-6), now
+        with np.errstate(invalid="ignore", over="ignore"):  # what is no number is no sample
+            scale_channels(self._rig.plan, self._row, elapsed)
+            check_limits(self._rig.plan, self._row, elapsed)
+        return self._row
+
+
+class _StillPlant:
+    """A simulated rig whose actuators have their safe values, moved by the time that passes."""
+
+    def __init__(self, rig: Rig, name: str) -> None:
+        self._program, self._arrays = compiled_program(rig.library), rig.plants()[name]
+        self._dt, self._done = float(rig.plan.loop[c.DT]), time.monotonic()
+        self._command = self._arrays.actuator[:, SAFE_RAW].copy()
+
+    def read(self, values: Floats, ages: Floats) -> None:
+        """Sensor readings now."""
+        steps = min(int((time.monotonic() - self._done) / self._dt), round(LONGEST_STEP / self._dt))
+        for _ in range(steps):
+            self._program.move(self._arrays, self._command, self._dt)
+        self._done = time.monotonic()
+        self._program.sample(self._arrays, values)
+        ages[:] = 0.0
+
+    def write(self, values: Floats) -> None:
+        """Nothing moves it."""
+
+    def make_safe(self) -> None:
+        """It has its safe values."""
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def _reader(rig: Rig, device: Device) -> Driver:
+    """The driver of a device with its inputs alone."""
+    kind: Any = device.driver
+    handed: dict[str, Any] = {}
+    if kind.handed == "plant":
+        handed["plant"] = _StillPlant(rig, device.name)
+    elif kind.handed == "samples":
+        handed["samples"] = read_samples(device, rig.file, float(rig.plan.loop[c.DT]))
+    driver: Driver = kind(device.name, device.config, device.inputs, (), **handed)
+    return driver
+
+
+@contextlib.contextmanager
+def live(rig: Rig, only: str = "") -> Iterator[Source]:
+    """The rig's rows as they come: from its server where one runs on this machine, else from its devices.
+
+    ``only``: the one device that is needed. Raises HilserverError where the running server has another configuration.
+    """
+    with contextlib.ExitStack() as stack:
+        memory = _running(rig)
+        yield RunningServer(rig, memory) if memory is not None else OpenDevices(rig, stack, only)
+
+
+def _running(rig: Rig) -> LoopMemory | None:
+    try:
+        memory = LoopMemory.attach(segment_path(rig.settings.name))
+    except SharedMemoryError:
+        return None
+    if memory.loop_heartbeat.age() > ALIVE:
+        return None
+    if (memory.info.layout, memory.ring.width) != (rig.layout.fingerprint, rig.layout.width):
+        raise HilserverError(
+            f'{rig.file}: a server of rig "{rig.settings.name}" runs with another configuration: '
+            "its channels are other ones. Start it again with this file, or name the file that it runs with."
+        )
+    return memory
+
+
+def readings(rig: Rig, row: Floats) -> list[Reading]:
+    """The measured channels of a row."""
+    plan, found = rig.plan, []
+    for number, (name, settings) in enumerate(rig.settings.channels.items()):
+        slot = int(plan.channel[number, c.RAW_SLOT])
+        if slot < 0:
+            continue
+        raw, age = float(row[plan.layout[c.RAW] + slot]), float(row[plan.layout[c.AGE] + slot])
+        raw = raw if math.isfinite(age) else math.nan
+        stale = float(row[plan.layout[c.STALE] + number])
+        trouble = settings.why_invalid(raw)
+        if not trouble and stale > age:
+            trouble = "it changes faster than valid_rate"
+        trouble = trouble or _too_old(rig, row, number)
+        value = float(row[plan.layout[c.CHANNEL] + number]) if math.isfinite(stale) else math.nan
+        found.append(Reading(name, raw, value, stale, trouble))
+    return found
+
+
+def settled(rig: Rig, source: Source) -> Floats:
+    """A row with samples of all channels, or the last one where some do not come within a second."""
+    deadline = time.monotonic() + SETTLING
+    while True:
+        row = source.row()
+        if time.monotonic() > deadline or not any(reading.trouble for reading in readings(rig, row)):
+            return row
+        time.sleep(0.02)
+
+
+def units_of_raw(rig: Rig) -> dict[str, str]:
+    """Unit of the raw reading of every measured channel, as its device says."""
+    found: dict[str, str] = {}
+    for device in rig.devices:
+        units = {info.name: info.unit for info in device.driver.channels(device.config)[0]}
+        found |= {n: units[s.source] for n, s in rig.settings.channels.items() if s.source and s.device == device.name}
+    return found
+
+
+def _too_old(rig: Rig, row: Floats, channel: int) -> str:
+    """The channel's age limit, if it is violated, in words."""
+    for number, line in enumerate(rig.plan.limit):
+        if line[c.LIMIT_CHANNEL] == channel and line[c.LIMIT_KIND] == c.BY_AGE:
+            if row[rig.plan.layout[c.LIMIT] + number] > 0.0:
+                return f"too old: {line[c.LIMIT_UPPER] * 1e3:g} ms are allowed"
+    return ""

@@ -1,0 +1,196 @@
+"""The highest rate that this machine sustains: the server itself, run briefly at rising rates on a simulated rig."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from hilserver.errors import ConfigurationError, HilserverError, Problem
+from hilserver.numerics.arrays import Floats
+from hilserver.protocol import messages as m
+from hilserver.record.reader import LogReader
+from hilserver.record.summary import WORK
+from hilserver.rig.build import Rig, assemble
+from hilserver.service.supervisor import Supervisor
+from hilserver.tick import columns as c
+
+RATES = (500.0, 1000.0, 2000.0, 3000.0, 5000.0, 7000.0, 10_000.0, 14_000.0, 20_000.0)
+"""What is tried, 1/s, up to the highest that a rig file may ask for."""
+MOST_MISSED = 0.01
+"""Share of the ticks that may be missed at a rate that counts as sustained: a shared machine loses some at any."""
+WARMING_UP = 0.3
+"""Seconds of each run that are not judged."""
+PATIENCE = 5.0
+"""Seconds in which a rig must have samples of all its channels."""
+
+
+@dataclass(frozen=True)
+class RateTrial:
+    """A run at one rate. Times in µs; ``missed`` is a share of the ticks; ``lost`` counts rows that the log lacks.
+
+    ``work`` is all that the loop does in a tick: reading, computing, writing, publishing.
+    """
+
+    rate: float
+    ticks: int
+    missed: float
+    lost: int
+    wake_up_median: float
+    wake_up_p99: float
+    work_median: float
+    work_p99: float
+    work_p999: float
+
+    @property
+    def sustained(self) -> bool:
+        """Whether the machine keeps up: hardly a tick is missed, work fits into the tick, the log is complete."""
+        return self.missed <= MOST_MISSED and self.work_p99 < 1e6 / self.rate and self.lost == 0
+
+
+def highest_rate(trials: Sequence[RateTrial]) -> float | None:
+    """The highest rate that was sustained; None where none was."""
+    return max((trial.rate for trial in trials if trial.sustained), default=None)
+
+
+def try_rates(
+    rig: Rig,
+    rates: Sequence[float] | None = None,
+    duration: float = 2.0,
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[RateTrial]:
+    """Run the server for ``duration`` seconds at each of these rates (1/s), RUNNING its work cycle.
+
+    Without ``rates``: at rising ones, until one is not sustained. The circuit takes as many integration steps per tick
+    at every rate. Everything of a run takes part: simulated device, recorder, broker. Raises ConfigurationError where
+    the rig has other than simulated devices, HilserverError where a run does not come to its end.
+    """
+    refuse_hardware(rig)
+    trials = []
+    with TemporaryDirectory(prefix="hilserver-rates-") as folder, _quiet():
+        for rate in rates or RATES:
+            tell(f"the server at {rate:g} Hz for {duration:g} s")
+            trials.append(asyncio.run(_run_at(rig_at(rig, rate, Path(folder) / f"{rate:g}"), duration)))
+            if rates is None and not trials[-1].sustained:
+                break
+    return trials
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Missed ticks are no news here."""
+    log = logging.getLogger("hilserver")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+def refuse_hardware(rig: Rig) -> None:
+    """Raise ConfigurationError where a device is not simulated: a rig is not run to see how fast a computer is."""
+    problems = [
+        Problem("not simulated: a rate is tried on simulated rigs only.", f"devices.{device.name}", str(rig.file))
+        for device in rig.devices
+        if device.driver.handed != "plant"
+    ]
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def rig_at(rig: Rig, rate: float, folder: Path) -> Rig:
+    """The rig at another rate, under another name, with a broker of its own and its log in ``folder``.
+
+    Nothing in it trips or refuses: missed ticks and old samples are what is to be seen, and nobody is at the rig.
+    """
+    sources: dict[str, Any] = copy.deepcopy(dict(rig.sources))
+    table = sources["rig"]
+    table["name"] = f"{rig.settings.name[:25]}-rates-{os.getpid()}"
+    table["loop"] = {**table.get("loop", {}), "rate": f"{rate} Hz", "max_missed": 10_000, "max_age": "60 s"}
+    table["limits"] = {}
+    table.pop("enable", None)
+    table["recording"] = {"folder": str(folder), "enabled": True}
+    table["mqtt"] = {"embedded": True, "port": 0}
+    return assemble(sources, rig.file, rig.library)
+
+
+async def _run_at(rig: Rig, duration: float) -> RateTrial:
+    """One run of the server. Raises HilserverError where it does not start."""
+    supervisor = Supervisor(rig)
+    running = asyncio.create_task(supervisor.run())
+    log = None
+    try:
+        await asyncio.wait(
+            {running, preparing := asyncio.create_task(_begin(supervisor))}, return_when="FIRST_COMPLETED"
+        )
+        if preparing.done():
+            preparing.result()
+            await asyncio.wait({running}, timeout=WARMING_UP + duration)
+        preparing.cancel()
+        if running.done() and running.exception() is None:  # Ctrl-C, or its loop died
+            raise HilserverError(f"the run at {rig.settings.loop.rate:g} Hz was ended before its time.")
+        log = supervisor.log_file
+    finally:
+        supervisor.stop()
+        await running
+    assert log is not None
+    return judged(LogReader(log), rig.settings.loop.rate)
+
+
+async def _begin(supervisor: Supervisor) -> None:
+    """Let the rig run, and its work cycle. Raises HilserverError where it refuses."""
+    await supervisor.ready.wait()
+    operator, deadline = supervisor.operator, time.monotonic() + PATIENCE
+    assert operator is not None
+    answer = await operator.execute(m.Arm())
+    while not answer.ok and time.monotonic() < deadline:  # there are not yet samples of all channels
+        await asyncio.sleep(0.02)
+        answer = await operator.execute(m.Arm())
+    for command in (m.Start(), *([m.Cycle(action="start")] if supervisor.rig.cycle is not None else [])):
+        if not answer.ok:
+            break
+        answer = await operator.execute(command)
+    if not answer.ok:
+        raise HilserverError(f"at {supervisor.rig.settings.loop.rate:g} Hz the rig can't run: {answer.reason}")
+
+
+def judged(log: LogReader, rate: float) -> RateTrial:
+    """What the log of a run says, its beginning left aside. Raises HilserverError where it holds nothing else."""
+    read: dict[str, list[Floats]] = {name: [] for name in ("tick", "mode", "missed", "wake_error", *WORK)}
+    lost = 0
+    for batch in log.batches():
+        lost += sum(int(event.get("rows", 1)) for _, event in batch.events if event.get("kind") == "lost")
+        for name, pieces in read.items():
+            pieces.append(batch.column(name).copy())
+    columns = {name: np.concatenate(pieces) for name, pieces in read.items()}
+    running = columns["tick"][columns["mode"] == c.RUNNING]
+    rows = (columns["mode"] == c.RUNNING) & (columns["tick"] >= running.min(initial=np.inf) + WARMING_UP * rate)
+    if not rows.any():
+        raise HilserverError(f"at {rate:g} Hz the rig did not come to run.")
+    work = 1e6 * np.sum([columns[name][rows] for name in WORK], axis=0)
+    late = 1e6 * (columns["missed"][rows] / rate + columns["wake_error"][rows])
+    ticks, missed = len(work), float(columns["missed"][rows].sum())
+    wake_up_median, wake_up_p99 = np.percentile(late, (50.0, 99.0)).tolist()
+    work_median, work_p99, work_p999 = np.percentile(work, (50.0, 99.0, 99.9)).tolist()
+    return RateTrial(
+        rate=rate,
+        ticks=ticks,
+        missed=missed / (missed + ticks),
+        lost=lost,
+        wake_up_median=wake_up_median,
+        wake_up_p99=wake_up_p99,
+        work_median=work_median,
+        work_p99=work_p99,
+        work_p999=work_p999,
+    )

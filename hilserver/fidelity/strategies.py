@@ -1,0 +1,284 @@
+"""A simulated rig, without a clock: work cycle and sweep under each strategy, beside the direct simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hilserver.circuit.model import read_circuit
+from hilserver.circuit.pack import PackedCircuit
+from hilserver.circuit.program import Program
+from hilserver.errors import HilserverError, did_you_mean
+from hilserver.fidelity.reference import Direct, Machine, directly, flows_into, moved_by, total
+from hilserver.fidelity.results import NO_BRIDGE, Course, Fidelity, Quantity, Variant
+from hilserver.fidelity.segments import Record, course, inputs_of, passes, sections
+from hilserver.fidelity.sweeps import alone
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.build import Device, Rig, assemble
+from hilserver.rig.ladder import cannot, gains_nothing, possible
+from hilserver.rig.settings import RigSettings, ValveSettings
+from hilserver.rig.simulated import plant_circuit
+from hilserver.simulation.lockstep import LockstepRun
+from hilserver.tick import columns as c
+from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.strategies import raw_output
+from hilserver.tick.plant import FROM_RAW, TARGET, TICKS_LATE, VALUE_ZERO, PlantArrays
+from hilserver.tick.program import compiled_program
+
+USUAL = ("inverse_static", "inverse_lag_leakage", "second_order", "null_region", "prediction", "feedback", "flow_servo")
+"""Strategies that `fidelity` compares if not told otherwise, beside the one that the rig file has."""
+
+
+def simulate(rig: Rig, strategies: Sequence[str] | None = None) -> Fidelity:
+    """Run the work cycle with the direct simulation, without compensation and with each strategy of the bridge.
+
+    All start alike: same machine, same pressures and positions, and get the same operator's inputs, tick by tick.
+    Flows, pressures and positions are the simulated ones, not the measured ones. ``strategies``: default all that the
+    rig can use and that may gain something. Raises HilserverError where the rig has no simulated machine, valve or work
+    cycle.
+    """
+    if rig.cycle is None:
+        raise HilserverError(f"{rig.file}: simulate needs a work cycle, which this rig file does not name (cycle = …).")
+    return compare(rig, strategies or possible(rig.settings), chosen_by_user=strategies is not None)
+
+
+def measure(rig: Rig, named: Sequence[str] | None, swept: str = "", sweep: dict[str, Any] | None = None) -> Fidelity:
+    """The rig's fidelity: over its work cycle, if it has one, and over a sweep of the input ``swept``.
+
+    ``named``: strategies, or "all"; without any the usual ones. Raises HilserverError where the rig has no simulated
+    machine, or neither cycle nor sweep.
+    """
+    if not any(device.driver.handed == "plant" for device in rig.devices):
+        raise HilserverError(
+            f"{rig.file}: this rig has no simulated machine. Let it run for that (--drive), or name a log in "
+            "which its work cycle ran (--log)."
+        )
+    if rig.cycle is None and sweep is None:
+        raise HilserverError(f"{rig.file}: without a work cycle (cycle = …) or a sweep there is nothing to run.")
+    cycle = alone(rig, swept, sweep) if sweep is not None else None
+    by_user = bool(named) and list(named or ()) != ["all"]
+    return compare(rig, wanted(rig, named), chosen_by_user=by_user, sweep=cycle, swept=swept)
+
+
+def compare(
+    rig: Rig,
+    strategies: Sequence[str],
+    *,
+    chosen_by_user: bool,
+    sweep: Mapping[str, Any] | None = None,
+    swept: str = "",
+) -> Fidelity:
+    """The same for ``strategies``, and also over ``sweep``: the table of a work cycle that sweeps the input ``swept``.
+
+    A rig without a work cycle is swept only. A strategy that gains nothing is left out unless the user chose it.
+    """
+    wanted, left_out = chosen(rig, strategies, chosen_by_user)
+    bench = _Bench.of(rig)
+    courses: dict[str, dict[str, Course]] = {name: {} for name in (NO_BRIDGE, *wanted)}
+    for each in (rig, with_cycle(rig, sweep)) if sweep is not None else (rig,):
+        if each.cycle is not None:
+            for name, found in bench.courses(each, wanted).items():
+                courses[name] |= found
+    driven = {name: valve.port for name, valve in rig.settings.valves.items()}
+    others = {valve.other_port for valve in rig.settings.valves.values()}
+    return Fidelity(
+        rig=rig.settings.name,
+        dt=bench.dt,
+        quantities=bench.quantities(),
+        valves=driven,
+        variants=tuple(Variant(name, **kinds) for name, kinds in courses.items() if kinds),
+        truth=f"the virtual circuit joined directly to {bench.machine.about}",
+        left_out=left_out | ({NO_BRIDGE: bench.no_command} if bench.no_command else {}),
+        ports_without_valve=tuple(p for p in rig.circuit.rig_ports() if p not in {*driven.values(), *others}),
+        swept=swept,
+        notes=("Flows, pressures and positions are the simulated machine's own values, not what its sensors say.",),
+        circuit=rig.circuit.source,
+    )
+
+
+def wanted(rig: Rig, named: Sequence[str] | None) -> list[str]:
+    """The strategies of these names; all that the rig can use for "all"; without names the usual ones and its own."""
+    if named and list(named) != ["all"]:
+        return list(named)
+    own = {valve.bridge.strategy for valve in rig.settings.valves.values()} - {"manual"}
+    return [name for name in possible(rig.settings) if named or name in USUAL or name in own]
+
+
+def chosen(rig: Rig, strategies: Sequence[str], by_user: bool) -> tuple[list[str], dict[str, str]]:
+    """Strategies that are tried, and those that are left out with the reason.
+
+    Raises HilserverError for one that the user chose and that is none, or that a valve of the rig can't take.
+    """
+    left_out: dict[str, str] = {}
+    for name in strategies:
+        if name not in b.STRATEGY_NAMES or name == "manual":
+            known = [name for name in b.STRATEGY_NAMES if name != "manual"]
+            raise HilserverError(f'{rig.file}: "{name}" is not a strategy to compare.{did_you_mean(name, known)}')
+        refused, idle = _against(rig, cannot, name), _against(rig, gains_nothing, name)
+        if refused and by_user:
+            raise HilserverError(f"{rig.file}: {_told(name, refused)}.")
+        if refused or (len(idle) == len(rig.settings.valves) and not by_user):
+            left_out[name] = _told(name, refused or idle)
+    return [name for name in b.STRATEGY_NAMES if name in strategies and name not in left_out], left_out
+
+
+def _against(rig: Rig, reason: Callable[[RigSettings, ValveSettings, str], str], strategy: str) -> dict[str, str]:
+    """What speaks against a strategy, by valve."""
+    found = {name: reason(rig.settings, valve, strategy) for name, valve in rig.settings.valves.items()}
+    return {name: text for name, text in found.items() if text}
+
+
+def _told(strategy: str, reasons: dict[str, str]) -> str:
+    """The same in a sentence."""
+    texts = dict.fromkeys(reasons.values())
+    by_text = {text: ", ".join(valve for valve, own in reasons.items() if own == text) for text in texts}
+    return "; ".join(f"{strategy} {text} (valve {valves})" for text, valves in by_text.items())
+
+
+def with_cycle(rig: Rig, cycle: Mapping[str, Any]) -> Rig:
+    """The rig with another work cycle. Raises ConfigurationError where they don't fit."""
+    return assemble({**rig.sources, "cycle": dict(cycle)}, rig.file, rig.library)
+
+
+def simulated_device(rig: Rig) -> Device:
+    """The simulated device. Raises HilserverError without one, or without a valve."""
+    devices = [device for device in rig.devices if device.driver.handed == "plant"]
+    missing = {"one device with driver simulated": len(devices) == 1, "a valve": bool(rig.settings.valves)}
+    if not all(missing.values()):
+        needed = ", ".join(name for name, there in missing.items() if not there)
+        raise HilserverError(f"{rig.file}: simulate needs {needed}, which this rig file does not have.")
+    return devices[0]
+
+
+def machine_of_device(rig: Rig, device: Device) -> Machine:
+    """The machine of a simulated device."""
+    return Machine(rig.sources["devices"][device.name]["machine"], "the simulated machine", device.config.machine)
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """What all runs of a rig share.
+
+    ``whole``: machine and drive; ``no_command``: why there is no run without a bridge, empty where there is.
+    """
+
+    rig: Rig
+    device: Device
+    machine: Machine
+    direct: Direct
+    whole: PackedCircuit
+    program: Program
+    no_command: str
+
+    @classmethod
+    def of(cls, rig: Rig) -> _Bench:
+        device = simulated_device(rig)
+        machine = machine_of_device(rig, device)
+        direct = directly(machine, rig.circuit, rig.library, str(rig.file.parent / rig.settings.circuit))
+        whole = plant_circuit(machine.source, rig.sources["devices"][device.name]["drive"], rig.library)
+        uncommanded = [v.port for v in rig.settings.valves.values() if moved_by(rig.circuit, v.port) is None]
+        where = ", ".join(uncommanded)
+        reason = f"{NO_BRIDGE}: no signal moves a virtual valve at port {where}" if uncommanded else ""
+        return cls(rig, device, machine, direct, whole, compiled_program(rig.library), reason)
+
+    @property
+    def dt(self) -> float:
+        return float(self.rig.plan.loop[c.DT])
+
+    def quantities(self) -> tuple[Quantity, ...]:
+        """Positions of the machine, flows into its ports, their pressures."""
+        settings = self.rig.settings
+        others = {valve.other_port: name for name, valve in settings.valves.items() if valve.other_port is not None}
+        driven = dict.fromkeys(valve.port for valve in settings.valves.values())
+        ports = [port for port in settings.ports if port in driven or port in others]
+        return (
+            *(Quantity(f"position {node}", "m") for node in self.direct.machine.mechanical_nodes()),
+            *(Quantity(f"flow {p}", "m^3/s", other_edge="" if p in driven else others[p]) for p in ports),
+            *(Quantity(f"pressure {p}", "Pa", other_edge="" if p in driven else others[p]) for p in ports),
+        )
+
+    def courses(self, rig: Rig, strategies: list[str]) -> dict[str, dict[str, Course]]:
+        """Work cycle and sweep, whichever the rig's cycle has, under each strategy and without compensation."""
+        assert rig.cycle is not None
+        found: dict[str, dict[str, Course]] = {} if self.no_command else {NO_BRIDGE: {}}
+        for name in strategies:
+            record, true_values = self._bridged(rig, name)
+            found[name] = {}
+            parts = sections(record, passes(record)[0], rig.cycle)
+            for kind, section in zip(("cycle", "sweep"), parts, strict=True):
+                if section is None:
+                    continue
+                begin = section.rows.start - 1
+                states = ((self.whole, true_values[begin]), (record.circuit, record.values[begin]))
+                signals = inputs_of(record, section.rows, list(rig.settings.inputs))
+                truth = self.direct.run(self.program, self.dt, signals, self.direct.start({}, *states))
+                flows = {port: flows_into(rig.circuit, port) for port in rig.settings.ports}
+                wanted = self._series(truth, self.direct.packed, flows)
+                real = self._series(true_values[section.rows], self.whole, self._driving())
+                found[name][kind] = course(rig.settings, record, section, real, wanted)
+                if NO_BRIDGE in found and kind not in found[NO_BRIDGE]:
+                    commands = {v: self._command(truth, valve.port) for v, valve in rig.settings.valves.items()}
+                    alone = self._series(self._uncompensated(commands, true_values[begin]), self.whole, self._driving())
+                    bare = course(rig.settings, record, section, alone, wanted)
+                    bare = replace(bare, command=commands, asked={}, saturation={}, estimate={}, claim={})
+                    found[NO_BRIDGE][kind] = bare
+        return found
+
+    def _driving(self) -> dict[str, tuple[str, ...]]:
+        drive = read_circuit(self.rig.sources["devices"][self.device.name]["drive"], self.rig.library)
+        return {port: flows_into(drive, port) for port in self.rig.settings.ports}
+
+    def _series(self, rows: Floats, circuit: PackedCircuit, flows: dict[str, tuple[str, ...]]) -> dict[str, Floats]:
+        """The quantities out of the values of a circuit."""
+        names = list(circuit.names)
+        found = {}
+        for quantity in self.quantities():
+            what, _, where = quantity.name.partition(" ")
+            if what == "flow":
+                found[quantity.name] = total(rows, circuit, flows[where])
+            else:
+                found[quantity.name] = rows[:, names.index(f"{where}.{'x' if what == 'position' else 'p'}")]
+        return found
+
+    def _bridged(self, rig: Rig, strategy: str) -> tuple[Record, Floats]:
+        """Rows, and true values of the plant, of a work cycle with this strategy for every valve."""
+        first = rig.plan.valve.copy()
+        first[:, b.STRATEGY_FIRST] = b.STRATEGY_NAMES.index(strategy)
+        with LockstepRun(replace(rig, plan=rig.plan._replace(valve=first)), program=self.program, trace=True) as run:
+            rows = run.run_cycle()
+            if run.mode != "RUNNING":
+                reason = f" ({run.fault})" if run.fault else ""
+                raise HilserverError(f"{rig.file}: with strategy {strategy} the rig ended in mode {run.mode}{reason}.")
+            columns = {name: rows[:, i] for i, name in enumerate(rig.layout.names)}
+            start = len(rig.layout.names)
+            record = Record(columns, rig.packed, rows[:, start : start + len(rig.packed.names)])
+            return record, run.true_values(self.device.name)
+
+    def _uncompensated(self, commands: Mapping[str, Floats], plant: Floats) -> Floats:
+        """Values of the plant, from ``plant`` on, when the real valves get these commands."""
+        arrays: PlantArrays = self.rig.plants()[self.device.name]
+        driven: dict[str, Floats] = {}
+        for number, output in enumerate(self.device.outputs):
+            for name, valve in self.rig.settings.valves.items():
+                if (valve.device, valve.output) != (self.device.name, output):
+                    continue
+                line, actuator = self.rig.plan.valve[self.rig.layout.valves.index(name)], arrays.actuator[number]
+                raw = np.array([raw_output(u, line) for u in commands[name]])
+                late = int(actuator[TICKS_LATE])
+                delayed = np.concatenate([np.full(late, raw_output(0.0, line)), raw])[: len(raw)]
+                target = self.whole.names[int(actuator[TARGET])]
+                driven[target] = np.clip(actuator[VALUE_ZERO] + actuator[FROM_RAW] * delayed, -1.0, 1.0)
+        n = len(self.whole.values)
+        return Direct(self.whole, self.direct.virtual, self.direct.machine).run(
+            self.program, self.dt, driven, plant[:n]
+        )
+
+    def _command(self, truth: Floats, port: str) -> Floats:
+        """Command of the virtual valve at a port, as the real valve there needs it: positive fills the port."""
+        found = moved_by(self.rig.circuit, port)
+        assert found is not None
+        signal, sign = found
+        return sign * truth[:, self.direct.packed.names.index(signal)]

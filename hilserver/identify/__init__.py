@@ -1,0 +1,1 @@
+"""Identification of the real valves from recorded commands and measured values."""

@@ -1,0 +1,144 @@
+"""What was found of a valve, in the terms of datasheet and rig file, with standard deviations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor, inf, isfinite, log10, pi, sqrt
+
+from hilserver.identify.identification import Identified, delay_of, lag_of
+
+MOST_DIGITS = 5
+"""Behind the point."""
+USUAL_LEAK_DROP = 70e5
+"""Pa, for the leakage of a valve whose rig file has none."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A property of a valve: SI value and standard deviation (inf: not to be seen), as configured, and how to show it.
+
+    ``key``: of the rig file, empty where it has none; ``factor``: from SI to ``unit``.
+    """
+
+    name: str
+    key: str
+    value: float
+    deviation: float
+    configured: float | None
+    unit: str = ""
+    factor: float = 1.0
+
+    @property
+    def known(self) -> bool:
+        """Whether the recording shows it."""
+        return isfinite(self.deviation)
+
+    def text(self) -> str:
+        """``"58.8 l/min"``, to the digits that mean something."""
+        return joined(rounded(self.value * self.factor, self.deviation * self.factor), self.unit)
+
+    def deviation_text(self) -> str:
+        """``"0.2 l/min"``"""
+        return joined(f"{self.deviation * self.factor:.2g}", self.unit) if self.known else "not identifiable"
+
+
+def findings(found: Identified) -> list[Finding]:
+    """The properties of a valve."""
+    v, fit, C = found.experiment.settings, found.fit, found.experiment.C_PA
+    values, drop = found.values, v.nominal_flow.edge_drop()
+    to_tank = v.nominal_flow_to_tank or v.nominal_flow
+
+    def sd(name: str, factor: float = 1.0) -> float:
+        return fit.deviations[name] * factor if name in fit.deviations else inf
+
+    result = []
+    if "C_PA" in values:
+        result += [
+            Finding(
+                "flow P to port, full command", "nominal_flow",
+                values["C_PA"] * C * sqrt(drop), sd("C_PA", C * sqrt(drop)),
+                v.nominal_flow.flow, "l/min", 6e4,
+            ),
+            Finding(
+                "flow port to T, full command", "nominal_flow_to_tank", values["C_AT"] * C * sqrt(to_tank.edge_drop()),
+                sd("C_AT", C * sqrt(to_tank.edge_drop())), to_tank.flow, "l/min", 6e4,
+            ),
+        ]  # fmt: skip
+    result += _motion(found)
+    result.append(Finding("delay", "delay", delay_of(values), delay_deviation(found), v.delay, "ms", 1e3))
+    if "C_PA" in values:
+        result.append(Finding("overlap", "overlap", values["overlap"], sd("overlap"), v.overlap))
+        leak = leakage_point(found)
+        shown = leak.flow_of(values["leakage"] * C), leak.flow_of(sd("leakage", C))
+        result.append(Finding("leakage at null", "leakage", *shown, v.leakage.flow if v.leakage else 0.0, "l/min", 6e4))
+        gone = v.leakage.gone_at if v.leakage else None
+        result.append(Finding("opening at which it is gone", "gone_at", values["gone_at"], sd("gone_at"), gone))
+    null = v.null - v.polarity * values["null"]
+    result.append(Finding("null", "null", null, sd("null"), v.null))
+    result.append(Finding("hysteresis", "", values["hysteresis"], sd("hysteresis"), None))
+    return result
+
+
+@dataclass(frozen=True)
+class LeakagePoint:
+    """A drop at which leakage is told, per edge or per valve."""
+
+    drop: float
+    per: str
+
+    def flow_of(self, coefficient: float) -> float:
+        """The inverse of Leakage.coefficient."""
+        return coefficient * sqrt(self.drop) if self.per == "edge" else 2.0 * coefficient * sqrt(0.5 * self.drop)
+
+
+def leakage_point(found: Identified) -> LeakagePoint:
+    """The drop at which the leakage is stated: that of the rig file, or the usual one."""
+    leakage = found.experiment.settings.leakage
+    return LeakagePoint(leakage.drop, leakage.per) if leakage else LeakagePoint(USUAL_LEAK_DROP, "edge")
+
+
+def _motion(found: Identified) -> list[Finding]:
+    v, values, fit = found.experiment.settings, found.values, found.fit
+    f, d = values["frequency"], values.get("damping", 0.0)
+    sd = fit.deviations.get("frequency", inf)
+    if not found.second_order:
+        return [Finding("-45° frequency (first order)", "f45", f, sd, v.f45, "Hz")]
+    root = sqrt(d * d + 1.0)
+    known = {"frequency", "damping"} <= set(fit.deviations)
+    sd45 = fit.deviation_of({"frequency": root - d, "damping": f * (d / root - 1.0)}) if known else inf
+    return [
+        Finding("-90° frequency", "f90", f, sd, v.f90, "Hz"),
+        Finding("damping", "damping", d, fit.deviations.get("damping", inf), v.damping if v.f90 else None),
+        Finding("-45° frequency", "", f * (root - d), sd45, v.f45, "Hz"),
+    ]
+
+
+def delay_deviation(found: Identified) -> float:
+    """Of the lag less that of the spool; infinite where these two can't be told apart."""
+    values, known = found.values, found.fit.deviations
+    names = {"lag", "frequency"} | ({"damping"} if found.second_order else set())
+    if not names <= set(known):
+        return inf
+    f, d = values["frequency"], values.get("damping", 0.0)
+    gradient = {"lag": 1.0, "frequency": lag_of(f, d) / f}
+    if found.second_order:
+        gradient["damping"] = -1.0 / (pi * f)
+    return found.fit.deviation_of(gradient)
+
+
+def rounded(value: float, deviation: float) -> str:
+    """A value to the digits that its standard deviation leaves it, and one more.
+
+    >>> rounded(58.80315, 0.012), rounded(71.8, 2.1), rounded(0.03, 0.0), rounded(-1e-9, 1e-3)
+    ('58.803', '71.8', '0.03', '0.0000')
+    """
+    if not (isfinite(deviation) and deviation > 0.0):
+        return f"{value:.6g}"
+    digits = min(max(1 - floor(log10(deviation)), 0), MOST_DIGITS)
+    text = f"{value:.{digits}f}"
+    return text.removeprefix("-") if float(text) == 0.0 else text
+
+
+def joined(text: str, unit: str) -> str:
+    """A number and its unit, if it has one."""
+    return f"{text} {unit}" if unit else text

@@ -1,0 +1,200 @@
+"""Plots of an identified valve: flow over the spool's position, Bode plot, residuals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from scipy.signal import coherence, csd
+
+from hilserver.identify.identification import Identified, delay_of
+from hilserver.identify.model import Motion, follow, mean_shares, shares_now
+from hilserver.numerics.arrays import Floats
+
+LITRES = 6e4
+"""l/min per m³/s."""
+BINS = 60
+LEAST_SAMPLES = 10
+"""In a bin that is shown."""
+NULL_REGION = 0.08
+SEGMENT = 1.0
+"""s, of the averaged spectra."""
+LEAST_COHERENCE = 0.2
+SHOWN_LAGS = 100
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """The flow into a port, tick by tick: as measured, by the model, and by one whose spool was infinitely fast.
+
+    ``spool`` as it is for this port; ``at_nominal``: factor to the nominal drop over the edge that is open.
+    """
+
+    label: str
+    spool: Floats
+    measured: Floats
+    model: Floats
+    instant: Floats
+    at_nominal: Floats
+    used: NDArray[np.bool_]
+
+
+def _flows(found: Identified) -> list[_Flow]:
+    e, values = found.experiment, found.values
+    if "C_PA" not in values:
+        return []
+    C = e.C_PA * np.array([values["C_PA"], values["C_AT"], values["leakage"]])
+    edges = values["overlap"], values["gone_at"]
+    way, instant = e.way(values), follow(e.command, e.dt, Motion(1e6, 0.0, 0.0), values["null"], values["hysteresis"])
+    flows = []
+    for c in e.chambers:
+        volume = c.volume + (values[f"elasticity {c.port}"] - 1.0) * c.compressed + values["piston_leakage"] * c.past
+        laws = c.law_port, c.law_tank
+        middle = 0.5 * (way.way[1:, 0] + way.way[:-1, 0])
+        said, at_once = (C @ mean_shares(spool, c.turn, *laws, *edges) for spool in (way, instant))
+        law = np.where(c.turn * middle > 0.0, laws[0][:-1], laws[1][:-1])
+        flows.append(
+            _Flow(f"port {c.port}", c.turn * middle, volume / e.dt, said, at_once, _factor(found, law), c.used)
+        )
+    if e.flow is not None and e.flow_laws is not None:
+        now, at_once_now = (np.ascontiguousarray(spool.way[:, 0]) for spool in (way, instant))
+        measured = (e.flow.measured - values.get("flow_zero", 0.0)) / values.get("flow_gain", 1.0)
+        said, at_once = (C @ shares_now(U, *e.flow_laws, *edges) for U in (now, at_once_now))
+        law = np.where(now > 0.0, *e.flow_laws)
+        flows.append(_Flow(e.flow.channel, now, measured, said, at_once, _factor(found, law), e.flow.used))
+    return flows
+
+
+def _factor(found: Identified, law: Floats) -> Floats:
+    """From the flow at a drop to that at the nominal one; where there is hardly a drop, nothing can be said."""
+    v = found.experiment.settings
+    enough = law > sqrt(v.transition_pressure)
+    return np.where(enough, sqrt(v.nominal_flow.edge_drop()) / np.where(enough, law, 1.0), np.nan)
+
+
+def flow_figure(found: Identified) -> Figure:
+    """Measured and model's flow over the spool's position: the whole range, and the null region."""
+    figure, axes = _figure(1, 2)
+    for flow in _flows(found):
+        for axis, reach in zip(axes, (1.0, NULL_REGION), strict=True):
+            at, measured, model = _means(flow, reach)
+            axis.plot(at, model * LITRES, lw=0.9, label=f"model, {flow.label}")
+            axis.plot(at, measured * LITRES, ".", ms=4, label=f"measured, {flow.label}")
+    for axis, title in zip(axes, ("whole range", "null region"), strict=True):
+        axis.set(xlabel="spool position, of full stroke", ylabel="flow at the nominal drop, l/min", title=title)
+        axis.grid(alpha=0.3)
+        if axis.lines:
+            axis.legend(fontsize=7)
+    return figure
+
+
+def _means(flow: _Flow, reach: float) -> tuple[Floats, Floats, Floats]:
+    """Means in bins: spool, measured, model."""
+    inside = flow.used & np.isfinite(flow.at_nominal) & (np.abs(flow.spool) <= reach)
+    reach = min(reach, float(np.abs(flow.spool[inside]).max(initial=1e-6)))
+    number = np.clip(((flow.spool[inside] / reach + 1.0) * 0.5 * BINS).astype(np.int64), 0, BINS - 1)
+    count = np.bincount(number, minlength=BINS)
+    enough = count >= LEAST_SAMPLES
+    rows = (flow.spool, flow.measured * flow.at_nominal, flow.model * flow.at_nominal)
+    at, measured, model = (
+        np.bincount(number, row[inside], BINS)[enough] / count[enough] for row in (np.nan_to_num(r) for r in rows)
+    )
+    return at, measured, model
+
+
+def bode_figure(found: Identified) -> Figure:
+    """Measured frequency response, and the model's."""
+    e, values = found.experiment, found.values
+    figure, axes = _figure(2, 1)
+    sets = [(f.label, f.instant, f.measured, f.model, f.used) for f in _flows(found)]
+    if e.spool is not None:
+        seen = (e.spool.measured - values.get("spool_zero", 0.0)) / values["spool_gain"]
+        sets.append((e.spool.channel, e.command, seen, e.way(values).way[:, 0], e.spool.used))
+    for label, instant, measured, model, used in sets:
+        f, ratio, deviation = _against_model(instant, measured, model, used, e.dt)
+        _points(axes, f, ratio * _model_response(f, found), deviation, label)
+    f = np.geomspace(1.0 / SEGMENT, 0.45 / e.dt, 300)
+    _line(axes, f, _model_response(f, found))
+    axes[0].set(ylabel="amplitude, dB", ylim=(-30, 10))
+    axes[1].set(ylabel="phase, °", xlabel="frequency, Hz", ylim=(-270, 30))
+    for axis in axes:
+        axis.set_xscale("log")
+        axis.grid(alpha=0.3, which="both")
+        axis.legend(fontsize=7)
+    return figure
+
+
+def _against_model(
+    instant: Floats, measured: Floats, model: Floats, used: NDArray[np.bool_], dt: float
+) -> tuple[Floats, Floats, Floats]:
+    """Frequencies, ratio of measured to modelled response, its standard deviation: where the coherence is enough.
+
+    The ratio leaves out what both have alike: overlap, drops that change, commands that are held.
+    Source of the deviation: Bendat & Piersol, Random Data, 4th ed. 2010, table 9.6.
+    """
+    x, y, z = (np.where(used, signal[: len(used)], 0.0) for signal in (instant, measured, model))
+    setting = {"fs": 1.0 / dt, "nperseg": min(round(SEGMENT / dt), len(used))}
+    f, seen = csd(x, y, **setting)
+    _, said = csd(x, z, **setting)
+    _, shared = coherence(x, y, **setting)
+    good = (f > 0.0) & (f < 0.45 / dt) & (shared > LEAST_COHERENCE)
+    segments = len(used) / setting["nperseg"]
+    deviation = np.sqrt((1.0 - shared[good]) / (2.0 * shared[good] * segments))
+    return f[good], seen[good] / said[good], deviation
+
+
+def _model_response(f: Floats, found: Identified) -> Floats:
+    values = found.values
+    ratio, d = f / values["frequency"], values.get("damping", 0.0)
+    spool = 1.0 / (1.0 - ratio**2 + 2j * d * ratio) if found.second_order else 1.0 / (1.0 + 1j * ratio)
+    return np.asarray(spool * np.exp(-2j * np.pi * f * delay_of(values)))
+
+
+def _points(axes: list[Axes], f: Floats, response: Floats, deviation: Floats, label: str) -> None:
+    style: dict[str, Any] = {"fmt": ".", "ms": 4, "lw": 0.6, "label": f"measured, {label}"}
+    axes[0].errorbar(f, 20.0 * np.log10(np.abs(response)), yerr=8.686 * deviation, **style)
+    axes[1].errorbar(f, _degrees(response), yerr=np.degrees(deviation), **style)
+
+
+def _line(axes: list[Axes], f: Floats, response: Floats) -> None:
+    axes[0].plot(f, 20.0 * np.log10(np.abs(response)), "k", lw=1.0, label="model")
+    axes[1].plot(f, _degrees(response), "k", lw=1.0, label="model")
+
+
+def _degrees(response: Floats) -> Floats:
+    """Phase between -330° and 30°."""
+    phase = np.degrees(np.angle(response))
+    return np.asarray((phase - 30.0) % -360.0 + 30.0)
+
+
+def residual_figure(found: Identified) -> Figure:
+    """Filtered residuals of every signal: over time, and their autocorrelation."""
+    figure, axes = _figure(1, 2)
+    dt = found.experiment.dt
+    for signal in found.experiment.signals:
+        white = found.fit.white[signal.name]
+        every = max(len(white) // 10_000, 1)
+        axes[0].plot(np.arange(len(white))[::every] * dt, white[::every], ".", ms=1, label=signal.name)
+        part = white[signal.used]
+        lags = np.arange(1, SHOWN_LAGS + 1)
+        power = float(part @ part)
+        axes[1].plot(lags * dt * 1e3, [float(part[k:] @ part[:-k]) / power for k in lags], lw=0.9, label=signal.name)
+        axes[1].axhspan(-1.96 / sqrt(len(part)), 1.96 / sqrt(len(part)), color="k", alpha=0.08)
+    axes[0].set(xlabel="time, s", ylabel="filtered residual, standard deviations")
+    axes[1].set(xlabel="lag, ms", ylabel="autocorrelation", ylim=(-0.1, 0.1))
+    for axis in axes:
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=7)
+    return figure
+
+
+def _figure(rows: int, columns: int) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(11, 4.2 if rows == 1 else 6.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())

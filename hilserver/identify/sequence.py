@@ -1,0 +1,299 @@
+"""Moves a rig so that its valves show what they are like: manual commands in steps, bounded in size, way and time.
+
+Valves of one cylinder move it together, its port A against its port B. A round has a staircase through the null region,
+up and down (overlap, leakage, null, hysteresis), steps of random size and length (delay and motion of the spool), and a
+staircase to the largest command (flow gain). Rounds grow: the first goes to a part of the largest command only; as soon
+as a pressure comes near its limit they go back and grow no more. No step is made that could leave the middle of the
+stroke.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf, sqrt
+from typing import Protocol
+
+import numpy as np
+
+from hilserver.errors import HilserverError
+from hilserver.identify.recorded import Recording, columns_needed, recording_of_columns
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.build import Rig, assemble
+from hilserver.rig.settings import CylinderSettings
+from hilserver.simulation.lockstep import LockstepRun
+from hilserver.tick import columns as c
+
+MARGIN = 0.15
+"""Share of the way between the ends, or between the position's limits, that is kept free at either end."""
+NEAR_LIMIT = 0.4
+"""Share of the way from the supply's pressure to a pressure's limit, beyond which commands become smaller."""
+LESS = 0.7
+"""Times as large."""
+ROUNDS = (0.3, 0.55, 0.8, 1.0)
+"""Shares of the largest command, round by round."""
+NULL_REGION, NULL_STEPS = 0.12, 16
+SHORTEST, LONGEST = 0.02, 0.15
+"""s of a random step."""
+STAIRS = (0.25, 0.5, 0.75, 1.0)
+STAIR_TIME = 0.08
+NEAR_MIDDLE = 0.2
+"""Of half the window: the piston is there."""
+CREEP, STRONGER = 0.2, 1.1
+"""Share of the largest command with which the piston is brought there at first; times as much where it hardly moves."""
+STUCK = 10.0
+"""s without any progress after which it is given up."""
+
+
+class Bench(Protocol):
+    """A rig in mode RUNNING whose valves take manual commands."""
+
+    reaction: float
+    """s that pass at most until a measured value is known here."""
+
+    def hold(self, commands: Mapping[str, float], seconds: float) -> None:
+        """Hold these commands, by valve. Raises HilserverError where the rig does not run any more."""
+
+    def now(self, channel: str) -> float:
+        """The latest value of a channel, SI."""
+
+    def highest(self, channel: str) -> float:
+        """The highest value of a channel since the last call, SI."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Valves that are moved together: +1 where a positive command extends the cylinder (or alone), -1 where not."""
+
+    valves: Mapping[str, float]
+    cylinder: CylinderSettings | None
+
+
+def groups_of(rig: Rig, valves: list[str]) -> list[Group]:
+    """The valves that are wanted, with those that must move with them."""
+    found: list[Group] = []
+    for name in valves:
+        if any(name in group.valves for group in found):
+            continue
+        port = rig.settings.valves[name].port
+        cylinder = next((s for s in rig.settings.cylinders.values() if port in (s.port_A, s.port_B)), None)
+        if cylinder is None:
+            found.append(Group({name: 1.0}, None))
+            continue
+        sides = ((cylinder.port_A, 1.0), (cylinder.port_B, -1.0))
+        others = rig.settings.valves.items()
+        found.append(Group({n: sign for n, v in others for port, sign in sides if v.port == port}, cylinder))
+    return found
+
+
+class Sequence:
+    """The course of a group's commands on a bench. ``largest``: no command goes beyond."""
+
+    def __init__(self, rig: Rig, bench: Bench, group: Group, largest: float, seed: int = 1) -> None:
+        self.rig, self.bench, self.group, self.largest = rig, bench, group, largest
+        self.random = np.random.default_rng(seed)
+        self.reach, self.bound, self.spent = 0.0, inf, 0.0
+        if group.cylinder is not None:
+            if group.cylinder.position is None:
+                raise HilserverError(
+                    f"{rig.file}: the position of the cylinder at {', '.join(group.valves)} is not measured "
+                    "(cylinders.….position): nobody would notice its ends."
+                )
+            self.low, self.high = self._window(group.cylinder)
+            self.largest = min(largest, 0.25 * (self.high - self.low) / (self._speed() * (LONGEST + bench.reaction)))
+        self.creep = CREEP * self.largest
+
+    def run(self, seconds: float) -> None:
+        """Move for so long, in rounds; ends at rest."""
+        for number, share in enumerate(ROUNDS):
+            self.reach = min(share * self.largest, self.bound)
+            self._round(seconds * (number + 1) / len(ROUNDS))
+        self._hold(0.0, LONGEST)
+
+    def _round(self, until: float) -> None:
+        null = min(NULL_REGION, self.reach)
+        way = np.linspace(-null, null, NULL_STEPS).tolist()
+        for stairs in ([*way, *way[::-1]], [sign * self.reach * share for share in STAIRS for sign in (1.0, -1.0)]):
+            self._centre()
+            self._stairs(stairs, until)
+        while self.spent < until:
+            self._random_step()
+
+    def _stairs(self, levels: list[float], until: float) -> None:
+        for level in levels:
+            if self.spent >= until:
+                return
+            if self._leaves(level, STAIR_TIME):
+                self._centre()
+            self._hold(level, STAIR_TIME)
+
+    def _random_step(self) -> None:
+        """Its size is even in 0.2 … 1 of the reach, as is the logarithm of its time; more often towards the middle."""
+        level = self.reach * self.random.uniform(0.2, 1.0)
+        seconds = float(np.exp(self.random.uniform(np.log(SHORTEST), np.log(LONGEST))))
+        back = 0.0 if self.group.cylinder is None else 2.0 * (self._x() - self.low) / (self.high - self.low) - 1.0
+        if self.random.uniform(-1.0, 1.0) < back:
+            level = -level
+        if self._leaves(level, seconds):
+            level = -level
+        self._hold(level, seconds)
+
+    def _hold(self, level: float, seconds: float) -> None:
+        self.bench.hold({name: sign * level for name, sign in self.group.valves.items()}, seconds)
+        self.spent += seconds
+        if self._near_limit():
+            self.bound = self.reach = LESS * self.reach
+
+    # --- keeping off the ends ----------------------------------------------------------------------------------------
+
+    def _window(self, cylinder: CylinderSettings) -> tuple[float, float]:
+        low, high = 0.0, cylinder.stroke
+        for limit in self.rig.settings.limits.values():
+            if limit.channel == cylinder.position:
+                low = max(low, limit.min.value) if limit.min is not None else low
+                high = min(high, limit.max.value) if limit.max is not None else high
+        margin = MARGIN * (high - low)
+        return low + margin, high - margin
+
+    def _speed(self) -> float:
+        """m/s of the piston at full command, at most."""
+        assert self.group.cylinder is not None
+        speeds = []
+        for name in self.group.valves:
+            v = self.rig.settings.valves[name]
+            drop = max(self.bench.now(v.supply), 1e5)
+            speeds.append(v.nominal_flow.coefficient() * sqrt(drop) / min(self.group.cylinder.areas()))
+        return max(speeds)
+
+    def _x(self) -> float:
+        assert self.group.cylinder is not None
+        assert self.group.cylinder.position is not None
+        return self.bench.now(self.group.cylinder.position)
+
+    def _leaves(self, level: float, seconds: float) -> bool:
+        """Whether the piston could leave the window, with what it may have done since its position was measured."""
+        if self.group.cylinder is None:
+            return False
+        way = self._speed() * (abs(level) * seconds + self.reach * self.bench.reaction)
+        return self._x() + way > self.high if level > 0.0 else self._x() - way < self.low
+
+    def _centre(self) -> None:
+        """Bring the piston near the middle, by half of the way again and again; softly, and stronger if it rests."""
+        if self.group.cylinder is None:
+            return
+        middle, half = 0.5 * (self.low + self.high), 0.5 * (self.high - self.low)
+        level, begin = self.creep, self.spent
+        while abs(off := middle - self._x()) > NEAR_MIDDLE * half:
+            if self.spent - begin > STUCK:
+                raise HilserverError(
+                    f"the piston does not go to the middle of its stroke with a command of {level:g}: is it blocked, "
+                    "is the valve's polarity right, is there pressure, is the overlap larger?"
+                )
+            seconds = float(np.clip(0.5 * abs(off) / (level * self._speed()), SHORTEST, LONGEST))
+            for share in (0.25, 0.5, 0.75, 1.0):
+                self._hold(share * level if off > 0.0 else -share * level, seconds if share == 1.0 else SHORTEST)
+            self._hold(0.0, self.bench.reaction)
+            if abs(middle - self._x()) > abs(off) - 0.1 * level * self._speed() * seconds:
+                level = min(STRONGER * level, self.largest)
+            else:
+                begin = self.spent  # slowly, but it goes
+            self.creep = level
+
+    def _near_limit(self) -> bool:
+        """Whether a pressure came near its limit since this was asked last."""
+        near = False
+        supply = max(self.bench.now(self.rig.settings.valves[name].supply) for name in self.group.valves)
+        for limit in self.rig.settings.limits.values():
+            if limit.max is not None and limit.max.unit == "Pa" and limit.max.value > 0.0:
+                allowed = limit.max.value - (1.0 - NEAR_LIMIT) * max(limit.max.value - supply, 0.0)
+                near |= self.bench.highest(limit.channel) > allowed
+        return near
+
+
+def by_hand(rig: Rig, largest: float) -> Rig:
+    """The rig with all valves under manual commands up to ``largest``."""
+    table = dict(rig.sources["rig"])
+    valves = {name: dict(valve) for name, valve in table["valves"].items()}
+    for valve in valves.values():
+        valve["bridge"] = {**valve.get("bridge", {}), "strategy": "manual", "jog_limit": largest}
+    return assemble({**rig.sources, "rig": {**table, "valves": valves}}, rig.file, rig.library)
+
+
+# --- without a clock --------------------------------------------------------------------------------------------------
+
+
+class LockstepBench:
+    """A simulated rig that starts by hand (see `by_hand`), tick by tick; what it records is in ``recording``."""
+
+    reaction = 0.0
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self._run = LockstepRun(rig)
+        self._names = columns_needed(rig)
+        self._columns = [rig.layout.column(name) for name in self._names]
+        self._kept: list[Floats] = []
+        self._highest: dict[str, float] = {}
+        self._commands: dict[str, float] = {}
+        self._keep(self._run.run(1))
+        for kind in (c.ARM, c.START):
+            self._run.command(kind)
+            self._keep(self._run.run(1))
+            if (result := int(self._run.row[c.RESULT])) != c.DONE:
+                raise HilserverError(f"{rig.file}: the rig does not start: {c.RESULT_TEXTS[result]}.")
+
+    def hold(self, commands: Mapping[str, float], seconds: float) -> None:
+        """Jog the valves and let the time pass; jogs are renewed before they end."""
+        ticks = round(seconds / self._run.dt)
+        renewed = round(0.5 * min(s.bridge.jog_time for s in self.rig.settings.valves.values()) / self._run.dt)
+        while ticks > 0:
+            for name, command in commands.items():
+                self._run.command(c.JOG, float(list(self.rig.settings.valves).index(name)), command)
+            count = max(min(ticks, renewed), len(commands))
+            self._keep(self._run.run(count))
+            ticks -= count
+            if self._run.mode != "RUNNING":
+                reason = f": {self._run.fault}" if self._run.fault else ""
+                raise HilserverError(f"{self.rig.file}: the rig is in mode {self._run.mode}{reason}.")
+
+    def _keep(self, rows: Floats) -> None:
+        self._kept.append(rows[:, self._columns])
+        for name in self.rig.settings.channels:
+            highest = float(rows[:, self.rig.layout.column(f"channel.{name}")].max())
+            self._highest[name] = max(self._highest.get(name, -np.inf), highest)
+
+    def now(self, channel: str) -> float:
+        """The latest value of a channel, SI."""
+        return float(self._run.row[self.rig.layout.column(f"channel.{channel}")])
+
+    def highest(self, channel: str) -> float:
+        """The highest value of a channel since the last call, SI."""
+        return self._highest.pop(channel, -np.inf)
+
+    def recording(self) -> Recording:
+        """What was commanded and measured so far."""
+        columns = dict(zip(self._names, np.concatenate(self._kept).T, strict=True))
+        return recording_of_columns(self.rig, columns, "a run of the simulated rig")
+
+
+def recorded_sequence(rig: Rig, valves: list[str], seconds: float, largest: float) -> Recording:
+    """Move the valves of a simulated rig, and those that move with them, without a clock.
+
+    Raises HilserverError for a real rig.
+    """
+    real = [device.name for device in rig.devices if device.driver.handed != "plant"]
+    if real:
+        raise HilserverError(
+            f"{rig.file}: device {real[0]} is not simulated. Move the real machine with --drive, or give a log in "
+            "which the valves move much with --log."
+        )
+    bench = LockstepBench(by_hand(rig, largest))
+    run_sequences(rig, bench, valves, seconds, largest)
+    return bench.recording()
+
+
+def run_sequences(rig: Rig, bench: Bench, valves: list[str], seconds: float, largest: float) -> None:
+    """Move the groups of these valves on a bench, one after the other, for ``seconds`` in all."""
+    groups = groups_of(rig, valves)
+    for group in groups:
+        Sequence(rig, bench, group, largest).run(seconds / len(groups))

@@ -1,0 +1,1 @@
+"""Margins of the real valves: capacity, delay, solver."""

@@ -1,0 +1,1 @@
+"""The MQTT protocol: messages, addresses, connection, login at the broker."""

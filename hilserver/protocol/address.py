@@ -1,0 +1,138 @@
+"""Where the MQTT broker is and how to log in: files hold what is secret, and nobody else may read them."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import pwd
+import ssl
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+from pydantic import ValidationError
+
+from hilserver.errors import ConfigurationError, HilserverError, Problem, problems_of, shown
+from hilserver.rig.build import read_toml
+from hilserver.rig.settings import BrokerLogin
+
+
+class LoginError(HilserverError):
+    """A password, key or certificate that can't be used; names the file and says what would be right."""
+
+
+class BrokerAddress(BrokerLogin):
+    """A broker's address with what its files hold."""
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def beside(self, file: Path) -> Self:
+        """The same, with relative paths taken from the folder of ``file``."""
+        names = ("password_file", "ca_file", "cert_file", "key_file")
+        paths = {name: file.absolute().parent / path for name in names if (path := getattr(self, name)) is not None}
+        return self.model_copy(update=paths)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether nothing leaves this machine."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def password(self) -> str | None:
+        """The password, None where there is none. Raises LoginError where it can't be read or others can."""
+        return None if self.password_file is None else read_password(self.password_file)
+
+    def tls(self) -> ssl.SSLContext | None:
+        """What TLS needs (1.2 or newer, the broker's name is checked), None without. Raises LoginError."""
+        if self.ca_file is None:
+            return None
+        file = self.ca_file
+        try:
+            context = ssl.create_default_context(cafile=file)
+            if self.cert_file is not None and self.key_file is not None:
+                file = self.cert_file
+                require_private(self.key_file)
+                context.load_cert_chain(self.cert_file, self.key_file, password=_no_passphrase)
+        except OSError as error:
+            reason = (
+                f"holds no usable certificate or key ({error.reason})"
+                if isinstance(error, ssl.SSLError)
+                else error.strerror
+            )
+            raise LoginError(f"{file}: {reason}.") from None
+        return context
+
+    def check(self) -> None:
+        """Raise LoginError where a file is missing, unusable, or not private."""
+        self.password()
+        self.tls()
+
+    def weaknesses(self) -> Iterator[str]:
+        """What others in the network could do, in sentences; nothing where the broker is on this machine."""
+        if self.is_local:
+            return
+        if self.ca_file is None:
+            yield f"MQTT broker {self}: no TLS. Others in the network can read and forge commands. Set mqtt.ca_file."
+        if self.user is None and self.cert_file is None:
+            yield f"MQTT broker {self}: no log-in. It can't tell who may command. Set mqtt.user and mqtt.password_file."
+
+
+def read_address(file: Path) -> tuple[str | None, BrokerAddress]:
+    """A TOML file with the keys of a BrokerAddress and, where it is for one rig only, ``rig``; (rig or None, address).
+
+    Files that it names lie beside it. Raises ConfigurationError.
+    """
+    table = read_toml(file)
+    rig = table.pop("rig", None)
+    if rig is not None and not isinstance(rig, str):
+        raise ConfigurationError([Problem(f"{shown(rig)} is not the name of a rig.", "rig", str(file))])
+    try:
+        return rig, BrokerAddress.model_validate(table).beside(file)
+    except ValidationError as error:
+        raise ConfigurationError(problems_of(error, table, file=str(file), names=BrokerAddress.model_fields)) from None
+
+
+def read_password(file: Path) -> str:
+    """The first line of a private file. Raises LoginError where it can't be read, is empty, or others may read it."""
+    require_private(file)
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LoginError(f"{file}: can't be read: {error}.") from None
+    if not lines or not lines[0]:
+        raise LoginError(f"{file}: its first line, the password, is empty.")
+    return lines[0]
+
+
+def require_private(file: Path) -> None:
+    """Raise LoginError where others than its owner and its group may read this file, or others than its owner write it.
+
+    Its owner must be this user or root.
+    """
+    try:
+        status = file.stat()
+    except OSError as error:
+        raise LoginError(f"{file}: {error.strerror}.") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise LoginError(f"{file}: is not a file.")
+    if wrong := stat.S_IMODE(status.st_mode) & (stat.S_IRWXO | stat.S_IWGRP):
+        what = "others may read it" if wrong & stat.S_IROTH else "others than its owner may change it"
+        raise LoginError(f"{file}: holds a secret, and {what}. Mend it with: chmod 640 {file}")
+    if status.st_uid not in (0, os.geteuid()) and os.geteuid() != 0:
+        raise LoginError(f"{file}: holds a secret, and belongs to {_user(status.st_uid)}: it must be yours, or root's.")
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
+
+
+def _no_passphrase() -> str:
+    """Instead of a question at a terminal that a service does not have."""
+    raise LoginError("key_file: the key has a passphrase. Use one without, in a file that only hilserver can read.")

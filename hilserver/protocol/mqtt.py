@@ -1,0 +1,547 @@
+"""The server's MQTT side: takes commands, gives answers, publishes state and telemetry, reconnects by itself.
+
+Nothing here can stop the caller: publishing puts a message into a bounded queue and returns, and a broker that is away,
+slow or full costs messages, never time.
+"""
+
+import asyncio
+import contextlib
+import functools
+import hashlib
+import json
+import logging
+import socket
+import time
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import aiomqtt
+import paho.mqtt.client as paho
+from aiomqtt.types import PahoSocket
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from hilserver.errors import Problem, shown
+from hilserver.protocol.address import BrokerAddress
+from hilserver.protocol.messages import (
+    Answer,
+    CircuitStatus,
+    Command,
+    ComponentTypes,
+    Description,
+    Event,
+    Margins,
+    Refused,
+    State,
+    Telemetry,
+    Topics,
+    leading_id,
+    read_command,
+    refusal,
+)
+from hilserver.service.broker import PACKET_LIMIT
+
+_log = logging.getLogger(__name__)
+
+KEEP_ALIVE = 15
+"""Seconds; the broker publishes the last will after 1.5 times as long without a sign of life."""
+
+WAITING_LIMIT = 32
+"""Commands that may wait for their turn; those of STOPPING up to twice as many, so that they aren't the ones that a
+flood of other commands keeps out."""
+
+TRIP = "trip"
+STOPPING = ("stop", "disarm", TRIP)
+"""Commands that only make the rig safer: they need neither id nor expiry, whatever the server asks of others."""
+
+REMEMBERED_IDS = 1000
+OUTBOX_LIMIT = 1000
+TELEMETRY_LIMIT = 200
+LONGEST_EXPIRY = 366 * 24 * 3600.0
+FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
+STABLE_AFTER = 5.0
+_UNSPECIFIED, _UNSUPPORTED_PROTOCOL, _TAKEN_OVER = 128, 132, 142  # reason codes of MQTT 5
+_LOST = "connection lost"
+
+
+class Commands(Protocol):
+    """Carries out commands; the supervisor implements it."""
+
+    async def execute(self, command: Command) -> Answer:
+        """Carry out one command, or refuse it in the answer.
+
+        Called for one command at a time, in order of arrival; but for a trip, which may come while one is carried out.
+        """
+
+
+class _Client(aiomqtt.Client):
+    """Lets the event loop watch a socket for writing only while it is open.
+
+    aiomqtt hands the loop the socket's number, for its next turn. Where the connection is lost in this one, the number
+    is nobody's by then, which is a traceback in the log, or already another socket's.
+    """
+
+    def _on_socket_register_write(self, client: paho.Client, userdata: object, sock: PahoSocket) -> None:
+        self._loop.call_soon_threadsafe(self._watch, client, sock)
+
+    def _watch(self, client: paho.Client, sock: PahoSocket) -> None:
+        if sock.fileno() >= 0:
+            self._loop.add_writer(sock.fileno(), self._write, client)
+
+    def _write(self, client: paho.Client) -> None:
+        try:
+            client.loop_write()
+        except Exception as error:  # of a broken connection
+            if not self._disconnected.done():
+                self._disconnected.set_exception(error)
+
+
+def new_client(
+    address: BrokerAddress,
+    protocol: aiomqtt.ProtocolVersion,
+    *,
+    identifier: str | None = None,
+    will: aiomqtt.Will | None = None,
+    timeout: float = 5.0,
+) -> aiomqtt.Client:
+    """A client for this broker, not connected yet; ``timeout`` in s. Raises LoginError where it has no valid log-in."""
+    properties = None
+    if protocol is aiomqtt.ProtocolVersion.V5 and identifier is not None:  # not when only asked for the version
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        properties.MaximumPacketSize = PACKET_LIMIT
+    return _Client(
+        address.host,
+        address.port,
+        username=address.user,
+        password=address.password(),
+        identifier=identifier,
+        protocol=protocol,
+        will=will,
+        timeout=timeout,
+        keepalive=KEEP_ALIVE,
+        logger=_log.getChild("client"),
+        properties=properties,
+        tls_context=address.tls(),
+        socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],  # else Nagle delays small messages by 40 ms
+    )
+
+
+@functools.cache
+def identifier(rig: str, password: str | None) -> str:
+    """The server's name for the broker. A client that logs in under the same name throws the server out: so nobody
+    without its password can guess it.
+    """
+    if password is None:
+        return f"hilserver-{rig}"
+    return f"hilserver-{rig}-{hashlib.pbkdf2_hmac('sha256', password.encode(), rig.encode(), 100_000).hex()[:16]}"
+
+
+@contextlib.asynccontextmanager
+async def connection(client: aiomqtt.Client) -> AsyncIterator[aiomqtt.Client]:
+    """The client while it is connected; MqttError where that fails."""
+    disconnected = client._disconnected
+    try:
+        await client.__aenter__()
+    except BaseException:
+        # aiomqtt keeps the socket of a failed attempt: when a stalled broker wakes up, such a zombie would log in under
+        # our identifier and throw the living connection out. Its callback can't cope with a cancelled attempt.
+        client._client.on_disconnect = None
+        client._client.disconnect()
+        raise
+    try:
+        if disconnected.done():  # lost again at once, which aiomqtt forgets
+            raise aiomqtt.MqttError(_LOST)
+        yield client
+    finally:
+        with contextlib.suppress(aiomqtt.MqttError):  # it is over anyway, and no reason to lose a cancellation
+            await client.__aexit__(None, None, None)
+        for future in (disconnected, client._disconnected):
+            if future.done() and not future.cancelled():
+                future.exception()  # looked at: else asyncio complains that nobody did
+
+
+@dataclass(frozen=True)
+class _Reply:
+    """Where MQTT 5 wants the answer as well."""
+
+    topic: str
+    correlation: bytes | None
+
+    def properties(self) -> Properties:
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+        if self.correlation is not None:
+            properties.CorrelationData = self.correlation
+        return properties
+
+
+_Asked = tuple[Command, _Reply | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """A command that was answered, in few bytes: a thousand are remembered, whole circuits among them."""
+
+    name: str
+    expires: float | None
+    digest: bytes
+    answer: bytes
+
+
+def _digest(command: Command) -> bytes:
+    """The same for the same command, whenever it expires."""
+    content = command.model_dump(mode="json", exclude={"expires"})
+    return hashlib.sha256(f"{command.name} {json.dumps(content, sort_keys=True)}".encode()).digest()
+
+
+@dataclass(frozen=True)
+class _Outgoing:
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool = False
+    reply: _Reply | None = None
+
+
+class MqttService:
+    """The MQTT side of one server. Everything but ``run`` returns at once; all of it belongs to one event loop.
+
+    ``timeout`` is the time in s for one exchange with the broker, ``clock`` the system clock that commands expire by.
+    With a ``lifetime`` (s), commands must have an id and expire within it: then none can be replayed.
+    """
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        rig: str,
+        commands: Commands,
+        *,
+        timeout: float = 5.0,
+        clock: Callable[[], float] = time.time,
+        lifetime: float | None = None,
+    ) -> None:
+        self.address = address
+        self.topics = Topics(rig)
+        self.telemetry_dropped = 0
+        """Telemetry messages dropped since the start, because the broker was away or too slow."""
+        self._rig = rig
+        self._commands = commands
+        self._timeout = timeout
+        self._clock = clock
+        self._lifetime = lifetime
+        self._connected = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._waiting: asyncio.Queue[_Asked] = asyncio.Queue()
+        self._trips: asyncio.Queue[_Asked] = asyncio.Queue()
+        self._answered: OrderedDict[str, _Answered] = OrderedDict()
+        self._retained: dict[str, bytes] = {}
+        self._changed: dict[str, None] = {}  # an ordered set
+        self._outbox: deque[_Outgoing] = deque(maxlen=OUTBOX_LIMIT)
+        self._telemetry: deque[_Outgoing] = deque(maxlen=TELEMETRY_LIMIT)
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker is there and commands are taken."""
+        return self._connected.is_set()
+
+    async def wait_connected(self) -> None:
+        """Returns once the broker is there and commands are taken."""
+        await self._connected.wait()
+
+    async def run(self) -> None:
+        """Serve until cancelled. A lost or missing broker is tried again for ever; nothing is raised."""
+        work = (self._execute_all(self._waiting), self._execute_all(self._trips), self._stay_connected())
+        tasks = [asyncio.create_task(part) for part in work]
+        try:
+            await asyncio.wait(tasks)
+        finally:
+            await _end(tasks)
+
+    # -- publishing ---------------------------------------------------------------------------------------------------
+
+    def publish_description(self, description: Description) -> None:
+        """Publish what the server is (retained)."""
+        self._retain(self.topics.description, description.payload())
+
+    def publish_types(self, types: ComponentTypes) -> None:
+        """Publish which components a circuit may use (retained)."""
+        self._retain(self.topics.types, types.payload())
+
+    def publish_state(self, state: State) -> None:
+        """Publish how the server is (retained). Between two sends the latest state wins."""
+        self._retain(self.topics.state, state.payload())
+
+    def publish_circuit(self, circuit: CircuitStatus) -> None:
+        """Publish the virtual circuit that runs (retained)."""
+        self._retain(self.topics.circuit, circuit.payload())
+
+    def publish_margins(self, margins: Margins) -> None:
+        """Publish what was found of the circuit that runs (retained)."""
+        self._retain(self.topics.margins, margins.payload())
+
+    def publish_telemetry(self, telemetry: Telemetry) -> None:
+        """Publish samples. While the broker is away, the oldest ones are dropped and counted."""
+        if len(self._telemetry) == TELEMETRY_LIMIT:
+            self.telemetry_dropped += 1
+        self._telemetry.append(_Outgoing(self.topics.telemetry, telemetry.payload(), qos=0))
+        self._wake.set()
+
+    def publish_event(self, event: Event) -> None:
+        """Publish something that happened; kept while the broker is away (the latest 1000 events and answers)."""
+        self._post(_Outgoing(self.topics.event, event.payload(), qos=1))
+
+    def _retain(self, topic: str, payload: bytes) -> None:
+        if self._retained.get(topic) != payload:
+            self._retained[topic] = payload
+            self._changed[topic] = None
+            self._wake.set()
+
+    def _post(self, message: _Outgoing) -> None:
+        self._outbox.append(message)
+        self._wake.set()
+
+    # -- connection ---------------------------------------------------------------------------------------------------
+
+    async def _stay_connected(self) -> None:
+        delay, complaint, short = FIRST_DELAY, "", 0
+        while True:
+            began = time.monotonic()
+            try:
+                await self._connect(await self._best_protocol())
+            except aiomqtt.MqttError as error:
+                reason = _reason(error)
+            except Exception as error:
+                reason = f"{type(error).__name__}: {error}"
+                _log.debug("MQTT connection failed", exc_info=True)
+            lived = time.monotonic() - began >= STABLE_AFTER
+            short = short + 1 if reason == _LOST and not lived else 0
+            if short == 3:
+                reason += " three times within seconds: does a second hilserver serve the same rig?"
+            if lived or reason != complaint:
+                _log.warning("MQTT broker %s: %s; trying again", self.address, reason)
+            complaint = reason
+            delay = FIRST_DELAY if lived else min(2 * delay, LONGEST_DELAY)
+            await asyncio.sleep(delay)
+
+    async def _best_protocol(self) -> aiomqtt.ProtocolVersion:
+        """MQTT 5 where the broker speaks it, else 3.1.1. Asked anew each time: another broker may have come back.
+
+        Asked without a last will: some brokers for 3.1.1 don't understand the rest of a log-in that has one, and hang.
+        """
+        version = aiomqtt.ProtocolVersion.V5
+        try:
+            async with connection(new_client(self.address, version, timeout=self._timeout)):
+                return version
+        except aiomqtt.MqttCodeError as error:
+            if isinstance(error.rc, ReasonCode) and error.rc.value == _UNSUPPORTED_PROTOCOL:
+                return aiomqtt.ProtocolVersion.V311
+            raise
+
+    async def _connect(self, protocol: aiomqtt.ProtocolVersion) -> None:
+        """One connection, from log-in to loss. The session is clean: no command from the time before comes after it."""
+        will = aiomqtt.Will(self.topics.availability, b"offline", qos=1, retain=True)
+        # always under the same name, so that the broker ends a half-dead connection before it takes the new one
+        name = identifier(self._rig, self.address.password())
+        client = new_client(self.address, protocol, identifier=name, will=will, timeout=self._timeout)
+        async with connection(client):
+            await self._subscribe(client, protocol)
+            await client.publish(self.topics.availability, b"online", qos=1, retain=True)
+            _log.info("connected to the MQTT broker %s (%s)", self.address, protocol.name)
+            self._changed = dict.fromkeys(self._retained)
+            self._wake.set()
+            self._connected.set()
+            tasks = [asyncio.create_task(self._receive(client)), asyncio.create_task(self._send(client))]
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                await self._say_goodbye(client)
+                raise
+            finally:
+                self._connected.clear()
+                await _end(tasks)
+            for task in done:
+                task.result()
+
+    async def _subscribe(self, client: aiomqtt.Client, protocol: aiomqtt.ProtocolVersion) -> None:
+        if protocol is aiomqtt.ProtocolVersion.V5:
+            # so that a retained command is known as such at once, not only at the next connection
+            await client.subscribe(self.topics.commands, options=SubscribeOptions(qos=1, retainAsPublished=True))
+        else:
+            await client.subscribe(self.topics.commands, qos=1)
+
+    async def _say_goodbye(self, client: aiomqtt.Client) -> None:
+        with contextlib.suppress(aiomqtt.MqttError):
+            await client.publish(self.topics.availability, b"offline", qos=1, retain=True, timeout=1.0)
+
+    async def _send(self, client: aiomqtt.Client) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while message := self._next():
+                await self._publish(client, message)
+
+    def _next(self) -> _Outgoing | None:
+        if self._changed:
+            topic = next(iter(self._changed))
+            del self._changed[topic]
+            return _Outgoing(topic, self._retained[topic], qos=1, retain=True)
+        if self._outbox:
+            return self._outbox.popleft()
+        return self._telemetry.popleft() if self._telemetry else None
+
+    async def _publish(self, client: aiomqtt.Client, message: _Outgoing) -> None:
+        properties = message.reply.properties() if message.reply else None
+        try:
+            await client.publish(
+                message.topic, message.payload, qos=message.qos, retain=message.retain, properties=properties
+            )
+        except ValueError as error:  # this message can't be sent over any connection
+            _log.warning("not published on %s: %s", shown(message.topic), error)
+        except BaseException:
+            if message.qos and not message.retain:
+                self._outbox.appendleft(message)  # what is retained is sent anew anyway
+            raise
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    async def _receive(self, client: aiomqtt.Client) -> None:
+        async for message in client.messages:
+            self._accept(message)
+
+    def _accept(self, message: aiomqtt.Message) -> None:
+        """Let a command wait for its turn, or refuse it."""
+        topic = message.topic.value
+        name, payload, reply = topic.rpartition("/")[2], bytes(message.payload), self._reply_to(message)
+        if message.retain and not payload:
+            return  # a retained command is being removed
+        try:
+            if message.retain:
+                raise Refused([Problem(_RETAINED.format(topic=topic))], leading_id(payload))
+            command = read_command(name, payload)
+        except Refused as error:
+            self._answer(refusal(name, error.id, error.problems, self._clock()), reply)
+            return
+        if name == TRIP and command.id not in self._answered and not self._untimely(command):
+            self._overtake()
+        queue = self._trips if name == TRIP else self._waiting
+        limit = 2 * WAITING_LIMIT if name in STOPPING else WAITING_LIMIT
+        if (waiting := queue.qsize()) >= limit:
+            busy = f"busy: {waiting} commands are waiting already. Send it again when they are answered."
+            self._answer(refusal(name, command.id, [busy], self._clock()), reply)
+        else:
+            queue.put_nowait((command, reply))
+
+    def _overtake(self) -> None:
+        """Refuse what waits: nothing that was sent before a trip may undo it."""
+        while not self._waiting.empty():
+            command, reply = self._waiting.get_nowait()
+            self._answer(refusal(command.name, command.id, ["overtaken by a trip."], self._clock()), reply)
+
+    async def _execute_all(self, queue: asyncio.Queue[_Asked]) -> None:
+        while True:
+            command, reply = await queue.get()
+            self._answer(await self._execute(command), reply)
+
+    async def _execute(self, command: Command) -> Answer:
+        if command.id in self._answered:
+            return self._repeated(command)
+        if problem := self._untimely(command):
+            return refusal(command.name, command.id, [problem], self._clock())
+        try:
+            answer = await self._commands.execute(command)
+        except Exception as error:
+            problem = f"a defect in hilserver: {type(error).__name__}: {error}. Please report it."
+            _log.debug("command %s failed", command.name, exc_info=True)
+            answer = refusal(command.name, command.id, [problem], self._clock())
+        if command.id is not None:
+            self._answered[command.id] = _Answered(command.name, command.expires, _digest(command), answer.payload())
+            self._forget()
+        return answer
+
+    def _forget(self) -> None:
+        """Forget the ids used longest ago, but for commands that, with a lifetime, could still be replayed."""
+        while len(self._answered) > REMEMBERED_IDS:
+            oldest = next(iter(self._answered.values()))
+            if self._lifetime is not None and oldest.expires is not None and oldest.expires >= self._clock():
+                return
+            self._answered.popitem(last=False)
+
+    def _repeated(self, command: Command) -> Answer:
+        assert command.id is not None
+        self._answered.move_to_end(command.id)
+        first = self._answered[command.id]
+        answer = Answer.model_validate_json(first.answer)
+        if first.digest != _digest(command):
+            problem = (
+                f"id: {shown(command.id)} was used before, for another command ({first.name}). "
+                "Nothing was done: give each command an id of its own."
+            )
+            answer = refusal(command.name, command.id, [problem], self._clock())
+        return answer.model_copy(update={"duplicate": True})
+
+    def _untimely(self, command: Command) -> str | None:
+        """Why a command is not to be carried out now: it expired, or could be replayed later."""
+        now, expires = self._clock(), command.expires
+        lifetime = None if command.name in STOPPING else self._lifetime
+        if lifetime is not None and (command.id is None or expires is None):
+            return (
+                f"this server takes only commands with an id of their own that expire within {lifetime:g} s: "
+                f"give id and expires (Unix time in s; the server's clock shows {now:.3f})."
+            )
+        if expires is None:
+            return None
+        if now > expires:
+            return f"expires: {expires:.3f} is past: the server's clock shows {now:.3f} (Unix time in s)."
+        if lifetime is not None and expires - now > lifetime:
+            return (
+                f"expires: {expires:.3f} is {expires - now:.0f} s after the server's clock, {now:.3f}: "
+                f"this server takes commands that expire within {lifetime:g} s."
+            )
+        if expires - now > LONGEST_EXPIRY:
+            return (
+                f"expires: {expires:.3f} is more than a year after the server's clock, {now:.3f}: "
+                "it must be Unix time in seconds, not milliseconds."
+            )
+        return None
+
+    def _answer(self, answer: Answer, reply: _Reply | None) -> None:
+        if answer.ok:
+            _log.info("%s: done%s", answer.command, " before (same id)" if answer.duplicate else "")
+        else:
+            _log.warning("command %s refused: %s", shown(answer.command), answer.reason)
+        payload = answer.payload()
+        self._post(_Outgoing(self.topics.answer, payload, qos=1))
+        if reply is not None:
+            self._post(_Outgoing(reply.topic, payload, qos=1, reply=reply))
+
+    def _reply_to(self, message: aiomqtt.Message) -> _Reply | None:
+        topic = getattr(message.properties, "ResponseTopic", None)
+        if not topic:
+            return None
+        if topic.startswith(("hil/", "$")) or set(topic) & set("+#"):
+            _log.warning("response topic %s not used: it is a server's, the broker's, or a pattern", shown(topic))
+            return None
+        return _Reply(topic, getattr(message.properties, "CorrelationData", None))
+
+
+_RETAINED = (
+    "retained commands are refused: this one would come again at each connection. "
+    "Remove it with: mosquitto_pub -r -n -t {topic}"
+)
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel these tasks until they are done: `asyncio.wait_for` (Python 3.11) may swallow a cancellation."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=2.0)
+
+
+def _reason(error: aiomqtt.MqttError) -> str:
+    cause = error.__cause__ or error
+    code = getattr(getattr(cause, "rc", None), "value", None)
+    return _LOST if code in (_UNSPECIFIED, _TAKEN_OVER) else str(cause)

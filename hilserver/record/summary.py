@@ -1,0 +1,94 @@
+"""What a log says at a glance: how well the real valve followed the virtual flow, how the loop kept its time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hilserver.numerics.arrays import Floats
+from hilserver.record.reader import LogReader, LogTable
+from hilserver.tick import columns as c
+from hilserver.tick.bridge import columns as b
+
+WORK = tuple(c.HEADER_NAMES[column] for column in c.TIMES)
+"""Columns that say what a tick took, by parts; logs of early versions lack the last one."""
+
+
+@dataclass(frozen=True)
+class ValveSummary:
+    """How one real valve followed its virtual flow while RUNNING. Flows in m^3/s; shares 0 … 1; NaN: not measured."""
+
+    valve: str
+    flow_range: float
+    rms: float
+    largest: float
+    saturated: float
+
+    @property
+    def nrmse(self) -> float:
+        """RMS deviation of the measured from the virtual flow, as a share of the virtual flow's range."""
+        return self.rms / self.flow_range if self.flow_range > 0 else float("nan")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Figures of a run; times in seconds."""
+
+    log: Path
+    duration: float
+    ticks: int
+    missed: int
+    switches: int
+    torn: bool
+    work_median: float
+    work_p99: float
+    wake_median: float
+    wake_p99: float
+    valves: tuple[ValveSummary, ...]
+
+
+def summarise(path: Path) -> Summary:
+    """Read a log and sum it up. Raises RecordError where it can't be read."""
+    return _summary(path, LogReader(path).read_all())
+
+
+def _summary(path: Path, table: LogTable) -> Summary:
+    columns = table.columns
+    work = np.sum([columns[name] for name in WORK if name in columns], axis=0)
+    late = columns["missed"] * table.header.period_s + columns["wake_error"]
+    running = columns["mode"] == c.RUNNING
+    names = [name.removeprefix("valve.").removesuffix(".command") for name in columns if name.endswith(".command")]
+    return Summary(
+        log=path,
+        duration=float(columns["time"][-1] - columns["time"][0]) if len(work) else 0.0,
+        ticks=len(work),
+        missed=int(columns["missed"].sum()),
+        switches=len(table.circuits) - 1,
+        torn=bool(table.torn),
+        work_median=_at(work, 50),
+        work_p99=_at(work, 99),
+        wake_median=_at(late, 50),
+        wake_p99=_at(late, 99),
+        valves=tuple(_valve(name, columns, running) for name in names),
+    )
+
+
+def _valve(name: str, columns: dict[str, Floats], running: Floats) -> ValveSummary:
+    virtual = columns[f"valve.{name}.flow_virtual"][running]
+    measured = columns[f"valve.{name}.flow_measured"][running]
+    flags = columns[f"valve.{name}.saturation"][running].astype(np.int64)
+    deviation = measured - virtual
+    known = len(deviation) > 0 and bool(np.isfinite(deviation).all())
+    return ValveSummary(
+        valve=name,
+        flow_range=float(np.ptp(virtual)) if len(virtual) else 0.0,
+        rms=float(np.sqrt(np.mean(deviation**2))) if known else float("nan"),
+        largest=float(np.abs(deviation).max()) if known else float("nan"),
+        saturated=float(np.mean((flags & (b.CAPACITY | b.NO_DROP | b.RANGE)) > 0)) if len(flags) else 0.0,
+    )
+
+
+def _at(values: Floats, percent: float) -> float:
+    return float(np.percentile(values, percent)) if len(values) else float("nan")

@@ -1,0 +1,1 @@
+"""Pages for the reader: documents, plots, drawings."""

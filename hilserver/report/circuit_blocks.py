@@ -1,0 +1,60 @@
+"""What pages say of a circuit: its schematic, its components with their datasheet values, what a switch changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hilserver.drawing.parts import RIG
+from hilserver.drawing.schematic import picture
+from hilserver.errors import HilserverError
+from hilserver.report.document import Block, Drawing, Grid
+
+Source = Mapping[str, Any]
+"""A circuit's table, as it is written in its file."""
+
+
+def drawing(source: Source, name: str = "circuit") -> Iterator[Drawing]:
+    """The schematic; none of a circuit without components."""
+    if parts := source.get("components"):
+        nodes = [str(node) for table in parts.values() for node in table.get("ports", {}).values()]
+        machine = "; grey frames: ports of the machine" if any(node.startswith(RIG) for node in nodes) else ""
+        yield Drawing(name, picture(source), f"The circuit, symbols by ISO 1219{machine}.")
+
+
+def write_drawing(source: Source, file: Path) -> Path:
+    """Write the schematic as a file of its own (SVG). Raises HilserverError where it can't be written."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(picture(source), encoding="utf-8")
+    except OSError as error:
+        raise HilserverError(f"{file}: can't be written: {error.strerror or error}.") from error
+    return file
+
+
+def components(source: Source) -> Grid:
+    """What the circuit consists of."""
+    rows = []
+    for name, table in source.get("components", {}).items():
+        rest = {key: value for key, value in table.items() if key not in ("type", "ports", "description")}
+        ports = ", ".join(f"{port} → {node}" for port, node in table.get("ports", {}).items())
+        rows.append((name, str(table.get("type", "")), ports, "\n".join(_values(rest))))
+    return Grid(("component", "type", "ports", "datasheet values"), tuple(rows))
+
+
+def changes(before: Source, after: Source) -> Block:
+    """What is different in a circuit."""
+    old, new = (dict(line.split(" = ", 1) for line in _values(circuit)) for circuit in (before, after))
+    rows = tuple((key, old.get(key, "–"), new.get(key, "–")) for key in {**old, **new} if old.get(key) != new.get(key))
+    return Grid(("key", "before", "after"), rows) if rows else "The same circuit once more."
+
+
+def _values(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _values(value, f"{prefix}{key}.")
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            yield f"{prefix}{key} = {text}"

@@ -1,0 +1,332 @@
+"""A page about one run, from its log: plots, how true it was, timing, what happened, circuit and configuration."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from hilserver.numerics.arrays import Floats
+from hilserver.realtime.timing import Distribution, Figures, LoopTiming
+from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
+from hilserver.record.reader import Batch, LogReader
+from hilserver.report.circuit_blocks import changes, components, drawing
+from hilserver.report.document import Block, Code, Document, Facts, Grid, Heading, Listing, Picture
+from hilserver.report.envelope import Envelope
+from hilserver.report.plots import Panel, panels_figure
+from hilserver.report.reports import differences, replay_sentences
+from hilserver.simulation.replay import Replayed
+from hilserver.tick import columns as c
+from hilserver.tick.bridge import columns as b
+
+MOST_EVENTS = 200
+"""Events that a page lists."""
+QUANTITIES = {"Pa": "pressure", "m": "position", "N": "force"}
+"""What is measured in a unit."""
+SATURATED = b.CAPACITY | b.NO_DROP | b.RANGE
+COMMAND_NAMES = {
+    c.ARM: "arm", c.DISARM: "disarm", c.START: "start", c.STOP: "stop", c.RESET: "reset", c.STRATEGY: "strategy",
+    c.JOG: "jog", c.CYCLE: "cycle", c.SWAP: "switch", c.ESTOP: "trip",
+}  # fmt: skip
+"""Commands that are told; new values of inputs are in the plot."""
+
+
+def write_run_report(log: Path, folder: Path) -> Path:
+    """Write the page about a run, HTML and Markdown, and return the former. Raises HilserverError."""
+    page, *_ = run_report(log).write(folder, log.stem)
+    return page
+
+
+def write_replay_report(result: Replayed, folder: Path) -> Path:
+    """Write the page about a replay, on it what there is to say of the run itself. Raises HilserverError."""
+    run = run_report(result.log)
+    found: list[Block] = [Heading("Replay"), Listing(tuple(replay_sentences(result)))]
+    found += [differences(result)] if result.differences else []
+    outcome = "computed once more" if result.ok else "NOT the same when computed once more"
+    page, *_ = Document(f"{run.title}, {outcome}", (*found, *run.blocks)).write(folder, f"{result.log.stem}-replay")
+    return page
+
+
+def run_report(path: Path) -> Document:
+    """The page. The log is read once and never held in memory. Raises RecordError where it can't be read."""
+    reader = LogReader(path)
+    run = _Run(reader.header)
+    for batch in reader.batches():
+        run.take(batch)
+    if run.rows == 0:
+        raise RecordError(path, "holds no rows.")
+    header = reader.header
+    blocks: list[Block] = [Facts(tuple(_about(reader, run)))]
+    blocks += [Heading("Course"), Picture("course", _plot(run), _plot_caption(run))]
+    if run.valves:
+        blocks += [Heading("Valves"), _valve_table(run)]
+    blocks += [Heading("Timing"), *_timing(run)]
+    blocks += [Heading("What happened"), _event_table(run)]
+    blocks += _circuits(run)
+    blocks.append(Heading("Configuration"))
+    for name, table in header.configuration.items():
+        if isinstance(table, dict) and table and name != "circuit":
+            blocks += [f"{name}:", Code(json.dumps(table, indent=1, ensure_ascii=False, default=str))]
+    return Document(f"{header.rig}: run of {header.started[:16].replace('T', ' ')} UTC", blocks)
+
+
+@dataclass
+class _Valve:
+    """Sums over the rows in RUNNING. Flows in m^3/s."""
+
+    rows: int = 0
+    known: int = 0
+    squares: float = 0.0
+    largest: float = 0.0
+    low: float = np.inf
+    high: float = -np.inf
+    saturated: int = 0
+
+    def add(self, virtual: Floats, measured: Floats, flags: Floats) -> None:
+        """Take rows in RUNNING."""
+        deviation = measured - virtual
+        deviation = deviation[np.isfinite(deviation)]
+        self.rows += len(virtual)
+        self.known += len(deviation)
+        self.squares += float(np.square(deviation).sum())
+        self.largest = max(self.largest, float(np.abs(deviation).max(initial=0.0)))
+        self.low, self.high = min(self.low, float(virtual.min())), max(self.high, float(virtual.max()))
+        self.saturated += int(np.count_nonzero(flags.astype(np.int64) & SATURATED))
+
+
+@dataclass
+class _Run:
+    """What is collected from the batches of a log."""
+
+    header: LogHeader
+    rows: int = 0
+    missed: int = 0
+    first: float = 0.0
+    last: float = 0.0
+    envelope: Envelope = field(default_factory=Envelope)
+    valves: dict[str, _Valve] = field(default_factory=dict)
+    happened: list[tuple[float, int, str]] = field(default_factory=list)
+    told: int = 0
+    circuits: list[tuple[float, Mapping[str, Any]]] = field(default_factory=list)
+    _before: Floats | None = None
+
+    def __post_init__(self) -> None:
+        columns = self.header.columns
+        self.timing = LoopTiming(self.header.period_s)
+        ends = (".flow_virtual", ".flow_measured", ".command")
+        valve = [name for name in columns if name.startswith("valve.") and name.endswith(ends)]
+        channels = [name for name in columns if name.startswith("channel.")]
+        inputs = [name for name in columns if name.startswith("input.")]
+        self.shown = ["time", *channels, *inputs, *valve, "mode"]
+        self.valves = {name.removesuffix(".command")[6:]: _Valve() for name in valve if name.endswith(".command")}
+        self._limits = [name for name in columns if name.startswith("limit.")]
+        packed = self.header.packed
+        self.circuits = [(0.0, packed.get("source", {}))]
+
+    def take(self, batch: Batch) -> None:
+        """Take a batch of the log."""
+        column = {name: batch.column(name) for name in self.header.columns}
+        time = column["time"]
+        if self.rows == 0:
+            self.first = float(time[0])
+        self.rows, self.last = self.rows + len(batch), float(time[-1])
+        self.missed += int(column["missed"].sum())
+        self.envelope.add(np.stack([self._sampled(column, name) for name in self.shown], axis=1))
+        nothing = np.zeros(len(batch))
+        self.timing.add(np.stack([column.get(name, nothing) for name in c.HEADER_NAMES], axis=1))
+        running = column["mode"] == c.RUNNING
+        if running.any():
+            for name, valve in self.valves.items():
+                words = ("flow_virtual", "flow_measured", "saturation")
+                valve.add(*(column[f"valve.{name}.{word}"][running] for word in words))
+        for number, event in batch.events:
+            row = number - batch.start
+            self._event(float(time[row]), int(column["tick"][row]), int(column["result"][row]), event)
+        self._changes_in(column)
+        self.happened = sorted(self.happened, key=lambda entry: entry[:2])[:MOST_EVENTS]
+
+    def _sampled(self, column: Mapping[str, Floats], name: str) -> Floats:
+        """A column; NaN where a channel has had no sample yet."""
+        stale = column.get(name.replace("channel.", "stale.", 1))
+        return column[name] if stale is None else np.where(np.isfinite(stale), column[name], np.nan)
+
+    def _changes_in(self, column: Mapping[str, Floats]) -> None:
+        """Changes of mode, and limits that are violated."""
+        now = np.stack([column[name] for name in ("mode", *self._limits)], axis=1)
+        change = np.diff(now, axis=0, prepend=now[:1] if self._before is None else self._before)
+        self._before = now[-1:]
+        for row in map(int, np.flatnonzero(change[:, 0])):
+            fault = self._fault(int(column["fault"][row]))
+            text = c.MODE_NAMES[int(now[row, 0])] + (f": {fault}" if fault else "")
+            self._tell(column, row, text)
+        for place, name in enumerate(self._limits, 1):
+            for row in map(int, np.flatnonzero(change[:, place] > 0)):
+                self._tell(column, row, f"{name.replace('.', ' ')} is violated")
+        for row in map(int, np.flatnonzero(column["missed"])):
+            self._tell(column, row, f"{column['missed'][row]:.0f} ticks missed and made good")
+
+    def _tell(self, column: Mapping[str, Floats], row: int, text: str) -> None:
+        self._happens(float(column["time"][row]), int(column["tick"][row]), text)
+
+    def _happens(self, time: float, tick: int, text: str) -> None:
+        self.told += 1
+        self.happened.append((time, tick, text))
+
+    def _fault(self, number: int) -> str:
+        if number >= c.FAULT_LIMIT:
+            return f"{self._limits[number - c.FAULT_LIMIT].replace('.', ' ')} (action trip)"
+        return c.FAULT_TEXTS.get(number, f"fault {number}")
+
+    def _event(self, time: float, tick: int, result: int, event: Event) -> None:
+        """What the log says by itself; ``result``: of the command in this tick."""
+        if is_circuit(event):
+            self.circuits.append((time, event["packed"].get("source", {})))
+        elif event.get("kind") == "command":
+            kind = int(np.asarray(event["record"])[c.COMMAND_KIND])
+            if kind in COMMAND_NAMES:
+                refused = f", refused: {c.RESULT_TEXTS[result]}" if result != c.DONE else ""
+                self._happens(time, tick, f"command {COMMAND_NAMES[kind]}{refused}")
+        elif event.get("kind") == "lost":
+            self._happens(time, tick, "rows before this one were lost")
+
+
+def _about(reader: LogReader, run: _Run) -> Iterator[tuple[str, str]]:
+    header = reader.header
+    yield "Rig", header.rig
+    yield "Began", f"{header.started[:19].replace('T', ' ')} UTC"
+    yield (
+        "Length",
+        (
+            f"{run.last - run.first + header.period_s:.4g} s: {run.rows} ticks of {1e3 * header.period_s:g} ms, "
+            f"{run.missed} missed, {len(run.circuits) - 1} switches of the circuit"
+        ),
+    )
+    yield "Clock", str(header.extra.get("kind", "unknown"))
+    yield "Software", header.software
+    if found := header.extra.get("machine"):
+        yield (
+            "Machine",
+            f"{found['processor']}, {found['cpus']} CPUs; Linux {found['kernel'].split()[0]}; Python {found['python']}",
+        )
+    files = f" and {len(reader.parts) - 1} more files" if len(reader.parts) > 1 else ""
+    yield "Log", f"{reader.path}{files}"
+    if reader.torn and not reader.damages:
+        yield "Torn", "The log has no end mark: its writer was killed, or still writes."
+    yield from (("Damaged", str(damage)) for damage in reader.damages)
+
+
+def _plot(run: _Run) -> Figure:
+    low, high = run.envelope.bounds()
+    both = np.stack([low, high], axis=1).reshape(-1, low.shape[1])
+    time = np.repeat(low[:, 0], 2)
+    values = {name: both[:, place] for place, name in enumerate(run.shown)}
+    units = _channel_units(run.header)
+    flows = {name: v for name, v in values.items() if name.endswith((".flow_virtual", ".flow_measured")) and _any(v)}
+    for name, unit in units.items():  # a sensor at a valve measures the valve's flow: once is enough
+        if unit == "m^3/s" and not any(_same(values[name], flow) for flow in flows.values()):
+            flows[name] = values[name]
+    others = {name: unit for name, unit in units.items() if unit != "m^3/s"}
+    panels: list[Panel] = []
+    for unit in dict.fromkeys(others.values()):
+        lines = {_short(name): values[name] for name, own in others.items() if own == unit}
+        panels.append((QUANTITIES.get(unit, "measured"), unit, lines))
+    commands = {_short(name): v for name, v in values.items() if name.endswith(".command")}
+    commands |= {_short(name): v for name, v in values.items() if name.startswith("input.")}
+    panels.insert(1, ("flow", "m^3/s", {_short(name): v for name, v in flows.items()}))
+    panels = [panel for panel in (*panels, ("command", "", commands)) if panel[2]]
+    figure = panels_figure(time, panels, run.header.rig)
+    for axis in figure.axes:
+        for at, _ in run.circuits[1:]:
+            axis.axvline(at, color="0.4", ls=":", lw=1)
+    return figure
+
+
+def _plot_caption(run: _Run) -> str:
+    parts = ["Dotted: the circuit was switched."] if len(run.circuits) > 1 else []
+    if run.envelope.rows_per_bin > 1:
+        parts.append(f"Smallest and largest value of every {run.envelope.rows_per_bin} ticks.")
+    return " ".join(parts) or "Every tick."
+
+
+def _same(one: Floats, other: Floats) -> bool:
+    """Whether two columns are, but for a few rows such as those before the first sample."""
+    return float(np.mean(one == other)) > 0.99
+
+
+def _short(column: str) -> str:
+    """A column's name without what the panel says anyway."""
+    return re.sub(r"^(channel|input|valve)\.", "", column).replace(".flow_", " ").replace(".command", "")
+
+
+def _any(values: Floats) -> bool:
+    return bool(np.isfinite(values).any())
+
+
+def _channel_units(header: LogHeader) -> dict[str, str]:
+    """SI units of the channels; logs of early versions know none."""
+    return {name: header.units.get(name, "") for name in header.columns if name.startswith("channel.")}
+
+
+def _valve_table(run: _Run) -> Grid:
+    rows = tuple((name, *_valve_cells(valve, run.header.period_s)) for name, valve in run.valves.items())
+    flow = ("virtual flow,\nrange, l/min", "RMS deviation,\nl/min", "of range", "largest,\nl/min")
+    return Grid(("valve", "RUNNING, s", *flow, "saturated"), rows, "Measured against virtual flow while RUNNING.")
+
+
+def _valve_cells(valve: _Valve, period: float) -> tuple[str, ...]:
+    flow = valve.high - valve.low
+    deviations = ("–", "–", "–")
+    if valve.known and flow > 0.0:
+        rms = (valve.squares / valve.known) ** 0.5
+        deviations = (f"{rms * 6e4:.3g}", f"{100 * rms / flow:.2g} %", f"{valve.largest * 6e4:.3g}")
+    if valve.rows == 0:
+        return "0", "–", *deviations, "–"
+    return f"{valve.rows * period:.4g}", f"{flow * 6e4:.1f}", *deviations, f"{100 * valve.saturated / valve.rows:.2g} %"
+
+
+def _timing(run: _Run) -> Iterator[Block]:
+    timing = run.timing
+    if timing.work.count == 0:
+        yield "The run had no clock: there is nothing to say of its timing."
+        return
+    named: dict[str, Distribution] = {"wake-up after the deadline": timing.wake_up, "work per tick": timing.work}
+    named |= {f"  {name}": part for name, part in timing.parts.items()}
+    rows = tuple((name, *_microseconds(found)) for name, part in named.items() if (found := part.figures()))
+    yield Grid(("µs", "min", "mean", "median", "99 %", "99.9 %", "max"), rows)
+    yield (
+        f"{run.missed} ticks missed; time synchronisation error {1e6 * timing.time_sync_error:.0f} µs, "
+        f"minimum step {1e6 * timing.minimum_step:.0f} µs of {1e6 * timing.period:.0f} µs."
+    )
+
+
+def _microseconds(f: Figures) -> tuple[str, ...]:
+    return tuple(f"{1e6 * value:.1f}" for value in (f.min, f.mean, f.median, f.p99, f.p999, f.max))
+
+
+def _event_table(run: _Run) -> Block:
+    if not run.happened:
+        return "Nothing: no command, no change of mode, no violated limit."
+    rows = tuple((f"{time:.3f}", f"{tick}", text) for time, tick, text in run.happened)
+    more = run.told - len(rows)
+    return Grid(("time, s", "tick", "what"), rows, f"and {more} more." if more > 0 else "")
+
+
+def _circuits(run: _Run) -> Iterator[Block]:
+    """The first circuit, and what became of it; it is drawn again where it looks different."""
+    looks, before = "", run.circuits[0][1]
+    for number, (time, source) in enumerate(run.circuits):
+        yield Heading(f"Circuit from {time:.4g} s on" if number else "Circuit")
+        if number == 0 and (text := source.get("description")):
+            yield str(text)
+        for drawn in drawing(source, f"circuit-{number}"):
+            if drawn.svg != looks:
+                yield drawn
+            looks = drawn.svg
+        yield changes(before, source) if number else components(source)
+        before = source

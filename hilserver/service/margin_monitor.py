@@ -1,0 +1,199 @@
+"""Before arming: whether the real valves can do what the circuit that runs asks for, and how late the bridge may be.
+
+Examined at the start, after every switch, and when the real supply has become another one while nothing is armed (it
+was off, say). All in a thread that rests as long as it works: the event loop, and with it every answer, goes on. The
+real-time loop is another process. Strategies are all examined at once; another one only brings out other warnings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import isfinite
+
+from hilserver.circuit.program import Program
+from hilserver.margins import capacity as feasibility
+from hilserver.margins import delay as stability
+from hilserver.margins import margins
+from hilserver.numerics.arrays import Floats
+from hilserver.protocol import messages as m
+from hilserver.rig.build import Rig
+from hilserver.service.operator import Running
+from hilserver.service.orders import present_strategies
+from hilserver.service.telemetry import Observer
+from hilserver.simulation.machine import real_pressures
+from hilserver.tick import columns as c
+
+LOOK = 0.2
+"""s between two looks whether there is something new to examine."""
+OTHER_SUPPLY, LEAST_SUPPLY = 0.1, 5e5
+"""Share by which a supply pressure must have changed to be another one, and Pa that it must have changed at least."""
+PENDING = "the margins of the real valves are still being examined: hilserver status will show them."
+
+_log = logging.getLogger(__name__)
+
+
+class Ended(Exception):
+    """The server ends: the examination need not come to its end."""
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What was found of a version of the circuit, or why nothing was; with the real supply pressures, Pa."""
+
+    version: int
+    supply: Mapping[str, float | None]
+    found: margins.Margins | None
+    failure: str = ""
+
+    def warnings(self, strategies: Mapping[str, str]) -> tuple[str, ...]:
+        """What is too small with these strategies, by valve."""
+        if self.found is None:
+            return (self.failure,)
+        return tuple(self.found.warnings(dict.fromkeys(strategies.values())))
+
+
+class Examiner:
+    """Keeps an examination of the circuit that runs. ``running`` tells which one that is."""
+
+    def __init__(self, rig: Rig, program: Program, observer: Observer, running: Callable[[], Running]) -> None:
+        self._rig = rig
+        self._program = program
+        self._observer = observer
+        self._running = running
+        self._done: Examination | None = None
+
+    def warnings(self) -> tuple[str, ...]:
+        """What to know before arming, in words."""
+        row, done = self._observer.latest(), self._done
+        if row is None or done is None or done.version != self._running().version:
+            return (PENDING,)
+        return done.warnings(present_strategies(self._rig, row))
+
+    async def keep(self, publish: Callable[[m.Margins], None], tell: Callable[[str], None]) -> None:
+        """Examine whenever there is something new, as long as the run lasts; ``tell`` gets each new warning once."""
+        told: set[str] = set()
+        while True:
+            await asyncio.sleep(LOOK)
+            row = self._observer.latest()
+            if row is not None:
+                if self._is_new(row):
+                    publish(m.Margins(examined=False, version=self._running().version))
+                    self._done = await self._examine(row)
+                if self._done is not None:
+                    status = status_of(self._done, present_strategies(self._rig, row))
+                    publish(status)
+                    for text in status.warnings:
+                        if text not in told:
+                            tell(text)
+                    told = set(status.warnings)
+
+    def _is_new(self, row: Floats) -> bool:
+        done = self._done
+        if done is None or done.version != self._running().version:
+            return True
+        now = supplies(self._rig, row)
+        return row[c.MODE] == c.SAFE and any(_is_other(done.supply[name], p) for name, p in now.items())
+
+    async def _examine(self, row: Floats) -> Examination:
+        running, ended = self._running(), threading.Event()
+        try:
+            return await asyncio.to_thread(self._examined, running, row, ended)
+        finally:
+            ended.set()
+
+    def _examined(self, running: Running, row: Floats, ended: threading.Event) -> Examination:
+        """The examination, in its thread: half of the time it lets the others go on."""
+        rig = dataclasses.replace(self._rig, circuit=running.circuit, packed=running.packed)
+        supply, resumed = supplies(rig, row), time.perf_counter()
+
+        def pause() -> None:
+            nonlocal resumed
+            if ended.wait(time.perf_counter() - resumed):
+                raise Ended
+            resumed = time.perf_counter()
+
+        try:
+            return Examination(running.version, supply, margins.margins(rig, self._program, row, pause))
+        except Ended:
+            raise
+        except Exception as error:  # whatever the circuit is: the run goes on without
+            _log.exception("the margins of the real valves could not be examined; please report it")
+            return Examination(running.version, supply, None, f"the margins could not be examined: {error}")
+
+
+def supplies(rig: Rig, row: Floats) -> dict[str, float | None]:
+    """Supply pressure of each real valve now, Pa."""
+    return {name: pair[0] if pair is not None else None for name, pair in real_pressures(rig, row).items()}
+
+
+def _is_other(before: float | None, now: float | None) -> bool:
+    if before is None or now is None:
+        return before is not now
+    return abs(now - before) > max(OTHER_SUPPLY * abs(before), LEAST_SUPPLY)
+
+
+# --- as a message -----------------------------------------------------------------------------------------------------
+
+
+def status_of(done: Examination, present: Mapping[str, str]) -> m.Margins:
+    """An examination as it is published; ``present``: the strategy of each valve."""
+    whole = m.Margins(
+        examined=True,
+        version=done.version,
+        warnings=done.warnings(present),
+        strategies=dict(present),
+        supply=dict(done.supply),
+        unknown=done.failure or None,
+    )
+    if done.found is None:
+        return whole
+    sizes, loop = done.found.feasibility, done.found.stability
+    return whole.model_copy(
+        update={
+            "capacity": tuple(map(_capacity, sizes.capacities)),
+            "speed": tuple(map(_speed, sizes.speeds)),
+            "rate": tuple(m.SignificantFrequency(**dataclasses.asdict(each)) for each in sizes.frequencies),
+            "delay": tuple(map(_delay, loop.margins)),
+            "unknown": loop.missing or None,
+        }
+    )
+
+
+def _capacity(found: feasibility.Capacity) -> m.CapacityMargin:
+    return m.CapacityMargin(
+        valve=found.valve,
+        direction=found.direction,
+        needed=found.needed,
+        real=found.real,
+        same_drop=_finite(found.same_drop),
+        margin=_finite(found.margin),
+        at=feasibility.stated(found.worst) if found.worst is not None else None,
+    )
+
+
+def _speed(found: feasibility.Speed) -> m.SpeedMargin:
+    return m.SpeedMargin(
+        valve=found.valve, asked=found.asked, spool=found.spool, slew=found.slew, margin=_finite(found.margin)
+    )
+
+
+def _delay(found: stability.Margin) -> m.DelayMargin:
+    return m.DelayMargin(
+        strategy=found.strategy,
+        late=found.late,
+        late_off=found.late_off,
+        critical=_finite(found.critical),
+        frequency=found.frequency,
+        margin=_finite(found.margin),
+        at=str(found.where) if found.where is not None else None,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if isfinite(value) else None

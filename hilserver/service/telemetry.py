@@ -1,0 +1,385 @@
+"""Reads the ring for people: state, telemetry, events. It only looks; the loop does not notice."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, Literal
+
+import numpy as np
+
+from hilserver.circuit.pack import PackedCircuit
+from hilserver.numerics.arrays import Floats, Integers
+from hilserver.protocol.messages import (
+    ChannelInfo,
+    Event,
+    Figures,
+    InputInfo,
+    LoopStatus,
+    RecordingStatus,
+    State,
+    Telemetry,
+    ValveInfo,
+)
+from hilserver.realtime.shared import LoopMemory
+from hilserver.realtime.timing import Distribution, LoopTiming, lateness, work_before
+from hilserver.rig.build import Rig
+from hilserver.service.devices import DeviceReports
+from hilserver.service.orders import present_strategies, strategies_of
+from hilserver.service.utilisation import Demands
+from hilserver.tick import columns as c
+from hilserver.tick.bridge import columns as b
+from hilserver.tick.modes import is_enabled
+
+VALVE_CHANNELS = {"flow_virtual": "m^3/s", "flow_measured": "m^3/s", "demand": "", "command": "", "saturation": ""}
+LOOP_CHANNELS = {
+    "loop.wake_up": ("s", "from a tick's deadline to its begin; the largest since the last sample"),
+    "loop.work": ("s", "what a tick took; the largest since the last sample"),
+    "loop.missed": ("", "ticks missed since the last sample"),
+}
+LONGEST_LIST = 20
+"""Most ticks that an event lists."""
+CIRCUITS_KEPT = 20
+"""Versions of the circuit whose rows may still be unread."""
+LONGEST_GAP = 100
+"""Most samples that may be missing within one telemetry message; after a longer gap a new one begins."""
+
+
+class Observer:
+    """Follows the ring from its own cursor.
+
+    ``degradations``, ``recording`` and ``troubles`` (by source) appear in the state, the latter as warnings.
+    """
+
+    def __init__(self, rig: Rig, memory: LoopMemory) -> None:
+        self.rig = rig
+        self.missed = 0
+        self.degradations: tuple[str, ...] = ()
+        self.troubles: dict[str, str] = {}
+        self.recording: RecordingStatus | None = None
+        self.devices = DeviceReports(rig.settings.devices)
+        self._circuits: dict[int, PackedCircuit] = {1: rig.packed}
+        self._ring = memory.ring
+        self._rows = np.empty((memory.ring.capacity, rig.layout.width))
+        self._recent = self._rows[:0]
+        self._cursor = 0
+        self._last: Floats | None = None
+        self._timing = LoopTiming(1.0 / rig.settings.loop.rate)
+        self._left_over = np.zeros((1, len(LOOP_CHANNELS)))
+        self._channels = channel_columns(rig)
+        self._demands = Demands(rig)
+
+    def expect(self, version: int, circuit: PackedCircuit) -> None:
+        """Rows of this version of the circuit are about to come."""
+        self._circuits[version] = circuit
+        for old in [number for number in self._circuits if number < version - CIRCUITS_KEPT]:
+            del self._circuits[old]
+
+    def latest(self) -> Floats | None:
+        """A copy of the newest row, None before the first tick. May be called from any thread."""
+        row = np.empty(self._ring.width)
+        return row if self._ring.latest(row) >= 0 else None
+
+    @property
+    def published(self) -> int:
+        """Rows published so far, for `since`."""
+        return self._ring.published
+
+    def since(self, cursor: int) -> Floats:
+        """A copy of the rows from number ``cursor`` on, as far as the ring still has them."""
+        rows = np.empty((max(self._ring.published - cursor, 0), self._ring.width))
+        count, _, _ = self._ring.read(cursor, rows)
+        return rows[:count]
+
+    def read(self) -> Floats:
+        """The rows since the last call, as far as the ring still has them; valid until the next call."""
+        count, self._cursor, _ = self._ring.read(self._cursor, self._rows)
+        rows = self._rows[:count]
+        if count:
+            self.missed = int(rows[-1, c.TICK]) + 1 - self._cursor  # those in rows that were lost are counted too
+            self._recent = rows
+            self._timing.add(rows)
+            self._demands.add(rows)
+        return rows
+
+    # --- state -------------------------------------------------------------------------------------------------------
+
+    def state(self, row: Floats, telemetry_dropped: int) -> State:
+        """How the server is; of the demand the largest since the last call."""
+        layout = self.rig.layout
+        channels = layout.section("channel")
+        measured = {name: _number(row[column]) for name, column in channels.items()}
+        stale = layout.section("stale")
+        actual = {name: value if math.isfinite(row[stale[name]]) else None for name, value in measured.items()}
+        target = {f"input.{name}": float(row[column]) for name, column in layout.section("input").items()}
+        for valve in layout.valves:
+            block = layout.section(f"valve.{valve}")
+            target[f"valve.{valve}.flow"] = float(row[block["flow_virtual"]])
+            target[f"valve.{valve}.command"] = float(row[block["demand"]])
+            actual[f"valve.{valve}.flow"] = _number(row[block["flow_measured"]])
+            actual[f"valve.{valve}.command"] = float(row[block["command"]])
+        return State(
+            mode=c.MODE_NAMES[int(row[c.MODE])],
+            fault=fault_text(self.rig, int(row[c.FAULT])) or None,
+            enabled=is_enabled(self.rig.plan, row) if self.rig.settings.enable is not None else None,
+            warnings=tuple(self.warnings(row)),
+            degradations=self.degradations,
+            tick=int(row[c.TICK]),
+            time=time.time(),
+            missed_ticks=self.missed,
+            telemetry_dropped=telemetry_dropped,
+            timing=self.timing(),
+            loop=self.loop_status(),
+            devices=self.devices.status(),
+            recording=self.recording,
+            strategies=present_strategies(self.rig, row),
+            demand=self._demands.take(),
+            target=target,
+            actual=actual,
+        )
+
+    def warnings(self, row: Floats) -> Iterator[str]:
+        """Violated limits, saturated valves and other troubles, in words."""
+        yield from self.troubles.values()
+        layout = self.rig.layout
+        for name, column in layout.section("limit").items():
+            if row[column] > 0:
+                yield f"limit {name} is violated"
+        yield from self._invalid_samples(row)
+        if not is_enabled(self.rig.plan, row):
+            yield "the local enable is off: nobody can arm or start the rig"
+        for valve in layout.valves:
+            flags = int(row[layout.column(f"valve.{valve}.saturation")])
+            for flag, text in b.SATURATION_TEXTS.items():
+                if flags & flag and flag != b.SLEW:
+                    yield f"valve {valve}: {text}"
+
+    def _invalid_samples(self, row: Floats) -> Iterator[str]:
+        """Channels whose latest reading is no sample, with the reason."""
+        plan = self.rig.plan
+        for number, (name, settings) in enumerate(self.rig.settings.channels.items()):
+            slot = int(plan.channel[number, c.RAW_SLOT])
+            if slot < 0:
+                continue
+            raw, age = row[plan.layout[c.RAW] + slot], row[plan.layout[c.AGE] + slot]
+            reason = settings.why_invalid(raw if math.isfinite(age) else math.nan)
+            if not reason and row[plan.layout[c.STALE] + number] > age:
+                reason = "it changes faster than valid_rate"
+            if reason:
+                yield f"channel {name}: {reason}"
+
+    def timing(self) -> dict[str, float]:
+        """Figures of the latest batch of rows, in seconds."""
+        rows = self._recent
+        if len(rows) == 0:
+            return {}
+        late, work = lateness(rows, self._timing.period), work_before(rows)
+        return {
+            "wake_up_median": float(np.median(late)),
+            "wake_up_max": float(late.max()),
+            "work_median": float(np.median(work)),
+            "work_max": float(work.max()),
+        }
+
+    def loop_status(self) -> LoopStatus | None:
+        """How punctual the loop has been since its start; None before the first tick."""
+        timing = self._timing
+        wake_up = _figures(timing.wake_up)
+        if wake_up is None:
+            return None
+        parts = {name: _figures(distribution) for name, distribution in timing.parts.items()}
+        return LoopStatus(
+            period=timing.period,
+            wake_up=wake_up,
+            work=_figures(timing.work),
+            parts={name: figures for name, figures in parts.items() if figures is not None},
+            time_sync_error=timing.time_sync_error,
+            minimum_step=timing.minimum_step,
+        )
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def events(self, rows: Floats) -> list[Event]:
+        """What happened in these rows, in order: changes of mode, faults, switches, enable, limits, missed ticks.
+
+        The enable, a limit, and missed ticks are told once for all these rows.
+        """
+        if len(rows) == 0:
+            return []
+        limits = self.rig.layout.section("limit")
+        now = np.column_stack([rows[:, [c.MODE, c.CIRCUIT_VERSION]], self._enabled(rows), rows[:, [*limits.values()]]])
+        change = np.diff(now, axis=0, prepend=now[:1] if self._last is None else self._last)
+        self._last = now[-1:]
+        found = [self._mode_event(row) for row in rows[change[:, 0] != 0]]
+        found += [self._switch_event(row) for row in rows[change[:, 1] != 0]]
+        found += [self._enable_event(row) for row in rows[change[:, 2] != 0][-1:]]
+        for number, name in enumerate(limits, 3):
+            violated = rows[change[:, number] > 0]
+            if len(violated):
+                found.append(_event("warning", f"limit {name} is violated", violated[0], ticks=_ticks(violated)))
+        missed = rows[rows[:, c.MISSED] > 0]
+        if len(missed):
+            text = f"{missed[:, c.MISSED].sum():.0f} ticks missed and made good"
+            found.append(_event("warning", text, missed[0], ticks=_ticks(missed)))
+        return sorted(found, key=lambda event: event.tick)
+
+    def _enabled(self, rows: Floats) -> Floats:
+        """1 in the rows in which the local enable is on."""
+        if self.rig.settings.enable is None:
+            return np.ones(len(rows))
+        return np.array([is_enabled(self.rig.plan, row) for row in rows], dtype=np.float64)
+
+    def _enable_event(self, row: Floats) -> Event:
+        if is_enabled(self.rig.plan, row):
+            return _event("info", "the local enable is on", row)
+        return _event("warning", "the local enable is off", row)
+
+    def _mode_event(self, row: Floats) -> Event:
+        mode, text = c.MODE_NAMES[int(row[c.MODE])], fault_text(self.rig, int(row[c.FAULT]))
+        return _event(
+            "fault" if row[c.MODE] == c.FAULTED else "info", f"{mode}: {text}" if text else mode, row, mode=mode
+        )
+
+    def _switch_event(self, row: Floats) -> Event:
+        version = int(row[c.CIRCUIT_VERSION])
+        return _event("switch", f"version {version} of the circuit is active", row, version=version)
+
+    # --- telemetry ---------------------------------------------------------------------------------------------------
+
+    def telemetry(self, rows: Floats) -> Telemetry | None:
+        """A batch of decimated samples, None where there is nothing new.
+
+        Samples are those of every n-th tick; a missed one is null. The names are those of the newest row's circuit,
+        with null where an older row's circuit has no value of that name.
+        """
+        settings = self.rig.settings
+        every = max(round(settings.loop.rate / settings.mqtt.telemetry_rate), 1)
+        sampled = np.flatnonzero(rows[:, c.TICK] % every == 0)
+        loop, rows = self._loop_samples(rows, sampled), rows[sampled]
+        gaps = np.flatnonzero(np.diff(rows[:, c.TICK]) > LONGEST_GAP * every)
+        if len(gaps):
+            loop, rows = loop[gaps[-1] + 1 :], rows[gaps[-1] + 1 :]
+        if len(rows) == 0:
+            return None
+        ticks = rows[:, c.TICK]
+        places = ((ticks - ticks[0]) / every).astype(np.int64)
+        table = {name: rows[:, column] for name, column in self._channels.items()} | self._circuit_values(rows)
+        table |= dict(zip(LOOP_CHANNELS, loop.T, strict=True))
+        channels = {name: _on_grid(values, places) for name, values in table.items()}
+        return Telemetry(t0=float(rows[0, c.UTC]), dt=every / settings.loop.rate, channels=channels)
+
+    def _loop_samples(self, rows: Floats, places: Integers) -> Floats:
+        """Largest lateness and work, and the missed ticks, for the samples at ``places``: of all rows since the last.
+
+        What comes after the last sample is left over for the next one.
+        """
+        table = np.stack([lateness(rows, self._timing.period), work_before(rows), rows[:, c.MISSED]], axis=1)
+        samples = []
+        for part in np.split(table, places + 1):
+            part = np.concatenate([self._left_over, part])
+            samples.append([part[:, 0].max(), part[:, 1].max(), part[:, 2].sum()])
+            self._left_over = np.zeros((1, len(LOOP_CHANNELS)))
+        self._left_over = np.array([samples.pop()])
+        return np.array(samples).reshape(-1, len(LOOP_CHANNELS))
+
+    def _circuit_values(self, rows: Floats) -> dict[str, Floats]:
+        """The circuit's values in these rows by name, under the names of the newest row's circuit."""
+        versions, start = rows[:, c.CIRCUIT_VERSION], len(self.rig.layout.names)
+        newest = self._circuits.get(int(versions[-1]))
+        found = {name: np.full(len(rows), np.nan) for name in (newest.names if newest is not None else ())}
+        for version in np.unique(versions):
+            circuit, here = self._circuits.get(int(version)), versions == version
+            for place, name in enumerate(circuit.names if circuit is not None else ()):
+                if name in found:
+                    found[name][here] = rows[here, start + place]
+        return {f"circuit.{name}": values for name, values in found.items()}
+
+    # --- description -------------------------------------------------------------------------------------------------
+
+    def channel_infos(self) -> dict[str, ChannelInfo]:
+        """Every channel of telemetry with its unit."""
+        settings = self.rig.settings
+        infos = {
+            name: ChannelInfo(unit=s.unit, kind="measured" if s.device else "configured", description=s.description)
+            for name, s in settings.channels.items()
+        }
+        infos |= {f"input.{name}": ChannelInfo(unit="", kind="command") for name in settings.inputs}
+        for valve in settings.valves:
+            infos |= {
+                f"valve.{valve}.{word}": ChannelInfo(unit=unit, kind="bridge") for word, unit in VALVE_CHANNELS.items()
+            }
+        infos |= {
+            f"device.{name}.errors": ChannelInfo(unit="", kind="state", description="failures counted since the start")
+            for name in settings.devices
+        }
+        infos |= {
+            name: ChannelInfo(unit=unit, kind="state", description=text) for name, (unit, text) in LOOP_CHANNELS.items()
+        }
+        infos["mode"] = ChannelInfo(
+            unit="", kind="state", description=", ".join(f"{i} {n}" for i, n in enumerate(c.MODE_NAMES))
+        )
+        infos["tick"] = ChannelInfo(unit="", kind="state", description="tick of the sample")
+        return infos
+
+    def input_infos(self) -> dict[str, InputInfo]:
+        """Operator inputs and their ranges."""
+        return {
+            name: InputInfo(unit="", minimum=s.range[0], maximum=s.range[1], description=s.description)
+            for name, s in self.rig.settings.inputs.items()
+        }
+
+    def valve_infos(self) -> dict[str, ValveInfo]:
+        """Real valves and the strategies that can drive them."""
+        return {
+            name: ValveInfo(
+                strategies=strategies_of(self.rig, name), jog_limit=s.bridge.jog_limit, description=s.description
+            )
+            for name, s in self.rig.settings.valves.items()
+        }
+
+
+def channel_columns(rig: Rig) -> dict[str, int]:
+    """Where the channels of telemetry stand in the row, but for the circuit's and the loop's."""
+    layout = rig.layout
+    columns = {name: layout.column(f"channel.{name}") for name in rig.settings.channels}
+    columns |= {f"input.{name}": column for name, column in layout.section("input").items()}
+    for valve in layout.valves:
+        columns |= {f"valve.{valve}.{word}": layout.column(f"valve.{valve}.{word}") for word in VALVE_CHANNELS}
+    columns |= {f"device.{name}.errors": column for name, column in layout.section("errors").items()}
+    return {"tick": c.TICK, "mode": c.MODE, **columns}
+
+
+def fault_text(rig: Rig, fault: int) -> str:
+    """A fault's reason in words; empty for none."""
+    if fault >= c.FAULT_LIMIT:
+        name = rig.layout.limits[fault - c.FAULT_LIMIT]
+        return f"limit {name} was violated (action trip)"
+    return c.FAULT_TEXTS.get(fault, f"fault {fault}")
+
+
+def _figures(distribution: Distribution) -> Figures | None:
+    found = distribution.figures()
+    return Figures(**asdict(found)) if found is not None else None
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _event(kind: Literal["fault", "switch", "warning", "info"], text: str, row: Floats, **details: Any) -> Event:
+    return Event(kind=kind, text=text, tick=int(row[c.TICK]), time=float(row[c.UTC]), details=details)
+
+
+def _ticks(rows: Floats) -> list[int]:
+    return [int(tick) for tick in rows[:LONGEST_LIST, c.TICK]]
+
+
+def _on_grid(values: Floats, places: Integers) -> tuple[float | None, ...]:
+    """The values at their places, None between them and for what is not finite."""
+    samples: list[float | None] = [None] * (int(places[-1]) + 1)
+    for place, value, finite in zip(places.tolist(), values.tolist(), np.isfinite(values).tolist(), strict=True):
+        if finite:
+            samples[place] = value
+    return tuple(samples)

@@ -1,0 +1,85 @@
+"""How much of each real valve the virtual circuit asks for: its flow and its speed, as shares of what it can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hilserver.margins.capacity import LEAST_FLOW, spool_speed
+from hilserver.numerics.arrays import Floats
+from hilserver.numerics.flow import root_of_drop
+from hilserver.protocol.messages import Demand
+from hilserver.rig.build import Rig
+from hilserver.tick import columns as c
+from hilserver.tick.bridge import columns as b
+
+root = np.vectorize(root_of_drop, otypes=[np.float64])
+
+
+@dataclass(frozen=True)
+class _Valve:
+    """What is read of a row, and what the valve can do: line of the plan, columns, speed in full strokes per second."""
+
+    line: Floats
+    flow: int
+    strategy: int
+    speed: float
+
+
+class Demands:
+    """The largest demands since they were last taken. Outside of RUNNING, or by hand, nothing is asked for."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rate = rig.settings.loop.rate
+        self._valves = {
+            name: _Valve(
+                rig.plan.valve[i],
+                rig.layout.column(f"valve.{name}.flow_virtual"),
+                rig.layout.column(f"valve.{name}.strategy"),
+                min(spool_speed(v), v.slew),
+            )
+            for i, (name, v) in enumerate(rig.settings.valves.items())
+        }
+        self._largest = {name: np.zeros(4) for name in self._valves}
+        self._last: dict[str, Floats] = {}
+
+    def add(self, rows: Floats) -> None:
+        """Look at rows that follow the ones before."""
+        for name, valve in self._valves.items():
+            if len(rows):
+                self._add(name, valve, rows)
+
+    def take(self) -> dict[str, Demand]:
+        """The largest since the last call, by valve."""
+        found = {
+            name: Demand(**dict(zip(Demand.model_fields, largest.tolist(), strict=True)))
+            for name, largest in self._largest.items()
+        }
+        self._largest = {name: np.zeros(4) for name in self._valves}
+        return found
+
+    def _add(self, name: str, valve: _Valve, rows: Floats) -> None:
+        share = shares(valve.line, rows, valve.flow)
+        share[(rows[:, c.MODE] != c.RUNNING) | (rows[:, valve.strategy] == b.MANUAL)] = 0.0
+        now = np.column_stack([rows[:, c.TICK], np.clip(share, -1.0, 1.0)])
+        course = np.vstack([self._last.get(name, now[:1]), now])
+        self._last[name] = now[-1:]
+        ticks = np.maximum(np.diff(course[:, 0]), 1.0)
+        speed = np.diff(course[:, 1]) * self._rate / ticks / valve.speed
+        new = [share.max(), -share.min(), speed.max(), -speed.min()]
+        self._largest[name] = np.fmax(self._largest[name], new) + 0.0  # no -0.0
+
+
+def shares(line: Floats, rows: Floats, flow: int) -> Floats:
+    """Virtual flow by what the real valve passes at full command, in each row; negative to the tank.
+
+    Infinite where there is no drop in its direction. Flows of less than 1 % of the nominal one count as none.
+    """
+    q, p = rows[:, flow], rows[:, int(line[b.CHANNEL_P])]
+    to_port = q > 0.0
+    drop = np.where(to_port, rows[:, int(line[b.CHANNEL_S])] - p, p - rows[:, int(line[b.CHANNEL_T])])
+    passes = np.where(to_port, line[b.C_PA], line[b.C_AT]) * root(np.maximum(drop, 0.0), line[b.P_TR])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Floats = np.where(np.abs(q) < LEAST_FLOW * line[b.Q_NOMINAL], 0.0, q / passes)
+    return found

@@ -1,0 +1,314 @@
+"""A circuit by itself, without rig and machine: its inputs from a work cycle, all its values over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from matplotlib.figure import Figure
+from pydantic import ValidationError
+
+from hilserver.circuit import engine as e
+from hilserver.circuit.analysis import Analysis, too_long
+from hilserver.circuit.library import Library
+from hilserver.circuit.model import RIG, Circuit, read_circuit
+from hilserver.circuit.pack import PackedCircuit, pack
+from hilserver.circuit.program import Program
+from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean, problems_of
+from hilserver.mechanics.model import read_mechanism
+from hilserver.numerics.arrays import Floats
+from hilserver.report.circuit_blocks import components, drawing
+from hilserver.report.document import Block, Document, Facts, Heading, Picture
+from hilserver.report.mechanisms import angles, animate, poses_at
+from hilserver.report.plots import panels_figure
+from hilserver.rig.build import read_toml
+from hilserver.rig.plan import cycle_table
+from hilserver.rig.settings import CycleSettings
+from hilserver.tick.program import compiled_program
+
+TICK = 1e-3
+"""s between two values of a run; the circuit's ``substeps`` divide it, as at a rig with the usual 1 kHz."""
+USUAL_DURATION = 10.0
+"""s, where neither a work cycle nor the caller says how long."""
+
+
+TABLES: Mapping[str, Callable[[pa.Table, str], None]] = {
+    "csv": pa.csv.write_csv,
+    "parquet": pa.parquet.write_table,
+}
+"""Writers of the values as a table, by the file's suffix."""
+
+
+@dataclass(frozen=True)
+class FreeRun:
+    """What became of a circuit: time (s) at the end of every tick, and every value of the circuit by name, SI.
+
+    ``inputs``: names of the signals that the work cycle led.
+    """
+
+    name: str
+    circuit: Circuit
+    packed: PackedCircuit
+    library: Library
+    inputs: tuple[str, ...]
+    time: Floats
+    series: Mapping[str, Floats]
+
+
+def is_circuit(file: Path) -> bool:
+    """Whether it is a circuit or mechanism file, not a rig file. Raises ConfigurationError where unreadable."""
+    return bool({"components", "mechanisms", "bodies"} & read_toml(file).keys())
+
+
+def read_circuit_file(file: Path, library: Library) -> Circuit:
+    """A circuit file; a mechanism file as a circuit that consists of the mechanism. Raises ConfigurationError."""
+    source = read_toml(file)
+    if "bodies" not in source:
+        return read_circuit(source, library, str(file))
+    read_mechanism(source, str(file))
+    name = file.stem.replace(".", "_").replace(" ", "_")
+    return read_circuit({"mechanisms": {name: {"definition": source}}}, library, str(file))
+
+
+def run_circuit_file(
+    file: Path, library: Library, cycle_file: Path | None = None, duration: float | None = None
+) -> FreeRun:
+    """Run a circuit file over a work cycle file; ``duration`` in s, default: the cycle's length, else 10 s.
+
+    Raises ConfigurationError with all that is wrong with both files or with how they fit, HilserverError where the
+    result is no longer finite.
+    """
+    circuit = read_circuit_file(file, library)
+    cycle = read_cycle(cycle_file) if cycle_file is not None else None
+    problems = [*_not_by_itself(circuit, str(file)), *_misfits(circuit, cycle, str(file), str(cycle_file))]
+    if problems:
+        raise ConfigurationError(problems)
+    return run_circuit(circuit, library, cycle, duration, name=file.stem, file=str(file))
+
+
+def read_cycle(file: Path) -> CycleSettings:
+    """A work cycle file. Raises ConfigurationError."""
+    source = read_toml(file)
+    try:
+        return CycleSettings.model_validate(source)
+    except ValidationError as error:
+        raise ConfigurationError(problems_of(error, source, file=str(file), names=CycleSettings.model_fields)) from None
+
+
+def run_circuit(
+    circuit: Circuit,
+    library: Library,
+    cycle: CycleSettings | None = None,
+    duration: float | None = None,
+    name: str = "circuit",
+    file: str = "",
+) -> FreeRun:
+    """Run a circuit from its initial values; inputs that the cycle does not lead stay 0.
+
+    Raises ConfigurationError where it can't be packed, HilserverError where the result is no longer finite.
+    """
+    packed = pack(circuit, library, file=file)
+    length = duration if duration is not None else (cycle.duration if cycle else USUAL_DURATION)
+    program = compiled_program(library)
+    inputs = tuple(signal for signal in circuit.inputs() if cycle and signal in cycle.inputs)
+    given = _led(program, cycle, inputs, round(length / TICK))
+    rows = run_packed(program, packed, TICK, inputs, given)
+    time = np.arange(1.0, len(rows) + 1.0, dtype=np.float64) * TICK
+    lost = ~np.isfinite(rows).all(axis=1)
+    if lost.any():
+        raise HilserverError(_diverged(packed, rows, int(np.argmax(lost)), file or name))
+    return FreeRun(
+        name, circuit, packed, library, inputs, time, {name: rows[:, i] for i, name in enumerate(packed.names)}
+    )
+
+
+def run_packed(
+    program: Program,
+    circuit: PackedCircuit,
+    dt: float,
+    driven: Sequence[str],
+    given: Floats,
+    start: Floats | None = None,
+) -> Floats:
+    """A circuit run by itself: all values (columns: ``circuit.names``) at the end of every tick of ``dt`` seconds.
+
+    ``given[k, j]`` is the signal ``driven[j]`` in tick k; signals that the circuit does not have are left out.
+    ``start``: where the circuit's ``values`` begin, if not at its initial ones.
+    """
+    used = [(circuit.values.index(name), j) for j, name in enumerate(driven) if name in circuit.values]
+    n = len(circuit.values)
+    values = np.zeros(len(circuit.names))
+    values[:n] = initial_values(circuit) if start is None else start
+    rows = np.empty((len(given), len(values)))
+    places = np.array([place for place, _ in used], dtype=np.int64)
+    columns = np.ascontiguousarray(given[:, [j for _, j in used]])
+    steps = int(circuit.index[e.SUBSTEPS])
+    program.run_free(
+        circuit.index, circuit.value, values, np.zeros(circuit.work_size), places, columns, steps, dt / steps, rows
+    )
+    return rows
+
+
+def initial_values(circuit: PackedCircuit) -> Floats:
+    """The initial ones of a circuit's ``values``."""
+    first = int(circuit.index[e.INITIAL])
+    return circuit.value[first : first + len(circuit.values)].copy()
+
+
+def _led(program: Program, cycle: CycleSettings | None, inputs: tuple[str, ...], ticks: int) -> Floats:
+    """The inputs in every tick: those at its begin, as at a rig."""
+    given = np.zeros((ticks, len(inputs)))
+    if cycle is None:
+        return given
+    table = cycle_table(cycle, list(inputs))
+    length = round(cycle.duration / TICK) if cycle.repeat else ticks
+    for k in range(ticks):
+        t = k % length * TICK
+        for j in range(len(inputs)):
+            given[k, j] = program.cycle_value(table, j, t, 0.0)
+    return given
+
+
+def _not_by_itself(circuit: Circuit, file: str) -> list[Problem]:
+    text = "is measured on the machine; a circuit that runs by itself has cylinder and load of its own."
+    return [Problem(f"{RIG}{port} {text}", "components", file) for port in circuit.rig_ports()]
+
+
+def _misfits(circuit: Circuit, cycle: CycleSettings | None, file: str, cycle_file: str) -> list[Problem]:
+    """Inputs that nothing leads, and led ones that do not exist."""
+    needed, led = circuit.inputs(), list(cycle.inputs) if cycle else []
+    text = "is written by no component: lead it by a work cycle (--cycle FILE), or by a signal component."
+    missing = [Problem(f'signal "{name}" {text}', "components", file) for name in needed if name not in led]
+    return missing + [
+        Problem(f'"{name}" is not an input of {file}.' + did_you_mean(name, needed), f"inputs.{name}", cycle_file)
+        for name in led
+        if name not in needed
+    ]
+
+
+def _diverged(packed: PackedCircuit, rows: Floats, tick: int, what: str) -> str:
+    wrong = packed.names[int(np.argmax(~np.isfinite(rows[tick])))]
+    steps = int(packed.index[e.SUBSTEPS])
+    return (
+        f"{what}: {wrong} is no longer a number after {tick * TICK:g} s: the step of {TICK / steps * 1e6:.0f} µs is "
+        'too long for the circuit. Give more solver.substeps, or integrator = "rosenbrock".'
+    )
+
+
+def step_note(run: FreeRun, looks: int = 20) -> str | None:
+    """What to change if the integrator's step was too long for the fastest motion; else None.
+
+    Looked at in the beginning (a run that swings because of its step shows less of it) and so many times over the run.
+    """
+    packed, solver = run.packed, run.circuit.solver
+    rows = np.column_stack([run.series[name] for name in packed.values])
+    program = compiled_program(run.library)
+    at = np.linspace(0, len(rows) - 1, looks).astype(int)
+    found = min(
+        (Analysis(program, packed, values).stiffness() for values in (None, *rows[at])),
+        key=lambda each: each.longest_step(solver.integrator),
+    )
+    return too_long(found, solver.integrator, TICK, solver.substeps)
+
+
+# --- what is shown of it ----------------------------------------------------------------------------------------------
+
+
+def panels(run: FreeRun) -> list[tuple[str, str, dict[str, Floats]]]:
+    """Inputs, pressures, flows, positions, speeds: (label, SI unit, lines by name) of those that there are.
+
+    Of flows that are the same or opposite (what a pump takes from the tank and gives) the first is shown, and none
+    below 1 % of the largest (what fills a load-sensing line).
+    """
+    circuit = run.circuit
+    signals = dict.fromkeys(
+        s for p in circuit.placed for port in p.component.outputs if isinstance(s := p.signals[port], str)
+    )
+    chosen: list[tuple[str, str, dict[str, Floats]]] = [
+        ("signal", "", _lines(run, (*run.inputs, *signals), str)),
+        ("pressure", "Pa", _lines(run, [f"{node}.p" for node in circuit.hydraulic_nodes()], _node)),
+        ("flow", "m^3/s", _different(_lines(run, [n for n in run.series if ".q_" in n], str))),
+        ("position", "m", _lines(run, [f"{node}.x" for node in circuit.mechanical_nodes()], _node)),
+        ("velocity", "m/s", _lines(run, [f"{node}.v" for node in circuit.mechanical_nodes()], _node)),
+        ("angle", "rad", angles(circuit, run.series)),
+        ("speed", "rad/s", _lines(run, [f"{node}.w" for node in circuit.rotational_nodes()], _node)),
+    ]
+    return [panel for panel in chosen if panel[2]]
+
+
+def _lines(run: FreeRun, names: Iterable[str], shown: Callable[[str], str]) -> dict[str, Floats]:
+    return {shown(name): run.series[name] for name in names if name in run.series}
+
+
+def _node(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _different(lines: dict[str, Floats]) -> dict[str, Floats]:
+    """Without lines that are small beside the others, and those that another is up to its sign."""
+    kept: dict[str, Floats] = {}
+    sizes = {name: float(np.abs(line).max(initial=0.0)) for name, line in lines.items()}
+    largest = max(sizes.values(), default=0.0)
+    for name, line in lines.items():
+        size = sizes[name]
+        if size > 0.01 * largest and not any(
+            np.abs(line - sign * other).max() < 1e-3 * size for other in kept.values() for sign in (1.0, -1.0)
+        ):
+            kept[name] = line
+    return kept
+
+
+def plot(run: FreeRun) -> Figure:
+    """The panels above a common time axis."""
+    title = f"{run.name}: {run.circuit.description}" if run.circuit.description else run.name
+    return panels_figure(run.time, panels(run), title)
+
+
+def document(run: FreeRun) -> Document:
+    """The page about a run."""
+    facts = (
+        ("Length", f"{run.time[-1]:g} s, {len(run.time)} ticks of {1e3 * TICK:g} ms"),
+        ("Solver", f"{run.circuit.solver.integrator}, {run.circuit.solver.substeps} steps per tick"),
+        ("Software", f"hilserver {version('hilserver')}"),
+    )
+    course = Picture("course", plot(run), "Inputs, pressures, flows and motion, as far as the circuit has them.")
+    blocks: list[Block] = [run.circuit.description] if run.circuit.description else []
+    blocks += [Facts(facts), Heading("Course"), course]
+    if run.circuit.placed:
+        blocks += [Heading("Circuit"), *drawing(run.circuit.source), components(run.circuit.source)]
+    return Document(run.name, blocks)
+
+
+def write_animations(run: FreeRun, folder: Path) -> list[Path]:
+    """Each mechanism in motion, as a GIF file. Raises HilserverError where it can't be written."""
+    found = []
+    for placed in run.circuit.mechanisms:
+        name = run.name if len(run.circuit.mechanisms) == 1 else f"{run.name}_{placed.name}"
+        course = poses_at(placed, run.series)
+        found.append(animate(placed.mechanism, run.time, course, folder / f"{name}.gif", placed.name))
+    return found
+
+
+def write_run(run: FreeRun, folder: Path, suffix: str = "csv") -> list[Path]:
+    """A page about it, and all values as a table (``csv`` or ``parquet``; SI, time first); returns the files.
+
+    What components remember between steps is left out. Raises HilserverError where a file can't be written.
+    """
+    if suffix not in TABLES:
+        raise HilserverError(f"{suffix} is not a format of tables.{did_you_mean(suffix, TABLES)}")
+    kinds = dict(zip(run.packed.values, run.packed.kinds, strict=True))
+    left_out = {"t", *(name for name, kind in kinds.items() if kind == "constant" or kind.startswith("memory"))}
+    columns = {"time": run.time, **{name: line for name, line in run.series.items() if name not in left_out}}
+    page = document(run).write(folder, run.name)
+    table = folder / f"{run.name}.{suffix}"
+    try:
+        TABLES[suffix](pa.table({name: np.ascontiguousarray(line) for name, line in columns.items()}), str(table))
+    except OSError as error:
+        raise HilserverError(f"{table}: can't be written: {error.strerror or error}.") from error
+    return [*page, table]

@@ -1,0 +1,76 @@
+"""Logs of other systems as the sensors of a rig; the work cycle moves the operator's command."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hilserver.errors import ConfigurationError, HilserverError, Problem
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.simulation.lockstep import BLOCK, LockstepRun
+
+
+@dataclass(frozen=True)
+class ForeignRun:
+    """A recorded machine driven through a rig: the log that was written, and the columns that are plotted, by name."""
+
+    rig: Rig
+    log: Path
+    samples: tuple[str, ...]
+    ticks: int
+    mode: str
+    fault: str
+    series: dict[str, Floats]
+
+
+def rig_with_file(path: Path, file: Path | None) -> Rig:
+    """A rig whose replay device takes its samples from ``file``. Raises ConfigurationError."""
+    rig = load_rig(path)
+    names = [device.name for device in rig.devices if device.driver.handed == "samples"]
+    if not names:
+        text = "no device has the driver replay: there is nothing to replay. (hilserver simulate runs simulated rigs.)"
+        raise ConfigurationError([Problem(text, "devices", str(path))])
+    if file is None:
+        return rig
+    if len(names) > 1:
+        text = f"--file is for one device, here {', '.join(names)} have driver replay: name their files in the rig."
+        raise ConfigurationError([Problem(text, "devices", str(path))])
+    sources = copy.deepcopy(dict(rig.sources))
+    sources["rig"]["devices"][names[0]]["file"] = str(file.absolute())
+    return assemble(sources, path, rig.library)
+
+
+def replay_samples(rig: Rig, log: Path) -> ForeignRun:
+    """Arm and start the rig on the first samples and run it to the last one; every tick goes into ``log``.
+
+    Raises HilserverError where the rig refuses to start; a trip on the way is told in the result.
+    """
+    with LockstepRun(rig, log) as run:
+        total = run.ticks_recorded
+        if total is None:
+            raise HilserverError(f"{rig.file}: no device has the driver replay: there is nothing to replay.")
+        columns = _plotted(rig)
+        kept = [run.start()[:, list(columns.values())]]
+        done = len(kept[0])
+        while done < total:
+            kept.append(run.run(min(BLOCK, total - done))[:, list(columns.values())])
+            done += len(kept[-1])
+        samples = tuple(f"{name}: {samples.described(run.dt)}" for name, samples in run.samples.items())
+        mode, fault = run.mode, run.fault
+    values = np.concatenate(kept)
+    series = {name: values[:, i].copy() for i, name in enumerate(columns)}
+    return ForeignRun(rig, log, samples, len(values), mode, fault, series)
+
+
+def _plotted(rig: Rig) -> dict[str, int]:
+    """Time, port pressures, operator inputs; flow, command and saturation of every valve."""
+    names = ["time", *(f"channel.{name}" for name in dict.fromkeys(rig.settings.ports.values()))]
+    names += [f"input.{name}" for name in rig.settings.inputs]
+    names += [
+        f"valve.{valve}.{word}" for valve in rig.layout.valves for word in ("flow_virtual", "command", "saturation")
+    ]
+    return {name: rig.layout.column(name) for name in names}

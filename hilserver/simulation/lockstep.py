@@ -1,0 +1,297 @@
+"""A rig run without a clock: the tick of the real-time loop, against simulated or recorded devices."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from hilserver.circuit.model import Circuit
+from hilserver.circuit.pack import PackedCircuit
+from hilserver.circuit.program import Program
+from hilserver.driver import Driver
+from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
+from hilserver.numerics.arrays import Floats
+from hilserver.realtime.setup import device_setups
+from hilserver.record.format import Event, LogHeader
+from hilserver.record.run import command_event, packed_record, rows_per_file, run_header, swap_events
+from hilserver.record.writer import LogWriter
+from hilserver.rig.build import Rig
+from hilserver.rig.plan import first_row
+from hilserver.simulation.samples import TickSamples, read_samples
+from hilserver.tick import columns as c
+from hilserver.tick.bridge.columns import STRATEGY_NAMES
+from hilserver.tick.lockstep import Attached
+from hilserver.tick.plant import PlantArrays
+from hilserver.tick.program import compiled_program, no_command, work_array
+
+BLOCK = 10_000
+"""Ticks per call of the compiled loop, at most: so that Ctrl-C is heard."""
+LOG_BATCH = 1000
+
+
+@dataclass
+class _Command:
+    """A command that waits for its tick; for a swap also the circuit."""
+
+    record: Floats
+    circuit: Circuit | None = None
+    packed: PackedCircuit | None = None
+
+
+@dataclass
+class _Player:
+    """A device that plays samples back: its driver, and the columns of the row that it fills."""
+
+    driver: Driver
+    columns: list[int]
+    raw: Floats
+    ages: Floats
+
+
+class LockstepRun:
+    """Runs a rig tick by tick without waiting; ``row`` is its memory, as in the real-time loop.
+
+    Commands wait in a queue and are taken one per tick, in order, beginning with the next tick. With ``log`` every
+    tick is recorded there as in a real-time run (Ticks begin at 0; there is no wall clock, so ``utc`` is 0).
+    ``trace=True`` keeps the simulated devices' true values, see `true_values`.
+
+    Raises ConfigurationError for devices that need a clock of their own.
+    """
+
+    def __init__(
+        self, rig: Rig, log: Path | None = None, *, program: Program | None = None, trace: bool = False
+    ) -> None:
+        self.rig = rig
+        self.program = program or compiled_program(rig.library)
+        self.packed = rig.packed
+        self.row = first_row(rig.layout, rig.plan, rig.packed)
+        self.plants = rig.plants()
+        self.samples: dict[str, TickSamples] = {}
+        self._traces: dict[str, list[Floats]] | None = {name: [] for name in self.plants} if trace else None
+        self._queue: deque[_Command] = deque()
+        self._sequence = 0
+        self._late = 0
+        self._attached: list[tuple[str, Attached]] = []
+        self._players: list[_Player] = []
+        self._connect()
+        self._work = work_array(self.packed, rig.plan)
+        self._command = no_command()
+        self._inputs = np.array([c.TICK, c.MISSED] + [i for p in self._players for i in p.columns], dtype=np.int64)
+        header = run_header(rig, self.program.folder.name, "lockstep")
+        self._writer = _writer(rig, log, header) if log is not None else None
+
+    def _connect(self) -> None:
+        """Simulated devices with their slots and columns, replay devices with their samples."""
+        rig = self.rig
+        for device, setup in zip(rig.devices, device_setups(rig, {}), strict=True):
+            slots = np.arange(setup.first_slot, setup.first_slot + len(setup.inputs))
+            if device.name in self.plants:
+                plant = self.plants[device.name]
+                raw, outputs = np.zeros(len(slots)), np.array(setup.output_columns, dtype=np.int64)
+                attached = Attached(plant, slots, outputs, raw, np.zeros(len(outputs)), _no_trace(plant))
+                self._attached.append((device.name, attached))
+            elif device.driver.handed == "samples":
+                samples = read_samples(device, rig.file, self.dt)
+                self.samples[device.name] = samples
+                driver: Any = device.driver
+                player = driver(device.name, device.config, device.inputs, device.outputs, samples=samples)
+                first = rig.plan.layout[[c.RAW, c.AGE]]
+                columns = [int(start + slot) for start in first for slot in slots]
+                self._players.append(_Player(player, columns, np.zeros(len(slots)), np.zeros(len(slots))))
+            else:
+                name = rig.settings.devices[device.name]["driver"]
+                text = (
+                    f'"{name}" works in real time only; without a clock the drivers simulated and replay can be used.'
+                )
+                raise ConfigurationError([Problem(text, f"devices.{device.name}.driver", str(rig.file))])
+
+    # --- what there is ---------------------------------------------------------------------------------------------
+
+    @property
+    def dt(self) -> float:
+        """Tick, s."""
+        return float(self.rig.plan.loop[c.DT])
+
+    @property
+    def mode(self) -> str:
+        """SAFE, ARMED, …"""
+        return c.MODE_NAMES[int(self.row[c.MODE])]
+
+    @property
+    def fault(self) -> str:
+        """What tripped the rig; empty without a fault."""
+        number = int(self.row[c.FAULT])
+        if number >= c.FAULT_LIMIT:
+            return f"limit {self.rig.layout.limits[number - c.FAULT_LIMIT]}"
+        return c.FAULT_TEXTS[number]
+
+    @property
+    def ticks_recorded(self) -> int | None:
+        """Ticks for which all replay devices have samples; None without such a device."""
+        return min((len(samples) for samples in self.samples.values()), default=None)
+
+    @property
+    def ticks_per_cycle(self) -> int:
+        """Ticks of the work cycle; 0 without one."""
+        return round(self.rig.cycle.duration / self.dt) if self.rig.cycle is not None else 0
+
+    def true_values(self, device: str) -> Floats:
+        """A simulated device at the end of every tick so far, float64[ticks, values]; needs ``trace=True``."""
+        return np.concatenate((self._traces or {})[device])
+
+    # --- commands --------------------------------------------------------------------------------------------------
+
+    def command(self, kind: int, a: float = 0.0, b: float = 0.0) -> None:
+        """Queue a command; kinds in `hilserver.tick.columns`."""
+        self._queue.append(_Command(self._record(kind, a, b)))
+
+    def set_input(self, name: str, value: float) -> None:
+        """Queue a new value of an operator input."""
+        self.command(c.SET_INPUT, _index(name, list(self.rig.settings.inputs), "an input"), value)
+
+    def select(self, strategy: str, valve: str) -> None:
+        """Queue another bridge strategy for a valve."""
+        number = _index(strategy, list(STRATEGY_NAMES), "a strategy")
+        self.command(c.STRATEGY, _index(valve, list(self.rig.settings.valves), "a valve"), number)
+
+    def swap(self, circuit: Circuit, packed: PackedCircuit | None = None) -> None:
+        """Queue another circuit, already packed or not. Raises ConfigurationError where the rig can't run it."""
+        swaps = sum(waiting.circuit is not None for waiting in self._queue)
+        record = self._record(c.SWAP, self.row[c.CIRCUIT_VERSION] + swaps + 1)
+        self._queue.append(_Command(record, circuit, packed or self.rig.pack(circuit)))
+
+    def miss(self, ticks: int) -> None:
+        """Let the next tick come so many ticks late."""
+        self._late = ticks
+
+    def _record(self, kind: int, a: float, b: float = 0.0) -> Floats:
+        self._sequence += 1
+        record = no_command()
+        record[c.COMMAND_KIND], record[c.COMMAND_A], record[c.COMMAND_B] = kind, a, b
+        record[c.COMMAND_SEQUENCE] = self._sequence
+        return record
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> Floats:
+        """Arm, start, and begin the work cycle where there is one; returns the rows of these ticks.
+
+        Raises HilserverError where the rig refuses, with its reason.
+        """
+        self.command(c.ARM)
+        self.command(c.START)
+        if self.rig.cycle is not None:
+            self.command(c.CYCLE, 1.0)
+        first = self.run(1, hold_commands=True)
+        rows = [first] + [self._obeyed() for _ in range(len(self._queue))]
+        return np.concatenate(rows)
+
+    def _obeyed(self) -> Floats:
+        row = self.run(1)
+        result = int(self.row[c.RESULT])
+        if result != c.DONE:
+            active = ", ".join(
+                name for name in self.rig.layout.limits if self.row[self.rig.layout.column(f"limit.{name}")] > 0
+            )
+            reason = c.RESULT_TEXTS[result] + (f" (violated: {active})" if active else "")
+            raise HilserverError(f"{self.rig.file}: the rig does not start in mode {self.mode}: {reason}.")
+        return row
+
+    def run_cycle(self) -> Floats:
+        """Start, run the work cycle once (a record of replay devices to its end); returns all rows."""
+        rows = self.start()
+        ticks = self.ticks_per_cycle if self.ticks_recorded is None else self.ticks_recorded - len(rows)
+        return np.concatenate([rows, self.run(max(ticks, 0))])
+
+    def run(self, ticks: int, *, hold_commands: bool = False) -> Floats:
+        """Run so many ticks; returns their rows, float64[ticks, width]. ``hold_commands``: leave the queue waiting."""
+        rows = np.empty((ticks, self.rig.layout.width))
+        done = 0
+        while done < ticks:
+            events = {} if hold_commands else self._next_command()
+            count = 1 if self._late or (self._queue and not hold_commands) else min(ticks - done, BLOCK)
+            self._block(rows[done : done + count])
+            if self._writer is not None:
+                self._writer.append(rows[done : done + count], events)
+            done += count
+        return rows
+
+    def _next_command(self) -> dict[int, list[Event]]:
+        """Put the next waiting command before the coming tick; returns its events."""
+        if not self._queue:
+            return {}
+        waiting = self._queue.popleft()
+        self._command[:] = waiting.record
+        if waiting.packed is None or waiting.circuit is None:
+            return {0: [command_event(waiting.record)]}
+        packed = waiting.packed
+        carried = packed.carried_from(self.packed)
+        self._work = work_array(packed, self.rig.plan)
+        self.program.swap(self.rig.plan, self.row, packed.index, packed.value, carried, self._work)
+        self.packed = packed
+        return {0: swap_events(waiting.record, packed_record(packed, waiting.circuit.source, carried))}
+
+    def _block(self, rows: Floats) -> None:
+        given = self._given(len(rows))
+        rig, packed = self.rig, self.packed
+        arguments = (rig.plan, packed.index, packed.value, self.row, self._work, self._command, self._inputs, given)
+        if self._attached:
+            devices = tuple(self._traced(name, attached, len(rows)) for name, attached in self._attached)
+            self.program.run_bridged(*arguments, devices, rows)
+        else:
+            self.program.run_recorded(*arguments, rows)
+
+    def _traced(self, name: str, attached: Attached, ticks: int) -> Attached:
+        """The device with room for its true values in these ticks, where they are wanted."""
+        if self._traces is None:
+            return attached
+        trace = np.empty((ticks, len(attached.plant.values)))
+        self._traces[name].append(trace)
+        return attached._replace(trace=trace)
+
+    def _given(self, ticks: int) -> Floats:
+        """Inputs of the next ticks: their numbers, ticks missed before the first, samples of the replay devices."""
+        given = np.zeros((ticks, len(self._inputs)))
+        given[:, 0] = self.row[c.TICK] + self._late + np.arange(1, ticks + 1)
+        given[0, 1], self._late = self._late, 0
+        first = 2
+        for player in self._players:
+            n = len(player.raw)
+            for line in given:
+                player.driver.read(player.raw, player.ages)
+                line[first : first + n], line[first + n : first + 2 * n] = player.raw, player.ages
+            first += 2 * n
+        return given
+
+    def close(self) -> None:
+        """End the log."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _no_trace(plant: PlantArrays) -> Floats:
+    return np.empty((0, len(plant.values)))
+
+
+def _writer(rig: Rig, log: Path, header: LogHeader) -> LogWriter:
+    max_bytes = int(rig.settings.recording.max_megabytes * 1e6)
+    return LogWriter(log, header, LOG_BATCH, max_bytes=max_bytes, max_rows=rows_per_file(rig))
+
+
+def _index(name: str, names: list[str], what: str) -> float:
+    if name not in names:
+        raise HilserverError(f'"{name}" is not {what} of the rig.{did_you_mean(name, names)}')
+    return float(names.index(name))

@@ -1,0 +1,326 @@
+"""Replay of hilserver's own logs: the same inputs and commands once more, every value compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hilserver.circuit.pack import PackedCircuit
+from hilserver.errors import ConfigurationError
+from hilserver.numerics.arrays import Floats, Integers
+from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
+from hilserver.record.reader import Batch, CircuitVersion, Damage, LogReader
+from hilserver.record.run import unpacked_record
+from hilserver.rig.build import Rig, assemble, library_in
+from hilserver.rig.plan import first_row
+from hilserver.tick import columns as c
+from hilserver.tick.program import compiled_program, no_command, work_array
+
+OTHER_VERSION_TOLERANCE = 1e-6
+"""Of a column's range: what is allowed where log and replay ran different programs, unless the user says otherwise."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A column that is not bit-identical: where first, and the largest deviation, SI and by the column's range."""
+
+    column: str
+    first_row: int
+    first_tick: int
+    largest: float
+    relative: float
+
+
+@dataclass(frozen=True)
+class Start:
+    """A row that was taken as it is, because what came before it is not known."""
+
+    row: int
+    tick: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What came of a replay. ``tolerance`` is by a column's range; 0 asks for the same bits."""
+
+    log: Path
+    software: str
+    rows: int
+    compared: int
+    columns: int
+    switches: int
+    same_program: bool
+    tolerance: float
+    torn: bool
+    damages: tuple[Damage, ...]
+    starts: tuple[Start, ...]
+    only_in_log: tuple[str, ...]
+    differences: tuple[Difference, ...]
+
+    @property
+    def beyond(self) -> tuple[Difference, ...]:
+        """The differences beyond the tolerance."""
+        return tuple(d for d in self.differences if not d.relative <= self.tolerance)
+
+    @property
+    def ok(self) -> bool:
+        """Whether something was compared, and nothing is beyond the tolerance."""
+        return self.compared > 0 and not self.beyond
+
+
+Watch = Callable[[Rig, Sequence[str], Floats], object]
+"""Gets the rig, the names of the circuit's values, and rows as they were computed."""
+
+
+def replay_log(
+    path: Path, *, from_row: int = 0, tolerance: float | None = None, watch: Watch | None = None
+) -> Replayed:
+    """Replay a log (and the parts that follow it) from a row on.
+
+    Row 0 of a run is computed from nothing; any other row to begin with is taken as it stands, and so is a row after
+    rows that the log has lost. With the program that wrote the log the recorded arrays of its circuits are used and
+    all must be bit-identical; with another one circuits are packed anew from their source, and compared within
+    ``tolerance``. ``watch`` gets all rows. Raises RecordError where the log can't be used, ConfigurationError where
+    its rig can't be built any more.
+    """
+    reader = LogReader(path)
+    replay = _Replay(reader.header, path, from_row, watch)
+    rows = 0
+    for batch in reader.batches():
+        replay.take(batch)
+        rows = batch.start + len(batch)
+    if from_row >= rows:
+        raise RecordError(path, f"has {rows} rows: row {from_row} is not one of them.")
+    allowed = tolerance if tolerance is not None else (0.0 if replay.same_program else OTHER_VERSION_TOLERANCE)
+    scales = _scales(reader, set(replay.found)) if replay.found else {}
+    differences = [
+        Difference(name, d.row, d.tick, d.largest, _relative(d.largest, scales[name]))
+        for name, d in replay.found.items()
+    ]
+    return Replayed(
+        log=path,
+        software=reader.header.software,
+        rows=rows,
+        compared=replay.compared,
+        columns=len(replay.names),
+        switches=replay.switches,
+        same_program=replay.same_program,
+        tolerance=allowed,
+        torn=bool(reader.torn),
+        damages=reader.damages,
+        starts=tuple(replay.starts),
+        only_in_log=replay.only_in_log,
+        differences=tuple(sorted(differences, key=lambda d: d.first_row)),
+    )
+
+
+@dataclass
+class _Found:
+    """Where a column first differed, and by how much it did at most."""
+
+    row: int
+    tick: int
+    largest: float
+
+
+@dataclass
+class _Names:
+    """Which columns of the logged rows are which of the replayed rows."""
+
+    logged: Integers
+    replayed: Integers
+    names: tuple[str, ...]
+
+    @classmethod
+    def common(cls, logged: Sequence[str], replayed: Sequence[str]) -> _Names:
+        places = {name: place for place, name in enumerate(replayed)}
+        pairs = [(i, places[name]) for i, name in enumerate(logged) if name in places]
+        ours = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        return cls(ours[:, 0].copy(), ours[:, 1].copy(), tuple(logged[i] for i, _ in pairs))
+
+
+class _Replay:
+    """A rig built from a log's header, fed with the log's inputs and commands, batch by batch."""
+
+    def __init__(self, header: LogHeader, path: Path, from_row: int, watch: Watch | None) -> None:
+        self.rig = _rig_of(header, path)
+        self.program = compiled_program(self.rig.library)
+        self.same_program = header.extra.get("program") == self.program.folder.name
+        self.compared = self.switches = 0
+        self.starts: list[Start] = []
+        self.found: dict[str, _Found] = {}
+        self.names: dict[str, None] = {}
+        self.only_in_log = tuple(name for name in header.columns if name not in self.rig.layout.names)
+        self._header, self._path, self._from_row, self._watch = header, path, from_row, watch
+        self._fixed = len(self.rig.layout.names)
+        self._row = first_row(self.rig.layout, self.rig.plan, self.rig.packed)
+        self._known = header.part == 0 and from_row == 0
+        self._version: CircuitVersion | None = None
+        self._packed = self.rig.packed
+        self._work = work_array(self.rig.packed, self.rig.plan)
+        layout = self.rig.plan.layout
+        self._inputs = np.array([*c.INPUT_COLUMNS, *range(layout[c.RAW], layout[c.CHANNEL])], dtype=np.int64)
+
+    def take(self, batch: Batch) -> None:
+        """Replay and compare a batch of the log, but for the rows before the one to begin with."""
+        first = max(self._from_row - batch.start, 0)
+        if first >= len(batch):
+            return
+        events: dict[int, list[Event]] = {}
+        for number, event in batch.events:
+            if number - batch.start >= first:
+                events.setdefault(number - batch.start, []).append(event)
+        rows = batch.rows()
+        gaps = self._gaps(batch, first)
+        cuts = sorted({first, *events, *gaps})
+        for begin, end in pairwise([*cuts, len(batch)]):
+            self._segment(batch, rows[begin:end], begin, events.get(begin, []), gaps.get(begin, ""))
+
+    def _gaps(self, batch: Batch, first: int) -> dict[int, str]:
+        """Rows of the batch that can't be computed from the row before, with the reason."""
+        ticks, missed = batch.column("tick"), batch.column("missed")
+        before = np.concatenate([[self._row[c.TICK]], ticks[:-1]])
+        broken = np.flatnonzero(ticks - before != missed + 1.0)
+        gaps = {int(row): "rows before it are lost" for row in broken if row >= first}
+        for number, event in batch.events:
+            if event.get("kind") == "lost" and number - batch.start >= first:
+                gaps[number - batch.start] = "its command is lost" if "command" in event else "rows before it are lost"
+        if not self._known:
+            gaps[first] = "the replay begins here"
+        return gaps
+
+    def _segment(self, batch: Batch, rows: Floats, begin: int, events: list[Event], gap: str) -> None:
+        """Rows of one circuit without a gap; a command at the first one at most."""
+        number = batch.start + begin
+        if gap:
+            self._use(batch.circuit)
+            self._begin_at(rows[0], number, gap)
+            rows, number, events = rows[1:], number + 1, []
+        elif any(map(is_circuit, events)):
+            self._switch(batch.circuit)
+        elif self._version is None:
+            self._use(batch.circuit)
+        command = no_command()
+        for event in events:
+            if event.get("kind") == "command":
+                command[:] = event["record"]
+        if len(rows):
+            computed = self._run(rows, command)
+            self._compare(rows, computed, number)
+            if self._watch is not None:
+                self._watch(self.rig, self._packed.names, computed)
+
+    def _begin_at(self, logged: Floats, number: int, reason: str) -> None:
+        """Take a row of the log as it stands."""
+        self._row = first_row(self.rig.layout, self.rig.plan, self._packed)
+        self._row[self._columns.replayed] = logged[self._columns.logged]
+        self._known = True
+        self.starts.append(Start(number, int(self._row[c.TICK]), reason))
+
+    def _use(self, version: CircuitVersion) -> PackedCircuit:
+        """Make a recorded circuit the present one; returns the one before."""
+        before, self._packed = self._packed, self._packed_of(version.packed)
+        self._version = version
+        self._work = work_array(self._packed, self.rig.plan)
+        ours = [*self.rig.layout.names, *(f"circuit.{name}" for name in self._packed.names)]
+        logged = [*self._header.columns, *(f"circuit.{name}" for name in version.names)]
+        self._columns = _Names.common(logged, ours)
+        self.names |= dict.fromkeys(self._columns.names)
+        return before
+
+    def _switch(self, version: CircuitVersion) -> None:
+        """Go over to a recorded circuit, as the loop did."""
+        before = self._use(version)
+        carried = version.packed["carried"] if self.same_program else self._packed.carried_from(before)
+        self.switches += 1
+        self.program.swap(self.rig.plan, self._row, self._packed.index, self._packed.value, carried, self._work)
+
+    def _packed_of(self, record: Mapping[str, Any]) -> PackedCircuit:
+        if self.same_program:
+            return unpacked_record(record)
+        return self.rig.pack(self.rig.read_circuit(record["source"], str(self._path)), str(self._path))
+
+    def _run(self, rows: Floats, command: Floats) -> Floats:
+        """What the tick makes of the recorded inputs of these rows."""
+        order = np.full(self._fixed + len(self._packed.names), -1, dtype=np.int64)
+        order[self._columns.replayed] = self._columns.logged
+        places = order[self._inputs]
+        given = np.where(places >= 0, rows[:, places], 0.0)
+        result = np.empty((len(rows), len(order)))
+        self.program.run_recorded(
+            self.rig.plan,
+            self._packed.index,
+            self._packed.value,
+            self._row,
+            self._work,
+            command,
+            self._inputs,
+            given,
+            result,
+        )
+        return result
+
+    def _compare(self, logged: Floats, replayed: Floats, number: int) -> None:
+        self.compared += len(logged)
+        a = np.ascontiguousarray(logged[:, self._columns.logged])
+        b = np.ascontiguousarray(replayed[:, self._columns.replayed])
+        differs = a.view(np.int64) != b.view(np.int64)
+        if not differs.any():
+            return
+        differs &= ~(np.isnan(a) & np.isnan(b))
+        for place in np.flatnonzero(differs.any(axis=0)):
+            where = np.flatnonzero(differs[:, place])
+            with np.errstate(invalid="ignore", over="ignore"):
+                deviation = np.abs(b[where, place] - a[where, place])
+            largest = float(np.where(np.isnan(deviation), np.inf, deviation).max())
+            row = int(where[0])
+            name = self._columns.names[place]
+            found = self.found.setdefault(name, _Found(number + row, int(logged[row, c.TICK]), 0.0))
+            found.largest = max(found.largest, largest)
+
+
+def _rig_of(header: LogHeader, path: Path) -> Rig:
+    """The rig of a log, from the sources in its header. Raises RecordError where it can't be built any more."""
+    sources = {key: value for key, value in header.configuration.items() if key != "file"}
+    if "rig" not in sources or "circuit" not in sources:
+        raise RecordError(path, "does not hold the configuration of its rig: it can't be replayed.")
+    try:
+        return assemble(sources, Path(str(header.configuration.get("file", path))), library_in(sources))
+    except ConfigurationError as error:
+        problems = "\n".join(f"  {problem}" for problem in error.problems)
+        text = f"was written by {header.software}; this version refuses the configuration it holds:\n{problems}"
+        raise RecordError(path, text) from None
+
+
+@dataclass
+class _Scale:
+    """Range of a column over a log, and its largest value."""
+
+    low: float = field(default=np.inf)
+    high: float = field(default=-np.inf)
+
+
+def _scales(reader: LogReader, names: set[str]) -> dict[str, _Scale]:
+    """The ranges of these columns over the whole log."""
+    scales = {name: _Scale() for name in names}
+    for batch in reader.batches():
+        values = dict(zip((f"circuit.{name}" for name in batch.circuit.names), batch.circuit_values().T, strict=True))
+        for name, scale in scales.items():
+            column = values.get(name) if name.startswith("circuit.") else batch.column(name)
+            finite = column[np.isfinite(column)] if column is not None else ()
+            if len(finite):
+                scale.low, scale.high = min(scale.low, float(np.min(finite))), max(scale.high, float(np.max(finite)))
+    return scales
+
+
+def _relative(deviation: float, scale: _Scale) -> float:
+    """A deviation by the column's range; by its value where it never changes; as it is where that is 0."""
+    span = scale.high - scale.low if scale.high >= scale.low else 0.0
+    unit = span or max(abs(scale.high), abs(scale.low)) if np.isfinite(scale.high) else 1.0
+    return deviation / (unit or 1.0)

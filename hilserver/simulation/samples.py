@@ -1,0 +1,82 @@
+"""The samples of another system's log, brought onto the grid of the ticks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hilserver.errors import ConfigurationError, Problem
+from hilserver.numerics.arrays import Floats
+from hilserver.record.tables import ForeignTable, read_table
+from hilserver.rig.build import Device
+
+
+@dataclass
+class TickSamples:
+    """A `hilserver.driver.SampleSource`: in each tick the last sample taken at or before it, and its age.
+
+    A log slower than the ticks is held from sample to sample, of a faster one the samples between two ticks are left
+    out. The first tick is at the time of the first sample, the last one at or just before the last sample.
+    """
+
+    table: ForeignTable
+    values: Floats
+    ages: Floats
+    tick: int = 0
+
+    @classmethod
+    def on_grid(cls, table: ForeignTable, inputs: tuple[str, ...], dt: float) -> TickSamples:
+        """The samples of the columns ``inputs`` at ticks ``dt`` seconds apart."""
+        time = table.time - table.time[0]
+        ticks = np.arange(int(time[-1] / dt + 1e-6) + 1) * dt
+        newest = np.searchsorted(time, ticks + 1e-6 * dt, side="right") - 1
+        columns = [table.columns.index(name) for name in inputs]
+        return cls(table, table.values[newest][:, columns], np.maximum(ticks - time[newest], 0.0))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def next(self, values: Floats, ages: Floats) -> bool:
+        """Fill the next tick's raw values and ages; False at the end."""
+        if self.tick >= len(self):
+            return False
+        values[:], ages[:] = self.values[self.tick], self.ages[self.tick]
+        self.tick += 1
+        return True
+
+    def described(self, dt: float) -> str:
+        """In one sentence: what the log's samples are and what was done with them."""
+        count, duration = len(self.table.time), float(self.table.time[-1] - self.table.time[0])
+        spacing = duration / max(count - 1, 1)
+        text = (
+            f"{count} samples, {spacing * 1e3:g} ms apart on average, over {duration:g} s; ticks {dt * 1e3:g} ms apart"
+        )
+        if spacing > 1.001 * dt:
+            return text + ": each sample is held until the next."
+        return text + (": of several samples within a tick the last is taken." if spacing < 0.999 * dt else ".")
+
+
+def read_samples(device: Device, rig_file: Path, dt: float) -> TickSamples:
+    """The log of a replay device. Raises ConfigurationError, or RecordError where the log can't be used."""
+    config: Any = device.config
+    path = Path(config.file)
+    candidates = [path] if path.is_absolute() else [rig_file.parent / path, path]
+    found = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if found is None:
+        text = f'no such file: "{config.file}", neither beside the rig file nor in the working folder.'
+        raise ConfigurationError([Problem(text, f"devices.{device.name}.file", str(rig_file))])
+    if (config.sample_rate is None) == (config.time_column is None):
+        text = "give either sample_rate or time_column: when the samples were taken."
+        raise ConfigurationError([Problem(text, f"devices.{device.name}.sample_rate", str(rig_file))])
+    table = read_table(
+        found,
+        config.columns,
+        sample_rate_hz=config.sample_rate,
+        time_column=config.time_column,
+        delimiter=config.delimiter,
+        decimal="," if config.decimal_comma else ".",
+    )
+    return TickSamples.on_grid(table, device.inputs, dt)

@@ -1,0 +1,1 @@
+"""The tick: signals, modes, circuit, look-ahead, bridge, outputs; compiled into one function."""

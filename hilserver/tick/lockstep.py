@@ -1,0 +1,120 @@
+"""The tick without a clock: many ticks in one call, as fast as possible, deterministic."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hilserver.circuit.engine import N_VALUES, advance
+from hilserver.numerics.arrays import Floats, Indices, Integers
+from hilserver.tick.columns import AGE, COMMAND_WIDTH, DT, MISSED, RAW
+from hilserver.tick.plan import Plan
+from hilserver.tick.plant import PlantArrays, move, sample
+from hilserver.tick.tick import tick
+
+
+class Attached(NamedTuple):
+    """A simulated device in the loop.
+
+    ``slots`` holds the raw slot of each sensor, ``outputs`` the row column of each actuator's raw command; ``raw`` are
+    the readings and ``command`` the raw commands, which hold from one tick to the next. ``trace[k]`` takes the plant's
+    true values at the end of tick k, for as many ticks as it has lines.
+    """
+
+    plant: PlantArrays
+    slots: Integers
+    outputs: Integers
+    raw: Floats
+    command: Floats
+    trace: Floats
+
+
+def run_bridged(
+    plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, command: Floats, inputs: Integers, given: Floats,
+    devices: tuple[Attached, ...], rows: Floats,
+) -> None:  # fmt: skip
+    """Run the tick against simulated devices for ``len(rows)`` ticks; each tick's row is kept in ``rows``.
+
+    ``given[k, j]`` goes into column ``inputs[j]`` of tick k (the tick's number among them). ``command`` is taken in
+    the first tick. A missed tick is one in which the devices go on under their last command.
+    """
+    dt = plan.loop[DT]
+    for k in range(rows.shape[0]):
+        take(row, inputs, given, k)
+        for device in devices:
+            for _ in range(int(row[MISSED])):
+                move(device.plant, device.command, dt)
+            sample(device.plant, device.raw)
+            for i in range(device.slots.shape[0]):
+                row[plan.layout[RAW] + device.slots[i]] = device.raw[i]
+                row[plan.layout[AGE] + device.slots[i]] = 0.0
+        tick(plan, ix, val, row, work, command)
+        clear(command)
+        for device in devices:
+            for i in range(device.outputs.shape[0]):
+                device.command[i] = row[device.outputs[i]]
+            move(device.plant, device.command, dt)
+            if k < device.trace.shape[0]:
+                keep(device.plant.values, device.trace, k)
+        keep(row, rows, k)
+
+
+def run_recorded(
+    plan: Plan,
+    ix: Indices,
+    val: Floats,
+    row: Floats,
+    work: Floats,
+    command: Floats,
+    inputs: Integers,
+    given: Floats,
+    rows: Floats,
+) -> None:
+    """Run the tick over recorded inputs, ``given[k, j]`` into column ``inputs[j]`` of tick k; rows go into ``rows``.
+
+    ``command`` is taken in the first tick.
+    """
+    for k in range(rows.shape[0]):
+        take(row, inputs, given, k)
+        tick(plan, ix, val, row, work, command)
+        clear(command)
+        keep(row, rows, k)
+
+
+def run_free(
+    ix: Indices,
+    val: Floats,
+    values: Floats,
+    work: Floats,
+    driven: Integers,
+    given: Floats,
+    steps: int,
+    h: float,
+    rows: Floats,
+) -> None:
+    """Run a circuit by itself: per tick ``given[k, j]`` into value ``driven[j]``, then ``steps`` steps of ``h``.
+
+    All values at the end of tick k go into ``rows[k]``.
+    """
+    n = int(ix[N_VALUES])
+    for k in range(rows.shape[0]):
+        take(values, driven, given, k)
+        advance(ix, val, values[:n], values[n:], work, steps, h)
+        keep(values, rows, k)
+
+
+def take(row: Floats, columns: Integers, given: Floats, k: int) -> None:
+    """Line ``k`` of ``given`` into these columns of the row."""
+    for j in range(columns.shape[0]):
+        row[columns[j]] = given[k, j]
+
+
+def keep(row: Floats, rows: Floats, k: int) -> None:
+    """The row as line ``k`` of ``rows``, as many columns as that has."""
+    for j in range(rows.shape[1]):
+        rows[k, j] = row[j]
+
+
+def clear(command: Floats) -> None:
+    """A command is taken once."""
+    for i in range(COMMAND_WIDTH):
+        command[i] = 0.0

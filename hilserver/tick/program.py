@@ -1,0 +1,109 @@
+"""The compiled program of a run: engine, bridge, tick, plant and lockstep loops, linked to the component library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hilserver.circuit.engine import N_RECORDED, N_STATES, N_SUMS, N_VALUES, work_size
+from hilserver.circuit.library import Library
+from hilserver.circuit.pack import PackedCircuit
+from hilserver.circuit.program import (
+    COMPLETE,
+    Program,
+    build,
+    mechanisms_folder,
+    program_folder,
+)
+from hilserver.numerics.arrays import Floats, Indices
+from hilserver.tick import columns as c
+from hilserver.tick import cylinder, estimator, lockstep, look_ahead, modes, outputs, plant, signals, tick, valve
+from hilserver.tick.bridge import compensation, end_stop, oscillation, strategies
+from hilserver.tick.plan import Plan
+from hilserver.tick.plant import PlantArrays
+
+BRIDGE = (strategies, end_stop, valve, cylinder, compensation, oscillation)
+TICK = (estimator, look_ahead, signals, modes, outputs, tick)
+LINKED = (*BRIDGE, *TICK, plant, lockstep)
+LEAST_WORK = 64
+"""Scratch values that the bridges use."""
+
+
+def compiled_program(library: Library) -> Program:
+    """The program for a library; what is not in the cache is compiled at the first call of each function."""
+    return build(library, LINKED)
+
+
+def work_array(packed: PackedCircuit, plan: Plan) -> Floats:
+    """Scratch space for the tick with this circuit, and for a swap."""
+    return np.zeros(work_needed(packed.index, plan))
+
+
+def no_command() -> Floats:
+    """An empty mailbox record."""
+    return np.zeros(c.COMMAND_WIDTH)
+
+
+def work_needed(index: Indices, plan: Plan) -> int:
+    """Length of the scratch array that the tick needs with a circuit of this index."""
+    integrator = work_size(int(index[N_STATES]), int(index[N_SUMS]))
+    return max(integrator, int(plan.layout[c.CIRCUIT_SPACE]), LEAST_WORK) + look_ahead.ahead_size(plan)
+
+
+def warm_up(program: Program, plan: Plan, index: Indices, value: Floats, row: Floats) -> None:
+    """Compile (or load) the tick and the swap on copies, so that nothing is compiled later in the loop."""
+    _make(program, calls_in_the_loop(plan, index, value, row))
+
+
+def warm_up_analysis(program: Program, index: Indices, value: Floats) -> None:
+    """The same for what examines a circuit before it is switched in."""
+    _make(program, calls_in_analysis(index, value))
+
+
+def warm_up_plant(program: Program, arrays: PlantArrays, dt: float) -> None:
+    """The same for a simulated device."""
+    _make(program, calls_in_a_plant(arrays, dt))
+
+
+Calls = list[tuple[str, tuple[Any, ...]]]
+"""Functions of a program by name, with arguments."""
+
+
+def calls_in_the_loop(plan: Plan, index: Indices, value: Floats, row: Floats) -> Calls:
+    """What the loop calls: the tick and the swap, on copies."""
+    trial, work, nothing = row.copy(), np.zeros(work_needed(index, plan)), np.full(len(row), -1, dtype=np.int64)
+    return [
+        ("tick", (plan, index, value, trial, work, no_command())),
+        ("swap", (plan, trial, index, value, nothing, work)),
+    ]
+
+
+def calls_in_analysis(index: Indices, value: Floats) -> Calls:
+    """What the supervisor calls to examine a circuit before it is switched in."""
+    z, work = np.zeros(int(index[N_VALUES])), np.zeros(work_size(int(index[N_STATES]), int(index[N_SUMS])))
+    y = np.zeros(int(index[N_RECORDED]))
+    return [
+        ("load", (index, value, z)),
+        ("derivatives", (index, value, z, y, work)),
+        ("advance", (index, value, z, y, work, 0, 1e-3)),
+    ]
+
+
+def calls_in_a_plant(arrays: PlantArrays, dt: float) -> Calls:
+    """What a simulated device calls, on a copy."""
+    trial = PlantArrays._make(array.copy() for array in arrays)
+    return [
+        ("sample", (trial, np.zeros(len(arrays.sensor)))),
+        ("move", (trial, np.zeros(len(arrays.actuator)), dt)),
+    ]
+
+
+def _make(program: Program, calls: Calls) -> None:
+    for name, arguments in calls:
+        program.functions[name](*arguments)
+
+
+def is_compiled(library: Library) -> bool:
+    """Whether all that a real-time run needs is in the cache; else it takes a minute or two to compile."""
+    return all((folder / COMPLETE).exists() for folder in (program_folder(library, LINKED), mechanisms_folder()))

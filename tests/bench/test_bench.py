@@ -1,0 +1,509 @@
+"""The benchmark measures what it says. How long anything takes is not tested."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_nidaqmx import FakeNi
+from modbus_server import Server as ModbusServer
+from rig_bench import CIRCUIT, RIG
+
+from hilserver.bench.bench import BenchReport, Change, benchmarks, compare, differences, read_report, with_substeps
+from hilserver.bench.drivers import DriverCost, driver_costs
+from hilserver.bench.parts import (
+    CALLS,
+    LOOK_AHEAD,
+    NAMES,
+    REST,
+    ComponentCost,
+    Part,
+    Record,
+    component_costs,
+    parts_around,
+    repeated,
+    stamped,
+    tick_parts,
+    timed_tick,
+)
+from hilserver.circuit import engine as e
+from hilserver.circuit.library import standard_library
+from hilserver.cli import main
+from hilserver.commissioning.rates import (
+    WARMING_UP,
+    RateTrial,
+    highest_rate,
+    judged,
+    refuse_hardware,
+    rig_at,
+    try_rates,
+)
+from hilserver.errors import ConfigurationError, DriverError, HilserverError
+from hilserver.realtime.shared import LoopMemory, segment_path
+from hilserver.record.format import Event
+from hilserver.record.reader import LogReader
+from hilserver.record.run import run_header
+from hilserver.record.writer import LogWriter
+from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.simulation.lockstep import LockstepRun
+from hilserver.simulation.replay import replay_log
+from hilserver.tick import columns as c
+from hilserver.tick.program import compiled_program, no_command, work_array
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def rig() -> Rig:
+    return load_rig(ROOT / "config/rigs/demo.toml")
+
+
+def test_every_case_is_timed_for_every_circuit(rig: Rig) -> None:
+    results = benchmarks(rig, ticks=50, repeats=3, substeps=(1, 4))
+    assert [result.circuit for result in results] == ["rk4 × 1"] * 4 + ["rk4 × 4"] * 4
+    names = ["tick alone", "tick and devices", "tick, devices and full-rate log", "replay of that log"]
+    assert [result.name for result in results] == names * 2
+    for result in results:
+        assert 0.0 < result.fastest <= result.median <= result.slowest
+        assert result.speed == pytest.approx(1000.0 / result.median)
+
+
+def test_substeps_change_the_virtual_circuit_only(rig: Rig) -> None:
+    chosen = with_substeps(rig, 3)
+    assert chosen.circuit.solver.substeps == 3
+    assert chosen.circuit.solver.integrator == rig.circuit.solver.integrator
+    assert rig.circuit.solver.substeps == 10
+    with LockstepRun(rig) as fine, LockstepRun(chosen) as coarse:
+        a, b = fine.run_cycle(), coarse.run_cycle()
+    virtual = rig.layout.column("valve.main.flow_virtual")
+    assert a[1000, virtual] != b[1000, virtual]
+    assert a[1000, virtual] == pytest.approx(b[1000, virtual], rel=1e-2)
+
+
+def test_the_log_of_a_changed_circuit_replays(rig: Rig, tmp_path: Path) -> None:
+    """The circuit in the log's sources is the one that was packed and ran."""
+    with LockstepRun(with_substeps(rig, 3), tmp_path / "run.arrow") as run:
+        run.start()
+        run.run(300)
+    assert replay_log(tmp_path / "run.arrow").ok
+    assert LogReader(tmp_path / "run.arrow").header.configuration["circuit"]["solver"]["substeps"] == 3
+
+
+# --- parts of the tick ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def record(rig: Rig) -> Record:
+    return Record.of(rig, 400)
+
+
+def test_stamps_stand_around_each_call_and_nothing_else_changes() -> None:
+    source = '''
+def tick(row, work):
+    """Its docstring."""
+    dt = row[0]
+    first(row, dt)
+    action = second(row)
+    row[1] = dt * action
+    third(work)
+'''
+    names, text = stamped(source)
+    assert names == ["first", "second", "third"]
+    scope: dict[str, Any] = {"time": 0}
+    exec(text, scope)
+
+    def taking(duration: int, result: float = 0.0) -> Any:
+        def call(*_: object) -> float:
+            scope["time"] += duration
+            return result
+
+        return call
+
+    scope |= {"first": taking(5), "second": taking(7, 3.0), "third": taking(11), "cycles": lambda: scope["time"]}
+    row, spent = [2.0, 0.0], [0] * 5
+    for _ in range(2):
+        scope["stamped_tick"](row, None, spent)
+    assert spent == [0, 0, 10, 14, 22]  # the first two: all, and what looking at the counter takes
+    assert row == [2.0, 6.0]
+
+
+def test_the_timed_tick_is_the_tick(record: Record) -> None:
+    """It computes the same, bit for bit, and the cycles of its calls are all within those of the whole."""
+    names, run = timed_tick(record.program)
+    row, spent, seconds = record.run(run, len(names))
+    np.testing.assert_array_equal(row, record.last)
+    assert record.last[c.MODE] == c.RUNNING
+    assert set(NAMES) <= set(names)
+    assert seconds > 0.0
+    assert 0.0 < spent[1:].sum() <= spent[0]
+    assert (spent[2:] > 0.0).all()
+
+
+def test_the_tick_neither_takes_memory_nor_keeps_arrays(record: Record) -> None:
+    """The compiler refuses what takes memory; what it compiled leaves the counts of references as they were."""
+    names, _ = timed_tick(record.program)
+    assert not {name for name in ("tick", *names) if record.program.functions[name].targetoptions["_nrt"]}
+    rig, row, work = record.rig, record.row.copy(), work_array(record.rig.packed, record.rig.plan)
+    arrays = (row, work, rig.packed.index, rig.packed.value, rig.plan.valve, rig.plan.cylinder)
+    before = [sys.getrefcount(array) for array in arrays]
+    for _ in range(100):
+        record.program.tick(rig.plan, rig.packed.index, rig.packed.value, row, work, no_command())
+    assert [sys.getrefcount(array) for array in arrays] == before
+
+
+def test_each_part_is_charged_with_its_own_work(rig: Rig, record: Record) -> None:
+    """A hundred times the integration steps cost the circuit, and only it."""
+    few, many = (
+        {part.name: part.median for part in tick_parts(Record.of(with_substeps(rig, steps), 100, record.program), 3)}
+        for steps in (1, 200)
+    )
+    assert list(few) == list(many) == [*dict.fromkeys(NAMES.values()), LOOK_AHEAD]
+    assert many["circuit"] > 5.0 * few["circuit"]
+    assert max(many, key=lambda name: many[name]) in ("circuit", LOOK_AHEAD)
+
+
+def test_looking_ahead_is_told_apart_by_leaving_it_out(record: Record, rig: Rig) -> None:
+    plain = record.without_look_ahead()
+    assert plain is not None
+    assert plain.without_look_ahead() is None
+    names, run = timed_tick(plain.program)
+    row, _, _ = plain.run(run, len(names))
+    virtual = rig.layout.column("valve.main.flow_virtual")
+    assert row[virtual] == pytest.approx(record.last[virtual], rel=0.05)  # the same circuit, fed as before
+
+
+def test_parts_around_the_tick_leave_nothing_behind(rig: Rig) -> None:
+    before = left()
+    found = parts_around(rig, 2)
+    assert [(part.name, part.where) for part in found] == [
+        ("call from Python", "loop"),
+        ("publish", "loop"),
+        ("recorder", "recorder"),
+    ]
+    assert all(part.median > 0.0 for part in found)
+    assert left() == before
+
+
+def left() -> set[str]:
+    return {path.name for path in Path("/dev/shm").glob("hilserver-bench*")}
+
+
+# --- components -------------------------------------------------------------------------------------------------------
+
+
+def test_a_types_calls_alone_are_repeated(rig: Rig) -> None:
+    """The repeated table adds to the nodes what those calls add once, so many times; and no other type's."""
+    program, packed = compiled_program(rig.library), rig.packed
+    lines = packed.index[int(packed.index[e.CALLS]) :][: 4 * int(packed.index[e.N_CALLS])].reshape(-1, 4)
+    kinds = {contract.kind: contract.component.type_name for contract in rig.library.contracts}
+    calls = [line for line in lines if kinds[int(line[0])] == "relief_valve"]
+    assert len(calls) == 1
+    index = repeated(packed.index, calls, False)
+    assert index[e.N_CALLS] == CALLS
+    np.testing.assert_array_equal(index[e.HEADER : len(packed.index)], packed.index[e.HEADER :])
+    assert sums(program, packed, index) == pytest.approx(
+        CALLS * sums(program, packed, repeated_once(packed.index, calls))
+    )
+
+
+def repeated_once(index: Any, calls: Sequence[Any]) -> Any:
+    new = np.concatenate([index, *calls])
+    new[e.CALLS], new[e.N_CALLS] = len(index), len(calls)
+    return new
+
+
+def sums(program: Any, packed: Any, index: Any) -> Any:
+    """What the kernels add to the nodes, with the supply above the relief valve's opening pressure."""
+    z, y, work = np.zeros(len(packed.values)), np.zeros(len(packed.recorded)), np.zeros(packed.work_size)
+    program.load(index, packed.value, z)
+    z[packed.values.index("supply.p")], z[packed.values.index("relief.K")] = 200e5, 1e-7
+    program.evaluate(index, packed.value, z, y, work)
+    n = int(index[e.N_STATES])
+    assert work[n : n + int(index[e.N_SUMS])].any()
+    return work[n : n + int(index[e.N_SUMS])]
+
+
+@pytest.mark.parametrize("integrator", ["rk4", "euler", "rosenbrock"])
+def test_every_component_type_of_the_circuit_is_timed(integrator: str, rig: Rig) -> None:
+    source = {**rig.circuit.source, "solver": {"integrator": integrator, "substeps": 2}}
+    circuit = rig.read_circuit(source)
+    costs = component_costs(with_circuit(rig, circuit), 2)
+    types = {placed.component.type_name for placed in circuit.placed}
+    assert {cost.type for cost in costs} <= types | {REST}  # a tank has no kernel to call at each step, others have two
+    assert {"relief_valve", "proportional_valve_4_3", "pressure_compensated_pump"} <= {cost.type for cost in costs}
+    assert costs[-1].type == REST
+    shown = costs[:-1]
+    assert all(cost.calls >= 1 and cost.per_call > 0.0 for cost in shown)
+    assert [cost.per_tick for cost in shown] == sorted((cost.per_tick for cost in shown), reverse=True)
+    if integrator != "rosenbrock":
+        evaluations = 2 * {"rk4": 4, "euler": 1}[integrator]
+        for cost in shown:
+            assert cost.per_tick == pytest.approx(1e-3 * cost.per_call * cost.calls * evaluations)
+
+
+def with_circuit(rig: Rig, circuit: Any) -> Rig:
+    return replace(rig, circuit=circuit, packed=rig.pack(circuit))
+
+
+# --- devices ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_simulated_device_costs_the_loop_shared_memory(rig: Rig) -> None:
+    before = left()
+    (cost,) = driver_costs(rig, turns=50, repeats=2)
+    assert (cost.device, cost.driver, cost.where) == ("rig", "simulated", "loop")
+    assert cost.read > 0.0
+    assert cost.write > 0.0
+    assert left() == before
+
+
+def test_a_fast_device_is_opened_only_if_asked_and_gets_its_safe_values(fake_ni: FakeNi) -> None:
+    """It is read and written in the loop: only the device itself can say what that takes."""
+    source = {
+        "driver": "ni",
+        "device": "Dev1",
+        "inputs": {name: {"channel": f"ai{number}"} for number, name in enumerate("ASQ")},
+        "outputs": {"valve": {"channel": "ao1", "safe": 2.5}},
+    }
+    rig = rig_with(source, raw=[-5, 10])
+    assert driver_costs(rig, turns=5, repeats=2) == []
+    (cost,) = driver_costs(rig, opened=True, turns=20, repeats=2)
+    assert (cost.device, cost.driver, cost.where) == ("card", "ni", "loop")
+    assert cost.read > 0.0
+    assert cost.write > 0.0
+    assert set(fake_ni.written()) == {("Dev1/ao1", 2.5)}, "safe values only"
+
+
+@pytest.fixture(scope="module")
+def modbus() -> Iterator[ModbusServer]:
+    server = ModbusServer("tcp", "0")
+    yield server
+    server.close()
+
+
+def rig_with_modbus(port: int) -> Rig:
+    """The small rig of the bridge's tests with a Modbus device, whose valve is at null at 300."""
+    places = {name: {"table": "input", "address": number, "type": "uint16"} for number, name in enumerate("ASQ")}
+    return rig_with(
+        {
+            "driver": "modbus",
+            "tcp": {"host": "127.0.0.1", "port": port},
+            "inputs": places,
+            "outputs": {"valve": {"table": "holding", "address": 40, "type": "uint16", "safe": 300}},
+        },
+        raw=[100, 500],
+    )
+
+
+def rig_with(device: Mapping[str, Any], raw: Sequence[float]) -> Rig:
+    """The small rig of the bridge's tests with this device, and the raw values of its valve's full commands."""
+    table = {**RIG, "name": f"bench-device-{os.getpid()}", "devices": {"card": device}}
+    table["valves"] = {"main": {**RIG["valves"]["main"], "raw": raw}}
+    return assemble({"rig": table, "circuit": CIRCUIT}, Path("bench.toml"), standard_library())
+
+
+def test_a_slow_device_is_timed_in_the_loop_and_if_asked_for_itself(modbus: ModbusServer) -> None:
+    rig = rig_with_modbus(modbus.port)
+    assert [(cost.driver, cost.where) for cost in driver_costs(rig, turns=20, repeats=2)] == [("modbus", "loop")]
+    assert modbus.written() == []
+    there, itself = driver_costs(rig, opened=True, turns=20, repeats=2)
+    assert (there.where, itself.where) == ("loop", "I/O process")
+    assert itself.read > there.read  # over a socket, and beside a server; not over memory
+    assert {tuple(values) for _, _, address, values in modbus.written() if address == 40} == {(300,)}, (
+        "safe values only"
+    )
+
+
+def test_a_device_that_is_not_there_is_named() -> None:
+    with pytest.raises(DriverError, match="card"):
+        driver_costs(rig_with_modbus(1), opened=True, turns=5, repeats=1)
+    assert left() == set()
+
+
+def test_devices_are_not_opened_beside_a_running_server(modbus: ModbusServer) -> None:
+    rig = rig_with_modbus(modbus.port)
+    memory = LoopMemory.create(segment_path(rig.settings.name), row_width=rig.layout.width, ring_rows=10)
+    with contextlib.closing(memory):
+        memory.loop_heartbeat.beat()
+        with pytest.raises(HilserverError, match="runs: end it"):
+            driver_costs(rig, opened=True)
+
+
+# --- rates ------------------------------------------------------------------------------------------------------------
+
+TRIAL = RateTrial(1000.0, 2000, 0.0, 0, 20.0, 60.0, 30.0, 80.0, 200.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "sustained"),
+    [({}, True), ({"missed": 0.011}, False), ({"lost": 1}, False), ({"work_p99": 1001.0}, False)],
+)
+def test_a_rate_is_sustained_where_nothing_is_behind(change: dict[str, Any], sustained: bool) -> None:
+    trial = replace(TRIAL, **change)
+    assert trial.sustained is sustained
+    assert highest_rate([trial]) == (1000.0 if sustained else None)
+    assert highest_rate([trial, replace(TRIAL, rate=500.0)]) == (1000.0 if sustained else 500.0)
+
+
+def test_what_a_log_says_of_a_rate(rig: Rig, tmp_path: Path) -> None:
+    """Only what ran, without its beginning, counts; missed ticks and lost rows are counted, work is summed."""
+    rate, width = 1000.0, rig.layout.width
+    warming = int(WARMING_UP * rate)
+    rows = np.zeros((100 + warming + 1000, width))
+    rows[:, c.TICK] = np.arange(len(rows))
+    rows[:, c.WAKE_ERROR], rows[:, c.COMPUTE_TIME] = 20e-6, 10e-6
+    rows[100:, c.MODE] = c.RUNNING
+    rows[100 : 100 + warming, c.COMPUTE_TIME] = 1.0  # not judged
+    judged_rows = rows[100 + warming :]
+    judged_rows[:, c.READ_TIME], judged_rows[:, c.WRITE_TIME], judged_rows[:, c.PUBLISH_TIME] = 1e-6, 2e-6, 4e-6
+    judged_rows[:20, c.COMPUTE_TIME], judged_rows[5, c.MISSED] = 100e-6, 3
+    writer = LogWriter(tmp_path / "run.arrow", run_header(rig, "bench", "lockstep"))
+    lost: Event = {"kind": "lost", "rows": 7}
+    writer.append(rows, {50: [lost]})
+    writer.close()
+    trial = judged(LogReader(tmp_path / "run.arrow"), rate)
+    assert (trial.rate, trial.ticks, trial.lost) == (rate, 1000, 7)
+    assert trial.missed == pytest.approx(3 / 1003)
+    assert (trial.work_median, trial.work_p99, trial.work_p999) == pytest.approx((17.0, 107.0, 107.0))
+    assert (trial.wake_up_median, trial.wake_up_p99) == pytest.approx((20.0, 20.0))
+    assert not trial.sustained
+
+
+def test_a_log_of_a_rig_that_never_ran(rig: Rig, tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path / "run.arrow", run_header(rig, "bench", "lockstep"))
+    writer.append(np.zeros((10, rig.layout.width)))
+    writer.close()
+    with pytest.raises(HilserverError, match="did not come to run"):
+        judged(LogReader(tmp_path / "run.arrow"), 1000.0)
+
+
+def test_the_rig_at_another_rate_has_all_else_as_it_was(rig: Rig, tmp_path: Path) -> None:
+    other = rig_at(rig, 2500.0, tmp_path)
+    assert other.settings.loop.rate == 2500.0
+    assert other.settings.name == f"demo-rates-{os.getpid()}"
+    assert other.settings.limits == {}
+    assert other.settings.valves == rig.settings.valves
+    assert other.circuit.solver == rig.circuit.solver
+    assert rig.settings.loop.rate == 1000.0
+
+
+def test_hardware_is_not_run_for_a_benchmark() -> None:
+    with pytest.raises(ConfigurationError, match=r"devices\.card: not simulated"):
+        refuse_hardware(rig_with_modbus(1))
+
+
+def test_the_server_itself_is_run(rig: Rig) -> None:
+    """At a rate of a person's patience, RUNNING, with its log read; and nothing is left of it."""
+    said: list[str] = []
+    (trial,) = try_rates(rig, [200.0], 0.5, said.append)
+    assert said == ["the server at 200 Hz for 0.5 s"]
+    assert trial.rate == 200.0
+    assert 20 <= trial.ticks + trial.missed <= 400
+    assert trial.work_median > 0.0
+    assert trial.lost == 0
+    assert not list(Path("/dev/shm").glob(f"hilserver-demo-rates-{os.getpid()}*"))
+
+
+# --- comparison over time ---------------------------------------------------------------------------------------------
+
+
+def figures(factor: float = 1.0, highest: float = 5000.0) -> dict[str, Any]:
+    """A report in which everything takes ``factor`` times as long."""
+    report = BenchReport(
+        "demo",
+        parts=[Part("circuit", "tick", 4.0 * factor)],
+        components=[ComponentCost("relief_valve", 1, 8.0 * factor, 0.3 * factor)],
+        drivers=[DriverCost("card", "ni", "loop", 3.0 * factor, 0.0)],
+    ).figures()
+    return {**report, "rates": [vars(TRIAL)], "highest_rate": highest}
+
+
+def test_comparison_finds_every_figure_and_its_direction() -> None:
+    changes = {change.what: change for change in compare(figures(), figures(2.0, 2500.0))}
+    assert changes == {
+        "part: circuit": Change("part: circuit", "µs", 4.0, 8.0),
+        "component: relief_valve": Change("component: relief_valve", "µs", 0.3, 0.6),
+        "device card (loop): read": Change("device card (loop): read", "µs", 3.0, 6.0),
+        "server at 1000 Hz: wake-up": Change("server at 1000 Hz: wake-up", "µs", 20.0, 20.0),
+        "server at 1000 Hz: work": Change("server at 1000 Hz: work", "µs", 30.0, 30.0),
+        "highest rate": Change("highest rate", "Hz", 5000.0, 2500.0),
+    }
+    slower = {what: change.slower for what, change in changes.items()}
+    assert slower["highest rate"] == slower["part: circuit"] == 2.0
+    assert slower["server at 1000 Hz: work"] == 1.0
+
+
+def test_what_only_one_report_has_is_not_compared() -> None:
+    assert [change.what for change in compare({"parts": figures()["parts"]}, figures())] == ["part: circuit"]
+
+
+def test_other_machines_and_versions_are_named() -> None:
+    old, new = figures(), figures()
+    assert differences(old, new) == []
+    old["machine"] = {**old["machine"], "processor": "abacus", "kernel": "none"}
+    assert differences(old, new) == [
+        f"processor: abacus then, {new['machine']['processor']} now.",
+        f"kernel: none then, {new['machine']['kernel']} now.",
+    ]
+
+
+def test_a_report_is_read_back(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(figures()))
+    assert read_report(file) == figures()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"parts": [{"name": "circuit"}]}', '{"rates": 3}', "{}"])
+def test_a_report_that_is_none(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(text)
+    with pytest.raises(HilserverError, match=r"report\.json: is no report of hilserver bench --json"):
+        read_report(file)
+    with pytest.raises(HilserverError, match=r"none\.json: can't be read: No such file"):
+        read_report(tmp_path / "none.json")
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def bench(*arguments: str | Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    quick = ("--ticks", "50", "--repeats", "1", "--substeps", "2", "--no-rates")
+    monkeypatch.setattr("sys.argv", ["hilserver", "bench", *map(str, arguments), *quick])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+def test_a_report_is_compared_and_what_is_slower_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    demo, old = ROOT / "config/rigs/demo.toml", figures(1e-6)
+    old["components"][0]["per_tick"] = 1e6
+    (tmp_path / "old.json").write_text(json.dumps(old))
+    assert bench(demo, "--compare", tmp_path / "old.json", "--tolerance", "9900", monkeypatch=monkeypatch) == 1
+    said = capsys.readouterr()
+    for text in ("part: circuit", "component: relief_valve"):
+        assert text in said.out
+    (line,) = said.err.splitlines()
+    assert line.startswith("part: circuit: ")
+    assert line.endswith(" times slower than then.")
+
+
+def test_of_a_rig_with_hardware_the_circuit_is_timed_and_nothing_is_opened(
+    modbus: ModbusServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig, written = rig_with_modbus(modbus.port), len(modbus.written())
+    monkeypatch.setattr("hilserver.rig.build.load_rig", lambda _: rig)
+    assert bench("lab.toml", monkeypatch=monkeypatch) == 0
+    said = capsys.readouterr().out
+    assert "Note: The tick is timed with simulated devices only: card." in said
+    assert "flow_source" in said
+    assert len(modbus.written()) == written

@@ -1,0 +1,174 @@
+"""Linearisation, equilibrium and stiffness of packed circuits, against hand calculation and plain integration."""
+
+from __future__ import annotations
+
+import tomllib
+from math import inf, pi, sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rig_bench import bench_rig
+from rig_bench import program as bench_program
+
+from hilserver.circuit import engine as e
+from hilserver.circuit.analysis import Analysis, NoEquilibrium
+from hilserver.circuit.library import standard_library
+from hilserver.circuit.model import read_circuit
+from hilserver.circuit.pack import pack
+from hilserver.circuit.program import Program
+from hilserver.margins.check import solver_table, solver_trouble, stiffest
+from hilserver.tick.program import compiled_program
+
+CONFIG = Path(__file__).parents[2] / "config" / "circuits"
+
+FILLING = """
+[components.source]
+type = "pressure_source"
+ports = { P = "supply" }
+pressure = "100 bar"
+command = 1
+[components.inlet]
+type = "orifice"
+ports = { A = "supply", B = "middle" }
+nominal_flow = { flow = "10 l/min", drop = "50 bar" }
+[components.outlet]
+type = "orifice"
+ports = { A = "middle", B = "tank" }
+nominal_flow = { flow = "10 l/min", drop = "50 bar" }
+[components.volume]
+type = "volume"
+ports = { P = "middle" }
+volume = "0.5 l"
+[components.tank]
+type = "tank"
+ports = { T = "tank" }
+"""
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return compiled_program(standard_library())
+
+
+def analysis(program: Program, text: str, **inputs: float) -> Analysis:
+    packed = pack(read_circuit(tomllib.loads(text), standard_library()), standard_library())
+    found = Analysis(program, packed)
+    for name, value in inputs.items():
+        found.values[packed.values.index(name)] = value
+    return found
+
+
+def test_two_equal_orifices_halve_the_pressure(program: Program) -> None:
+    found = analysis(program, FILLING)
+    values = found.steady_state()
+    assert values[found.packed.values.index("middle.p")] == pytest.approx(50e5, rel=1e-6)
+
+
+def test_the_time_constant_is_that_of_the_hand_calculation(program: Program) -> None:
+    """C·dp/dt = sum of flows: tau = C/(2·dQ/ddp), dQ/ddp = Q/(2·dp) of each turbulent orifice at 50 bar."""
+    found = analysis(program, FILLING)
+    found.steady_state()
+    conductance = (10 / 6e4) / (2 * 50e5)
+    stiffness = found.stiffness()
+    assert stiffness.time_constant == pytest.approx(0.5e-3 / 1.5e9 / (2 * conductance), rel=1e-4)
+    assert stiffness.state == "middle.content"
+
+
+def test_longest_stable_steps_are_those_of_the_stability_regions(program: Program) -> None:
+    """On the negative real axis: 2 for explicit Euler, 2.7853 for RK4 (Hairer & Wanner II, IV.2); none for L-stable."""
+    found = analysis(program, FILLING)
+    found.steady_state()
+    stiffness = found.stiffness()
+    assert stiffness.longest_step("euler") / stiffness.time_constant == pytest.approx(2.0, rel=0.01)
+    assert stiffness.longest_step("rk4") / stiffness.time_constant == pytest.approx(2.7853, rel=0.01)
+    assert stiffness.longest_step("rosenbrock") == float("inf")
+
+
+@pytest.mark.parametrize("joystick", [-0.5, 0.0, 0.5])
+def test_equilibrium_of_the_verification_circuit_stays_where_it_is(program: Program, joystick: float) -> None:
+    """Integrated on with RK4 for a second from there, nothing moves by more than 1e-6 of its typical size."""
+    found = analysis(program, (CONFIG / "verification.toml").read_text(), joystick=joystick)
+    values = found.steady_state()
+    packed, later = found.packed, values.copy()
+    recorded, work = np.zeros(len(packed.recorded)), np.zeros(packed.work_size)
+    program.advance(packed.index, packed.value, later, recorded, work, 10_000, 1e-4)
+    moved = np.abs(later - values)[: packed.n_states] / found.scale
+    assert moved.max() < 1e-6 * 10
+
+
+def test_a_held_state_stays_and_the_others_settle_around_it(program: Program) -> None:
+    found = analysis(program, (CONFIG / "verification.toml").read_text(), joystick=0.0)
+    place = found.packed.values.index("rod.x")
+    start = found.values[place]
+    values = found.steady_state(held=(place, place + 1))
+    assert values[place] == start
+
+
+def test_what_never_rests_is_named(program: Program) -> None:
+    closed = FILLING.replace('[components.tank]\ntype = "tank"\nports = { T = "tank" }\n', "").replace(
+        'type = "orifice"\nports = { A = "middle", B = "tank" }\nnominal_flow = { flow = "10 l/min", drop = "50 bar" }',
+        'type = "flow_source"\nports = { P = "middle", T = "tank" }\nflow = "10 l/min"\ncommand = -1',
+    )
+    sinking = closed + '[components.tank]\ntype = "tank"\nports = { T = "tank" }\n'
+    with pytest.raises(NoEquilibrium, match=r"does not come to rest: middle\.content"):
+        analysis(program, sinking.replace('pressure = "100 bar"', 'pressure = "1 bar"')).steady_state()
+
+
+def test_the_jacobian_is_that_of_the_hand_calculation(program: Program) -> None:
+    found = analysis(program, FILLING)
+    place = found.packed.values.index("middle.content")
+    states = found.values[: found.n].copy()
+    states[place] = 30e5
+    C, K = 0.5e-3 / 1.5e9, (10 / 6e4) / sqrt(50e5)
+    expected = -(K / (2 * sqrt(70e5)) + K / (2 * sqrt(30e5))) / C
+    assert found.jacobian(states)[place, place] == pytest.approx(expected, rel=1e-4)
+
+
+def test_an_undamped_mass_on_a_chamber_has_its_hydraulic_frequency(program: Program) -> None:
+    """omega² = A_A²/(C_A·m) + A_B²/(C_B·m), both ports closed (Merritt, Hydraulic Control Systems, 1967, ch. 6)."""
+    text = """
+    [components.cylinder]
+    type = "cylinder"
+    ports = { A = "A", B = "B", rod = "rod" }
+    bore = "63 mm"
+    rod_diameter = "36 mm"
+    stroke = "1 m"
+    moving_mass = "15 kg"
+    dead_volume_A = "0.5 l"
+    dead_volume_B = "0.5 l"
+    friction = { efficiency = 1 }
+    [components.load]
+    type = "load_mass"
+    ports = { rod = "rod" }
+    mass = "985 kg"
+    gravity = "0 m/s^2"
+    [nodes.A]
+    pressure = "50 bar"
+    [nodes.B]
+    pressure = "74.2 bar"
+    [nodes.rod]
+    position = "0.4 m"
+    """
+    A_A, A_B = 0.25 * pi * 0.063**2, 0.25 * pi * (0.063**2 - 0.036**2)
+    C_A, C_B = (0.5e-3 + A_A * 0.4) / 1.5e9, (0.5e-3 + A_B * 0.6) / 1.5e9
+    omega = sqrt((A_A**2 / C_A + A_B**2 / C_B) / 1000.0)
+    eigenvalues = analysis(program, text).stiffness().eigenvalues
+    assert np.abs(eigenvalues.imag).max() == pytest.approx(omega, rel=2e-3)
+
+
+def test_states_at_a_limit_do_not_count(program: Program) -> None:
+    """The closed relief valve's poppet rests on its seat: no infinitely fast motion of it."""
+    found = analysis(program, (CONFIG / "verification.toml").read_text(), joystick=0.0)
+    assert found.stiffness().time_constant > 1e-4
+    assert found.packed.index[e.INTEGRATOR] == e.RK4
+
+
+def test_a_circuit_without_states_can_follow_everything() -> None:
+    """A flow source at the rig's port has nothing that moves: any step is short enough, and it is always at rest."""
+    rig = bench_rig()
+    found = stiffest(rig, bench_program())
+    assert found.time_constant == inf
+    assert solver_trouble(rig, bench_program()) is None
+    Analysis(bench_program(), rig.packed).steady_state()
+    assert solver_table(rig).row_count == 1

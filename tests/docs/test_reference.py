@@ -1,0 +1,354 @@
+"""The reference pages are complete: options, messages, keys of every file, components; and no link leads nowhere.
+
+What there is to be found is looked up in the program by other ways than those by which the pages are made.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from os.path import normpath
+from pathlib import Path
+from typing import Any, get_args
+from urllib.parse import urlsplit
+
+import generate
+import pytest
+import yaml  # type: ignore[import-untyped]
+from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
+from pydantic import BaseModel
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from hilserver.circuit.library import standard_library
+from hilserver.circuit.model import NodeStart, Solver
+from hilserver.cli import app
+from hilserver.components.base import Fluid
+from hilserver.driver import installed_drivers
+from hilserver.mechanics import model as mechanics
+from hilserver.protocol import messages
+from hilserver.rig.calibration import Calibration
+from hilserver.rig.settings import BrokerLogin, CycleSettings, RigSettings
+from hilserver.sequences import model as sequences
+from hilserver.units import Quantity
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = generate.pages()
+
+
+def section(page: str, heading: str) -> str:
+    """What stands below a heading, up to the next one of its level."""
+    level = heading.partition(" ")[0]
+    below = page.partition(f"\n{heading}\n")[2]
+    assert below, f"no section: {heading}"
+    return re.split(rf"\n#{{2,{len(level)}}} ", below)[0]
+
+
+@cache
+def site() -> dict[str, str]:
+    """All pages of the site: path below docs/ -> Markdown."""
+    written = {
+        path.relative_to(DOCS).as_posix(): generate.to_reference(path.read_text()) for path in DOCS.rglob("*.md")
+    }
+    return {**written, **generate.repository_pages(), **PAGES}
+
+
+def without_code(markdown: str) -> str:
+    return re.sub(r"^( *)```.*?^\1```$", "", markdown, flags=re.M | re.S)
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def said_by_help(*words: str) -> str:
+    """What the program itself prints."""
+    result = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "250", "TERM": "dumb"})
+    assert result.exit_code == 0
+    return re.sub(r"\x1b\[[\d;]*m", "", result.output)
+
+
+def commands_in(text: str) -> list[str]:
+    return re.findall(r"^│ ([a-z]\w*)\s", text.partition("Commands")[2], re.M)
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    for name in commands_in(said_by_help()):
+        inner = commands_in(said_by_help(name))
+        for each in inner:
+            yield name, each
+        if not inner:
+            yield (name,)
+
+
+@pytest.mark.parametrize("command", list(commands()), ids=" ".join)
+def test_every_option_of_a_command_is_on_its_page(command: tuple[str, ...]) -> None:
+    options = set(re.findall(r"(?<=[\s,])--?[a-z][\w-]*", said_by_help(*command).partition("Options")[2]))
+    heading = f"{'#' * (len(command) + 1)} `hilserver {' '.join(command)}`"
+    there = section(PAGES["reference/commands.md"], heading)
+    missing = {option for option in options if f"`{option}`" not in there}
+    assert missing <= {"-h", "--help"}
+
+
+def test_the_list_of_commands_is_what_help_says() -> None:
+    found = {" ".join(command) for command in commands()}
+    assert {"run", "demo", "check", "switch", "send", "log check"} <= found
+
+
+def program() -> Any:
+    return get_command(app)
+
+
+def command_of(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that a line names, and the words behind its name."""
+    found = program()
+    while words and hasattr(found, "commands") and not words[0].startswith("-"):
+        found, words = found.commands[words[0]], words[1:]
+    return found, words
+
+
+def lines_of(page: str) -> Iterator[str]:
+    """What is typed into a terminal: lines of sh blocks, those with a $ of others."""
+    for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", page, re.M | re.S):
+        for line in text.replace("\\\n", " ").splitlines():
+            if line.startswith("$ ") or language == "sh":
+                yield line.removeprefix("$ ")
+
+
+def typed() -> Iterator[tuple[str, str]]:
+    for name, page in site().items():
+        for line in lines_of(page):
+            for part in re.split(r"\s(?:&&|\|\|?|>)\s|;", line):
+                if found := re.search(r"(?:^|\s|/)hilserver (?!/)(.+)", part):
+                    yield name, found[1]
+
+
+@pytest.mark.parametrize(("page", "line"), sorted(set(typed())))
+def test_a_command_on_a_page_can_be_typed(page: str, line: str) -> None:
+    """With its arguments and options: those that the documentation's own tests do not carry out as well."""
+    command, words = command_of(shlex.split(line, comments=True))
+    command.make_context(command.name, words)  # raises what a user would see
+
+
+def named() -> Iterator[tuple[str, str]]:
+    """Commands within the text of pages, with the options that stand there."""
+    for name, page in site().items():
+        for text in re.findall(r"(?<!`)`hilserver ([^`\n]+)`", without_code(page)):
+            yield name, text
+
+
+@pytest.mark.parametrize(("page", "text"), sorted(set(named())))
+def test_a_command_in_the_text_exists(page: str, text: str) -> None:
+    command, words = command_of(text.removeprefix("COMMAND ").split())
+    options = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+    assert {word for word in words if re.match(r"--?\w", word)} <= options | {"--help"}
+
+
+def test_every_variable_of_the_environment_is_on_the_page() -> None:
+    """Those that stand in the source where the environment is read."""
+    there = section(PAGES["reference/commands.md"], "## Environment")
+    found = set()
+    for file in (*ROOT.glob("hilserver/**/*.py"), *ROOT.glob("drivers/**/*.py")):
+        for near in re.findall(r"(?:environ|getenv|envvar)\b(?:.*\n){2}", file.read_text()):
+            found |= set(re.findall(r'"([A-Z]+_[A-Z_]+|PATH)"', near))
+    assert {"HILSERVER_BROKER", "XDG_CACHE_HOME", "NOTIFY_SOCKET", "WATCHDOG_PID"} <= found
+    assert {name for name in found if f"`{name}`" not in there} == set()
+
+
+def test_every_command_that_ends_with_a_finding_says_what_it_means() -> None:
+    there = section(PAGES["reference/commands.md"], "## Exit codes")
+    found = {file.stem for file in ROOT.glob("hilserver/cli/*.py") if "Exit(" in file.read_text()}
+    assert {"replay", "test", "doctor"} <= found
+    assert {name for name in found if f"`hilserver {name}`" not in there} == set()
+
+
+def test_every_target_of_make_is_on_the_page() -> None:
+    said = subprocess.run(["make", "-C", ROOT, "help"], capture_output=True, text=True, check=True).stdout
+    targets = re.findall(r"^(make [a-z-]+) ", said, re.M)
+    assert {"make demo", "make panel", "make install"} <= set(targets)
+    there = section(PAGES["reference/commands.md"], "## make")
+    assert [target for target in targets if f"`{target}`" not in there] == []
+
+
+def test_make_knows_what_pages_ask_of_it() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    found = {line.split()[1] for page in site().values() for line in lines_of(page) if line.startswith("make ")}
+    found |= {target for page in site().values() for target in re.findall(r"`make ([a-z-]+)`", page)}
+    assert {"demo", "install", "docs"} <= found <= targets
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", messages.COMMANDS)
+def test_every_command_is_on_the_mqtt_page(name: str) -> None:
+    page = PAGES["reference/mqtt.md"]
+    there = section(page, f"### `command/{name}`")
+    assert f"`hil/<rig>/command/{name}`" in there
+    for key in messages.COMMANDS[name].model_fields:
+        assert f"| `{key}` |" in there + section(page, "## Commands")
+
+
+def test_every_topic_and_key_is_on_the_mqtt_page() -> None:
+    page = PAGES["reference/mqtt.md"]
+    for topic in messages.Topics("<rig>").published:
+        assert f"| `{topic}` |" in page
+    for topic, schema in messages.schemas().items():
+        if "/" not in topic:
+            there = section(page, f"## `{topic}`")
+            for owner in (schema, *schema.get("$defs", {}).values()):
+                for key in owner.get("properties", ()):
+                    assert re.search(rf"^\| `([\w.<>\[\]]+\.)?{key}` \|", there, re.M), f"{topic}: {key}"
+
+
+def test_every_key_of_a_message_says_what_it_is() -> None:
+    assert not re.findall(r"^\| `.*\|\s*\|$", PAGES["reference/mqtt.md"].partition("## The log-in file")[0], re.M)
+
+
+# --- configuration files ---------------------------------------------------------------------------------------------
+
+
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """All models that a type holds, itself included, however deep."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation is not Quantity:
+        yield annotation
+        for field in annotation.model_fields.values():
+            yield from models_in(field.annotation)
+    for part in get_args(annotation):
+        yield from models_in(part)
+
+
+FILES: list[tuple[str, type[BaseModel]]] = [
+    ("rig-file", RigSettings),
+    *(("rig-file", driver.Config) for driver in installed_drivers().values()),
+    ("circuit-file", Fluid),
+    ("circuit-file", Solver),
+    ("circuit-file", NodeStart),
+    ("cycle-file", CycleSettings),
+    ("mechanism-file", mechanics.Body),
+    *(("mechanism-file", kind) for kind in (*mechanics.JOINTS.values(), *mechanics.ACTUATORS.values())),
+    ("sequence-file", sequences.SequenceFile),
+    ("sequence-file", sequences.StepTiming),
+    ("calibration-file", Calibration),
+    ("mqtt", BrokerLogin),
+]
+
+
+@pytest.mark.parametrize(("page", "model"), FILES, ids=lambda part: getattr(part, "__name__", part))
+def test_every_key_of_a_file_is_on_its_page(page: str, model: type[BaseModel]) -> None:
+    text = PAGES[f"reference/{page}.md"]
+    for owner in models_in(model):
+        for key in owner.model_fields:
+            assert re.search(rf"^\| `([\w.<>]+\.)?{key}` \|", text, re.M), f"{owner.__name__}.{key}"
+
+
+def test_every_key_says_what_it_is_and_how_it_is_written() -> None:
+    """No empty cell in the columns key, write it like, default and what it is."""
+    for page in sorted({f"reference/{name}.md" for name, _ in FILES} - {"reference/mqtt.md"}):
+        rows = re.findall(r"^\| (`[\w.<>\[\]]+`) \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|$", PAGES[page], re.M)
+        assert rows
+        for key, kind, _, _, text in rows:
+            assert kind.strip(), f"{page}: {key}: how is it written?"
+            assert text.strip(), f"{page}: {key}: what is it?"
+
+
+@pytest.mark.parametrize("kind", standard_library().types)
+def test_every_component_has_its_page_and_is_in_the_index(kind: str) -> None:
+    page = without_code(PAGES[f"reference/components/{kind}.md"])
+    assert f"({kind}.md) | `{kind}` |" in PAGES["reference/components/index.md"]
+    assert re.findall(r"^#+ ", page, re.M).count("# ") == 1
+    headings = re.findall(r"^## .*$", page, re.M)
+    assert len(set(headings)) == len(headings)
+    for needed in ("## Example", "## Connections", "## Datasheet values", "## Equations as they are computed"):
+        assert needed in headings
+
+
+# --- links -----------------------------------------------------------------------------------------------------------
+
+
+def anchors(markdown: str) -> set[str]:
+    """Of the headings, as the site makes them."""
+    found = []
+    for heading in re.findall(r"^#+ (.*)$", without_code(markdown), re.M):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        found.append(slugify(re.sub(r"<[^>]*>(?![^`]*`)", "", text), "-"))
+    return {*found, *(f"{name}_{k}" for name in found for k in range(1, found.count(name)))}
+
+
+def links(markdown: str) -> list[str]:
+    return re.findall(r"\]\(([^)\s]+)\)", without_code(markdown))
+
+
+@pytest.mark.parametrize("page", sorted(site()))
+def test_no_link_on_a_page_leads_nowhere(page: str) -> None:
+    for link in links(site()[page]):
+        if re.match(r"\w+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = normpath(Path(page).parent / path) if path else page
+        target = f"{target}/index.md" if path.endswith("/") else target
+        if target in site():
+            assert not anchor or anchor in anchors(site()[target]), f"{page}: {link}"
+        elif re.fullmatch(r"images/(circuits|components)/\w+\.\w+", target):  # made with the site
+            source = ROOT / "config/circuits" if "circuits" in target else DOCS / "examples"
+            assert (source / f"{Path(target).stem}.toml").is_file(), f"{page}: {link}"
+        else:
+            assert (DOCS / target).is_file(), f"{page}: {link}"
+
+
+WRITTEN = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
+    ROOT / "config/README.md",
+    *DOCS.rglob("*.md"),
+]
+
+
+@pytest.mark.parametrize("file", sorted(path.relative_to(ROOT).as_posix() for path in WRITTEN))
+def test_no_link_in_the_repository_leads_nowhere(file: str) -> None:
+    """As they are seen without the site."""
+    for link in links((ROOT / file).read_text()):
+        path, _, anchor = link.partition("#")
+        target = (ROOT / file).parent / path if path else ROOT / file
+        assert re.match(r"https://", link) or target.exists(), f"{file}: {link}"
+        assert not anchor or anchor in anchors(target.read_text()), f"{file}: {link}"
+
+
+def test_links_to_elsewhere_are_few_and_well_formed() -> None:
+    """Nothing else has to stay where it is; examples at 127.0.0.1 stand in code."""
+    found = {link for page in site().values() for link in links(page) if re.match(r"\w+:", link)}
+    assert {urlsplit(link).scheme for link in found} == {"https"}
+    assert {urlsplit(link).netloc for link in found} == {
+        "keepachangelog.com", "semver.org", "reveng.sourceforge.io", "plotjuggler.io", "www.apache.org",
+    }  # fmt: skip
+
+
+def test_files_of_the_repository_are_where_pages_say() -> None:
+    made = set(re.findall(r"<!-- file: (\S+) -->", "".join(site().values()))) | {"config/rigs/lab.toml"}
+    for page, text in site().items():
+        if page.startswith(("decisions/", "changelog")):  # they tell of files that were, or never came to be
+            continue
+        for file in re.findall(r"`((?:hilserver|drivers|tests|config|docs|systemd)/[\w./-]+)`", without_code(text)):
+            assert file in made or (ROOT / file).exists(), f"{page}: {file}"
+
+
+# --- navigation ------------------------------------------------------------------------------------------------------
+
+
+def entries(part: Any) -> Iterator[str]:
+    if isinstance(part, str):
+        yield part
+    for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from entries(inner)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    nav = list(entries(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+    assert len(set(nav)) == len(nav)
+    folders = tuple(entry for entry in nav if entry.endswith("/"))
+    assert {page for page in site() if page not in nav and not page.startswith(folders)} == set()
+    assert {entry for entry in nav if not entry.endswith("/")} <= set(site())

@@ -1,0 +1,93 @@
+"""Identification of real valves from recordings of the simulated lift rig, whose truth is known."""
+
+from __future__ import annotations
+
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lift_bench import LEAKAGE, both, delays, hard, lift, of_valves
+from rig_bench import bench_rig
+
+from hilserver.errors import HilserverError
+from hilserver.identify.identification import Identified, identify_valve
+from hilserver.identify.recorded import Recording, recording_of_log
+from hilserver.identify.report import document, fragment
+from hilserver.identify.sequence import recorded_sequence
+from hilserver.rig.build import Rig
+from hilserver.simulation.lockstep import LockstepRun
+
+TRUE_CORNER = 72.0 * (sqrt(0.7**2 + 1.0) - 0.7)
+"""Hz, where a spool of 72 Hz and d 0.7 lags by 45°."""
+
+
+def wrong_rig() -> Rig:
+    """C_v 2 % and frequency 10 % off, leakage and overlap not known, 0.25 bar of noise, 16 bits."""
+    unknown = of_valves(overlap=0.0, leakage={**LEAKAGE, "flow": "0.1 l/min"}, bridge={"strategy": "feedback"})
+    return lift(both(hard(), delays("1 ms", "1 ms"), unknown))
+
+
+def assert_found(found: Identified) -> None:
+    """Within the limits that are asked for: C_v 1 %, f45 3 %, delay 0.3 ms, leakage 10 %, overlap 0.5 % of stroke."""
+    values, settings = found.values, found.experiment.settings
+    full = settings.nominal_flow.coefficient()
+    for name in ("C_PA", "C_AT"):
+        assert values[name] * full / settings.nominal_flow.coefficient() == pytest.approx(0.98, rel=0.01)
+    corner = values["frequency"]
+    if found.second_order:
+        corner *= sqrt(values["damping"] ** 2 + 1.0) - values["damping"]
+    assert corner == pytest.approx(TRUE_CORNER, rel=0.03)
+    assert values["overlap"] == pytest.approx(0.03, abs=0.005)
+
+
+@pytest.fixture(scope="module")
+def sequence() -> tuple[Rig, Recording, Identified]:
+    rig = wrong_rig()
+    recording = recorded_sequence(rig, ["A"], 60.0, 0.6)
+    return rig, recording, identify_valve(rig, recording, "A")
+
+
+def test_the_sequence_shows_what_the_valve_is_like(sequence: tuple[Rig, Recording, Identified]) -> None:
+    assert_found(sequence[2])
+
+
+def test_the_fragment_and_the_report_say_it(sequence: tuple[Rig, Recording, Identified], tmp_path: Path) -> None:
+    """The fragment is TOML of the rig file; leakage and delay in it are the true ones within 10 % and 0.3 ms."""
+    import tomllib
+
+    from hilserver.rig.settings import ValveSettings
+
+    _, recording, found = sequence
+    table = tomllib.loads(fragment([found], recording))["valves"]["A"]
+    known: dict[str, Any] = {
+        "port": "A",
+        "supply": "p_S",
+        "tank": "p_T",
+        "device": "d",
+        "output": "o",
+        "raw": [-10, 10],
+    }
+    settings = ValveSettings.model_validate(known | table)
+    assert settings.leakage is not None
+    true = 0.6 / sqrt(70.0)
+    assert settings.leakage.coefficient() * sqrt(1e5) * 6e4 == pytest.approx(true, rel=0.1)
+    assert settings.delay == pytest.approx(1e-3, abs=0.3e-3)
+    written = document([found], recording).write(tmp_path, "valves")
+    assert {path.suffix for path in written} >= {".html", ".md"}
+    assert all(path.stat().st_size > 1000 for path in written)
+
+
+def test_a_log_of_normal_work_shows_it_too(tmp_path: Path) -> None:
+    """Some work cycles under feedback: C_v and overlap (fast movement is not in every work cycle)."""
+    rig, log = wrong_rig(), tmp_path / "work.arrow"
+    with LockstepRun(rig, log) as run:
+        run.run_cycle()
+    found = identify_valve(rig, recording_of_log(rig, log), "A")
+    for name in ("C_PA", "C_AT"):
+        assert found.values[name] == pytest.approx(0.98, rel=0.01)
+
+
+def test_only_simulated_rigs_are_moved() -> None:
+    with pytest.raises(HilserverError, match="is not simulated"):
+        recorded_sequence(bench_rig(), ["main"], 10.0, 0.5)

@@ -1,0 +1,142 @@
+"""Chains that a circuit drives: against absolute coordinates, which share no equation with them, and by themselves."""
+
+from __future__ import annotations
+
+import gc
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from component_bench import Bench
+from numba.core.caching import FunctionCache
+from numba.core.dispatcher import Dispatcher
+
+import hilserver
+from hilserver.errors import ConfigurationError
+from hilserver.mechanics.model import read_mechanism
+from hilserver.mechanics.tree import start_of, tree_of
+from hilserver.numerics.arrays import Floats
+from hilserver.simulation.chains import chain_program, run_fixed
+
+CONFIG = Path(__file__).parents[2] / "config" / "mechanisms"
+
+
+def table(name: str) -> dict[str, Any]:
+    return tomllib.loads((CONFIG / f"{name}.toml").read_text())
+
+
+def circuit(definition: dict[str, Any], solver: dict[str, Any], **components: Any) -> dict[str, Any]:
+    return {"solver": solver, "components": components, "mechanisms": {"m": {"definition": definition}}}
+
+
+PISTONS = {
+    "boom_force": {"type": "force_source", "ports": {"rod": "boom"}, "force": "60 kN"},
+    "arm_force": {"type": "force_source", "ports": {"rod": "arm"}, "force": "-10 kN"},
+    "boom_piston": {
+        "type": "load_mass",
+        "ports": {"rod": "boom"},
+        "mass": "40 kg",
+        "gravity": "0 m/s^2",
+    },
+}
+
+
+@pytest.mark.parametrize("name", ["excavator", "boom_heavy_cylinder", "four_bar"])
+def test_both_methods_move_a_planar_mechanism_alike(name: str) -> None:
+    """0.5 s: positions within 1e-7 m (or rad), with forces and a piston's mass at the excavator's nodes."""
+    found = {}
+    for method in ("absolute", "recursive"):
+        components = PISTONS if name == "excavator" else {}
+        bench = Bench(circuit(table(name) | {"method": method}, {"substeps": 1}, **components))
+        names = tuple(n for n in bench.packed.values if n.endswith((".x", ".phi")) and n.count(".") == 1)
+        found[method] = bench.record(names, 0.5, 1e-3)
+    assert found["absolute"]
+    for node, course in found["absolute"].items():
+        assert found["recursive"][node] == pytest.approx(course, abs=1e-7)
+        assert np.ptp(course) > 1e-3
+
+
+def test_steps_that_share_a_solution() -> None:
+    """Ten steps of 0.1 ms with one solution in their middle: 0.2 s within 1e-5 m of one in every evaluation."""
+    ends = []
+    for shared in ({}, {"mechanics_substeps": 1}):
+        solver = {"substeps": 10, **shared}
+        bench = Bench(circuit(table("excavator") | {"method": "recursive"}, solver, **PISTONS))
+        bench.run(0.2, 1e-4)
+        ends.append([bench[f"{node}.x"] for node in ("boom", "arm", "bucket")])
+    assert ends[1] == pytest.approx(ends[0], abs=1e-5)
+    assert ends[1] != ends[0]
+
+
+def test_a_chain_in_space_by_a_circuit_and_by_itself() -> None:
+    """The spatial slider-crank, a constant torque, 1 s: the circuit's integrator and the chain's own, 1e-6 rad."""
+    definition = table("spatial_slider_crank")
+    torque = {"type": "torque_source", "ports": {"shaft": "crank_torque"}, "torque": "0.01 N*m"}
+    bench = Bench(circuit(definition, {"substeps": 1}, motor=torque))
+    angles = bench.record(("crank_torque.phi", "m.shaft.angle", "m.cross.angle_1"), 1.0, 1e-3)
+
+    def course(times: Floats) -> Floats:
+        return np.full((len(times), 1), 0.01)
+
+    tree = tree_of(read_mechanism(definition))
+    alone = run_fixed(chain_program(), tree, start_of(tree), 1.0, 1e-3, course=course)
+    shaft = tree.coordinate_names().index("shaft")
+    assert angles["m.shaft.angle"] == pytest.approx(alone.states[1:, shaft], abs=1e-6)
+    assert angles["crank_torque.phi"] == pytest.approx(angles["m.shaft.angle"], abs=1e-12)
+    assert np.ptp(angles["m.cross.angle_1"]) > 0.1
+
+
+def test_a_ball_in_a_circuit_keeps_its_quaternion() -> None:
+    definition = {
+        "bodies": {
+            "top": {
+                "mass": "1 kg",
+                "inertia": ["0.02 kg*m^2", "0.03 kg*m^2", "0.05 kg*m^2"],
+                "centre": ["0.1 m", "0 m", "0.2 m"],
+            }
+        },
+        "joints": {"ball": {"type": "spherical", "between": ["ground", "top"], "point": ["0 m", "0 m", "0 m"]}},
+    }
+    bench = Bench(circuit(definition, {"substeps": 1}))
+    bench["m.ball.speed_z"] = 40.0
+    bench.run(1.0, 1e-3)
+    quaternion = [bench[f"m.ball.{part}"] for part in "wxyz"]
+    assert np.linalg.norm(quaternion) == pytest.approx(1.0, abs=1e-6)
+    assert abs(quaternion[0]) < 1.0
+
+
+def test_the_boom_with_its_hydraulics_by_both_methods() -> None:
+    """Valve, cylinder and boom of the source, lifting for 1 s: position within 1e-7 m, pressures within 100 Pa."""
+    ends = {}
+    for method in ("absolute", "recursive"):
+        raw = tomllib.loads((CONFIG.parent / "circuits" / "boom.toml").read_text())
+        boom = raw["mechanisms"]["boom"]
+        definition = table(Path(boom.pop("file")).stem) | {"method": method}
+        raw["mechanisms"]["boom"] = boom | {"definition": definition}
+        bench = Bench(raw)
+        bench["joystick"] = 0.5
+        bench.run(1.0, 1e-4)
+        ends[method] = [bench[name] for name in ("rod.x", "A.p", "B.p")]
+    assert ends["recursive"][0] == pytest.approx(ends["absolute"][0], abs=1e-7)
+    assert ends["recursive"][1:] == pytest.approx(ends["absolute"][1:], abs=100.0)
+
+
+def test_a_planar_linkage_with_its_pins_all_driven_is_refused() -> None:
+    """A loop is cut at a joint whose angle nobody needs."""
+    definition = table("four_bar") | {"method": "recursive"}
+    definition["actuators"] = {f"motor_{name}": {"type": "rotary", "joint": name} for name in definition["joints"]}
+    with pytest.raises(ConfigurationError, match=r"actuators\.motor_.*\.joint: every joint of this loop is turned"):
+        Bench(circuit(definition, {"substeps": 1}))
+
+
+def test_machine_code_is_kept_in_the_cache_folder() -> None:
+    """Beside the sources it would be kept when a function in another file changes, and a service can't write there."""
+    Bench(circuit(table("boom") | {"method": "recursive"}, {"substeps": 1})).run(1e-3, 1e-3)
+    gc.unfreeze()  # what other modules have left is looked at too
+    caches = [each._cache for each in gc.get_objects() if issubclass(type(each), Dispatcher)]
+    kept = {cache._py_func.__name__: cache.cache_path for cache in caches if isinstance(cache, FunctionCache)}
+    assert {"recursive_rates", "chain_rates", "planar_rates", "advance"} <= kept.keys()
+    sources = Path(hilserver.__file__).parent
+    assert {name for name, path in kept.items() if Path(path).is_relative_to(sources)} == set()

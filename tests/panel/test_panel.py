@@ -1,0 +1,584 @@
+"""The panel in a real browser, on a real server and broker: what a user sees and does.
+
+``pytest tests/panel/test_panel.py --screenshots`` writes the pictures of docs/panel.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+from mosquitto_lab import passwd
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
+from service_harness import Server, eventually
+from test_own_components import GAP, OWN, with_gap
+
+from hilserver.client import connect, read_status, where
+from hilserver.protocol.messages import CircuitStatus
+from hilserver.rig.build import load_rig
+from hilserver.service.broker import _free_port
+from hilserver.simulation.lockstep import LockstepRun
+
+PATH = os.environ.get("PATH", "") + ":/usr/sbin"
+CHROMIUM = shutil.which("chromium", path=PATH)
+MOSQUITTO = shutil.which("mosquitto", path=PATH)
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or MOSQUITTO is None, reason="not installed: chromium or mosquitto (make test-programs)"
+)
+COMMAND = (sys.executable, "-c", "from hilserver.cli import main; main()", "panel")
+ROOT = Path(__file__).parents[2]
+IMAGES = ROOT / "docs" / "images"
+WITHIN = 60_000
+"""Milliseconds in which the browser must show something: a shared machine has slow moments."""
+PASSWORDS = {"anna": "operator's", "wall": "viewer's", "server": "server's"}
+
+
+class Broker:
+    """A mosquitto with an operator, a viewer and the server's account, which can be ended and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = _free_port()
+        passwd(folder / "passwords", **PASSWORDS)
+        for name, password in PASSWORDS.items():
+            (folder / name).touch(0o600)
+            (folder / name).write_text(f"{password}\n")
+        everything = "user server\ntopic readwrite hil/#\n\nuser anna\ntopic write hil/+/command/+\n"
+        (folder / "acl").write_text(f"pattern read hil/+/+\n\n{everything}")
+        (folder / "acl").chmod(0o600)
+        settings = f"password_file {folder}/passwords\nacl_file {folder}/acl\nset_tcp_nodelay true\n"
+        root = "user root\n" if os.geteuid() == 0 else ""
+        self._file = folder / "mosquitto.conf"
+        self._file.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous false\n{settings}{root}")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        assert MOSQUITTO is not None
+        self._process = subprocess.Popen(
+            (MOSQUITTO, "-c", self._file), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        eventually(lambda: listens(self.port))
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("panel")
+
+
+@pytest.fixture(scope="module")
+def broker(folder: Path) -> Iterator[Broker]:
+    broker = Broker(folder)
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path, broker: Broker, request: pytest.FixtureRequest) -> Iterator[Server]:
+    login = f'user = "server"\npassword_file = "{folder / "server"}"\ntelemetry_batch = "100 ms"'
+    changes = {
+        "embedded =": "embedded = false",
+        "port = 0": f"port = {broker.port}\n{login}",
+        "max_missed": "max_missed = 5000",
+        "cycle =": f'cycle = "{ROOT}/config/cycles/lift.toml"\nlibrary = ["my_components.py"]',
+        "max_age": 'max_age = "5 s"',
+        "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "5 s"',
+    }
+    (folder / "my_components.py").write_text(OWN)
+    name = "lift" if request.config.getoption("--screenshots", default=False) else ""
+    with Server(folder, name, changes=changes) as server:
+        yield server
+
+
+@contextmanager
+def served(folder: Path, broker: Broker, server: Server, *options: str, scheme: str = "http") -> Iterator[str]:
+    """The panel, in a process of its own as the command starts it; its address."""
+    port, said = _free_port(), folder / f"panel-{scheme}.log"
+    place = ("--rig", server.name, "--broker", f"127.0.0.1:{broker.port}", "--port", str(port))
+    with said.open("w") as log:
+        # NiceGUI looks whether pytest runs, and would behave otherwise than for users
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+        process = subprocess.Popen((*COMMAND, *place, *options), stdout=log, stderr=log, cwd=folder, env=environment)
+    try:
+        eventually(lambda: listens(port) or process.poll() is not None, 60)
+        assert process.poll() is None, said.read_text()
+        yield f"{scheme}://127.0.0.1:{port}"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) in (0, -signal.SIGTERM)
+    finally:
+        process.kill()
+        process.wait()
+    text = said.read_text()
+    assert text.startswith(f"Panel of {server.name}: {scheme}://127.0.0.1:{port}")
+    assert "Traceback" not in text, text
+    assert not list(folder.glob(".nicegui*"))
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path, broker: Broker, server: Server) -> Iterator[str]:
+    with served(folder, broker, server) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as playwright:
+        yield playwright
+
+
+@pytest.fixture(scope="module")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    expect.set_options(timeout=WITHIN)
+    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+    yield browser
+    browser.close()
+
+
+class User:
+    """Somebody at the panel. What goes wrong in the page goes wrong in the test."""
+
+    def __init__(self, browser: Browser, url: str, name: str, password: str) -> None:
+        self.context: BrowserContext = browser.new_context(
+            viewport={"width": 1400, "height": 1000}, locale="en-GB", ignore_https_errors=True
+        )
+        self.context.set_default_timeout(WITHIN)
+        self.page: Page = self.context.new_page()
+        self.errors: list[str] = []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.goto(url)
+        self.page.get_by_label("User").fill(name)
+        self.page.get_by_label("Password").fill(password)
+        self.page.get_by_role("button", name="Log in").click()
+
+    def sees_mode(self, mode: str) -> None:
+        expect(self.page.locator(f".mode.{mode}")).to_be_visible()
+
+    def sees_strategy(self, strategy: str) -> None:
+        """As the server says it, not only as it was chosen here."""
+        self.page.wait_for_timeout(1500)
+        expect(self.page.locator(".strategy input")).to_have_value(strategy)
+
+    def presses(self, button: str) -> None:
+        self.page.get_by_role("button", name=button, exact=True).click()
+
+    def opens(self, tab: str) -> None:
+        self.page.get_by_role("tab", name=tab).click()
+
+    def clicks_component(self, name: str) -> None:
+        self.page.locator(f'[data-part="{name}"] .hit').first.click()
+        expect(self.page.locator(".component-dialog")).to_contain_text(name)
+
+    def closes_component(self) -> None:
+        self.presses("Close")
+        expect(self.page.locator(".component-dialog")).to_have_count(0)
+
+    def types(self, field: str, value: str) -> None:
+        self.page.locator(f'input[data-field="{field}"]').fill(value)
+
+    def applies(self) -> None:
+        self.page.locator(".apply").click()
+
+    def runs(self) -> None:
+        """Let the rig run, wherever it is."""
+        expect(self.page.locator(".mode.SAFE, .mode.ARMED, .mode.RUNNING")).to_be_visible()
+        if self.page.locator(".mode.SAFE").count():
+            self.presses("Arm")
+            self.sees_mode("ARMED")
+        if self.page.locator(".mode.ARMED").count():
+            self.presses("Start")
+        self.sees_mode("RUNNING")
+
+    def points(self) -> list[list[float]]:
+        """What the first plot in view shows of its first channel: times in ms and values."""
+        script = """() => {
+            const plot = [...document.querySelectorAll(".chart")].find((e) => e.offsetParent);
+            const points = plot ? [...(panel.charts.get(Number(plot.id.slice(1)))?.channels[0].kept() || [])] : [];
+            return points.flatMap((time, k) => (k % 2 ? [] : [[time, points[k + 1]]]));
+        }"""
+        found: list[list[float]] = self.page.evaluate(script)
+        return found
+
+
+@pytest.fixture(scope="module")
+def anna(browser: Browser, url: str) -> Iterator[User]:
+    user = User(browser, url, "anna", PASSWORDS["anna"])
+    expect(user.page.locator(".link")).to_have_text("anna · operator")
+    yield user
+    user.context.close()
+    assert user.errors == []
+
+
+def login(server: Server, broker: Broker, folder: Path, user: str) -> str:
+    """A file with which this user gets to the server."""
+    file = folder / f"{user}.toml"
+    file.write_text(f'rig = "{server.name}"\nuser = "{user}"\npassword_file = "{user}"\nport = {broker.port}\n')
+    return str(file)
+
+
+def circuit_of(server: Server, broker: Broker, folder: Path) -> CircuitStatus:
+    """The circuit that the server says it runs."""
+    rig, address = where(broker=login(server, broker, folder, "server"))
+    with ThreadPoolExecutor(1) as elsewhere:  # Playwright's event loop runs in this thread
+        status = elsewhere.submit(lambda: asyncio.run(read_status(address, rig))).result()
+    assert status.circuit is not None
+    return status.circuit
+
+
+def picture(user: User, name: str, wanted: bool) -> None:
+    """A picture for the docs, where they are asked for."""
+    if wanted:
+        time.sleep(1.0)  # whatever still moves comes to rest
+        user.page.screenshot(path=IMAGES / f"{name}.png", scale="css")
+
+
+@pytest.fixture
+def screenshots(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--screenshots", default=False))
+
+
+def test_who_has_no_account_is_not_let_in(browser: Browser, url: str, server: Server) -> None:
+    stranger = User(browser, url, "anna", "guessed")
+    expect(stranger.page.locator(".login-reason")).to_contain_text("refuses this user and password")
+    assert stranger.page.locator(".schematic").count() == 0
+    (log,) = server.logs
+    assert stranger.page.request.get(f"{url}/recordings/{log.name}").status == 404
+    stranger.context.close()
+
+
+def test_tls_carries_log_in_and_live_values(folder: Path, broker: Broker, server: Server, browser: Browser) -> None:
+    """With a certificate and its key: https, a cookie for https only, live values over it; nothing in the clear."""
+    key, certificate = folder / "panel.key", folder / "panel.crt"
+    kind = (
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "1",
+        "-subj",
+        "/CN=localhost",
+    )
+    subprocess.run(
+        ("openssl", "req", "-x509", *kind, "-keyout", key, "-out", certificate), check=True, capture_output=True
+    )
+    files = ("--certificate", str(certificate), "--key", str(key))
+    with served(folder, broker, server, *files, scheme="https") as url:
+        wall = User(browser, url, "wall", PASSWORDS["wall"])
+        expect(wall.page.locator(".link")).to_have_text("wall · viewer, read-only")
+        expect(wall.page.locator('[data-value="value.p_S"]')).to_have_text(re.compile(r"\d+\.\d bar"))
+        assert all(cookie["secure"] for cookie in wall.context.cookies())
+        with pytest.raises((ConnectionResetError, URLError)), urlopen(url.replace("https", "http"), timeout=10):
+            pass
+        wall.context.close()
+        assert wall.errors == []
+
+
+def test_arm_start_and_see_the_plot_move(anna: User, screenshots: bool) -> None:
+    anna.runs()
+    anna.presses("Start work cycle")
+    points = eventually(lambda: len(found := anna.points()) > 50 and found, 60)
+    later = eventually(lambda: (found := anna.points())[-1][0] > points[-1][0] + 3000 and found, 60)
+    moved = [value for _, value in later if value is not None]
+    assert max(moved) - min(moved) > 5, "the cycle asks for 30 l/min, in l/min"
+    expect(anna.page.locator('[data-value="node.supply"]')).to_have_text(re.compile(r"supply\s+1\d\d\.\d bar"))
+    picture(anna, "panel", screenshots)
+
+
+def test_a_component_is_changed_live(
+    anna: User, server: Server, broker: Broker, folder: Path, screenshots: bool
+) -> None:
+    anna.runs()
+    before = circuit_of(server, broker, folder).version
+    anna.clicks_component("relief")
+    anna.types("opening_pressure", "120 bar")
+    anna.applies()
+    expect(anna.page.locator(".applied")).to_contain_text("Active since tick")
+    expect(anna.page.locator(".circuit-version")).to_have_text(f"version {before + 1}")
+    now = circuit_of(server, broker, folder)
+    assert now.version == before + 1
+    assert now.source["components"]["relief"]["opening_pressure"] == "120 bar"  # type: ignore[index, call-overload]
+    anna.closes_component()
+
+
+def test_a_bad_value_is_refused_with_the_reason(
+    anna: User, server: Server, broker: Broker, folder: Path, screenshots: bool
+) -> None:
+    before = circuit_of(server, broker, folder)
+    anna.clicks_component("relief")
+    anna.types("opening_pressure", "120 l/min")
+    anna.applies()
+    expect(anna.page.locator(".refusal-reason")).to_contain_text('"120 l/min" has the wrong unit')
+    picture(anna, "panel-component", screenshots)
+    anna.closes_component()
+    now = circuit_of(server, broker, folder)
+    assert (now.version, now.source) == (before.version, before.source)
+
+
+def test_another_type_takes_the_place(anna: User, server: Server, broker: Broker, folder: Path) -> None:
+    anna.clicks_component("relief")
+    anna.page.get_by_label("Type").click()
+    anna.page.get_by_role("option", name="static_relief_valve", exact=True).click()
+    button = anna.page.get_by_role("button", name="Switch to static_relief_valve")
+    button.click()
+    expect(anna.page.locator(".applied")).to_contain_text("Active since tick")
+    anna.closes_component()
+    relief = circuit_of(server, broker, folder).source["components"]["relief"]  # type: ignore[index, call-overload]
+    assert relief["type"] == "static_relief_valve"  # type: ignore[index, call-overload]
+    assert relief["opening_pressure"] == "120 bar", "what both have is kept"  # type: ignore[index, call-overload]
+
+
+def test_a_type_of_the_rig_s_own_takes_the_place(anna: User, server: Server, broker: Broker, folder: Path) -> None:
+    """Of an orifice, which a script has put into the circuit; its values are those that its file declares."""
+    with connect(broker=login(server, broker, folder, "anna")) as client:
+        before = client.circuit.source
+        circuit: Any = with_gap(before)
+        orifice = {"type": "orifice", "nominal_flow": {"flow": "0.1 l/min", "drop": "10 bar"}}
+        circuit["components"]["leak"] = {**orifice, "ports": circuit["components"]["leak"]["ports"]}
+        client.switch_circuit(circuit)
+        anna.clicks_component("leak")
+        anna.page.get_by_label("Type").click()
+        anna.page.get_by_role("option", name="annular_gap", exact=True).click()
+        for key in ("gap", "length", "diameter"):  # an orifice has a diameter too: not before its form has gone
+            anna.types(key, GAP[key])
+        anna.page.get_by_role("button", name="Switch to annular_gap").click()
+        expect(anna.page.locator(".applied")).to_contain_text("Active since tick")
+
+        def leak() -> Any:
+            return client.circuit.source["components"]["leak"]  # type: ignore[index, call-overload]
+
+        client.wait(lambda _: leak()["type"] == "annular_gap")
+        assert {key: leak()[key] for key in GAP} == GAP
+        anna.types("gap", "-1 um")
+        anna.applies()
+        expect(anna.page.locator(".refusal-reason")).to_contain_text("must be > 0")
+        anna.closes_component()
+        client.switch_circuit(before)
+
+
+def test_an_input_is_moved(anna: User) -> None:
+    anna.runs()
+    anna.presses("Stop it")
+    slider = anna.page.get_by_role("slider", name="joystick")
+    box = slider.bounding_box()
+    assert box is not None
+    slider.click(position={"x": 0.75 * box["width"], "y": box["height"] / 2})
+    expect(anna.page.locator('[data-value="signal.joystick"]')).to_have_text(re.compile(r"joystick 0\.[45]\d+"))
+    anna.page.get_by_role("button", name="to 0").click()
+    expect(anna.page.locator('[data-value="signal.joystick"]')).to_have_text("joystick 0.000")
+
+
+def test_the_strategy_is_shown_and_a_valve_is_jogged_while_a_button_is_held(anna: User, server: Server) -> None:
+    anna.runs()
+    anna.presses("Stop it")
+    strategy = anna.page.locator(".strategy input")
+    expect(strategy).to_have_value("feedback")
+    expect(anna.page.get_by_role("button", name="jog +")).to_be_hidden()
+    anna.page.get_by_label("Strategy").click()
+    anna.page.get_by_role("option", name="manual", exact=True).click()
+    anna.sees_strategy("manual")
+    command = anna.page.locator('[data-value="valve.main.command"]')
+    expect(command).to_have_text("0.0 %")
+    anna.page.get_by_role("button", name="jog +").hover()
+    anna.page.mouse.down()
+    expect(command).to_have_text("5.0 %")
+    time.sleep(1.0)
+    expect(command).to_have_text("5.0 %")
+    anna.page.mouse.up()
+    expect(command).to_have_text("0.0 %")
+    anna.page.get_by_label("Strategy").click()
+    anna.page.get_by_role("option", name="feedback", exact=True).click()
+    anna.sees_strategy("feedback")
+
+
+def test_units_are_chosen_and_commands_stay_si(anna: User) -> None:
+    anna.page.locator(".units").click()
+    anna.page.get_by_label("pressure", exact=True).click()
+    anna.page.get_by_role("option", name="MPa").click()
+    expect(anna.page.locator('[data-value="node.supply"]')).to_have_text(re.compile(r"supply\s+1\d\.\d\d\d MPa"))
+    anna.page.get_by_label("pressure", exact=True).click()
+    anna.page.get_by_role("option", name="bar", exact=True).click()
+    anna.page.keyboard.press("Escape")
+    expect(anna.page.locator('[data-value="value.p_S"]')).to_have_text(re.compile(r"\d+\.\d bar"))
+
+
+def test_plots_pause_and_go_on(anna: User, screenshots: bool) -> None:
+    anna.runs()
+    anna.presses("Start work cycle")
+    anna.opens("Plots")
+    eventually(lambda: len(anna.points()) > 20, 60)
+    time.sleep(12 if screenshots else 0)
+    picture(anna, "panel-plots", screenshots)
+    anna.presses("Pause")
+    time.sleep(0.5)
+    held = anna.points()[-1]
+    time.sleep(1.0)
+    assert anna.points()[-1] == held
+    anna.presses("1 min")
+    eventually(lambda: anna.points()[0][0] < held[0] - 1000, 60)
+    assert anna.points()[-1] == held, "another window of what is held"
+    anna.presses("30 s")
+    anna.presses("Go on")
+    eventually(lambda: anna.points()[-1][0] > held[0] + 1000, 60)
+
+
+def test_a_zoomed_plot_stays_zoomed_while_data_come(anna: User) -> None:
+    """All plots of the tab zoom together, in the moving picture as in the held one, and back."""
+    anna.opens("Plots")
+    chart = anna.page.locator(".chart:visible").first
+
+    def zooms() -> list[tuple[float, float]]:
+        """The part of the time axis, in per cent, that each plot shows."""
+        script = """() => [...panel.charts].filter(([id, chart]) => chart.group === "Plots").map(([id]) => {
+            const zoom = getElement(id).chart.getOption().dataZoom[0];
+            return [Math.round(zoom.start), Math.round(zoom.end)];
+        })"""
+        return [(start, end) for start, end in anna.page.evaluate(script)]
+
+    def turn_the_wheel() -> None:
+        chart.hover(position={"x": 300, "y": 100})
+        for _ in range(5):
+            anna.page.mouse.wheel(0, -120)
+
+    assert set(zooms()) == {(0, 100)}
+    turn_the_wheel()
+    (zoomed,) = eventually(lambda: len(found := set(zooms())) == 1 and found != {(0, 100)} and found, 60)
+    assert 10 < zoomed[1] - zoomed[0] < 90
+    last = anna.points()[-1][0]
+    eventually(lambda: anna.points()[-1][0] > last + 1000, 60)
+    assert set(zooms()) == {zoomed}, "it stays so"
+    anna.presses("Whole window")
+    eventually(lambda: set(zooms()) == {(0, 100)}, 60)
+    anna.presses("Pause")
+    turn_the_wheel()
+    eventually(lambda: (0, 100) not in zooms(), 60)
+    anna.presses("Whole window")
+    eventually(lambda: set(zooms()) == {(0, 100)}, 60)
+    assert len(anna.points()) > 20, "what is held is still there"
+    anna.presses("Go on")
+    anna.opens("Operate")
+
+
+def test_a_viewer_sees_everything_and_presses_nothing(browser: Browser, url: str, anna: User) -> None:
+    viewer = User(browser, url, "wall", PASSWORDS["wall"])
+    expect(viewer.page.locator(".link")).to_have_text("wall · viewer, read-only")
+    viewer.sees_mode("RUNNING")
+    expect(viewer.page.locator('[data-value="node.supply"]')).to_have_text(re.compile(r"supply\s+\d+\.\d bar"))
+    for name in ("Arm", "Start", "Disarm", "Reset", "Trip", "STOP"):
+        expect(viewer.page.get_by_role("button", name=name, exact=True)).to_be_disabled()
+    viewer.clicks_component("relief")
+    expect(viewer.page.locator(".apply")).to_be_disabled()
+    assert viewer.page.request.get(f"{url}/recordings/../panel.log").status == 404
+    viewer.context.close()
+    assert viewer.errors == []
+
+
+def test_recordings_are_listed_and_downloaded(anna: User, server: Server) -> None:
+    anna.opens("Recordings")
+    (log,) = server.logs
+    expect(anna.page.locator(".recordings")).to_contain_text(log.name)
+    with anna.page.expect_download() as download:
+        anna.page.get_by_role("button", name="Download").click()
+    assert download.value.suggested_filename == log.name
+    got = Path(download.value.path()).read_bytes()
+    assert len(got) > 10_000
+    assert log.read_bytes().startswith(got), "it is being written, and has grown meanwhile"
+
+
+@pytest.fixture
+def ended(server: Server) -> Iterator[Path]:
+    """A recording of this rig that has ended, beside the one that is being written."""
+    log = server.logs[0].with_name(f"2026-01-01T00-00-00_{server.name}.arrow")
+    with LockstepRun(load_rig(server.rig), log) as run:
+        run.start()
+        run.run(500)
+    yield log
+    log.unlink()
+
+
+def test_a_recording_is_replayed(anna: User, server: Server, ended: Path) -> None:
+    """One that has ended and the one that is being written come out bit for bit; of one that is none it is said why."""
+    broken = ended.with_name("2026-01-02T00-00-00_broken.arrow")
+    broken.write_bytes(b"ARROW1\0\0" + 500 * b"no such thing")
+    anna.opens("Operate")
+    anna.opens("Recordings")
+    (running,) = {*server.logs} - {ended, broken}
+    verdicts = {ended: "It comes out as it was recorded", running: "It comes out as it was", broken: "It can't be"}
+    words = {ended: "identical, bit for bit", running: "no end mark", broken: broken.name}
+    for log, verdict in verdicts.items():
+        row = anna.page.locator(".recordings tr", has_text=log.name)
+        row.get_by_role("button", name="Replay").click()
+        expect(anna.page.locator(".replay-verdict")).to_contain_text(verdict)
+        expect(anna.page.locator(".replay pre")).to_contain_text(words[log])
+        anna.presses("Close")
+        expect(anna.page.locator(".replay")).to_have_count(0)
+    broken.unlink()
+    anna.opens("Operate")
+
+
+def test_the_broker_is_lost_and_comes_back(anna: User, broker: Broker) -> None:
+    anna.runs()
+    broker.stop()
+    expect(anna.page.locator(".notes")).to_contain_text("No connection to the broker")
+    expect(anna.page.locator(".mode")).to_have_text("OFFLINE")
+    expect(anna.page.get_by_role("button", name="STOP", exact=True)).to_be_disabled()
+    broker.start()
+    anna.sees_mode("RUNNING")
+    expect(anna.page.locator(".notes")).not_to_contain_text("No connection")
+    last = eventually(anna.points, 60)[-1][0]
+    eventually(lambda: anna.points()[-1][0] > last, 60)
+
+
+def test_stop_is_within_reach_of_an_open_dialog(anna: User) -> None:
+    anna.runs()
+    anna.clicks_component("pump")
+    anna.presses("STOP")
+    anna.sees_mode("ARMED")
+    anna.presses("STOP")
+    anna.sees_mode("SAFE")
+    anna.closes_component()
+
+
+def test_a_trip_is_an_alarm_until_it_is_reset(anna: User) -> None:
+    anna.presses("Trip")
+    anna.sees_mode("FAULT")
+    expect(anna.page.locator(".notes")).to_contain_text("FAULT")
+    anna.opens("Alarms")
+    expect(anna.page.locator(".events")).to_contain_text("FAULT")
+    anna.presses("Reset")
+    anna.sees_mode("SAFE")
+    anna.opens("Operate")
+
+
+def test_a_tablet_shows_it_all(browser: Browser, url: str, anna: User) -> None:
+    """Upright, 10 inches: nothing is wider than the screen."""
+    anna.page.set_viewport_size({"width": 820, "height": 1180})
+    anna.page.wait_for_timeout(500)
+    wide = anna.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    assert wide <= 0
+    expect(anna.page.get_by_role("button", name="STOP", exact=True)).to_be_in_viewport()
+    anna.page.set_viewport_size({"width": 1400, "height": 1000})

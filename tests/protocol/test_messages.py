@@ -1,0 +1,361 @@
+"""The messages of the protocol: what is read, what is refused and why, what is written."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from message_schemas import SCHEMAS, flaws
+
+from hilserver.protocol.messages import (
+    COMMANDS,
+    Answer,
+    ChannelInfo,
+    Command,
+    InputInfo,
+    Jog,
+    Published,
+    Refused,
+    State,
+    Switch,
+    Telemetry,
+    Topics,
+    ValveInfo,
+    describe,
+    leading_id,
+    read_command,
+    refusal,
+    schema_files,
+    schemas,
+)
+
+VALID: dict[str, list[dict[str, Any]]] = {
+    "arm": [{}],
+    "disarm": [{}],
+    "trip": [{}],
+    "start": [{}],
+    "stop": [{}],
+    "reset": [{}],
+    "set_input": [{"input": "joystick", "value": 0.5}, {"input": "joystick", "value": -1}],
+    "set_parameter": [{"component": "relief", "set": {"opening_pressure": "120 bar"}}],
+    "switch": [
+        {"component": "relief", "set": {"nominal_flow.flow": "60 l/min", "points": [1, 2.5, None, True]}},
+        {"component": "pump", "type": "fixed_pump", "values": {"displacement": "28 cm^3"}},
+        {"component": "pump", "type": "fixed_pump"},
+    ],
+    "switch_circuit": [{"circuit": {"components": {"tank": {"type": "tank"}}}}, {"file": "lift.toml"}],
+    "strategy": [
+        {"valve": "main", "strategy": "pid"},
+        {"valve": "main", "strategy": "pid"},
+    ],
+    "jog": [{"valve": "main", "command": -0.05}],
+    "cycle": [{"action": "start"}, {"action": "stop"}],
+}
+"""Every command with payloads that are right."""
+
+_WRONG_TYPES: dict[type, list[Any]] = {
+    str: [7, True, None, ["a"], {"a": 1}, "", "x" * 300, "line\nbreak"],
+    float: ["0.5", True, None, [0.5], {"value": 0.5}],
+    int: ["0.5", True, None, [0.5], {"value": 0.5}],
+    dict: ["a", 7, True, ["a"]],
+}
+_NOT_A_COMMAND: dict[str, bytes] = {
+    "empty": b"",
+    "blank": b"  \n",
+    "not JSON": b"start now",
+    "single quotes": b"{'id': '1'}",
+    "cut off": b'{"id": "1", "expires": 17',
+    "trailing comma": b'{"id": "1",}',
+    "two objects": b"{}{}",
+    "number": b"1",
+    "text": b'"start"',
+    "null": b"null",
+    "true": b"true",
+    "NaN": b"NaN",
+    "list": b'[{"id": "1"}]',
+    "binary": bytes(range(256)),
+    "zeros": bytes(100),
+    "Latin-1": '{"id": "größe"}'.encode("latin-1"),
+    "UTF-16": '{"id": "1"}'.encode("utf-16"),
+    "UTF-8 with BOM": b"\xef\xbb\xbf{}",
+    "deep lists": b"[" * 60_000,
+    "deep objects": b'{"a":' * 12_000,
+    "key twice": b'{"id": "1", "id": "2"}',
+    "half a character as key": b'{"\\ud800": 1}',
+    "half a character as id": b'{"id": "\\udfff"}',
+    "id is a number": b'{"id": 7}',
+    "id is empty": b'{"id": ""}',
+    "id is long": b'{"id": "' + b"x" * 65 + b'"}',
+    "id is no text": b'{"id": {"id": "7"}}',
+    "id has control characters": b'{"id": "a\\u0000b"}',
+    "expires is a text": b'{"expires": "tomorrow"}',
+    "expires is NaN": b'{"expires": NaN}',
+    "expires is infinite": b'{"expires": 1e999}',
+    "expires is endless": b'{"expires": ' + b"9" * 60_000 + b"}",
+    "65 KiB": b'{"id": "big", "x": "' + b"x" * 65 * 1024 + b'"}',
+    "2 MiB": b'{"id": "big", "x": "' + b"x" * 2 * 1024 * 1024 + b'"}',
+    "2 MiB of zeros": bytes(2 * 1024 * 1024),
+    "5000 keys": b"{" + b",".join(b'"k%d":1' % i for i in range(5000)) + b"}",
+}
+_SPECIAL: list[tuple[str, bytes, str]] = [
+    ("jog", b'{"valve": "main", "command": 1.01}', "command: 1.01 is out of range: must be -1 ... 1"),
+    ("jog", b'{"valve": "main", "command": -1e300}', "command"),
+    ("jog", b'{"valve": "main", "comand": 0.1}', "Did you mean command?"),
+    ("cycle", b'{"action": "pause"}', "action"),
+    ("cycle", b'{"action": ""}', "action"),
+    ("switch", b'{"component": "relief"}', "give either set"),
+    ("switch", b'{"component": "relief", "set": {}}', "set: empty"),
+    ("switch", b'{"component": "relief", "values": {"a": 1}}', "give either set"),
+    ("switch", b'{"component": "relief", "set": {"a": 1}, "type": "tank"}', "set can't stand beside type"),
+    ("switch", b'{"component": "relief", "set": {"a": [1, NaN]}}', "set.a[1]: nan is not a finite number"),
+    ("switch", b'{"component": "relief", "set": {"a": -Infinity}}', "set.a: -inf is not a finite number"),
+    ("switch", b'{"component": "relief", "set": {"a": 1, "a": 2}}', "stands twice"),
+    ("switch", b'{"component": "relief", "set": {"a": "\\ud83d"}}', "set.a: holds half of a character"),
+    ("switch", b'{"component": "a", "set": {"a": ' + b"[" * 40 + b"]" * 40 + b"}}", "nested too deeply"),
+    ("set_parameter", b'{"component": "relief", "type": "tank"}', "type: unknown key"),
+    ("switch_circuit", b"{}", "give either circuit"),
+    ("switch_circuit", b'{"file": "a.toml", "circuit": {"components": {}}}', "give either circuit"),
+    ("switch_circuit", b'{"circuit": {}}', "circuit: empty"),
+    ("armm", b"{}", "unknown command. Did you mean arm?"),
+    ("emergency", b"{}", "unknown command. Allowed: arm, cycle"),
+    ("Start", b"{}", "unknown command. Did you mean start?"),
+]
+
+
+def _variants(name: str, right: dict[str, Any]) -> list[tuple[str, bytes, str]]:
+    """What can be wrong with a command, one thing at a time."""
+
+    def entry(changed: dict[str, Any], expected: str) -> tuple[str, bytes, str]:
+        return name, json.dumps({"id": "v", **changed}).encode(), expected
+
+    found = [entry({**right, "colour": "red"}, "colour: unknown key")]
+    found += [(name, json.dumps({**right, "expires": math.nan}).encode(), "expires: nan is not a finite number")]
+    found += [(name, json.dumps(right).encode()[:-1], "not JSON")]
+    for key, value in right.items():
+        required = COMMANDS[name].model_fields[key].is_required()
+        if required:
+            found.append(entry({k: v for k, v in right.items() if k != key}, f"{key}: missing"))
+        for wrong in _WRONG_TYPES[type(value)]:
+            if wrong is not None or required:
+                found.append(entry({**right, key: wrong}, f"{key}: "))
+        found.append((name, json.dumps({**right, key: math.inf}).encode(), f"{key}: inf is not a finite number"))
+    return found
+
+
+MALFORMED: list[tuple[str, bytes, str]] = [
+    *((name, payload, "") for payload in _NOT_A_COMMAND.values() for name in ("start", "switch")),
+    *_SPECIAL,
+    *(variant for name, rights in VALID.items() for variant in _variants(name, rights[0])),
+]
+"""Payloads that are refused: the command's name, the payload, what the reason must hold."""
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_is_read(name: str) -> None:
+    for values in VALID[name]:
+        command = read_command(name, json.dumps({"id": "7", "expires": 2e9, **values}).encode())
+        assert type(command) is COMMANDS[name]
+        assert command.name == name
+        assert command.id == "7"
+        assert command.expires == 2e9
+        assert {key: getattr(command, key) for key in values} == values
+
+
+def test_there_are_many_malformed_payloads() -> None:
+    assert len(MALFORMED) >= 150
+
+
+@pytest.mark.parametrize(("name", "payload", "expected"), MALFORMED, ids=[str(i) for i in range(len(MALFORMED))])
+def test_malformed_payload_is_refused_with_a_reason(name: str, payload: bytes, expected: str) -> None:
+    with pytest.raises(Refused) as refused:
+        read_command(name, payload)
+    reason = str(refused.value)
+    assert expected in reason
+    assert 10 < len(reason) < 1000
+    assert "\n" not in reason
+    assert "Input should" not in reason, "pydantic's words are not for hydraulics engineers"
+    refusal(name, refused.value.id, refused.value.problems, 0.0).payload()  # can be written as JSON
+
+
+def test_all_problems_are_named_at_once() -> None:
+    with pytest.raises(Refused) as refused:
+        read_command("jog", b'{"id": "7", "valve": 3, "comand": 0.1}')
+    assert refused.value.id == "7"
+    assert [problem.partition(":")[0] for problem in refused.value.problems] == ["valve", "command", "comand"]
+
+
+def test_problems_are_bounded() -> None:
+    payload = b'{"component": "a", "set": {"a": [' + b"NaN," * 12_000 + b"1]}}"
+    with pytest.raises(Refused) as refused:
+        read_command("switch", payload)
+    assert len(refused.value.problems) == 21
+    assert refused.value.problems[-1] == "and 11980 more problems."
+
+
+@given(st.sampled_from(sorted(COMMANDS)), st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(name: str, payload: bytes) -> None:
+    try:
+        command = read_command(name, payload)
+    except Refused as refused:
+        refusal(name, refused.id, refused.problems, 0.0).payload()
+    else:
+        assert type(command) is COMMANDS[name]
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+_keys = sorted({key for model in COMMANDS.values() for key in model.model_fields})
+
+
+@given(st.sampled_from(sorted(COMMANDS)), st.dictionaries(st.sampled_from(_keys), _json, max_size=4))
+def test_what_is_read_holds_finite_numbers_only(name: str, values: dict[str, Any]) -> None:
+    try:
+        command = read_command(name, json.dumps(values).encode())
+    except Refused as refused:
+        refusal(name, refused.id, refused.problems, 0.0).payload()
+    else:
+        json.dumps(command.model_dump(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("payload", "id"),
+    [
+        (b'{"id": "7", "x', "7"),
+        (b' { "id" : "seven" ', "seven"),
+        (b'{"x": 1, "id": "7"', None),
+        (b'{"id": 7', None),
+        (b'{"id": "\xff"', None),
+        (b'{"id": "' + b"x" * 65 + b'"', None),
+        (b'{"id": "a\x07b"', None),
+    ],
+)
+def test_id_of_a_payload_that_is_not_read(payload: bytes, id: str | None) -> None:
+    assert leading_id(payload) == id
+
+
+def test_a_command_makes_its_answer() -> None:
+    command = Jog(id="7", valve="main", command=0.1)
+    done = command.answer(time=2.0, tick=5, result={"command": 0.1})
+    assert json.loads(done.payload()) == {
+        "id": "7",
+        "command": "jog",
+        "ok": True,
+        "reason": None,
+        "problems": [],
+        "result": {"command": 0.1},
+        "tick": 5,
+        "time": 2.0,
+        "duplicate": False,
+    }
+    one = command.answer(time=2.0, problems=["the rig is not armed."])
+    assert (one.ok, one.reason) == (False, "the rig is not armed.")
+    two = command.answer(time=2.0, problems=["a.", "b."])
+    assert (two.reason, two.problems) == ("2 problems: a.; b.", ("a.", "b."))
+
+
+def test_numbers_that_are_not_finite_are_written_as_null() -> None:
+    telemetry = Telemetry(t0=1.0, dt=0.01, channels={"p_A": (1e5, math.nan, math.inf)})
+    assert json.loads(telemetry.payload())["channels"] == {"p_A": [1e5, None, None]}
+    state = State(mode="SAFE", tick=0, time=0.0, actual={"p_A": math.nan}, timing={"late": -math.inf})
+    assert json.loads(state.payload())["actual"] == {"p_A": None}
+    assert json.loads(state.payload())["timing"] == {"late": None}
+    answer = Answer(id=None, command="arm", ok=True, time=0.0, result={"values": [math.nan]})
+    assert json.loads(answer.payload())["result"] == {"values": [None]}
+
+
+def test_a_reader_ignores_what_a_newer_server_adds() -> None:
+    assert State.model_validate_json('{"mode": "SAFE", "tick": 1, "time": 2.0, "new": 3}').tick == 1
+
+
+def test_schema_of_every_message() -> None:
+    found = schemas()
+    published = {"description", "state", "circuit", "types", "margins", "telemetry", "event", "answer"}
+    assert set(found) == {f"command/{name}" for name in COMMANDS} | published
+    for schema in found.values():
+        json.dumps(schema, allow_nan=False)
+        assert schema["type"] == "object"
+        assert schema["description"]
+    for name, model in COMMANDS.items():
+        schema = found[f"command/{name}"]
+        assert schema["additionalProperties"] is False
+        assert set(schema["properties"]) == set(model.model_fields)
+    assert found["command/jog"]["properties"]["command"]["minimum"] == -1
+    assert found["command/switch"]["oneOf"] == [{"required": ["set"]}, {"required": ["type"]}]
+    assert set(found["answer"]["properties"]) == set(Answer.model_fields)
+
+
+def test_schema_files_are_those_of_the_messages() -> None:
+    """A change of a message shows as a change of its file: write them anew with ``python docs/generate.py``."""
+    folder = Path(__file__).parents[2] / "docs" / "schemas"
+    kept = {str(file.relative_to(folder)): file.read_text(encoding="utf-8") for file in folder.rglob("*.json")}
+    assert kept == schema_files()
+
+
+def test_schemas_are_valid_and_take_what_the_server_takes() -> None:
+    for name, schema in SCHEMAS.items():
+        Draft202012Validator.check_schema(schema)
+        assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$schema"], name
+    for name, payloads in VALID.items():
+        for payload in payloads:
+            assert flaws(f"command/{name}", {"id": "1", "expires": 1.8e9, **payload}) == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "message", "where"),
+    [
+        ("command/jog", {"valve": "main", "command": 1.5}, "$.command"),
+        ("command/jog", {"valve": "main"}, "$"),
+        ("command/arm", {"now": True}, "$"),
+        ("command/arm", {"id": ""}, "$.id"),
+        ("command/set_input", {"input": "joystick", "value": "0.5"}, "$.value"),
+        ("command/switch", {"component": "relief", "set": {"f45": 1}, "type": "fixed_pump"}, "$"),
+        ("command/cycle", {"action": "pause"}, "$.action"),
+        ("state", {"mode": "SAFE", "time": 1.0}, "$"),
+        ("state", {"mode": "READY", "tick": 1, "time": 1.0}, "$.mode"),
+        ("state", {"mode": "SAFE", "tick": 1, "time": 1.0, "strategies": {"main": 3}}, "$.strategies.main"),
+        ("answer", {"id": None, "command": "arm", "ok": "yes", "time": 0.0}, "$.ok"),
+    ],
+)
+def test_schemas_refuse_what_is_wrong(topic: str, message: dict[str, Any], where: str) -> None:
+    assert any(text.startswith(f"{topic}: {where}: ") for text in flaws(topic, message)), flaws(topic, message)
+
+
+def test_description_says_what_can_be_asked() -> None:
+    description = describe(
+        "lab",
+        "1.2.3",
+        channels={"p_A": ChannelInfo(unit="bar", kind="measured", description="pressure at port A")},
+        inputs={"joystick": InputInfo(unit="", minimum=-1.0, maximum=1.0)},
+        valves={"main": ValveInfo(strategies=("transform", "pid", "manual"), jog_limit=0.1)},
+    )
+    written = json.loads(description.payload())
+    assert set(written["commands"]) == set(COMMANDS)
+    assert written["commands"]["jog"]["topic"] == "hil/lab/command/jog"
+    assert written["commands"]["jog"]["payload_schema"] == schemas()["command/jog"]
+    assert written["commands"]["arm"]["description"].startswith("Let the server drive the real valve")
+    retained = {name for name, topic in written["topics"].items() if topic["retained"]}
+    assert retained == {"availability", "description", "state", "circuit", "types", "margins"}
+    assert written["topics"]["answer"]["topic"] == "hil/lab/answer"
+
+
+@pytest.mark.parametrize("rig", ["", "a/b", "a+", "#", "a\x00b"])
+def test_rig_names_that_are_no_topic(rig: str) -> None:
+    with pytest.raises(ValueError, match="can't be a rig's name"):
+        Topics(rig)
+
+
+def test_messages_can_not_be_changed() -> None:
+    command: Command | Published
+    for command, key in (
+        (Switch(component="relief", set={"a": 1}), "component"),
+        (refusal("arm", None, ["no."], 0.0), "ok"),
+    ):
+        with pytest.raises(ValueError, match="frozen"):
+            setattr(command, key, "other")

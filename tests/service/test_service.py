@@ -1,0 +1,572 @@
+"""The whole server, in real processes with a real broker: killed in parts, fed with nonsense, switched live."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from message_schemas import SCHEMAS
+from service_harness import (
+    Panel,
+    Server,
+    applied,
+    busy_processors,
+    children_of,
+    eventually,
+    panel,
+    read_log,
+)
+from service_inputs import malformed, random_switch
+
+from hilserver.realtime.device import DeviceMemory
+from hilserver.realtime.shared import segment_path
+from hilserver.record.reader import LogTable
+from hilserver.record.summary import WORK
+from hilserver.rig.build import load_rig
+from hilserver.tick import columns as c
+
+DEMO = load_rig(Path(__file__).parents[2] / "config" / "rigs" / "demo.toml").settings
+SLEW = DEMO.valves["main"].slew / DEMO.loop.rate
+"""Of the demo's valve, per tick."""
+
+
+def talk(server: Server, conversation: Callable[[Panel], Awaitable[None]]) -> None:
+    """Have a conversation with a server over MQTT."""
+
+    async def run() -> None:
+        async with panel(server) as user:
+            await conversation(user)
+
+    asyncio.run(run())
+
+
+async def move(user: Panel) -> None:
+    await user.run_cycle()
+
+
+def set_in_motion(server: Server) -> DeviceMemory:
+    """Start the work cycle and wait until the valve is well open; returns the device's memory."""
+    device = server.device
+    talk(server, move)
+    eventually(lambda: abs(applied(device)) > 1.0)
+    return device
+
+
+def commands(table: LogTable) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return table.columns["valve.main.command"]
+
+
+def assert_ramped_to_null(table: LogTable) -> None:
+    """The command was open, came to null by itself, and never moved faster than its slew limit."""
+    command = commands(table)
+    assert np.abs(command).max() > 0.1
+    assert command[-1] == 0.0
+    assert np.abs(np.diff(command)).max() <= SLEW * (1 + 1e-12)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# parts are killed
+
+
+def test_without_its_supervisor_the_loop_ramps_to_null_and_everything_ends(tmp_path: Path) -> None:
+    with Server(tmp_path) as server:
+        device = set_in_motion(server)
+        server.kill("supervisor")
+        eventually(lambda: applied(device) == 0.0)
+        eventually(lambda: not server.alive())
+        table = read_log(server.logs[0])
+        assert not table.torn
+        assert_ramped_to_null(table)
+        assert table.columns["mode"][-1] == c.FAULTED
+        assert table.columns["fault"][-1] == c.FAULT_SUPERVISOR
+        assert not segment_path(f"{server.name}-rig").exists()
+
+
+def test_a_restart_ends_at_once_what_a_killed_supervisor_left(tmp_path: Path) -> None:
+    with Server(tmp_path) as killed:
+        set_in_motion(killed)
+        killed.kill("supervisor")
+        with Server(tmp_path, killed.name, options=("--report", str(tmp_path / "pages"))) as server:
+            eventually(lambda: not killed.alive())
+            assert_ramped_to_null(read_log(killed.logs[0]))
+            set_in_motion(server)
+            server.kill("supervisor", number=signal.SIGTERM)
+            assert server.wait_exit() == 0
+            assert server.leaves() == []
+            log = server.logs[-1]
+            assert not read_log(log).torn
+            page = (tmp_path / "pages" / f"{log.stem}.html").read_text()
+            assert "command cycle" in page
+            assert "work per tick" in page
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_dead_or_hanging_loop_is_made_safe_by_the_supervisor(tmp_path: Path, how: signal.Signals) -> None:
+    async def watch(user: Panel) -> None:
+        await user.run_cycle()
+        device = server.device
+        await asyncio.to_thread(eventually, lambda: abs(applied(device)) > 1.0)
+        server.kill("loop", number=how)
+        fault = await user.see("event", lambda event: event["kind"] == "fault")
+        assert "real-time process ended (killed by SIGKILL)" in fault["text"]
+        assert "wrote the safe values" in fault["text"]
+        assert fault["tick"] > 0
+        state = await user.see("state", lambda state: state["mode"] == "FAULT")
+        assert state["fault"] == fault["text"]
+        await user.see("availability", lambda text: text == "offline")
+        command = np.zeros(device.commands.width)
+        device.commands.latest(command)
+        assert command[1] == 0.0
+        assert applied(device) == 0.0
+
+    with Server(tmp_path) as server:
+        talk(server, watch)
+        assert server.wait_exit() == 1
+        assert server.leaves() == []
+        assert "Traceback" not in server.stderr
+        table = read_log(server.logs[0])
+        assert not table.torn
+        assert np.abs(commands(table)).max() > 0.1
+
+
+def test_with_nobody_left_the_devices_own_watchdog_makes_it_safe(tmp_path: Path) -> None:
+    with Server(tmp_path) as server:
+        device = set_in_motion(server)
+        server.kill("supervisor", "loop")
+        eventually(lambda: applied(device) == 0.0, 1.0)
+        command = np.zeros(device.commands.width)
+        device.commands.latest(command)
+        assert command[1] != 0.0, "somebody wrote a safe command: this was not the watchdog"
+        eventually(lambda: not server.alive())
+        assert not read_log(server.logs[0]).torn
+
+
+def test_a_dead_device_trips_by_the_age_of_its_samples(tmp_path: Path) -> None:
+    async def watch(user: Panel) -> None:
+        await user.run_cycle()
+        server.kill("device")
+        fault = await user.see("event", lambda event: event["kind"] == "fault")
+        assert "age was violated" in fault["text"]
+        warning = await user.see("event", lambda event: "device rig ended" in event["text"])
+        assert warning["kind"] == "warning"
+        refused = await user.command("reset")
+        assert not refused["ok"]
+        assert "limit" in refused["reason"]
+        state = await user.see(
+            "state", lambda state: state["mode"] == "FAULT" and "device rig" in str(state["warnings"])
+        )
+        assert any("age" in warning for warning in state["warnings"])
+
+    with Server(tmp_path) as server:
+        talk(server, watch)
+        server.kill("supervisor", number=signal.SIGINT)
+        assert server.wait_exit() == 0
+        assert server.leaves() == []
+
+
+def test_another_recorder_takes_over_with_the_circuit_that_runs_now(tmp_path: Path) -> None:
+    async def watch(user: Panel) -> None:
+        await user.run_cycle()
+        await recorded(user, await user.do("switch", component="relief", set={"opening_pressure": "120 bar"}))
+        server.kill("recorder")
+        await user.see("event", lambda event: "not recorded" in event["text"])
+        await user.see("event", lambda event: "recorded again" in event["text"])
+        await recorded(user, await user.do("switch", component="relief", set={"opening_pressure": "130 bar"}))
+        server.note_children()
+        # a full disk: the kernel refuses to let the file grow
+        resource.prlimit(server.pids["recorder"], resource.RLIMIT_FSIZE, (1000, 1000))
+        full = await user.see("event", lambda event: "can't be written" in event["text"])
+        assert full["kind"] == "warning"
+        state = await user.see("state", lambda state: "can't be written" in str(state["warnings"]))
+        assert state["mode"] == "RUNNING"
+        start = len(user.seen)
+        await user.see("event", lambda event: "recorded again" in event["text"], start)
+        assert (await user.see("state", start=len(user.seen)))["warnings"] == []
+        await user.do("stop")
+        await user.see("margins")
+        published = {topic for topic in SCHEMAS if not topic.startswith("command/")}
+        assert {topic for topic, _ in user.seen} == published | {"availability"}  # each is checked at the end
+
+    with Server(tmp_path) as server:
+        talk(server, watch)
+        server.kill("supervisor", number=signal.SIGTERM)
+        assert server.wait_exit() == 0
+        killed, full, last = map(read_log, server.logs)
+        assert (killed.torn, last.torn) == (True, False)
+        assert killed.header.packed["source"]["components"]["relief"]["opening_pressure"] == "150 bar"
+        assert full.header.packed["source"]["components"]["relief"]["opening_pressure"] == "120 bar"
+        assert last.header.packed["source"]["components"]["relief"]["opening_pressure"] == "130 bar"
+        for table, version in ((full, 2), (last, 3)):
+            assert table.columns["circuit_version"][0] == version
+            assert table.header.circuit_names == table.circuits[0].version.names
+        for before, after in ((killed, full), (full, last)):
+            assert after.columns["tick"][0] <= before.columns["tick"][-1] + 1, "rows are missing between two logs"
+            assert_no_gap(after)
+
+
+def test_what_a_killed_recorder_had_not_written_is_in_the_next_log_though_the_circuit_was_switched(
+    tmp_path: Path,
+) -> None:
+    async def watch(user: Panel) -> None:
+        server.kill("recorder")  # at once: it has written nothing
+        for bar in (110, 120, 130):
+            answer = await user.do("switch", component="relief", set={"opening_pressure": f"{bar} bar"})
+        await recorded(user, answer)
+
+    with Server(tmp_path) as server:
+        talk(server, watch)
+        server.kill("supervisor", number=signal.SIGTERM)
+        assert server.wait_exit() == 0
+        tables = [read_log(path) for path in server.logs]
+        assert tables[0].columns["tick"][0] == tables[0].columns["missed"][0]
+        assert [event for table in tables for _, event in table.events if event["kind"] == "lost"] == []
+        assert len(tables[-1].circuits) == 4
+        assert_no_gap(tables[-1])
+
+
+async def recorded(user: Panel, answer: Any) -> None:
+    """Wait until the tick of this answer is in the log."""
+    await user.see("state", lambda state: (state["recording"]["tick"] or -1) > answer["tick"])
+
+
+def assert_no_gap(table: LogTable) -> None:
+    """Every tick is in the log, or counted as missed."""
+    tick, missed = table.columns["tick"], table.columns["missed"]
+    assert np.array_equal(np.diff(tick), missed[1:] + 1)
+
+
+def test_a_signal_ends_it_in_order(tmp_path: Path) -> None:
+    with Server(tmp_path) as server:
+        set_in_motion(server)
+        server.kill("supervisor", number=signal.SIGTERM)
+        assert server.wait_exit() == 0
+        assert server.leaves() == []
+        table = read_log(server.logs[0])
+        assert not table.torn
+        assert_ramped_to_null(table)
+        assert_no_gap(table)
+        assert table.columns["mode"][-1] == c.SAFE
+        assert "Traceback" not in server.stderr
+
+
+def test_all_processes_are_told_to_end_at_once(tmp_path: Path) -> None:
+    """As systemd does it, unless it is told otherwise."""
+    with Server(tmp_path) as server:
+        set_in_motion(server)
+        server.kill(*server.pids, number=signal.SIGTERM)
+        server.wait_exit()
+        eventually(lambda: not server.leaves())
+        table = read_log(server.logs[0])
+        assert not table.torn
+        assert_ramped_to_null(table)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# starts
+
+
+def test_two_servers_of_one_rig_refuse_and_two_rigs_run_side_by_side(tmp_path: Path) -> None:
+    with Server(tmp_path) as first, Server(tmp_path) as second:
+        rival = Server(tmp_path, first.name)
+        assert refused_start(rival).startswith(
+            f"/dev/shm/hilserver-{first.name}: in use by process {first.pids['supervisor']}"
+        )
+        set_in_motion(first)
+        set_in_motion(second)
+        for server in (first, second):
+            server.kill("supervisor", number=signal.SIGTERM)
+        assert [server.wait_exit() for server in (first, second)] == [0, 0]
+        assert [server.leaves() for server in (first, second)] == [[], []]
+
+
+def refused_start(server: Server) -> str:
+    """What a server says that does not start; it leaves nothing behind and ends with exit code 2."""
+    server.launch()
+    try:
+        assert server.wait_exit(30) == 2
+        said = [line for line in server.stderr.splitlines() if " WARNING " not in line and " ERROR " not in line]
+        assert len(said) == 1, server.stderr
+        return said[0]
+    finally:
+        server.close()
+
+
+def test_a_start_without_a_place_for_the_log_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    server = Server(tmp_path, changes={"folder =": f'folder = "{tmp_path}/file/logs"'})
+    assert refused_start(server) == f"{tmp_path}/file/logs: the folder of the logs can't be created: Not a directory."
+    assert server.leaves() == []
+
+
+def test_a_start_on_a_taken_port_is_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = Server(tmp_path, changes={"port = 0": f"port = {port}"})
+        assert refused_start(server) == f"port {port} on 127.0.0.1 is taken already: is another broker running?"
+    assert server.leaves() == []
+
+
+def test_a_start_without_its_device_is_refused(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    path = segment_path(f"{server.name}-rig")
+    device = DeviceMemory.create(path, 6, 1)
+    said = refused_start(server)
+    assert said == f"{path}: in use by process {os.getpid()}. Is hilserver running already?"
+    device.close()
+    assert server.leaves() == []
+
+
+def test_a_stop_while_it_starts(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    server.launch()
+    eventually(segment_path(server.name).exists)
+    server.note_children()
+    server.kill("supervisor", number=signal.SIGTERM)
+    assert server.wait_exit() == 0
+    server.close()
+    assert server.leaves() == []
+
+
+def test_it_runs_without_a_broker_too(tmp_path: Path) -> None:
+    with Server(tmp_path, changes={"embedded =": "embedded = false", "port = 0": "port = 1"}) as server:
+        eventually(lambda: "MQTT broker 127.0.0.1:1" in server.stderr)
+        server.kill("supervisor", number=signal.SIGTERM)
+        assert server.wait_exit() == 0
+        assert len(read_log(server.logs[0]).columns["tick"]) > 0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# a server that goes on, whatever happens
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One that the tests below share: each brings it to RUNNING by itself."""
+    with Server(tmp_path_factory.mktemp("server"), changes={"max_missed =": "max_missed = 1000"}) as running:
+        yield running
+        assert "Traceback" not in running.stderr
+
+
+async def be_running(user: Panel) -> None:
+    """From whatever mode to RUNNING, with the circuit of the beginning."""
+    for name in ("reset", "arm", "start"):
+        await user.command(name)
+    await user.do("switch_circuit", file="lift.toml")
+    await user.do("cycle", action="start")
+
+
+def logged_until(server: Server, tick: float) -> LogTable:
+    """The log, once it holds this tick."""
+
+    def long_enough() -> LogTable | None:
+        table = read_log(server.logs[-1])
+        return table if table.columns["tick"][-1] >= tick else None
+
+    table: LogTable = eventually(long_enough)
+    return table
+
+
+def test_nonsense_is_refused_with_a_reason_and_changes_nothing(lasting: Server) -> None:
+    async def send_all(user: Panel) -> None:
+        await be_running(user)
+        before = await user.see("circuit", lambda circuit: circuit["version"] > 1)
+        nonsense = list(malformed())
+        assert len(nonsense) >= 150
+        for name, payload, word in nonsense:
+            start = len(user.seen)
+            await user.client.publish(f"{user.prefix}command/{name}", payload, qos=1)
+            answer = await user.see("answer", start=start)
+            assert not answer["ok"], (name, payload[:200])
+            assert word in answer["reason"], (name, payload[:200], answer["reason"])
+            assert "defect" not in answer["reason"], answer["reason"]
+            assert answer["problems"]
+        state = await user.see("state", start=len(user.seen))
+        assert state["mode"] == "RUNNING"
+        assert user.all("circuit")[-1] == before
+        again = await user.do("switch", component="relief", set={"opening_pressure": "125 bar"})
+        assert again["result"]["version"] == before["version"] + 1
+
+    talk(lasting, send_all)
+    assert "Traceback" not in lasting.stderr
+
+
+def test_mosquitto_pub_switches_a_component(lasting: Server) -> None:
+    async def watch(user: Panel) -> None:
+        await be_running(user)
+        start = len(user.seen)
+        payload = '{"component": "relief", "set": {"opening_pressure": "110 bar"}}'
+        topic = f"{user.prefix}command/switch"
+        command = ("mosquitto_pub", "-p", str(lasting.port), "-t", topic, "-m", payload)
+        sender = await asyncio.create_subprocess_exec(*command)
+        answer = await user.see("answer", start=start)
+        assert await sender.wait() == 0
+        assert answer["ok"]
+        version = answer["result"]["version"]
+        event = await user.see("event", lambda event: event["details"].get("version") == version, start)
+        assert event["kind"] == "switch"
+        assert event["tick"] == answer["tick"]
+        circuit = await user.see("circuit", lambda circuit: circuit["version"] == version, start)
+        assert circuit["tick"] == answer["tick"]
+        assert circuit["source"]["components"]["relief"]["opening_pressure"] == "110 bar"
+
+    talk(lasting, watch)
+
+
+def test_telemetry_is_every_twentieth_row_of_the_log(lasting: Server) -> None:
+    seen: list[Any] = []
+
+    async def collect(user: Panel) -> None:
+        await be_running(user)
+        start = len(user.seen)
+        await asyncio.sleep(0.5)
+        await user.do(
+            "switch", component="pump", type="fixed_pump", values={"displacement": "40 cm^3/rev", "speed": "1450 rpm"}
+        )
+        await asyncio.sleep(0.7)
+        seen.extend(payload for topic, payload in user.seen[start:] if topic == "telemetry")
+
+    talk(lasting, collect)
+    table = logged_until(lasting, max(seen[-1]["channels"]["tick"]))
+    row_of = {tick: row for row, tick in enumerate(table.columns["tick"])}
+    last = None
+    for message in seen:
+        channels, ticks = message["channels"], message["channels"]["tick"]
+        assert message["dt"] == 0.02
+        assert {len(samples) for samples in channels.values()} == {len(ticks)}
+        first = ticks[0]
+        assert first % 20 == 0
+        assert last is None or first == last + 20 or any(table.columns["missed"][row_of[last] :]), "a sample is missing"
+        assert message["t0"] == table.columns["utc"][row_of[first]]
+        for number, tick in enumerate(ticks):
+            assert tick == first + 20 * number if tick is not None else first + 20 * number not in row_of
+            if tick is not None:
+                row = row_of[tick]
+                for name in ("p_A", "x"):
+                    assert channels[name][number] == table.columns[f"channel.{name}"][row]
+                assert channels["valve.main.command"][number] == table.columns["valve.main.command"][row]
+        last = first + 20 * (len(ticks) - 1)
+    before, after = seen[0]["channels"], seen[-1]["channels"]
+    assert "circuit.pump.Q" in before
+    assert "circuit.pump.Q" not in after
+    assert "circuit.supply.p" in after
+    (mixed,) = [m for m in seen if "circuit.pump.Q" not in m["channels"]][:1]
+    assert None not in mixed["channels"]["circuit.supply.p"], "a value that both circuits have"
+
+
+def test_a_broker_that_is_killed_comes_back_with_all_that_is_retained(lasting: Server) -> None:
+    async def before(user: Panel) -> None:
+        await be_running(user)
+        lasting.note_children()
+
+    async def after(user: Panel) -> None:
+        for topic in ("state", "circuit", "description", "telemetry"):
+            await user.see(topic)
+        assert user.all("state")[-1]["mode"] == "RUNNING"
+        await user.do("set_input", input="joystick", value=0.1)
+
+    talk(lasting, before)
+    killed = lasting.pids["broker"]
+    lasting.kill("broker")
+    eventually(lambda: children_of(lasting.pids["supervisor"]).get("broker", killed) != killed)
+    eventually(lambda: is_listening(lasting.port))
+    talk(lasting, after)
+
+
+def is_listening(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+        return True
+    return False
+
+
+def test_missed_ticks_are_counted_and_made_good_and_too_many_trip(lasting: Server) -> None:
+    async def pause(seconds: float) -> None:
+        lasting.kill("loop", number=signal.SIGSTOP)
+        await asyncio.sleep(seconds)
+        lasting.kill("loop", number=signal.SIGCONT)
+
+    async def watch(user: Panel) -> None:
+        await be_running(user)
+        start = len(user.seen)
+        await pause(0.05)
+        event = await user.see("event", lambda event: "ticks missed and made good" in event["text"], start)
+        assert event["details"]["ticks"][0] == event["tick"]
+        assert user.all("state")[-1]["mode"] == "RUNNING"
+        await user.do("disarm")
+        table = logged_until(lasting, event["tick"])
+        row = int(np.flatnonzero(table.columns["tick"] == event["tick"])[0])
+        missed = table.columns["missed"][row]
+        assert missed >= 20
+        segment = next(s for s in reversed(table.circuits) if s.version.start <= row)
+        time = segment.values[row - segment.version.start - 1 :, segment.version.names.index("t")]
+        assert time[1] - time[0] == pytest.approx((missed + 1) * 1e-3)
+        await be_running(user)
+        start = len(user.seen)
+        await pause(1.3)
+        fault = await user.see("event", lambda event: event["kind"] == "fault", start)
+        assert "missed" in fault["text"]
+        assert (await user.command("start"))["reason"].endswith("(start needs ARMED, the mode is FAULT).")
+
+    lasting.note_children()
+    talk(lasting, watch)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# switched live
+
+
+def test_200_random_switches_under_load(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    answers: list[Any] = []
+
+    async def switch(user: Panel) -> None:
+        await user.run_cycle()
+        for number in range(200):
+            name, payload = random_switch(random)
+            answers.append(await user.do(name, **payload))
+            if number % 60 == 59:
+                await user.do("cycle", action="start")
+
+    with Server(tmp_path) as server:
+        with busy_processors():
+            talk(server, switch)
+        server.kill("supervisor", number=signal.SIGTERM)
+        assert server.wait_exit() == 0
+        table = read_log(server.logs[0])
+    results = [answer["result"] for answer in answers]
+    assert [result["version"] for result in results] == list(range(2, 202))
+    columns = table.columns
+    steps = np.diff(columns["circuit_version"])
+    assert set(steps) == {0.0, 1.0}
+    switched = np.flatnonzero(steps) + 1
+    assert [answer["tick"] for answer in answers] == columns["tick"][switched].tolist()
+    assert np.abs(np.diff(commands(table))).max() <= SLEW * (1 + 1e-12)
+    assert np.abs(commands(table)).max() > 0.1
+    assert_no_gap(table)
+    work = np.sum([columns[name] for name in WORK], axis=0)  # of the tick before
+    active = np.array([result["active_ms"] for result in results])
+    moved = max(result["command_moved_percent"]["main"] for result in results)
+    missed, at_switch = columns["missed"], work[switched + 1]
+    silence = np.quantile(columns["heartbeat_age"][np.isfinite(columns["heartbeat_age"])], [0.99, 1.0])
+    print(
+        f"\nrequest to active: median {np.median(active):.1f} ms, largest {active.max():.1f} ms; "
+        f"command moved by {moved:.2f} % at most within 50 ms; "
+        f"work per tick: median {np.median(work) * 1e6:.0f} µs, 99.9 % {np.quantile(work, 0.999) * 1e6:.0f} µs, "
+        f"in ticks that switch: median {np.median(at_switch) * 1e6:.0f} µs, largest {at_switch.max() * 1e6:.0f} µs; "
+        f"supervisor silent for {silence[0] * 1e3:.0f} ms (99 %), {silence[1] * 1e3:.0f} ms at most; "
+        f"missed {missed.sum():.0f} of {len(work)} ticks in {np.count_nonzero(missed)} places, "
+        f"after work of {work[missed > 0] * 1e6} µs"
+    )
+    assert np.median(active) <= 100.0
+    assert silence[0] < 0.3, "something blocks the supervisor's event loop"
+    assert np.median(work) < 0.5e-3
+    assert np.median(at_switch) < 0.5e-3
+    assert np.mean(work > 1e-3) < 0.01, "the loop's own work does not fit into its ticks"

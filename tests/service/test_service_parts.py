@@ -1,0 +1,337 @@
+"""Parts of the service that need no running server: what is told about rows, recording over a gap, notes, children."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hilserver.circuit.program import COMPLETE, mechanisms_folder, program_folder
+from hilserver.numerics.arrays import Floats
+from hilserver.protocol.address import BrokerAddress
+from hilserver.protocol.running import announce, find, running, withdraw, working_folder
+from hilserver.realtime.setup import swap_payload
+from hilserver.realtime.shared import LoopMemory
+from hilserver.record.format import RecordError, is_circuit
+from hilserver.record.reader import LogReader
+from hilserver.record.recorder import CIRCUIT_VERSION, Recorder
+from hilserver.record.run import packed_record, run_header
+from hilserver.record.writer import LogWriter
+from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.rig.plan import first_row
+from hilserver.service.children import Child, ChildFailed, all_ready
+from hilserver.service.telemetry import LONGEST_GAP, Observer
+from hilserver.tick import columns as c
+from hilserver.tick.program import LINKED, is_compiled, no_command
+
+
+@pytest.fixture(scope="module")
+def rig() -> Rig:
+    return load_rig(Path(__file__).parents[2] / "config" / "rigs" / "demo.toml")
+
+
+@pytest.fixture(scope="module")
+def demo_with_key(rig: Rig) -> Rig:
+    """The demo's rig with a channel more, the local enable."""
+    sources = json.loads(json.dumps(rig.sources))
+    sources["rig"]["channels"]["key"] = {"device": "rig", "source": "x", "scale": {"raw": [0, 10], "value": [0, 1]}}
+    sources["rig"]["enable"] = {"channel": "key"}
+    return assemble(sources, rig.file, rig.library)
+
+
+def memory_for(rig: Rig, folder: Path) -> LoopMemory:
+    return LoopMemory.create(folder / "segment", row_width=rig.layout.width, ring_rows=1000, mailbox_slots=4)
+
+
+@pytest.fixture
+def memory(rig: Rig, tmp_path: Path) -> Iterator[LoopMemory]:
+    with memory_for(rig, tmp_path) as memory:
+        yield memory
+
+
+class Loop:
+    """Publishes rows as the loop does, without one."""
+
+    def __init__(self, rig: Rig, memory: LoopMemory) -> None:
+        self.rig, self.memory = rig, memory
+        self.row = first_row(rig.layout, rig.plan, rig.packed)
+        self.row[rig.layout.names.index("channel.x")] = 0.25
+
+    def tick(self, count: int = 1, missed: int = 0, **values: float) -> None:
+        for _ in range(count):
+            self.row[c.TICK] += missed + 1
+            self.row[c.UTC] = 1.8e9 + self.row[c.TICK] * 1e-3
+            self.row[c.MISSED], missed = missed, 0
+            for name, value in values.items():
+                self.row[self.rig.layout.column(name.replace("__", "."))] = value
+            self.memory.ring.publish(self.row)
+
+    def take(self, kind: int, first: float = 0.0, payload: bytes = b"") -> None:
+        """The tick that takes a command."""
+        record = no_command()
+        record[c.COMMAND_KIND], record[c.COMMAND_A] = kind, first
+        number = self.memory.mailbox.post(record, payload) + 1
+        self.memory.mailbox.take()
+        self.memory.mailbox.take()  # done with it
+        values: dict[str, Any] = {"circuit_version": first} if kind == c.SWAP else {}
+        self.tick(command=number, **values)
+
+    def swap(self, version: int) -> None:
+        packed = self.rig.packed
+        about = {k: v for k, v in packed_record(packed, self.rig.circuit.source).items() if k not in ("index", "value")}
+        carried = packed.carried_from(packed)
+        self.take(c.SWAP, version, swap_payload(packed, carried, json.dumps(about).encode()))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# observer
+
+
+def test_telemetry_is_on_the_grid_with_null_for_what_is_missing_or_no_number(rig: Rig, memory: LoopMemory) -> None:
+    loop, observer = Loop(rig, memory), Observer(rig, memory)
+    loop.tick(25)
+    loop.tick(missed=30)  # tick 40 is missing
+    loop.tick(10, channel__p_A=np.nan)
+    telemetry = observer.telemetry(observer.read())
+    assert telemetry is not None
+    assert telemetry.channels["tick"] == (0, 20, None, 60)
+    assert telemetry.channels["p_A"] == (0.0, 0.0, None, None)
+    assert telemetry.channels["x"] == (0.25, 0.25, None, 0.25)
+    assert (telemetry.t0, telemetry.dt) == (1.8e9, 0.02)
+    loop.tick(19)
+    telemetry = observer.telemetry(observer.read())
+    assert telemetry is not None
+    assert telemetry.channels["tick"] == (80,)
+    loop.tick(5)
+    assert observer.telemetry(observer.read()) is None
+
+
+def test_a_long_pause_makes_no_long_telemetry(rig: Rig, memory: LoopMemory) -> None:
+    loop, observer = Loop(rig, memory), Observer(rig, memory)
+    loop.tick(5)
+    loop.tick(missed=20 * (LONGEST_GAP + 1))
+    loop.tick(40)
+    telemetry = observer.telemetry(observer.read())
+    assert telemetry is not None
+    assert len(telemetry.channels["tick"]) == 2
+
+
+def test_samples_of_another_circuit_stand_under_the_names_they_share(rig: Rig, memory: LoopMemory) -> None:
+    source = {**rig.circuit.source, "components": {**rig.circuit.source["components"]}}
+    source["components"]["line"] = {"type": "volume", "ports": {"P": "supply"}, "volume": "3 l"}
+    source["components"]["pump"] = {
+        "type": "fixed_pump",
+        "ports": {"P": "supply", "T": "tank"},
+        "displacement": "40 cm^3/rev",
+        "speed": "1450 rpm",
+    }
+    packed = rig.pack(rig.read_circuit(source))
+    start = len(rig.layout.names)
+    loop, observer = Loop(rig, memory), Observer(rig, memory)
+    observer.expect(2, packed)
+    loop.row[start + rig.packed.names.index("supply.p")] = 1e7
+    loop.tick(30)
+    loop.row[start:] = 0.0
+    loop.row[start + packed.names.index("supply.p")] = 2e7
+    loop.row[start + packed.names.index("pump.q_P")] = 1e-3
+    loop.tick(20, circuit_version=2.0)
+    telemetry = observer.telemetry(observer.read())
+    assert telemetry is not None
+    assert telemetry.channels["circuit.supply.p"] == (1e7, 1e7, 2e7)
+    assert telemetry.channels["circuit.pump.q_P"][2] == 1e-3
+    assert "circuit.pump.Q" not in telemetry.channels
+
+
+def test_a_reading_that_is_no_sample_is_told_with_its_reason(memory: LoopMemory) -> None:
+    demo = load_rig(Path(__file__).parents[2] / "config" / "rigs" / "demo.toml")
+    channels = {**demo.settings.channels, "p_S": demo.settings.channels["p_S"].model_copy(update={"valid_raw": (1, 9)})}
+    rig = dataclasses.replace(demo, settings=demo.settings.model_copy(update={"channels": channels}))
+    loop, observer = Loop(rig, memory), Observer(rig, memory)
+    plan = rig.plan
+    loop.row[plan.layout[c.AGE] : plan.layout[c.ERRORS]] = loop.row[plan.layout[c.STALE] : plan.layout[c.CHANGE]] = 0.0
+    loop.tick(raw__p_S=5.0)
+    assert list(observer.warnings(observer.read()[-1])) == []
+    loop.tick(raw__p_S=0.5, stale__p_S=1e-3, raw__p_A=np.nan, stale__p_A=1e-3, raw__x=5.0, stale__x=1e-3)
+    assert list(observer.warnings(observer.read()[-1])) == [
+        "channel p_A: the device has no sample",
+        "channel p_S: raw 0.5 is outside of 1 … 9",
+        "channel x: it changes faster than valid_rate",
+    ]
+
+
+def test_events_name_what_happened_in_order(rig: Rig, memory: LoopMemory) -> None:
+    loop, observer = Loop(rig, memory), Observer(rig, memory)
+    loop.tick(3, mode=c.SAFE)
+    assert observer.events(observer.read()) == []
+    loop.tick(mode=c.ARMED)
+    loop.tick(mode=c.RUNNING)
+    for violated in (1.0, 0.0, 1.0, 1.0, 0.0):
+        loop.tick(limit__stroke=violated)
+    loop.swap(2)
+    loop.tick(missed=4)
+    loop.tick(missed=1)
+    loop.tick(mode=c.FAULTED, fault=c.FAULT_LIMIT + rig.layout.limits.index("p_A_high"))
+    events = observer.events(observer.read())
+    assert [(event.kind, event.text, event.tick) for event in events] == [
+        ("info", "ARMED", 3),
+        ("info", "RUNNING", 4),
+        ("warning", "limit stroke is violated", 5),
+        ("switch", "version 2 of the circuit is active", 10),
+        ("warning", "5 ticks missed and made good", 15),
+        ("fault", "FAULT: limit p_A_high was violated (action trip)", 18),
+    ]
+    assert events[2].details == {"ticks": [5, 7]}
+    assert events[4].details == {"ticks": [15, 17]}
+    assert observer.missed == 5
+    assert observer.events(observer.read()) == []
+
+
+def test_the_local_enable_is_told_and_shown(demo_with_key: Rig, tmp_path: Path) -> None:
+    rig = demo_with_key
+    with memory_for(rig, tmp_path) as memory:
+        loop, observer = Loop(rig, memory), Observer(rig, memory)
+        plan = rig.plan
+        loop.row[plan.layout[c.STALE] : plan.layout[c.CHANGE]] = 0.0
+        loop.tick(channel__key=1.0)
+        assert observer.events(observer.read()) == []
+        assert observer.state(loop.row, 0).enabled is True
+        loop.tick(channel__key=0.0)
+        assert [(event.kind, event.text) for event in observer.events(observer.read())] == [
+            ("warning", "the local enable is off")
+        ]
+        state = observer.state(loop.row, 0)
+        assert state.enabled is False
+        assert "the local enable is off: nobody can arm or start the rig" in state.warnings
+        for on in (1.0, 0.0, 1.0):  # a contact that bounces
+            loop.tick(channel__key=on)
+        assert [event.text for event in observer.events(observer.read())] == ["the local enable is on"]
+
+
+def test_without_a_local_enable_nothing_is_said_of_it(rig: Rig, memory: LoopMemory) -> None:
+    loop, observer = Loop(rig, memory), Observer(rig, memory)
+    loop.tick()
+    state = observer.state(loop.row, 0)
+    assert state.enabled is None
+    assert not [text for text in state.warnings if "enable" in text]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# recorder
+
+
+def recorder(rig: Rig, memory: LoopMemory, path: Path, version: int = 1) -> Recorder:
+    header = run_header(rig, "program", "real time")
+    header = header.model_copy(update={"extra": {**header.extra, CIRCUIT_VERSION: version}})
+    return Recorder(memory, LogWriter(path, header))
+
+
+def logged(path: Path) -> tuple[Floats, list[tuple[int, Any]]]:
+    table = LogReader(path).read_all()
+    return table.columns["tick"], table.events
+
+
+def test_commands_in_lost_rows_are_still_logged(rig: Rig, memory: LoopMemory, tmp_path: Path) -> None:
+    loop, path = Loop(rig, memory), tmp_path / "log.arrow"
+    log = recorder(rig, memory, path)
+    loop.tick(10)
+    log.step()
+    loop.swap(2)
+    loop.take(c.SET_INPUT)
+    loop.tick(1500)
+    log.step()
+    log._writer.close()
+    ticks, events = logged(path)
+    row = int(np.flatnonzero(np.diff(ticks) > 1)[0]) + 1
+    assert log.lost == ticks[row] - 10
+    assert [event["kind"] for _, event in events] == ["command", "circuit", "command", "lost"]
+    assert {number for number, _ in events} == {row}
+
+
+def test_a_log_ends_where_a_switch_was_lost(rig: Rig, memory: LoopMemory, tmp_path: Path) -> None:
+    loop = Loop(rig, memory)
+    log = recorder(rig, memory, tmp_path / "log.arrow")
+    loop.tick(10)
+    log.step()
+    loop.swap(2)
+    for _ in range(5):  # the mailbox has 4 slots
+        loop.take(c.SET_INPUT)
+    loop.tick(1500)
+    with pytest.raises(RecordError, match="a switch of the circuit was lost"):
+        log.step()
+
+
+def test_a_new_recorder_begins_with_the_circuit_of_its_header(rig: Rig, memory: LoopMemory, tmp_path: Path) -> None:
+    loop, path = Loop(rig, memory), tmp_path / "log.arrow"
+    loop.tick(10)
+    loop.swap(2)
+    loop.tick(10)
+    loop.swap(3)
+    log = recorder(rig, memory, path, 2)
+    log.step()
+    log._writer.close()
+    ticks, events = logged(path)
+    assert ticks.tolist() == list(range(10, 22))
+    assert [row for row, event in events if is_circuit(event)] == [11]
+    with pytest.raises(RecordError, match="begun too late"):
+        recorder(rig, memory, tmp_path / "late.arrow", 0).step()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# notes and children
+
+
+def test_notes_of_running_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    address = BrokerAddress(port=1234)
+    note = announce("lab", address)
+    (note.parent / "dead.json").write_text(json.dumps({"pid": 2**22 + 1, **address.model_dump(mode="json")}))
+    (note.parent / "half.json").write_text('{"pid"')
+    assert running() == {"lab": address}
+    assert find(None) == ("lab", address)
+    withdraw(note)
+    withdraw(note)
+    assert running() == {}
+
+
+def test_it_is_known_beforehand_whether_something_must_be_compiled(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That takes a minute, in which the supervisor would hear nothing: other processes are to do it."""
+    monkeypatch.setenv("CACHE_DIRECTORY", str(tmp_path))
+    for folder in (program_folder(rig.library, LINKED), mechanisms_folder()):
+        assert not is_compiled(rig.library)
+        folder.mkdir()
+        (folder / COMPLETE).touch()
+    assert is_compiled(rig.library)
+
+
+def test_the_working_folder_is_private_and_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    left_behind = working_folder("lab") / "setup.npz"
+    left_behind.touch()
+    folder = working_folder("lab")
+    assert not left_behind.exists()
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_child_that_does_not_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    says = "import json\nprint(json.dumps({'error': 'first'}))\nprint(json.dumps({'error': 'then'}))\n"
+    (tmp_path / "sick_child.py").write_text(says)
+    (tmp_path / "mute_child.py").write_text("raise SystemExit(7)")
+
+    async def start(module: str) -> str:
+        child = await Child.start("child", module)
+        with pytest.raises(ChildFailed) as failure:
+            await all_ready(child)
+        await child.stop()
+        return str(failure.value)
+
+    assert asyncio.run(start("sick_child")) == "first"
+    assert asyncio.run(start("mute_child")) == "child ended before it was ready (exit code 7)."

@@ -1,0 +1,106 @@
+"""A server plagued for as long as you like: ``pytest tests/service/test_soak.py --soak "2 h" --soak-report soak.txt``.
+
+Two thirds of the time with faults of all kinds (soak.py), one without, to see if memory and descriptors stay flat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_system import FakeSystem, needs_compiler
+from soak import ENDING, SURVIVED, Fault, Soak, Usage, be_running, live, service_is_stopped, switches
+from test_driver_modbus import TcpBench
+
+from hilserver.units import parse
+
+pytestmark = needs_compiler
+WARMING_UP = 10.0
+"""MiB; in seconds only a gross leak can be told from what comes in use little by little."""
+FAULTS_IN_A_LIFE = len(SURVIVED) // 2
+"""Between a start and the fault that ends it."""
+
+
+@pytest.fixture
+def soak(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Soak]:
+    """What the tests plague, its report written at the end, whatever comes."""
+    faulthandler.cancel_dump_traceback_later()  # hours are as they should be
+    bench = TcpBench()
+    bench.measure({name: span[1] for name, span in bench.input_span.items()})
+    seed = request.config.getoption("--soak-seed")
+    made = Soak(tmp_path, np.random.default_rng(seed), FakeSystem(tmp_path), bench, Usage())
+    try:
+        yield made
+    finally:
+        bench.close()
+        report = "\n".join([f"{request.node.name}, seed {seed}", *made.report, ""])
+        print("\n" + report)
+        if (file := request.config.getoption("--soak-report")) is not None:
+            with Path(file).open("a") as out:
+                out.write(report)
+
+
+@pytest.fixture
+def length(request: pytest.FixtureRequest) -> float:
+    """Of both tests together, s."""
+    return float(parse(request.config.getoption("--soak")).to("s").magnitude)
+
+
+def lives(random: np.random.Generator) -> Iterator[tuple[list[Fault], Fault]]:
+    """All faults in random order, again and again: some that a server survives, then one that ends it."""
+    survived: list[Fault] = []
+    while True:
+        for number in random.permutation(len(ENDING)):
+            while len(survived) < FAULTS_IN_A_LIFE:
+                survived += [SURVIVED[i] for i in random.permutation(len(SURVIVED))]
+            yield survived[:FAULTS_IN_A_LIFE], ENDING[number]
+            survived = survived[FAULTS_IN_A_LIFE:]
+
+
+def test_whatever_happens_the_valve_is_safe_the_log_is_whole_and_the_server_comes_back(
+    soak: Soak, length: float
+) -> None:
+    began = time.monotonic()
+    for faults, end in lives(soak.random):
+        asyncio.run(live(soak, faults, end))
+        if time.monotonic() - began > 2 / 3 * length:
+            break
+    for grown in soak.usage.grown(warm_up=10.0):
+        soak.report.append(str(grown))
+        assert grown.descriptors <= 3, f"descriptors leak: {grown}"
+
+
+def test_memory_and_descriptors_stay_flat(soak: Soak, length: float) -> None:
+    """Switched now and then, recorded in files of which the old ones are removed."""
+    length /= 3
+    soak.file_length = "1 min" if length > 600 else "2 s"
+    warm_up = min(600.0, length / 2)
+
+    async def run() -> None:
+        watching = asyncio.create_task(soak.watch_usage(min(10.0, length / 20)))
+        try:
+            began = time.monotonic()
+            async with soak.user() as user:
+                await be_running(user)
+            while time.monotonic() - began < length:
+                await switches(soak)
+                await asyncio.sleep(min(5.0, length / 10))
+        finally:
+            watching.cancel()
+        await service_is_stopped(soak)
+
+    with soak.new_server() as soak.server:
+        soak.memory = soak.server.memory
+        asyncio.run(run())
+    grown = sorted(soak.usage.grown(warm_up), key=lambda process: process.name)
+    soak.report += [str(process) for process in grown]
+    soak.report.append(f"{soak.switches} switches")
+    assert {process.name for process in grown} == {"supervisor", "loop", "recorder", "worker", "device", "broker"}
+    for process in grown:
+        assert process.descriptors <= 0, f"descriptors leak: {process}"
+        assert process.memory < (1.0 if length > 600 else WARMING_UP), f"memory leaks: {process}"

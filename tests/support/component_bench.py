@@ -1,0 +1,90 @@
+"""For the tests of components: kernels called as plain Python by name, small circuits through the compiled engine."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+from scipy.optimize import brentq
+
+from hilserver.circuit.library import standard_library
+from hilserver.circuit.model import read_circuit
+from hilserver.circuit.pack import pack
+from hilserver.circuit.program import Program
+from hilserver.components.base import Component, Fluid
+from hilserver.errors import problems_of
+from hilserver.tick.program import compiled_program
+
+Recording = dict[str, np.ndarray[Any, np.dtype[np.float64]]]
+
+L_MIN = 1e-3 / 60.0
+BAR = 1e5
+
+
+def evaluate(component: Component, fluid: Fluid | None = None, **values: float) -> dict[str, float]:
+    """Results of all kernels of a component by name; ``values`` are its port variables, signals and states."""
+    known = {**component.parameters(fluid or Fluid()), **values}
+    results: dict[str, float] = {}
+    for kernel in component.kernels:
+        result = kernel.function(**{name: known[name] for name in kernel.arguments})
+        results |= zip(kernel.results, result if isinstance(result, tuple) else (result,), strict=True)
+    return results
+
+
+def refusal(kind: type[Component], **values: Any) -> str:
+    """The sentences that the user sees when these datasheet values are refused; fails if they are not."""
+    try:
+        kind.model_validate(values)
+    except ValidationError as error:
+        return "\n".join(map(str, problems_of(error, values, names=kind.model_fields)))
+    raise AssertionError(f"{kind.__name__} accepted {values}")
+
+
+def root(function: Callable[[float], float], lower: float, upper: float) -> float:
+    """Where ``function`` is zero."""
+    return float(brentq(function, lower, upper, xtol=1e-12, rtol=1e-12))
+
+
+@functools.cache
+def program() -> Program:
+    """The compiled engine with the standard library."""
+    return compiled_program(standard_library())
+
+
+class Bench:
+    """A circuit given as TOML (or its table), stepped by the compiled engine; values are read and set by name."""
+
+    def __init__(self, circuit: str | Mapping[str, Any]) -> None:
+        raw = tomllib.loads(circuit) if isinstance(circuit, str) else circuit
+        self.packed = pack(read_circuit(raw, standard_library()), standard_library())
+        self.z = np.zeros(len(self.packed.values))
+        self.y = np.zeros(max(len(self.packed.recorded), 1))
+        self.work = np.zeros(self.packed.work_size)
+        program().load(self.packed.index, self.packed.value, self.z)
+
+    def __getitem__(self, name: str) -> float:
+        if name in self.packed.values:
+            return float(self.z[self.packed.values.index(name)])
+        return float(self.y[self.packed.recorded.index(name)])
+
+    def __setitem__(self, name: str, value: float) -> None:
+        self.z[self.packed.values.index(name)] = value
+
+    def run(self, duration: float, step: float) -> None:
+        """Advance with inputs held; ``duration`` is a multiple of ``step``."""
+        n = round(duration / step)
+        assert abs(n * step - duration) < 1e-9
+        program().advance(self.packed.index, self.packed.value, self.z, self.y, self.work, n, step)
+
+    def record(self, names: tuple[str, ...], duration: float, step: float, every: float | None = None) -> Recording:
+        """Run and note these values after every step, or every ``every`` seconds."""
+        interval = every or step
+        rows = []
+        for _ in range(round(duration / interval)):
+            self.run(interval, step)
+            rows.append([self[name] for name in names])
+        return dict(zip(names, np.array(rows).T, strict=True))

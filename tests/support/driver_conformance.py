@@ -1,0 +1,478 @@
+"""What every driver must do, whatever its device: test classes from which each driver's tests derive.
+
+A driver's test file makes a *bench*: a fake device that works, with a hand on its sensors and its cables, and derives
+``class TestMyDriver(HardwareConformance)`` with a fixture ``bench``. DriverConformance is what also holds for a device
+that can't be unplugged (the simulated rig).
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+import hilserver.driver
+from hilserver.circuit.library import standard_library
+from hilserver.driver import Driver, FoundDevice
+from hilserver.errors import ConfigurationError, DriverError, problems_of
+from hilserver.rig.build import Rig, assemble, load_rig
+
+ROOT = Path(__file__).parents[2]
+NAME = "io"
+"""The device's name in the rig file."""
+HANG = 5.0
+"""Seconds beyond its stated time-out after which a call counts as hanging; generous, as machines are shared."""
+
+
+class Bench(ABC):
+    """A fake device that works, what it measures, what it got, and its cable. Made plugged in and switched on."""
+
+    driver: ClassVar[type[Driver]]
+    settings: Mapping[str, Any]
+    """As in ``[devices.io]``, without ``driver``; with at least two inputs and two outputs."""
+    input_span: Mapping[str, tuple[float, float]]
+    """Two raw values of each input that can be told apart."""
+    output_span: Mapping[str, tuple[float, float]]
+    """Two raw values of each output, neither being the safe one where there are more than two."""
+    safe: Mapping[str, float]
+    """Raw safe value of each output."""
+    timeout: float
+    """Seconds that the settings allow a read or a write to take."""
+    patience: float = 5.0
+    """Seconds within which a value must have come through and a connection must have mended."""
+
+    def make(self, inputs: Sequence[str], outputs: Sequence[str]) -> Driver:
+        """A driver with these channels in this order, not opened."""
+        return self.driver(NAME, self.driver.Config.model_validate(self.settings), inputs, outputs)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(self.input_span)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(self.output_span)
+
+    @abstractmethod
+    def measure(self, values: Mapping[str, float]) -> None:
+        """Let the device's inputs have these raw values from now on."""
+
+    @abstractmethod
+    def written(self) -> list[tuple[str, float]]:
+        """Every raw value that arrived at an output so far, in order."""
+
+
+class HardwareBench(Bench):
+    """A device with a cable, which other processes can reach too."""
+
+    environment: Mapping[str, str] = MappingProxyType({})
+    """Variables with which a process finds the device."""
+
+    @abstractmethod
+    def unplug(self) -> None:
+        """Take the device away: from now on nothing answers."""
+
+    @abstractmethod
+    def plug(self) -> None:
+        """Bring it back, as after a loss of power: it remembers no output."""
+
+
+class Session:
+    """An opened driver as the loop uses it: arrays in the order of its channels."""
+
+    def __init__(self, driver: Driver, bench: Bench) -> None:
+        self.driver, self.bench = driver, bench
+        self.begin = len(bench.written())
+        self.values, self.ages = np.full(len(driver.inputs), np.nan), np.full(len(driver.inputs), np.inf)
+
+    def read(self) -> dict[str, float]:
+        """Raw values by name; the driver may leave no element as it was."""
+        self.values[:], self.ages[:] = 1e33, -1.0
+        within(self.bench.timeout, lambda: self.driver.read(self.values, self.ages))
+        assert not (self.values == 1e33).any(), "read left a value unfilled"
+        assert (self.ages >= 0.0).all(), f"ages are seconds: {self.ages}"
+        return dict(zip(self.driver.inputs, self.values.tolist(), strict=True))
+
+    def write(self, values: Mapping[str, float]) -> None:
+        command = np.array([values[name] for name in self.driver.outputs], dtype=np.float64)
+        before = command.copy()
+        within(self.bench.timeout, lambda: self.driver.write(command))
+        assert (command == before).all(), "write changed the loop's array"
+
+    def reads(self, expected: Mapping[str, float]) -> None:
+        """Fails unless these values are read within the bench's patience."""
+        self._until(lambda: self.read() == pytest.approx(expected, rel=1e-6, abs=1e-9), lambda: self.values.tolist())
+
+    def reads_something(self) -> None:
+        """Fails unless every input has a value within the bench's patience."""
+        self._until(lambda: not any(map(math.isnan, self.read().values())), lambda: self.values.tolist())
+
+    def sees_nothing(self) -> None:
+        """Fails unless all values are missing within the bench's patience."""
+        self._until(lambda: all(map(math.isnan, self.read().values())), lambda: self.values.tolist())
+
+    def arrives(self, values: Mapping[str, float], since: int | None = None) -> None:
+        """Fails unless, written again and again, these and no others come to the device as the last.
+
+        ``since``: how many values had come before those that count; without it, those before this session.
+        """
+        since = self.begin if since is None else since
+
+        def arrived() -> bool:
+            self.write(values)
+            return last(self.bench.written()[since:]) == pytest.approx(values, rel=1e-6, abs=1e-9)
+
+        self._until(arrived, lambda: last(self.bench.written()))
+
+    def _until(self, reached: Callable[[], bool], seen: Callable[[], object]) -> None:
+        deadline = time.monotonic() + self.bench.patience
+        while not reached():
+            assert time.monotonic() < deadline, f"still {seen()}; {self.driver.errors}, {self.driver.last_error}"
+            time.sleep(0.002)
+
+
+def within(timeout: float, call: Callable[[], None]) -> None:
+    """Fails where a call takes much longer than it may."""
+    begin = time.monotonic()
+    call()
+    assert time.monotonic() - begin < timeout + HANG, "blocked longer than its time-out"
+
+
+def last(written: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """The last value of each output."""
+    return dict(written)
+
+
+def patterns(spans: Mapping[str, tuple[float, float]]) -> list[dict[str, float]]:
+    """All values low, then one after the other high: no two channels can be exchanged without being seen."""
+    low = {name: span[0] for name, span in spans.items()}
+    return [low, *({**low, name: span[1]} for name, span in spans.items())]
+
+
+def orders(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """All channels, as they are and reversed; every second one."""
+    return [tuple(names), tuple(reversed(names)), tuple(names[::2])]
+
+
+def only(values: Mapping[str, float], names: Iterable[str]) -> dict[str, float]:
+    return {name: values[name] for name in names}
+
+
+class DriverConformance:
+    """For every driver."""
+
+    @pytest.fixture(autouse=True)
+    def _closed_at_the_end(self) -> Iterator[None]:
+        """What a test that failed left open would disturb the next."""
+        self._made: list[Driver] = []
+        yield
+        for driver in self._made:
+            driver.close()
+
+    def make(self, bench: Bench, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> Driver:
+        """A driver, not opened, with all channels or with these in this order."""
+        driver = bench.make(bench.inputs if inputs is None else inputs, bench.outputs if outputs is None else outputs)
+        self._made.append(driver)
+        return driver
+
+    def open(self, bench: Bench, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> Session:
+        """As the loop opens a device: open, then the safe values."""
+        session = Session(self.make(bench, inputs, outputs), bench)
+        session.driver.open()
+        session.driver.make_safe()
+        return session
+
+    def test_channels_have_a_unit_and_a_name_of_their_own(self, bench: Bench) -> None:
+        config = bench.driver.Config.model_validate(bench.settings)
+        for offered, used in zip(bench.driver.channels(config), (bench.inputs, bench.outputs), strict=True):
+            names = [info.name for info in offered]
+            assert len(set(names)) == len(names)
+            assert set(used) <= set(names)
+            assert all(isinstance(info.unit, str) and isinstance(info.description, str) for info in offered)
+
+    def test_unknown_setting_is_refused_with_its_key(self, bench: Bench) -> None:
+        settings = {**bench.settings, "nonsense": 1}
+        with pytest.raises(ValidationError) as caught:
+            bench.driver.Config.model_validate(settings)
+        (problem,) = problems_of(caught.value, settings, prefix="devices.io", names=bench.driver.Config.model_fields)
+        assert problem.key == "devices.io.nonsense"
+
+    def test_unknown_channel_is_refused_with_its_key(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        offer(bench.driver, monkeypatch)
+        load_rig_with(bench, source=bench.inputs[0], output=bench.outputs[0])
+        with pytest.raises(ConfigurationError) as caught:
+            load_rig_with(bench, source="nonsense", output="rubbish")
+        assert {problem.key for problem in caught.value.problems} == {"channels.p_S.source", "valves.main.output"}
+
+    def test_safe_values_are_the_first_to_arrive(self, bench: Bench) -> None:
+        driver = self.open(bench).driver
+        first = dict(reversed(bench.written()))
+        driver.close()
+        assert first == pytest.approx(bench.safe)
+
+    def test_safe_values_are_the_last_to_arrive(self, bench: Bench) -> None:
+        session = self.open(bench)
+        session.arrives(patterns(bench.output_span)[0])
+        session.driver.make_safe()
+        session.driver.close()
+        assert last(bench.written()) == pytest.approx(bench.safe)
+
+    def test_no_input_is_taken_for_another(self, bench: Bench) -> None:
+        for names in orders(bench.inputs):
+            session = self.open(bench, inputs=names)
+            for values in patterns(bench.input_span):
+                bench.measure(values)
+                session.reads(only(values, names))
+            session.driver.close()
+
+    def test_no_output_is_taken_for_another(self, bench: Bench) -> None:
+        for names in orders(bench.outputs):
+            session = self.open(bench, outputs=names)
+            for values in patterns(bench.output_span):
+                session.arrives(only(values, names))
+            session.driver.close()
+
+    def test_device_may_have_inputs_or_outputs_only(self, bench: Bench) -> None:
+        session = self.open(bench, outputs=())
+        session.reads_something()
+        session.driver.close()
+        session = self.open(bench, inputs=())
+        session.arrives(patterns(bench.output_span)[1])
+        session.driver.close()
+
+    def test_fresh_samples_are_young(self, bench: Bench) -> None:
+        session = self.open(bench)
+        bench.measure(patterns(bench.input_span)[1])
+        session.reads(patterns(bench.input_span)[1])
+        assert (session.ages < bench.patience).all()
+        session.driver.close()
+
+    def test_closing_twice_is_harmless(self, bench: Bench) -> None:
+        driver = self.open(bench).driver
+        driver.close()
+        driver.close()
+        self.make(bench).close()
+
+    def test_nothing_is_counted_while_nothing_fails(self, bench: Bench) -> None:
+        session = self.open(bench)
+        session.reads_something()
+        session.arrives(patterns(bench.output_span)[0])
+        assert not session.driver.errors
+        assert session.driver.last_error == ""
+        session.driver.close()
+
+    def test_discovery_writes_nothing(self, bench: Bench) -> None:
+        before = bench.written()
+        found = self.discover(bench)
+        assert bench.written() == before
+        for device in found:
+            assert device.name
+            assert set(device.settings) <= {"driver", *bench.driver.Config.model_fields}
+
+    def discover(self, bench: Bench) -> Sequence[FoundDevice]:
+        """What the driver finds; a driver's test may say more of it."""
+        return bench.driver.discover()
+
+
+class HardwareConformance(DriverConformance):
+    """For every driver of a device that is somewhere else: at the end of a cable that can be pulled."""
+
+    def test_configuration_and_construction_touch_no_device(self, bench: HardwareBench) -> None:
+        bench.unplug()
+        self.make(bench).close()
+
+    def test_reading_and_writing_need_an_open_device(self, bench: HardwareBench) -> None:
+        driver = self.make(bench)
+        for _ in range(2):  # before it was opened, and after it was closed
+            session = Session(driver, bench)
+            with pytest.raises(DriverError, match=NAME):
+                session.read()
+            with pytest.raises(DriverError, match=NAME):
+                session.write(bench.safe)
+            if not bench.written():
+                driver.open()
+                driver.make_safe()
+            driver.close()
+
+    def test_missing_device_is_named(self, bench: HardwareBench) -> None:
+        bench.unplug()
+        driver = self.make(bench)
+        with pytest.raises(DriverError, match=NAME):
+            within(bench.patience, driver.open)
+        driver.close()
+        bench.plug()
+        driver.open()
+        driver.close()
+
+    def test_device_can_be_opened_again(self, bench: HardwareBench) -> None:
+        values = patterns(bench.input_span)[1]
+        bench.measure(values)
+        session = self.open(bench)
+        session.driver.close()
+        session.driver.open()
+        session.driver.make_safe()
+        session.reads(values)
+        session.driver.close()
+
+    def test_unplugged_device_gives_no_values_and_no_exception(self, bench: HardwareBench) -> None:
+        session = self.open(bench)
+        session.reads_something()
+        bench.unplug()
+        session.sees_nothing()
+        before = session.ages.copy()
+        session.write(bench.safe)
+        time.sleep(0.02)
+        session.read()
+        assert (session.ages > before).all()
+        assert session.driver.errors.total() > 0
+        assert all(name == name.strip().lower() and len(name) < 50 for name in session.driver.errors)
+        assert NAME in session.driver.last_error
+        session.driver.close()
+
+    def test_plugged_in_again_it_goes_on_by_itself(self, bench: HardwareBench) -> None:
+        values, command = patterns(bench.input_span)[1], patterns(bench.output_span)[1]
+        bench.measure(values)
+        session = self.open(bench)
+        session.arrives(command)
+        bench.unplug()
+        session.sees_nothing()
+        session.write(command)
+        before = len(bench.written())
+        bench.plug()
+        bench.measure(values)
+        session.reads(values)
+        session.arrives(command, since=before)  # the same as before, which the device may have forgotten
+        session.driver.close()
+
+    def test_safe_values_can_be_written_after_a_failure(self, bench: HardwareBench) -> None:
+        session = self.open(bench)
+        session.arrives(patterns(bench.output_span)[1])
+        bench.unplug()
+        session.sees_nothing()
+        bench.plug()
+        before = len(bench.written())
+        within(bench.patience, session.driver.make_safe)
+        session.driver.close()
+        assert last(bench.written()[before:]) == pytest.approx(bench.safe)
+
+    def test_safe_values_that_do_not_arrive_are_said(self, bench: HardwareBench) -> None:
+        session = self.open(bench)
+        session.reads_something()
+        bench.unplug()
+        with pytest.raises(DriverError, match=NAME):
+            within(bench.patience, session.driver.make_safe)
+        session.driver.close()
+
+    @pytest.mark.parametrize("ending", ["return", "raise", "SIGTERM"])
+    def test_process_that_ends_leaves_safe_values(self, bench: HardwareBench, ending: str) -> None:
+        with driving_process(bench) as process:
+            if ending == "SIGTERM":
+                process.terminate()
+            else:
+                process.communicate(ending, timeout=30)
+            process.wait(30)
+        assert last(bench.written()) == pytest.approx(bench.safe)
+
+    def test_after_a_killed_process_another_one_writes_the_safe_values(self, bench: HardwareBench) -> None:
+        with driving_process(bench) as process:
+            process.kill()
+            process.wait(30)
+        driver = self.open(bench).driver
+        driver.close()
+        assert last(bench.written()) == pytest.approx(bench.safe)
+
+
+# --- a process that drives the device -------------------------------------------------------------------------------
+
+
+@contextmanager
+def driving_process(bench: HardwareBench) -> Iterator[subprocess.Popen[str]]:
+    """A process that reads and writes the device as the loop does; its command has arrived. Killed at the end."""
+    command, begin = patterns(bench.output_span)[0], len(bench.written())
+    driver = f"{bench.driver.__module__}:{bench.driver.__qualname__}"
+    task = json.dumps([driver, dict(bench.settings), bench.inputs, command])
+    environment = {**os.environ, **bench.environment, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, __file__, task],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 30.0
+        while last(bench.written()[begin:]) != pytest.approx(command):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline, f"the command did not arrive, but {last(bench.written()[begin:])}"
+            time.sleep(0.01)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def drive(task: str) -> None:
+    """The body of that process: as the loop, until it is told on its standard input how to end, or by SIGTERM."""
+    name, settings, inputs, command = json.loads(task)
+    module, _, kind = name.partition(":")
+    driver_class = getattr(importlib.import_module(module), kind)
+    driver = driver_class(NAME, driver_class.Config.model_validate(settings), inputs, tuple(command))
+    values, ages, raw = np.zeros(len(inputs)), np.zeros(len(inputs)), np.array([*command.values()], dtype=np.float64)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    driver.open()
+    try:
+        driver.make_safe()
+        while not select.select([sys.stdin], [], [], 0.002)[0]:
+            driver.read(values, ages)
+            driver.write(raw)
+        if sys.stdin.read() == "raise":
+            raise RuntimeError("as it was told")
+    finally:
+        driver.make_safe()
+        driver.close()
+
+
+# --- a rig around it ------------------------------------------------------------------------------------------------
+
+UNDER_TEST = "under_test"
+"""The name under which the driver is offered, whether its package is installed or not."""
+
+
+def offer(driver: type[Driver], monkeypatch: pytest.MonkeyPatch, name: str = UNDER_TEST) -> None:
+    """Let the class be found by name, as if its package had the entry point."""
+    installed = entry_points(group="hilserver.drivers")
+    entry = EntryPoint(name, f"{driver.__module__}:{driver.__qualname__}", "hilserver.drivers")
+    monkeypatch.setattr(hilserver.driver, "entry_points", lambda group: EntryPoints((*installed, entry)))
+
+
+def load_rig_with(bench: Bench, source: str, output: str) -> Rig:
+    """The demo rig with the device in it: the supply's pressure from its input, the servo valve at its output."""
+    demo = load_rig(ROOT / "config/rigs/demo.toml")
+    table = dict(demo.sources["rig"])
+    measured = {"device": NAME, "source": source, "scale": {"raw": [0, 10], "value": ["0 bar", "250 bar"]}}
+    table["devices"] = {**table["devices"], NAME: {"driver": UNDER_TEST, **bench.settings}}
+    table["channels"] = {**table["channels"], "p_S": measured}
+    table["valves"] = {"main": {**table["valves"]["main"], "device": NAME, "output": output}}
+    return assemble({**demo.sources, "rig": table}, demo.file, standard_library())
+
+
+if __name__ == "__main__":
+    drive(sys.argv[1])

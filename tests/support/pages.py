@@ -1,0 +1,249 @@
+"""The blocks of code on the documentation's pages, and a place to carry them out.
+
+Every block says in a comment before it what it is:
+
+- ``run: offline`` (``refused``: must end with an error; ``any exit code``), ``run: live`` (against one running server),
+  ``run: python``, ``run: live python``, and others for which there is one test each; ``run: first`` makes a file that
+  blocks of other pages use;
+- ``check: rig`` (``circuit``, ``cycle``: a fragment, put over the demo's file; ``whole circuit``);
+- ``file: FILE`` (is written there for the other blocks), ``excerpt: FILE`` (stands there so), ``message: TOPIC``;
+- ``tested: FILE::TEST`` (that test takes it from the page), ``not run: REASON``.
+
+What a command is shown to print must come in that order; numbers may differ.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from hilserver.cli import main
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+FILES = sorted(
+    [*(ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md", "config/README.md")), *DOCS.rglob("*.md")]
+)
+DEMO = "config/rigs/demo.toml"
+
+BLOCK = re.compile(r"(?:^<!-- (.*?) -->\n)?^( *)```(\w*)\n(.*?)^ *```$", re.M | re.S)
+ANSWER = re.compile(r"(type its value:|\[y/N\]:) ?(.*)$", re.M)
+"""A question of a dialogue, and what is typed."""
+
+IN_A_TEST = (
+    # A rig of the test's own, nobody to be asked, seconds instead of minutes.
+    (r"^hilserver demo", f"hilserver demo --rig {DEMO}"),
+    (r"^hilserver identify .* --drive", r"\g<0> --yes --seconds 5"),
+    (r"--largest 0\.\d", "--largest 0.5"),  # the piston is sooner in the middle
+    (r"^hilserver fidelity .* --drive", r"\g<0> --yes --frequency 5"),
+    (r"^hilserver fidelity .* --strategy all", r"\g<0> --frequency 5"),
+    (r"^hilserver simulate config/circuits/.*", r"\g<0> --duration 0.5"),
+    (r"^hilserver experiment slider-crank", r"\g<0> --seconds 1"),
+    (r"^hilserver experiment loop", r"\g<0> --joints 5 --seconds 1"),
+    (r"^hilserver latency (?!.*--duration)", r"\g<0>--duration 0.2 "),
+    (r"^hilserver bench config/rigs/lab.toml", r"\g<0> --ticks 200 --repeats 1 --rate 500 --duration 0.5"),
+    (r"--duration 60", "--ticks 200 --repeats 1 --duration 0.5"),
+    (r"--tolerance 30", "--tolerance 100000"),  # other tests run beside it
+    (r"boom_experiment.py reports", "boom_experiment.py reports 0.5"),
+    (
+        r'tests/service/test_soak.py --soak "2 h" --soak-report soak.txt',
+        r"\g<0> --collect-only -q",
+    ),  # 60 s of it are a test
+    # Root's commands: in a folder that stands for the machine, as any user. The program is installed by other tests.
+    (r"^make install ", f'make -C "{ROOT}" install-service DESTDIR="$MACHINE" '),
+    (r"^systemd-sysusers", 'systemd-sysusers --root="$MACHINE" hilserver.conf'),
+    (r"^systemd-tmpfiles", 'systemd-tmpfiles --root="$MACHINE" hilserver.conf'),
+    (r"^systemctl enable", 'systemctl --root="$MACHINE" enable'),
+    (r"^systemctl restart mosquitto", ":"),  # the test starts it
+    (r"-o root -g mosquitto ", ""),
+    (r"mosquitto_passwd (\S+) \$name", r"mosquitto_passwd -b \1 $name secret"),
+    (r"(?<![\w/])/(usr/share|etc|root)/", r"$MACHINE/\1/"),
+)
+"""What a test does instead of what a page says: patterns and their replacements, line by line."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code on a page and the comment before it."""
+
+    page: str
+    line: int
+    mark: str
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    @property
+    def commands(self) -> list[tuple[str, str]]:
+        """Commands with what they are shown to print; of a script all in one."""
+        if self.language != "console":
+            return [(self.text, "")]
+        parts = [part.partition("\n") for part in re.split(r"^\$ ", self.text, flags=re.M)[1:]]
+        return [(command, shown) for command, _, shown in parts]
+
+
+def blocks() -> Iterator[Block]:
+    """All blocks of all pages."""
+    for file in FILES:
+        text = file.read_text()
+        for found in BLOCK.finditer(text):
+            line = text.count("\n", 0, found.start(3)) + 1
+            yield Block(file.relative_to(ROOT).as_posix(), line, found[1] or "", found[3], found[4])
+
+
+BLOCKS = list(blocks())
+
+
+def marked(*marks: str) -> list[Block]:
+    """The blocks with one of these marks."""
+    return [block for block in BLOCKS if block.mark in marks]
+
+
+def only(mark: str, page: str = "") -> Block:
+    """The only block with this mark."""
+    (block,) = (block for block in marked(mark) if page in block.page)
+    return block
+
+
+def of_kind(kind: str) -> list[Block]:
+    """The blocks whose mark begins so."""
+    return [block for block in BLOCKS if block.mark.startswith(kind)]
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """A folder with the files of the pages, in which commands are run; its rigs have names of their own."""
+
+    folder: Path
+    rigs: Mapping[str, str]
+    """Name on the pages -> name here."""
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def in_a_test(self, script: str) -> str:
+        """What a page says, as it is done here."""
+        for name, own in self.rigs.items():
+            script = script.replace(f'"{name}"', f'"{own}"').replace(f"hil/{name}/", f"hil/{own}/")
+        script = re.sub(r"logs/[\dT-]+_(\w+)\.arrow", lambda found: self.log(found[1]), script)
+        for pattern, replacement in IN_A_TEST:
+            script = re.sub(pattern, replacement, script, flags=re.M)
+        return script
+
+    def start(self, command: str) -> subprocess.Popen[str]:
+        """Start one command."""
+        both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.PIPE}
+        environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin",
+            "COLUMNS": "250",
+            "HOME": str(self.folder),
+            "XDG_RUNTIME_DIR": str(self.folder),
+            "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
+            "MACHINE": str(self.folder / "machine"),
+            **self.environment,
+        }
+        environment.pop("PYTEST_CURRENT_TEST", None)  # by which NiceGUI thinks that it is to be tested
+        arguments = ["/bin/sh", "-ec", command if "\n" in command.strip() else f"exec {command}"]
+        return subprocess.Popen(arguments, cwd=self.folder, env=environment, text=True, **both)  # type: ignore[call-overload,no-any-return]
+
+    def run(self, script: str, typed: str = "") -> tuple[int, str]:
+        """Run a command or script as a test does it; returns exit code and output."""
+        process = self.start(self.in_a_test(script))
+        output, _ = process.communicate(typed, timeout=300)
+        return process.returncode, output
+
+    def run_here(self, script: str) -> tuple[int, str]:
+        """The same for a hilserver command, in this process, which needs no time to start."""
+        output, code = io.StringIO(), 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.folder)
+            patch.setenv("COLUMNS", "250")
+            patch.setenv("XDG_RUNTIME_DIR", str(self.folder))
+            patch.setattr(sys, "argv", shlex.split(self.in_a_test(script)))
+            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+                try:
+                    main()
+                except SystemExit as ended:
+                    code = int(ended.code or 0)
+        return code, output.getvalue()
+
+    def log(self, rig: str) -> str:
+        """The latest log of a rig, by its name on the pages."""
+        logs = sorted((self.folder / "logs").glob(f"*_{self.rigs[rig]}.arrow"))
+        assert logs, f"no log of {rig}"
+        return str(logs[-1].relative_to(self.folder))
+
+    def plain(self, text: str) -> str:
+        """What is compared: rigs by the names they have on the pages, 0 for every number, one space for many."""
+        for name, own in self.rigs.items():
+            text = text.replace(own, name)
+        return " ".join(re.sub(r"\d+([.,]\d+)*(e[-+]?\d+)?", "0", text).split())
+
+    def compare(self, command: str, shown: str, output: str) -> None:
+        """Fails unless all that is shown was printed, in that order."""
+        rest = self.plain(output)
+        for line in filter(None, map(self.plain, ANSWER.sub(r"\1", shown).splitlines())):
+            assert line in rest, f"{command}: not printed (any more): {line}\n{output}"
+            rest = rest.split(line, 1)[1]
+
+    def carry_out(self, block: Block) -> None:
+        """Run the commands of a block one after the other."""
+        for command, shown in block.commands:
+            sent = re.match("hilserver (send|switch) ", command)  # others need the time until the state has come
+            run = self.run_here if sent else self.run
+            code, output = run(command)
+            right = "any exit code" in block.mark or (code != 0) == block.mark.endswith("refused")
+            assert right, f"{block}: {command}: exit code {code}\n{output}"
+            self.compare(f"{block}: {command}", shown, output)
+
+
+def workplace(folder: Path, name: str, files: Sequence[Block] = ()) -> Workplace:
+    """A folder with the example configurations and the repository's tests; the demo's rig is called ``demo-<name>``."""
+    rigs = {rig: f"{rig}-{os.getpid()}-{name}" for rig in ("demo", "lab")}
+    shutil.copytree(ROOT / "config", folder / "config")
+    (folder / "tests").symlink_to(ROOT / "tests")
+    for block in files or of_kind("file: "):
+        file = folder / block.mark.removeprefix("file: ")
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(block.text)
+    demo = folder / DEMO
+    text = demo.read_text().replace('name = "demo"', f'name = "{rigs["demo"]}"')
+    patient = text.replace("max_missed = 1000 ", "max_missed = 5000 ").replace('max_age = "1 s"', 'max_age = "2 s"')
+    demo.write_text(patient)  # the machine may be busy
+    return Workplace(folder, rigs)
+
+
+def said_until(process: subprocess.Popen[str], words: str) -> str:
+    """What a process prints up to and with the line that begins so."""
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if words in line:
+            break
+    return said
+
+
+def end(process: subprocess.Popen[str]) -> str:
+    """Ctrl-C, as on the pages; returns what was printed last."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    try:
+        return process.communicate(timeout=30)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise

@@ -1,0 +1,159 @@
+"""For the tests of tick and bridge: a small rig with a servo valve on port A, ticked by the compiled program."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hilserver.circuit.library import standard_library
+from hilserver.circuit.program import Program
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.build import Rig, assemble
+from hilserver.rig.plan import first_row
+from hilserver.tick import columns as c
+from hilserver.tick.bridge import columns as b
+from hilserver.tick.program import compiled_program, no_command, work_array
+
+BAR = 1e5
+L_MIN = 1e-3 / 60.0
+DT = 1e-3
+
+RIG: dict[str, Any] = {
+    "name": "bench",
+    "circuit": "circuit.toml",
+    "loop": {"rate": "1 kHz", "max_missed": 5, "max_age": "20 ms", "heartbeat_timeout": "100 ms"},
+    "devices": {"card": {"driver": "replay", "file": "none.csv", "columns": ["A", "S", "Q"], "outputs": ["valve"]}},
+    "channels": {
+        "p_A": {"device": "card", "source": "A", "scale": {"raw": [0, 10], "value": ["0 bar", "100 bar"]}},
+        "p_S": {"device": "card", "source": "S", "scale": {"raw": [0, 10], "value": ["0 bar", "200 bar"]}},
+        "Q_A": {"device": "card", "source": "Q", "scale": {"raw": [-10, 10], "value": ["-60 l/min", "60 l/min"]}},
+        "p_T": {"value": "0 bar"},
+    },
+    "ports": {"A": "p_A"},
+    "inputs": {"flow": {}},
+    "valves": {
+        "main": {
+            "port": "A",
+            "supply": "p_S",
+            "tank": "p_T",
+            "flow": "Q_A",
+            "nominal_flow": {"flow": "60 l/min", "drop": "35 bar", "per": "edge"},
+            "f45": "70 Hz",
+            "device": "card",
+            "output": "valve",
+            "raw": [-10, 10],
+            "bridge": {"strategy": "inverse_static"},
+        }
+    },
+}
+CIRCUIT: dict[str, Any] = {
+    "components": {
+        "source": {"type": "flow_source", "ports": {"P": "rig.A", "T": "t"}, "flow": "40 l/min", "command": "flow"},
+        "tank": {"type": "tank", "ports": {"T": "t"}},
+    }
+}
+
+
+def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of nested tables with other values; None takes a key away."""
+    result = copy.deepcopy(dict(table))
+    for key, value in changes.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
+            result[key] = merged(result[key], value)
+        else:
+            result[key] = value
+    return result
+
+
+def bench_rig(
+    changes: Mapping[str, Any] | None = None,
+    circuit: Mapping[str, Any] | None = None,
+    cycle: Mapping[str, Any] | None = None,
+) -> Rig:
+    """The bench's rig with changes; another circuit; a work cycle."""
+    sources = {"rig": merged(RIG, changes or {}), "circuit": circuit or CIRCUIT}
+    if cycle is not None:
+        sources["cycle"] = cycle
+    return assemble(sources, Path("bench.toml"), standard_library())
+
+
+@functools.cache
+def program() -> Program:
+    """The compiled program of the rig."""
+    return compiled_program(standard_library())
+
+
+class Bench:
+    """A rig, its row, and the next tick's inputs: all as a real loop sets them, a fresh heartbeat, no missed tick."""
+
+    def __init__(self, rig: Rig | None = None) -> None:
+        self.rig = rig or bench_rig()
+        self.packed = self.rig.packed
+        self.row = first_row(self.rig.layout, self.rig.plan, self.packed)
+        self.raw: dict[str, float] = dict.fromkeys(self.rig.layout.raw, 0.0)
+        self.ages: dict[str, float] = dict.fromkeys(self.rig.layout.raw, 0.0)
+        self.missed, self.heartbeat_age, self.device_error = 0, 0.0, 0.0
+        self.sequence = 0
+
+    def __getitem__(self, name: str) -> float:
+        if name in self.rig.layout.names:
+            return float(self.row[self.rig.layout.column(name)])
+        return float(self.row[self.rig.plan.layout[c.CIRCUIT] + self.packed.names.index(name)])
+
+    @property
+    def mode(self) -> str:
+        return c.MODE_NAMES[int(self["mode"])]
+
+    @property
+    def block(self) -> Floats:
+        """The first valve's block of the row (a view)."""
+        start = int(self.rig.plan.layout[c.VALVE])
+        return self.row[start : start + b.BLOCK]
+
+    def tick(self, kind: int = c.NOTHING, first: float = 0.0, second: float = 0.0) -> int:
+        """One tick with a command; returns its result."""
+        command = no_command()
+        if kind != c.NOTHING:
+            self.sequence += 1
+            command[c.COMMAND_KIND], command[c.COMMAND_SEQUENCE] = kind, self.sequence
+            command[c.COMMAND_A], command[c.COMMAND_B] = first, second
+        self.row[c.TICK] += self.missed + 1
+        self.row[c.MISSED], self.row[c.HEARTBEAT_AGE] = self.missed, self.heartbeat_age
+        self.row[c.DEVICE_ERROR] = self.device_error
+        for name in self.rig.layout.raw:
+            self.row[self.rig.layout.column(f"raw.{name}")] = self.raw[name]
+            self.row[self.rig.layout.column(f"age.{name}")] = self.ages[name]
+        work = work_array(self.packed, self.rig.plan)
+        program().tick(self.rig.plan, self.packed.index, self.packed.value, self.row, work, command)
+        return int(self.row[c.RESULT])
+
+    def record(self, name: str, ticks: int) -> Floats:
+        """Tick and note one column."""
+        values = np.empty(ticks)
+        for k in range(ticks):
+            self.tick()
+            values[k] = self[name]
+        return values
+
+    def run_to(self, mode: int) -> Bench:
+        """Bring the rig from STARTUP to this mode by commands."""
+        self.tick()
+        for command, reached in ((c.ARM, c.ARMED), (c.START, c.RUNNING)):
+            if mode >= reached:
+                assert self.tick(command) == c.DONE
+        assert self["mode"] == mode
+        return self
+
+    def swap(self, circuit: Mapping[str, Any]) -> None:
+        """Put another circuit into the row, as the loop does before a tick."""
+        new = self.rig.pack(self.rig.read_circuit(circuit))
+        work = work_array(new, self.rig.plan)
+        program().swap(self.rig.plan, self.row, new.index, new.value, new.carried_from(self.packed), work)
+        self.packed = new

@@ -1,0 +1,303 @@
+"""A real server, in processes of its own, for tests: start it, talk to it over MQTT, kill parts, see what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import aiomqtt
+import numpy as np
+from message_schemas import flaws
+
+from hilserver.protocol.address import BrokerAddress
+from hilserver.protocol.mqtt import new_client
+from hilserver.realtime.device import DeviceMemory
+from hilserver.realtime.shared import LoopMemory, segment_path
+from hilserver.record.reader import LogReader, LogTable
+
+CONFIG = Path(__file__).parents[2] / "config"
+COMMAND = (sys.executable, "-c", "from hilserver.cli import main; main()", "run", "--verbose")
+MODULES = {
+    "hilserver.realtime.process": "loop",
+    "hilserver.realtime.device": "device",
+    "hilserver.realtime.worker": "worker",
+    "hilserver.record.recorder": "recorder",
+    "mosquitto": "broker",
+}
+_numbers = itertools.count()
+
+
+def rig_text(name: str, folder: Path, changes: Mapping[str, str] | None = None) -> str:
+    """The demo's rig under another name, recording in ``folder``; ``changes`` replace lines, by how they begin."""
+    lines = [*(CONFIG / "rigs" / "demo.toml").read_text().splitlines(), "[recording]", f'folder = "{folder / "logs"}"']
+    replace = {
+        "name =": f'name = "{name}"',
+        "machine =": f'machine = "{CONFIG}/circuits/machine.toml"',
+        "drive =": f'drive = "{CONFIG}/circuits/drive.toml"',
+        "circuit =": f'circuit = "{CONFIG}/circuits/lift.toml"',
+        "cycle =": f'cycle = "{CONFIG}/cycles/lift.toml"',
+        "rate =": 'rate = "1 kHz"\nheartbeat_timeout = "2.5 s"',
+        "max_missed =": "max_missed = 5000",
+        "max_age =": 'max_age = "2.5 s"',
+        **(changes or {}),
+    }
+    for start, line in replace.items():
+        lines = [line if old.startswith(start) else old for old in lines]
+    text = "\n".join([*lines, ""])
+    tomllib.loads(text)
+    return text
+
+
+class Server:
+    """One run of a rig. ``with Server(folder) as server:`` starts it; at the end everything of it is killed.
+
+    ``changes`` replace lines of the demo's rig; ``text`` is another rig's, with {name} in the place of its name.
+    ``path`` holds more modules; ``environment`` more variables; ``notes``: where it says that it runs, if not as usual;
+    ``options``: of the command.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str = "",
+        changes: Mapping[str, str] | None = None,
+        text: str = "",
+        path: tuple[Path, ...] = (),
+        environment: Mapping[str, str] | None = None,
+        notes: Path | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
+        self.name = name or f"test_{os.getpid()}_{next(_numbers)}"
+        self.folder = folder
+        self.port = 0
+        self.start_time = 0.0
+        self.pids: dict[str, int] = {}
+        self.rig = folder / f"{self.name}.toml"
+        self.rig.write_text(text.replace("{name}", self.name) or rig_text(self.name, folder, changes))
+        self.path = os.pathsep.join((*map(str, path), os.environ.get("PYTHONPATH", "")))
+        self.environment = environment or {}
+        self.notes = notes or folder / "hilserver"
+        self.options = options
+        self.errors = folder / f"{self.name}-{next(_numbers)}.stderr"
+        self.process: subprocess.Popen[str] | None = None
+
+    def launch(self) -> None:
+        """Start it, without waiting for anything."""
+        own = {"XDG_RUNTIME_DIR": str(self.folder), "PYTHONPATH": self.path}
+        environment = {**os.environ, **own, **self.environment}
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                (*COMMAND, str(self.rig), *self.options),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+                text=True,
+            )
+        self.pids = {"supervisor": self.process.pid}
+
+    def __enter__(self) -> Self:
+        began = time.monotonic()
+        self.launch()
+        assert self.process is not None
+        assert self.process.stdout is not None
+        if not self.process.stdout.readline():
+            self.close()
+            raise AssertionError(f"the server did not start: {self.stderr}")
+        self.start_time = time.monotonic() - began
+        note = self.notes / f"{self.name}.json"
+        self.port = json.loads(note.read_text())["port"]
+        self.note_children()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+        for path in Path("/dev/shm").glob(f"hilserver-{self.name}*"):
+            path.unlink()
+
+    def close(self) -> None:
+        """Kill what still runs of it."""
+        assert self.process is not None
+        self.note_children()
+        for pid in self.pids.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def note_children(self) -> None:
+        """Look for processes that were started since."""
+        assert self.process is not None
+        self.pids |= children_of(self.process.pid)
+
+    @property
+    def stderr(self) -> str:
+        return self.errors.read_text()
+
+    @property
+    def memory(self) -> LoopMemory:
+        return LoopMemory.attach(segment_path(self.name))
+
+    @property
+    def device(self) -> DeviceMemory:
+        return DeviceMemory.attach(segment_path(f"{self.name}-rig"))
+
+    @property
+    def logs(self) -> list[Path]:
+        return sorted((self.folder / "logs").glob("*.arrow"), key=lambda path: path.stat().st_ctime_ns)
+
+    def kill(self, *names: str, number: int = signal.SIGKILL) -> None:
+        for name in names:
+            os.kill(self.pids[name], number)
+
+    def alive(self) -> set[str]:
+        return {name for name, pid in self.pids.items() if is_alive(pid)}
+
+    def wait_exit(self, timeout: float = 15.0) -> int:
+        """Wait for the end of the supervisor; returns its exit code."""
+        assert self.process is not None
+        return self.process.wait(timeout)
+
+    def leaves(self) -> list[str]:
+        """What is left of it: processes, shared memory, note."""
+        left = sorted(self.alive()) + [path.name for path in Path("/dev/shm").glob(f"hilserver-{self.name}*")]
+        return left + [path.name for path in self.notes.glob(f"{self.name}*")]
+
+
+def children_of(parent: int) -> dict[str, int]:
+    """The server's processes by what they are."""
+    found: dict[str, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError):
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent and fields[0] != "Z":
+                words = (folder / "cmdline").read_text()
+                found |= {name: int(folder.name) for module, name in MODULES.items() if module in words}
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def eventually(condition: Callable[[], Any], timeout: float = 10.0) -> Any:
+    """Wait until the condition holds; returns its value."""
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout:g} s")
+        time.sleep(0.005)
+    return value
+
+
+def applied(device: DeviceMemory) -> float:
+    """The raw command that the simulated valve follows now."""
+    row = np.zeros(device.readings.width)
+    device.readings.latest(row)
+    return float(row[device.applied][0])
+
+
+def read_log(path: Path) -> LogTable:
+    return LogReader(path).read_all()
+
+
+class Panel:
+    """A plain MQTT client that sees everything of one server and keeps it, in order of arrival."""
+
+    def __init__(self, server: Server, client: aiomqtt.Client) -> None:
+        self.prefix = f"hil/{server.name}/"
+        self.client = client
+        self.seen: list[tuple[str, Any]] = []
+        self.sent: list[tuple[str, Any]] = []
+        """Commands that were carried out."""
+        self._new = asyncio.Event()
+
+    async def follow(self) -> None:
+        async for message in self.client.messages:
+            topic, payload = message.topic.value.removeprefix(self.prefix), bytes(message.payload)
+            if topic.startswith("command/"):
+                continue
+            self.seen.append((topic, payload.decode() if topic == "availability" else json.loads(payload)))
+            self._new.set()
+
+    def all(self, topic: str) -> list[Any]:
+        return [payload for name, payload in self.seen if name == topic]
+
+    async def see(
+        self, topic: str, where: Callable[[Any], bool] = lambda _: True, start: int = 0, within: float = 15.0
+    ) -> Any:
+        """The first payload on this topic for which ``where`` holds, among those from number ``start`` on."""
+        async with asyncio.timeout(within):
+            while True:
+                for name, payload in self.seen[start:]:
+                    if name == topic and where(payload):
+                        return payload
+                start = max(start, 0)
+                self._new.clear()
+                await self._new.wait()
+
+    async def command(self, name: str, **payload: Any) -> Any:
+        """Send a command; returns its answer."""
+        id = f"{os.getpid()}-{next(_numbers)}"
+        start = len(self.seen)
+        await self.client.publish(f"{self.prefix}command/{name}", json.dumps({"id": id, **payload}), qos=1)
+        answer = await self.see("answer", lambda answer: answer["id"] == id, start)
+        if answer["ok"]:
+            self.sent.append((f"command/{name}", {"id": id, **payload}))
+        return answer
+
+    async def do(self, name: str, **payload: Any) -> Any:
+        """The same, for one that must succeed."""
+        answer = await self.command(name, **payload)
+        assert answer["ok"], answer
+        return answer
+
+    async def run_cycle(self) -> None:
+        """Arm, start, and let the work cycle move the machine."""
+        for name, payload in (("arm", {}), ("start", {}), ("cycle", {"action": "start"})):
+            await self.do(name, **payload)
+
+
+@contextlib.asynccontextmanager
+async def panel(server: Server) -> AsyncIterator[Panel]:
+    """A client that is connected to the server's broker. What came and went is as the published schemas say."""
+    async with new_client(BrokerAddress(port=server.port), aiomqtt.ProtocolVersion.V5) as client:
+        user = Panel(server, client)
+        following = asyncio.create_task(user.follow())
+        await client.subscribe(f"{user.prefix}#", qos=1)
+        await user.see("availability", lambda text: text == "online")
+        try:
+            yield user
+        finally:
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError, aiomqtt.MqttError):
+                await following
+    for topic, message in (*user.seen, *user.sent):
+        assert topic == "availability" or flaws(topic, message) == []
+
+
+@contextlib.contextmanager
+def busy_processors() -> Iterator[None]:
+    """A child process at normal priority that keeps every processor busy."""
+    spinning = [subprocess.Popen((sys.executable, "-c", "while True: pass")) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()

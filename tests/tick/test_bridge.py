@@ -1,0 +1,485 @@
+"""The bridge: its strategies against the valve they command, and the last word on the command."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from math import exp, inf, nan, pi, sin
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rig_bench import BAR, DT, L_MIN, Bench, bench_rig
+
+from hilserver.numerics.arrays import Floats
+from hilserver.numerics.valve import edge_flow, leakage_fade
+from hilserver.tick import columns as c
+from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.strategies import (
+    flow_servo,
+    inverse_orifice,
+    lag_compensation,
+    leakage,
+    prepare_strategy,
+    raw_output,
+    strategy_command,
+)
+from hilserver.tick.valve import move_spool
+
+# An asymmetrical valve: the A-T edge passes half of what P-A passes. Leakage 1 l/min at 70 bar over one edge at null.
+ASYMMETRICAL = {
+    "nominal_flow_to_tank": {"flow": "30 l/min", "drop": "35 bar", "per": "edge"},
+    "leakage": {"flow": "1 l/min", "drop": "70 bar", "per": "edge"},
+}
+pressures = st.floats(-1 * BAR, 300 * BAR)
+
+
+def valve(**changes: Any) -> Floats:
+    """The plan's line of the bench's servo valve."""
+    line: Floats = bench_rig({"valves": {"main": changes}}).plan.valve[0]
+    return line
+
+
+def memory() -> Floats:
+    """A bridge's block of the row, before anything."""
+    return np.zeros(b.BLOCK)
+
+
+def follow_spool(command: float, block: Floats, v: Floats) -> None:
+    """The spool of the bridge under a command held for a tick."""
+    for _ in range(b.SUBSTEPS_OF_MACHINE):
+        move_spool(command, block, v)
+
+
+def flow_of(opening: float, p: float, p_S: float, p_T: float, v: Floats, spool: float | None = None) -> float:
+    """Flow into the port that the real valve passes: its two edges, and its leakage at ``spool`` where given."""
+    share = leakage_fade(abs(spool), v[b.LEAK_GONE]) if spool is not None else 0.0
+    from_supply = edge_flow(opening, p_S - p, v[b.C_PA], share * v[b.LEAK_PA], v[b.P_TR])
+    return from_supply - edge_flow(-opening, p - p_T, v[b.C_AT], share * v[b.LEAK_AT], v[b.P_TR])
+
+
+# --- inverse-orifice transform ---------------------------------------------------------------------------------------
+
+
+@given(q=st.floats(-20 * L_MIN, 20 * L_MIN), p=pressures, p_S=pressures, p_T=pressures)
+def test_the_inverse_passes_the_flow_that_was_asked_for_or_says_why_not(
+    q: float, p: float, p_S: float, p_T: float
+) -> None:
+    """theory §1.1 against the forward edge law (numerics/valve.py), laminar region included: rounding only, 1e-12."""
+    v, block = valve(**ASYMMETRICAL), memory()
+    w = inverse_orifice(q, p, p_S, p_T, block, v)
+    drop = p_S - p if q >= 0 else p - p_T
+    assert block[b.DROP] == drop
+    if int(block[b.SATURATION]) & b.NO_DROP:
+        assert drop <= 1e-300
+        assert w == 0.0
+    elif int(block[b.SATURATION]) & b.CAPACITY:
+        assert abs(w) == 1.0
+        assert abs(flow_of(w, p, p_S, p_T, v)) < abs(q)
+    else:
+        assert flow_of(w, p, p_S, p_T, v) == pytest.approx(q, rel=1e-12, abs=1e-30)
+
+
+def test_the_sign_of_the_flow_picks_the_edge() -> None:
+    """By hand: C = Q_N/sqrt(dp_N): 15 l/min at 35 bar is 1/4 of the P-A edge (60 l/min), 1/2 of the A-T edge (30)."""
+    v = valve(**ASYMMETRICAL)
+    assert inverse_orifice(15 * L_MIN, 65 * BAR, 100 * BAR, 0.0, memory(), v) == pytest.approx(0.25, rel=1e-12)
+    assert inverse_orifice(-15 * L_MIN, 35 * BAR, 100 * BAR, 0.0, memory(), v) == pytest.approx(-0.5, rel=1e-12)
+
+
+def test_a_small_drop_is_laminar() -> None:
+    """Ellman & Piché at dp = p_tr/2 (0.5 bar): g = sqrt(p_tr)·0.5·2.5/2 = 0.625·sqrt(p_tr)."""
+    v, q = valve(), 1 * L_MIN
+    expected = q / (60 * L_MIN / (35 * BAR) ** 0.5 * 0.625 * BAR**0.5)
+    assert inverse_orifice(q, 99.5 * BAR, 100 * BAR, 0.0, memory(), v) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("drop", [0.0, -1.0, -50 * BAR, -inf, nan])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_flow_against_the_drop_gives_null_and_is_reported(drop: float, sign: float) -> None:
+    v, block = valve(), memory()
+    p_S, p_T = (50 * BAR + drop, 0.0) if sign > 0 else (200 * BAR, 50 * BAR - drop)
+    assert inverse_orifice(sign * L_MIN, 50 * BAR, p_S, p_T, block, v) == 0.0
+    assert int(block[b.SATURATION]) == b.NO_DROP
+
+
+def test_no_flow_needs_no_drop() -> None:
+    block = memory()
+    assert inverse_orifice(0.0, 50 * BAR, 10 * BAR, 0.0, block, valve()) == 0.0
+    assert block[b.SATURATION] == 0
+
+
+def test_too_small_a_valve_opens_fully_and_is_reported() -> None:
+    """At a drop of 35 bar the valve passes 60 l/min: 61 is too much, 59 is not."""
+    for q, flags in ((61.0, b.CAPACITY), (59.0, 0)):
+        block = memory()
+        w = inverse_orifice(q * L_MIN, 65 * BAR, 100 * BAR, 0.0, block, valve())
+        assert w == pytest.approx(min(q / 60.0, 1.0), rel=1e-12)
+        assert int(block[b.SATURATION]) == flags
+
+
+# --- leakage ---------------------------------------------------------------------------------------------------------
+
+
+def test_leakage_is_counted_positive_into_the_port() -> None:
+    """theory §1.1, note on eq. 5.4: q = Q_A - q_leak, q_leak = leak(P-A) - leak(A-T), here one edge at a time."""
+    v = valve(**ASYMMETRICAL)
+    assert leakage(0.0, 10 * BAR, 80 * BAR, 10 * BAR, v) == pytest.approx(1 * L_MIN, rel=1e-12)
+    assert leakage(0.0, 70 * BAR, 70 * BAR, 0.0, v) == pytest.approx(-1 * L_MIN, rel=1e-12)
+    assert leakage(0.1, 10 * BAR, 80 * BAR, 10 * BAR, v) == 0.0  # gone at 10 % of the opening
+    assert leakage(-0.05, 10 * BAR, 80 * BAR, 10 * BAR, v) == pytest.approx(0.5 * L_MIN, rel=1e-12)
+
+
+@given(
+    q=st.floats(-3 * L_MIN, 3 * L_MIN),
+    p=st.floats(20 * BAR, 80 * BAR),
+    spool=st.floats(-0.2, 0.2),
+)
+def test_leakage_compensation_makes_leakage_and_edge_together_pass_the_flow(q: float, p: float, spool: float) -> None:
+    """With the spool where the estimate has it, edge flow and leakage sum up to q: rounding only."""
+    v, block = valve(**ASYMMETRICAL), memory()
+    p_S, p_T = 100 * BAR, 1 * BAR
+    w = inverse_orifice(q - leakage(spool, p, p_S, p_T, v), p, p_S, p_T, block, v)
+    assert flow_of(w, p, p_S, p_T, v, spool) == pytest.approx(q, rel=1e-9, abs=1e-12)
+
+
+def test_leakage_compensation_in_the_strategy_takes_away_the_offset_at_null() -> None:
+    """Held at no flow against a leaking valve: without compensation the leakage flows, with it nothing does."""
+    v, p, p_S, p_T = valve(**ASYMMETRICAL), 20 * BAR, 100 * BAR, 0.0
+    left = {}
+    for strategy in (b.INVERSE_LAG, b.INVERSE_LAG_LEAKAGE):
+        block = memory()
+        for _ in range(2000):  # the spool's estimate and the command settle
+            u = strategy_command(strategy, 0.0, p, p_S, p_T, block, v, DT, DT)
+            follow_spool(u, block, v)
+        left[strategy] = flow_of(block[b.SPOOL], p, p_S, p_T, v, block[b.SPOOL])
+    assert left[b.INVERSE_LAG] > 0.4 * L_MIN
+    assert abs(left[b.INVERSE_LAG_LEAKAGE]) < 1e-6 * left[b.INVERSE_LAG]
+
+
+# --- lag compensation ------------------------------------------------------------------------------------------------
+
+
+def spool_behind(wanted: Floats, v: Floats, compensated: bool, dt: float = DT) -> Floats:
+    """A first-order spool under the command for ``wanted``, held over each tick: where it is at each tick."""
+    share = 1.0 - exp(-dt / v[b.TAU])
+    block, spool, places = memory(), 0.0, np.empty(len(wanted))
+    block[b.OPENING_FILTERED] = nan
+    for k, w in enumerate(wanted):
+        places[k] = spool
+        u = lag_compensation(w, block, v, dt, dt) if compensated else w
+        spool += (u - spool) * share
+    return places
+
+
+@pytest.mark.parametrize("dt", [1e-4, 1e-3, 5e-3])
+def test_a_ramp_is_followed_without_error(dt: float) -> None:
+    """Analytic: U = W + tau_d·dW/dt, tau_d = dt/(1 - exp(-dt/tau)), leaves no steady error; without it rate·tau_d."""
+    v, rate = valve(bridge={"lead_filter": "2 ms"}), 2.0
+    wanted: Floats = rate * dt * np.arange(round(0.2 / dt), dtype=np.float64) - 0.2
+    lag = dt / (1.0 - exp(-dt / v[b.TAU]))
+    assert spool_behind(wanted, v, True, dt)[-1] - wanted[-1] == pytest.approx(0.0, abs=1e-9)
+    assert spool_behind(wanted, v, False, dt)[-1] - wanted[-1] == pytest.approx(-rate * lag, rel=1e-9)
+
+
+@pytest.mark.parametrize("frequency", [2.0, 10.0, 25.0])
+def test_a_sine_is_followed_far_better_with_lead(frequency: float) -> None:
+    """What is left of the lag's error is at most omega·(T_f + dt) of it, the derivative's own lag: filter and tick.
+
+    From (1 + tau·s/(1 + T·s))/(1 + tau·s) - 1 = -tau·T·s²/((1 + tau·s)(1 + T·s)) against -tau·s/(1 + tau·s) without.
+    """
+    v = valve(bridge={"lead_filter": "0.5 ms"})
+    wanted = 0.5 * np.sin(2 * pi * frequency * DT * np.arange(2000))
+    errors = [np.sqrt(np.mean((spool_behind(wanted, v, lead) - wanted)[1000:] ** 2)) for lead in (True, False)]
+    assert errors[0] < 2 * pi * frequency * (0.5e-3 + DT) * errors[1]
+
+
+def test_tau_of_the_lead_comes_near_the_datasheets_for_small_ticks() -> None:
+    """The discrete lead is the theory's tau·dW/dt in the limit: within dt/(2·tau) + O(dt²)."""
+    v, dt = valve(), 1e-6
+    v[b.TAU_W] = 0.0
+    block = memory()
+    u = lag_compensation(1e-6, block, v, dt, dt)  # from 0: dW/dt = 1 per second
+    assert u - 1e-6 == pytest.approx(1.0 / (2 * pi * 70.0), rel=1e-3)
+
+
+def test_the_lead_begins_at_rest() -> None:
+    """A strategy that takes over has no memory of W: its first command has no derivative in it."""
+    v, block = valve(), memory()
+    block[b.OPENING_FILTERED] = 0.7
+    prepare_strategy(b.INVERSE_LAG, 0.0, 0.0, block, v)
+    assert lag_compensation(0.2, block, v, DT, DT) == 0.2
+
+
+# --- flow servo ------------------------------------------------------------------------------------------------------
+
+
+def servo(flows: Floats, v: Floats, gain: float, ticks: int, block: Floats | None = None) -> tuple[Floats, Floats]:
+    """PID on a plant Q = gain·(last command); the reference is ``flows[k]``. Returns flows and commands."""
+    block = memory() if block is None else block
+    flow, commands, u = np.empty(ticks), np.empty(ticks), 0.0
+    for k in range(ticks):
+        block[b.FLOW_MEASURED] = flow[k] = gain * u
+        block[b.SATURATION] = 0
+        commands[k] = u = flow_servo(flows[k], block, v, DT)
+    return flow, commands
+
+
+def test_the_flow_servo_settles_without_error() -> None:
+    """On a static plant of gain 1 the loop's time constant is T_I·(1 + K)/K = 90 ms: after 2.7 s e^-30 is left."""
+    flow, _ = servo(np.full(2700, 20 * L_MIN), valve(), 60 * L_MIN, 2700)
+    assert flow[-1] == pytest.approx(20 * L_MIN, rel=1e-9)
+
+
+def test_the_flow_servo_comes_out_of_saturation_at_once() -> None:
+    """1 s of a flow that can't be had (twice full): without anti-windup the integral would take seconds to unwind.
+
+    With it the command leaves the limit in the first tick, and the flow is there after six time constants (90 ms) of
+    the loop: e^-6 of the error of 40 l/min is 0.1 l/min.
+    """
+    reference = np.concatenate([np.full(1000, 120 * L_MIN), np.full(900, 20 * L_MIN)])
+    flow, commands = servo(reference, valve(), 60 * L_MIN, len(reference))
+    assert commands[999] == 1.0
+    assert commands[1000] < 1.0
+    assert np.abs(flow[1540:] - 20 * L_MIN).max() < 0.15 * L_MIN
+
+
+def test_saturation_of_the_flow_servo_is_reported() -> None:
+    block = memory()
+    servo(np.full(1000, 120 * L_MIN), valve(), 60 * L_MIN, 1000, block)
+    assert int(block[b.SATURATION]) == b.CAPACITY
+
+
+def test_the_derivative_acts_on_the_measured_flow_only() -> None:
+    """A jump of the reference gives the gain's share and no kick: the same command with and without derivative."""
+    settings = {"derivative_filter": "2 ms", "integral_time": "0 s"}
+    with_d, without = (
+        valve(bridge={"derivative_time": t, "derivative_filter": "2 ms", **settings}) for t in ("50 ms", "0 s")
+    )
+    jump = 10 * L_MIN
+    assert flow_servo(jump, memory(), with_d, DT) == flow_servo(jump, memory(), without, DT) == pytest.approx(0.5 / 6)
+    block = memory()
+    block[b.FLOW_MEASURED] = jump  # the measured flow jumps: the derivative brakes
+    assert flow_servo(jump, block, with_d, DT) < -0.5
+
+
+def test_without_integral_time_the_servo_keeps_no_bias() -> None:
+    """Taking over from a command of 0.5 with integral_time 0: the command is the proportional part alone."""
+    v, block = valve(bridge={"integral_time": "0 s"}), memory()
+    prepare_strategy(b.FLOW_SERVO, 0.0, 0.5, block, v)
+    assert flow_servo(0.0, block, v, DT) == 0.0
+
+
+@given(command=st.floats(-1, 1), q=st.floats(-60 * L_MIN, 60 * L_MIN), measured=st.floats(-60 * L_MIN, 60 * L_MIN))
+def test_the_flow_servo_takes_over_from_a_command(command: float, q: float, measured: float) -> None:
+    """Unless the integral is at its limit: the first command is the old one and one tick of integration."""
+    v, block = valve(), memory()
+    block[b.FLOW_MEASURED] = measured
+    prepare_strategy(b.FLOW_SERVO, q, command, block, v)
+    if abs(block[b.INTEGRAL]) < 1.0:
+        step = v[b.K_P] * (q - measured) * DT / v[b.T_I]
+        assert flow_servo(q, block, v, DT) == pytest.approx(command, abs=abs(step) + 1e-12)
+
+
+# --- in the tick -----------------------------------------------------------------------------------------------------
+
+
+def running(strategy: str, **changes: Any) -> Bench:
+    """A rig RUNNING with this strategy, p_A 50 bar, p_S 160 bar, a measured flow of 0 (unless the test sets it)."""
+    bridge = {"strategy": strategy, **changes.pop("bridge", {})}
+    bench = Bench(bench_rig({"valves": {"main": {**changes, "bridge": bridge}}}))
+    bench.raw.update(p_A=5.0, p_S=8.0)
+    return bench.run_to(c.RUNNING)
+
+
+def test_manual_is_limited_and_needs_to_be_renewed() -> None:
+    """Hold to run: jog_limit 0.1, jog_time 50 ms; fade 0 so that the command is the jog itself."""
+    bench = running("manual", bridge={"jog_limit": 0.1, "jog_time": "50 ms", "fade": "0 s"})
+    assert bench.tick(c.JOG, 0, 0.8) == c.DONE
+    commands = bench.record("valve.main.command", 100)
+    assert commands.max() == 0.1
+    assert np.all(commands[10:48] == 0.1)
+    assert np.all(commands[60:] == 0.0)
+    bench.tick(c.JOG, 0, -0.05)
+    for _ in range(4):  # renewed in time, it goes on
+        assert np.all(bench.record("valve.main.command", 40)[10:] == -0.05)
+        bench.tick(c.JOG, 0, -0.05)
+
+
+def test_missed_ticks_count_for_the_jog() -> None:
+    bench = running("manual", bridge={"jog_time": "50 ms", "fade": "0 s"})
+    bench.tick(c.JOG, 0, 0.1)
+    bench.missed = 4
+    assert bench.record("valve.main.jog", 12)[-1] == 0.0  # 12 ticks of 5 ms
+
+
+def test_jog_needs_the_manual_strategy() -> None:
+    assert running("inverse_static").tick(c.JOG, 0, 0.1) == c.NOT_MANUAL
+
+
+@pytest.mark.parametrize(("first", "second"), list(permutations(b.STRATEGY_NAMES, 2)))
+def test_a_change_of_strategy_while_running_is_bumpless(first: str, second: str) -> None:
+    """From a settled command no tick moves it by more than a fifth of its slew (0.05 per tick).
+
+    The fade (50 ms) moves the difference of two strategies, here up to 1/2, by 2 % of it per tick: 0.01.
+    """
+    bench = running(first, leakage={"flow": "1 l/min", "drop": "70 bar", "per": "edge"})
+    bench.raw["Q_A"] = 3.0  # 18 l/min are measured, 20 asked for: the strategies disagree
+    bench.tick(c.SET_INPUT, 0, 0.5)
+    for _ in range(60):
+        bench.tick(c.JOG, 0, 0.1) if first == "manual" else bench.tick()
+    before = bench["valve.main.command"]
+    assert bench.tick(c.STRATEGY, 0, b.STRATEGY_NAMES.index(second)) == c.DONE
+    commands = np.array([before, bench["valve.main.command"], *bench.record("valve.main.command", 100)])
+    assert abs(commands[1] - commands[0]) <= 0.01
+    assert np.abs(np.diff(commands)).max() <= 0.2 * 50.0 * DT
+    assert bench["valve.main.strategy"] == b.STRATEGY_NAMES.index(second)
+
+
+def test_a_start_after_a_run_has_no_kick() -> None:
+    """The lead of a strategy that starts anew must not remember the opening of the run before (regression)."""
+    bench = running("inverse_lag")
+    bench.tick(c.SET_INPUT, 0, 1.0)
+    bench.record("valve.main.command", 300)
+    bench.tick(c.STOP)
+    bench.record("valve.main.command", 500)
+    bench.tick(c.START)
+    assert np.abs(bench.record("valve.main.command", 100)).max() < 1e-12
+
+
+def test_a_valve_without_flow_channel_refuses_the_flow_servo() -> None:
+    bench = running("inverse_static", flow=None)
+    assert bench.tick(c.STRATEGY, 0, b.FLOW_SERVO) == c.BAD_VALUE
+    assert bench["valve.main.strategy"] == b.INVERSE_STATIC
+
+
+@pytest.mark.parametrize(
+    ("valve_number", "wanted"), [(1, 0), (-1, 0), (0, len(b.STRATEGY_NAMES)), (0, -1), (nan, 0), (0, nan)]
+)
+def test_no_strategy_for_a_valve_that_is_not_there(valve_number: float, wanted: float) -> None:
+    bench = running("inverse_static")
+    assert bench.tick(c.STRATEGY, valve_number, wanted) == c.BAD_VALUE
+    assert bench["valve.main.strategy"] == b.INVERSE_STATIC
+
+
+# --- the last word ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("polarity", "null", "expected"), [(1, 0.0, 2.5), (-1, 0.0, -2.5), (1, 0.1, 3.5), (-1, 0.1, -1.5)]
+)
+def test_polarity_and_null_offset_shape_the_raw_output(polarity: int, null: float, expected: float) -> None:
+    """Command 0.25, -10 … 10 V: raw = 10·(polarity·command + null), never beyond ±10."""
+    v = valve(polarity=polarity, null=null)
+    assert raw_output(0.25, v) == pytest.approx(expected, rel=1e-12)
+    assert abs(raw_output(1.0, v)) <= 10.0
+    assert abs(raw_output(-1.0, v)) <= 10.0
+
+
+def test_a_current_output_is_at_null_before_the_first_tick() -> None:
+    """4 … 20 mA, null at 12 mA: the row before the first tick must not say 0 mA, which is full command and beyond."""
+    bench = Bench(bench_rig({"valves": {"main": {"raw": [4, 20], "safe": 0.25}}}))
+    assert bench["valve.main.output"] == 14.0
+    assert bench["valve.main.command"] == 0.25
+
+
+def test_dither_has_its_amplitude_and_frequency_and_only_while_running() -> None:
+    """0.05 at 50 Hz on a standing command: a sine of that amplitude, 20 ticks a period (rounding only)."""
+    bench = running("inverse_static", dither={"amplitude": 0.05, "frequency": "50 Hz"}, slew="500 1/s")
+    commands = bench.record("valve.main.command", 200)
+    last = bench["tick"]
+    expected = 0.05 * np.sin(2 * pi * np.arange(last - 199, last + 1) / 20)
+    assert commands == pytest.approx(expected, abs=1e-9)
+    bench.tick(c.STOP)
+    assert bench.record("valve.main.command", 100)[-1] == 0.0
+
+
+def test_dither_stays_within_the_range() -> None:
+    bench = running("inverse_static", dither={"amplitude": 0.2, "frequency": "50 Hz"}, range=[-0.1, 0.1])
+    commands = bench.record("valve.main.command", 100)
+    assert np.abs(commands).max() == 0.1
+    assert int(bench.block[b.SATURATION]) in (0, b.RANGE, b.SLEW, b.RANGE | b.SLEW)
+
+
+def test_hold_freezes_the_command_and_releases_it_without_a_bump() -> None:
+    """Held for 500 ms against a flow servo: no wind-up, so the command goes on from where it was held."""
+    limits = {"odd": {"channel": "p_S", "max": "170 bar", "action": "hold"}}
+    bench = Bench(bench_rig({"limits": limits, "valves": {"main": {"bridge": {"strategy": "flow_servo"}}}}))
+    bench.raw.update(p_A=5.0, p_S=8.0, Q_A=1.0)
+    bench.run_to(c.RUNNING)
+    bench.tick(c.SET_INPUT, 0, 0.2)
+    bench.record("valve.main.command", 20)
+    bench.raw["p_S"] = 9.0  # 180 bar
+    held = bench.record("valve.main.command", 500)
+    assert np.all(held == held[0])
+    assert bench.mode == "RUNNING"
+    bench.raw["p_S"] = 8.0
+    assert abs(bench.record("valve.main.command", 1)[0] - held[0]) < 0.005
+
+
+anything = st.one_of(st.floats(-20, 20), st.sampled_from([nan, inf, -inf, 1e308, -1e308, 1e-320, 0.0]))
+
+
+@given(
+    strategy=st.sampled_from(range(5)),
+    inputs=st.lists(st.tuples(anything, anything, anything, anything), min_size=5, max_size=30),
+    limits=st.sampled_from([(-1.0, 1.0, "50 1/s"), (-0.3, 0.6, "5 1/s"), (0.0, 1.0, "900 1/s")]),
+)
+def test_whatever_comes_in_the_command_is_finite_within_range_and_slew(
+    strategy: int, inputs: list[tuple[float, float, float, float]], limits: tuple[float, float, str]
+) -> None:
+    low, high, slew = limits
+    dither = {"amplitude": 0.1, "frequency": "77 Hz"}
+    bench = running("inverse_lag_leakage", range=[low, high], slew=slew, dither=dither, **ASYMMETRICAL)
+    bench.tick(c.STRATEGY, 0, strategy)
+    last, step = bench["valve.main.command"], float(bench.rig.plan.valve[0, b.SLEW_RATE]) * DT
+    for number, (p_A, p_S, flow, wanted) in enumerate(inputs):
+        bench.raw.update(p_A=p_A, p_S=p_S, Q_A=flow)
+        bench.tick(c.JOG if number % 2 and strategy == b.MANUAL else c.SET_INPUT, 0, wanted)
+        command, output = bench["valve.main.command"], bench["valve.main.output"]
+        assert low <= command <= high
+        assert abs(command - last) <= step * (1 + 1e-12)
+        assert abs(output) <= 10.0
+        last = command
+    bench.raw.update(p_A=5.0, p_S=8.0, Q_A=0.0)
+    bench.record("valve.main.command", 50)
+    kept = [b.DEMAND, b.COMMAND_OUT, b.SPOOL, b.INTEGRAL, b.FLOW_FILTERED, b.JOG_TARGET, b.JOG_LEFT, b.OUTPUT]
+    assert np.all(np.isfinite(bench.block[kept]))  # nothing of it is left behind in the bridge's memory
+
+
+@pytest.mark.parametrize("column", sorted(set(range(b.BLOCK)) - {b.STRATEGY_NOW, b.COMMAND_OUT}))
+@pytest.mark.parametrize("strategy", range(len(b.STRATEGY_NAMES)))
+@pytest.mark.parametrize("poison", [nan, inf])
+def test_a_poisoned_bridge_ends_at_null_or_recovers(column: int, strategy: int, poison: float) -> None:
+    """Should a bridge's memory ever hold NaN: the command stays finite; it trips or goes on, and runs after reset."""
+    bench = running("inverse_lag_leakage", **ASYMMETRICAL)
+    bench.tick(c.STRATEGY, 0, strategy)
+    bench.tick(c.SET_INPUT, 0, 0.3)
+    bench.block[column] = poison
+    commands = bench.record("valve.main.command", 300)
+    assert np.all(np.isfinite(commands))
+    assert np.abs(np.diff(commands)).max() <= 0.05 * (1 + 1e-12)
+    if bench.mode == "FAULT":
+        assert bench["fault"] == c.FAULT_BRIDGE
+        assert commands[-1] == 0.0
+        assert bench.tick(c.RESET) == c.DONE
+        bench.tick(c.ARM)
+        bench.tick(c.START)
+        bench.record("valve.main.command", 20)
+    assert bench.mode == "RUNNING"
+
+
+def test_sine_reaches_the_valve() -> None:
+    """All together on a lagging spool: the virtual flow is passed within 2 % of its amplitude (10 Hz, f45 = 70 Hz)."""
+    bench = running("inverse_lag", bridge={"lead_filter": "0 s"})
+    bench.raw["p_A"] = 8.0  # half of p_S: both edges have the same drop, W has no kink at 0
+    v = bench.rig.plan.valve[0]
+    asked, passed, spool = np.empty(1000), np.empty(1000), 0.0
+    share = 1.0 - exp(-DT / v[b.TAU])
+    for k in range(1000):
+        bench.tick(c.SET_INPUT, 0, 0.5 * sin(2 * pi * 10 * k * DT))
+        asked[k] = bench["valve.main.flow_virtual"]
+        passed[k] = flow_of(spool, 80 * BAR, 160 * BAR, 0.0, v)
+        spool += (bench["valve.main.command"] - spool) * share
+    assert np.abs(passed - asked)[500:].max() < 0.02 * np.abs(asked).max()

@@ -1,0 +1,68 @@
+"""Golden runs: recorded once, computed again by every version since, bit for bit.
+
+``tests/golden`` holds test sequences with the logs of their simulated runs: every strategy, live switches, missed
+ticks, sensors that fail, trips. Each is replayed from the recorded inputs, and simulated once more with the rig's
+simulated machine. A difference is a fault, or a wanted change of the physics; then, with the reason in the commit:
+
+    python tests/tick/test_golden.py
+"""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hilserver.record.reader import LogReader
+from hilserver.rig.build import load_rig
+from hilserver.sequences.model import load_sequence
+from hilserver.sequences.simulated import simulate_sequence
+from hilserver.simulation.replay import replay_log
+
+FOLDER = Path(__file__).parents[1] / "golden"
+RUNS = ("demo", "lift", "boom", "workshop")
+
+
+def simulate(name: str, log: Path) -> None:
+    """Run a golden sequence; every tick is recorded in ``log``."""
+    sequence = load_sequence(FOLDER / f"{name}.toml")
+    assert sequence.rig_file is not None
+    done = simulate_sequence(sequence, load_rig(sequence.rig_file), log)
+    assert done.ok, [str(verdict) for verdict in done.verdicts]
+
+
+@pytest.fixture(params=RUNS)
+def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The log of a golden run."""
+    log = tmp_path / f"{request.param}.arrow"
+    log.write_bytes(lzma.decompress((FOLDER / f"{request.param}.arrow.xz").read_bytes()))
+    return log
+
+
+def test_replay_gives_the_same_bits(golden: Path) -> None:
+    result = replay_log(golden, tolerance=0.0)
+    assert (result.differences, result.starts, result.only_in_log, result.damages) == ((), (), (), ())
+    assert result.compared == result.rows > 1000
+    assert result.switches >= 1
+
+
+def test_simulation_gives_the_same_bits(golden: Path) -> None:
+    again = golden.with_name("again.arrow")
+    simulate(golden.stem, again)
+    before, now = LogReader(golden).read_all(), LogReader(again).read_all()
+    assert before.columns.keys() == now.columns.keys()
+    assert len(before.circuits) == len(now.circuits)
+    values = {**before.columns, **{f"circuit {k}": s.values for k, s in enumerate(before.circuits)}}
+    computed = {**now.columns, **{f"circuit {k}": s.values for k, s in enumerate(now.circuits)}}
+    assert [name for name in values if values[name].tobytes() != computed[name].tobytes()] == []
+    assert np.isin((0.0, 1.0, 2.0, 3.0, 4.0), before.columns["mode"])[1:].all()
+
+
+if __name__ == "__main__":
+    for name in RUNS:
+        log = FOLDER / f"{name}.arrow"
+        simulate(name, log)
+        log.with_suffix(".arrow.xz").write_bytes(lzma.compress(log.read_bytes(), preset=9))
+        log.unlink()

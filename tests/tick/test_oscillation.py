@@ -1,0 +1,81 @@
+"""Oscillation of the loop, seen on the demanded opening: what counts as one, and what does not."""
+
+from __future__ import annotations
+
+from math import exp, nan, pi, sin
+
+import numpy as np
+import pytest
+from lift_bench import both, delays, lift, of_valves
+from numpy.typing import NDArray
+from rig_bench import DT, bench_rig
+
+from hilserver.numerics.arrays import Floats
+from hilserver.simulation.lockstep import LockstepRun
+from hilserver.tick import columns as c
+from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.oscillation import forget_swing, watch_swing
+
+V: Floats = bench_rig().plan.valve[0]
+
+
+def flagged(demand: Floats, travel: Floats | None = None) -> NDArray[np.bool_]:
+    """At each tick, whether the flag is set under this demand; ``travel``: how far the inputs move in each."""
+    block, flags = np.zeros(b.BLOCK), np.zeros(len(demand))
+    forget_swing(block, V)
+    for k, value in enumerate(demand):
+        block[b.DEMAND], block[b.SATURATION] = value, 0.0
+        watch_swing(block, V, 0.0 if travel is None else travel[k], DT)
+        flags[k] = int(block[b.SATURATION]) & b.OSCILLATION
+    return flags > 0
+
+
+K = np.arange(3000)
+
+
+@pytest.mark.parametrize("frequency", [5.0, 20.0, 60.0])
+def test_a_demand_that_swings_by_itself_is_reported_and_no_longer_when_it_rests(frequency: float) -> None:
+    """Within six periods; cleared within 0.3 s of rest."""
+    demand = 0.1 * np.sin(2 * pi * frequency * DT * K) * (K < 2000)
+    flags = flagged(demand)
+    assert flags[round(6 / frequency / DT) + 20 : 2000].all()
+    assert not flags[2300:].any()
+
+
+@pytest.mark.parametrize("frequency", [2.0, 5.0, 10.0, 20.0])
+def test_the_operators_own_sines_are_none(frequency: float) -> None:
+    inputs = 0.3 * np.sin(2 * pi * frequency * DT * K)
+    travel = np.abs(np.diff(inputs, prepend=0.0))
+    assert not flagged(0.8 * inputs, travel).any()
+
+
+def test_noise_ringing_and_rest_are_none() -> None:
+    noise = 0.003 * np.random.default_rng(1).normal(size=len(K))
+    ringing = np.array([0.3 * exp(-k * DT / 0.08) * sin(2 * pi * 15 * k * DT) for k in K])
+    for demand in (noise, ringing, np.zeros(len(K)), 0.5 + noise):
+        assert not flagged(demand).any()
+
+
+def test_a_poisoned_memory_begins_anew() -> None:
+    block = np.zeros(b.BLOCK)
+    block[b.SWING_MEAN] = nan
+    watch_swing(block, V, 0.0, DT)
+    assert np.all(np.isfinite(block))
+
+
+def test_a_loop_that_is_far_too_late_is_reported_and_kept_within_its_range() -> None:
+    """40 ms of delay that the bridge does not know: the rig oscillates, the command stays within range and slew."""
+    late = delays("1 ms", "40 ms")
+    late["rig"]["valves"] = {}
+    rig = lift(both(late, of_valves(bridge={"strategy": "feedback"}, range=[-0.6, 0.6])))
+    with LockstepRun(rig) as run:
+        run.run(1)
+        run.command(c.ARM)
+        run.command(c.START)
+        run.set_input("joystick", 0.3)
+        rows = run.run(3000)
+    flags = rows[:, rig.layout.column("valve.A.saturation")].astype(int) & b.OSCILLATION
+    command = rows[:, rig.layout.column("valve.A.command")]
+    assert flags.any() or run.mode == "FAULT"
+    assert np.abs(command).max() <= 0.6
+    assert np.abs(np.diff(command)).max() <= 0.4 + 1e-12
