@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -34,6 +33,7 @@ from hilserver.rig.settings import (
 from hilserver.rig.simulated import build_plant
 from hilserver.tick.plan import Plan
 from hilserver.tick.plant import PlantArrays
+from hilserver.toml import read_toml
 
 PLANT_FILES = ("machine", "drive")
 """Settings of a simulated device that name circuit files."""
@@ -88,20 +88,6 @@ class Rig:
         """Validate a circuit table for this rig; files that it names lie in the folder of the rig's circuit."""
         folder = (self.file.parent / self.settings.circuit).parent
         return read_circuit(source, self.library, file, folder)
-
-
-def read_toml(path: Path, shown_as: str = "") -> dict[str, Any]:
-    """Parse a TOML file. Raises ConfigurationError naming the file, and the line where it is malformed."""
-    name = shown_as or str(path)
-    try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-    except FileNotFoundError:
-        text = "no such file."
-    except (OSError, UnicodeDecodeError) as error:
-        text = f"can't be read: {error}."
-    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, lists nested a thousand times too
-        text = f"is not valid TOML: {error}."
-    raise ConfigurationError([Problem(text, file=name)])
 
 
 def load_rig(path: Path | str, library: Library | None = None) -> Rig:
