@@ -32,7 +32,7 @@ from hilserver.mechanics.tree import Tree
 from hilserver.numerics.arrays import Floats
 from hilserver.report.document import Document, Grid, Heading, Listing, Picture
 from hilserver.report.plots import new_figure
-from hilserver.rig.build import read_toml
+from hilserver.toml import read_toml
 
 CRANK = Path(__file__).parents[2] / "config/mechanisms/spatial_slider_crank.toml"
 SOURCE = {
