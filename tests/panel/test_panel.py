@@ -29,7 +29,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expec
 from service_harness import Server, eventually
 
 from hilserver.client import connect, read_status, where
-from hilserver.protocol.messages import CircuitStatus
+from hilserver.protocol.published import CircuitStatus
 from hilserver.rig.build import load_rig
 from hilserver.service.broker import _free_port
 from hilserver.simulation.lockstep import LockstepRun
