@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from hilserver.protocol.messages import COMMANDS
+from hilserver.protocol.commands import COMMANDS
 
 VALID: dict[str, list[dict[str, Any]]] = {
     "arm": [{}],
