@@ -19,6 +19,13 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
+from hilserver.mechanics.articulated import (
+    accelerate_links,
+    apply_reactions,
+    reduce_links,
+    set_inertias,
+    start_reactions,
+)
 from hilserver.mechanics.chain import (
     CLOSURE,
     MOTION,
@@ -29,21 +36,14 @@ from hilserver.mechanics.chain import (
     TOLERANCE,
     Chain,
 )
-from hilserver.mechanics.recursion import (
-    accelerate_links,
-    close_gaps,
-    close_loops,
+from hilserver.mechanics.closure import close_gaps, close_loops, require_accelerations
+from hilserver.mechanics.kinematics import (
     coordinate_rates,
     largest_gap,
     measure_rows,
     move_links,
     normalise_chain,
     place_links,
-    react,
-    reduce_links,
-    start_reactions,
-    want_multipliers,
-    weigh_links,
 )
 from hilserver.numerics.arrays import Floats, Integers, signed
 
@@ -127,7 +127,7 @@ def half_rates(c: Chain, half: Half, count: int, y: Floats, rate: Floats) -> boo
     q, u, begin, end = y[: c.n_coordinates], y[c.n_coordinates :], half.begin, half.end
     place_links(c, q, begin, end)
     move_links(c, u, begin, end)
-    weigh_links(c, begin, end)
+    set_inertias(c, begin, end)
     if not synchronise(half.flags, half.side, count):
         return False
     copy_ends(c, half.d_other, begin, end)
@@ -161,9 +161,9 @@ def add_halves(c: Chain, half: Half, count: int) -> bool:
 
 def finish_half(c: Chain, half: Half, q: Floats, u: Floats, rate: Floats) -> bool:
     """Solve for the multipliers, as the other thread does, and for the branch's accelerations."""
-    want_multipliers(c)
+    require_accelerations(c)
     close_loops(c, 1.0)
-    react(c, half.begin, half.end)
+    apply_reactions(c, half.begin, half.end)
     accelerate_links(c, rate[c.n_coordinates :], half.begin, half.end)
     coordinate_rates(c, q, u, rate, half.begin, half.end)
     return True

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import chain_halves
+import chain_steps
 import numpy as np
 from chain_halves import COUNTER, Half
 from scipy.integrate import solve_ivp
@@ -21,7 +22,7 @@ from scipy.integrate import solve_ivp
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.program import Program, build
 from hilserver.errors import HilserverError
-from hilserver.mechanics import recursion
+from hilserver.mechanics import native
 from hilserver.mechanics.tree import Tree
 from hilserver.numerics.arrays import Floats
 
@@ -48,7 +49,7 @@ class ChainRun:
 @functools.cache
 def chain_program() -> Program:
     """The compiled equations of motion, with the integrators of these runs."""
-    return build(standard_library(), [recursion, chain_halves])
+    return build(standard_library(), [*native.CHAIN, chain_steps, chain_halves])
 
 
 def run_fixed(

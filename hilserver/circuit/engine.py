@@ -1,7 +1,7 @@
 """The compiled core: derivatives of a packed circuit, integrators with sub-steps, state carry-over.
 
 These functions are linked to the generated ``evaluate`` and compiled by :mod:`hilserver.circuit.program`.
-A packed circuit is two arrays, ``ix`` (uint64) and ``val`` (float64); the header of ``ix`` says where its tables begin.
+A packed circuit is two arrays, ``ix`` (uint64) and ``val`` (float64); the header of ``ix`` locates its tables.
 ``z`` holds the circuit's values (states first, then time, boundary pressures, signals), ``y`` the recorded results,
 ``d`` the derivatives and, behind them, the sums of flow, capacitance, force and mass at the nodes.
 """
@@ -56,7 +56,7 @@ def push_mechanism(ix: object, val: object, z: object, d: object, block: np.int6
 
 
 def settle_mechanism(ix: object, val: object, z: object, d: object, block: np.int64, ahead: float) -> None:
-    """Close what of a mechanism has drifted apart; the real one is linked in as machine code."""
+    """Correct the drift of a mechanism's constraints; the real one is linked in as machine code."""
     raise NotImplementedError
 
 
@@ -66,7 +66,7 @@ def derivatives(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> No
 
 
 def rates_within_step(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats, held: bool) -> None:
-    """The same; ``held``: where steps share the solution of a mechanism's equations of motion, with that solution."""
+    """The same; ``held``: with the shared solution of a mechanism's equations of motion, where steps share one."""
     expose_pressures(ix, val, z)
     n = ix[N_STATES]
     for i in range(n, n + ix[N_CLEARED]):
@@ -97,7 +97,7 @@ def rates_within_step(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats,
 
 
 def settle_mechanisms(ix: Indices, val: Floats, z: Floats, work: Floats, step: int, h: float) -> None:
-    """Before a step: close what has drifted apart; steps that share a solution get that of their middle."""
+    """Correct the drift of all mechanisms before a step; steps that share a solution use that of their middle."""
     shared = np.int64(ix[SOLUTION_STEPS])
     if shared == 0 or step % shared == 0:
         ahead = 0.5 * h * shared
@@ -106,10 +106,10 @@ def settle_mechanisms(ix: Indices, val: Floats, z: Floats, work: Floats, step: i
 
 
 def expose_pressures(ix: Indices, val: Floats, z: Floats) -> None:
-    """The pressure that a node shows: its state, but never below the vapour pressure.
+    """Expose each node's pressure: its state, but never below the vapour pressure.
 
-    Below it the state counts the vapour: dp = sum of flows / capacitance goes on, so the oil that left must come back
-    before the pressure rises again, and no mass is lost.
+    Below it the state accounts for the vapour: dp = sum of flows / capacitance continues, so the oil that left must
+    return before the pressure rises again, and no mass is lost.
     """
     vapour = val[ix[VAPOUR]]
     row = ix[HYDRAULIC]
@@ -119,7 +119,7 @@ def expose_pressures(ix: Indices, val: Floats, z: Floats) -> None:
 
 
 def clip_states(ix: Indices, val: Floats, z: Floats) -> None:
-    """Put every state back within its hard limits."""
+    """Limit every state to its hard limits."""
     lower, upper, row = ix[LOWER], ix[UPPER], ix[LIMITED]
     for _ in range(ix[N_LIMITED]):
         i = ix[row]
@@ -159,16 +159,16 @@ def rk4(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) 
 
 
 def rosenbrock(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
-    """A linearly implicit, L-stable method of second order that divides its step where the circuit bends.
+    """A linearly implicit, L-stable method of second order that divides its step where the circuit is nonlinear.
 
     (I - g·h·J) k1 = f(z);  (I - g·h·J) k2 = f(z + g·h·k1) - 2·g·k1;  z + g·h·k1 + (2 - g)·h·k2,  g = 1 - 1/sqrt(2).
-    Second order with any J; both the stage (an implicit Euler step of g·h) and the result damp what is stiff, so that
-    the stage does not overshoot into cavitation or past a seat. Source: the family of two-stage W-methods of
+    Second order with any J; both the stage (an implicit Euler step of g·h) and the result damp stiff modes, so that the
+    stage does not overshoot into cavitation or past a seat. Source: the family of two-stage W-methods of
     Verwer, Spee, Blom & Hundsdorfer, SIAM J. Sci. Comput. 20 (1999) 1456, with the stage at g instead of 1.
 
-    A linearisation says nothing of what lies behind a corner (a valve that opens, a pump at its limit, cavitation), and
-    a stiff node would run far past it. So the step is halved while the equations at its end are not those that the
-    linearisation promised; at most to h/PARTS, so that the time that a step takes is bounded.
+    A linearisation does not hold beyond a discontinuity of slope (a valve that opens, a pump at its limit, cavitation),
+    and a stiff node would overshoot it. So the step is halved while the rates at its end differ from those that the
+    linearisation predicts; at most to h/PARTS, so that the computing time of a step is bounded.
     """
     n = np.int64(ix[N_STATES])
     t = z[n]
@@ -238,9 +238,9 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: flo
 
 
 def is_as_promised(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> bool:
-    """Whether the rates at the end of an attempted step are those that the linearisation gives there.
+    """Whether the rates at the end of an attempted step agree with those that the linearisation predicts there.
 
-    The difference is weighed by what it would move: h·(I - g·h·J)^-1·(f(z) - f - J·(z - start)).
+    The difference is weighted by the change of state that it causes: h·(I - g·h·J)^-1·(f(z) - f - J·(z - start)).
     """
     n = np.int64(ix[N_STATES])
     m = n + np.int64(ix[N_SUMS])
@@ -287,7 +287,7 @@ def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_step
 
 
 def load(ix: Indices, val: Floats, z: Floats) -> None:
-    """Set all values to the circuit's initial ones."""
+    """Set all values to the circuit's initial values."""
     for i in range(ix[N_VALUES]):
         z[i] = val[ix[INITIAL] + i]
 
@@ -302,5 +302,5 @@ def carry(ix: Indices, val: Floats, source: Integers, old: Floats, z: Floats) ->
 
 
 def work_size(n_states: int, n_sums: int) -> int:
-    """Length of the scratch array ``work`` that every integrator is content with."""
+    """Length of the scratch array ``work``, sufficient for any integrator."""
     return n_sums + 6 * n_states + 2 * n_states * n_states + 8

@@ -4,11 +4,11 @@ A *link* is a body with one degree of freedom against its parent; link 0 is the 
 several links, of which only the last has mass: a universal joint is two revolute links, a spherical joint three links
 whose rotation is one unit quaternion.
 
-Points, directions and moments of inertia are those of the drawing, that is: each link's frame lies in the ground's
-frame when all coordinates are zero. So a loop's joint is one point and one set of axes for both links that it connects.
+Points, directions and moments of inertia are those of the drawing: each link's frame coincides with the ground's frame
+when all coordinates are zero. So a joint is one point and one set of axes for both links that it connects.
 
-The tables stand in three arrays, as those of a circuit do, since a mechanism may be part of one: indices, numbers
-(all SI), and scratch space. Below: how many entries a line has, and what stands where in it.
+The tables are in three arrays, as those of a circuit, of which a mechanism may be part: indices, numbers (all SI), and
+scratch space. The constants below give the layout of their rows, each vector by its first column (decision 0019).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ REVOLUTE, PRISMATIC, BALL_X, BALL_Y, BALL_Z = 0, 1, 2, 3, 4
 # distance of two pins, the position of a linear actuator
 POINT, ANGLE, DISTANCE = 0, 1, 2
 
-# indices: how many there are of each; then lines of links, rotary actuators (the link that each one turns), rows (first
-# those that close the loops, then the linear actuators); then the rows that the links feel, from LINK_FELT of a link to
-# that of the next
+# indices: number of each; then the links, the rotary actuators (the link that each one drives), the rows (first those
+# that close the loops, then the linear actuators); then the rows that act through each link, from LINK_FELT of a link
+# to that of the next
 CHAIN_HEAD = 5
 LINK_PARENT, LINK_KIND, LINK_PLACE, LINK_FELT, LINK_ENTRIES = 0, 1, 2, 3, 4
-"""PLACE: where the link's coordinate stands in q, or the quaternion of a BALL."""
+"""PLACE: index in q of the link's coordinate, or of the quaternion of a BALL."""
 ROW_KIND, ROW_LINKS, ROW_ENTRIES = 0, 1, 3
 
 # numbers
 GRAVITY, CHAIN_ALPHA, CHAIN_BETA, TOLERANCE, COMMON_NUMBERS = 0, 3, 4, 5, 6
-"""alpha, beta in 1/s (Baumgarte), and the gap from which on a loop is closed again, in m or as a sine."""
+"""alpha, beta in 1/s (Baumgarte), and the gap above which a loop is corrected, in m or as a sine."""
 LINK_AXIS, LINK_POINT, LINK_CENTRE, LINK_MASS, LINK_TENSOR, LINK_NUMBERS = 0, 3, 6, 9, 10, 19
 """AXIS: unit vector, for BALL_X, Y, Z that axis of the drawing; POINT: on it; TENSOR: about the centre of mass."""
 ROW_POINT, ROW_FIRST, ROW_SECOND, ROW_ZERO, ROW_NUMBERS = 0, 3, 6, 9, 10
@@ -43,35 +43,35 @@ ROW_POINT, ROW_FIRST, ROW_SECOND, ROW_ZERO, ROW_NUMBERS = 0, 3, 6, 9, 10
 
 # scratch of a link; spatial vectors in world axes, velocities and moments about the world's origin
 ROTATION, ORIGIN = 0, 9
-"""From the link's axes to the world's, row by row; where the origin of its frame is."""
-FREEDOM, VELOCITY, BIAS = 12, 18, 24
-"""S: velocity per unit of the link's own speed; velocity; acceleration against the parent at a constant own speed."""
+"""Rotation matrix from the link's axes to the world's, row by row; origin of the link's frame."""
+FREEDOM, VELOCITY, BIAS_ACCELERATION = 12, 18, 24
+"""S: velocity per unit of the link's own speed; velocity; acceleration relative to the parent at a constant speed."""
 TORQUE, ARMATURE = 30, 31
-"""Of a rotary actuator in the link's own freedom, and the moment of inertia at its shaft."""
-INERTIA, LACKING, RESISTANCE, OWN_INERTIA, DRIVE = 32, 68, 74, 80, 81
-"""Inertia of the link, and the force that it lacks without acceleration; after the reduction of all that hangs on it.
-Then U = I·S, D = S·U, and what drives its own freedom."""
+"""Torque of a rotary actuator along the link's degree of freedom, and the moment of inertia at its shaft."""
+INERTIA, BIAS_FORCE, RESISTANCE, OWN_INERTIA, DRIVE = 32, 68, 74, 80, 81
+"""Inertia of the link and its force at zero acceleration, after the reduction those of all links attached to it; then
+U = I·S, D = S·U, and the force along its own degree of freedom."""
 ACCELERATION, IMPULSE, MOTION = 82, 88, 94
-"""The ground's is the negative of gravity, instead of weights. IMPULSE: change of the velocity by impulses."""
+"""The ground's acceleration is minus gravity, which replaces weights. IMPULSE: change of velocity by impulses."""
 SHARE, REACTION = 6, 7
-"""Per link and row: load on the link from a unit of the row's multiplier, and its share in the link's freedom."""
+"""Per link and row: load on the link per unit of the row's multiplier, and its part along the link's freedom."""
 ROW_T, ROW_T_RATE, ROW_GAP, ROW_GAP_RATE = 0, 6, 12, 13
-"""T: load on the second link from a unit multiplier, and what the gap's rate is of the links' velocities. GAP: what is
-open, or an actuator's position."""
-ROW_FREE, ROW_WANTED, ROW_MULTIPLIER, ROW_SCALE, ROW_ORDER = 14, 15, 16, 17, 18
-"""FREE: acceleration of the gap without multipliers; WANTED: what they have to add."""
+"""T: load on the second link per unit multiplier, and derivative of the gap's rate with respect to its velocity. GAP:
+the closure error, or an actuator's position."""
+ROW_FREE, ROW_REQUIRED, ROW_MULTIPLIER, ROW_SCALE, ROW_ORDER = 14, 15, 16, 17, 18
+"""FREE: acceleration of the gap without multipliers; REQUIRED: what they must add."""
 ROW_EFFORT, ROW_MASS, CLOSURE = 19, 20, 21
-"""Of an actuator: its force, and the mass that moves with its position (a piston)."""
+"""Of an actuator: its force, and the mass that it moves (a piston)."""
 
 
 class Chain(NamedTuple):
-    """Where the tables of a mechanism begin in its arrays, and how many lines they have."""
+    """Start of the tables of a mechanism in its arrays, and their numbers of rows."""
 
     ix: Indices
     val: Floats
     d: Floats
     n: int
-    """Links, the ground among them: their number less 1 is that of the speeds."""
+    """Links, including the ground; the number of speeds is one less."""
     n_coordinates: int
     n_closures: int
     n_linear: int
@@ -92,13 +92,13 @@ class Chain(NamedTuple):
     """Rows x rows: acceleration of a row's gap per unit of a multiplier."""
     factors: int
     change: int
-    """As long as coordinates and speeds together."""
+    """As long as the state y."""
     stages: int
     """Three times that, for an integrator."""
 
 
 def chain_at(ix: Indices, entry: int, val: Floats, number: int, d: Floats, scratch: int) -> Chain:
-    """The chain whose tables begin at these places."""
+    """The chain whose tables begin at these indices."""
     n, n_coordinates, n_closures = signed(ix, entry), signed(ix, entry + 1), signed(ix, entry + 2)
     n_linear, n_rotary = signed(ix, entry + 3), signed(ix, entry + 4)
     n_rows = n_closures + n_linear

@@ -1,16 +1,16 @@
-"""A mechanism as tables: where what stands in its block of a packed circuit's index.
+"""Layout of a mechanism's block in the index of a packed circuit.
 
-A block begins with these entries; then come a line per actuator (place of its position in z, its speed behind it; place
-of the sum of forces in d, the sum of masses behind it), and the tables of the method.
+A block begins with these entries. Then follow one row per actuator (index in z of its position, with its speed behind
+it; index in d of the sum of forces, with the sum of masses behind it), and the tables of the method.
 """
 
 from __future__ import annotations
 
 METHOD, FIRST_STATE, PARAMETERS, SCRATCH, N_ACTUATORS = 0, 1, 2, 3, 4
-"""Which method; first of its states in z; of its numbers in val; of its scratch space in d."""
+"""Method; first index of its states in z, of its numbers in val, of its scratch space in d; number of actuators."""
 OWN = 5
-"""First entry of the method's own (how many bodies, closures, …)."""
+"""First of the entries that the method defines (number of bodies, constraints, …)."""
 NODES = 10
-"""First line of the actuators' table."""
+"""First row of the actuators' table."""
 
 ABSOLUTE, RECURSIVE = 0, 1

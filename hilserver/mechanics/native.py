@@ -1,8 +1,7 @@
-"""The mechanisms' code as machine code of its own, that the engine calls by address.
+"""The equations of motion of mechanisms as separate machine code, which the engine calls by address.
 
-Each compiled function of the engine contains all that it calls: linked the usual way, the mechanisms would be compiled
-a dozen times. So their three entry points are compiled once, to functions of C, and are known to the engine by a
-symbol.
+Each compiled function of the engine contains everything that it calls: linked in the usual way, the mechanisms would be
+compiled a dozen times. So their three entry points are compiled once, as C functions, which the engine calls by symbol.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from typing import Any
 from numba import carray as carray  # type: ignore[attr-defined]
 from numba import types
 
-from hilserver.mechanics import chain, planar, recursion, recursive
+from hilserver.mechanics import articulated, chain, closure, kinematics, planar, recursion, recursive
 from hilserver.mechanics.columns import ABSOLUTE, METHOD
 from hilserver.mechanics.planar import planar_motion, planar_rates, planar_settle
 from hilserver.mechanics.recursive import recursive_motion, recursive_rates, recursive_settle
 from hilserver.numerics import linear
 
 ANY = 1 << 40
-"""Stands for the length of an array, which nothing looks at."""
+"""Nominal length of an array, which is never checked."""
 _INDEX, _NUMBERS = (types.CPointer(kind) for kind in (types.uint64, types.float64))  # type: ignore[no-untyped-call]
 _ARRAYS = (_INDEX, _NUMBERS, _NUMBERS, _NUMBERS, types.int64)
 SIGNATURES: dict[str, Any] = {
@@ -30,13 +29,15 @@ SIGNATURES: dict[str, Any] = {
 }
 """The entry points by name: index, numbers, values, derivatives with scratch space, block of a mechanism."""
 NAMES = ("carray", "ANY", "ABSOLUTE", "METHOD")
-"""What the entry points read besides."""
-CALLED: tuple[ModuleType, ...] = (linear, planar, chain, recursion, recursive)
+"""Constants and functions that the entry points use."""
+CHAIN: tuple[ModuleType, ...] = (chain, kinematics, articulated, closure, recursion)
+"""Modules with the equations of motion in joint coordinates."""
+CALLED: tuple[ModuleType, ...] = (linear, planar, *CHAIN, recursive)
 """Modules with the functions that the entry points call."""
 
 
 def move_mechanism(ix: Any, val: Any, z: Any, d: Any, block: int) -> None:
-    """Position and speed of each actuator into its node."""
+    """Write position and speed of each actuator to its node."""
     if ix[block + METHOD] == ABSOLUTE:
         planar_motion(carray(ix, ANY), carray(val, ANY), carray(z, ANY), carray(d, ANY), block)
     else:
@@ -52,7 +53,7 @@ def push_mechanism(ix: Any, val: Any, z: Any, d: Any, block: int, held: int) -> 
 
 
 def settle_mechanism(ix: Any, val: Any, z: Any, d: Any, block: int, ahead: float) -> None:
-    """Close what has drifted apart; the next solution that is held is for ``ahead`` s from now."""
+    """Correct the drift of the constraints; the next shared solution is valid ``ahead`` s from now."""
     if ix[block + METHOD] == ABSOLUTE:
         planar_settle(carray(ix, ANY), carray(val, ANY), carray(z, ANY), carray(d, ANY), block, ahead)
     else:

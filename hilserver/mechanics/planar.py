@@ -5,8 +5,8 @@ connects two bodies is a number of *lines*: a quantity c of both bodies that a j
 actuator's position:
 
 - ``TURN``: the angle of the second body against the first,
-- ``LEVEL``, ``CARRIED``, ``LENGTH``: the way from a point of the first body to one of the second along a direction e,
-  which stands still, turns with the first body, or is that of the way itself.
+- ``LEVEL``, ``CARRIED``, ``LENGTH``: the distance from a point of the first body to one of the second along a direction
+  e, which is fixed, turns with the first body, or is that of the line between the points.
 
 A pin is two LEVEL lines, a slide a TURN and a CARRIED one, a cylinder a LENGTH. With C_q the lines of the joints, A
 those of the actuators (x' = A q') and b what of c'' does not come from accelerations, c'' = C_q q'' + b:
@@ -16,17 +16,17 @@ those of the actuators (x' = A q') and b what of c'' does not come from accelera
     \begin{bmatrix} \ddot q \\ -\lambda \\ -\mu \end{bmatrix} =
     \begin{bmatrix} M g + A^T F \\ -b_C - 2\alpha \dot c - \alpha^2 c \\ -b_A \end{bmatrix}
 
-by Gaussian elimination; m is the mass that a circuit has at the actuator's node, a piston, and mu what moves it. M is
-diagonal, so its rows are eliminated at once; what is left, as many equations as there are lines, with partial pivoting.
-There an actuator's line is multiplied by sqrt(m), so that any mass will do, and none.
+by Gaussian elimination; m is the mass of the circuit at the actuator's node (a piston), and mu the force that
+accelerates it. M is diagonal, so its rows are eliminated directly; the remaining equations, one per line, are solved
+with partial pivoting. An actuator's line is multiplied by sqrt(m), which allows any mass, including none.
 Source: [Asikainen] eqs. 1-14; [Linjama] (x' = A z', Q = A^T F).
 
-Constraints that are kept as accelerations only drift. After a step that left them off by more than CLOSED they are put
-right, positions and speeds, with the smallest change in the metric of the masses (``planar_settle``). So in a run
-Baumgarte's terms with alpha are next to nothing; they are there for what is linearised: without them every closure
-would be a motion that neither grows nor dies out, and a circuit would have no equilibrium.
+Constraints at acceleration level drift. After a step that leaves an error above CLOSED, positions and speeds are
+corrected by the smallest change in the metric of the mass matrix (``planar_settle``). So in a run Baumgarte's terms
+with alpha are negligible; they serve linearisation: without them every constraint would add an undamped mode of zero
+frequency, and a circuit would have no equilibrium.
 
-All is in the packed circuit's arrays; ``m`` is where a mechanism's block begins in ``ix`` (:mod:`columns`).
+Everything is in the packed circuit's arrays; ``m`` is the start of a mechanism's block in ``ix`` (:mod:`columns`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ N_BODIES, N_CLOSURES, N_PAIRS = OWN, OWN + 1, OWN + 2
 GRAVITY_WIDTH, BODY_WIDTH, LINE_WIDTH = 2, 2, 7
 """Numbers in val: gravity; 1/mass and 1/inertia of a body; of a line its points in both bodies, direction, zero.
 
-The ground is the last body. It has no numbers: what would move it is 0.
+The ground is the last body. It has no numbers, since its accelerations are 0.
 """
 LINE_ENTRIES, PAIR_ENTRIES = 3, 3
 """Entries in ix behind the actuators' table: of a line kind and bodies; of two lines that share a body, see `pairs`."""
@@ -54,18 +54,18 @@ POSE, TERMS, J, W = 8, 15, 3, 9
 ALPHA = 20.0
 """1/s, of Baumgarte's terms."""
 CLOSED = 1e-10
-"""m or rad (per s): closures that are less off are left alone."""
+"""Error in m or rad (per s) below which a constraint is not corrected."""
 MOST_CORRECTIONS = 5
-"""Of positions after one step: one does in a run; more after a switch to another mechanism."""
+"""Limit of position corrections after one step: one is sufficient in a run, more after a switch of the mechanism."""
 
 
 def entry(ix: Indices, place: int) -> int:
-    """An entry of the index as a signed number: with these one can count on."""
+    """An entry of the index as a signed number, for further arithmetic."""
     return int(np.int64(ix[place]))
 
 
 def planar_work(bodies: int, closures: int, actuators: int) -> int:
-    """Length of the scratch space: how far ahead; poses; lines; weights, matrix, pivots, forces; accelerations."""
+    """Length of the scratch space: look-ahead; poses; lines; weights, matrix, pivots, forces; accelerations."""
     n = closures + actuators
     return 1 + POSE * (bodies + 1) + TERMS * n + n + n * n + 2 * n + 3 * (bodies + 1) * (1 + actuators)
 
@@ -83,18 +83,18 @@ def pairs(between: Sequence[tuple[int, int]], ground: int) -> list[int]:
 
 
 def planar_terms(ix: Indices, m: int) -> int:
-    """Where the lines' terms begin in d; the poses stand before them."""
+    """Start of the lines' terms in d; the poses precede them."""
     return entry(ix, m + SCRATCH) + 1 + POSE * (entry(ix, m + N_BODIES) + 1)
 
 
 def planar_accelerations(ix: Indices, m: int, column: int) -> int:
-    """Where accelerations begin in d: column 0 the mechanism's, 1 + k what a force of 1 N of actuator k adds."""
+    """Start of accelerations in d: column 0 those of the mechanism, 1 + k those per newton of actuator k."""
     n = entry(ix, m + N_CLOSURES) + entry(ix, m + N_ACTUATORS)
     return planar_terms(ix, m) + TERMS * n + n + n * n + 2 * n + 3 * (entry(ix, m + N_BODIES) + 1) * column
 
 
 def planar_poses(ix: Indices, z: Floats, d: Floats, m: int, ahead: float) -> None:
-    """Poses and speeds of all bodies, the ground behind them; ``ahead``: as they will be so many seconds from now."""
+    """Poses and speeds of all bodies, the ground last, predicted ``ahead`` s from now."""
     state, p = entry(ix, m + FIRST_STATE), entry(ix, m + SCRATCH) + 1
     for _ in range(entry(ix, m + N_BODIES)):
         vx, vy, w = z[state + 3], z[state + 4], z[state + 5]
@@ -125,7 +125,7 @@ def planar_lines(ix: Indices, val: Floats, d: Floats, m: int, first: int, end: i
             o = d[q + 7]
             sx, sy = c * val[v] - s * val[v + 1], s * val[v] + c * val[v + 1]
             rx, ry = d[q + 3] * val[v + 2] - d[q + 4] * val[v + 3], d[q + 4] * val[v + 2] + d[q + 3] * val[v + 3]
-            # the way between the points, its speed, its centripetal acceleration
+            # distance of the points, its rate, its centripetal acceleration
             dx, dy = d[q] + rx - d[p] - sx, d[q + 1] + ry - d[p + 1] - sy
             vx, vy = d[q + 5] - o * ry - d[p + 5] + w * sy, d[q + 6] + o * rx - d[p + 6] - w * sx
             ex, ey = val[v + 4], val[v + 5]
@@ -162,9 +162,9 @@ def planar_weigh(val: Floats, d: Floats, t: int, side: int, mass: int, moves: bo
 
 
 def planar_matrix(ix: Indices, d: Floats, m: int, loaded: bool) -> None:
-    """What is left when M is eliminated, factorised: of two lines the sum of J_k M^-1 J_l over the bodies they share.
+    """Matrix that remains after the elimination of M, factorised: sums of J_k M^-1 J_l over the bodies two lines share.
 
-    ``loaded``: with the masses at the actuators' nodes; else the actuators' lines don't take part.
+    ``loaded``: with the masses at the actuators' nodes; otherwise without the actuators' lines.
     """
     closures, actuators = entry(ix, m + N_CLOSURES), entry(ix, m + N_ACTUATORS)
     n, t = closures + actuators, planar_terms(ix, m)
@@ -190,7 +190,7 @@ def planar_matrix(ix: Indices, d: Floats, m: int, loaded: bool) -> None:
 
 
 def planar_push(ix: Indices, d: Floats, m: int, acc: int, k: int, force: float) -> None:
-    """Add to the accelerations that begin at ``acc`` what a force along line k does: M^-1 J^T F."""
+    """Add the effect of a force along line k, M^-1 J^T F, to the accelerations that begin at ``acc``."""
     row = m + NODES + 2 * entry(ix, m + N_ACTUATORS) + LINE_ENTRIES * k + 1
     w = planar_terms(ix, m) + TERMS * k + W
     one, other = acc + 3 * entry(ix, row), acc + 3 * entry(ix, row + 1)
@@ -224,7 +224,7 @@ def planar_constrain(ix: Indices, d: Floats, m: int, acc: int, own: float, far: 
 
 
 def planar_motion(ix: Indices, val: Floats, z: Floats, d: Floats, m: int) -> None:
-    """Position and speed of each actuator into its node."""
+    """Write position and speed of each actuator to its node."""
     closures, actuators = entry(ix, m + N_CLOSURES), entry(ix, m + N_ACTUATORS)
     planar_poses(ix, z, d, m, 0.0)
     planar_lines(ix, val, d, m, closures, closures + actuators)
@@ -238,8 +238,8 @@ def planar_motion(ix: Indices, val: Floats, z: Floats, d: Floats, m: int) -> Non
 def planar_rates(ix: Indices, val: Floats, z: Floats, d: Floats, m: int, held: bool) -> None:
     """Derivatives of the states under the forces and masses at the actuators' nodes; after ``planar_motion``.
 
-    ``held``: with accelerations per force as they were solved last, for the middle of the steps that share them; anew
-    where ``planar_settle`` says so.
+    ``held``: with the latest solution of accelerations per force, which is valid for the middle of the steps that share
+    it; solved anew after ``planar_settle``.
     """
     bodies, closures, actuators = entry(ix, m + N_BODIES), entry(ix, m + N_CLOSURES), entry(ix, m + N_ACTUATORS)
     scratch, acc, width = entry(ix, m + SCRATCH), planar_accelerations(ix, m, 0), 3 * (bodies + 1)
@@ -284,7 +284,7 @@ def planar_fall(ix: Indices, val: Floats, d: Floats, m: int) -> None:
 
 
 def planar_settle(ix: Indices, val: Floats, z: Floats, d: Floats, m: int, ahead: float) -> None:
-    """Close what has drifted apart, positions and then speeds; the next solution that is held is for ``ahead`` s on."""
+    """Correct the drift of positions, then of speeds; the next shared solution is valid ``ahead`` s from now."""
     for _ in range(MOST_CORRECTIONS):
         if planar_gap(ix, val, z, d, m, 0) <= CLOSED:
             break
@@ -295,7 +295,7 @@ def planar_settle(ix: Indices, val: Floats, z: Floats, d: Floats, m: int, ahead:
 
 
 def planar_gap(ix: Indices, val: Floats, z: Floats, d: Floats, m: int, what: int) -> float:
-    """The largest closure (``what`` = 0), or speed of one (1); the terms are up to date then."""
+    """Largest error of a constraint (``what`` = 0) or of its rate (1); updates the terms."""
     closures, t = entry(ix, m + N_CLOSURES), planar_terms(ix, m) + what
     planar_poses(ix, z, d, m, 0.0)
     planar_lines(ix, val, d, m, 0, closures + entry(ix, m + N_ACTUATORS))
@@ -306,7 +306,7 @@ def planar_gap(ix: Indices, val: Floats, z: Floats, d: Floats, m: int, what: int
 
 
 def planar_correct(ix: Indices, z: Floats, d: Floats, m: int, what: int) -> None:
-    """One step of Newton's method towards closures that are 0 (``what`` = 0), or whose speeds are (1)."""
+    """One Newton step that makes the constraints (``what`` = 0) or their rates (1) zero."""
     bodies, change = entry(ix, m + N_BODIES), planar_accelerations(ix, m, 0)
     for i in range(change, change + 3 * (bodies + 1)):
         d[i] = 0.0

@@ -21,7 +21,7 @@ from hilserver.mechanics.chain import (
     Chain,
 )
 from hilserver.mechanics.geometry import extent
-from hilserver.mechanics.recursion import measure_gaps, measure_rows
+from hilserver.mechanics.kinematics import measure_gaps, measure_rows
 from hilserver.mechanics.tree import Tree
 from hilserver.numerics.arrays import Floats
 

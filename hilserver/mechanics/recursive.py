@@ -1,37 +1,33 @@
 """Chains in a circuit: a node's motion from the chain's state, the state's derivatives from the forces at the nodes.
 
-All is in the packed circuit's arrays; ``m`` is where a mechanism's block begins in ``ix`` (:mod:`columns`). Behind the
-table of the nodes: for each actuator its number in the chain, then the chain's own tables. In the scratch space: how
-far ahead the next solution is that steps share (negative: it is solved), the chain's own scratch, then that solution:
-accelerations without efforts, and per unit of each actuator's effort.
+Everything is in the packed circuit's arrays; ``m`` is the start of a mechanism's block in ``ix`` (:mod:`columns`).
+Behind the table of nodes follow, for each actuator, its number in the chain, then the chain's own tables. The scratch
+space holds the look-ahead time of the next shared solution (negative: already solved), the chain's own scratch space,
+then that solution: accelerations without efforts, and per unit of each actuator's effort.
 """
 
 from __future__ import annotations
 
+from hilserver.mechanics.articulated import reduce_links, set_inertias, start_reactions
 from hilserver.mechanics.chain import Chain, chain_at
+from hilserver.mechanics.closure import close_gaps
 from hilserver.mechanics.columns import FIRST_STATE, N_ACTUATORS, NODES, PARAMETERS, SCRATCH
-from hilserver.mechanics.recursion import (
+from hilserver.mechanics.kinematics import (
     actuator_motion,
-    chain_rates,
-    close_gaps,
     coordinate_rates,
-    load_actuator,
     measure_gaps,
     measure_rows,
     move_links,
     normalise_chain,
     place_links,
-    reduce_links,
-    start_reactions,
-    unload_chain,
-    weigh_links,
 )
+from hilserver.mechanics.recursion import chain_rates, load_actuator, unload_chain
 from hilserver.numerics.arrays import Floats, Indices, signed
 
 CHAIN_CLOSED = 1e-10
-"""m or a sine: gaps that are smaller are left alone."""
+"""Gap, in m or as a sine, below which nothing is corrected."""
 ALL = -2
-"""Efforts of all actuators."""
+"""All actuators, instead of the number of one."""
 
 
 def recursive_chain(ix: Indices, val: Floats, d: Floats, m: int) -> Chain:
@@ -41,7 +37,7 @@ def recursive_chain(ix: Indices, val: Floats, d: Floats, m: int) -> Chain:
 
 
 def recursive_state(c: Chain, ix: Indices, z: Floats, m: int) -> Floats:
-    """The chain's state in z, or its derivative in d."""
+    """The chain's state in z, or the state's derivative in d."""
     first = signed(ix, m + FIRST_STATE)
     return z[first : first + c.n_coordinates + c.n - 1]
 
@@ -61,8 +57,8 @@ def recursive_motion(ix: Indices, val: Floats, z: Floats, d: Floats, m: int) -> 
 def recursive_rates(ix: Indices, val: Floats, z: Floats, d: Floats, m: int, held: bool) -> None:
     """Derivatives of the states under the forces and masses at the actuators' nodes.
 
-    ``held``: with accelerations per force as they were solved last, for the middle of the steps that share them; anew
-    where ``recursive_settle`` says so.
+    ``held``: with the latest solution of accelerations per force, which is valid for the middle of the steps that share
+    it; solved anew after ``recursive_settle``.
     """
     c, actuators = recursive_chain(ix, val, d, m), signed(ix, m + N_ACTUATORS)
     y, rate = recursive_state(c, ix, z, m), recursive_state(c, ix, d, m)
@@ -82,7 +78,7 @@ def recursive_rates(ix: Indices, val: Floats, z: Floats, d: Floats, m: int, held
 
 
 def recursive_solve(c: Chain, ix: Indices, y: Floats, d: Floats, m: int) -> None:
-    """The accelerations without efforts, and per unit of each, where the chain will be in the middle of the steps."""
+    """Accelerations without efforts, and per unit of each, at the predicted position in the middle of the steps."""
     size, speeds, scratch = len(y), c.n - 1, signed(ix, m + SCRATCH)
     ahead, rate = d[c.stages : c.stages + size], d[c.stages + size : c.stages + 2 * size]
     coordinate_rates(c, y, y[c.n_coordinates :], rate, 1, c.n)
@@ -99,7 +95,7 @@ def recursive_solve(c: Chain, ix: Indices, y: Floats, d: Floats, m: int) -> None
 
 
 def recursive_load(c: Chain, ix: Indices, d: Floats, m: int, only: int) -> None:
-    """Masses at the nodes, and ALL forces, or a unit effort of the actuator ``only``, or (-1) none."""
+    """Load the masses at the nodes, and ALL forces, a unit effort of the actuator ``only``, or none (-1)."""
     actuators = signed(ix, m + N_ACTUATORS)
     unload_chain(c)
     for k in range(actuators):
@@ -109,7 +105,7 @@ def recursive_load(c: Chain, ix: Indices, d: Floats, m: int, only: int) -> None:
 
 
 def recursive_settle(ix: Indices, val: Floats, z: Floats, d: Floats, m: int, ahead: float) -> None:
-    """Close what has drifted apart, in place and speed; the next solution that is held is for ``ahead`` s from now."""
+    """Correct the drift in position and speed; the next shared solution is valid ``ahead`` s from now."""
     c = recursive_chain(ix, val, d, m)
     y = recursive_state(c, ix, z, m)
     normalise_chain(c, y, 1, c.n)
@@ -117,7 +113,7 @@ def recursive_settle(ix: Indices, val: Floats, z: Floats, d: Floats, m: int, ahe
         if not measure_gaps(c, y) > CHAIN_CLOSED:
             break
         measure_rows(c, 0, c.n_rows)
-        weigh_links(c, 1, c.n)
+        set_inertias(c, 1, c.n)
         start_reactions(c)
         reduce_links(c, 1, c.n)
         close_gaps(c, y, 1, c.n)

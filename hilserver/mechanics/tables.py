@@ -9,10 +9,10 @@ from hilserver.mechanics.assembly import Assembly, actuator_lines, block, needed
 from hilserver.mechanics.chain import chain_scratch
 from hilserver.mechanics.cutting import tree_of
 from hilserver.mechanics.initial import start_of
+from hilserver.mechanics.kinematics import actuator_motion, measure_rows
 from hilserver.mechanics.model import Mechanism, Rotary
 from hilserver.mechanics.planar import LINE_ENTRIES, PAIR_ENTRIES, planar_work
 from hilserver.mechanics.position import kinematics_of
-from hilserver.mechanics.recursion import actuator_motion, measure_rows
 
 _COORDINATES = (("x", "m"), ("y", "m"), ("angle", "rad"), ("vx", "m/s"), ("vy", "m/s"), ("w", "rad/s"))
 

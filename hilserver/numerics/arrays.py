@@ -14,7 +14,7 @@ Indices = NDArray[np.uint64]
 
 @register_jitable
 def overwrite(target: Floats, source: Floats) -> None:
-    """``source`` into ``target``, which is as long. (Compiled, ``target[:] = source`` may take memory from the heap.)
+    """Copy ``source`` into ``target`` of equal length. (Compiled, ``target[:] = source`` may allocate on the heap.)
 
     >>> target = np.zeros(2)
     >>> overwrite(target, np.array([1.0, 2.0]))
@@ -27,7 +27,7 @@ def overwrite(target: Floats, source: Floats) -> None:
 
 @register_jitable
 def signed(ix: Indices, place: int) -> int:
-    """An entry of an index as a signed number: with these one can count on.
+    """An entry of an index as a signed number: for further arithmetic.
 
     >>> signed(np.array([7], dtype=np.uint64), 0) - 8
     -1

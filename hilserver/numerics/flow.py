@@ -14,7 +14,7 @@ def root_of_drop(dp: float, p_tr: float) -> float:
     .. math:: g = \mathrm{sign}(\Delta p)\sqrt{|\Delta p|}, \qquad
        g = \sqrt{p_{tr}}\,\frac{\Delta p}{p_{tr}}\,\frac{3 - |\Delta p|/p_{tr}}{2} \quad (|\Delta p| < p_{tr})
 
-    The joint is smooth (value and slope). Units: Pa -> sqrt(Pa).
+    Value and slope are continuous at the transition. Units: Pa -> sqrt(Pa).
     Source: Ellman & Piché, A two regime orifice flow formula for numerical simulation, ASME JDSMC 121 (1999).
 
     >>> root_of_drop(4e6, 1e5), root_of_drop(-4e6, 1e5)

@@ -1,4 +1,4 @@
-"""The elasticity of oil with free air in it."""
+"""Elasticity of oil with free air."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def capacitance(V: float, p: float, B_o: float, alpha_0: float, kappa: float, p_
     .. math:: \frac{1}{B_e} = \frac{1}{B_o} + \frac{V_{air}}{V_t}\,\frac{1}{\kappa\,p}, \qquad
        \frac{V_{air}}{V_t} = \alpha_0\left(\frac{p_0}{p}\right)^{1/\kappa}
 
-    with p the absolute pressure, held at least at 1 % of p_0. Units: V m³, p Pa gauge, B_o Pa, alpha_0 and kappa 1,
+    with p the absolute pressure, limited to at least 1 % of p_0. Units: V m³, p Pa gauge, B_o Pa, alpha_0 and kappa 1,
     p_0 Pa absolute (the atmosphere, at which alpha_0 is given); result m³/Pa. Elastic walls add their own V/B.
     Source: theory §2; [Virtual hydraulics] ch. 3.1.
 

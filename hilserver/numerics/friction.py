@@ -17,7 +17,7 @@ FASTEST = 1e4
 
 @register_jitable
 def stribeck(v: float, F_S: float, F_C: float, v_s: float) -> float:
-    """Size of the friction at a steady speed, without its viscous part: F_S at rest, falling to F_C past v_s.
+    """Magnitude of the friction at a steady speed, without its viscous part: F_S at rest, falling to F_C beyond v_s.
 
     Units: m/s, N. Source: theory §3; [Linjama].
 
@@ -30,18 +30,18 @@ def stribeck(v: float, F_S: float, F_C: float, v_s: float) -> float:
 
 @register_jitable
 def lugre(v: float, z: float, g: float, F_S: float, b: float, sigma0: float, sigma1: float) -> tuple[float, float]:
-    r"""Friction force and dz/dt of bristles bent by z; g > 0 is their steady force at this speed, F_S >= g the largest.
+    r"""Friction force and dz/dt at the bristle deflection z; g > 0: steady force at this speed, F_S >= g: its limit.
 
     .. math:: \dot z = v - \frac{\sigma_0 |v|}{g} z, \qquad F = \sigma_0 z + \min(\sigma_1, 4g/|v|)\,\dot z + b\,v
 
-    Three bounds keep it passive and its force finite with any values, speeds and steps; steady states are not touched:
+    Three bounds keep the model passive and its force finite for any values, speeds and steps, and leave steady states:
 
     - The bristles' damping is at most 4·g/abs(v). With that F·v - d/dt(sigma0·z²/2) is a quadratic form of z and v that
-      is never negative: no more energy comes back than the bristles store. (With a constant sigma1 it is so only where
+      is never negative: the bristles return no more energy than they store. (With a constant sigma1 this holds only for
       b >= sigma1·(F_S/F_C - 1): Barabanov & Ortega, Necessary and sufficient conditions for passivity of the LuGre
       friction model, IEEE TAC 45 (2000).)
-    - Bristles bent in the direction of motion settle at most at the rate FASTEST: fast sliding is not stiff.
-    - The force is that of a bend of at most F_S/sigma0, also in the stages of a step that is too long.
+    - Bristles deflected in the direction of motion settle at most at the rate FASTEST: fast sliding is not stiff.
+    - The force is that of a deflection of at most F_S/sigma0, even in the stages of too long a step.
 
     Units: m/s, m, N, N, N·s/m, N/m, N·s/m. Source: theory §3; Canudas de Wit, Olsson, Åström & Lischinsky, A new model
     for control of systems with friction, IEEE TAC 40 (1995).
@@ -77,7 +77,7 @@ def dry_friction(
 ) -> tuple[float, float]:
     """Friction force against growing position, N, and dz/dt, by the law STRIBECK or LUGRE; psi scales F_S and F_C.
 
-    Stribeck: tanh(v/v_0)·g(v) + b·v; z is not used and stays. Source: theory §3; [Linjama].
+    Stribeck: tanh(v/v_0)·g(v) + b·v; z is not used and does not change. Source: theory §3; [Linjama].
 
     >>> dry_friction(STRIBECK, 0.1, 0.0, 2.0, 3.0, 2.0, 0.01, 10.0, 0.001, 0.0, 0.0)
     (5.0, 0.0)
@@ -90,7 +90,7 @@ def dry_friction(
 
 @register_jitable
 def pressure_factor(p_A: float, p_B: float, p_ref: float) -> float:
-    """How much more the seals rub under pressure than without, Psi = 1 + (p_A/3 + 2·p_B/3)/p_ref; never below 1.
+    """Ratio of the seals' friction with and without pressure, Psi = 1 + (p_A/3 + 2·p_B/3)/p_ref; never below 1.
 
     Source: theory §3; [Linjama].
 
@@ -121,8 +121,8 @@ def seal_friction(
 ) -> tuple[float, float]:
     """Friction force of a cylinder's seals, N, against growing position, and dz/dt.
 
-    By the law EFFICIENCY xi(v)·tanh(v/v_0)·abs(F_p)·loss with the hydraulic force F_p
-    ([Virtual hydraulics] eqs. 3.48, 4.7), else dry friction under the chambers' pressures ([Linjama]).
+    With the law EFFICIENCY: xi(v)·tanh(v/v_0)·abs(F_p)·loss with the hydraulic force F_p ([Virtual hydraulics]
+    eqs. 3.48, 4.7); otherwise dry friction under the pressures of the chambers ([Linjama]).
     Source: theory §3.
 
     >>> F, _ = seal_friction(0, 0, 5.0, 0, -2e4, EFFICIENCY, 0.1, 1.0, 0.01, 0, 0, 1, 0, 0, 0, 1e7); round(F, 9)
@@ -137,7 +137,7 @@ def seal_friction(
 
 @register_jitable
 def cushion_force(depth: float, speed: float, k: float, closing: float) -> float:
-    """Force of an end cushion on a piston that is ``depth`` inside it and moves on with ``speed``; never pulls.
+    """Force of an end cushion on a piston at ``depth`` within it that moves deeper at ``speed``; never pulls.
 
     k·v², k = A³/C_v²: the oil in front of the piston's area A leaves through an orifice that closes over ``closing``.
     Units: m, m/s, N·s²/m², m; result N, >= 0.

@@ -8,9 +8,9 @@ from hilserver.numerics.arrays import Floats
 
 
 def factorise(matrix: Floats, n: int, pivots: Floats) -> None:
-    """Gaussian elimination with partial pivoting, in place: the factors take the matrix' place.
+    """Gaussian elimination with partial pivoting, in place: the factors overwrite the matrix.
 
-    Counts unsigned: with indices that can't be negative the rows are eliminated several numbers at a time.
+    Indices are unsigned: with indices that can't be negative, the compiler vectorises the elimination of a row.
     """
     size, one = np.uint64(n), np.uint64(1)
     for col in range(size):

@@ -21,10 +21,10 @@ def smooth_sign(v: float, v_0: float) -> float:
 
 @register_jitable
 def friction_factor(speed: float) -> float:
-    """The seal friction's dependence on speed, xi: 1 at rest, 0.2 at 0.1 m/s, 1 again from 5 m/s on; speed >= 0 in m/s.
+    """The seal friction's dependence on speed, xi: 1 at rest, 0.2 at 0.1 m/s, 1 again from 5 m/s; speed >= 0 in m/s.
 
     The source prints two cubics, 1600v³ - 240v² + 1 and -0.0136v³ + 0.1040v² - 0.0204v + 0.2010. They are the STEPs
-    between these three points, with rounded coefficients; the STEPs themselves are taken: they meet without a jump.
+    between these three points, with rounded coefficients; the STEPs themselves are used: they join without a jump.
     Source: theory §3; [Virtual hydraulics] eq. 3.48, ch. 4.2.4.
 
     >>> friction_factor(0.0), round(friction_factor(0.1), 12), friction_factor(5.0), friction_factor(9.0)
@@ -39,9 +39,9 @@ def friction_factor(speed: float) -> float:
 
 @register_jitable
 def stop_force(depth: float, speed: float, K: float, D: float, zone: float) -> float:
-    """Force of an end stop against something that is ``depth`` inside it and goes deeper with ``speed``; never pulls.
+    """Force of an end stop on a part at ``depth`` within it that moves deeper at ``speed``; never pulls.
 
-    Spring and damper, switched on together by a STEP over the first ``zone``: no force spike at contact, however fast.
+    Spring and damper, both faded in by a STEP over the first ``zone``: no force spike at contact, at any speed.
     Units: m, m/s, N/m, N·s/m, m; result N, >= 0. Source: theory §3.
 
     >>> stop_force(0.0, 9.0, 1e8, 2e5, 1e-4), stop_force(1e-3, 0.0, 1e8, 2e5, 1e-4)

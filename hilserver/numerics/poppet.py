@@ -1,4 +1,4 @@
-"""Poppets that a pressure lifts off their seat against a spring."""
+"""Poppets lifted off their seat by a pressure against a spring."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hilserver.numerics.shape import clip
 
 @register_jitable
 def poppet_opening(drive: float, p_crack: float, p_full: float) -> float:
-    """Opening of a poppet, 0 … 1, under the pressure ``drive`` that lifts it: a balance with a linear spring.
+    """Opening of a poppet, 0 … 1, under the lifting pressure ``drive``, in balance with a linear spring.
 
     >>> poppet_opening(0.5e5, 0.5e5, 1.5e5), poppet_opening(1.25e5, 0.5e5, 1.5e5), poppet_opening(9e5, 0.5e5, 1.5e5)
     (0.0, 0.75, 1.0)

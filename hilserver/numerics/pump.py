@@ -1,4 +1,4 @@
-"""The control of a pump's displacement."""
+"""Displacement control of pumps."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from numba.extending import register_jitable
 
 @register_jitable
 def controlled_flow(Q: float, wish: float, Q_lim: float, tau: float) -> tuple[float, float]:
-    """Flow and dQ/dt of a pump whose displacement follows a wished flow with the time constant tau, up to a limit.
+    """Flow and dQ/dt of a pump whose displacement follows a required flow with the time constant tau, up to a limit.
 
-    The limit stops Q itself, so nothing winds up; where the limit has sunk below Q, the pump delivers no more than the
-    limit and Q follows with tau. Units: m³/s, s. Source: theory §3; [Virtual hydraulics] ch. 4.2.
+    The limit stops Q itself, so nothing winds up; where the limit has fallen below Q, the pump delivers the limit and
+    Q follows with tau. Units: m³/s, s. Source: theory §3; [Virtual hydraulics] ch. 4.2.
 
     >>> controlled_flow(1e-3, 2e-3, 4e-3, 0.5)
     (0.001, 0.002)
@@ -26,7 +26,7 @@ def controlled_flow(Q: float, wish: float, Q_lim: float, tau: float) -> tuple[fl
 
 @register_jitable
 def power_limit(P: float, dp: float) -> float:
-    """The flow that a power is good for at a pressure, m³/s; no limit at no pressure (1 Pa).
+    """Flow in m³/s that a power allows at a pressure; below 1 Pa the flow at 1 Pa.
 
     >>> power_limit(1e4, 1e7), power_limit(5.0, -1e5)
     (0.001, 5.0)

@@ -1,4 +1,4 @@
-"""Spools and poppets that hold a pressure or a flow."""
+"""Spools and poppets that control a pressure or a flow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hilserver.numerics.shape import clip
 
 @register_jitable
 def rounded_ramp(x: float, width: float) -> float:
-    """max(x, 0) with its corner rounded: 0 up to -width, x from width on, a parabola that joins smoothly between.
+    """max(x, 0) with its corner rounded: 0 below -width, x above width, a smoothly joining parabola between.
 
     >>> rounded_ramp(-2.0, 1.0), rounded_ramp(-1.0, 1.0), rounded_ramp(0.0, 1.0), rounded_ramp(1.0, 1.0)
     (0.0, 0.0, 0.25, 1.0)
@@ -34,10 +34,10 @@ def opening_for(flow: float, dp: float, drop: float) -> float:
 
 @register_jitable
 def lift_rate(over: float, dp: float, K: float, C_1: float, C_2: float, C_least: float, C_dyn: float) -> float:
-    """dK/dt of a poppet pushed open by the pressure ``over``, against its spring (C_1) and flow forces (C_2·dp).
+    """dK/dt of a poppet opened by the pressure ``over``, against its spring (C_1) and flow forces (C_2·dp).
 
-    The relief valve's law with an opening force of its own; C_1 + C_2·dp, fitted near the opening pressure, is held to
-    C_least at other drops. Units: Pa, K m³/(s·sqrt(Pa)).
+    The relief valve's law with an opening force of its own; C_1 + C_2·dp, fitted near the opening pressure, is kept
+    at C_least or more at other drops. Units: Pa, K m³/(s·sqrt(Pa)).
     Source: theory §3; [Virtual hydraulics] ch. 4.2 (Handroos & Vilenius).
 
     >>> lift_rate(3e5, 1e7, 1e-7, 1e12, 2e5, 6e11, 1e10)

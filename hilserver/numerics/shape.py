@@ -18,7 +18,7 @@ def step(x: float, x0: float, y0: float, x1: float, y1: float) -> float:
 
 @register_jitable
 def clip(x: float, lower: float, upper: float) -> float:
-    """x held between lower and upper.
+    """x limited to the range from lower to upper.
 
     >>> clip(3.0, -1.0, 1.0)
     1.0

@@ -30,9 +30,9 @@ def sweep_phase(t: float, f_0: float, f_1: float, growth: float, T: float) -> fl
 
 @register_jitable
 def lever_curve(x: float, deadband: float, saturation: float, expo: float) -> float:
-    """What a lever at x (-1 … 1) asks for: nothing within the deadband, all from the saturation on.
+    """Command of a lever at x (-1 … 1): 0 within the deadband, full from the saturation on.
 
-    Between them straight (expo 0) to cubic (expo 1): gentle near the middle, (1 - expo)·s + expo·s³.
+    In between linear (expo 0) to cubic (expo 1), with a low gain near the middle: (1 - expo)·s + expo·s³.
 
     >>> lever_curve(0.05, 0.1, 0.9, 0.0), lever_curve(-0.5, 0.1, 0.9, 0.0), lever_curve(0.5, 0.1, 0.9, 1.0)
     (0.0, -0.5, 0.125)

@@ -1,4 +1,4 @@
-"""Vectors in space as tuples of three floats, matrices and unit quaternions that stand somewhere in an array."""
+"""Vectors in space as tuples of three floats, matrices and unit quaternions as parts of an array."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ def cross(a: Vector, b: Vector) -> Vector:
 
 @register_jitable
 def vector(a: Floats, at: int) -> Vector:
-    """The vector that stands at a[at…]."""
+    """The vector at a[at…]."""
     return a[at], a[at + 1], a[at + 2]
 
 
 @register_jitable
 def store(a: Floats, at: int, v: Vector) -> None:
-    """Put a vector to a[at…]."""
+    """Store a vector at a[at…]."""
     a[at], a[at + 1], a[at + 2] = v
 
 
 @register_jitable
 def store_pair(a: Floats, at: int, first: Vector, second: Vector) -> None:
-    """Put a spatial vector (rotation and translation, moment and force) to a[at…]."""
+    """Store a spatial vector (rotation and translation, or moment and force) at a[at…]."""
     store(a, at, first)
     store(a, at + 3, second)
 
@@ -89,14 +89,14 @@ def turned(a: Floats, at: int, v: Vector) -> Vector:
 
 @register_jitable
 def store_columns(a: Floats, at: int, x: Vector, y: Vector, z: Vector) -> None:
-    """Put the matrix with the columns x, y, z to a[at…]: of a rotation matrix, the axes of the turned frame."""
+    """Store the matrix with the columns x, y, z at a[at…]: of a rotation matrix, the axes of the rotated frame."""
     for k in range(3):
         store(a, at + 3 * k, (x[k], y[k], z[k]))
 
 
 @register_jitable
 def axes_about(axis: Vector, angle: float) -> tuple[Vector, Vector, Vector]:
-    """The axes of a frame turned about a unit axis (Rodrigues' formula).
+    """The axes of a frame rotated about a unit axis (Rodrigues' formula).
 
     >>> x, y, z = axes_about((0.0, 0.0, 1.0), 0.5)
     >>> x == (cos(0.5), sin(0.5), 0.0), z
@@ -114,11 +114,11 @@ def axes_about(axis: Vector, angle: float) -> tuple[Vector, Vector, Vector]:
 
 @register_jitable
 def axes_of_quaternion(w: float, x: float, y: float, z: float) -> tuple[Vector, Vector, Vector]:
-    """The axes of the turned frame, from a quaternion of any length but zero (of which the direction counts).
+    """The axes of the rotated frame, from a quaternion of any length but zero.
 
     Source: Shuster, A survey of attitude representations, J. Astronautical Sciences 41 (1993) 439.
 
-    >>> axes_of_quaternion(1.0, 0.0, 0.0, 1.0)  # a quarter turn about z
+    >>> axes_of_quaternion(1.0, 0.0, 0.0, 1.0)  # a rotation by 90° about z
     ((0.0, 1.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 0.0, 1.0))
     """
     s = 2.0 / (w * w + x * x + y * y + z * z)
@@ -131,7 +131,7 @@ def axes_of_quaternion(w: float, x: float, y: float, z: float) -> tuple[Vector, 
 
 @register_jitable
 def quaternion_rate(q: Floats, at: int, omega: Vector, rate: Floats) -> None:
-    """d/dt of the quaternion at q[at…]: half of q ⊗ (0, omega), omega in the axes of the turned frame, rad/s."""
+    """d/dt of the quaternion at q[at…]: half of q ⊗ (0, omega), omega in the axes of the rotated frame, rad/s."""
     w, x, y, z = q[at], q[at + 1], q[at + 2], q[at + 3]
     rate[at] = 0.5 * (-x * omega[0] - y * omega[1] - z * omega[2])
     rate[at + 1] = 0.5 * (w * omega[0] + y * omega[2] - z * omega[1])
@@ -141,7 +141,7 @@ def quaternion_rate(q: Floats, at: int, omega: Vector, rate: Floats) -> None:
 
 @register_jitable
 def normalise_quaternion(q: Floats, at: int) -> None:
-    """Give the quaternion at q[at…] the length 1 again."""
+    """Normalise the quaternion at q[at…]."""
     length = sqrt(q[at] * q[at] + q[at + 1] * q[at + 1] + q[at + 2] * q[at + 2] + q[at + 3] * q[at + 3])
     for k in range(4):
         q[at + k] /= length

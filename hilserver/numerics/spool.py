@@ -1,4 +1,4 @@
-"""What lies between a valve's command and its spool: switching, delay, play, limited speed."""
+"""From a valve's command to its spool: switching, delay, backlash, limited speed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SAME_TIME = 1e-7  # s; times are sums of many steps
 
 @register_jitable
 def switched(u: float, last: float, least: float, detent: float) -> float:
-    """Switching state for a command: 1 above 0.5, ``least`` (0 or -1) below -0.5; between, the spring's 0 or the last.
+    """Switching state for a command: 1 above 0.5, ``least`` (0 or -1) below -0.5; else 0 (spring) or the last state.
 
     >>> [switched(u, 1.0, -1.0, 0.0) for u in (0.9, 0.4, -0.6)], [switched(u, 1.0, 0.0, 1.0) for u in (0.4, -0.6)]
     ([1.0, 0.0, -1.0], [1.0, 0.0])
@@ -36,7 +36,7 @@ def switched(u: float, last: float, least: float, detent: float) -> float:
 
 @register_jitable
 def last_command(line: Any, delayed: float) -> float:
-    """The command that entered a delay line last; ``delayed`` is what left it last."""
+    """The command that entered a delay line last; ``delayed`` is the one that left it last."""
     values, start = line
     n = int(values[start])
     return float(values[start + PLACES + n]) if n > 0 else delayed
@@ -47,10 +47,10 @@ def through_delay(line: Any, t: float, u: float, delay_out: float, delay_in: flo
     """The command as it leaves a pure delay at the time t, where u enters it; ``line`` is changed in place.
 
     ``delay_out`` holds for a change away from 0 (or as far to its other side), ``delay_in`` for one towards 0; both in
-    seconds. ``line`` is a pair (array, start) of LINE_SIZE values: how many changes are under way, when each is due,
-    the command it brings. The delay is exact for changes that are at least a fifteenth of it apart; quicker ones are
+    seconds. ``line`` is a pair (array, start) of LINE_SIZE values: the number of pending changes, and for each its
+    time and its command. The delay is exact for changes that are at least a fifteenth of it apart; faster ones are
     sampled at that interval. A change that would overtake others cancels them (a short pulse does not move a valve
-    that is slow to switch on). A fresh line hands its first command on at once: what was before is not known.
+    that is slow to switch on). A new line passes its first command on immediately: earlier ones are not known.
 
     >>> import numpy as np
     >>> line = (np.zeros(LINE_SIZE), 0)
@@ -86,7 +86,7 @@ def through_delay(line: Any, t: float, u: float, delay_out: float, delay_in: flo
 
 @register_jitable
 def within_play(last: float, u: float, play: float) -> float:
-    """Output of the play operator (backlash): it stays where it was until u pulls it along, ``play`` behind.
+    """Output of the play operator (backlash): it keeps its value until u moves it, ``play`` behind.
 
     A loop u = 0 … 1 … 0 is 2·play wide. Source: Brokate & Sprekels, Hysteresis and Phase Transitions, 1996, ch. 2.
 
@@ -98,7 +98,7 @@ def within_play(last: float, u: float, play: float) -> float:
 
 @register_jitable
 def lagging(U: float, target: float, tau_out: float, tau_in: float, rate_out: float, rate_in: float) -> float:
-    """Speed of a first-order spool, 1/s: (target - U)/tau within the rate; ``out`` is away from 0, ``in`` towards it.
+    """Speed of a first-order spool, 1/s: (target - U)/tau, limited to the rate; ``out``: away from 0, ``in``: to 0.
 
     >>> [lagging(U, target, 0.1, 0.2, 9.0, 4.0) for U, target in ((0.0, 0.5), (0.5, 0.0), (0.0, -1.0), (-1.0, 0.0))]
     [5.0, -2.5, -9.0, 4.0]

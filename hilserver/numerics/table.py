@@ -1,4 +1,4 @@
-"""Curves given by points."""
+"""Curves defined by points."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from numba.extending import register_jitable
 
 @register_jitable
 def interpolate(table: Any, x: float) -> float:
-    """y over x, straight between the points of a curve, flat beyond its ends.
+    """y at x: linear between the points of a curve, constant beyond its ends.
 
-    ``table`` is a pair (array, start) as a kernel gets it for a parameter that is a Table: number of points, all x
+    ``table`` is a pair (array, start) as a kernel receives it for a parameter that is a Table: number of points, all x
     (rising), all y.
 
     >>> import numpy as np

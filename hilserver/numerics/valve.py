@@ -13,7 +13,7 @@ from hilserver.numerics.table import interpolate
 
 @register_jitable
 def leakage_fade(opening: float, gone: float) -> float:
-    """Share of the leakage at null left at a spool opening (>= 0): 1 at null, 0 from ``gone`` on, a STEP between.
+    """Fraction of the null leakage that remains at a spool opening (>= 0): 1 at null, 0 from ``gone``, a STEP between.
 
     Source: theory §3; [Virtual hydraulics] eq. 4.4.
 
@@ -25,7 +25,7 @@ def leakage_fade(opening: float, gone: float) -> float:
 
 @register_jitable
 def opening_past_overlap(U: float, overlap: float) -> float:
-    """Opening of the edges at spool position U: nothing within the overlap, full at full stroke.
+    """Opening of the edges at spool position U: 0 within the overlap, full at full stroke.
 
     >>> opening_past_overlap(0.05, 0.1), opening_past_overlap(-1.0, 0.1), opening_past_overlap(0.625, 0.25)
     (0.0, -1.0, 0.5)
@@ -51,7 +51,7 @@ def edge_flow(opening: float, dp: float, C_v: float, leak: float, p_tr: float) -
 
 @register_jitable
 def ports_of_edges(q_PA: float, q_PB: float, q_AT: float, q_BT: float) -> tuple[float, float, float, float]:
-    """Flows into the nodes at P, T, A, B from those over the four edges.
+    """Flows into the nodes at P, T, A, B from the flows over the four edges.
 
     >>> ports_of_edges(5.0, 0.0, 1.0, 3.0)
     (-5.0, 4.0, 4.0, -3.0)
@@ -79,7 +79,7 @@ def equal_edges(
 
 @register_jitable
 def curve_flow(table: Any, U: float, dp: float, C_v: float, leak: float, p_tr: float) -> float:
-    """Flow over an edge whose opening is a curve over the spool's position, and which never shuts tighter than leak.
+    """Flow over an edge whose opening is a curve over the spool's position, and that always passes at least leak.
 
     Q = max(C_v·w(U), leak)·g(dp). ``table`` as for :func:`hilserver.numerics.table.interpolate`, otherwise as
     :func:`edge_flow`.
@@ -108,7 +108,7 @@ def four_way_flow(
     leak: float,
     p_tr: float,
 ) -> tuple[float, float, float, float]:
-    """Flows into the nodes at P, T, A, B over edges with opening curves; P-T is shut where it has no opening.
+    """Flows into the nodes at P, T, A, B over edges with opening curves; P-T is closed where its curve has no opening.
 
     Source: theory §3 "Directional valve, more"; [Linjama].
 
