@@ -17,8 +17,8 @@ from hilserver.fidelity.results import NO_BRIDGE, NOISE_CORNER, VARIANTS, Course
 from hilserver.numerics.arrays import Floats
 from hilserver.report.circuit_blocks import components, drawing
 from hilserver.report.document import Block, Document, Grid, Heading, Listing, Picture
+from hilserver.report.figures import write_json
 from hilserver.report.plots import TRUTH, Lines, Panel, new_figure, panels_figure
-from hilserver.report.reports import write_json
 from hilserver.tick.bridge.columns import (
     CAPACITY,
     NEAR_END,

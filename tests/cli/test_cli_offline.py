@@ -18,8 +18,9 @@ import pytest
 
 from hilserver.cli import main, no_interrupt_lost
 from hilserver.errors import ConfigurationError
-from hilserver.rig.build import load_rig, read_toml
+from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
+from hilserver.toml import read_toml
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "config/rigs/demo.toml"

@@ -29,7 +29,7 @@ from service_harness import Server, eventually
 from test_own_components import GAP, OWN, with_gap
 
 from hilserver.client import connect, read_status, where
-from hilserver.protocol.messages import CircuitStatus
+from hilserver.protocol.published import CircuitStatus
 from hilserver.rig.build import load_rig
 from hilserver.service.broker import _free_port
 from hilserver.simulation.lockstep import LockstepRun

@@ -11,27 +11,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from message_schemas import SCHEMAS, flaws
 
-from hilserver.protocol.messages import (
-    COMMANDS,
-    Answer,
-    ChannelInfo,
-    Command,
-    InputInfo,
-    Jog,
-    Published,
-    Refused,
-    State,
-    Switch,
-    Telemetry,
-    Topics,
-    ValveInfo,
-    describe,
-    leading_id,
-    read_command,
-    refusal,
-    schema_files,
-    schemas,
-)
+from hilserver.protocol.commands import COMMANDS, Command, Jog, Switch
+from hilserver.protocol.parsing import Refused, leading_id, read_command
+from hilserver.protocol.published import Answer, ChannelInfo, InputInfo, Published, State, Telemetry, ValveInfo, refusal
+from hilserver.protocol.topics import Topics, describe, schema_files, schemas
 
 VALID: dict[str, list[dict[str, Any]]] = {
     "arm": [{}],

@@ -17,9 +17,10 @@ from hilserver.record.summary import summarise
 from hilserver.report.document import Code, Document, Drawing, Grid, Picture
 from hilserver.report.envelope import MOST_BINS, Envelope
 from hilserver.report.run_report import run_report, write_run_report
-from hilserver.rig.build import load_rig, read_toml
+from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick import columns as c
+from hilserver.toml import read_toml
 
 RIG = Path(__file__).parents[2] / "config/rigs/demo.toml"
 

@@ -28,10 +28,13 @@ from hilserver.client import RequestFailed, read_status, request, where
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.protocol.accounts import Accounts, AccountsError
 from hilserver.protocol.address import BrokerAddress, LoginError, read_address, read_password
-from hilserver.protocol.messages import COMMANDS, Answer, Arm, Command, Jog, State, Topics, describe
-from hilserver.protocol.mqtt import MqttService, identifier, new_client
+from hilserver.protocol.commands import COMMANDS, Arm, Command, Jog
+from hilserver.protocol.connection import new_client
+from hilserver.protocol.published import Answer, State
+from hilserver.protocol.topics import Topics, describe
 from hilserver.rig.settings import MqttSettings
 from hilserver.service.broker import BrokerError, EmbeddedBroker, Program
+from hilserver.service.mqtt import MqttService, identifier
 
 ROOT = Path(__file__).parents[2]
 TOPICS = Topics("lab")

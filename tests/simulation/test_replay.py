@@ -16,11 +16,11 @@ from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.reader import LogReader
 from hilserver.record.tables import read_table
 from hilserver.record.writer import LogWriter
-from hilserver.report.reports import foreign_sentences, replay_sentences
 from hilserver.rig.build import Rig, load_rig
-from hilserver.simulation.foreign_log import replay_samples, rig_with_file
+from hilserver.simulation.foreign_log import foreign_sentences, replay_samples, rig_with_file
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import Replayed, replay_log
+from hilserver.simulation.report import replay_sentences
 from hilserver.simulation.samples import TickSamples
 from hilserver.tick import columns as c
 from hilserver.tick.bridge import columns as b
