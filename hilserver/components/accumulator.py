@@ -23,32 +23,35 @@ class Accumulator(Component):
 
     V is the oil inside, p_0 the precharge, p_g logged as a gauge pressure (the law uses absolute ones), g the square
     root law of the connection, laminar below its nominal drop. s closes the connection over the last 1 % of V_0 before
-    it is empty (the poppet in the fluid port) or full: both ends are hard and no oil is lost, to the last
-    digit. Below the precharge the accumulator is empty and takes no part.
-    The oil that never leaves (``fluid_volume``) stands at the node: C_P = V_f/B_e. A wide connection next to little
-    oil is stiff: then use more substeps or the rosenbrock integrator.
-    Heat is exchanged as n says: 1 for slow changes (minutes), 1.4 for fast ones (seconds); nitrogen above
-    200 bar needs a larger n than an ideal gas. Source: polytropic change of state; g: Ellman & Piché 1999.
+    it is empty (the poppet in the fluid port) or full: both ends are hard limits, and no oil is lost. Below the
+    precharge the accumulator is empty and has no effect. The remaining oil (``fluid_volume``) is a volume at the node:
+    C_P = V_f/B_e. A wide connection next to a small volume is stiff: use more sub-steps or the integrator
+    ``rosenbrock``. n describes the heat exchange: 1 for slow changes (minutes), 1.4 for fast ones (seconds); nitrogen
+    above 200 bar needs a larger n than an ideal gas. Source: polytropic change of state; g: Ellman & Piché 1999.
     """
 
     type_name = "accumulator"
     hydraulic = ("P",)
     states = (State("V", "m^3", initial="V_start", lower=0.0, upper="V_full", scale="V_s"),)
 
-    gas_volume: Volume = Field(gt=0, description="effective gas volume, empty of oil, V_0")
-    precharge: Pressure = Field(gt=0, description="gauge pressure of the gas, empty of oil")
-    polytropic_exponent: Number = Field(default=1.2, ge=1, le=2, description="n; 1 slow, 1.4 fast changes")
+    gas_volume: Volume = Field(gt=0, description="effective gas volume without oil, V_0")
+    precharge: Pressure = Field(gt=0, description="gauge pressure of the gas without oil, p_0")
+    polytropic_exponent: Number = Field(
+        default=1.2, ge=1, le=2, description="polytropic exponent, n; 1 for slow, 1.4 for fast changes"
+    )
     nominal_flow: FlowAtDrop = Field(
-        description='of its connection (port, shut-off block), like { flow = "100 l/min", drop = "3 bar" }'
+        description='flow through the connection (port, shut-off block), like { flow = "100 l/min", drop = "3 bar" }'
     )
     least_gas_volume: Volume | None = Field(
-        default=None, gt=0, description="the accumulator is full when so much gas is left; default: a tenth of V_0"
+        default=None, gt=0, description="gas volume at which the accumulator is full; default: a tenth of V_0"
     )
     fluid_volume: Volume | None = Field(
-        default=None, gt=0, description="oil in port and block that never leaves, V_f; default: a tenth of V_0"
+        default=None, gt=0, description="oil volume that remains in port and block, V_f; default: a tenth of V_0"
     )
     start_pressure: Pressure = Field(
-        default="0 bar", ge=0, description="gauge pressure of the gas at the start; below the precharge it is empty"
+        default="0 bar",
+        ge=0,
+        description="gauge pressure of the gas at the start; below the precharge the accumulator is empty",
     )
 
     @model_validator(mode="after")

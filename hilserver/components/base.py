@@ -30,12 +30,19 @@ class Datasheet(BaseModel):
 class Fluid(Datasheet):
     """The oil of a circuit, shared by its volumes and lines."""
 
-    bulk_modulus: Pressure = Field(default="1.5e9 Pa", gt=0, description="of the oil without air, B_o")
-    air_fraction: Number = Field(default=0.0, ge=0, lt=0.5, description="free air by volume at atmospheric pressure")
-    polytropic_exponent: Number = Field(default=1.4, ge=1, le=1.67, description="of the free air, kappa")
-    density: Density = Field(default="870 kg/m^3", gt=0, description="of the oil")
+    bulk_modulus: Pressure = Field(default="1.5e9 Pa", gt=0, description="bulk modulus of the oil without air, B_o")
+    air_fraction: Number = Field(
+        default=0.0, ge=0, lt=0.5, description="volume fraction of free air at atmospheric pressure, alpha_0"
+    )
+    polytropic_exponent: Number = Field(
+        default=1.4, ge=1, le=1.67, description="polytropic exponent of the free air, kappa"
+    )
+    density: Density = Field(default="870 kg/m^3", gt=0, description="density of the oil")
     vapour_pressure: Pressure = Field(
-        default="-1 bar", ge=-ATMOSPHERE, le=0, description="gauge; a node's pressure does not fall below it"
+        default="-1 bar",
+        ge=-ATMOSPHERE,
+        le=0,
+        description="vapour pressure (gauge), below which no node's pressure falls",
     )
 
     def parameters(self) -> dict[str, float]:

@@ -15,7 +15,7 @@ class CheckValve(ValveWithPoppet):
        \Delta p = p_A - p_B
 
     Fully open it passes its nominal flow at the nominal drop; g is the square root law, laminar below p_tr. The poppet
-    follows at once (real ones take some milliseconds) and does not leak.
+    follows without delay (real ones take some milliseconds) and does not leak.
     Source: poppet and spring in balance, as in Merritt, Hydraulic Control Systems (1967), ch. 5; g as in ``orifice``.
     """
 

@@ -9,11 +9,11 @@ from hilserver.units import Number
 
 
 class Comparator(Component):
-    r"""A switch with hysteresis: on above one level, off below a lower one, as it was between them.
+    r"""A switch with hysteresis: on above one level, off below a lower one, unchanged between them.
 
     .. math:: u = u_{on}\;\mathrm{after}\;u_{in} \ge s_{on}, \qquad u = u_{off}\;\mathrm{after}\;u_{in} \le s_{off}
 
-    It looks at its input once per integration step, so it acts one step later and may close a loop of signals. Exchange
+    It samples its input once per integration step, so it acts one step later and may close a signal loop. Exchange
     ``on_value`` and ``off_value`` for one that switches on when its input falls (a pressure switch that loads a pump).
     """
 
@@ -26,7 +26,7 @@ class Comparator(Component):
     off_at: Number = Field(description="level at which it switches off, s_off; SI")
     on_value: Number = Field(default=1.0, description="signal while on, u_on; SI")
     off_value: Number = Field(default=0.0, description="signal while off, u_off; SI")
-    starts_on: StrictBool = Field(default=False, description="whether it is on at the start")
+    starts_on: StrictBool = Field(default=False, description="whether the comparator is on at the start")
 
     @model_validator(mode="after")
     def _in_order(self) -> Comparator:

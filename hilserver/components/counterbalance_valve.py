@@ -14,7 +14,7 @@ from hilserver.units import Number
 
 
 class CounterbalanceValve(ValveWithLoadedPoppet):
-    r"""Holds a load at C; lets it down to V when load and pilot pressure open it; free from V to C by a check valve.
+    r"""Holds a load at C and lowers it to V when load and pilot pressure open it; free flow from V to C.
 
     .. math:: Q = K\,g(p_C - p_V), \qquad \dot K = \frac{F - C\,K}{C_{dyn}}, \qquad
        F = p_C + R\,p_X - (1 + R)\,p_Y - p_{ref}
@@ -22,12 +22,11 @@ class CounterbalanceValve(ValveWithLoadedPoppet):
     with C = max(C_1 + C_2·(p_C - p_V), C_least), 0 ≤ K ≤ K_max. X is the pilot with its ratio R, Y the spring chamber:
     not vented, connect Y to the node of V (the back pressure then counts 1 + R times against opening); vented, to the
     tank. The pressures of the curve are those at C without pilot and back pressure: at rest it passes through the
-    points given. C_1 and C_2 are those of ``relief_valve``; C_least is 20 % of C amid the points; K_max is the
-    coefficient of the fully open valve. No pilot flow: the pilot line's damping orifice is an ``orifice`` with a small
-    volume behind it.
-    Rules of thumb: opening pressure 1.2 … 1.3 times that of the largest load; ratio 2 … 4 for large and swaying loads,
-    up to 10 for steady ones. As in reality, lowering oscillates with a high ratio, a steep p-Q curve (an oversized
-    valve), a heavy load, or little oil on the pump's side.
+    points given. C_1 and C_2 are those of ``relief_valve``; C_least is 20 % of C in the middle of the points; K_max is
+    the coefficient of the fully open valve. No pilot flow: the pilot line's damping orifice is an ``orifice`` with a
+    small volume behind it. Rules of thumb: opening pressure 1.2 … 1.3 times that of the largest load; ratio 2 … 4 for
+    large and swinging loads, up to 10 for steady ones. As in reality, lowering oscillates with a high ratio, a steep
+    p-Q curve (an oversized valve), a heavy load, or little oil on the pump's side.
     Source: balance of the poppet; opening as in theory §3, [Virtual hydraulics] ch. 4.2 (Handroos & Vilenius).
     """
 

@@ -15,7 +15,7 @@ SHARPEST = 0.9999
 
 
 class CraneArm(Component):
-    r"""An arm of one degree of freedom with a load at its tip, as felt at the cylinder that lifts it.
+    r"""An arm of one degree of freedom with a load at its tip, reduced to the cylinder that lifts it.
 
     Pivot, cylinder's base and rod pin are a triangle with the sides p (pivot to base), q (pivot to rod pin on the arm)
     and the cylinder's length L = L_0 + x; the angle gamma between p and q gives the arm's angle over the horizontal,
@@ -26,27 +26,27 @@ class CraneArm(Component):
 
     .. math:: J = (m_{arm}/3 + m)\,l^2, \qquad \tau = (m_{arm}/2 + m)\,g\,l\cos\theta, \qquad J\ddot\theta = aF - \tau
 
-    With v = a·omega that is the mass J/a² on the rod and the force
+    With v = a·omega this is the mass J/a² on the rod and the force
 
     .. math:: F_{rod} = -\frac{\tau}{a} + \frac{J}{a^2}\frac{da}{d\gamma}\,\omega^2
 
-    The logged ``theta`` and ``w`` are the arm's. Any mechanism with more to it: ``[mechanisms]`` in the circuit file.
+    The logged ``theta`` and ``w`` are the arm's. For other mechanisms see ``[mechanisms]`` in the circuit file.
     Source: [Linjama] (crane arm: J, a(theta), x(theta)).
     """
 
     type_name = "crane_arm"
     mechanical = ("rod",)
 
-    length: Length = Field(gt=0, description="of the arm, pivot to load, l")
-    arm_mass: Mass = Field(gt=0, description="of the arm, a slender bar, m_arm")
-    load_mass: Mass = Field(default="0 kg", ge=0, description="at the tip, m")
-    base_distance: Length = Field(gt=0, description="pivot to the cylinder's base, p")
-    rod_distance: Length = Field(gt=0, description="pivot to the rod's pin on the arm, q")
+    length: Length = Field(gt=0, description="length of the arm from pivot to load, l")
+    arm_mass: Mass = Field(gt=0, description="mass of the arm, a slender bar, m_arm")
+    load_mass: Mass = Field(default="0 kg", ge=0, description="mass at the tip, m")
+    base_distance: Length = Field(gt=0, description="distance from the pivot to the cylinder's base, p")
+    rod_distance: Length = Field(gt=0, description="distance from the pivot to the rod's pin on the arm, q")
     level_angle: Angle = Field(
-        gt=0, lt=pi, description="between p and q when the arm is level, gamma_0; growing as it rises"
+        gt=0, lt=pi, description="angle between p and q with the arm horizontal, gamma_0; increases as the arm rises"
     )
     retracted: Length = Field(gt=0, description="length of the cylinder, pin to pin, at position 0, L_0")
-    gravity: Acceleration = Field(default="9.81 m/s^2", description="acceleration of free fall, g")
+    gravity: Acceleration = Field(default="9.81 m/s^2", description="gravitational acceleration, g")
 
     @model_validator(mode="after")
     def _triangle_closes(self) -> CraneArm:

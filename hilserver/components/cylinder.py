@@ -14,12 +14,12 @@ class Cylinder(DoubleActing):
     .. math:: F = A_A p_A - A_B p_B - (A_A - A_B)\,p_{amb} - F_\mu - F_{end}
 
     Chamber volumes V_0A + A_A·x and V_0B + A_B·(stroke - x), filled with the circuit's oil; the dead volumes include
-    what is plumbed to the ports and is no component of its own. The oil in the lines moves faster than the piston; its
+    the plumbing at the ports that is not a component of its own. The oil in the lines moves faster than the piston; its
     kinetic energy is a mass at the rod, m_oA·(A_A/A_lineA)² + m_oB·(A_B/A_lineB)². Lines count here as mass only: their
     volume belongs to the dead volume or to a pipe or hose. Pressures are gauge, so p_amb is 0 unless the rod end is
-    elsewhere than in the atmosphere.
+    not in the atmosphere.
 
-    Friction by choice. ``law = "efficiency"``:
+    Friction is selectable. ``law = "efficiency"``:
 
     .. math:: F_\mu = \xi(|v|)\,\tanh(v/v_0)\,|A_A p_A - A_B p_B|\,(1 - \eta)
 
@@ -27,16 +27,16 @@ class Cylinder(DoubleActing):
 
     .. math:: \Psi = 1 + (p_A/3 + 2 p_B/3)/p_{ref}
 
-    times as large where ``reference_pressure`` is given. Where a datasheet is silent: F_S 10 % of the largest force,
-    F_C 30 % below it, b of the size of F_S, sigma0 = F_S/bend, sigma1 = sqrt(sigma0·m) with the cylinder's own mass.
+    times as large where ``reference_pressure`` is given. Defaults: F_S 10 % of the maximum force, F_C 30 % below it, b
+    equal to F_S per 1 m/s, sigma0 = F_S/bend, sigma1 = sqrt(sigma0·m) with the cylinder's own mass.
 
     Cushions, in the last ``length`` of the stroke, s a STEP over ``closing``:
 
     .. math:: F_{cushion} = k\,v^2\,s^2, \qquad k = A_c^3\,\Delta p_N/Q_N^2
 
-    The trapped oil counts as incompressible and a check valve lets the piston leave freely: valid where the cushion's
-    pressure, F_cushion/A_c, stays below what the cylinder bears; hit too fast it is overestimated, and its slope 2·F/v
-    against the mass needs small steps or ``rosenbrock``.
+    The trapped oil counts as incompressible and a check valve lets the piston leave freely. Valid while the cushion's
+    pressure, F_cushion/A_c, is below the cylinder's rating; at too high a speed it is overestimated, and its slope
+    2·F/v relative to the mass requires small steps or ``rosenbrock``.
 
     The logged ``F_mu`` and ``F_end`` (stops and cushions) are positive against growing position.
     Source: theory §3; [Virtual hydraulics] eqs. 3.48, 4.7, 4.8, ch. 4.2.4; [Linjama] (dry friction).

@@ -1,4 +1,4 @@
-"""A damper between two things that move."""
+"""A damper between two moving parts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Damper(Component):
 
     .. math:: F_{rod} = -D\,(v_{rod} - v_{base}), \qquad F_{base} = -F_{rod}
 
-    To the frame: connect ``base`` to a ``velocity_source``, which holds its node where no signal leads it.
+    For a damper to the frame, connect ``base`` to a ``velocity_source``, which without a signal holds its node at rest.
     """
 
     type_name = "damper"
     mechanical = ("rod", "base")
 
-    damping: Damping = Field(gt=0, description="force per velocity, D")
+    damping: Damping = Field(gt=0, description="damping coefficient, force per velocity, D")
 
     def parameters(self, fluid: Fluid) -> Parameters:
         return {"D": self.damping}

@@ -15,12 +15,12 @@ SIZE = PARTS + 4
 
 
 class Delay(Component):
-    r"""A signal as it was some time ago.
+    r"""A signal delayed by a constant time.
 
     .. math:: u(t) = u_{in}(t - T)
 
-    It remembers its input at 32 points per delay, straight lines between them: changes faster than T/16 are smoothed. A
-    delay shorter than an integration step is as long as the step. May close a loop of signals.
+    It stores its input at 32 points per delay and interpolates linearly: changes faster than T/16 are smoothed. A delay
+    shorter than an integration step is as long as the step. It may close a signal loop.
     """
 
     type_name = "delay"
@@ -28,7 +28,7 @@ class Delay(Component):
     outputs = ("signal",)
     memories = (Memory("line", SIZE, initial="y_0"), Memory("last", initial="y_0"), Memory("t_last"), Memory("spacing"))
 
-    delay: Time = Field(gt=0, description="T")
+    delay: Time = Field(gt=0, description="delay, T")
     initial: Number = Field(default=0.0, description="signal before the start; SI")
 
     def parameters(self, fluid: Fluid) -> Parameters:

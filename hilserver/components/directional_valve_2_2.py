@@ -17,13 +17,13 @@ from hilserver.units import Number
 
 @with_spool
 class DirectionalValve22(TwoPositionValve):
-    r"""Directional valve 2/2, on/off or proportional: shuts the way from P to A, or opens it.
+    r"""Directional valve 2/2, on/off or proportional: closes or opens the flow path from P to A.
 
     .. math:: Q = \max(C_v\,w(U),\; C_{leak})\;g(p_P - p_A)
 
-    Passes in both directions. U is the spool's position, 0 at rest and 1 at full command; w is its opening: even
-    beyond the overlap, or a curve of its own (``openings``). The edge never shuts tighter than its leakage. How the
-    spool moves: as in ``directional_valve_4_3``. Source: theory §3; [Linjama]; Ellman & Piché 1999 for g.
+    Passes in both directions. U is the spool's position, 0 at rest and 1 at full command; w is its opening: linear
+    beyond the overlap, or a given curve (``openings``). The edge always passes at least its leakage. The spool moves
+    as in ``directional_valve_4_3``. Source: theory §3; [Linjama]; Ellman & Piché 1999 for g.
     """
 
     type_name = "directional_valve_2_2"
@@ -34,7 +34,10 @@ class DirectionalValve22(TwoPositionValve):
     )
     rest: Literal["closed", "open"] = Field(default="closed", description="position without a command")
     overlap: Number = Field(
-        default=0.0, ge=0, lt=1, description="spool travel from the shut position until the edge opens, of full stroke"
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="spool travel from the closed position to the opening of the edge, as a share of full stroke",
     )
     openings: OpeningOfP = Field(
         default_factory=OpeningOfP,

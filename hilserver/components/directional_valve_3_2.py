@@ -22,8 +22,8 @@ class DirectionalValve32(TwoPositionValve, OverlappedEdges):
        Q_{AT} = \max(C_v\,w_{AT}(U),\; C_{leak})\;g(p_A - p_T)
 
     U is the spool's position, 0 at rest and 1 at full command; null, where the edges change over, is at 0.5. They open
-    evenly from the overlap on (both are shut on the way) or from the underlap (both are open on the way), or have
-    curves of their own (``openings``). An edge never shuts tighter than its leakage. How the spool moves: as in
+    linearly from the overlap (both are closed at null) or from the underlap (both are open at null), or follow given
+    curves (``openings``). An edge always passes at least its leakage. The spool moves as in
     ``directional_valve_4_3``. Source: theory §3; [Linjama]; Ellman & Piché 1999 for g.
     """
 
@@ -33,7 +33,7 @@ class DirectionalValve32(TwoPositionValve, OverlappedEdges):
     nominal_flow: FlowAtDrop = Field(
         description='a point of the datasheet over one open edge, like { flow = "40 l/min", drop = "5 bar" }'
     )
-    rest: Literal["A-T", "P-A"] = Field(default="A-T", description="what is connected without a command")
+    rest: Literal["A-T", "P-A"] = Field(default="A-T", description="connection without a command")
     openings: OpeningsOfA = Field(
         default_factory=OpeningsOfA,
         description="openings over the spool's position as curves, instead of rest and overlap",

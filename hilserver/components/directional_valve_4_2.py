@@ -21,8 +21,8 @@ class DirectionalValve42(TwoPositionValve, OverlappedEdges):
     .. math:: Q_{edge} = \max(C_v\,w_{edge}(U),\; C_{leak})\;g(\Delta p)
 
     U is the spool's position, 0 at rest and 1 at full command; null, where the edges change over, is at 0.5. They open
-    evenly from the overlap on, or have curves of their own (``openings``). An edge never shuts tighter than its
-    leakage. How the spool moves: as in ``directional_valve_4_3``.
+    linearly from the overlap, or follow given curves (``openings``). An edge always passes at least its leakage. The
+    spool moves as in ``directional_valve_4_3``.
     Source: theory §3; [Linjama]; Ellman & Piché 1999 for g.
     """
 
@@ -33,7 +33,7 @@ class DirectionalValve42(TwoPositionValve, OverlappedEdges):
         description='datasheet flow, like { flow = "60 l/min", drop = "5 bar", per = "edge" }'
     )
     rest: Literal["crossed", "parallel"] = Field(
-        default="crossed", description="without a command; crossed: P-B and A-T, parallel: P-A and B-T"
+        default="crossed", description="position without a command; crossed: P-B and A-T, parallel: P-A and B-T"
     )
     openings: Openings = Field(
         default_factory=Openings,

@@ -11,8 +11,8 @@ class DoubleRodCylinder(DoubleActing):
 
     .. math:: F = A\,(p_A - p_B) - F_\mu - F_{end}, \qquad A = \frac{\pi}{4}\,(D^2 - d^2)
 
-    x = 0 is at the stop that pressure at B leads to; positive is the motion under pressure at A. All else (chambers,
-    friction, cushions, lines) as in ``cylinder``, with the same area on both sides; the rods' ambient pressures cancel.
+    x = 0 is the end stop reached under pressure at B; motion under pressure at A is positive. Chambers, friction,
+    cushions and lines are as in ``cylinder``, with the same area on both sides; the rods' ambient pressures cancel.
     ``moving_mass`` is the piston with both rods.
     Source: theory §3; [Virtual hydraulics] ch. 4.2.4; [Linjama] (dry friction).
     """

@@ -1,4 +1,4 @@
-"""End stops of anything that moves."""
+"""End stops of a moving part."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hilserver.units import Damping, Length, Stiffness
 
 
 class Contact(Datasheet):
-    """What is met at the end of a stroke."""
+    """Contact at the end of a stroke."""
 
-    stiffness: Stiffness = Field(default="1e8 N/m", gt=0, description="spring, K_end")
-    damping: Damping = Field(default="2e5 N*s/m", ge=0, description="damper, D_end")
+    stiffness: Stiffness = Field(default="1e8 N/m", gt=0, description="stiffness of the contact, K_end")
+    damping: Damping = Field(default="2e5 N*s/m", ge=0, description="damping of the contact, D_end")
     zone: Length = Field(
-        default="0.1 mm", gt=0, description="depth over which both are switched on, no spike at contact"
+        default="0.1 mm", gt=0, description="depth over which both are faded in, without a force spike at contact"
     )
 
     def contact_parameters(self) -> dict[str, float]:
@@ -30,15 +30,17 @@ class EndStop(Contact, Component):
 
     .. math:: F = -s(\delta/\delta_0)\,\langle K\,\delta + D\,\dot\delta\rangle
 
-    delta is the depth beyond ``lower`` or ``upper``. Spring and damper are switched on together over the first
+    delta is the depth beyond ``lower`` or ``upper``. Spring and damper are faded in together over the first
     ``zone`` (a STEP); the stop never pulls. Source: theory §3.
     """
 
     type_name = "end_stop"
     mechanical = ("rod",)
 
-    lower: Length | None = Field(default=None, description="position below which it pushes up; none if not given")
-    upper: Length | None = Field(default=None, description="position above which it pushes down; none if not given")
+    lower: Length | None = Field(default=None, description="position below which the stop pushes up; none if not given")
+    upper: Length | None = Field(
+        default=None, description="position above which the stop pushes down; none if not given"
+    )
 
     @model_validator(mode="after")
     def _stops_in_order(self) -> EndStop:

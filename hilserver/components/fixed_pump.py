@@ -18,9 +18,9 @@ class FixedPump(Component):
 
     .. math:: Q = \min\left(V_{rev}\,n,\; \frac{P_{max}\,\eta_{tot}}{\Delta p}\right)
 
-    No volumetric losses, no pulsation. Needs a relief valve: nothing else limits the pressure. The signal ``drive``,
-    speed over rated speed, scales flow and power (the limit is one of the motor's torque). With leakage, friction and
-    a shaft: ``hydraulic_motor``, which is a pump where its shaft is driven.
+    No volumetric losses, no pulsation. A relief valve is required: nothing else limits the pressure. The signal
+    ``drive``, speed over rated speed, scales flow and power (the motor's torque is limited). For leakage, friction and
+    a shaft use ``hydraulic_motor``, which is a pump where its shaft is driven.
     Source: theory §3; [Virtual hydraulics] ch. 4.2.
     """
 
@@ -30,8 +30,10 @@ class FixedPump(Component):
     input_defaults: ClassVar[Mapping[str, float]] = {"drive": 1.0}
 
     displacement: Displacement = Field(gt=0, description="volume per revolution, V_rev")
-    speed: Speed = Field(ge=0, description="rated speed of its shaft, n")
-    max_power: Power | None = Field(default=None, gt=0, description="of the motor, P_max; unlimited if not given")
+    speed: Speed = Field(ge=0, description="rated speed of the shaft, n")
+    max_power: Power | None = Field(
+        default=None, gt=0, description="maximum power of the motor, P_max; unlimited if not given"
+    )
     efficiency: Number = Field(default=0.85, gt=0, le=1, description="total efficiency, eta_tot")
 
     def parameters(self, fluid: Fluid) -> Parameters:

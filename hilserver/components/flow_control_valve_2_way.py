@@ -17,15 +17,15 @@ from hilserver.units import Flow, Pressure, Time
 
 
 class FlowControlValve2Way(ValveWithThrottle):
-    r"""Passes a set flow from A to B, whatever the drop, as long as it is above the minimal one.
+    r"""Passes a set flow from A to B at any drop above the minimum.
 
     .. math:: Q = K\,U\,g(\Delta p), \qquad \dot U = (U_{rest} - U)/\tau, \qquad
        U_{rest} = u\,\sqrt{\frac{p_{min}}{\max(\Delta p,\,p_{min})}}
 
-    At rest Q = u·Q_set above p_min, and a fixed throttle below it and backwards. The compensator follows with tau: a
-    sudden load or supply passes more than the set flow at first, as real ones do. u is the command, 0 … 1 (a
+    At rest Q = u·Q_set above p_min, and a fixed throttle below it and in reverse. The compensator follows with tau:
+    after a sudden change it passes more than the set flow at first, as real valves do. u is the command, 0 … 1 (a
     proportional flow valve), 1 where it isn't connected. Optional check valve for the free direction B to A.
-    Real ones hold the flow to some 2 … 5 % over the drop; this one holds it exactly.
+    Real valves control the flow to about 2 … 5 % over the drop; this one is exact.
     Source: quasi-static compensator with a lag; g as in ``orifice``.
     """
 
@@ -36,7 +36,9 @@ class FlowControlValve2Way(ValveWithThrottle):
     states = (State("U", "1", lower=0.0, upper=1.0),)
 
     flow: Flow = Field(gt=0, description="set flow at full command, Q_set")
-    minimal_drop: Pressure = Field(default="8 bar", gt=0, description="least drop at which it holds the flow, p_min")
+    minimal_drop: Pressure = Field(
+        default="8 bar", gt=0, description="minimum drop at which the flow is controlled, p_min"
+    )
     reverse_check: ReverseCheck | None = Field(
         default=None, description='check valve B to A, like { flow = "60 l/min", drop = "5 bar" }; none if not given'
     )

@@ -23,11 +23,11 @@ class FlowControlValve3Way(ValveWithThrottle):
     .. math:: Q_{PA} = u\,Q_{set}\,\frac{g(p_P - p_A)}{g(\Delta p)}, \qquad Q_{PT} = K\,U\,g(p_P - p_T), \qquad
        \dot U = (U_{rest} - U)/\tau
 
-    The bypass spool rests where it passes, at the present drop, a flow in proportion to how far p_P - p_A is above
-    Δp - ``control_range``: ``bypass_flow`` at Δp, up to its full opening. So the set flow holds at that bypass flow and
-    is a little less with a smaller one. u is the command, 0 … 1, that the throttle follows at once; 1 where it isn't
-    connected. Optional check valve for the free direction A to P. With A blocked nothing limits the pressure at P:
-    add a relief valve. Source: quasi-static compensator with a lag; g as in ``orifice``.
+    The bypass spool settles where it passes, at the present drop, a flow proportional to the excess of p_P - p_A over
+    Δp - ``control_range``: ``bypass_flow`` at Δp, up to its full opening. So the set flow is reached at that bypass
+    flow and is slightly smaller at a smaller one. u is the command, 0 … 1, which the throttle follows without delay; 1
+    where it isn't connected. Optional check valve for the free direction A to P. With A blocked nothing limits the
+    pressure at P: add a relief valve. Source: quasi-static compensator with a lag; g as in ``orifice``.
     """
 
     type_name = "flow_control_valve_3_way"
@@ -37,11 +37,9 @@ class FlowControlValve3Way(ValveWithThrottle):
     states = (State("U", "1", lower=0.0, upper=1.0),)
 
     flow: Flow = Field(gt=0, description="set flow at full command, Q_set")
-    drop: Pressure = Field(default="8 bar", gt=0, description="held between P and A, Δp")
+    drop: Pressure = Field(default="8 bar", gt=0, description="drop controlled between P and A, Δp")
     bypass_flow: FlowAtDrop = Field(description='P to T fully open, like { flow = "60 l/min", drop = "6 bar" }')
-    control_range: Pressure = Field(
-        default="2 bar", gt=0, description="by which the drop is smaller where nothing goes to T"
-    )
+    control_range: Pressure = Field(default="2 bar", gt=0, description="reduction of the drop at zero flow to T")
     reverse_check: ReverseCheck | None = Field(
         default=None, description='check valve A to P, like { flow = "60 l/min", drop = "5 bar" }; none if not given'
     )

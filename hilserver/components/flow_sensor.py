@@ -15,7 +15,7 @@ class FlowSensor(Component):
 
     .. math:: Q = Q_N\,\frac{g(\Delta p)}{g(\Delta p_N)}, \qquad u = y, \qquad \dot y = (Q - y)/\tau
 
-    It sits in a line: both its nodes need a volume. The smaller its drop and these volumes, the stiffer the circuit.
+    It is part of a line: both its nodes need a volume. The smaller its drop and these volumes, the stiffer the circuit.
     Source: the restriction as in ``orifice`` (theory §3).
     """
 
@@ -28,7 +28,7 @@ class FlowSensor(Component):
         description='pressure loss of the sensor, like { flow = "40 l/min", drop = "2 bar" }'
     )
     transition_pressure: Pressure = Field(default="1 bar", gt=0, description="laminar below this drop, p_tr")
-    time_constant: Time = Field(default="1 ms", gt=0, description="of its lag, tau")
+    time_constant: Time = Field(default="1 ms", gt=0, description="time constant of the lag, tau")
 
     def parameters(self, fluid: Fluid) -> Parameters:
         return {

@@ -1,4 +1,4 @@
-"""Flow source: a flow whatever the pressure."""
+"""Flow source: a flow independent of the pressure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hilserver.units import Flow
 
 
 class FlowSource(Component):
-    r"""An ideal source: it moves a flow from T to P whatever the pressures, fixed (no ``command``) or led by a signal.
+    r"""An ideal source: a flow from T to P at any pressure, constant (no ``command``) or following a signal.
 
     .. math:: Q = u\,Q_{full}
 

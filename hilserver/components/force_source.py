@@ -1,4 +1,4 @@
-"""A force from outside."""
+"""An external force."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hilserver.units import Force
 
 
 class ForceSource(Component):
-    r"""A force on a mechanical node whatever its motion, led by a signal.
+    r"""A force on a mechanical node at any motion, following a signal.
 
     .. math:: F = u\,F_{full}
 
-    Positive in the direction of growing position.
+    Positive in the direction of increasing position.
     """
 
     type_name = "force_source"
@@ -24,7 +24,7 @@ class ForceSource(Component):
     inputs = ("command",)
     input_defaults: ClassVar[Mapping[str, float]] = {"command": 1.0}
 
-    force: Force = Field(description="force at command 1; a negative one acts against growing position")
+    force: Force = Field(description="force at command 1; a negative force acts against increasing position")
 
     def parameters(self, fluid: Fluid) -> Parameters:
         return {"F_full": self.force}

@@ -1,4 +1,4 @@
-"""Dry friction, of cylinders and of anything that moves."""
+"""Dry friction, of cylinders and of other moving parts."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ COULOMB_SHARE = 0.7
 
 
 class DryFriction(Datasheet):
-    """Values of the Stribeck and LuGre laws, with rules of thumb where the datasheet is silent."""
+    """Parameters of the Stribeck and LuGre laws, with rules of thumb as defaults."""
 
     coulomb: Force | None = Field(
         default=None, gt=0, description="friction while sliding, F_C; 70 % of static if not given"
     )
     viscous: Damping | None = Field(
-        default=None, ge=0, description="friction growing with speed, b; static per 1 m/s if not given"
+        default=None, ge=0, description="viscous friction, b; static friction per 1 m/s if not given"
     )
-    stribeck_speed: Velocity = Field(
-        default="8 mm/s", gt=0, description="speed at which the static friction is gone, v_s; typically 3 to 15 mm/s"
-    )
+    stribeck_speed: Velocity = Field(default="8 mm/s", gt=0, description="Stribeck speed, v_s; typically 3 to 15 mm/s")
     bend: Length = Field(
-        default="0.2 mm", gt=0, description="give before it slides, z_max; typically 0.1 to 0.5 mm: sigma0 = F_S/z_max"
+        default="0.2 mm",
+        gt=0,
+        description="displacement before sliding, z_max; typically 0.1 to 0.5 mm: sigma0 = F_S/z_max",
     )
     sigma0: Stiffness | None = Field(default=None, gt=0, description="LuGre: stiffness at rest; F_S/bend if not given")
     sigma1: Damping | None = Field(
@@ -61,7 +61,7 @@ class DryFriction(Datasheet):
 
 
 class Friction(DryFriction, Component):
-    r"""Dry and viscous friction against the frame: whatever moves slides on it.
+    r"""Dry and viscous friction of a moving part against the frame.
 
     .. math:: g(v) = F_C + (F_S - F_C)\,e^{-(v/v_s)^2}
 
@@ -71,12 +71,12 @@ class Friction(DryFriction, Component):
        F_\mu = \sigma_0 z + \min(\sigma_1, 4g/|v|)\,\dot z + b\,v \qquad \mathrm{(lugre)}
 
     Both follow the same curve at a steady speed, g + b·v. ``stribeck`` creeps under load: a force below F_S is balanced
-    at a speed below about v_0, not at rest. ``lugre`` holds still, gives by about F/sigma0 before it slides, and sticks
-    and slips; z is the bend of its bristles. Its damping is bounded by 4g/abs(v), which makes it passive whatever the
-    values, and its bristles settle no faster than in 0.1 ms, so that fast sliding is not stiff.
+    at a speed below about v_0, not at rest. ``lugre`` sticks, yields by about F/sigma0 before it slides, and shows
+    stick-slip; z is the deflection of its bristles. Its damping is bounded by 4g/abs(v), which makes it passive
+    whatever the values, and its bristles settle no faster than in 0.1 ms, so that fast sliding is not stiff.
 
-    Steps: ``stribeck`` is steep at rest; it wants ``rosenbrock``, or steps below m·v_0/F_S (longer ones chatter).
-    ``lugre`` is content with steps below sqrt(m/sigma0) and 0.2 ms with any integrator.
+    Steps: ``stribeck`` is steep at rest; it requires ``rosenbrock``, or steps below m·v_0/F_S (longer ones chatter).
+    For ``lugre`` steps below sqrt(m/sigma0) and 0.2 ms are sufficient with any integrator.
     The logged ``F_mu`` is positive against growing position. Source: theory §3; [Linjama]; Canudas de Wit, Olsson,
     Åström & Lischinsky, A new model for control of systems with friction, IEEE TAC 40 (1995).
     """
@@ -86,7 +86,7 @@ class Friction(DryFriction, Component):
     states = (State("z", "m", lower="z_min", upper="z_max", scale="z_max"),)
 
     law: Literal["stribeck", "lugre"] = Field(
-        default="stribeck", description="stribeck: smooth, creeps under load; lugre: with bristles, holds still"
+        default="stribeck", description="stribeck: smooth, creeps under load; lugre: bristle model, sticks"
     )
     static: Force = Field(gt=0, description="friction at rest, F_S")
     reversal_speed: Velocity = Field(

@@ -20,8 +20,8 @@ class Gain(Component):
     inputs = ("input",)
     outputs = ("signal",)
 
-    gain: Number = Field(default=1.0, description="k; SI")
-    offset: Number = Field(default=0.0, description="u_0; SI")
+    gain: Number = Field(default=1.0, description="gain, k; SI")
+    offset: Number = Field(default=0.0, description="offset, u_0; SI")
 
     def parameters(self, fluid: Fluid) -> Parameters:
         return {"k": self.gain, "u_0": self.offset}

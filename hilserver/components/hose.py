@@ -18,7 +18,7 @@ class Hose(LineSize, Component):
     .. math:: C_P = \frac{V}{B_e} + \frac{V}{B_h}, \qquad B_h = B_{hc}\sqrt{\max(p, p_{min})}, \qquad
        V = \tfrac{\pi}{4} d^2 l
 
-    p is the gauge pressure; below p_min the wall stays as stiff as there, so that B_h doesn't vanish with p.
+    p is the gauge pressure; below p_min the wall stays as stiff as there, so that B_h doesn't become 0 with p.
     ``oil_mass`` gives the mass of its oil. Source: theory §2; [Virtual hydraulics] ch. 3.1.
     """
 
@@ -28,7 +28,9 @@ class Hose(LineSize, Component):
     wall_coefficient: HoseModulus = Field(
         gt=0, description="B_hc: the wall's bulk modulus at pressure p is B_hc·sqrt(p)"
     )
-    least_pressure: Pressure = Field(default="1 bar", gt=0, description="below it the wall gets no softer, p_min")
+    least_pressure: Pressure = Field(
+        default="1 bar", gt=0, description="pressure below which the wall's stiffness is constant, p_min"
+    )
 
     def parameters(self, fluid: Fluid) -> Parameters:
         wall = {"B_hc": self.wall_coefficient, "p_min": self.least_pressure}

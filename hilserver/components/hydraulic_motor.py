@@ -27,8 +27,8 @@ class HydraulicMotor(Component):
     ``setting`` its share, -1 to 1, for variable machines. The losses meet both datasheet efficiencies exactly at the
     rated point as a motor: leakage V_rev·n·(1/eta_v - 1), lost torque V·dp·(1 - eta_hm). Leakage grows with pressure,
     the lost torque partly with pressure (lambda), partly with speed (b), whatever the setting. So hydraulic power in is
-    mechanical power out and losses, which are positive in all four quadrants. No pulsation, no starting friction above
-    the running one. Source: the linear loss model of Wilson, Rotary-Pump Theory, Trans. ASME 68 (1946).
+    mechanical power out and losses, which are positive in all four quadrants. No pulsation; starting friction equals
+    running friction. Source: the linear loss model of Wilson, Rotary-Pump Theory, Trans. ASME 68 (1946).
     """
 
     type_name = "hydraulic_motor"
@@ -39,23 +39,29 @@ class HydraulicMotor(Component):
 
     displacement: Displacement = Field(gt=0, description="volume per revolution, V_rev")
     volumetric_efficiency: Number = Field(
-        default=0.95, gt=0, le=1, description="as a motor at the rated point, eta_v; 1: no leakage"
+        default=0.95,
+        gt=0,
+        le=1,
+        description="volumetric efficiency as a motor at the rated point, eta_v; 1: no leakage",
     )
     hydromechanical_efficiency: Number = Field(
-        default=0.92, gt=0, le=1, description="as a motor at the rated point, eta_hm; 1: no friction"
+        default=0.92,
+        gt=0,
+        le=1,
+        description="hydromechanical efficiency as a motor at the rated point, eta_hm; 1: no friction",
     )
     rated_pressure: Pressure = Field(default="200 bar", gt=0, description="pressure drop of the rated point, dp")
     rated_speed: Speed = Field(default="1500 rpm", gt=0, description="speed of the rated point, n")
     case_share: Number = Field(
-        default=0.5, ge=0, le=1, description="of the leakage at the rated point that goes to the case port L"
+        default=0.5, ge=0, le=1, description="share of the leakage at the rated point that flows to the case port L"
     )
     viscous_share: Number = Field(
-        default=0.3, ge=0, le=1, description="of the lost torque at the rated point that grows with speed"
+        default=0.3, ge=0, le=1, description="share of the lost torque at the rated point that is proportional to speed"
     )
     reversal_speed: Speed = Field(
         default="10 rpm", gt=0, description="the friction's sign is tanh(omega/omega_0), as angular speed omega_0"
     )
-    inertia: Inertia = Field(gt=0, description="of its rotating parts, J")
+    inertia: Inertia = Field(gt=0, description="moment of inertia of the rotating parts, J")
 
     @model_validator(mode="after")
     def _rated_point_is_past_the_reversal(self) -> HydraulicMotor:

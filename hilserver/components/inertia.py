@@ -9,7 +9,7 @@ from hilserver.units import Inertia
 
 
 class ShaftInertia(Component):
-    r"""A body that turns with a shaft.
+    r"""A body that rotates with a shaft.
 
     .. math:: J\,\dot\omega = \sum T, \qquad \dot\varphi = \omega
 

@@ -9,7 +9,7 @@ from hilserver.units import Number, Time
 
 
 class Lag(Component):
-    r"""A signal that follows another with a first-order lag; it may close a loop of signals.
+    r"""A signal that follows another with a first-order lag; it may close a signal loop.
 
     .. math:: u = y, \qquad \dot y = (u_{in} - y)/\tau
     """
@@ -19,7 +19,7 @@ class Lag(Component):
     outputs = ("signal",)
     states = (State("y", "SI", initial="y_0"),)
 
-    time_constant: Time = Field(gt=0, description="63 % of a step, tau")
+    time_constant: Time = Field(gt=0, description="time to 63 % of a step, tau")
     initial: Number = Field(default=0.0, description="signal at the start; SI")
 
     def parameters(self, fluid: Fluid) -> Parameters:

@@ -1,4 +1,4 @@
-"""Laminar restrictor: flow in proportion to the drop."""
+"""Laminar restrictor: flow proportional to the drop."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from hilserver.units import Number
 
 
 class Limiter(Component):
-    r"""A signal held between two limits.
+    r"""A signal limited to a range.
 
     .. math:: u = \mathrm{clip}(u_{in},\,u_{min},\,u_{max})
     """
@@ -19,8 +19,8 @@ class Limiter(Component):
     inputs = ("input",)
     outputs = ("signal",)
 
-    lower: Number = Field(default=-1.0, description="u_min; SI")
-    upper: Number = Field(default=1.0, description="u_max; SI")
+    lower: Number = Field(default=-1.0, description="lower limit, u_min; SI")
+    upper: Number = Field(default=1.0, description="upper limit, u_max; SI")
 
     @model_validator(mode="after")
     def _in_order(self) -> Limiter:

@@ -1,4 +1,4 @@
-"""A mass to be moved, with its weight."""
+"""A mass with its weight."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ from hilserver.units import Acceleration, Angle, Inertia, Length, Mass
 
 
 class LoadMass(Component):
-    r"""A mass on the rod, with its weight; an inertia that turns with it is reduced to the rod.
+    r"""A mass on the rod, with its weight; an inertia that it rotates is reduced to the rod.
 
     .. math:: m_{eq}\,\dot v = \sum F - m\,g \sin\alpha, \qquad m_{eq} = m + J/r^2
 
-    alpha is the direction of growing position over the horizontal: 90° lifts, 0° moves level, -90° lowers.
+    alpha is the angle between the direction of increasing position and the horizontal: 90° up, 0° level, -90° down.
     Source: theory §3; [Virtual hydraulics] ch. 4.2.
     """
 
     type_name = "load_mass"
     mechanical = ("rod",)
 
-    mass: Mass = Field(gt=0, description="of the load, m")
-    gravity: Acceleration = Field(default="9.81 m/s^2", description="acceleration of free fall, g; 0: no weight")
+    mass: Mass = Field(gt=0, description="mass of the load, m")
+    gravity: Acceleration = Field(default="9.81 m/s^2", description="gravitational acceleration, g; 0: no weight")
     direction: Angle = Field(
-        default="90 deg", ge=-pi, le=pi, description="of growing position over the horizontal; 90 deg: straight up"
+        default="90 deg",
+        ge=-pi,
+        le=pi,
+        description="angle of increasing position above the horizontal; 90 deg: straight up",
     )
-    inertia: Inertia = Field(default="0 kg*m^2", ge=0, description="turned by the load's motion, J")
-    radius: Length | None = Field(default=None, gt=0, description="at which the inertia is turned, r")
+    inertia: Inertia = Field(default="0 kg*m^2", ge=0, description="moment of inertia rotated by the load's motion, J")
+    radius: Length | None = Field(default=None, gt=0, description="radius at which the inertia is rotated, r")
 
     @model_validator(mode="after")
     def _inertia_has_a_radius(self) -> LoadMass:

@@ -19,8 +19,8 @@ class LoadSensingPump(VariablePump):
     LS senses the highest load pressure and draws no flow. At rest the margin is ``margin`` at no flow (standby) and
     ``control_range`` less at full flow, k = Q_max/control_range; in the cut-off likewise. A controller that
     integrates, without this droop, is not modelled. Limits, power and ``drive`` as in ``pressure_compensated_pump``.
-    With a small supply volume the control swings, as at the machine; the consumers' orifices and leakage damp it, and
-    a wider control_range does. Source: theory §3 (lag and limits); the law is the datasheets' p-Q diagram.
+    With a small supply volume the control oscillates, as on the machine; the consumers' orifices, leakage, and a wider
+    control_range damp it. Source: theory §3 (lag and limits); the law is the datasheets' p-Q diagram.
     """
 
     type_name = "load_sensing_pump"
@@ -29,7 +29,9 @@ class LoadSensingPump(VariablePump):
     margin: Pressure = Field(default="20 bar", gt=0, description="pump pressure above the load's at no flow, dp_LS")
     max_pressure: Pressure = Field(gt=0, description="cut-off: the flow is zero from this pressure on, p_max")
     control_range: Pressure = Field(
-        default="5 bar", gt=0, description="how far the margin is less at full flow; also below max_pressure"
+        default="5 bar",
+        gt=0,
+        description="reduction of the margin at full flow; also the control range below max_pressure",
     )
 
     @model_validator(mode="after")

@@ -16,18 +16,18 @@ from hilserver.units import Number, Volume
 
 @with_spool
 class LoadSensingValve(CentredValve):
-    r"""Load-sensing valve: a ``directional_valve_4_3`` that tells at LS the pressure of the port that it feeds.
+    r"""Load-sensing valve: a ``directional_valve_4_3`` that reports the pressure of the supplied port at LS.
 
     .. math:: Q_{A,LS} = C_s\,a\;g(p_A - p_{LS}), \quad Q_{B,LS} = C_s\,b\;g(p_B - p_{LS}), \quad
        Q_{LS,T} = C_s\,(1 - a - b)\;g(p_{LS} - p_T)
 
     a is a STEP of the spool's travel U, b of -U: 0 up to half of ``ls_travel`` (LS is vented to T: a load-sensing pump
     goes to stand-by), 1 from ``ls_travel`` on (LS is connected to A, or to B). So the pressure of the port that returns
-    oil, which an overrunning load may raise above the fed one, does not count. LS falls with the load the same way.
+    oil, which an overrunning load may raise above the supplied one, has no effect. LS falls with the load the same way.
 
     **LS is a hydraulic port**, so that it connects straight to the LS port of a pump or pressure compensator, or
     through a shuttle valve to that of other sections; a signal could be neither throttled nor compared by a shuttle.
-    It is no stiff node: the valve gives the node its own line volume, C_LS = V_LS/B_o, and fills it through its own
+    It is not a stiff node: the valve gives the node its own line volume, C_LS = V_LS/B_o, and fills it through its own
     orifice. With the defaults the time constant near rest is (2/3)·C_LS·sqrt(p_tr)/C_s = 0.6 ms and 200 bar are reached
     in some 20 ms; a longer LS line is a larger ``ls_volume``. LS takes its oil from the working port, and none once it
     is filled. Sections that share one LS node vent each other: give each its own node and join them by shuttle valves.
@@ -40,9 +40,9 @@ class LoadSensingValve(CentredValve):
     hydraulic = ("P", "T", "A", "B", "LS")
 
     ls_orifice: FlowAtDrop = Field(
-        default={"flow": "1 l/min", "drop": "5 bar"}, description="the drillings to LS and from LS to T"
+        default={"flow": "1 l/min", "drop": "5 bar"}, description="drillings to LS and from LS to T"
     )
-    ls_volume: Volume = Field(default="0.1 l", gt=0, description="of the LS line (3 m of 6 mm hold 0.1 l), V_LS")
+    ls_volume: Volume = Field(default="0.1 l", gt=0, description="volume of the LS line, V_LS; 3 m of 6 mm hold 0.1 l")
     ls_travel: Number = Field(
         default=0.05,
         gt=0,

@@ -38,8 +38,10 @@ class Orifice(Component):
     nominal_flow: FlowAtDrop | None = Field(
         default=None, description='a point of the datasheet, like { flow = "10 l/min", drop = "5 bar" }'
     )
-    diameter: Length | None = Field(default=None, gt=0, description="of the hole, d, where no point is given")
-    discharge_coefficient: Number = Field(default=0.62, gt=0, le=1, description="of the hole, C_d")
+    diameter: Length | None = Field(default=None, gt=0, description="diameter of the hole, d, where no point is given")
+    discharge_coefficient: Number = Field(
+        default=0.62, gt=0, le=1, description="discharge coefficient of the hole, C_d"
+    )
     transition_pressure: Pressure = Field(default="1 bar", gt=0, description="laminar below this drop, p_tr")
 
     @model_validator(mode="after")

@@ -15,7 +15,7 @@ class Pipe(LineSize, Component):
 
     .. math:: C_P = \frac{V}{B_e} + \frac{V}{B_c}, \qquad B_c = \frac{t\,E}{d}, \qquad V = \tfrac{\pi}{4} d^2 l
 
-    Thin walls: t much smaller than d (at t = d/4 the formula is some 30 % off), else refused.
+    Thin walls: t much smaller than d (at t = d/4 the error of the formula is about 30 %); thicker ones are refused.
     ``oil_mass`` gives the mass of its oil. Source: theory §2; [Virtual hydraulics] ch. 3.1.
     """
 

@@ -13,8 +13,8 @@ class PositionSensor(Component):
 
     .. math:: u = y, \qquad \dot y = (x_{rod} - y)/\tau
 
-    The lag is why a signal may lead from a sensor back to a valve. It starts at
-    ``initial``. A first-order lag without a range.
+    Because of the lag, a signal may lead from a sensor back to a valve. The lag starts at ``initial``; the range is
+    unlimited.
     """
 
     type_name = "position_sensor"
@@ -22,7 +22,7 @@ class PositionSensor(Component):
     outputs = ("signal",)
     states = (State("y", "m", initial="y_0", scale=1e-3),)
 
-    time_constant: Time = Field(default="1 ms", gt=0, description="of its lag, tau")
+    time_constant: Time = Field(default="1 ms", gt=0, description="time constant of the lag, tau")
     initial: Length = Field(default="0 m", description="reading at the start")
 
     def parameters(self, fluid: Fluid) -> Parameters:

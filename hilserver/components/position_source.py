@@ -9,12 +9,12 @@ from hilserver.units import Length, Time
 
 
 class PositionSource(Component):
-    r"""Moves a mechanical node after a signal whatever the forces: a testing machine, a hand on a lever.
+    r"""Moves a mechanical node as a signal prescribes, at any force: a testing machine, a hand on a lever.
 
     .. math:: \tau^2\,\dot r = u\,x_{full} - s - 2\tau\,r, \qquad \dot s = r, \quad x = s, \quad v = r
 
-    A lag of second order without overshoot: position and velocity fit each other however the signal jumps. A ramp is
-    followed 2·tau late. Masses at this node don't matter.
+    A second-order lag without overshoot: position and velocity are consistent even where the signal jumps. A ramp is
+    followed with a delay of 2·tau. Masses at this node have no effect.
     """
 
     type_name = "position_source"
@@ -23,7 +23,7 @@ class PositionSource(Component):
     states = (State("s", "m", initial="x_0", scale=1e-3), State("r", "m/s", scale=1e-3))
 
     travel: Length = Field(description="position at command 1, x_full")
-    time_constant: Time = Field(default="10 ms", gt=0, description="of both its lags, tau")
+    time_constant: Time = Field(default="10 ms", gt=0, description="time constant of both lags, tau")
     initial: Length = Field(default="0 m", description="position at the start")
 
     def parameters(self, fluid: Fluid) -> Parameters:

@@ -15,14 +15,14 @@ from hilserver.units import Power, Pressure
 
 
 class PowerLimitedPump(VariablePump):
-    r"""Variable pump with a power (torque) controller: full flow, but never more power than set, from T to P.
+    r"""Variable pump with a power (torque) controller: full flow up to a set power, from T to P.
 
     .. math:: \dot Q = \frac{\min\left(Q_{max},\; P_{max}\,u_{power}\,\eta_{tot}/\Delta p,\;
        k\,(p_{max} - \Delta p)\right) - Q}{\tau}, \qquad 0 \le Q \le Q_{max}
 
     At rest Q·dp is constant: the hyperbola of the datasheet. Here the displacement itself is controlled, so in a fast
-    rise of the pressure the power is exceeded for some tau; the ``max_power`` of other pumps is a motor that gives no
-    more. The signal ``power`` lowers the setting (electronic override, engine droop); ``drive``, speed over rated
+    rise of the pressure the power is exceeded for a few tau; the ``max_power`` of other pumps is the limit of the
+    motor. The signal ``power`` lowers the setting (electronic override, engine droop); ``drive``, speed over rated
     speed, scales flow and power. Source: theory §3 (hyperbola, lag and limits); [Virtual hydraulics] ch. 4.2.
     """
 

@@ -11,21 +11,21 @@ from hilserver.units import Pressure
 
 
 class PressureCompensatedPump(VariablePump):
-    r"""Variable pump that cuts its flow back at a set pressure, from T to P.
+    r"""Variable pump that reduces its flow to 0 at a set pressure, from T to P.
 
     .. math:: \dot Q = \frac{k\,(p_{ref} - \Delta p) - Q}{\tau}, \qquad
        0 \le Q \le Q_{lim} = \min\left(Q_{max},\; \frac{P_{max}\,\eta_{tot}}{\Delta p}\right)
 
-    The limits stop the state itself: no wind-up. At rest the flow is zero at p_ref and full at ``control_range`` below
-    it: k = Q_max/control_range. Where the power limit sinks below Q with rising pressure, the pump delivers no more
-    than the limit and Q follows with tau. Q is the flow at the rated speed: the signal ``drive``, speed over rated
+    The limits act on the state itself: no wind-up. At rest the flow is zero at p_ref and full at ``control_range``
+    below it: k = Q_max/control_range. Where the power limit falls below Q with rising pressure, the pump delivers no
+    more than the limit and Q follows with tau. Q is the flow at the rated speed: the signal ``drive``, speed over rated
     speed, scales what is delivered; max_power then is a limit of the motor's torque.
     Source: theory §3; [Virtual hydraulics] ch. 4.2.
     """
 
     type_name = "pressure_compensated_pump"
 
-    set_pressure: Pressure = Field(gt=0, description="pressure at which the flow is cut back to zero, p_ref")
+    set_pressure: Pressure = Field(gt=0, description="pressure at which the flow is zero, p_ref")
 
     @model_validator(mode="after")
     def _range_below_set_pressure(self) -> PressureCompensatedPump:

@@ -21,8 +21,8 @@ class PressureCompensator(ValveWithThrottle):
     .. math:: Q = K\,U\,g(p_P - p_A), \qquad \dot U = (U_{rest} - U)/\tau, \qquad
        e = \left\{p_{set} - (p_A - p_X) \;|\; (p_P - p_X) - p_{set}\right\} + p_{range}
 
-    The spool rests where it passes, at the present drop, a flow in proportion to e: the nominal flow at
-    e = ``control_range``, where the difference is as set; up to its full opening.
+    The spool settles where it passes, at the present drop, a flow proportional to e: the nominal flow at
+    e = ``control_range``, where the difference has the set value; up to its full opening.
     ``place = "upstream"`` (first form of e): before the metering edge, X is the load pressure behind it; closes as
     p_A - p_X rises. ``place = "downstream"`` (second form): behind the edge or as a bypass; P is the pressure behind
     the edge, X the highest load pressure (flow sharing), or P the pump, A the tank and X the load-sensing line (inlet
@@ -35,15 +35,15 @@ class PressureCompensator(ValveWithThrottle):
     hydraulic = ("P", "A", "X")
     states = (State("U", "1", initial="U_0", lower=0.0, upper=1.0),)
 
-    drop: Pressure = Field(gt=0, description="difference to X held at the nominal flow, p_set")
+    drop: Pressure = Field(gt=0, description="controlled difference to X at the nominal flow, p_set")
     nominal_flow: FlowAtDrop = Field(description='fully open, like { flow = "60 l/min", drop = "5 bar" }')
     place: Literal["upstream", "downstream"] = Field(
-        default="upstream", description="of the metering edge; a bypass to the tank is downstream"
+        default="upstream", description="position relative to the metering edge; a bypass to the tank is downstream"
     )
     control_range: Pressure = Field(
         default="2 bar", gt=0, description="change of the difference from no flow to nominal flow, p_range"
     )
-    blocks_reverse_flow: bool = Field(default=False, description="with a load-holding check function: none from A to P")
+    blocks_reverse_flow: bool = Field(default=False, description="load-holding check function: no flow from A to P")
     response_time: Time = Field(default="10 ms", gt=0, description="time constant of the spool, tau")
 
     @model_validator(mode="after")

@@ -9,11 +9,11 @@ from hilserver.units import Pressure
 
 
 class PressureSource(Component):
-    r"""An ideal source: it holds a node at a pressure whatever flows, fixed (no ``command``) or led by a signal.
+    r"""An ideal source: a pressure at any flow, constant (no ``command``) or following a signal.
 
     .. math:: p_P = u\,p_{full}
 
-    Valid where the real supply is much stiffer than what it feeds.
+    Valid where the real supply is much stiffer than the circuit it feeds.
     """
 
     type_name = "pressure_source"

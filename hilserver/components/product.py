@@ -21,7 +21,7 @@ class Product(Component):
     outputs = ("signal",)
     input_defaults = {"c": 1.0, "d": 1.0}
 
-    gain: Number = Field(default=1.0, description="k; SI")
+    gain: Number = Field(default=1.0, description="gain, k; SI")
 
     def parameters(self, fluid: Fluid) -> Parameters:
         return {"k": self.gain}

@@ -20,8 +20,8 @@ class ProportionalValve43(ValveWithEdges):
        Q_{edge} = \left(C_v \langle\pm U\rangle + C_{leak}\,s(|U|)\right) g(\Delta p)
 
     U > 0 opens P-A and B-T, U < 0 opens P-B and A-T; the command is clipped to -1 … 1. Each port has two leakage flows,
-    from P and to T: full at null, faded by a STEP s, gone at 10 % of the opening. g is the square root law, laminar
-    below p_tr. The edges open linearly and alike, without overlap.
+    from P and to T: full at null, faded out by a STEP s at 10 % of the opening. g is the square root law, laminar
+    below p_tr. All edges open linearly and equally, without overlap.
     Source: theory §3; [Virtual hydraulics] eqs. 3.44-3.46, 4.4; Ellman & Piché 1999.
     """
 

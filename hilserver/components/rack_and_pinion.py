@@ -1,4 +1,4 @@
-"""Rack and pinion with what it turns."""
+"""Rack and pinion with the load that it rotates."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from hilserver.units import Inertia, Length, Mass, RotaryDamping, Torque
 
 
 class RackAndPinion(Component):
-    r"""A pinion that a rack turns, with all that turns with it, as felt at the rack: a swing drive, a rotary actuator.
+    r"""A pinion driven by a rack, with the rotating load, reduced to the rack: a swing drive, a rotary actuator.
 
     .. math:: \varphi = x/r, \qquad m = m_r + J/r^2, \qquad F = -\frac{u\,T + b\,\omega}{r}
 
-    J is that of the pinion and of all that it drives. The signal ``command`` scales the torque T of the load, positive
-    against growing angle. No play, no losses in the mesh. The logged ``phi`` and ``w`` are the pinion's.
+    J is the moment of inertia of the pinion and of everything that it drives. The signal ``command`` scales the torque
+    T of the load, positive against increasing angle. No backlash, no losses in the mesh. The logged ``phi`` and ``w``
+    are the pinion's.
     Source: [Linjama] (reduced inertia: m_eq = m_piston + (J_1 + J_2)/r²).
     """
 
@@ -26,10 +27,10 @@ class RackAndPinion(Component):
     inputs = ("command",)
     input_defaults: ClassVar[Mapping[str, float]] = {"command": 1.0}
 
-    pitch_radius: Length = Field(gt=0, description="of the pinion, r")
-    inertia: Inertia = Field(gt=0, description="of the pinion and all that turns with it, J")
-    rack_mass: Mass = Field(default="0 kg", ge=0, description="of the rack, m_r")
-    torque: Torque = Field(default="0 N*m", description="of the load at command 1, against growing angle, T")
+    pitch_radius: Length = Field(gt=0, description="pitch radius of the pinion, r")
+    inertia: Inertia = Field(gt=0, description="moment of inertia of the pinion and everything that rotates with it, J")
+    rack_mass: Mass = Field(default="0 kg", ge=0, description="mass of the rack, m_r")
+    torque: Torque = Field(default="0 N*m", description="torque of the load at command 1, against increasing angle, T")
     damping: RotaryDamping = Field(default="0 N*m*s", ge=0, description="torque per angular speed (rad/s), b")
 
     def parameters(self, fluid: Fluid) -> Parameters:

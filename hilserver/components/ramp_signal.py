@@ -10,7 +10,7 @@ from hilserver.units import Number, Time
 
 
 class RampSignal(Component):
-    r"""A signal that goes from one value to another along a straight line.
+    r"""A signal that changes linearly from one value to another.
 
     .. math:: u = u_0 + (u_1 - u_0)\,\mathrm{clip}\left(\frac{t - t_0}{T},\,0,\,1\right)
 
@@ -20,8 +20,8 @@ class RampSignal(Component):
     type_name = "ramp_signal"
     outputs = ("signal",)
 
-    start: Time = Field(default="0 s", description="when it begins, t_0")
-    duration: Time = Field(gt=0, description="until it has got there, T")
+    start: Time = Field(default="0 s", description="start of the ramp, t_0")
+    duration: Time = Field(gt=0, description="duration of the ramp, T")
     before: Number = Field(default=0.0, description="value before, u_0; SI")
     after: Number = Field(default=1.0, description="value after, u_1; SI")
 

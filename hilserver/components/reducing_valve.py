@@ -15,12 +15,12 @@ from hilserver.units import Pressure, Time
 
 
 class ReducingValve(ValveWithThrottle):
-    r"""Keeps the pressure at A, above that in the drain T, at a set value below that at P; 3-way: relieves A to T too.
+    r"""Controls the pressure at A, relative to the drain T, below that at P; 3-way: also relieves A to T.
 
     .. math:: Q_{PA} = K\,\langle U\rangle\,g(p_P - p_A), \quad Q_{AT} = K_T\,\langle -U\rangle\,g(p_A - p_T), \qquad
        \dot U = (U_{rest} - U)/\tau
 
-    The spool rests where it passes, at the present drop, a flow from P to A in proportion to e = p_set - (p_A - p_T):
+    The spool settles where it passes, at the present drop, a flow from P to A proportional to e = p_set - (p_A - p_T):
     the nominal flow at e = ``control_range``, up to its full opening. So the reduced pressure falls linearly with the
     flow, at any supply pressure that leaves the drop. Above the set pressure by ``relief_step`` the spool opens A to T
     in the same way. The spool's position is the value ``<name>.U``, 1 … -1.
@@ -35,16 +35,16 @@ class ReducingValve(ValveWithThrottle):
     set_pressure: Pressure = Field(gt=0, description="pressure at A without flow, p_set")
     nominal_flow: FlowAtDrop = Field(description='P to A fully open, like { flow = "40 l/min", drop = "8 bar" }')
     control_range: Pressure = Field(
-        default="5 bar", gt=0, description="by which the pressure at A is lower at the nominal flow"
+        default="5 bar", gt=0, description="decrease of the pressure at A from zero to nominal flow"
     )
     relief_flow: FlowAtDrop | None = Field(
         default=None, description='A to T fully open (3-way), like { flow = "20 l/min", drop = "8 bar" }; none: 2-way'
     )
     relief_step: Pressure = Field(
-        default="3 bar", ge=0, description="above set_pressure, from which on A is relieved to T"
+        default="3 bar", ge=0, description="excess over set_pressure above which A is relieved to T"
     )
     relief_range: Pressure = Field(
-        default="5 bar", gt=0, description="further rise of the pressure at A at which relief_flow passes"
+        default="5 bar", gt=0, description="further rise of the pressure at A up to relief_flow"
     )
     response_time: Time = Field(default="10 ms", gt=0, description="time constant of the spool, tau")
 

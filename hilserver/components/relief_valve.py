@@ -17,9 +17,9 @@ class ReliefValve(ValveWithReliefCurve):
     .. math:: Q = K\sqrt{\Delta p}, \qquad \dot K = \frac{(\Delta p - p_{ref}) - (C_1 + C_2\,\Delta p)\,K}{C_{dyn}},
        \quad K \ge 0
 
-    At rest Q = (dp - p_ref)/(C_1 + C_2 dp)·sqrt(dp): C_1 and C_2 put this curve through two datasheet points, or
-    nearest to more than two (least squares of the relative errors of the flow, each at most 15 %; ``parameters()`` says
-    the largest as ``fit_error``). C_1 + C_2·dp must stay positive up to ``max_pressure``.
+    At rest Q = (dp - p_ref)/(C_1 + C_2 dp)·sqrt(dp): C_1 and C_2 fit this curve to two datasheet points exactly,
+    or to more by least squares of the relative errors of the flow (each at most 15 %; ``parameters()`` gives the
+    maximum as ``fit_error``). C_1 + C_2·dp must stay positive up to ``max_pressure``.
     Source: theory §3; [Virtual hydraulics] ch. 4.2 (Handroos & Vilenius).
     """
 

@@ -21,8 +21,8 @@ class SequenceValve(ValveWithLoadedPoppet):
     with C = max(C_1 + C_2·(p_P - p_A), C_least). Internal pilot: connect X to the node of P; external: to any other.
     Internal drain: Y to the node of A; external: to the tank. With A and Y at the tank and X at a pilot line it is a
     proportional unloading valve. C_1 and C_2 are those of ``relief_valve``: with internal pilot and A at the tank the
-    p-Q curve passes through the points given; C_least is 20 % of C amid them. K_max is the coefficient of the fully
-    open valve. Optional check valve for the free direction A to P.
+    p-Q curve passes through the points given; C_least is 20 % of C in their middle. K_max is the coefficient of the
+    fully open valve. Optional check valve for the free direction A to P.
     Source: theory §3; [Virtual hydraulics] ch. 4.2 (Handroos & Vilenius).
     """
 

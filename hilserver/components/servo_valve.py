@@ -32,9 +32,11 @@ class ServoValve(ValveWithEdges):
         default=0.8, gt=0, le=5, description="damping ratio of the spool, d; the Bode plot's gain at f90 is 1/(2·d)"
     )
     opening_rate: Rate | None = Field(
-        default=None, gt=0, description="largest spool speed, full strokes per second; unlimited if not given"
+        default=None, gt=0, description="maximum spool speed in full strokes per second; unlimited if not given"
     )
-    overlap: Number = Field(default=0.0, ge=0, lt=0.5, description="spool travel before an edge opens, of full stroke")
+    overlap: Number = Field(
+        default=0.0, ge=0, lt=0.5, description="spool travel before an edge opens, as a share of full stroke"
+    )
     null_offset: Number = Field(default=0.0, gt=-0.5, lt=0.5, description="spool position at command 0")
 
     def parameters(self, fluid: Fluid) -> Parameters:

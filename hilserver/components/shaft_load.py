@@ -1,4 +1,4 @@
-"""A load that resists the turning of a shaft."""
+"""A load that resists the rotation of a shaft."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from hilserver.units import RotaryDamping, Speed, Torque
 
 
 class ShaftLoad(Component):
-    r"""A torque against the motion, constant and growing with speed: a brake, a drill, a conveyor, a bearing.
+    r"""A torque against the motion, with a constant and a viscous part: a brake, a drill, a conveyor, a bearing.
 
     .. math:: T = -u\,T_0 \tanh(\omega/\omega_0) - b\,\omega
 
-    It only takes energy. At rest it gives way where a torque pulls, at the speed omega_0 under 76 % of T_0. The signal
-    ``command`` scales T_0, not b; a negative one is none. A hanging load pulls at rest too: ``torque_source``.
+    It only dissipates energy. Under a torque it creeps instead of standing still, at the speed omega_0 under 76 % of
+    T_0. The signal ``command`` scales T_0, not b; a negative value counts as 0. For a suspended load, which acts at
+    rest too, use ``torque_source``.
     Source: theory §3 (the smooth sign).
     """
 
@@ -28,7 +29,7 @@ class ShaftLoad(Component):
     inputs = ("command",)
     input_defaults: ClassVar[Mapping[str, float]] = {"command": 1.0}
 
-    torque: Torque = Field(default="0 N*m", ge=0, description="against the motion at command 1, T_0")
+    torque: Torque = Field(default="0 N*m", ge=0, description="torque against the motion at command 1, T_0")
     damping: RotaryDamping = Field(default="0 N*m*s", ge=0, description="torque per angular speed (rad/s), b")
     reversal_speed: Speed = Field(
         default="10 rpm", gt=0, description="the sign of T_0 is tanh(omega/omega_0), as angular speed omega_0"

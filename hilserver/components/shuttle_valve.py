@@ -17,7 +17,7 @@ class ShuttleValve(Component):
     .. math:: Q_{AX} = K\,s\,g(p_A - p_X), \qquad Q_{BX} = K\,(1 - s)\,g(p_B - p_X), \qquad
        s = \mathrm{STEP}(p_A - p_B,\,-p_s,\,0,\,p_s,\,1)
 
-    The ball follows at once. Within the changeover pressure p_s it stands between its seats and both are partly
+    The ball follows without delay. Within the changeover pressure p_s it is between its seats, and both are partly
     open. g is the square root law, laminar below p_tr. Source: geometry of the ball; g as in ``orifice``.
     """
 

@@ -11,7 +11,7 @@ from hilserver.units import Angle, Frequency, Number, Time
 
 
 class SineSignal(Component):
-    r"""A sine around an offset; only the offset before it starts.
+    r"""A sine around an offset; before the start the offset alone.
 
     .. math:: u = u_0 + a\,\sin(2\pi f\,(t - t_0) + \varphi), \qquad t \ge t_0
 
@@ -21,11 +21,11 @@ class SineSignal(Component):
     type_name = "sine_signal"
     outputs = ("signal",)
 
-    frequency: Frequency = Field(gt=0, description="f")
-    amplitude: Number = Field(default=1.0, description="a; SI")
-    offset: Number = Field(default=0.0, description="u_0; SI")
-    phase: Angle = Field(default="0 deg", description="where in its period it starts, phi")
-    start: Time = Field(default="0 s", description="when it begins, t_0")
+    frequency: Frequency = Field(gt=0, description="frequency, f")
+    amplitude: Number = Field(default=1.0, description="amplitude, a; SI")
+    offset: Number = Field(default=0.0, description="offset, u_0; SI")
+    phase: Angle = Field(default="0 deg", description="phase at the start, phi")
+    start: Time = Field(default="0 s", description="start of the sine, t_0")
 
     def parameters(self, fluid: Fluid) -> Parameters:
         omega = 2.0 * pi * self.frequency

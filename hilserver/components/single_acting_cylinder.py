@@ -22,8 +22,10 @@ class SingleActingCylinder(Piston):
     type_name = "single_acting_cylinder"
     hydraulic = ("A",)
 
-    spring_force: Force = Field(default="0 N", ge=0, description="of the return spring, retracted, F_0")
-    spring_stiffness: Stiffness = Field(default="0 N/m", ge=0, description="of the return spring, K")
+    spring_force: Force = Field(
+        default="0 N", ge=0, description="force of the return spring in the retracted position, F_0"
+    )
+    spring_stiffness: Stiffness = Field(default="0 N/m", ge=0, description="stiffness of the return spring, K")
 
     def areas(self) -> tuple[float, float]:
         return self.bore_area(), 0.0

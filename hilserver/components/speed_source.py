@@ -13,11 +13,11 @@ from hilserver.units import Speed
 
 
 class SpeedSource(Component):
-    r"""Turns a shaft at a speed whatever its load: a strong electric motor, a diesel engine at its governor.
+    r"""Drives a shaft at a speed independent of the load: a large electric motor, a governed diesel engine.
 
     .. math:: \omega = u\,2\pi n, \qquad \dot\varphi = \omega
 
-    Inertias at this shaft don't matter. The speed jumps with the signal; lead it over a ramp where that matters.
+    Inertias at this shaft have no effect. The speed jumps with the signal; use a ramp where that matters.
     """
 
     type_name = "speed_source"
@@ -26,7 +26,7 @@ class SpeedSource(Component):
     input_defaults: ClassVar[Mapping[str, float]] = {"command": 1.0}
     states = (State("angle", "rad"),)
 
-    speed: Speed = Field(description="at command 1, n")
+    speed: Speed = Field(description="speed at command 1, n")
 
     def parameters(self, fluid: Fluid) -> Parameters:
         return {"w_full": 2.0 * pi * self.speed}

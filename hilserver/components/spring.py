@@ -1,4 +1,4 @@
-"""A spring between two things that move."""
+"""A spring between two moving parts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Spring(Component):
 
     .. math:: F_{rod} = -K\,(x_{rod} - x_{base} - x_0), \qquad F_{base} = -F_{rod}
 
-    It pulls and pushes, without end and without mass. To the frame: connect ``base`` to a ``velocity_source``, which
-    holds its node where no signal leads it. A preload F_0 at x_rod = x_base is x_0 = F_0/K.
+    It acts in tension and compression, without end and without mass. For a spring to the frame, connect ``base`` to a
+    ``velocity_source``, which without a signal holds its node at rest. A preload F_0 at x_rod = x_base is x_0 = F_0/K.
     """
 
     type_name = "spring"
     mechanical = ("rod", "base")
 
-    stiffness: Stiffness = Field(gt=0, description="force per length, K")
+    stiffness: Stiffness = Field(gt=0, description="stiffness, force per length, K")
     relaxed: Length = Field(default="0 m", description="x_rod - x_base at which it has no force, x_0")
 
     def parameters(self, fluid: Fluid) -> Parameters:

@@ -13,15 +13,16 @@ from hilserver.units import Pressure
 
 
 class StaticReliefValve(ValveWithReliefCurve):
-    r"""Relief valve from P to T by its p-Q curve alone: it follows the pressure at once.
+    r"""Relief valve from P to T by its p-Q curve alone, without delay.
 
     .. math:: Q = \frac{\langle\Delta p - p_{ref}\rangle}{\max(C_1 + C_2\,\Delta p,\,C_{least})}\sqrt{\Delta p}
 
-    with C_1 and C_2 as in ``relief_valve``; C_least, 20 % of the denominator amid the points, keeps it positive far
-    from them. The brackets are max(…, 0), rounded by a parabola within ±``rounding``, so that the flow begins smoothly,
-    a little below the opening pressure. Use it where the valve's time constant doesn't matter, in circuits with large
-    volumes: in a small one it is stiffer than ``relief_valve`` and wants the integrator rosenbrock, which fails too if
-    the pressure would rise by many times the opening pressure in one step with the valve shut.
+    with C_1 and C_2 as in ``relief_valve``; C_least, 20 % of the denominator in the middle of the points, keeps it
+    positive far from them. The brackets are max(…, 0), rounded by a parabola within ±``rounding``, so that the flow
+    begins smoothly, a little below the opening pressure. Use it where the valve's time constant doesn't matter, in
+    circuits with large volumes: in a small one it is stiffer than ``relief_valve`` and requires the integrator
+    ``rosenbrock``, which fails too if the pressure would rise by many times the opening pressure in one step with the
+    valve closed.
     Source: theory §3; [Virtual hydraulics] ch. 4.2 (Handroos & Vilenius).
     """
 

@@ -10,7 +10,7 @@ from hilserver.units import Number, Time
 
 
 class StepSignal(Component):
-    r"""A signal that goes from one value to another: the cubic STEP within the rise time, a jump where that is 0.
+    r"""A signal that changes from one value to another, by the cubic STEP within the rise time, or at once.
 
     .. math:: u = \mathrm{STEP}(t,\,t_0,\,u_0,\,t_0 + T,\,u_1)
 
@@ -20,8 +20,8 @@ class StepSignal(Component):
     type_name = "step_signal"
     outputs = ("signal",)
 
-    start: Time = Field(default="0 s", description="when it begins, t_0")
-    rise_time: Time = Field(default="0 s", ge=0, description="until it has got there, T")
+    start: Time = Field(default="0 s", description="start of the step, t_0")
+    rise_time: Time = Field(default="0 s", ge=0, description="rise time, T")
     before: Number = Field(default=0.0, description="value before, u_0; SI")
     after: Number = Field(default=1.0, description="value after, u_1; SI")
 

@@ -21,10 +21,10 @@ class Sum(Component):
     outputs = ("signal",)
     input_defaults = {"b": 0.0, "c": 0.0, "d": 0.0}
 
-    weight_a: Number = Field(default=1.0, description="w_a; SI")
-    weight_b: Number = Field(default=1.0, description="w_b; SI")
-    weight_c: Number = Field(default=1.0, description="w_c; SI")
-    weight_d: Number = Field(default=1.0, description="w_d; SI")
+    weight_a: Number = Field(default=1.0, description="weight of a, w_a; SI")
+    weight_b: Number = Field(default=1.0, description="weight of b, w_b; SI")
+    weight_c: Number = Field(default=1.0, description="weight of c, w_c; SI")
+    weight_d: Number = Field(default=1.0, description="weight of d, w_d; SI")
 
     def parameters(self, fluid: Fluid) -> Parameters:
         return {"w_a": self.weight_a, "w_b": self.weight_b, "w_c": self.weight_c, "w_d": self.weight_d}

@@ -13,27 +13,27 @@ from hilserver.units import Frequency, Number, Time
 
 
 class SweepSignal(Component):
-    r"""A sine whose frequency runs from f_0 to f_1: for the frequency response of what it drives.
+    r"""A sine whose frequency changes from f_0 to f_1, to measure frequency responses.
 
     .. math:: u = u_0 + a\,\sin\left(2\pi\int f\,dt\right), \qquad
        f = f_0 + (f_1 - f_0)\,\frac{t - t_0}{T} \quad \mathrm{or} \quad f = f_0 (f_1/f_0)^{(t - t_0)/T}
 
-    Only the offset before and after. A logarithmic sweep spends equal times on equal ratios of frequency.
+    Before and after, the offset alone. A logarithmic sweep spends equal times on equal ratios of frequency.
     t counts from the start of the circuit.
     """
 
     type_name = "sweep_signal"
     outputs = ("signal",)
 
-    from_frequency: Frequency = Field(gt=0, description="at the start, f_0")
-    to_frequency: Frequency = Field(gt=0, description="at the end, f_1")
-    duration: Time = Field(gt=0, description="T")
+    from_frequency: Frequency = Field(gt=0, description="frequency at the start, f_0")
+    to_frequency: Frequency = Field(gt=0, description="frequency at the end, f_1")
+    duration: Time = Field(gt=0, description="duration, T")
     spacing: Literal["linear", "logarithmic"] = Field(
-        default="logarithmic", description="how the frequency runs from one to the other"
+        default="logarithmic", description="how the frequency changes over time"
     )
-    amplitude: Number = Field(default=1.0, description="a; SI")
-    offset: Number = Field(default=0.0, description="u_0; SI")
-    start: Time = Field(default="0 s", description="when it begins, t_0")
+    amplitude: Number = Field(default=1.0, description="amplitude, a; SI")
+    offset: Number = Field(default=0.0, description="offset, u_0; SI")
+    start: Time = Field(default="0 s", description="start of the sweep, t_0")
 
     def parameters(self, fluid: Fluid) -> Parameters:
         f_0, f_1 = self.from_frequency, self.to_frequency

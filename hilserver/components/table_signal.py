@@ -22,14 +22,14 @@ MOST_POINTS = 10_000
 
 
 class TableSignal(Component):
-    r"""A signal given by points over time, straight lines between them: typed in, or in a CSV file.
+    r"""A signal defined by points over time with linear interpolation, given in the circuit or in a CSV file.
 
     .. math:: u = f(t - t_0), \qquad \mathrm{or\ with}\;repeat: \quad u = f((t - t_0)\;\mathrm{mod}\;T)
 
-    A CSV file stands beside the circuit file or in a folder below it. Its columns are separated by comma, semicolon or
+    The CSV file is beside the circuit file or in a folder below it. Its columns are separated by comma, semicolon or
     tab: time in seconds and value in SI, by default the first two; ``columns`` names others by the file's heading.
-    Decimal commas are understood where they don't separate. It is read when the circuit is; circuit and log
-    then hold its points as ``samples``. t counts from the start of the circuit.
+    Decimal commas are accepted where they are not separators. The file is read with the circuit; circuit and log then
+    hold its points as ``samples``. t counts from the start of the circuit.
     """
 
     type_name = "table_signal"
@@ -41,10 +41,10 @@ class TableSignal(Component):
     csv: str | None = Field(default=None, description="CSV file, relative to the circuit file")
     columns: tuple[str, str] | None = Field(default=None, description="headings of the CSV file: time, value")
     samples: tuple[tuple[Number, Number], ...] | None = Field(
-        default=None, description="[seconds, value], rising times: what is read from the CSV file"
+        default=None, description="[seconds, value], rising times: the contents of the CSV file"
     )
     start: Time = Field(default="0 s", description="time of the table's 0 s, t_0")
-    repeat: StrictBool = Field(default=False, description="again from 0 s after the last point, T")
+    repeat: StrictBool = Field(default=False, description="whether the table repeats after its last point, T")
 
     @classmethod
     def embed(cls, values: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:

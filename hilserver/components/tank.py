@@ -9,7 +9,7 @@ from hilserver.units import Pressure
 
 
 class Tank(Component):
-    r"""Oil at a constant pressure, whatever flows in or out.
+    r"""Oil at a constant pressure, independent of the flow.
 
     .. math:: p_T = p_{tank}
 

@@ -12,12 +12,12 @@ from hilserver.numerics.poppet import check_flow
 
 
 class ThrottleCheckValve(ValveWithPoppet):
-    r"""One-way flow restrictor: a throttle from A to B, with a check valve beside it that is free from B to A.
+    r"""One-way flow restrictor: a throttle from A to B, with a parallel check valve that is free from B to A.
 
     .. math:: Q_{AB} = K_t\,g(\Delta p) - K\,x(-\Delta p)\,g(-\Delta p), \qquad \Delta p = p_A - p_B
 
     x is the opening of ``check_valve``, whose values are the same here; g is the square root law, laminar below p_tr.
-    The throttle takes part in both directions. Source: ``orifice`` and ``check_valve`` in parallel.
+    The throttle acts in both directions. Source: ``orifice`` and ``check_valve`` in parallel.
     """
 
     type_name = "throttle_check_valve"

@@ -1,4 +1,4 @@
-"""A torque from outside."""
+"""An external torque."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hilserver.units import Torque
 
 
 class TorqueSource(Component):
-    r"""A torque on a shaft whatever its motion, led by a signal: a hanging load's, an electric motor's.
+    r"""A torque on a shaft at any motion, following a signal: of a suspended load, of an electric motor.
 
     .. math:: T = u\,T_{full}
 
-    Positive in the direction of growing angle.
+    Positive in the direction of increasing angle.
     """
 
     type_name = "torque_source"
@@ -24,7 +24,7 @@ class TorqueSource(Component):
     inputs = ("command",)
     input_defaults: ClassVar[Mapping[str, float]] = {"command": 1.0}
 
-    torque: Torque = Field(description="torque at command 1; a negative one acts against growing angle")
+    torque: Torque = Field(description="torque at command 1; a negative torque acts against increasing angle")
 
     def parameters(self, fluid: Fluid) -> Parameters:
         return {"T_full": self.torque}

@@ -13,13 +13,13 @@ from hilserver.units import Number, Pressure, Time
 
 
 class UnloadingValve(ValveWithThrottle):
-    r"""Unloads a pump at P to the tank T while the accumulator at A is charged; charges it again when it has sunk.
+    r"""Unloads a pump at P to the tank T while the accumulator at A is charged; recharges it when the pressure falls.
 
     .. math:: Q_{PT} = K\,g(p_P - p_T), \qquad \dot K = (s\,K_{max} - K)/\tau
 
-    s becomes 1 where p_A - p_T reaches the cut-out pressure, 0 where it has sunk to the cut-in pressure, and stays as
-    it is between: the pilot's hysteresis, examined once per integration step. The pump fills A through the built-in
-    check valve; without ``check`` A is only sensed. For unloading in proportion to a pilot pressure take a
+    s becomes 1 where p_A - p_T reaches the cut-out pressure, 0 where it has fallen to the cut-in pressure, and keeps
+    its value between: the pilot's hysteresis, sampled once per integration step. The pump fills A through the built-in
+    check valve; without ``check`` A is only sensed. For unloading in proportion to a pilot pressure use a
     ``sequence_valve`` with A and Y at the tank.
     Source: function of accumulator charging valves as on their datasheets; lag and orifice as in theory §3.
     """
@@ -29,17 +29,17 @@ class UnloadingValve(ValveWithThrottle):
     states = (State("K", "m^3/(s*sqrt(Pa))", lower=0.0, upper="K_max", scale="K_max"),)
     memories = (Memory("unloads"),)
 
-    cut_out_pressure: Pressure = Field(gt=0, description="pressure at A, rising, at which it unloads")
+    cut_out_pressure: Pressure = Field(gt=0, description="rising pressure at A at which the pump is unloaded")
     cut_in_pressure: Pressure | None = Field(
         default=None,
         gt=0,
-        description="pressure at A, falling, at which it charges again; or switching_difference",
+        description="falling pressure at A at which charging resumes; or switching_difference",
     )
     switching_difference: Number = Field(
         default=0.1,
         gt=0,
         lt=1,
-        description="without cut_in_pressure: how far it is below, share of cut_out_pressure",
+        description="difference between cut-out and cut-in as a share of cut_out_pressure, instead of cut_in_pressure",
     )
     nominal_flow: FlowAtDrop = Field(description='P to T while unloading, like { flow = "40 l/min", drop = "4 bar" }')
     check: ReverseCheck | None = Field(

@@ -12,11 +12,11 @@ from hilserver.units import Length, Velocity
 
 
 class VelocitySource(Component):
-    r"""Moves a mechanical node with a velocity whatever the forces; without a signal it holds the node: a fixed point.
+    r"""Moves a mechanical node at a velocity independent of the forces; without a signal it holds the node at rest.
 
     .. math:: v = u\,v_{full}, \qquad \dot s = v, \quad x = s
 
-    Masses at this node don't matter. The velocity jumps with the signal; lead it over a ramp where that matters.
+    Masses at this node have no effect. The velocity jumps with the signal; use a ramp where that matters.
     """
 
     type_name = "velocity_source"
@@ -25,7 +25,7 @@ class VelocitySource(Component):
     input_defaults: ClassVar[Mapping[str, float]] = {"command": 0.0}
     states = (State("s", "m", initial="x_0", scale=1e-3),)
 
-    velocity: Velocity = Field(default="1 m/s", description="at command 1, v_full")
+    velocity: Velocity = Field(default="1 m/s", description="velocity at command 1, v_full")
     initial: Length = Field(default="0 m", description="position at the start")
 
     def parameters(self, fluid: Fluid) -> Parameters:

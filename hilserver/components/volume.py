@@ -10,7 +10,7 @@ from hilserver.units import Volume
 
 
 class OilVolume(Component):
-    r"""A volume of oil, with the circuit's share of free air, between rigid walls: what gives a node its pressure.
+    r"""A volume of oil, with the circuit's share of free air, between rigid walls: it determines its node's pressure.
 
     .. math:: \dot p = \frac{B_e}{V} \sum Q, \qquad C_P = V/B_e
 
