@@ -1,8 +1,8 @@
 """A mechanism as it is drawn: bodies, the joints that connect them, and the actuators that a circuit drives.
 
-Every point and direction is given in the coordinates of one drawing: the mechanism as it stands there, with the ground
-as its frame. So the drawing closes every loop by itself, a joint has one point and not one per body, and a coordinate
-of a joint is 0 as drawn.
+Every point and direction is given in the coordinates of one drawing: the mechanism in one pose, with the ground as its
+frame. So the drawing closes every loop by itself, a joint has one point and not one per body, and the coordinate of a
+joint is 0 as drawn.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ Method = Literal["absolute", "recursive"]
 class Body(Datasheet):
     """A rigid body."""
 
-    mass: Mass = Field(gt=0, description="m")
+    mass: Mass = Field(gt=0, description="mass of the body, m")
     inertia: Moments = Field(
-        description="about the centre of mass: J in a plane; [xx, yy, zz] or [xx, yy, zz, xy, xz, yz] in space, "
-        "elements of the tensor along the drawing's axes"
+        description="moment of inertia about the centre of mass: J in a plane; [xx, yy, zz] or "
+        "[xx, yy, zz, xy, xz, yz] in space, elements of the tensor along the drawing's axes"
     )
     centre: Point = Field(description="centre of mass in the drawing")
     outline: tuple[Point, ...] | None = Field(
@@ -78,18 +78,18 @@ class Body(Datasheet):
 
 
 class Joint(Datasheet):
-    """What two bodies have in common. The joint's coordinate is that of the second body against the first."""
+    """A connection of two bodies. The joint's coordinate is that of the second body relative to the first."""
 
     type_name: ClassVar[str] = ""
     freedom: ClassVar[int] = 0
-    """Degrees of freedom that it leaves in space."""
+    """Degrees of freedom that it allows in space."""
 
     between: Pair = Field(description=f'names of two bodies, like ["{GROUND}", "boom"]')
-    point: Point = Field(description="where it is in the drawing")
+    point: Point = Field(description="position of the joint in the drawing")
 
 
 class Revolute(Joint):
-    """A pin: the bodies turn about one axis. In a plane the axis is normal to it."""
+    """A pin: the bodies rotate about one axis, which in a plane is normal to it."""
 
     type_name: ClassVar[str] = "revolute"
     freedom: ClassVar[int] = 1
@@ -97,25 +97,27 @@ class Revolute(Joint):
     axis: Direction | None = Field(default=None, description="in space: the axis of rotation, as drawn")
     start: Angle | None = Field(default=None, description="angle from the drawing to the start; free if not given")
     start_speed: Speed | None = Field(
-        default=None, description="at the start; what follows from the others if not given"
+        default=None, description="speed at the start; follows from the others if not given"
     )
 
 
 class Prismatic(Joint):
-    """A slide: one body moves along a straight line of the other, without turning."""
+    """A slide: one body moves along a straight line of the other, without rotation."""
 
     type_name: ClassVar[str] = "prismatic"
     freedom: ClassVar[int] = 1
 
     axis: Direction = Field(description="direction in which the second body slides, as drawn")
-    start: Length | None = Field(default=None, description="way from the drawing to the start; free if not given")
+    start: Length | None = Field(
+        default=None, description="displacement from the drawing to the start; free if not given"
+    )
     start_speed: Velocity | None = Field(
-        default=None, description="at the start; what follows from the others if not given"
+        default=None, description="speed at the start; follows from the others if not given"
     )
 
 
 class Universal(Joint):
-    """A cross: the first axis belongs to the first body, the second, normal to it, to the second. In space only."""
+    """A cross joint: the first axis is fixed in the first body, the second, normal to it, in the other. In space."""
 
     type_name: ClassVar[str] = "universal"
     freedom: ClassVar[int] = 2
@@ -124,7 +126,7 @@ class Universal(Joint):
 
 
 class Spherical(Joint):
-    """A ball: the bodies have one point in common. In space only."""
+    """A ball joint: the bodies have one point in common. In space only."""
 
     type_name: ClassVar[str] = "spherical"
     freedom: ClassVar[int] = 3
@@ -136,27 +138,27 @@ JOINTS: Mapping[str, type[Joint]] = {kind.type_name: kind for kind in (Revolute,
 class CylinderPart(Datasheet):
     """Barrel or rod of a cylinder as a body."""
 
-    mass: Mass = Field(gt=0, description="m")
-    inertia: Inertia = Field(gt=0, description="about its centre of mass, J")
+    mass: Mass = Field(gt=0, description="mass of the part, m")
+    inertia: Inertia = Field(gt=0, description="moment of inertia about its centre of mass, J")
     centre: Length = Field(ge=0, description="distance of its centre of mass from its pin, along the cylinder")
 
 
 class Linear(Datasheet):
-    """Something that pushes two bodies apart along the line between two pins: a cylinder, a spring.
+    """A linear actuator between two pins, which pushes two bodies apart: a cylinder, a spring.
 
-    Its position is the distance of the pins less ``retracted``; in a circuit it is the position of a mechanical node.
+    Its position is the distance of the pins minus ``retracted``; in a circuit it is the position of a mechanical node.
     """
 
     type_name: ClassVar[str] = "linear"
 
     between: Pair = Field(description=f'names of two bodies, like ["{GROUND}", "boom"]')
-    pins: tuple[Point, Point] = Field(description="its pin in the first and in the second body, as drawn")
+    pins: tuple[Point, Point] = Field(description="its pins in the first and in the second body, as drawn")
     retracted: Length = Field(default="0 m", ge=0, description="distance of the pins at position 0")
-    barrel: CylinderPart | None = Field(default=None, description="at the first pin; without mass if not given")
-    rod: CylinderPart | None = Field(default=None, description="at the second pin; without mass if not given")
+    barrel: CylinderPart | None = Field(default=None, description="barrel at the first pin; massless if not given")
+    rod: CylinderPart | None = Field(default=None, description="rod at the second pin; massless if not given")
     start: Length | None = Field(default=None, description="position at the start; free if not given")
     start_speed: Velocity | None = Field(
-        default=None, description="at the start; what follows from the others if not given"
+        default=None, description="speed at the start; follows from the others if not given"
     )
 
     @model_validator(mode="after")
@@ -173,7 +175,7 @@ class Linear(Datasheet):
 
 
 class Rotary(Datasheet):
-    """Something that turns the second body of a revolute joint: a motor, a crank's torque.
+    """A rotary actuator, which turns the second body of a revolute joint: a motor, a torque on a crank.
 
     Its angle is the joint's, 0 as drawn; in a circuit it is the angle of a shaft.
     """
@@ -229,8 +231,8 @@ class Mechanism:
 def embed_mechanism(table: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     """A circuit's table of a mechanism with the contents of its ``file`` in their place, as ``definition``.
 
-    ``folder``: of the circuit file. ValueError says what is wrong: so that a command over the network reads no other
-    files, it must lie there, in a folder below it, or in the folder ``mechanisms`` beside it.
+    ``folder``: of the circuit file. The mechanism file must be there, in a folder below it, or in the folder
+    ``mechanisms`` beside it, so that a command over the network can't read other files. Raises ValueError otherwise.
     """
     if "file" not in table:
         return table
@@ -254,7 +256,7 @@ _STANDARD_GRAVITY: Mapping[int, Vector] = {2: (0.0, -9.81), 3: (0.0, 0.0, -9.81)
 
 
 class _Head(Datasheet):
-    """What stands above the tables."""
+    """The keys above the tables."""
 
     description: str = ""
     method: Method | None = None
@@ -264,7 +266,7 @@ class _Head(Datasheet):
 def read_mechanism(raw: object, file: str = "", prefix: str = "") -> Mechanism:
     """Validate a mechanism table. Raises ConfigurationError with all its problems.
 
-    ``prefix``: where the table stands in ``file``, put before every key.
+    ``prefix``: key of the table in ``file``, put before every key.
     """
     if not isinstance(raw, Mapping):
         raise ConfigurationError([Problem(f"{shown(raw)} is not a table with bodies and joints.", prefix, file)])
@@ -321,7 +323,7 @@ def _typed(
     file: str,
     problems: list[Problem],
 ) -> Iterator[tuple[str, Any]]:
-    """The same where each entry says its type."""
+    """The entries of a table of named tables with a type each."""
     for name, table in _named(raw, key, file, problems):
         place = f"{key}.{name}"
         if not isinstance(table, Mapping):
@@ -339,9 +341,9 @@ def _typed(
 
 
 def _misfits(m: Mechanism) -> Iterator[tuple[str, str]]:
-    """What doesn't fit together: key and text."""
+    """Inconsistencies: key and text."""
     if m.method == "absolute" and not m.planar:
-        yield "method", 'absolute coordinates are for mechanisms in a plane; in space take method = "recursive".'
+        yield "method", 'absolute coordinates are for mechanisms in a plane; for one in space set method = "recursive".'
     yield from _wrong_sizes(m)
     for key, pair in [
         *((f"joints.{name}", joint.between) for name, joint in m.joints.items()),

@@ -1,4 +1,4 @@
-"""Mechanisms seen: drawn as pictures, moved as animations, told in a table."""
+"""Mechanisms as pictures, animations and tables."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from hilserver.numerics.arrays import Floats
 from hilserver.report.plots import save
 
 FRAMES_PER_SECOND = 20.0
-"""Of an animation, in the mechanism's own time: 1 s of it lasts 1 s."""
+"""Frame rate of an animation, which runs in real time."""
 MOST_FRAMES = 400
 OBLIQUE = 0.35
-"""Share of its length with which what goes back is seen, to the right and up."""
+"""Scale of depth in an oblique drawing, to the right and up."""
 MARGIN = 0.08
-"""Around a drawing, of its width."""
+"""Margin around a drawing, as a share of its width."""
 
 Poses = Mapping[str, tuple[Floats, Floats]]
-"""Of each body: the rotation from its drawing, and where the drawing's origin would be if it moved along."""
+"""Of each body: rotation from its drawn orientation, and position of the drawing's origin as moved with the body."""
 
 
 def drawn_poses(m: Mechanism) -> Poses:
@@ -64,7 +64,7 @@ def planar_pose(m: Mechanism, body: str, x: float, y: float, angle: float) -> tu
 def drawing(m: Mechanism, poses: Poses, title: str) -> Figure:
     """A mechanism: outlines or bars, pins, slides, cylinders, the ground, centres of mass, names.
 
-    One in space is seen obliquely: y goes back.
+    A mechanism in space is drawn in oblique projection, with y to the back.
     """
     figure = Figure(figsize=(8, 6), layout="constrained")
     FigureCanvasAgg(figure)
@@ -80,10 +80,10 @@ def draw(m: Mechanism, path: Path, name: str, poses: Poses | None = None) -> Pat
     return save(drawing(m, start_poses(m) if poses is None else poses, title), path)
 
 
-def animate(m: Mechanism, time: Floats, course: Callable[[int], Poses], path: Path, name: str) -> Path:
+def animate(m: Mechanism, time: Floats, motion: Callable[[int], Poses], path: Path, name: str) -> Path:
     """Write the mechanism in motion as a GIF file, as fast as it moves; returns ``path``.
 
-    ``time``: s, evenly spaced; ``course``: the poses at an index of it. At most MOST_FRAMES frames: a longer run is
+    ``time``: s, evenly spaced; ``motion``: the poses by sample index. At most MOST_FRAMES frames: a longer run is
     shown with fewer per second. Raises HilserverError where it can't be written.
     """
     step = float(time[1] - time[0]) if len(time) > 1 else 1.0
@@ -92,7 +92,7 @@ def animate(m: Mechanism, time: Floats, course: Callable[[int], Poses], path: Pa
     figure = Figure(figsize=(6, 4.5), layout="constrained", dpi=80)
     FigureCanvasAgg(figure)
     axis = figure.subplots()
-    poses = [course(k) for k in frames]
+    poses = [motion(k) for k in frames]
 
     def show(number: int) -> Iterable[Any]:
         axis.clear()
@@ -110,7 +110,7 @@ def animate(m: Mechanism, time: Floats, course: Callable[[int], Poses], path: Pa
 
 
 def _points(m: Mechanism) -> Iterator[tuple[str, Vector]]:
-    """Points that belong to the picture: the body that each moves with, and where it is drawn."""
+    """Points of the picture: the body that each one moves with, and its position in the drawing."""
     for joint in m.joints.values():
         yield from ((name, joint.point) for name in joint.between)
     for actuator in m.actuators.values():
@@ -121,7 +121,7 @@ def _points(m: Mechanism) -> Iterator[tuple[str, Vector]]:
 
 
 def _at(m: Mechanism, poses: Poses, body: str, point: Vector) -> tuple[float, float]:
-    """Where a point of the drawing is in the picture when its body has moved."""
+    """Position in the picture of a point of the drawing after its body has moved."""
     place = in_space(point)
     if body != GROUND:
         rotation, origin = poses[body]
@@ -131,9 +131,9 @@ def _at(m: Mechanism, poses: Poses, body: str, point: Vector) -> tuple[float, fl
     return float(place[0] + OBLIQUE * place[1]), float(place[2] + OBLIQUE * place[1])
 
 
-def _prepare(axis: Axes, m: Mechanism, course: Sequence[Poses], title: str) -> None:
+def _prepare(axis: Axes, m: Mechanism, poses_shown: Sequence[Poses], title: str) -> None:
     """Title, equal scales, and limits that hold all poses."""
-    points = np.array([_at(m, poses, *point) for poses in course for point in _points(m)])
+    points = np.array([_at(m, poses, *point) for poses in poses_shown for point in _points(m)])
     low, high = points.min(axis=0), points.max(axis=0)
     room = MARGIN * max(*(high - low), 1e-3)
     axis.set(xlim=(low[0] - room, high[0] + room), ylim=(low[1] - room, high[1] + room))
@@ -196,7 +196,7 @@ def _draw_cylinder(axis: Axes, m: Mechanism, poses: Poses, actuator: Linear) -> 
 
 @dataclass(frozen=True)
 class Summary:
-    """What `check` says of a mechanism: a table, notes, and the line that sums it up."""
+    """Report of `check` on a mechanism: a table, notes, and a line that sums it up."""
 
     table: Table
     notes: tuple[str, ...]
@@ -212,12 +212,12 @@ def summary(name: str, m: Mechanism) -> Summary:
     for body, values in m.bodies.items():
         joints = ", ".join(joint for joint, entry in m.joints.items() if body in entry.between)
         table.add_row(body, f"{values.mass:g} kg", f"{', '.join(f'{J:g}' for J in values.inertia)} kg·m²", joints)
-    notes = [f"mechanism {name}: redundant constraint, {text}: it is left out, its force can't be told."
+    notes = [f"mechanism {name}: redundant constraint, {text}: it is omitted, and its force is indeterminate."
              for text in redundant]  # fmt: skip
     if freedom < len(m.actuators):
         notes.append(
             f"mechanism {name}: {len(m.actuators)} actuators on {freedom} degrees of freedom: they work against each "
-            "other, or a joint holds what they should move."
+            "other, or a joint blocks the motion."
         )
     counted = [f"{len(m.bodies)} bod{'y' if len(m.bodies) == 1 else 'ies'}", _many(len(m.joints), "joint")]
     line = f"{name}: {', '.join(counted)}, {freedom} degree{'' if freedom == 1 else 's'} of freedom."
@@ -241,7 +241,7 @@ def _mobility(m: Mechanism) -> tuple[int, list[str]]:
 
 
 def poses_at(placed: PlacedMechanism, series: Mapping[str, Floats]) -> Callable[[int], Poses]:
-    """The bodies of a mechanism in a circuit's recorded values, by the index of an instant."""
+    """Poses of a mechanism's bodies from a circuit's recorded values, by sample index."""
     m, prefix = placed.mechanism, placed.name
     if m.method == "recursive":
         tree = tree_of(m)
