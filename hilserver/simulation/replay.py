@@ -19,6 +19,7 @@ from hilserver.record.run import unpacked_record
 from hilserver.rig.build import Rig, assemble, library_in
 from hilserver.rig.plan import first_row
 from hilserver.tick import columns as c
+from hilserver.tick.plan import Plan
 from hilserver.tick.program import compiled_program, no_command, work_array
 
 OTHER_VERSION_TOLERANCE = 1e-6
@@ -37,7 +38,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Start:
+class StartingRow:
     """A row that was taken as it is, because what came before it is not known."""
 
     row: int
@@ -59,7 +60,7 @@ class Replayed:
     tolerance: float
     torn: bool
     damages: tuple[Damage, ...]
-    starts: tuple[Start, ...]
+    starts: tuple[StartingRow, ...]
     only_in_log: tuple[str, ...]
     differences: tuple[Difference, ...]
 
@@ -153,7 +154,7 @@ class _Replay:
         self.program = compiled_program(self.rig.library)
         self.same_program = header.extra.get("program") == self.program.folder.name
         self.compared = self.switches = 0
-        self.starts: list[Start] = []
+        self.starts: list[StartingRow] = []
         self.found: dict[str, _Found] = {}
         self.names: dict[str, None] = {}
         self.only_in_log = tuple(name for name in header.columns if name not in self.rig.layout.names)
@@ -164,8 +165,7 @@ class _Replay:
         self._version: CircuitVersion | None = None
         self._packed = self.rig.packed
         self._work = work_array(self.rig.packed, self.rig.plan)
-        layout = self.rig.plan.layout
-        self._inputs = np.array([*c.INPUT_COLUMNS, *range(layout[c.RAW], layout[c.CHANNEL])], dtype=np.int64)
+        self._inputs = input_columns(self.rig.plan)
 
     def take(self, batch: Batch) -> None:
         """Replay and compare a batch of the log, but for the rows before the one to begin with."""
@@ -221,7 +221,7 @@ class _Replay:
         self._row = first_row(self.rig.layout, self.rig.plan, self._packed)
         self._row[self._columns.replayed] = logged[self._columns.logged]
         self._known = True
-        self.starts.append(Start(number, int(self._row[c.TICK]), reason))
+        self.starts.append(StartingRow(number, int(self._row[c.TICK]), reason))
 
     def _use(self, version: CircuitVersion) -> PackedCircuit:
         """Make a recorded circuit the present one; returns the one before."""
@@ -283,6 +283,11 @@ class _Replay:
             name = self._columns.names[place]
             found = self.found.setdefault(name, _Found(number + row, int(logged[row, c.TICK]), 0.0))
             found.largest = max(found.largest, largest)
+
+
+def input_columns(plan: Plan) -> Integers:
+    """The columns of a row that are not computed by the tick: its number, missed ticks, times, raw values, ages."""
+    return np.array([*c.INPUT_COLUMNS, *range(plan.layout[c.RAW], plan.layout[c.CHANNEL])], dtype=np.int64)
 
 
 def _rig_of(header: LogHeader, path: Path) -> Rig:

@@ -12,7 +12,7 @@ import numpy as np
 from hilserver.driver import Plant, SampleSource
 from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.numerics.arrays import Floats
-from hilserver.record.tables import ForeignTable, read_table
+from hilserver.record.tables import SampleTable, read_table
 from hilserver.rig.build import Device
 
 
@@ -39,13 +39,13 @@ class TickSamples:
     out. The first tick is at the time of the first sample, the last one at or just before the last sample.
     """
 
-    table: ForeignTable
+    table: SampleTable
     values: Floats
     ages: Floats
     tick: int = 0
 
     @classmethod
-    def on_grid(cls, table: ForeignTable, inputs: tuple[str, ...], dt: float) -> TickSamples:
+    def on_grid(cls, table: SampleTable, inputs: tuple[str, ...], dt: float) -> TickSamples:
         """The samples of the columns ``inputs`` at ticks ``dt`` seconds apart."""
         time = table.time - table.time[0]
         ticks = np.arange(int(time[-1] / dt + 1e-6) + 1) * dt
