@@ -13,7 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from hilserver.driver import Floats
-from hilserver_drivers.binary import check_size, check_value, decode, encode, limits, size_of
+from hilserver_drivers.binary import decode, encode, limits, size_of
+from hilserver_drivers.serial_line.checks import check_size, check_value
 from hilserver_drivers.serial_line.settings import Frame, Input, Lines, Output, as_line
 from hilserver_drivers.wire_driver import WriteJob
 

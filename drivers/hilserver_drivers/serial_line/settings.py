@@ -12,7 +12,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from hilserver.driver import SlowDriverConfig
 from hilserver.errors import shown
 from hilserver.units import Number, Time
-from hilserver_drivers.binary import ByteOrder, CheckName, NumberType, check_size, limits, size_of
+from hilserver_drivers.binary import ByteOrder, NumberType, limits, size_of
+from hilserver_drivers.serial_line.checks import CheckName, check_size
 from hilserver_drivers.wire import PortSettings
 
 
