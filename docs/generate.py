@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
+import tomlkit
 from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen
 from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
 from matplotlib.font_manager import FontProperties
@@ -517,7 +518,8 @@ def field_row(key: str, field: FieldInfo) -> Row:
     """Key, how it is written, default, allowed range, description."""
     model = model_in(field.annotation)
     text = field.description or (docstring(model).split("\n")[0] if model else "")
-    return (f"`{key}`", written(field.annotation, field.metadata), default(field), allowed(field), cell(text))
+    example = as_toml(field.examples[0]) if field.examples else written(field.annotation, field.metadata)
+    return (f"`{key}`", example, default(field), allowed(field), cell(text))
 
 
 def field_table(rows: Iterator[Row]) -> str:
@@ -560,6 +562,11 @@ def written(annotation: Any, metadata: list[Any] | tuple[Any, ...] = ()) -> str:
     return {bool: "`true` or `false`", int: "whole number", str: "text", Path: "file name", float: "number"}.get(
         annotation, ""
     )
+
+
+def as_toml(value: Any) -> str:
+    """A value as written in a file."""
+    return f"`{tomlkit.item(value).as_string()}`"
 
 
 def default(field: FieldInfo) -> str:

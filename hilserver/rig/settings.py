@@ -138,7 +138,9 @@ class ValveSettings(Datasheet):
     leakage: Leakage | None = Field(default=None, description="datasheet leakage at null")
     device: DeviceName = Field(description="device that drives the valve")
     output: Text = Field(description="the device's name of the output channel")
-    raw: tuple[Number, Number] = Field(description="raw output at command -1 and +1, e.g. [-10, 10] for volts")
+    raw: tuple[Number, Number] = Field(
+        description="raw output at command -1 and +1; -10 and 10 for volts", examples=[[-10, 10]]
+    )
     polarity: Literal[1, -1] = Field(default=1, description="-1: a positive command opens A-T")
     null: Number = Field(default=0.0, gt=-0.5, lt=0.5, description="command at which the spool is centred")
     dither: Dither = Field(default_factory=Dither, description="small sine on the command")
@@ -182,10 +184,12 @@ class OutputSettings(Datasheet):
     device: DeviceName = Field(description="device that has the output")
     output: Text = Field(description="the device's name of the output channel")
     raw: tuple[Number, Number] | None = Field(
-        default=None, description="raw output when off and when on, e.g. [0, 1] for a digital line"
+        default=None, description="raw output when off and when on; 0 and 1 for a digital line", examples=[[0, 1]]
     )
     value: tuple[AnyQuantity, AnyQuantity] | None = Field(
-        default=None, description="instead of raw, with scale: the quantity when off and when on"
+        default=None,
+        description="instead of raw, with scale: the quantity when off and when on",
+        examples=[["0 bar", "250 bar"]],
     )
     scale: Scale | None = Field(default=None, description="value: what raw outputs stand for; points or current")
     on: Literal["armed", "running", "healthy", "heartbeat"] = Field(
@@ -285,7 +289,11 @@ class MqttSettings(BrokerAddress):
         default=(), description="embedded: the accounts that may command; the others only read"
     )
     command_lifetime: Time | None = Field(
-        default=None, ge=1, le=300, description="commands must have an id and expire within this time: no replays"
+        default=None,
+        ge=1,
+        le=300,
+        description="commands must have an id and expire within this time: no replays",
+        examples=["10 s"],
     )
     telemetry_rate: Frequency = Field(default="50 Hz", gt=0, le=1000, description="samples per second in telemetry")
     telemetry_batch: Time = Field(default="200 ms", gt=0, description="a batch is sent this often")
