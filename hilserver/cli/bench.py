@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from hilserver.bench.bench import Benchmark, BenchReport, Change
+    from hilserver.bench.components import ComponentCost
     from hilserver.bench.drivers import DriverCost
-    from hilserver.bench.parts import ComponentCost, Part
+    from hilserver.bench.parts import PartCost
     from hilserver.commissioning.rates import RateTrial
     from hilserver.rig.build import Rig
 
@@ -99,8 +100,9 @@ def _measured(
 ) -> BenchReport:
     """All but the rates; ``chosen``: the rig for its parts; ``devices``: whether to open hardware."""
     from hilserver.bench.bench import BenchReport, benchmarks, busy
+    from hilserver.bench.components import component_costs
     from hilserver.bench.drivers import driver_costs
-    from hilserver.bench.parts import Record, component_costs, parts_around, tick_parts
+    from hilserver.bench.parts import RecordedInputs, parts_around, tick_parts
 
     notes = busy()
     hardware = [device.name for device in rig.devices if not device.driver.handed]
@@ -109,12 +111,12 @@ def _measured(
         notes.append(f"The tick is timed with simulated devices only: {', '.join(hardware)}.")
         costs = component_costs(chosen, repeats)
         return BenchReport(rig.settings.name, parts=around, components=costs, drivers=drivers, notes=notes)
-    record = Record.of(chosen, ticks)
+    recorded = RecordedInputs.of(chosen, ticks)
     return BenchReport(
         rig.settings.name,
         results=benchmarks(rig, ticks=ticks, repeats=repeats, substeps=substeps),
-        parts=[*tick_parts(record, repeats), *around],
-        components=component_costs(chosen, repeats, record.circuit),
+        parts=[*tick_parts(recorded, repeats), *around],
+        components=component_costs(chosen, repeats, recorded.circuit),
         drivers=drivers,
         notes=notes,
     )
@@ -142,7 +144,7 @@ def _bench_table(rows: Sequence[Benchmark], rig: str) -> Table:
     return table
 
 
-def _parts_table(parts: Sequence[Part]) -> Table:
+def _parts_table(parts: Sequence[PartCost]) -> Table:
     """What a tick consists of."""
     table = _costs("by part: µs per tick, median", "part", "where", "µs")
     for part in parts:
@@ -152,7 +154,7 @@ def _parts_table(parts: Sequence[Part]) -> Table:
 
 def _components_table(costs: Sequence[ComponentCost]) -> Table:
     """What the circuit consists of."""
-    from hilserver.bench.parts import REST
+    from hilserver.bench.components import REST
 
     table = _costs("the circuit by component type", "type", "calls", "ns per call", "µs per tick")
     for cost in costs:

@@ -20,7 +20,7 @@ from hilserver.driver import Driver, Pace, driver_named
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
 from hilserver.rig.calibration import Calibration, with_calibrations
 from hilserver.rig.ladder import cannot
-from hilserver.rig.plan import RowLayout, build_plan
+from hilserver.rig.plan import RowLayout, build_plan, row_layout
 from hilserver.rig.settings import (
     CycleInput,
     CycleSettings,
@@ -194,7 +194,7 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
         problems += _cycle_problems(settings, cycle, cycle_file)
     plants = dict(_plants(settings, devices, sources, file, library, problems))
     slots = _order(settings, devices)
-    layout = build_plan(settings, None, slots)[0] if not wrong else None
+    layout = row_layout(settings, slots) if not wrong else None
     packed = None
     if circuit is not None:
         try:
@@ -206,8 +206,8 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
         raise ConfigurationError(problems)
     sources["circuit"] = circuit.source
     rates = {device.name: device.config.rate for device in devices if device.driver.pace is Pace.SLOW}
-    space = layout.with_space_for(packed).circuit_space
-    layout, plan = build_plan(settings, cycle, slots, space, rates, circuit.fluid)
+    layout = layout.with_space_for(packed)
+    plan = build_plan(settings, cycle, slots, layout, rates, circuit.fluid)
     return Rig(
         file, settings, circuit, cycle, tuple(devices), library, layout, plan, packed, sources, plants, calibrations
     )

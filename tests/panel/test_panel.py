@@ -24,9 +24,9 @@ from urllib.request import urlopen
 
 import pytest
 from mosquitto_lab import passwd
+from own_library import GAP, OWN, with_gap
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 from service_harness import Server, eventually
-from test_own_components import GAP, OWN, with_gap
 
 from hilserver.client import connect, read_status, where
 from hilserver.protocol.published import CircuitStatus

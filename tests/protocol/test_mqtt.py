@@ -18,9 +18,9 @@ from typing import Any
 
 import aiomqtt
 import pytest
+from command_payloads import MALFORMED, VALID
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
-from test_messages import MALFORMED, VALID
 
 from hilserver import client as client_module
 from hilserver.client import RequestFailed, read_status, request

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from forged_log import rewritten
 
 from hilserver.errors import HilserverError
 from hilserver.record.reader import LogReader
@@ -85,8 +86,6 @@ def test_what_happened_is_told_in_order(log: Path) -> None:
 
 
 def test_a_plot_shows_each_flow_once_and_no_channel_before_its_first_sample(log: Path, tmp_path: Path) -> None:
-    from test_replay import rewritten
-
     layout = load_rig(RIG).layout
 
     def late(values: Any, row: int) -> None:
