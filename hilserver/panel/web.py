@@ -14,11 +14,11 @@ from fastapi.responses import StreamingResponse
 from nicegui import app, background_tasks, ui
 from wsproto.utilities import LocalProtocolError
 
-from hilserver.panel.app import PanelSettings
 from hilserver.panel.connection import Connection, LogIn
 from hilserver.panel.display import Units
 from hilserver.panel.page import assets, build
 from hilserver.panel.recordings import DOWNLOADS, contents, folder_of
+from hilserver.panel.settings import PanelSettings
 from hilserver.record.folder import SUFFIX
 
 PATIENCE = 5.0
