@@ -17,8 +17,8 @@ LOOPBACK = "127.0.0.1"
 class PanelSettings:
     """Which rig's panel it is, where its broker is, where browsers find it.
 
-    ``recordings``: their folder, None: the one that the server reports. ``with_parent``: the panel ends when the process
-    that started it ends. User and password in ``address`` are not used: each user of the panel logs in with their own.
+    ``recordings``: their folder, None: the one that the server reports. ``with_parent``: the panel ends when the
+    process that started it ends. User and password in ``address`` are not used: each user logs in with their own.
     """
 
     rig: str

@@ -24,8 +24,5 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 
 
 def test_a_cycle_is_found() -> None:
-    assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) in (
-        "a <- c <- b <- a",
-        "b <- a <- c <- b",
-        "c <- b <- a <- c",
-    )
+    cycle = cycle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})
+    assert set(cycle.split(" <- ")) == {"a", "b", "c"}
