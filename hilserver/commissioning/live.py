@@ -17,7 +17,8 @@ import numpy as np
 from hilserver.driver import Driver, Plant, SampleSource
 from hilserver.errors import DriverError, HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.realtime.shared import ALIVE, LoopMemory, SharedMemoryError, segment_path
+from hilserver.realtime.segment import SharedMemoryError, segment_path
+from hilserver.realtime.shared import ALIVE, LoopMemory
 from hilserver.rig.build import Device, Rig
 from hilserver.rig.plan import first_row
 from hilserver.simulation.samples import read_samples

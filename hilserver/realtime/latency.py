@@ -25,7 +25,7 @@ from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.scheduling import Scheduling, prepare
-from hilserver.realtime.shared import Segment
+from hilserver.realtime.segment import Segment
 from hilserver.realtime.talk import say
 
 BEFORE_POSTING = 0.2

@@ -27,8 +27,10 @@ from hilserver.driver import ChannelInfo, Driver, Floats, SlowDriverConfig
 from hilserver.errors import DriverError, HilserverError
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.devices import DeviceSetup
+from hilserver.realtime.queues import Ring
 from hilserver.realtime.scheduling import Scheduling, prepare
-from hilserver.realtime.shared import Heartbeat, Ring, Segment
+from hilserver.realtime.segment import Segment
+from hilserver.realtime.shared import Heartbeat
 from hilserver.realtime.talk import FailureReport, say
 
 ROWS = 64

@@ -90,9 +90,8 @@ def refusal(validate: Any, value: object) -> str:
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_every_example_is_accepted_by_its_key(model: type[BaseModel]) -> None:
     for key, field in model.model_fields.items():
-        adapter: Any = TypeAdapter(
-            Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
-        )
+        kind: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+        adapter = TypeAdapter(kind)
         for value in example(model, key):
             reason = refusal(adapter.validate_python, value)
             assert not reason, f"{model.__name__}.{key} = {value!r}: {reason}"
