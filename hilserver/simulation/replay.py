@@ -28,7 +28,7 @@ OTHER_VERSION_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Difference:
-    """A column that is not bit-identical: its first difference, its maximum deviation in SI and relative to its range."""
+    """A column that is not bit-identical: first difference, maximum deviation in SI and relative to its range."""
 
     column: str
     first_row: int
