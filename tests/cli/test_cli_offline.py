@@ -121,7 +121,7 @@ def test_simulate_reports_and_writes(hilserver: Command, tmp_path: Path) -> None
     assert (said.code, said.err) == (0, "")
     assert "times closer than no compensation" in said.out
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        f"demo-simulate{end}" for end in ("-circuit.svg", "-course.png", ".html", ".json", ".md")
+        f"demo-simulate{end}" for end in ("-circuit.svg", "-segments.png", ".html", ".json", ".md")
     ]
 
 

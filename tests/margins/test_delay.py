@@ -245,7 +245,7 @@ def test_a_rig_begins_to_swing_at_its_critical_delay(strategy: str) -> None:
 
 
 def test_lateness_is_the_phase_of_the_real_flow() -> None:
-    """The virtual valve moves by a sine; the real flow follows that of the direct simulation as late as stated.
+    """The virtual valve moves by a sine; the real flow follows that of the reference simulation with the stated delay.
 
     But for two parts: the operator's input needs no sensor, and what it does in the coming tick is integrated at once.
     A strategy of the ladder's middle leads the circuit's own states; what is left for it is the valve's delay.
@@ -255,10 +255,10 @@ def test_lateness_is_the_phase_of_the_real_flow() -> None:
     rig = lift({"cycle": {"inputs": {"joystick": {"points": points}}}})
     strategies = ["inverse_static", "inverse_lag", "second_order", "prediction"]
     phase = {}
-    for name, course in ((v.name, v.cycle) for v in simulate(rig, strategies).variants if v.cycle is not None):
-        seen = course.time > 0.4
-        turn = np.exp(-2j * pi * frequency * course.time[seen])
-        phase[name] = np.angle((course.truth["flow A"][seen] @ turn) / (course.real["flow A"][seen] @ turn))
+    for name, cycle in ((v.name, v.cycle) for v in simulate(rig, strategies).variants if v.cycle is not None):
+        late = cycle.time > 0.4
+        turn = np.exp(-2j * pi * frequency * cycle.time[late])
+        phase[name] = np.angle((cycle.reference["flow A"][late] @ turn) / (cycle.actual["flow A"][late] @ turn))
     stated = {name: lateness(rig, "A", name, 2.0 * pi * frequency) for name in strategies}
     expected = {
         "inverse_static": stated["inverse_static"] - sensor - tick,
@@ -306,11 +306,11 @@ def test_where_the_margin_is_below_one_the_rig_swings(of_lift: Stability) -> Non
 @pytest.mark.parametrize("strategy", ["prediction", "feedback", "adaptive"])
 def test_what_predicts_comes_to_rest_there_with_ten_ticks_per_period(strategy: str) -> None:
     """The same way, 140 Hz at its beginning: within the rate rule the pressures rest, and the position is that of the
-    direct simulation within 1 mm.
+    reference simulation within 1 mm.
     """
     rig = lift(both(pulling(), of_valves(bridge={"strategy": strategy}), {"rig": {"loop": {"rate": "1.5 kHz"}}}))
-    (course,) = (v.cycle for v in simulate(rig, [strategy]).variants if v.name == strategy and v.cycle is not None)
-    assert np.abs(course.real["position rod"] - course.truth["position rod"]).max() < 1e-3
+    (cycle,) = (v.cycle for v in simulate(rig, [strategy]).variants if v.name == strategy and v.cycle is not None)
+    assert np.abs(cycle.actual["position rod"] - cycle.reference["position rod"]).max() < 1e-3
     with LockstepRun(rig, program=program()) as run:
         rows = run.run_cycle()
     assert swing_of(rig, rows, 0.88, 0.92) < 0.03e5
@@ -319,7 +319,7 @@ def test_what_predicts_comes_to_rest_there_with_ten_ticks_per_period(strategy: s
 
 
 def swing_of(rig: Rig, rows: Floats, low: float, high: float) -> float:
-    """Standard deviation of the pressure in port B from a smooth course, between two positions, Pa."""
+    """Standard deviation of the pressure in port B from a smooth curve, between two positions, Pa."""
     x, p = (rows[:, rig.layout.column(f"channel.{name}")] for name in ("x", "p_B"))
     part = p[(x > low) & (x < high) & (rows[:, c.TIME] > 0.5)]
     return float(np.std(part - np.polyval(np.polyfit(np.arange(len(part)), part, 2), np.arange(len(part)))))
