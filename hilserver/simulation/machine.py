@@ -79,7 +79,7 @@ class Machine:
 
         A mechanism whose cylinders can't get there together stays at its initial position.
         """
-        moved = {node: share * stroke for node, stroke in self._strokes().items()}
+        moved = {node: share * stroke for node, stroke in self.strokes().items()}
         values = {f"{node}.x": x for node, x in moved.items()}
         for placed in self.circuit.mechanisms:
             given = {actuator: moved[node] for actuator, node in placed.nodes.items() if node in moved}
@@ -90,7 +90,7 @@ class Machine:
                 values |= {f"{placed.name}.{name}": x for name, _, x in found.states}
         return values
 
-    def _strokes(self) -> dict[str, float]:
+    def strokes(self) -> dict[str, float]:
         """Stroke, m, by the node that moves with a cylinder's rod."""
         return {
             placed.ports["rod"]: placed.component.stroke

@@ -215,7 +215,7 @@ def test_the_reference_simulation_does_not_depend_on_the_strategy(demo: Fidelity
 
 
 def virtual_is_real(tables: Tables) -> Tables:
-    """The virtual circuit drives the machine already: reference simulation and rig without compensation are the same."""
+    """The virtual circuit drives the machine already: reference simulation and rig without compensation are one."""
     drive = tables["devices"]["rig"]["drive"]
     components = copy.deepcopy(drive["components"])
     components["servo_valve"] |= {"command": "joystick", "ports": {"P": "P", "T": "R", "A": "rig.A", "B": "rig.B"}}

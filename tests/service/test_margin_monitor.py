@@ -15,7 +15,7 @@ from lift_bench import both, lift, of_valves
 from rig_bench import program
 from service_harness import Panel, Server, panel
 
-from hilserver.margins import margins
+from hilserver.margins.margins import margins
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol import messages as m
 from hilserver.realtime.shared import LoopMemory
@@ -255,13 +255,13 @@ def test_a_circuit_that_can_not_be_examined_runs_all_the_same(bench: Bench, monk
 def test_what_is_published_is_what_was_found(rig: Rig) -> None:
     """Infinite margins are null, as of a valve at which nothing is asked for; the message survives the way."""
     still = lift(both({"circuit": {"components": {"main_valve": {"ports": {"A": "plug"}}}}}, _PLUG))
-    found = margins.margins(still, program())
+    found = margins(still, program())
     message = status_of(examining.Examination(3, {"A": None, "B": 210e5}, found), {"A": "feedback", "B": "feedback"})
     assert m.Margins.model_validate_json(message.payload()) == message
     nothing = [each for each in message.capacity if each.valve == "A"]
     assert [(each.margin, each.at) for each in nothing] == [(None, None), (None, None)]
     assert message.rate == tuple(
-        m.SignificantFrequency(**dataclasses.asdict(each)) for each in found.feasibility.frequencies
+        m.SignificantFrequency(**dataclasses.asdict(each)) for each in found.capacity.frequencies
     )
 
 
