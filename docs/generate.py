@@ -34,13 +34,14 @@ from hilserver.components.base import Component, Fluid
 from hilserver.drawing.schematic import picture as schematic
 from hilserver.driver import installed_drivers
 from hilserver.mechanics import model as mechanics
-from hilserver.protocol import messages
+from hilserver.protocol import commands, topics
+from hilserver.protocol.address import BrokerAddress
 from hilserver.report.document import Picture
-from hilserver.rig.build import read_toml
 from hilserver.rig.calibration import Calibration
-from hilserver.rig.settings import BrokerLogin, CycleInput, CycleSettings, RigSettings
+from hilserver.rig.settings import CycleInput, CycleSettings, RigSettings
 from hilserver.sequences.model import Expectation, Fault, SequenceFile, StepTiming
 from hilserver.simulation.circuit_run import plot, run_circuit_file
+from hilserver.toml import read_toml
 from hilserver.units import PlainNumber, Quantity, Unit
 
 Json = dict[str, Any]
@@ -676,23 +677,23 @@ def command_text(name: str, command: Any) -> str:
 
 def mqtt_page() -> str:
     """Reference of the MQTT protocol, from the schemas that the server itself publishes."""
-    described = messages.describe("<rig>", "", channels={}, inputs={}, valves={})
-    schemas = messages.schemas()
+    described = topics.describe("<rig>", "", channels={}, inputs={}, valves={})
+    schemas = topics.schemas()
     intro = """\
 How it is used, what is refused and who may do what: [MQTT](../mqtt.md). Every payload is one JSON object in UTF-8; only
 `availability` is plain text. A number that is not finite is written as `null`. Readers ignore keys that they don't
 know; commands with unknown keys are refused."""
-    topics = [
+    rows = [
         (f"`{cell(info.topic)}`".replace("&lt;", "<"), "yes" if info.retained else "no", cell(info.description))
         for info in described.topics.values()
     ]
-    parts = ["# MQTT topics and messages", intro, "## Topics", table(("topic", "retained", "what"), topics)]
+    parts = ["# MQTT topics and messages", intro, "## Topics", table(("topic", "retained", "what"), rows)]
     for name in described.topics:
         if name in schemas:
             rows = [(key, kind, what) for key, kind, _, what in message_keys(schemas[name], schemas[name])]
             parts += [f"## `{name}`", schemas[name]["description"], table(("key", "value", "what it is"), rows)]
     head = ("key", "value", "default", "what it is")
-    every = list(message_keys(messages.Command.model_json_schema(), {}))
+    every = list(message_keys(commands.Command.model_json_schema(), {}))
     parts += ["## Commands", "Each goes to a topic of its own and may have these keys:", table(head, every)]
     for name, command in described.commands.items():
         schema = schemas[f"command/{name}"]
@@ -700,9 +701,9 @@ know; commands with unknown keys are refused."""
         parts += [f"### `command/{name}`", f"`{command.topic}`", schema["description"]]
         parts += [table(head, own) if own else "No keys of its own: `{}`."]
     login = ("`rig`", "text", "–", "", "where the log-in is for one rig: its name")
-    parts += ["## The log-in file", docstring(BrokerLogin)]
+    parts += ["## The log-in file", docstring(BrokerAddress)]
     parts += ["For `--broker` and `HILSERVER_BROKER`; TOML. Files that it names lie beside it."]
-    parts += [table(COLUMNS, [login, *flat_fields(BrokerLogin)])]
+    parts += [table(COLUMNS, [login, *flat_fields(BrokerAddress)])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -752,7 +753,7 @@ def json_kind(value: Json) -> str:
 
 def write_schemas() -> None:
     """Write the JSON Schema of every message into docs/schemas/: after a change of a message, for all to see."""
-    for name, text in messages.schema_files().items():
+    for name, text in topics.schema_files().items():
         file = DOCS / "schemas" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")

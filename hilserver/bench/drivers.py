@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hilserver.bench.parts import median_time
-from hilserver.commissioning.live import ALIVE
 from hilserver.driver import Driver, Pace
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
@@ -18,7 +17,7 @@ from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.process import make_driver
 from hilserver.realtime.setup import device_setups
-from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
+from hilserver.realtime.shared import ALIVE, LoopMemory, SharedMemoryError, segment_path
 from hilserver.realtime.worker import RemoteDevice, WorkerMemory
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row

@@ -24,7 +24,6 @@ from hilserver.realtime.latency import HandOver
 from hilserver.realtime.scheduling import Scheduling
 from hilserver.realtime.shared import segment_path
 from hilserver.realtime.timing import Figures
-from hilserver.record.machine import machine
 
 PERIODIC, SEMAPHORE = "periodic thread", "semaphore hand-over"
 HILSERVER, CYCLICTEST = "hilserver", "cyclictest"
@@ -348,32 +347,3 @@ class _Cyclictest:
     def __exit__(self, *error: object) -> None:
         self._process.kill()
         self._process.communicate()
-
-
-# --- figures ----------------------------------------------------------------------------------------------------------
-
-
-def latency_figures(report: LatencyReport) -> dict[str, Any]:
-    """The report as data; times in s."""
-    conditions = asdict(report.conditions)
-    cpus = report.conditions.scheduling.cpus
-    conditions["scheduling"]["cpus"] = sorted(cpus) if cpus else None
-    return {
-        "machine": machine(),
-        "conditions": conditions,
-        "degradations": list(report.degradations),
-        "notes": list(report.notes),
-        "median_over_cyclictest": {"no load": report.ratio(False), "with load": report.ratio(True)},
-        "histogram_edges": EDGES.tolist(),
-        "measured": [
-            {
-                "test": m.test,
-                "by": m.by,
-                "loaded": m.loaded,
-                "figures": asdict(m.samples.figures()),
-                "histogram": m.samples.histogram(EDGES).tolist(),
-                "batches": {"ticks": BATCH, "min_max": m.batches.tolist()} if m.batches is not None else None,
-            }
-            for m in report.measured
-        ],
-    }

@@ -17,7 +17,7 @@ import numpy as np
 from hilserver.driver import Driver
 from hilserver.errors import DriverError, HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
+from hilserver.realtime.shared import ALIVE, LoopMemory, SharedMemoryError, segment_path
 from hilserver.rig.build import Device, Rig
 from hilserver.rig.plan import first_row
 from hilserver.simulation.samples import read_samples
@@ -26,8 +26,6 @@ from hilserver.tick.plant import SAFE_RAW
 from hilserver.tick.program import compiled_program
 from hilserver.tick.signals import check_limits, scale_channels
 
-ALIVE = 1.0
-"""Seconds without a tick after which a loop counts as dead."""
 SETTLING = 1.0
 """Seconds in which every device should have given a sample."""
 LONGEST_STEP = 1.0

@@ -19,11 +19,12 @@ from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, is_circuit
 from hilserver.record.reader import LogReader, LogTable
 from hilserver.record.run import unpacked_record
-from hilserver.rig.build import Rig, assemble, library_in, read_toml
+from hilserver.rig.build import Rig, assemble, library_in
 from hilserver.rig.settings import ChannelSettings, RigSettings
 from hilserver.simulation.machine import Machine, machine_of_cylinders, machine_of_device
 from hilserver.tick import columns as c
 from hilserver.tick.program import compiled_program
+from hilserver.toml import read_toml
 
 NEEDED = ("flow_estimated", "flow_deviation", "flow_other")
 """Columns of a valve that logs of older versions do not have."""

@@ -13,7 +13,7 @@ from hilserver.fidelity.summary import sentences
 from hilserver.fidelity.tables import command_grid, estimate_grid, known_grid, largest_grid, overview, sweep_grid
 from hilserver.report.circuit_blocks import components, drawing
 from hilserver.report.document import Block, Document, Heading, Listing, Picture
-from hilserver.report.reports import write_json
+from hilserver.report.figures import write_json
 
 NO_REFERENCE = (
     "the virtual flow of the same run. There is no model of the machine, so its motion with the virtual circuit "

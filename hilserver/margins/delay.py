@@ -108,7 +108,7 @@ class DelayMargin:
 
     @property
     def margin(self) -> float:
-        """Critical delay divided by actual delay, with parameters off; infinite if no delay makes the loop oscillate."""
+        """Critical delay divided by actual delay, with parameters off; infinite where any delay is stable."""
         return self.critical / self.delay_off if self.delay_off > 0.0 else inf
 
 

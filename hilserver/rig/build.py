@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -21,7 +20,7 @@ from hilserver.driver import Driver, Pace, driver_named
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
 from hilserver.rig.calibration import Calibration, with_calibrations
 from hilserver.rig.ladder import cannot
-from hilserver.rig.plan import RowLayout, build_plan
+from hilserver.rig.plan import RowLayout, build_plan, row_layout
 from hilserver.rig.settings import (
     CycleInput,
     CycleSettings,
@@ -34,6 +33,7 @@ from hilserver.rig.settings import (
 from hilserver.rig.simulated import build_plant
 from hilserver.tick.plan import Plan
 from hilserver.tick.plant import PlantArrays
+from hilserver.toml import read_toml
 
 PLANT_FILES = ("machine", "drive")
 """Settings of a simulated device that name circuit files."""
@@ -88,20 +88,6 @@ class Rig:
         """Validate a circuit table for this rig; files that it names lie in the folder of the rig's circuit."""
         folder = (self.file.parent / self.settings.circuit).parent
         return read_circuit(source, self.library, file, folder)
-
-
-def read_toml(path: Path, shown_as: str = "") -> dict[str, Any]:
-    """Parse a TOML file. Raises ConfigurationError naming the file, and the line where it is malformed."""
-    name = shown_as or str(path)
-    try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-    except FileNotFoundError:
-        text = "no such file."
-    except (OSError, UnicodeDecodeError) as error:
-        text = f"can't be read: {error}."
-    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, lists nested a thousand times too
-        text = f"is not valid TOML: {error}."
-    raise ConfigurationError([Problem(text, file=name)])
 
 
 def load_rig(path: Path | str, library: Library | None = None) -> Rig:
@@ -208,7 +194,7 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
         problems += _cycle_problems(settings, cycle, cycle_file)
     plants = dict(_plants(settings, devices, sources, file, library, problems))
     slots = _order(settings, devices)
-    layout = build_plan(settings, None, slots)[0] if not wrong else None
+    layout = row_layout(settings, slots) if not wrong else None
     packed = None
     if circuit is not None:
         try:
@@ -220,8 +206,8 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
         raise ConfigurationError(problems)
     sources["circuit"] = circuit.source
     rates = {device.name: device.config.rate for device in devices if device.driver.pace is Pace.SLOW}
-    space = layout.with_space_for(packed).circuit_space
-    layout, plan = build_plan(settings, cycle, slots, space, rates, circuit.fluid)
+    layout = layout.with_space_for(packed)
+    plan = build_plan(settings, cycle, slots, layout, rates, circuit.fluid)
     return Rig(
         file, settings, circuit, cycle, tuple(devices), library, layout, plan, packed, sources, plants, calibrations
     )

@@ -39,6 +39,14 @@ class RowLayout:
     bindings: Mapping[str, int]
     raw: tuple[str, ...]
     circuit_space: int
+    starts: tuple[int, ...]
+    """First column of each section, in the order of :mod:`hilserver.tick.columns`; the circuit's values follow them."""
+    pasts: tuple[int, int]
+    """Ticks that are remembered of each valve's command, and of each cylinder's state."""
+
+    def places(self) -> list[int]:
+        """The layout's numbers as the plan holds them: starts, the circuit's start and room, lengths of the past."""
+        return [*self.starts, len(self.names), self.circuit_space, *self.pasts]
 
     @property
     def width(self) -> int:
@@ -103,21 +111,13 @@ def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
     return row
 
 
-def build_plan(
-    settings: RigSettings,
-    cycle: CycleSettings | None,
-    slots: Mapping[tuple[str, str], int],
-    circuit_space: int = CIRCUIT_SPACE,
-    rates: Mapping[str, float] | None = None,
-    fluid: Fluid | None = None,
-) -> tuple[RowLayout, Plan]:
-    """The layout of the row and the plan.
+def row_layout(settings: RigSettings, slots: Mapping[tuple[str, str], int]) -> RowLayout:
+    """The layout of the row, with the usual room for circuit values.
 
-    ``slots``: (device, source) -> raw slot; ``rates``: how often slow devices are written, 1/s; ``fluid``: the
-    machine's oil.
+    ``slots``: (device, source) -> raw slot.
     """
     channels, inputs = list(settings.channels), list(settings.inputs)
-    limit_names, limit_rows = _limit_table(settings, channels)
+    limit_names = _limit_table(settings, channels)[0]
     valve_past, cylinder_past = past_lengths(settings)
     sources = {(s.device, s.source): name for name, s in settings.channels.items() if s.device and s.source}
     raw = tuple(sources.get(key, key[1]) for key in sorted(slots, key=lambda k: slots[k]))
@@ -144,32 +144,56 @@ def build_plan(
         ],
     ]
     names = list(c.HEADER_NAMES)
-    layout = []
+    starts = []
     for section in sections:
-        layout.append(len(names))
+        starts.append(len(names))
         names += section
-    layout += [len(names), circuit_space, valve_past, cylinder_past]
-    bindings = {f"{RIG}{port}": layout[c.PORTS_SEEN] + 2 * i for i, port in enumerate(settings.ports)}
-    bindings |= {name: layout[c.INPUT] + i for i, name in enumerate(inputs)}
-    row_layout = RowLayout(
-        tuple(names), limit_names, tuple(settings.valves), tuple(settings.ports), bindings, raw, circuit_space
+    bindings = {f"{RIG}{port}": starts[c.PORTS_SEEN] + 2 * i for i, port in enumerate(settings.ports)}
+    bindings |= {name: starts[c.INPUT] + i for i, name in enumerate(inputs)}
+    return RowLayout(
+        tuple(names),
+        limit_names,
+        tuple(settings.valves),
+        tuple(settings.ports),
+        bindings,
+        raw,
+        CIRCUIT_SPACE,
+        tuple(starts),
+        (valve_past, cylinder_past),
     )
+
+
+def build_plan(
+    settings: RigSettings,
+    cycle: CycleSettings | None,
+    slots: Mapping[tuple[str, str], int],
+    layout: RowLayout,
+    rates: Mapping[str, float],
+    fluid: Fluid,
+) -> Plan:
+    """The plan of a run.
+
+    ``slots``: (device, source) -> raw slot; ``rates``: how often slow devices are written, 1/s; ``fluid``: the
+    machine's oil.
+    """
+    channels, inputs = list(settings.channels), list(settings.inputs)
+    places = layout.places()
     plan = Plan(
         loop=_loop_table(settings, cycle),
         channel=_channel_table(settings, slots),
         curve=_curve_table(settings),
-        limit=limit_rows,
+        limit=_limit_table(settings, channels)[1],
         end=_end_table(settings, channels),
         input=_table([[s.initial, *s.range] for s in settings.inputs.values()], 3),
-        port=port_table(settings, layout[c.CHANNEL]),
-        valve=_table([_valve_line(v, settings, layout[c.CHANNEL]) for v in settings.valves.values()], b.VALVE_WIDTH),
-        output=_output_table(settings, rates or {}),
-        cylinder=cylinder_table(settings, layout[c.CHANNEL], fluid or Fluid()),
+        port=port_table(settings, places[c.CHANNEL]),
+        valve=_table([_valve_line(v, settings, places[c.CHANNEL]) for v in settings.valves.values()], b.VALVE_WIDTH),
+        output=_output_table(settings, rates),
+        cylinder=cylinder_table(settings, places[c.CHANNEL], fluid),
         observer=np.empty((0, 0)),
         cycle=cycle_table(cycle, inputs),
-        layout=np.array(layout, dtype=np.int64),
+        layout=np.array(places, dtype=np.int64),
     )
-    return row_layout, plan._replace(observer=observer_table(settings, plan))
+    return plan._replace(observer=observer_table(settings, plan))
 
 
 def _table(lines: list[list[float]], width: int) -> Floats:

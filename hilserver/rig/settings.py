@@ -11,6 +11,7 @@ from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_vali
 
 from hilserver.components.base import Datasheet
 from hilserver.components.shared.edges import Leakage, NominalFlow
+from hilserver.protocol.address import BrokerAddress
 from hilserver.rig.scale import Curve, Scale
 from hilserver.units import (
     ATMOSPHERE,
@@ -455,29 +456,7 @@ class RecordingSettings(Datasheet):
     keep: KeepSettings = KeepSettings()
 
 
-class BrokerLogin(Datasheet):
-    """Where the MQTT broker is and how to log in. The files hold what is secret: nobody else may read them."""
-
-    host: Text = Field(default="127.0.0.1", description="broker's host")
-    port: StrictInt = Field(default=1883, ge=1, le=65535, description="broker's port; 8883 is usual with TLS")
-    user: Text | None = Field(default=None, description="name to log in with")
-    password_file: Path | None = Field(default=None, description="private file whose first line is the password")
-    ca_file: Path | None = Field(default=None, description="certificates (PEM) to trust; given: TLS is used")
-    cert_file: Path | None = Field(default=None, description="own certificate (PEM), for a broker that asks for one")
-    key_file: Path | None = Field(default=None, description="private key (PEM) of cert_file")
-
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        if self.password_file is not None and self.user is None:
-            raise ValueError("password_file needs user, the name that the password belongs to")
-        if (self.cert_file is None) != (self.key_file is None):
-            raise ValueError("cert_file and key_file belong together: give both or neither")
-        if self.cert_file is not None and self.ca_file is None:
-            raise ValueError("cert_file needs ca_file, the certificates that the broker's is checked against")
-        return self
-
-
-class MqttSettings(BrokerLogin):
+class MqttSettings(BrokerAddress):
     """The broker, and what is published there. Files lie beside the rig file."""
 
     port: StrictInt = Field(default=1883, ge=0, le=65535, description="broker's port; 0 with embedded: any free one")

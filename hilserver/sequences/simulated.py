@@ -10,7 +10,7 @@ import numpy as np
 from hilserver.circuit.model import Circuit
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol import messages as m
+from hilserver.protocol import commands
 from hilserver.rig.build import Rig
 from hilserver.sequences.check import Done
 from hilserver.sequences.model import Fault, Sequence
@@ -101,7 +101,7 @@ class _Bench:
         if ticks > 0:
             self.collector.add(self.run.packed.names, self.run.run(ticks))
 
-    def execute(self, command: m.Command) -> str:
+    def execute(self, command: commands.Command) -> str:
         """Carry out a command in the next tick; returns why it is refused, empty where it is not."""
         try:
             if isinstance(command, Change):

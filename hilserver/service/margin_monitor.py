@@ -21,7 +21,7 @@ from hilserver.margins.capacity import Capacity, OpeningSpeed, flow_text
 from hilserver.margins.delay import DelayMargin
 from hilserver.margins.margins import RigMargins, margins
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol import messages as m
+from hilserver.protocol import published
 from hilserver.rig.build import Rig
 from hilserver.service.operator import Running
 from hilserver.service.orders import present_strategies
@@ -75,7 +75,7 @@ class Examiner:
             return (PENDING,)
         return done.warnings(present_strategies(self._rig, row))
 
-    async def keep(self, publish: Callable[[m.Margins], None], tell: Callable[[str], None]) -> None:
+    async def keep(self, publish: Callable[[published.Margins], None], tell: Callable[[str], None]) -> None:
         """Examine whenever there is something new, as long as the run lasts; ``tell`` gets each new warning once."""
         told: set[str] = set()
         while True:
@@ -83,7 +83,7 @@ class Examiner:
             row = self._observer.latest()
             if row is not None:
                 if self._is_new(row):
-                    publish(m.Margins(examined=False, version=self._running().version))
+                    publish(published.Margins(examined=False, version=self._running().version))
                     self._done = await self._examine(row)
                 if self._done is not None:
                     status = status_of(self._done, present_strategies(self._rig, row))
@@ -141,9 +141,9 @@ def _is_other(before: float | None, now: float | None) -> bool:
 # --- as a message -----------------------------------------------------------------------------------------------------
 
 
-def status_of(done: Examination, present: Mapping[str, str]) -> m.Margins:
+def status_of(done: Examination, present: Mapping[str, str]) -> published.Margins:
     """An examination as it is published; ``present``: the strategy of each valve."""
-    whole = m.Margins(
+    whole = published.Margins(
         examined=True,
         version=done.version,
         warnings=done.warnings(present),
@@ -158,15 +158,15 @@ def status_of(done: Examination, present: Mapping[str, str]) -> m.Margins:
         update={
             "capacity": tuple(map(_capacity, capacity.capacities)),
             "speed": tuple(map(_speed, capacity.speeds)),
-            "rate": tuple(m.SignificantFrequency(**dataclasses.asdict(each)) for each in capacity.frequencies),
+            "rate": tuple(published.SignificantFrequency(**dataclasses.asdict(each)) for each in capacity.frequencies),
             "delay": tuple(map(_delay, delay.margins)),
             "unknown": delay.missing or None,
         }
     )
 
 
-def _capacity(found: Capacity) -> m.CapacityMargin:
-    return m.CapacityMargin(
+def _capacity(found: Capacity) -> published.CapacityMargin:
+    return published.CapacityMargin(
         valve=found.valve,
         direction=found.direction,
         needed=found.needed,
@@ -177,14 +177,14 @@ def _capacity(found: Capacity) -> m.CapacityMargin:
     )
 
 
-def _speed(found: OpeningSpeed) -> m.SpeedMargin:
-    return m.SpeedMargin(
+def _speed(found: OpeningSpeed) -> published.SpeedMargin:
+    return published.SpeedMargin(
         valve=found.valve, asked=found.requested, spool=found.spool, slew=found.slew, margin=_finite(found.margin)
     )
 
 
-def _delay(found: DelayMargin) -> m.DelayMargin:
-    return m.DelayMargin(
+def _delay(found: DelayMargin) -> published.DelayMargin:
+    return published.DelayMargin(
         strategy=found.strategy,
         late=found.delay,
         late_off=found.delay_off,

@@ -17,8 +17,8 @@ from hilserver.mechanics.tree import Tree, start_of, tree_of
 from hilserver.numerics.arrays import Floats
 from hilserver.report.document import Document, Grid, Heading, Listing, Picture
 from hilserver.report.plots import new_figure
-from hilserver.rig.build import read_toml
 from hilserver.simulation.chains import ChainRun, chain_program, run_bdf, run_fixed, run_halves
+from hilserver.toml import read_toml
 
 SOURCE = {
     1: (0.058, 0.165),

@@ -27,10 +27,10 @@ from hilserver.report.circuit_blocks import components, drawing
 from hilserver.report.document import Block, Document, Facts, Heading, Picture
 from hilserver.report.mechanisms import angles, animate, poses_at
 from hilserver.report.plots import panels_figure
-from hilserver.rig.build import read_toml
 from hilserver.rig.plan import cycle_table
 from hilserver.rig.settings import CycleSettings
 from hilserver.tick.program import compiled_program
+from hilserver.toml import read_toml
 
 TICK = 1e-3
 """s between two values of a run; the circuit's ``substeps`` divide it, as at a rig with the usual 1 kHz."""

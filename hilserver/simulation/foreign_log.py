@@ -74,3 +74,17 @@ def _plotted(rig: Rig) -> dict[str, int]:
         f"valve.{valve}.{word}" for valve in rig.layout.valves for word in ("flow_virtual", "command", "saturation")
     ]
     return {name: rig.layout.column(name) for name in names}
+
+
+def foreign_sentences(run: ForeignRun) -> list[str]:
+    """What was replayed into what."""
+    sentences = [f"Device {text}" for text in run.samples]
+    sentences.append(f"{run.ticks} ticks; the rig ended in mode {run.mode}{f' ({run.fault})' if run.fault else ''}.")
+    for valve in run.rig.layout.valves:
+        flow, command = run.series[f"valve.{valve}.flow_virtual"], run.series[f"valve.{valve}.command"]
+        share = (run.series[f"valve.{valve}.saturation"] > 0.0).mean()
+        sentences.append(
+            f"Valve {valve}: virtual flow {flow.min() * 6e4:.3g} … {flow.max() * 6e4:.3g} l/min, "
+            f"command {command.min():.3g} … {command.max():.3g}, saturated in {share:.1%} of the ticks."
+        )
+    return sentences

@@ -19,6 +19,7 @@ from hilserver.record.run import unpacked_record
 from hilserver.rig.build import Rig, assemble, library_in
 from hilserver.rig.plan import first_row
 from hilserver.tick import columns as c
+from hilserver.tick.plan import Plan
 from hilserver.tick.program import compiled_program, no_command, work_array
 
 OTHER_VERSION_TOLERANCE = 1e-6
@@ -164,8 +165,7 @@ class _Replay:
         self._version: CircuitVersion | None = None
         self._packed = self.rig.packed
         self._work = work_array(self.rig.packed, self.rig.plan)
-        layout = self.rig.plan.layout
-        self._inputs = np.array([*c.INPUT_COLUMNS, *range(layout[c.RAW], layout[c.CHANNEL])], dtype=np.int64)
+        self._inputs = input_columns(self.rig.plan)
 
     def take(self, batch: Batch) -> None:
         """Replay and compare a batch of the log, but for the rows before the one to begin with."""
@@ -283,6 +283,11 @@ class _Replay:
             name = self._columns.names[place]
             found = self.found.setdefault(name, _Found(number + row, int(logged[row, c.TICK]), 0.0))
             found.largest = max(found.largest, largest)
+
+
+def input_columns(plan: Plan) -> Integers:
+    """The columns of a row that are not computed by the tick: its number, missed ticks, times, raw values, ages."""
+    return np.array([*c.INPUT_COLUMNS, *range(plan.layout[c.RAW], plan.layout[c.CHANNEL])], dtype=np.int64)
 
 
 def _rig_of(header: LogHeader, path: Path) -> Rig:

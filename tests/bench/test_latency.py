@@ -33,16 +33,15 @@ from hilserver.bench.latency import (
     Samples,
     batches,
     cyclictest_command,
-    latency_figures,
     measure,
     read_cyclictest,
 )
+from hilserver.bench.latency_report import latency_figures, latency_sentences, plot_latency
 from hilserver.cli import main
+from hilserver.cli.latency import latency_histograms, latency_table
 from hilserver.errors import HilserverError
 from hilserver.realtime.latency import HandOver, periodic, waiting
 from hilserver.realtime.scheduling import Scheduling
-from hilserver.report.plots import plot_latency
-from hilserver.report.reports import latency_histograms, latency_sentences, latency_table
 
 SHORT = Conditions(rate=500.0, duration=0.3, busy=0.5)
 THREAD = {"histogram": {"2000": 5, "9000": 3, "40000": 1}, "cycles": 10, "min": 2000, "max": 5_000_000, "avg": 508000.0}

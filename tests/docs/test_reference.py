@@ -29,9 +29,11 @@ from hilserver.cli import app
 from hilserver.components.base import Fluid
 from hilserver.driver import installed_drivers
 from hilserver.mechanics import model as mechanics
-from hilserver.protocol import messages
+from hilserver.protocol import topics
+from hilserver.protocol.address import BrokerAddress
+from hilserver.protocol.commands import COMMANDS
 from hilserver.rig.calibration import Calibration
-from hilserver.rig.settings import BrokerLogin, CycleSettings, RigSettings
+from hilserver.rig.settings import CycleSettings, RigSettings
 from hilserver.sequences import model as sequences
 from hilserver.units import Quantity
 
@@ -183,20 +185,20 @@ def test_make_knows_what_pages_ask_of_it() -> None:
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", messages.COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_on_the_mqtt_page(name: str) -> None:
     page = PAGES["reference/mqtt.md"]
     there = section(page, f"### `command/{name}`")
     assert f"`hil/<rig>/command/{name}`" in there
-    for key in messages.COMMANDS[name].model_fields:
+    for key in COMMANDS[name].model_fields:
         assert f"| `{key}` |" in there + section(page, "## Commands")
 
 
 def test_every_topic_and_key_is_on_the_mqtt_page() -> None:
     page = PAGES["reference/mqtt.md"]
-    for topic in messages.Topics("<rig>").published:
+    for topic in topics.Topics("<rig>").published:
         assert f"| `{topic}` |" in page
-    for topic, schema in messages.schemas().items():
+    for topic, schema in topics.schemas().items():
         if "/" not in topic:
             there = section(page, f"## `{topic}`")
             for owner in (schema, *schema.get("$defs", {}).values()):
@@ -233,7 +235,7 @@ FILES: list[tuple[str, type[BaseModel]]] = [
     ("sequence-file", sequences.SequenceFile),
     ("sequence-file", sequences.StepTiming),
     ("calibration-file", Calibration),
-    ("mqtt", BrokerLogin),
+    ("mqtt", BrokerAddress),
 ]
 
 

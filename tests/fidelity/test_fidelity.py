@@ -26,13 +26,14 @@ from hilserver.fidelity.summary import sentences
 from hilserver.fidelity.sweeps import after_cycle, alone, sweep_of, usual_input
 from hilserver.numerics.arrays import Floats
 from hilserver.record.reader import LogReader, LogTable
-from hilserver.rig.build import Rig, read_toml
+from hilserver.rig.build import Rig
 from hilserver.rig.plan import cycle_table
 from hilserver.rig.settings import ChannelSettings, CycleSettings, Sweep
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick import columns as c
 from hilserver.tick.bridge import columns as b
 from hilserver.tick.program import compiled_program
+from hilserver.toml import read_toml
 
 ROOT = Path(__file__).parents[2]
 DT = 1e-3

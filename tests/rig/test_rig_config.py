@@ -17,9 +17,10 @@ from rig_bench import BAR, CIRCUIT, L_MIN, RIG, bench_rig, merged
 
 from hilserver.circuit.library import standard_library
 from hilserver.errors import ConfigurationError, Problem
-from hilserver.rig.build import assemble, load_rig, read_toml
+from hilserver.rig.build import assemble, load_rig
 from hilserver.tick import columns as c
 from hilserver.tick.bridge import columns as b
+from hilserver.toml import read_toml
 from hilserver.units import ATMOSPHERE
 
 CONFIG = Path(__file__).parents[2] / "config"

@@ -17,7 +17,7 @@ from service_harness import Panel, Server, panel
 
 from hilserver.margins.margins import margins
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol import messages as m
+from hilserver.protocol import published
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
@@ -58,7 +58,7 @@ def test_flow_is_told_as_a_share_of_what_passes_by_direction_the_largest_since_t
     demands.add(rows_of(rig, [-1.2 * FULL, 0.1 * FULL], first_tick=4))
     found = demands.take()["A"]
     assert (found.flow_to_port, found.flow_to_tank) == pytest.approx((0.3, 1.2))
-    assert demands.take() == {"A": m.Demand(), "B": m.Demand()}
+    assert demands.take() == {"A": published.Demand(), "B": published.Demand()}
 
 
 def test_speed_is_told_as_a_share_of_what_spool_and_slew_limit_allow(rig: Rig) -> None:
@@ -90,7 +90,7 @@ def test_otherwise_nothing_is_asked_for(rig: Rig, other: Mapping[str, float]) ->
         rows[:, rig.layout.column(name)] = value
     demands = Demands(rig)
     demands.add(rows)
-    assert demands.take()["A"] == m.Demand()
+    assert demands.take()["A"] == published.Demand()
 
 
 # --- examiner ---------------------------------------------------------------------------------------------------------
@@ -103,13 +103,13 @@ class Bench:
         self.rig, self.memory = rig, memory
         self.running = Running(rig.circuit, rig.packed, 1, None)
         self.examiner = Examiner(rig, program(), Observer(rig, memory), lambda: self.running)
-        self.published: list[m.Margins] = []
+        self.published: list[published.Margins] = []
         self.told: list[str] = []
         self._new = asyncio.Event()
         self.row = first_row(rig.layout, rig.plan, rig.packed)
         self.row[c.MODE] = c.SAFE
 
-    def publish(self, message: m.Margins) -> None:
+    def publish(self, message: published.Margins) -> None:
         self.published.append(message)
         self._new.set()
 
@@ -122,7 +122,7 @@ class Bench:
         self.row[c.TICK] += 1.0
         self.memory.ring.publish(self.row)
 
-    async def until(self, condition: Callable[[m.Margins], bool]) -> m.Margins:
+    async def until(self, condition: Callable[[published.Margins], bool]) -> published.Margins:
         """What is published next for which this holds."""
         start = len(self.published)
         async with asyncio.timeout(60):
@@ -160,13 +160,13 @@ def test_what_is_too_small_is_told_before_arming(bench: Bench) -> None:
         bench.show(channel__p_S=210e5)
         assert bench.examiner.warnings() == (PENDING,)
         found = await bench.until(lambda each: each.examined)
-        assert bench.published[0] == m.Margins(examined=False, version=1)
+        assert bench.published[0] == published.Margins(examined=False, version=1)
         assert found.supply == {"A": 210e5, "B": 210e5}
         assert found.strategies == {"A": "inverse_static", "B": "feedback"}
         assert found.warnings == bench.examiner.warnings()
         texts = "\n".join(found.warnings)
-        assert "valves.A: P to port, the virtual circuit asks for" in texts
-        assert "valves.A: port to T, the virtual circuit asks for" in texts
+        assert "valves.A: P to port, the virtual circuit requests" in texts
+        assert "valves.A: port to T, the virtual circuit requests" in texts
         assert "with its supply of 210 bar" in texts
         assert "valves.B" not in texts
         assert "with strategy inverse_static the real flow comes" in texts
@@ -257,11 +257,11 @@ def test_what_is_published_is_what_was_found(rig: Rig) -> None:
     still = lift(both({"circuit": {"components": {"main_valve": {"ports": {"A": "plug"}}}}}, _PLUG))
     found = margins(still, program())
     message = status_of(examining.Examination(3, {"A": None, "B": 210e5}, found), {"A": "feedback", "B": "feedback"})
-    assert m.Margins.model_validate_json(message.payload()) == message
+    assert published.Margins.model_validate_json(message.payload()) == message
     nothing = [each for each in message.capacity if each.valve == "A"]
     assert [(each.margin, each.at) for each in nothing] == [(None, None), (None, None)]
     assert message.rate == tuple(
-        m.SignificantFrequency(**dataclasses.asdict(each)) for each in found.capacity.frequencies
+        published.SignificantFrequency(**dataclasses.asdict(each)) for each in found.capacity.frequencies
     )
 
 
@@ -285,7 +285,7 @@ def test_a_server_says_so_before_arming_and_shows_what_is_asked_for(tmp_path: Pa
 
 async def arm_and_run(user: Panel) -> None:
     found = await user.see("margins", lambda each: each["examined"], within=60.0)
-    assert any("valves.main: P to port, the virtual circuit asks for" in text for text in found["warnings"])
+    assert any("valves.main: P to port, the virtual circuit requests" in text for text in found["warnings"])
     armed = await user.do("arm")
     assert armed["result"]["warnings"] == user.all("margins")[-1]["warnings"]
     await user.do("start")
