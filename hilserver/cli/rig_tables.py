@@ -9,8 +9,9 @@ from rich.table import Table
 
 from hilserver.circuit.model import RIG
 from hilserver.rig.build import Rig
+from hilserver.rig.channels import ChannelSettings, LimitSettings
 from hilserver.rig.plan import corner_frequency
-from hilserver.rig.settings import ChannelSettings, LimitSettings, ValveSettings
+from hilserver.rig.settings import ValveSettings
 from hilserver.units import shown_value
 
 

@@ -20,7 +20,8 @@ from hilserver.record.format import Event, is_circuit
 from hilserver.record.reader import LogReader, LogTable
 from hilserver.record.run import unpacked_record
 from hilserver.rig.build import Rig, assemble, library_in
-from hilserver.rig.settings import ChannelSettings, RigSettings
+from hilserver.rig.channels import ChannelSettings
+from hilserver.rig.settings import RigSettings
 from hilserver.simulation.machine import Machine, machine_of_cylinders, machine_of_device
 from hilserver.tick import columns as c
 from hilserver.tick.program import compiled_program
@@ -222,7 +223,7 @@ class _Evaluation:
         sensors = {
             (device.name, name): sensor.of
             for device in self.then.devices
-            if device.driver.handed == "plant"
+            if device.is_simulated
             for name, sensor in device.config.sensors.items()
         }
         of = {name: sensors.get((str(s.device), str(s.source)), "") for name, s in self.settings.channels.items()}
@@ -260,7 +261,7 @@ class _Evaluation:
         if self.machine_file is not None:
             name, file = self.machine_file.name, str(self.machine_file)
             return Machine.read(read_toml(self.machine_file), self.then.library, f"the machine in {name}", file)
-        devices = [device for device in self.today.devices if device.driver.handed == "plant"]
+        devices = [device for device in self.today.devices if device.is_simulated]
         if len(devices) == 1:
             return machine_of_device(self.today, devices[0])
         if not set(circuit.rig_ports()) <= {p for s in self.settings.cylinders.values() for p in (s.port_A, s.port_B)}:

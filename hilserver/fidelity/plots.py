@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from hilserver.fidelity.results import NO_BRIDGE, Fidelity, SegmentResult
 from hilserver.numerics.arrays import Floats
-from hilserver.report.plots import TRUTH, Lines, Panel, new_figure, panels_figure
+from hilserver.report.plots import REFERENCE, Lines, Panel, new_figure, panels_figure
 
 BAND = 5.0
 """Per cent and degrees that are shaded in the plot over frequency."""
@@ -90,7 +90,7 @@ def _panels(result: Fidelity, cycles: dict[str, SegmentResult], time: Floats) ->
         }
         known = [_on(time, cycles[n].time, r[name]) for n, r in references.items() if name in r]
         if known:
-            lines[TRUTH if result.reference else "virtual"] = known[0]
+            lines[REFERENCE if result.reference else "virtual"] = known[0]
         yield name, quantity.unit, lines
         if errors:
             yield f"deviation of {name}", quantity.unit, errors

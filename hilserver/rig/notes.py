@@ -20,7 +20,7 @@ def notes(rig: Rig) -> Iterator[str]:
     if rig.settings.calibration is not None and "calibration" not in rig.sources:
         yield f"calibration: {shown(rig.settings.calibration)} does not exist yet; hilserver calibrate creates it."
     for device in rig.devices:
-        if device.driver.handed == "samples" and not (rig.file.parent / device.config.file).is_file():
+        if device.is_replayed and not (rig.file.parent / device.config.file).is_file():
             file = shown(device.config.file)
             yield f"devices.{device.name}.file: {file} does not exist yet; give it to hilserver replay with --file."
         if device.driver.pace is Pace.SLOW and device.outputs and not device.inputs:
