@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from hilserver.bench.latency import LatencyReport, Measured
+    from hilserver.bench.latency import LatencyMeasurement, LatencyReport
 
 
 COARSE = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 1e6)
@@ -110,7 +110,7 @@ def latency_histograms(report: LatencyReport) -> list[Table]:
     return [_histogram(measured) for measured in groups if measured]
 
 
-def _histogram(measured: list[Measured]) -> Table:
+def _histogram(measured: list[LatencyMeasurement]) -> Table:
     """A column of bars, which grow with the logarithm, for each measurement."""
     import numpy as np
     from rich.table import Table

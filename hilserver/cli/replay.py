@@ -92,11 +92,11 @@ def _samples(path: Path, file: Path | None, out: Path) -> None:
     from datetime import UTC, datetime
 
     from hilserver.report.run_report import write_run_report
-    from hilserver.simulation.foreign_log import foreign_sentences, replay_samples, rig_with_file
+    from hilserver.simulation.third_party_log import replay_samples, rig_with_file, third_party_sentences
 
     rig = rig_with_file(path, file)
     out.mkdir(parents=True, exist_ok=True)
     name = out / f"{rig.settings.name}-{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}"
     result = replay_samples(rig, name.with_suffix(".arrow"))
     page = write_run_report(result.log, out)
-    print("\n".join([*foreign_sentences(result), f"Log: {result.log}", f"Report: {page}"]))
+    print("\n".join([*third_party_sentences(result), f"Log: {result.log}", f"Report: {page}"]))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hilserver.fidelity.measures import Deviation, Response, rms_above
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.settings import Sine
+from hilserver.rig.cycle import Sine
 from hilserver.tick.bridge.columns import CAPACITY, NEAR_END, NO_DROP, RANGE, SATURATION_TEXTS, SLEW
 
 NO_BRIDGE = "no compensation"

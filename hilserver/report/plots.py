@@ -18,7 +18,7 @@ from hilserver.units import shown_unit
 
 MOST_POINTS = 20_000
 """Points per line: beyond that a plot shows the extremes of every few ticks."""
-TRUTH = "truth"
+REFERENCE = "reference"
 """The line of this name is dashed and black."""
 VIRTUAL = " virtual"
 """A line whose name ends so is broad, for the measured one to be seen on it."""
@@ -65,7 +65,7 @@ def _panel(axis: Axes, time: Floats, label: str, unit: str, lines: Lines, colour
         style: dict[str, Any] = {"lw": 0.9, "color": colours[name]} if name in colours else {"lw": 0.9}
         if name.endswith(VIRTUAL):
             style["lw"] = 2.0
-        if name == TRUTH:
+        if name == REFERENCE:
             style = {"color": "black", "ls": "--", "lw": 1.0}
         axis.plot(*_thinned(time, values * factor), label=name, **style)
     axis.set_ylabel(f"{label}, {shown}" if shown else label)

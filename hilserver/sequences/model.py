@@ -15,7 +15,7 @@ from hilserver.components.base import Datasheet
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
 from hilserver.protocol.commands import Command
 from hilserver.protocol.parsing import Refused, read_command
-from hilserver.rig.settings import CycleInput
+from hilserver.rig.cycle import CycleInput
 from hilserver.sequences.table import read_csv
 from hilserver.tick.columns import MODE_NAMES
 from hilserver.toml import read_toml

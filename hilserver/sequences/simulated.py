@@ -184,7 +184,7 @@ def _check(sequence: Sequence, rig: Rig) -> None:
     """Raise ConfigurationError where the sequence names what the rig has not."""
     file = str(sequence.file)
     problems = check_inputs(sequence, {name: entry.range for name, entry in rig.settings.inputs.items()})
-    plants = {d.name: d for d in rig.devices if d.driver.handed == "plant"}
+    plants = {d.name: d for d in rig.devices if d.is_simulated}
     for number, fault in enumerate(sequence.settings.fault):
         if fault.fault == "missed":
             continue

@@ -53,7 +53,7 @@ from hilserver.protocol.commands import COMMANDS
 from hilserver.protocol.parsing import Refused, read_command
 from hilserver.protocol.published import PUBLISHED, refusal
 from hilserver.rig.build import load_rig
-from hilserver.rig.settings import CycleSettings
+from hilserver.rig.cycle import CycleSettings
 from hilserver.service.broker import _free_port
 from hilserver.toml import read_toml
 

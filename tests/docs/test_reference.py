@@ -33,7 +33,8 @@ from hilserver.protocol import topics
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import COMMANDS
 from hilserver.rig.calibration import Calibration
-from hilserver.rig.settings import CycleSettings, RigSettings
+from hilserver.rig.cycle import CycleSettings
+from hilserver.rig.settings import RigSettings
 from hilserver.sequences import model as sequences
 from hilserver.units import Quantity
 
@@ -207,7 +208,7 @@ def test_every_topic_and_key_is_on_the_mqtt_page() -> None:
 
 
 def test_every_key_of_a_message_says_what_it_is() -> None:
-    assert not re.findall(r"^\| `.*\|\s*\|$", PAGES["reference/mqtt.md"].partition("## The log-in file")[0], re.M)
+    assert not re.findall(r"^\| `.*\|\s*\|$", PAGES["reference/mqtt.md"].partition("## The login file")[0], re.M)
 
 
 # --- configuration files ---------------------------------------------------------------------------------------------
@@ -248,7 +249,7 @@ def test_every_key_of_a_file_is_on_its_page(page: str, model: type[BaseModel]) -
 
 
 def test_every_key_says_what_it_is_and_how_it_is_written() -> None:
-    """No empty cell in the columns key, write it like, default and what it is."""
+    """No empty cell in the columns key, example, default and meaning."""
     for page in sorted({f"reference/{name}.md" for name, _ in FILES} - {"reference/mqtt.md"}):
         rows = re.findall(r"^\| (`[\w.<>\[\]]+`) \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|$", PAGES[page], re.M)
         assert rows
@@ -264,7 +265,7 @@ def test_every_component_has_its_page_and_is_in_the_index(kind: str) -> None:
     assert re.findall(r"^#+ ", page, re.M).count("# ") == 1
     headings = re.findall(r"^## .*$", page, re.M)
     assert len(set(headings)) == len(headings)
-    for needed in ("## Example", "## Connections", "## Datasheet values", "## Equations as they are computed"):
+    for needed in ("## Example", "## Connections", "## Datasheet values", "## Equations as computed"):
         assert needed in headings
 
 

@@ -26,8 +26,9 @@ from hilserver.fidelity.sweeps import after_cycle, alone, sweep_of, usual_input
 from hilserver.numerics.arrays import Floats
 from hilserver.record.reader import LogReader, LogTable
 from hilserver.rig.build import Rig
+from hilserver.rig.channels import ChannelSettings
+from hilserver.rig.cycle import CycleSettings, Sweep
 from hilserver.rig.plan import cycle_table
-from hilserver.rig.settings import ChannelSettings, CycleSettings, Sweep
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick import columns as c
 from hilserver.tick.bridge import columns as b

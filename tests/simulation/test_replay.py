@@ -16,11 +16,11 @@ from hilserver.record.format import Event, RecordError, is_circuit
 from hilserver.record.reader import LogReader
 from hilserver.record.tables import read_table
 from hilserver.rig.build import Rig, load_rig
-from hilserver.simulation.foreign_log import foreign_sentences, replay_samples, rig_with_file
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import Replayed, replay_log
 from hilserver.simulation.report import replay_sentences
 from hilserver.simulation.samples import TickSamples
+from hilserver.simulation.third_party_log import replay_samples, rig_with_file, third_party_sentences
 from hilserver.tick import columns as c
 from hilserver.tick.bridge import columns as b
 
@@ -329,7 +329,7 @@ def test_foreign_log_drives_the_circuit_for_its_whole_length(actuator: Path, tmp
     assert np.all(result.series["valve.main.command"][moving] > 0.1)
     table = LogReader(result.log).read_all()
     assert len(table.columns["valve.main.command"]) == 2991
-    assert "300 samples, 10 ms apart" in foreign_sentences(result)[0]
+    assert "300 samples, 10 ms apart" in third_party_sentences(result)[0]
     assert_identical(replay_log(result.log), 2991)
 
 
