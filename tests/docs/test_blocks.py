@@ -22,7 +22,7 @@ from pages import BLOCK, BLOCKS, DEMO, DOCS, FILES, OFFLINE, ROOT, Block, inline
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
-from hilserver.protocol.parsing import Refused, read_command
+from hilserver.protocol.parsing import PayloadError, read_command
 from hilserver.protocol.published import PUBLISHED, refusal
 from hilserver.rig.build import load_rig
 from hilserver.rig.cycle import CycleSettings
@@ -147,7 +147,7 @@ def test_every_message_is_shown() -> None:
 
 
 def test_refusal_of_the_page_is_what_comes() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(PayloadError) as refused:
         read_command("jog", b'{"id": "8", "valve": "main", "command": 1.5}')
     answer = refusal("jog", refused.value.id, refused.value.problems, 1795170000.25)
     assert json.loads(answer.payload()) in [json.loads(block.text) for block in marked("message: answer")]

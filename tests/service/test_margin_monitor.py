@@ -22,10 +22,10 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
 from hilserver.service import margin_monitor as examining
-from hilserver.service.margin_monitor import PENDING, Examiner, status_of
-from hilserver.service.operator import Running
-from hilserver.service.telemetry import Observer
-from hilserver.service.utilisation import Demands
+from hilserver.service.margin_monitor import PENDING, MarginMonitor, status_of
+from hilserver.service.operator import RunningCircuit
+from hilserver.service.telemetry import TelemetryReader
+from hilserver.service.utilisation import UtilisationMeter
 from hilserver.tick import columns as c
 from hilserver.tick.bridge import columns as b
 
@@ -53,30 +53,30 @@ def rows_of(rig: Rig, flows: list[float], first_tick: int = 1, **values: float) 
 
 
 def test_flow_is_told_as_a_share_of_what_passes_by_direction_the_largest_since_the_last(rig: Rig) -> None:
-    demands = Demands(rig)
+    demands = UtilisationMeter(rig)
     demands.add(rows_of(rig, [0.0, 0.3 * FULL, 0.25 * FULL]))
     demands.add(rows_of(rig, [-1.2 * FULL, 0.1 * FULL], first_tick=4))
     found = demands.take()["A"]
     assert (found.flow_to_port, found.flow_to_tank) == pytest.approx((0.3, 1.2))
-    assert demands.take() == {"A": published.Demand(), "B": published.Demand()}
+    assert demands.take() == {"A": published.Utilisation(), "B": published.Utilisation()}
 
 
 def test_speed_is_told_as_a_share_of_what_spool_and_slew_limit_allow(rig: Rig) -> None:
     """The lift rig's spool reaches 230.5 full strokes per second (omega 503 1/s, d 0.7), its slew limit allows 400."""
-    demands = Demands(rig)
+    demands = UtilisationMeter(rig)
     demands.add(rows_of(rig, [0.0, 0.1 * FULL]))
     demands.add(rows_of(rig, [-0.1 * FULL], first_tick=4))  # two ticks later
     found = demands.take()["A"]
     assert found.speed_to_port == pytest.approx(0.1 / 1e-3 / 230.5, rel=1e-3)
     assert found.speed_to_tank == pytest.approx(0.2 / 2e-3 / 230.5, rel=1e-3)
     slow = lift(of_valves(slew="100 1/s"))
-    demands = Demands(slow)
+    demands = UtilisationMeter(slow)
     demands.add(rows_of(slow, [0.0, 0.1 * FULL]))
     assert demands.take()["A"].speed_to_port == pytest.approx(1.0)
 
 
 def test_a_flow_without_a_drop_is_not_possible(rig: Rig) -> None:
-    demands = Demands(rig)
+    demands = UtilisationMeter(rig)
     demands.add(rows_of(rig, [1e-4, -1e-4], channel__p_A=220e5))
     found = demands.take()["A"]
     assert found.payload().startswith(b'{"flow_to_port":null,')
@@ -88,28 +88,28 @@ def test_otherwise_nothing_is_asked_for(rig: Rig, other: Mapping[str, float]) ->
     rows = rows_of(rig, [0.5 * FULL, -0.5 * FULL])
     for name, value in other.items():
         rows[:, rig.layout.column(name)] = value
-    demands = Demands(rig)
+    demands = UtilisationMeter(rig)
     demands.add(rows)
-    assert demands.take()["A"] == published.Demand()
+    assert demands.take()["A"] == published.Utilisation()
 
 
-# --- examiner ---------------------------------------------------------------------------------------------------------
+# --- monitor ---------------------------------------------------------------------------------------------------------
 
 
 class Bench:
-    """An examiner over a ring of rows without a loop, and all that it publishes and tells."""
+    """An monitor over a ring of rows without a loop, and all that it publishes and tells."""
 
     def __init__(self, rig: Rig, memory: LoopMemory) -> None:
         self.rig, self.memory = rig, memory
-        self.running = Running(rig.circuit, rig.packed, 1, None)
-        self.examiner = Examiner(rig, program(), Observer(rig, memory), lambda: self.running)
-        self.published: list[published.Margins] = []
+        self.running = RunningCircuit(rig.circuit, rig.packed, 1, None)
+        self.monitor = MarginMonitor(rig, program(), TelemetryReader(rig, memory), lambda: self.running)
+        self.published: list[published.MarginStatus] = []
         self.told: list[str] = []
         self._new = asyncio.Event()
         self.row = first_row(rig.layout, rig.plan, rig.packed)
         self.row[c.MODE] = c.SAFE
 
-    def publish(self, message: published.Margins) -> None:
+    def publish(self, message: published.MarginStatus) -> None:
         self.published.append(message)
         self._new.set()
 
@@ -122,7 +122,7 @@ class Bench:
         self.row[c.TICK] += 1.0
         self.memory.ring.publish(self.row)
 
-    async def until(self, condition: Callable[[published.Margins], bool]) -> published.Margins:
+    async def until(self, condition: Callable[[published.MarginStatus], bool]) -> published.MarginStatus:
         """What is published next for which this holds."""
         start = len(self.published)
         async with asyncio.timeout(60):
@@ -132,10 +132,10 @@ class Bench:
         return next(filter(condition, self.published[start:]))
 
     def go(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Let the examiner run while ``work`` goes on."""
+        """Let the monitor run while ``work`` goes on."""
 
         async def both_of_them() -> None:
-            keeping = asyncio.create_task(self.examiner.keep(self.publish, self.told.append))
+            keeping = asyncio.create_task(self.monitor.keep(self.publish, self.told.append))
             try:
                 await work()
             finally:
@@ -158,12 +158,12 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 def test_what_is_too_small_is_told_before_arming(bench: Bench) -> None:
     async def work() -> None:
         bench.show(channel__p_S=210e5)
-        assert bench.examiner.warnings() == (PENDING,)
+        assert bench.monitor.warnings() == (PENDING,)
         found = await bench.until(lambda each: each.examined)
-        assert bench.published[0] == published.Margins(examined=False, version=1)
+        assert bench.published[0] == published.MarginStatus(examined=False, version=1)
         assert found.supply == {"A": 210e5, "B": 210e5}
         assert found.strategies == {"A": "inverse_static", "B": "feedback"}
-        assert found.warnings == bench.examiner.warnings()
+        assert found.warnings == bench.monitor.warnings()
         texts = "\n".join(found.warnings)
         assert "valves.A: P to port, the virtual circuit asks for" in texts
         assert "valves.A: port to T, the virtual circuit asks for" in texts
@@ -192,8 +192,8 @@ def test_examined_again_after_a_switch_and_at_another_supply_but_not_while_it_ru
         assert bench.published[-1] == on
         small = {"components": {"main_valve": {"nominal_flow": {"flow": "10 l/min"}}}}
         other = lift({"circuit": small})
-        bench.running = Running(other.circuit, other.packed, 2, None)
-        assert bench.examiner.warnings() == (PENDING,)
+        bench.running = RunningCircuit(other.circuit, other.packed, 2, None)
+        assert bench.monitor.warnings() == (PENDING,)
         switched = await bench.until(lambda each: each.examined and each.version == 2)
         assert switched.supply["A"] == 150e5
         assert switched.capacity[0].needed < 0.5 * on.capacity[0].needed
@@ -246,7 +246,7 @@ def test_a_circuit_that_can_not_be_examined_runs_all_the_same(bench: Bench, monk
         bench.show()
         found = await bench.until(lambda each: each.examined)
         assert found.unknown == "the margins could not be examined: Singular matrix"
-        assert bench.examiner.warnings() == (found.unknown,)
+        assert bench.monitor.warnings() == (found.unknown,)
 
     monkeypatch.setattr(margins, "margins", broken)
     bench.go(work)
@@ -256,8 +256,8 @@ def test_what_is_published_is_what_was_found(rig: Rig) -> None:
     """Infinite margins are null, as of a valve at which nothing is asked for; the message survives the way."""
     still = lift(both({"circuit": {"components": {"main_valve": {"ports": {"A": "plug"}}}}}, _PLUG))
     found = margins.margins(still, program())
-    message = status_of(examining.Examination(3, {"A": None, "B": 210e5}, found), {"A": "feedback", "B": "feedback"})
-    assert published.Margins.model_validate_json(message.payload()) == message
+    message = status_of(examining.MarginResult(3, {"A": None, "B": 210e5}, found), {"A": "feedback", "B": "feedback"})
+    assert published.MarginStatus.model_validate_json(message.payload()) == message
     nothing = [each for each in message.capacity if each.valve == "A"]
     assert [(each.margin, each.at) for each in nothing] == [(None, None), (None, None)]
     assert message.rate == tuple(

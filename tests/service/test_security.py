@@ -30,7 +30,7 @@ from hilserver.protocol.accounts import Accounts, AccountsError
 from hilserver.protocol.address import BrokerAddress, LoginError, read_address, read_password
 from hilserver.protocol.commands import COMMANDS, Arm, Command, Jog
 from hilserver.protocol.connection import new_client
-from hilserver.protocol.published import Answer, State
+from hilserver.protocol.published import Answer, ServerState
 from hilserver.protocol.topics import Topics, describe
 from hilserver.rig.settings import MqttSettings
 from hilserver.service.broker import BrokerError, EmbeddedBroker, Program
@@ -39,7 +39,7 @@ from hilserver.service.mqtt import MqttService, identifier
 ROOT = Path(__file__).parents[2]
 TOPICS = Topics("lab")
 V3, V5 = aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5
-STATE = State(mode="SAFE", tick=7, time=0.0)
+STATE = ServerState(mode="SAFE", tick=7, time=0.0)
 
 
 class Commands:
