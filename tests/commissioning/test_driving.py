@@ -22,6 +22,8 @@ from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.tick import columns as c
 
+pytestmark = pytest.mark.realtime
+
 POINTS = 'points = [["0 s", 0.0], ["0.3 s", 0.5], ["0.8 s", 0.5], ["1.1 s", 0.0]]'
 
 

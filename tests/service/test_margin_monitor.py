@@ -273,6 +273,7 @@ _PLUG = {"circuit": {"components": {"plug": {"type": "volume", "ports": {"P": "p
 # --- a real server ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.realtime
 def test_a_server_says_so_before_arming_and_shows_what_is_asked_for(tmp_path: Path) -> None:
     small = {"nominal_flow =": 'nominal_flow = { flow = "20 l/min", drop = "35 bar", per = "edge" }'}
     with Server(tmp_path, changes=small) as server:
