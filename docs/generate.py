@@ -38,7 +38,8 @@ from hilserver.protocol import commands, topics
 from hilserver.protocol.address import BrokerAddress
 from hilserver.report.document import Picture
 from hilserver.rig.calibration import Calibration
-from hilserver.rig.settings import CycleInput, CycleSettings, RigSettings
+from hilserver.rig.cycle import CycleInput, CycleSettings
+from hilserver.rig.settings import RigSettings
 from hilserver.sequences.model import Expectation, Fault, SequenceFile, StepTiming
 from hilserver.simulation.circuit_run import plot, run_circuit_file
 from hilserver.toml import read_toml

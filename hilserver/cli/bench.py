@@ -74,7 +74,7 @@ def bench(
     report = _measured(loaded, chosen, substeps or (2, 10), ticks, repeats, devices)
     figures: dict[str, Any] = report.figures()
     trials: list[RateTrial] = []
-    if rates and all(device.driver.handed == "plant" for device in loaded.devices):
+    if rates and all(device.is_simulated for device in loaded.devices):
         trials = try_rates(chosen, rate, duration, tell=lambda text: print(text, file=sys.stderr))
         figures |= {"rates": [vars(trial) for trial in trials]}
         figures |= {} if rate else {"highest_rate": highest_rate(trials)}
@@ -105,7 +105,7 @@ def _measured(
     from hilserver.bench.parts import RecordedInputs, parts_around, tick_parts
 
     notes = busy()
-    hardware = [device.name for device in rig.devices if not device.driver.handed]
+    hardware = [device.name for device in rig.devices if device.is_hardware]
     around, drivers = parts_around(chosen, repeats), driver_costs(rig, devices, repeats=repeats)
     if hardware:
         notes.append(f"The tick is timed with simulated devices only: {', '.join(hardware)}.")

@@ -27,8 +27,8 @@ from hilserver.report.circuit_blocks import components, drawing
 from hilserver.report.document import Block, Document, Facts, Heading, Picture
 from hilserver.report.mechanisms import angles, animate, poses_at
 from hilserver.report.plots import panels_figure
+from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_table
-from hilserver.rig.settings import CycleSettings
 from hilserver.tick.program import compiled_program
 from hilserver.toml import read_toml
 

@@ -31,7 +31,7 @@ class ThirdPartyRun:
 def rig_with_file(path: Path, file: Path | None) -> Rig:
     """A rig whose replay device takes its samples from ``file``. Raises ConfigurationError."""
     rig = load_rig(path)
-    names = [device.name for device in rig.devices if device.driver.handed == "samples"]
+    names = [device.name for device in rig.devices if device.is_replayed]
     if not names:
         text = "no device has the driver replay: there is nothing to replay. (hilserver simulate runs simulated rigs.)"
         raise ConfigurationError([Problem(text, "devices", str(path))])

@@ -33,7 +33,8 @@ from hilserver.protocol import topics
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import COMMANDS
 from hilserver.rig.calibration import Calibration
-from hilserver.rig.settings import CycleSettings, RigSettings
+from hilserver.rig.cycle import CycleSettings
+from hilserver.rig.settings import RigSettings
 from hilserver.sequences import model as sequences
 from hilserver.units import Quantity
 
