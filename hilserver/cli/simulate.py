@@ -56,8 +56,10 @@ def simulate(
 def _rig(file: Path, strategy: list[str] | None, out: Path) -> None:
     from rich.console import Console
 
-    from hilserver.fidelity.report import sentences, tables, write_simulation
+    from hilserver.cli.fidelity import tables
+    from hilserver.fidelity.report import write_simulation
     from hilserver.fidelity.strategies import simulate as run
+    from hilserver.fidelity.summary import sentences
     from hilserver.rig.build import load_rig
 
     console = Console(highlight=False, markup=False)

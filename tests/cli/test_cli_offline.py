@@ -84,7 +84,7 @@ def test_check_warns_of_a_real_valve_that_is_too_small(hilserver: Command, files
     files.set("rig", "valves.main.nominal_flow.flow", "20 l/min")
     said = hilserver("check", files.write())
     assert said.code == 0
-    assert "Note: valves.main: port to T, the virtual circuit asks for 2.01 times the flow" in said.out
+    assert "Note: valves.main: port to T, the virtual circuit requests 2.01 times the flow" in said.out
 
 
 def test_check_of_the_actuator_log_rig_needs_no_log(hilserver: Command) -> None:
@@ -98,7 +98,7 @@ def test_simulate_reports_and_writes(hilserver: Command, tmp_path: Path) -> None
     assert (said.code, said.err) == (0, "")
     assert "times closer than no compensation" in said.out
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        f"demo-simulate{end}" for end in ("-circuit.svg", "-course.png", ".html", ".json", ".md")
+        f"demo-simulate{end}" for end in ("-circuit.svg", "-segments.png", ".html", ".json", ".md")
     ]
 
 

@@ -462,6 +462,7 @@ def recording_server(folder: Path, keep: str, fake: FakeSystem | None = None) ->
     )
 
 
+@pytest.mark.realtime
 def test_a_server_begins_new_files_and_removes_old_ones_while_the_loop_goes_on(tmp_path: Path) -> None:
     """Four old recordings of this rig and one of another; five files are kept."""
     server = recording_server(tmp_path, "{ files = 5, running = false }")
@@ -496,6 +497,7 @@ def test_a_server_begins_new_files_and_removes_old_ones_while_the_loop_goes_on(t
     assert len(table.columns["tick"]) > 1500
 
 
+@pytest.mark.realtime
 @needs_compiler
 def test_a_full_disk_stops_the_recording_visibly_and_not_the_loop(tmp_path: Path) -> None:
     fake = FakeSystem(tmp_path)
