@@ -272,9 +272,8 @@ def values_of(field: FieldInfo) -> list[Any]:
 def test_examples_of_a_key_are_accepted_by_the_key(page: str, model: type[BaseModel]) -> None:
     for owner in models_in(model):
         for key, field in owner.model_fields.items():
-            validator = TypeAdapter(
-                Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
-            )
+            kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+            validator = TypeAdapter(kind)
             for value in values_of(field):
                 try:
                     validator.validate_python(value)
