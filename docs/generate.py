@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
-import tomlkit
 from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen
 from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
 from matplotlib.font_manager import FontProperties
@@ -518,8 +517,7 @@ def field_row(key: str, field: FieldInfo) -> Row:
     """Key, how it is written, default, allowed range, description."""
     model = model_in(field.annotation)
     text = field.description or (docstring(model).split("\n")[0] if model else "")
-    example = as_toml(field.examples[0]) if field.examples else written(field.annotation, field.metadata)
-    return (f"`{key}`", example, default(field), allowed(field), cell(text))
+    return (f"`{key}`", example_of(field), default(field), allowed(field), cell(text))
 
 
 def field_table(rows: Iterator[Row]) -> str:
@@ -534,6 +532,16 @@ def model_in(annotation: Any) -> type[BaseModel] | None:
     if get_origin(annotation) is tuple:
         return None
     return next((model for part in get_args(annotation) if (model := model_in(part))), None)
+
+
+def example_of(field: FieldInfo) -> str:
+    """An example of the key's own, else its default where this is a quantity other than 0, else one of its kind."""
+    if field.examples:
+        return f"`{json.dumps(field.examples[0], ensure_ascii=False)}`"
+    of_a_unit = any(isinstance(mark, Unit) for mark in field.metadata)
+    if of_a_unit and isinstance(field.default, str) and float(field.default.split()[0]) != 0.0:
+        return f"`{json.dumps(field.default)}`"
+    return written(field.annotation, field.metadata)
 
 
 def written(annotation: Any, metadata: list[Any] | tuple[Any, ...] = ()) -> str:
@@ -562,11 +570,6 @@ def written(annotation: Any, metadata: list[Any] | tuple[Any, ...] = ()) -> str:
     return {bool: "`true` or `false`", int: "whole number", str: "text", Path: "file name", float: "number"}.get(
         annotation, ""
     )
-
-
-def as_toml(value: Any) -> str:
-    """A value as written in a file."""
-    return f"`{tomlkit.item(value).as_string()}`"
 
 
 def default(field: FieldInfo) -> str:

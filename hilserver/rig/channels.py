@@ -30,11 +30,11 @@ class ChannelSettings(Datasheet):
     )
     valid_raw: tuple[Number, Number] | None = Field(
         default=None,
+        examples=[[-500, 5000]],
         description="raw readings outside of these two are no samples (4 … 20 mA: 3.6 mA and 21 mA)",
-        examples=[[-0.5, 10.5]],
     )
     valid: tuple[AnyQuantity, AnyQuantity] | None = Field(
-        default=None, description="values outside of these two are no samples", examples=[["-1 bar", "300 bar"]]
+        default=None, examples=[["0 bar", "420 bar"]], description="values outside of these two are no samples"
     )
     valid_rate: AnyRate | None = Field(
         default=None,
@@ -46,8 +46,8 @@ class ChannelSettings(Datasheet):
     )
     noise: AnyQuantity | None = Field(
         default=None,
+        examples=["0.2 bar"],
         description="standard deviation of the sensor's noise (estimation); 0.02 % of the scale's range if not given",
-        examples=["0.05 bar"],
     )
 
     @model_validator(mode="after")

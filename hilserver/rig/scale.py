@@ -86,26 +86,26 @@ class Scale(Datasheet):
     """
 
     raw: tuple[Number, ...] | None = Field(
-        default=None, description="raw readings of two or more points", examples=[[0, 10]]
+        default=None, examples=[[0, 10]], description="raw readings of two or more points"
     )
     value: tuple[AnyQuantity, ...] | None = Field(
-        default=None, description="the values they stand for, with units", examples=[["0 bar", "250 bar"]]
+        default=None, examples=[["0 bar", "250 bar"]], description="the values they stand for, with units"
     )
     current: tuple[AnyQuantity, AnyQuantity] | None = Field(
         default=None,
+        examples=[["0 bar", "400 bar"]],
         description="4 … 20 mA: the values at 4 mA and at 20 mA, from raw readings in A (in V over a shunt); below "
         "3.6 mA (broken wire) and above 21 mA there is no sample",
-        examples=[["0 bar", "400 bar"]],
     )
     shunt: Resistance | None = Field(default=None, gt=0, description="current: the resistor whose voltage is read")
     polynomial: tuple[Number, ...] | None = Field(
         default=None,
+        examples=[[0.2, 25.03, -0.004]],
         min_length=2,
         max_length=HIGHEST_DEGREE + 1,
         description="value in `unit` = c0 + c1·raw + c2·raw² …: [c0, c1, …]",
-        examples=[[0.2, 25.1]],
     )
-    unit: str | None = Field(default=None, description="polynomial: the unit of its values", examples=["bar"])
+    unit: str | None = Field(default=None, description="polynomial: the unit of its values")
 
     @model_validator(mode="after")
     def _one_way(self) -> Scale:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hilserver.circuit.program import Program
-from hilserver.margins.check import solver_trouble
+from hilserver.margins.solver import solver_warning
 from hilserver.protocol import commands, topics
 from hilserver.protocol.accounts import SERVER, Accounts
 from hilserver.protocol.address import BrokerAddress
@@ -161,7 +161,7 @@ class Supervisor:
 
     async def _look_at_solver(self, program: Program, telemetry: TelemetryReader) -> None:
         """Warn, as long as the server runs, where the first circuit's integrator can't follow it."""
-        if text := await asyncio.to_thread(solver_trouble, self.rig, program):
+        if text := await asyncio.to_thread(solver_warning, self.rig, program):
             telemetry.troubles["solver"] = f"solver: {text}"
             _log.warning("solver: %s", text)
 

@@ -27,6 +27,8 @@ from hilserver.client.plotjuggler import LARGEST, datagrams
 from hilserver.errors import HilserverError
 from hilserver.protocol.published import Telemetry
 
+pytestmark = pytest.mark.realtime
+
 PATIENCE = 60.0
 """s; a loaded machine takes long to start a program."""
 STATUS = (sys.executable, "-c", "from hilserver.cli import main; main()", "status")
