@@ -94,5 +94,5 @@ class SimulatedRig(PlantDriver):
         self.plant.make_safe()
 
     def close(self) -> None:
-        """Let go of the plant."""
+        """Release the plant."""
         self.plant.close()

@@ -223,7 +223,7 @@ def settled(rig: Rig, source: Source) -> Floats:
 
 
 def units_of_raw(rig: Rig) -> dict[str, str]:
-    """Unit of the raw reading of every measured channel, as its device says."""
+    """Unit of the raw reading of every measured channel, as its device reports it."""
     found: dict[str, str] = {}
     for device in rig.devices:
         units = {info.name: info.unit for info in device.driver.channels(device.config)[0]}

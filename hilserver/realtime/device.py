@@ -65,7 +65,7 @@ class DeviceMemory:
         return cls(segment, segment.shape[0], segment.shape[1])
 
     def close(self) -> None:
-        """Let go of the segment."""
+        """Release the segment."""
         self._segment.close()
 
 
@@ -101,7 +101,7 @@ class RemotePlant:
         self.write(self._safe)
 
     def close(self) -> None:
-        """Let go of the shared memory."""
+        """Release the shared memory."""
         self._memory.close()
 
 

@@ -73,7 +73,7 @@ class HandOver:
             raise HilserverError(f"{what}: {os.strerror(ctypes.get_errno())}.")
 
     def close(self) -> None:
-        """Let go of the shared memory."""
+        """Release the shared memory."""
         self.segment.close()
 
 

@@ -161,7 +161,7 @@ class Mailbox:
     def take(self) -> Message | None:
         """The next command (the one taker only), or None. Record and payload are views, valid until the next `take`.
 
-        A taker that attaches after the death of another goes on behind the last command that one was done with.
+        A taker that attaches after the death of another continues after the last command that the other completed.
         """
         sequence = self._next
         if sequence != self._released:  # the caller is done with the last one only now

@@ -102,7 +102,7 @@ class Segment:
                 " Restart all its processes."
             )
         if header[cls._SIZE_AT] != status.st_size:
-            raise SharedMemoryError(f"{path}: {status.st_size} bytes, its header says {header[cls._SIZE_AT]}.")
+            raise SharedMemoryError(f"{path}: {status.st_size} bytes, its header states {header[cls._SIZE_AT]}.")
         return segment
 
     @property

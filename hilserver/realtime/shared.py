@@ -27,7 +27,7 @@ class Heartbeat:
         return LINE
 
     def beat(self) -> None:
-        """Say: I live."""
+        """Give a sign of life."""
         self._numbers[1] += 1
         self._numbers[0] = time.monotonic_ns()
 
@@ -65,7 +65,7 @@ class LoopInfo:
 
     @property
     def layout(self) -> int:
-        """A number that tells rows of one layout from those of another; the supervisor notes it."""
+        """A number that identifies the rows' layout; set by the supervisor."""
         return self._numbers[2]
 
     @layout.setter

@@ -105,7 +105,7 @@ class WorkerMemory:
         return self.commands.publish(command) + 1
 
     def close(self) -> None:
-        """Let go of the segment."""
+        """Release the segment."""
         self.segment.close()
 
 
@@ -153,7 +153,7 @@ class RemoteDevice(Driver):
             self._memory.request_safe_values()
 
     def close(self) -> None:
-        """Let go of the shared memory; the worker is the supervisor's."""
+        """Release the shared memory; the worker belongs to the supervisor."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None

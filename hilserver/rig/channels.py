@@ -144,7 +144,7 @@ class LimitSettings(Datasheet):
     max_age: Time | None = Field(default=None, gt=0, description="oldest allowed sample")
     max_rate: AnyRate | None = Field(default=None, description="fastest allowed change", examples=["5000 bar/s"])
     action: Literal["warn", "stop", "hold", "ramp", "trip"] = Field(
-        description="warn: report only; stop: no command of `valves` beyond min or max, the way back is free; "
+        description="warn: report only; stop: no command of `valves` further beyond min or max, the return is free; "
         "hold: keep the command; ramp: to null, leave RUNNING; trip: FAULT, latched"
     )
     valves: dict[ValveName, Literal[1, -1]] = Field(

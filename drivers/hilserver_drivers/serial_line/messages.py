@@ -220,7 +220,7 @@ class FrameReader(Reader):
         while self._find_start():
             head = self._buffer[: len(self._head)]
             if not self._head.startswith(head):
-                self._wrong("wrong length", f"a frame says it has another length ({head.hex(' ')})")
+                self._wrong("wrong length", f"a frame announces another length ({head.hex(' ')})")
             elif len(self._buffer) < self._form.total:
                 return
             elif not self._is_right(frame := self._buffer[: self._form.total]):
