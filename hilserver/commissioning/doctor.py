@@ -1,4 +1,4 @@
-"""Is everything there that a run needs? Machine, limits, clock, broker, cache, disk; what is missing, and what fixes it.
+"""Is everything there that a run needs? Machine, limits, clock, broker, cache, disk; what is missing, what fixes it.
 
 Nothing is changed, no device is touched; the disk's speed is measured with a file that is removed again.
 """
