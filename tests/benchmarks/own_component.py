@@ -31,8 +31,8 @@ COUNT, STEPS, H, REPEATS = 50, 5_000, 1e-5, 15
 
 def main() -> None:
     """Run the comparison."""
-    own = own_module(OwnFile("my_orifice.py", own_text()))
-    library = Library([OilVolume, orifice.Orifice, own.MyOrifice])  # compiled in seconds, the same as in the whole one
+    module = own_module(OwnFile("my_orifice.py", own_text()))
+    library = Library([OilVolume, orifice.Orifice, module.MyOrifice])  # compiled in seconds, the same as in the whole one
     program = build(library)
     circuits = {kind: chain(kind, library) for kind in ("orifice", "my_orifice")}
     results = {kind: run(program, packed)[1] for kind, packed in circuits.items()}  # compiles or loads
