@@ -32,7 +32,7 @@ COUNT, STEPS, H, REPEATS = 50, 5_000, 1e-5, 15
 def main() -> None:
     """Run the comparison."""
     module = own_module(OwnFile("my_orifice.py", own_text()))
-    library = Library([OilVolume, orifice.Orifice, module.MyOrifice])  # compiled in seconds, the same as in the whole one
+    library = Library([OilVolume, orifice.Orifice, module.MyOrifice])  # compiled in seconds
     program = build(library)
     circuits = {kind: chain(kind, library) for kind in ("orifice", "my_orifice")}
     results = {kind: run(program, packed)[1] for kind, packed in circuits.items()}  # compiles or loads
