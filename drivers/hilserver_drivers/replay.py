@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from hilserver.driver import ChannelInfo, Driver, DriverConfig, Floats, SampleSource
+from hilserver.driver import ChannelInfo, DriverConfig, Floats, SampleDriver
 from hilserver.units import Frequency
 
 
@@ -16,7 +16,9 @@ class ReplayConfig(DriverConfig):
 
     file: str = Field(description="the log, relative to the rig file or to the working folder")
     columns: tuple[str, ...] = Field(min_length=1, description="columns to read; channels name them as source")
-    sample_rate: Frequency | None = Field(default=None, gt=0, description="rows per second, unless time_column says it")
+    sample_rate: Frequency | None = Field(
+        default=None, gt=0, description="rows per second, unless time_column gives it"
+    )
     time_column: str | None = Field(default=None, description="column of the time stamps in seconds")
     delimiter: Literal[",", ";", "\t", " "] | None = Field(
         default=None, description="default: found out from the header"
@@ -27,17 +29,10 @@ class ReplayConfig(DriverConfig):
     )
 
 
-class Replay(Driver):
+class Replay(SampleDriver):
     """Recorded samples as sensors."""
 
     Config = ReplayConfig
-    handed = "samples"
-
-    def __init__(
-        self, name: str, config: Any, inputs: Sequence[str], outputs: Sequence[str], samples: SampleSource
-    ) -> None:
-        super().__init__(name, config, inputs, outputs)
-        self._samples = samples
 
     @classmethod
     def channels(cls, config: ReplayConfig) -> tuple[Sequence[ChannelInfo], Sequence[ChannelInfo]]:
@@ -50,7 +45,7 @@ class Replay(Driver):
 
     def read(self, values: Floats, ages: Floats) -> None:
         """The next line of the log; NaN after its end."""
-        if not self._samples.next(values, ages):
+        if not self.samples.next(values, ages):
             values[:] = float("nan")
 
     def write(self, values: Floats) -> None:

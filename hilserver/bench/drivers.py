@@ -1,4 +1,4 @@
-"""What the devices of a rig cost the loop: reading and writing, each by itself."""
+"""The cost of a rig's devices: reading and writing, timed separately."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hilserver.bench.parts import median_time
-from hilserver.driver import Driver, Pace
+from hilserver.driver import Driver, Pace, PlantDriver, is_hardware
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.process import make_driver
+from hilserver.realtime.segment import SharedMemoryError, segment_path
 from hilserver.realtime.setup import device_setups
-from hilserver.realtime.shared import ALIVE, LoopMemory, SharedMemoryError, segment_path
+from hilserver.realtime.shared import ALIVE, LoopMemory
 from hilserver.realtime.worker import RemoteDevice, WorkerMemory
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
@@ -27,7 +28,7 @@ LOOP, WORKER = "loop", "I/O process"
 
 @dataclass(frozen=True)
 class DriverCost:
-    """What a device costs in each turn, µs; ``where`` it does: in the loop, or in its own I/O process."""
+    """The cost of a device per tick, µs; ``where``: in the loop, or in its own I/O process."""
 
     device: str
     driver: str
@@ -37,11 +38,11 @@ class DriverCost:
 
 
 def driver_costs(rig: Rig, opened: bool = False, turns: int = 500, repeats: int = 7) -> list[DriverCost]:
-    """Reading and writing of each device of the rig, medians of repeated batches of ``turns``.
+    """Time reading and writing of each device of the rig: medians of repeated batches of ``turns``.
 
-    Simulated and slow devices are timed on what the loop has of them, shared memory; no process and no hardware is
-    needed. ``opened``: the devices themselves are opened, too, and read and written: nothing but their safe values.
-    Raises DriverError where one can't be opened, HilserverError while a server of this rig runs.
+    For simulated and slow devices, the loop's access to shared memory is timed; this needs neither their processes nor
+    hardware. ``opened``: also open, read and write the devices themselves; only safe values are written.
+    Raises DriverError if a device can't be opened, HilserverError if a server of this rig is running.
     """
     if opened:
         _refuse_while_it_runs(rig)
@@ -59,38 +60,38 @@ def driver_costs(rig: Rig, opened: bool = False, turns: int = 500, repeats: int 
 
 
 def _refuse_while_it_runs(rig: Rig) -> None:
-    """Two must not write the same device."""
+    """Two processes must not write to the same device."""
     with contextlib.suppress(SharedMemoryError):
         memory = LoopMemory.attach(segment_path(rig.settings.name))
         if memory.loop_heartbeat.age() < ALIVE:
-            raise HilserverError(f"the server of {rig.settings.name} runs: end it before its devices are opened here.")
+            raise HilserverError(f"the server of {rig.settings.name} is running: stop it before opening its devices.")
 
 
-def _reading(driver: Driver | RemoteDevice, raw: Floats, ages: Floats) -> Callable[[], object]:
+def _reading(driver: Driver, raw: Floats, ages: Floats) -> Callable[[], object]:
     return lambda: driver.read(raw, ages)
 
 
-def _writing(driver: Driver | RemoteDevice, safe: Floats) -> Callable[[], object]:
+def _writing(driver: Driver, safe: Floats) -> Callable[[], object]:
     return lambda: driver.write(safe)
 
 
-Opened = contextlib.AbstractContextManager[Driver | RemoteDevice]
+Opened = contextlib.AbstractContextManager[Driver]
 
 
 def _devices(setup: DeviceSetup, opened: bool) -> Iterator[tuple[str, Opened]]:
-    """What of a device can be timed: where it costs, and how it is opened."""
+    """The accesses to a device that can be timed: where they take place, and how it is opened."""
     kind, _ = setup.configured()
-    if kind.handed == "plant":
+    if issubclass(kind, PlantDriver):
         yield LOOP, _simulated(setup)
     elif kind.pace is Pace.SLOW:
         yield LOOP, _stand_in(setup)
-    if opened and not kind.handed:
+    if opened and is_hardware(kind):
         yield (WORKER if kind.pace is Pace.SLOW else LOOP), _itself(setup)
 
 
 @contextlib.contextmanager
-def _simulated(setup: DeviceSetup) -> Iterator[Driver | RemoteDevice]:
-    """A simulated device whose process has given one reading."""
+def _simulated(setup: DeviceSetup) -> Iterator[Driver]:
+    """A simulated device whose process has published one reading."""
     path = segment_path(f"bench-{os.getpid()}-{setup.name}")
     memory = DeviceMemory.create(path, len(setup.inputs), len(setup.outputs))
     with contextlib.closing(memory):
@@ -102,8 +103,8 @@ def _simulated(setup: DeviceSetup) -> Iterator[Driver | RemoteDevice]:
 
 
 @contextlib.contextmanager
-def _stand_in(setup: DeviceSetup) -> Iterator[Driver | RemoteDevice]:
-    """The loop's side of a slow device whose worker has given one reading."""
+def _stand_in(setup: DeviceSetup) -> Iterator[Driver]:
+    """The loop's side of a slow device whose worker has published one reading."""
     path = segment_path(f"bench-{os.getpid()}-{setup.name}")
     memory = WorkerMemory.create(path, len(setup.inputs), len(setup.outputs))
     with contextlib.closing(memory):
@@ -115,8 +116,8 @@ def _stand_in(setup: DeviceSetup) -> Iterator[Driver | RemoteDevice]:
 
 
 @contextlib.contextmanager
-def _itself(setup: DeviceSetup) -> Iterator[Driver | RemoteDevice]:
-    """The device, opened, with its safe values; it keeps them."""
+def _itself(setup: DeviceSetup) -> Iterator[Driver]:
+    """The opened device at its safe values, which it keeps."""
     kind, config = setup.configured()
     driver = kind(setup.name, config, setup.inputs, setup.outputs)
     with contextlib.closing(driver):

@@ -103,7 +103,7 @@ def refuse_hardware(rig: Rig) -> None:
     problems = [
         Problem("not simulated: a rate is tried on simulated rigs only.", f"devices.{device.name}", str(rig.file))
         for device in rig.devices
-        if device.driver.handed != "plant"
+        if not device.is_simulated
     ]
     if problems:
         raise ConfigurationError(problems)

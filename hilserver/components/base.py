@@ -43,6 +43,7 @@ class Fluid(Datasheet):
         ge=-ATMOSPHERE,
         le=0,
         description="vapour pressure (gauge), below which no node's pressure falls",
+        examples=["-1 bar"],
     )
 
     def parameters(self) -> dict[str, float]:

@@ -15,10 +15,12 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.components.base import Fluid
 from hilserver.errors import ConfigurationError, Problem
 from hilserver.numerics.arrays import Floats
+from hilserver.rig.channels import LimitSettings
+from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.cylinders import cylinder_table, past_lengths, port_table
 from hilserver.rig.kalman import observer_table
 from hilserver.rig.scale import Curve
-from hilserver.rig.settings import CycleInput, CycleSettings, LimitSettings, RigSettings, ValveSettings
+from hilserver.rig.settings import RigSettings, ValveSettings
 from hilserver.tick import columns as c
 from hilserver.tick.bridge import columns as b
 from hilserver.tick.bridge.strategies import raw_output

@@ -14,8 +14,8 @@ from pydantic import Field, ValidationError, model_validator
 from hilserver.components.base import Datasheet
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
 from hilserver.protocol.commands import Command
-from hilserver.protocol.parsing import Refused, read_command
-from hilserver.rig.settings import CycleInput
+from hilserver.protocol.parsing import PayloadError, read_command
+from hilserver.rig.cycle import CycleInput
 from hilserver.sequences.table import read_csv
 from hilserver.tick.columns import MODE_NAMES
 from hilserver.toml import read_toml
@@ -221,7 +221,7 @@ def _step(table: Mapping[str, Any]) -> Step:
     else:
         try:
             command = read_command(table[SEND], json.dumps(payload).encode())
-        except Refused as error:
+        except PayloadError as error:
             problems += [Problem(text) for text in error.problems]
     if timing is None or command is None or problems:
         raise ConfigurationError(problems)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from hilserver.errors import HilserverError
 from hilserver.realtime.devices import DeviceSetup
+from hilserver.realtime.segment import SharedMemoryError, segment_path
 from hilserver.realtime.setup import device_setups
-from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
+from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 
 
@@ -21,7 +22,7 @@ def make_rig_safe(rig: Rig) -> dict[str, str | None]:
     if pid := _running_loop(rig.settings.name):
         text = f"the loop of rig {rig.settings.name} still runs (process {pid}). Use: hilserver send trip"
         raise HilserverError(text)
-    simulated = {device.name for device in rig.devices if device.driver.handed}
+    simulated = {device.name for device in rig.devices if not device.is_hardware}
     return {setup.name: _make_safe(setup) for setup in device_setups(rig, {}) if setup.name not in simulated}
 
 

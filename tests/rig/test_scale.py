@@ -13,8 +13,9 @@ from rig_bench import BAR, DT, Bench, bench_rig, program
 
 from hilserver.errors import ConfigurationError, problems_of
 from hilserver.rig.build import Rig
+from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.scale import Scale
-from hilserver.rig.settings import ChannelSettings, OutputSettings
+from hilserver.rig.settings import OutputSettings
 
 TABLE = {"raw": [0, 1, 2, 4], "value": ["0 l/min", "6 l/min", "18 l/min", "60 l/min"]}
 LOOP = {"current": ["0 bar", "160 bar"]}
@@ -259,7 +260,7 @@ def test_an_output_in_engineering_units() -> None:
         ({"value": ["0 bar", "1 bar"]}, "give raw, or value and scale"),
         ({"value": ["0 mm", "1 mm"], "scale": LOOP}, "same kind of quantity"),
         ({"value": ["1 bar", "1 bar"], "scale": LOOP}, "must differ"),
-        ({"value": ["0 bar", "1 bar"], "scale": {"polynomial": [0, 1, 1], "unit": "bar"}}, "can't be turned round"),
+        ({"value": ["0 bar", "1 bar"], "scale": {"polynomial": [0, 1, 1], "unit": "bar"}}, "can't be inverted"),
     ],
 )
 def test_an_output_without_two_levels_is_refused(values: dict[str, Any], reason: str) -> None:
