@@ -72,7 +72,7 @@ class Server:
         self.service.publish_description(description)
         self.service.publish_state(STATE.model_copy(update={"time": self.now()}))
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await self.service.wait_connected()
             yield self
             assert not task.done()
@@ -93,7 +93,7 @@ class User:
             self.seen.append((message.topic.value, bytes(message.payload)))
 
     async def until(self, condition: Callable[[], Any]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - what is waited for comes over a socket
                 await asyncio.sleep(0.01)
 
