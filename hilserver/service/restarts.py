@@ -27,7 +27,7 @@ class Restarts:
 
     @classmethod
     def of_service(cls) -> Self:
-        """The counter of a systemd service: in its runtime directory, which survives restarts, but no stop or reboot."""
+        """The counter of a systemd service: in its runtime directory, which survives restarts but no stop or boot."""
         folder = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
         return cls(Path(folder) / "failures" if folder else None)
 
