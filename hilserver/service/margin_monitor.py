@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from math import isfinite
 
 from hilserver.circuit.program import Program
-from hilserver.margins import capacity as feasibility
-from hilserver.margins import delay as stability
-from hilserver.margins import margins
+from hilserver.margins.capacity import Capacity, OpeningSpeed, flow_text
+from hilserver.margins.delay import DelayMargin
+from hilserver.margins.margins import RigMargins, margins
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol import published
 from hilserver.rig.build import Rig
@@ -48,7 +48,7 @@ class MarginResult:
 
     version: int
     supply: Mapping[str, float | None]
-    found: margins.Margins | None
+    found: RigMargins | None
     failure: str = ""
 
     def warnings(self, strategies: Mapping[str, str]) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class MarginMonitor:
             resumed = time.perf_counter()
 
         try:
-            return MarginResult(running.version, supply, margins.margins(rig, self._program, row, pause))
+            return MarginResult(running.version, supply, margins(rig, self._program, row, pause))
         except Ended:
             raise
         except Exception as error:  # the run goes on without margins
@@ -155,19 +155,19 @@ def status_of(done: MarginResult, present: Mapping[str, str]) -> published.Margi
     )
     if done.found is None:
         return whole
-    sizes, loop = done.found.feasibility, done.found.stability
+    capacity, delay = done.found.capacity, done.found.delay
     return whole.model_copy(
         update={
-            "capacity": tuple(map(_capacity, sizes.capacities)),
-            "speed": tuple(map(_speed, sizes.speeds)),
-            "rate": tuple(published.SignificantFrequency(**dataclasses.asdict(each)) for each in sizes.frequencies),
-            "delay": tuple(map(_delay, loop.margins)),
-            "unknown": loop.missing or None,
+            "capacity": tuple(map(_capacity, capacity.capacities)),
+            "speed": tuple(map(_speed, capacity.speeds)),
+            "rate": tuple(published.SignificantFrequency(**dataclasses.asdict(each)) for each in capacity.frequencies),
+            "delay": tuple(map(_delay, delay.margins)),
+            "unknown": delay.missing or None,
         }
     )
 
 
-def _capacity(found: feasibility.Capacity) -> published.CapacityMargin:
+def _capacity(found: Capacity) -> published.CapacityMargin:
     return published.CapacityMargin(
         valve=found.valve,
         direction=found.direction,
@@ -175,21 +175,21 @@ def _capacity(found: feasibility.Capacity) -> published.CapacityMargin:
         real=found.real,
         same_drop=_finite(found.same_drop),
         margin=_finite(found.margin),
-        at=feasibility.stated(found.worst) if found.worst is not None else None,
+        at=flow_text(found.worst) if found.worst is not None else None,
     )
 
 
-def _speed(found: feasibility.Speed) -> published.SpeedMargin:
+def _speed(found: OpeningSpeed) -> published.SpeedMargin:
     return published.SpeedMargin(
-        valve=found.valve, asked=found.asked, spool=found.spool, slew=found.slew, margin=_finite(found.margin)
+        valve=found.valve, asked=found.requested, spool=found.spool, slew=found.slew, margin=_finite(found.margin)
     )
 
 
-def _delay(found: stability.Margin) -> published.DelayMargin:
+def _delay(found: DelayMargin) -> published.DelayMargin:
     return published.DelayMargin(
         strategy=found.strategy,
-        late=found.late,
-        late_off=found.late_off,
+        late=found.delay,
+        late_off=found.delay_off,
         critical=_finite(found.critical),
         frequency=found.frequency,
         margin=_finite(found.margin),

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from hilserver.circuit.program import Program
-from hilserver.margins.check import solver_trouble
+from hilserver.margins.solver import solver_warning
 from hilserver.protocol import commands, topics
 from hilserver.protocol.accounts import SERVER, Accounts
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.published import Event
 from hilserver.protocol.running import announce, withdraw, working_folder
-from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
+from hilserver.realtime.segment import SharedMemoryError, segment_path
+from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
 from hilserver.service.broker import EmbeddedBroker
@@ -160,7 +161,7 @@ class Supervisor:
 
     async def _check_solver(self, program: Program, telemetry: TelemetryReader) -> None:
         """Warn, for as long as the server runs, where the first circuit's integrator is not suitable for it."""
-        if text := await asyncio.to_thread(solver_trouble, self.rig, program):
+        if text := await asyncio.to_thread(solver_warning, self.rig, program):
             telemetry.troubles["solver"] = f"solver: {text}"
             _log.warning("solver: %s", text)
 

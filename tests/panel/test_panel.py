@@ -37,9 +37,14 @@ from hilserver.simulation.lockstep import LockstepRun
 PATH = os.environ.get("PATH", "") + ":/usr/sbin"
 CHROMIUM = shutil.which("chromium", path=PATH)
 MOSQUITTO = shutil.which("mosquitto", path=PATH)
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or MOSQUITTO is None, reason="not installed: chromium or mosquitto (make test-programs)"
-)
+pytestmark = [
+    pytest.mark.realtime,
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        CHROMIUM is None or MOSQUITTO is None, reason="not installed: chromium or mosquitto (make test-programs)"
+    ),
+]
 COMMAND = (sys.executable, "-c", "from hilserver.cli import main; main()", "panel")
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
@@ -128,7 +133,7 @@ def served(folder: Path, broker: Broker, server: Server, *options: str, scheme: 
         assert process.poll() is None, said.read_text()
         yield f"{scheme}://127.0.0.1:{port}"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) in (0, -signal.SIGTERM)
+        assert process.wait(60) in (0, -signal.SIGTERM)
     finally:
         process.kill()
         process.wait()

@@ -322,6 +322,7 @@ def test_command_writes_report_and_junit(tmp_path: Path, hilserver: Command, seq
 # --- live ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.realtime
 def test_the_example_passes_on_a_running_server(tmp_path: Path, sequence: Load) -> None:
     """Afterwards the rig is as it was: SAFE, with its circuit. Its log gives the verdicts once more."""
     with Server(tmp_path) as server, connect(server.name, f"127.0.0.1:{server.port}") as client:

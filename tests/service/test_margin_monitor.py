@@ -15,13 +15,13 @@ from lift_bench import both, lift, of_valves
 from rig_bench import program
 from service_harness import Panel, Server, panel
 
-from hilserver.margins import margins
+from hilserver.margins.margins import margins
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol import published
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
-from hilserver.service import margin_monitor as examining
+from hilserver.service import margin_monitor
 from hilserver.service.margin_monitor import PENDING, MarginMonitor, status_of
 from hilserver.service.operator import RunningCircuit
 from hilserver.service.telemetry import TelemetryReader
@@ -148,7 +148,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """Of the lift rig with a valve that is too small at port A, and a strategy there that is too late."""
-    monkeypatch.setattr(examining, "LOOK", 0.02)
+    monkeypatch.setattr(margin_monitor, "LOOK", 0.02)
     small = {"nominal_flow": {"flow": "20 l/min"}, "bridge": {"strategy": "inverse_static"}}
     rig = lift({"rig": {"valves": {"A": small}}})
     with LoopMemory.create(tmp_path / "segment", row_width=rig.layout.width, ring_rows=1000, mailbox_slots=4) as memory:
@@ -165,11 +165,11 @@ def test_what_is_too_small_is_told_before_arming(bench: Bench) -> None:
         assert found.strategies == {"A": "inverse_static", "B": "feedback"}
         assert found.warnings == bench.monitor.warnings()
         texts = "\n".join(found.warnings)
-        assert "valves.A: P to port, the virtual circuit asks for" in texts
-        assert "valves.A: port to T, the virtual circuit asks for" in texts
+        assert "valves.A: P to port, the virtual circuit requests" in texts
+        assert "valves.A: port to T, the virtual circuit requests" in texts
         assert "with its supply of 210 bar" in texts
         assert "valves.B" not in texts
-        assert "with strategy inverse_static the real flow comes" in texts
+        assert "with strategy inverse_static the delay of the real flow is" in texts
         assert "with strategy feedback" not in texts
         assert [(each.valve, each.margin is not None and each.margin < 1.0) for each in found.capacity] == [
             ("A", True), ("A", True), ("B", False), ("B", False)
@@ -232,7 +232,7 @@ def test_a_rig_that_is_stopped_meanwhile_does_not_wait_for_the_examination(
         bench.show()
         await asyncio.to_thread(begun.wait, 10.0)
 
-    monkeypatch.setattr(margins, "margins", endless)
+    monkeypatch.setattr(margin_monitor, "margins", endless)
     bench.go(work)  # comes back: the thread has ended too
     assert len(ended) == 1
     assert bench.told == []
@@ -248,20 +248,22 @@ def test_a_circuit_that_can_not_be_examined_runs_all_the_same(bench: Bench, monk
         assert found.unknown == "the margins could not be calculated: Singular matrix"
         assert bench.monitor.warnings() == (found.unknown,)
 
-    monkeypatch.setattr(margins, "margins", broken)
+    monkeypatch.setattr(margin_monitor, "margins", broken)
     bench.go(work)
 
 
 def test_what_is_published_is_what_was_found(rig: Rig) -> None:
     """Infinite margins are null, as of a valve at which nothing is asked for; the message survives the way."""
     still = lift(both({"circuit": {"components": {"main_valve": {"ports": {"A": "plug"}}}}}, _PLUG))
-    found = margins.margins(still, program())
-    message = status_of(examining.MarginResult(3, {"A": None, "B": 210e5}, found), {"A": "feedback", "B": "feedback"})
+    found = margins(still, program())
+    message = status_of(
+        margin_monitor.MarginResult(3, {"A": None, "B": 210e5}, found), {"A": "feedback", "B": "feedback"}
+    )
     assert published.MarginStatus.model_validate_json(message.payload()) == message
     nothing = [each for each in message.capacity if each.valve == "A"]
     assert [(each.margin, each.at) for each in nothing] == [(None, None), (None, None)]
     assert message.rate == tuple(
-        published.SignificantFrequency(**dataclasses.asdict(each)) for each in found.feasibility.frequencies
+        published.SignificantFrequency(**dataclasses.asdict(each)) for each in found.capacity.frequencies
     )
 
 
@@ -271,6 +273,7 @@ _PLUG = {"circuit": {"components": {"plug": {"type": "volume", "ports": {"P": "p
 # --- a real server ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.realtime
 def test_a_server_says_so_before_arming_and_shows_what_is_asked_for(tmp_path: Path) -> None:
     small = {"nominal_flow =": 'nominal_flow = { flow = "20 l/min", drop = "35 bar", per = "edge" }'}
     with Server(tmp_path, changes=small) as server:
@@ -285,7 +288,7 @@ def test_a_server_says_so_before_arming_and_shows_what_is_asked_for(tmp_path: Pa
 
 async def arm_and_run(user: Panel) -> None:
     found = await user.see("margins", lambda each: each["examined"], within=60.0)
-    assert any("valves.main: P to port, the virtual circuit asks for" in text for text in found["warnings"])
+    assert any("valves.main: P to port, the virtual circuit requests" in text for text in found["warnings"])
     armed = await user.do("arm")
     assert armed["result"]["warnings"] == user.all("margins")[-1]["warnings"]
     await user.do("start")

@@ -72,7 +72,7 @@ class Server:
         self.service.publish_description(description)
         self.service.publish_state(STATE.model_copy(update={"time": self.now()}))
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await self.service.wait_connected()
             yield self
             assert not task.done()
@@ -93,7 +93,7 @@ class User:
             self.seen.append((message.topic.value, bytes(message.payload)))
 
     async def until(self, condition: Callable[[], Any]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - what is waited for comes over a socket
                 await asyncio.sleep(0.01)
 
@@ -503,6 +503,7 @@ def test_accounts_of_the_embedded_broker(tmp_path: Path) -> None:
     run(work())
 
 
+@pytest.mark.realtime
 @NEEDS_MOSQUITTO
 def test_a_server_with_accounts_and_a_local_enable(tmp_path: Path) -> None:
     """The whole of it: a viewer is not heard, an operator is, and at the rig the key is off."""
@@ -541,6 +542,7 @@ def test_a_server_with_accounts_and_a_local_enable(tmp_path: Path) -> None:
         run(work(server))
 
 
+@pytest.mark.realtime
 @NEEDS_MOSQUITTO
 def test_nothing_unlawful_reaches_the_loop_of_a_real_server(lab: Lab, tmp_path: Path) -> None:
     """A server in processes of its own, over TLS: what its loop was asked to do is counted in the shared memory."""
@@ -597,6 +599,7 @@ def test_nothing_unlawful_reaches_the_loop_of_a_real_server(lab: Lab, tmp_path: 
             server.__exit__()
 
 
+@pytest.mark.realtime
 def test_a_server_does_not_start_with_a_password_that_others_can_read(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret")
     (tmp_path / "password").chmod(0o644)

@@ -206,7 +206,7 @@ def _inline(value: Any) -> str:
 async def be_running(user: Panel) -> None:
     """What an operator does after whatever has happened, until the rig runs with its work cycle."""
     reasons: set[str] = set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             for name in ("reset", "arm", "start"):
                 answer = await user.command(name)
