@@ -1,4 +1,4 @@
-"""A public class name means one thing in all of hilserver, so that a name found in a log, a trace or a page is enough."""
+"""A public class name means one thing in all of hilserver: a name in a trace or on a page is enough to find it."""
 
 from __future__ import annotations
 
