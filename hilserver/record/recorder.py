@@ -26,8 +26,9 @@ import numpy as np
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
+from hilserver.realtime.queues import Message
 from hilserver.realtime.setup import read_swap_payload, read_swap_text
-from hilserver.realtime.shared import LoopMemory, Message
+from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.talk import say
 from hilserver.record.format import Event, LogHeader, RecordError, decode
 from hilserver.record.run import command_event, swap_events

@@ -20,7 +20,8 @@ from hilserver.protocol.accounts import SERVER, Accounts
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.published import Event
 from hilserver.protocol.running import announce, withdraw, working_folder
-from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
+from hilserver.realtime.segment import SharedMemoryError, segment_path
+from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
 from hilserver.service.broker import EmbeddedBroker

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hilserver.errors import HilserverError
 from hilserver.realtime.devices import DeviceSetup
-from hilserver.realtime.shared import SharedMemoryError
+from hilserver.realtime.segment import SharedMemoryError
 from hilserver.realtime.worker import WorkerMemory, write_worker_file
 from hilserver.service.children import Child, all_ready
 from hilserver.service.devices import DeviceReports

@@ -38,7 +38,8 @@ from hilserver.commissioning.rates import (
 )
 from hilserver.errors import ConfigurationError, DriverError, HilserverError
 from hilserver.numerics import shape
-from hilserver.realtime.shared import LoopMemory, segment_path
+from hilserver.realtime.segment import segment_path
+from hilserver.realtime.shared import LoopMemory
 from hilserver.record.format import Event
 from hilserver.record.reader import LogReader
 from hilserver.record.run import run_header

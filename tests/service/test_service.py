@@ -28,7 +28,7 @@ from service_harness import (
 from service_inputs import malformed, random_switch
 
 from hilserver.realtime.device import DeviceMemory
-from hilserver.realtime.shared import segment_path
+from hilserver.realtime.segment import segment_path
 from hilserver.record.reader import LogTable
 from hilserver.rig.build import load_rig
 from hilserver.tick import columns as c
