@@ -33,10 +33,10 @@ from hilserver.record.run import run_header
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick import columns as c
 from hilserver.tick import tick as tick_module
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.program import compiled_program, no_command, work_array
+from hilserver.tick.row import input_columns, valve_columns
 
 NAMES = {
     "scale_channels": "scaling",
@@ -52,7 +52,7 @@ NAMES = {
 }
 """The tick's calls in the words of its user; another one goes by its own name."""
 LOOK_AHEAD, REST = "look-ahead", "nodes, integrator, calls"
-PLAIN_STRATEGY = b.STRATEGY_NAMES.index("inverse_lag_leakage")
+PLAIN_STRATEGY = Strategy["inverse_lag_leakage"]
 """The best strategy that does not look ahead."""
 CALLS = 2000
 """Kernel calls that are timed as one."""
@@ -122,13 +122,13 @@ class Record:
     @property
     def circuit(self) -> Floats:
         """The circuit's values at its end."""
-        first = self.rig.plan.layout[c.CIRCUIT]
+        first = self.rig.plan.layout[0].circuit
         return self.last[first : first + len(self.rig.packed.values)].copy()
 
     def without_look_ahead(self) -> Record | None:
         """The same with strategies that do not look ahead; None where none does."""
-        places = self.rig.plan.layout[c.VALVE] + b.BLOCK * np.arange(len(self.rig.plan.valve)) + b.STRATEGY_NOW
-        ahead = (self.row[places] >= b.SECOND_ORDER) & (self.row[places] <= b.ADAPTIVE)
+        places = np.array(valve_columns(self.rig.plan, "strategy"))
+        ahead = (self.row[places] >= Strategy.second_order) & (self.row[places] <= Strategy.adaptive)
         if not ahead.any():
             return None
         row = self.row.copy()
@@ -151,21 +151,30 @@ class Record:
         rig, row, spent = self.rig, self.row.copy(), np.zeros(2 + calls, dtype=np.uint64)
         work = work_array(rig.packed, rig.plan)
         begin = time.perf_counter()
-        run(rig.plan, rig.packed.index, rig.packed.value, row, work, no_command(), inputs_of(rig), self.given, spent)
+        run(
+            rig.plan.block,
+            rig.packed.index,
+            rig.packed.value,
+            row,
+            work,
+            no_command(),
+            inputs_of(rig),
+            self.given,
+            spent,
+        )
         return row, spent.astype(np.float64), time.perf_counter() - begin
 
 
 def inputs_of(rig: Rig) -> Any:
     """The columns that are set from outside before a tick."""
-    layout = rig.plan.layout
-    return np.array([*c.INPUT_COLUMNS, *range(layout[c.RAW], layout[c.CHANNEL])], dtype=np.int64)
+    return np.array(input_columns(rig.plan), dtype=np.int64)
 
 
 @functools.cache
 def timed_tick(program: Program) -> tuple[list[str], Callable[..., None]]:
     """The names of the tick's calls, and a compiled run over given inputs that notes the cycles each of them spends."""
     names, source = stamped(inspect.getsource(tick_module.tick))
-    scope = {**program.tick.py_func.__globals__, "cycles": _cycles}
+    scope = {**program.tick.py_func.__globals__, "cycles": _cycles, "take": program.take}
     exec(compile(source, "<timed tick>", "exec"), scope)
     scope["stamped_tick"] = numba.njit(scope["stamped_tick"], **HEAPLESS)
     exec(compile(inspect.getsource(_run_timed), "<timed run>", "exec"), scope)
@@ -287,7 +296,7 @@ def component_costs(rig: Rig, repeats: int = 7, at: Floats | None = None) -> lis
         return median_time(repeats, 20, lambda: program.advance(index, *arguments, steps, h))
 
     substeps = int(packed.index[e.SUBSTEPS])
-    circuit = advance(packed.index, 20 * substeps, rig.plan.loop[c.DT] / substeps) / 20
+    circuit = advance(packed.index, 20 * substeps, rig.plan.loop[0].dt / substeps) / 20
     stages = {e.EULER: 1.0, e.RK4: 4.0}.get(int(packed.index[e.INTEGRATOR]))
     if stages is None:  # it divides its steps where it has to: as many as its time is worth, one of Euler's being one
         euler = packed.index.copy()

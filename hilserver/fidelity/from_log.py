@@ -38,7 +38,6 @@ from hilserver.record.reader import LogReader, LogTable
 from hilserver.record.run import unpacked_record
 from hilserver.rig.build import Rig, assemble, library_in, read_toml
 from hilserver.rig.settings import ChannelSettings, RigSettings
-from hilserver.tick import columns as c
 from hilserver.tick.program import compiled_program
 
 NEEDED = ("flow_estimated", "flow_deviation", "flow_other")
@@ -114,7 +113,7 @@ class _Evaluation:
 
     def __init__(self, then: Rig, today: Rig, machine_file: Path | None, log: Path) -> None:
         self.then, self.today, self.machine_file, self.log = then, today, machine_file, log
-        self.settings, self.dt = then.settings, float(then.plan.loop[c.DT])
+        self.settings, self.dt = then.settings, float(then.plan.loop[0].dt)
         self.program: Program = compiled_program(then.library)
         self.truth = ""
         self.quantities: dict[str, Quantity] = {}

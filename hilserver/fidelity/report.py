@@ -19,17 +19,8 @@ from hilserver.report.circuit_blocks import components, drawing
 from hilserver.report.document import Block, Document, Grid, Heading, Listing, Picture
 from hilserver.report.plots import TRUTH, Lines, Panel, new_figure, panels_figure
 from hilserver.report.reports import write_json
-from hilserver.tick.bridge.columns import (
-    CAPACITY,
-    NEAR_END,
-    NO_DROP,
-    OSCILLATION,
-    RANGE,
-    SATURATION_TEXTS,
-    SLEW,
-    SPOOL_FAULT,
-    STRATEGY_NAMES,
-)
+from hilserver.tick.bridge.ladder import STRATEGY_NAMES
+from hilserver.tick.codes import Saturation
 from hilserver.units import shown_unit
 
 NOTHING = "–"
@@ -182,18 +173,18 @@ def command_grid(result: Fidelity) -> Grid:
             cells += [_share(shares[variant.name, valve].get(flag, 0.0)) if known else NOTHING for flag in flags]
             rows.append((variant.name, valve, *cells))
     head = ("strategy", "valve", "noise", "noise at rest", *(SHORT[flag] for flag in flags))
-    texts = [f"{SHORT[flag]}: {SATURATION_TEXTS[flag]}" for flag in flags]
+    texts = [f"{SHORT[flag]}: {Saturation(flag).text}" for flag in flags]
     return Grid(head, tuple(rows), "; ".join(["Saturation: share of the ticks of work cycle and sweep", *texts]) + ".")
 
 
-SHORT = {
-    CAPACITY: "too small",
-    NO_DROP: "no drop",
-    RANGE: "range",
-    SLEW: "slew",
-    NEAR_END: "end of stroke",
-    OSCILLATION: "oscillation",
-    SPOOL_FAULT: "spool fault",
+SHORT: dict[int, str] = {
+    Saturation.CAPACITY: "too small",
+    Saturation.NO_DROP: "no drop",
+    Saturation.RANGE: "range",
+    Saturation.SLEW: "slew",
+    Saturation.NEAR_END: "end of stroke",
+    Saturation.OSCILLATION: "oscillation",
+    Saturation.SPOOL_FAULT: "spool fault",
 }
 """Heads of columns for the flags of a valve's saturation."""
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hilserver.fidelity.measures import Deviation, Response, rms_above
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.settings import Sine
-from hilserver.tick.bridge.columns import CAPACITY, NEAR_END, NO_DROP, RANGE, SATURATION_TEXTS, SLEW
+from hilserver.tick.codes import Saturation
 
 NO_BRIDGE = "no compensation"
 VARIANTS = {
@@ -30,7 +30,7 @@ VARIANTS = {
     "adaptive": "as feedback, and the valve's flow gain is tracked",
     "flow_servo": "PID on the measured flow",
 }
-CANT = CAPACITY | NO_DROP | RANGE | SLEW | NEAR_END
+CANT = Saturation.CAPACITY | Saturation.NO_DROP | Saturation.RANGE | Saturation.SLEW | Saturation.NEAR_END
 """Flags of a saturation that say that the valve can't do what is asked of it."""
 NOISE_CORNER = 0.1
 """A command's noise is what it has above this share of the tick rate."""
@@ -165,7 +165,7 @@ class Variant:
         """Share of all ticks with each flag of a valve's saturation; those that never came are left out."""
         lines = [course.saturation[valve] for course in self.courses if valve in course.saturation]
         flags = np.concatenate(lines or [np.zeros(1)]).astype(np.int64)
-        shares = {flag: float(np.mean((flags & flag) > 0)) for flag in SATURATION_TEXTS}
+        shares = {flag: float(np.mean((flags & flag) > 0)) for flag in Saturation}
         return {flag: share for flag, share in shares.items() if share > 0.0}
 
 

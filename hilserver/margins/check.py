@@ -20,7 +20,7 @@ from hilserver.margins.margins import Margins
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import corner_frequency
 from hilserver.rig.settings import ChannelSettings, LimitSettings, ValveSettings
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Watched
 from hilserver.tick.program import compiled_program
 from hilserver.units import shown_unit
 
@@ -72,12 +72,12 @@ def _age_warnings(rig: Rig) -> Iterator[str]:
     """Channels of slow devices whose samples are too old before the next ones come."""
     periods = {d.name: 1.0 / d.config.rate for d in rig.devices if d.driver.pace is Pace.SLOW}
     names = list(rig.settings.channels)
-    for line in rig.plan.limit[rig.plan.limit[:, c.LIMIT_KIND] == c.BY_AGE]:
-        name = names[int(line[c.LIMIT_CHANNEL])]
+    for line in rig.plan.limit:
+        name = names[line.channel]
         period = periods.get(rig.settings.channels[name].device or "")
-        if period is not None and line[c.LIMIT_UPPER] < PERIODS_OLD * period:
+        if line.watched == Watched.AGE and period is not None and line.upper < PERIODS_OLD * period:
             yield (
-                f"channels.{name}: its device is read every {period * 1e3:g} ms, and {line[c.LIMIT_UPPER] * 1e3:g} ms "
+                f"channels.{name}: its device is read every {period * 1e3:g} ms, and {line.upper * 1e3:g} ms "
                 f"old samples violate a limit: allow {PERIODS_OLD:g} periods (max_age of a limit, or loop.max_age)."
             )
 

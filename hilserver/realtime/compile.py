@@ -14,7 +14,6 @@ from hilserver.circuit.library import library_of
 from hilserver.circuit.program import COMPLETE, build, compile_mechanisms
 from hilserver.realtime.setup import read_setup
 from hilserver.realtime.talk import say
-from hilserver.tick import columns as c
 from hilserver.tick.program import LINKED, calls_in_a_plant, calls_in_analysis, calls_in_the_loop
 
 MECHANISMS = "mechanisms"
@@ -28,7 +27,7 @@ def fill_cache(setup_file: Path) -> None:
         setup.index, setup.value
     )
     for arrays in setup.plants.values():
-        calls += calls_in_a_plant(arrays, float(setup.plan.loop[c.DT]))
+        calls += calls_in_a_plant(arrays, float(setup.plan.loop[0].dt))
     for name, arguments in calls:
         program.functions[name].compile(tuple(map(numba.typeof, arguments)))
     (program.folder / COMPLETE).touch()

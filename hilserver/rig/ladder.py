@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hilserver.rig.settings import CylinderSettings, RigSettings, ValveSettings
-from hilserver.tick.bridge.columns import STRATEGY_NAMES
+from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 
 
 def cannot(settings: RigSettings, valve: ValveSettings, strategy: str) -> str:

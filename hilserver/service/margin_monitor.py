@@ -27,7 +27,8 @@ from hilserver.service.operator import Running
 from hilserver.service.orders import present_strategies
 from hilserver.service.telemetry import Observer
 from hilserver.simulation.machine import real_pressures
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
+from hilserver.tick.row import header
 
 LOOK = 0.2
 """s between two looks whether there is something new to examine."""
@@ -98,7 +99,7 @@ class Examiner:
         if done is None or done.version != self._running().version:
             return True
         now = supplies(self._rig, row)
-        return row[c.MODE] == c.SAFE and any(_is_other(done.supply[name], p) for name, p in now.items())
+        return header(row).mode == Mode.SAFE and any(_is_other(done.supply[name], p) for name, p in now.items())
 
     async def _examine(self, row: Floats) -> Examination:
         running, ended = self._running(), threading.Event()

@@ -13,13 +13,20 @@ from hilserver.numerics.arrays import Floats
 from hilserver.protocol import messages as m
 from hilserver.rig.build import Rig, read_toml
 from hilserver.rig.ladder import cannot
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.ladder import STRATEGY_NAMES, Strategy
+from hilserver.tick.codes import CommandKind, Result
 
 Change = m.SetParameter | m.Switch | m.SwitchCircuit
 """Commands that change the virtual circuit."""
 
-_PLAIN = {"arm": c.ARM, "disarm": c.DISARM, "start": c.START, "stop": c.STOP, "reset": c.RESET, "trip": c.ESTOP}
+_PLAIN = {
+    "arm": CommandKind.ARM,
+    "disarm": CommandKind.DISARM,
+    "start": CommandKind.START,
+    "stop": CommandKind.STOP,
+    "reset": CommandKind.RESET,
+    "trip": CommandKind.ESTOP,
+}
 _NEEDS = {
     "arm": "SAFE",
     "disarm": "ARMED or RUNNING",
@@ -57,24 +64,24 @@ def order_of(rig: Rig, command: m.Command) -> Order:
             low, high = settings.inputs[command.input].range
             if not low <= command.value <= high:
                 raise refused("value", f"{command.value:g} is out of range: must be {low:g} … {high:g}.")
-            return Order("RUNNING", c.SET_INPUT, number, command.value)
+            return Order("RUNNING", CommandKind.SET_INPUT, number, command.value)
         case m.SelectStrategy():
             number = _index(command.valve, settings.valves, "valve")
             offered = strategies_of(rig, command.valve)
             if command.strategy not in offered:
                 hint = did_you_mean(command.strategy, offered)
                 raise refused("strategy", f'"{command.strategy}" is not offered by this valve.{hint}')
-            return Order("", c.STRATEGY, number, float(b.STRATEGY_NAMES.index(command.strategy)))
+            return Order("", CommandKind.STRATEGY, number, float(Strategy[command.strategy]))
         case m.Jog():
             number = _index(command.valve, settings.valves, "valve")
             limit = settings.valves[command.valve].bridge.jog_limit
             if abs(command.command) > limit:
                 raise refused("command", f"{command.command:g} is beyond the valve's jog limit: at most ±{limit:g}.")
-            return Order("RUNNING, strategy manual", c.JOG, number, command.command)
+            return Order("RUNNING, strategy manual", CommandKind.JOG, number, command.command)
         case m.Cycle():
             if rig.cycle is None:
                 raise refused("action", "the rig has no work cycle: name one in the rig file (cycle = ...).")
-            return Order("RUNNING", c.CYCLE, float(command.action == "start"))
+            return Order("RUNNING", CommandKind.CYCLE, float(command.action == "start"))
     return Order(_NEEDS[command.name], _PLAIN[command.name])
 
 
@@ -119,20 +126,18 @@ def _whole_circuit(rig: Rig, command: m.SwitchCircuit) -> dict[str, Any]:
 
 def strategies_of(rig: Rig, valve: str) -> tuple[str, ...]:
     """The strategies a valve can take."""
-    return tuple(name for name in b.STRATEGY_NAMES if not cannot(rig.settings, rig.settings.valves[valve], name))
+    return tuple(name for name in STRATEGY_NAMES if not cannot(rig.settings, rig.settings.valves[valve], name))
 
 
 def present_strategies(rig: Rig, row: Floats) -> dict[str, str]:
     """The strategy of each valve in this row."""
-    return {
-        name: b.STRATEGY_NAMES[int(row[rig.layout.column(f"valve.{name}.strategy")])] for name in rig.settings.valves
-    }
+    return {name: Strategy(int(row[rig.layout.column(f"valve.{name}.strategy")])).name for name in rig.settings.valves}
 
 
 def why_refused(command: m.Command, needs: str, result: int, mode: str) -> str:
     """What the loop has against a command; ``result`` is its answer in the row."""
-    hint = f" ({command.name} needs {needs}, the mode is {mode})" if result == c.WRONG_MODE and needs else ""
-    return f"{c.RESULT_TEXTS[result]}{hint}."
+    hint = f" ({command.name} needs {needs}, the mode is {mode})" if result == Result.WRONG_MODE and needs else ""
+    return f"{Result(result).text}{hint}."
 
 
 def refused(key: str, text: str) -> ConfigurationError:

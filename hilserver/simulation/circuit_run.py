@@ -31,6 +31,7 @@ from hilserver.rig.build import read_toml
 from hilserver.rig.plan import cycle_table
 from hilserver.rig.settings import CycleSettings
 from hilserver.tick.program import compiled_program
+from hilserver.tick.signals import cycle_value
 
 TICK = 1e-3
 """s between two values of a run; the circuit's ``substeps`` divide it, as at a rig with the usual 1 kHz."""
@@ -171,7 +172,7 @@ def _led(program: Program, cycle: CycleSettings | None, inputs: tuple[str, ...],
     for k in range(ticks):
         t = k % length * TICK
         for j in range(len(inputs)):
-            given[k, j] = program.cycle_value(table, j, t, 0.0)
+            given[k, j] = cycle_value(table, j, t, 0.0)
     return given
 
 

@@ -18,8 +18,8 @@ from hilserver.record.reader import Batch, CircuitVersion, Damage, LogReader
 from hilserver.record.run import unpacked_record
 from hilserver.rig.build import Rig, assemble, library_in
 from hilserver.rig.plan import first_row
-from hilserver.tick import columns as c
 from hilserver.tick.program import compiled_program, no_command, work_array
+from hilserver.tick.row import COLUMN, header, input_columns
 
 OTHER_VERSION_TOLERANCE = 1e-6
 """Of a column's range: what is allowed where log and replay ran different programs, unless the user says otherwise."""
@@ -164,8 +164,7 @@ class _Replay:
         self._version: CircuitVersion | None = None
         self._packed = self.rig.packed
         self._work = work_array(self.rig.packed, self.rig.plan)
-        layout = self.rig.plan.layout
-        self._inputs = np.array([*c.INPUT_COLUMNS, *range(layout[c.RAW], layout[c.CHANNEL])], dtype=np.int64)
+        self._inputs = np.array(input_columns(self.rig.plan), dtype=np.int64)
 
     def take(self, batch: Batch) -> None:
         """Replay and compare a batch of the log, but for the rows before the one to begin with."""
@@ -185,7 +184,7 @@ class _Replay:
     def _gaps(self, batch: Batch, first: int) -> dict[int, str]:
         """Rows of the batch that can't be computed from the row before, with the reason."""
         ticks, missed = batch.column("tick"), batch.column("missed")
-        before = np.concatenate([[self._row[c.TICK]], ticks[:-1]])
+        before = np.concatenate([[header(self._row).tick], ticks[:-1]])
         broken = np.flatnonzero(ticks - before != missed + 1.0)
         gaps = {int(row): "rows before it are lost" for row in broken if row >= first}
         for number, event in batch.events:
@@ -221,7 +220,7 @@ class _Replay:
         self._row = first_row(self.rig.layout, self.rig.plan, self._packed)
         self._row[self._columns.replayed] = logged[self._columns.logged]
         self._known = True
-        self.starts.append(Start(number, int(self._row[c.TICK]), reason))
+        self.starts.append(Start(number, int(header(self._row).tick), reason))
 
     def _use(self, version: CircuitVersion) -> PackedCircuit:
         """Make a recorded circuit the present one; returns the one before."""
@@ -239,7 +238,7 @@ class _Replay:
         before = self._use(version)
         carried = version.packed["carried"] if self.same_program else self._packed.carried_from(before)
         self.switches += 1
-        self.program.swap(self.rig.plan, self._row, self._packed.index, self._packed.value, carried, self._work)
+        self.program.swap(self.rig.plan.block, self._row, self._packed.index, self._packed.value, carried, self._work)
 
     def _packed_of(self, record: Mapping[str, Any]) -> PackedCircuit:
         if self.same_program:
@@ -254,7 +253,7 @@ class _Replay:
         given = np.where(places >= 0, rows[:, places], 0.0)
         result = np.empty((len(rows), len(order)))
         self.program.run_recorded(
-            self.rig.plan,
+            self.rig.plan.block,
             self._packed.index,
             self._packed.value,
             self._row,
@@ -281,7 +280,7 @@ class _Replay:
             largest = float(np.where(np.isnan(deviation), np.inf, deviation).max())
             row = int(where[0])
             name = self._columns.names[place]
-            found = self.found.setdefault(name, _Found(number + row, int(logged[row, c.TICK]), 0.0))
+            found = self.found.setdefault(name, _Found(number + row, int(logged[row, COLUMN["tick"]]), 0.0))
             found.largest = max(found.largest, largest)
 
 

@@ -32,7 +32,7 @@ from hilserver.realtime.shared import segment_path
 from hilserver.record.reader import LogTable
 from hilserver.record.summary import WORK
 from hilserver.rig.build import load_rig
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Fault, Mode
 
 DEMO = load_rig(Path(__file__).parents[2] / "config" / "rigs" / "demo.toml").settings
 SLEW = DEMO.valves["main"].slew / DEMO.loop.rate
@@ -86,8 +86,8 @@ def test_without_its_supervisor_the_loop_ramps_to_null_and_everything_ends(tmp_p
         table = read_log(server.logs[0])
         assert not table.torn
         assert_ramped_to_null(table)
-        assert table.columns["mode"][-1] == c.FAULTED
-        assert table.columns["fault"][-1] == c.FAULT_SUPERVISOR
+        assert table.columns["mode"][-1] == Mode.FAULT
+        assert table.columns["fault"][-1] == Fault.SUPERVISOR
         assert not segment_path(f"{server.name}-rig").exists()
 
 
@@ -254,7 +254,7 @@ def test_a_signal_ends_it_in_order(tmp_path: Path) -> None:
         assert not table.torn
         assert_ramped_to_null(table)
         assert_no_gap(table)
-        assert table.columns["mode"][-1] == c.SAFE
+        assert table.columns["mode"][-1] == Mode.SAFE
         assert "Traceback" not in server.stderr
 
 
