@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
+from importlib.machinery import SourceFileLoader
 from math import inf
 from pathlib import Path
 from types import ModuleType
@@ -377,10 +378,15 @@ def test_what_an_imported_function_reads_is_part_of_the_programs_name(
     assert program_folder(standard_library(), LINKED, tmp_path) != before
 
 
-def test_linked_modules_keep_their_own_names(tmp_path: Path) -> None:
+def test_linked_modules_keep_their_own_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """HEADER is 32 in the engine; a linked module may use the name for something else, but not for a function."""
+    file = tmp_path / "other.py"
+    file.write_text("HEADER = 7\n\n\ndef header():\n    return HEADER\n\n\ndef advance():\n    return 0\n")
+    loader = SourceFileLoader("other", str(file))
     module = ModuleType("other")
-    exec("HEADER = 7\ndef header():\n    return HEADER\ndef advance():\n    return 0", vars(module))
+    module.__file__ = str(file)
+    monkeypatch.setitem(sys.modules, "other", module)
+    loader.exec_module(module)
     with pytest.raises(TypeError, match="other: another linked module has a function advance: rename one"):
         build(standard_library(), [module], tmp_path)
 
