@@ -1,7 +1,7 @@
-"""A hook of MkDocs: makes the reference pages out of the classes, models and commands they describe; draws equations.
+"""A MkDocs hook that generates the reference pages from the classes, models and commands they describe.
 
-Nothing that it makes is committed. Equations (``math`` fences, ``.. math::`` in docstrings) become SVG, so that the
-pages need no script and nothing from elsewhere.
+None of the generated pages is committed. Equations (``math`` fences, ``.. math::`` in docstrings) become SVG, so that
+the pages need no script and nothing from the network.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ from hilserver.components.base import Component, Fluid
 from hilserver.drawing.schematic import picture as schematic
 from hilserver.driver import installed_drivers
 from hilserver.mechanics import model as mechanics
-from hilserver.protocol import messages
+from hilserver.protocol import commands, topics
+from hilserver.protocol.address import BrokerAddress
 from hilserver.report.document import Picture
-from hilserver.rig.build import read_toml
 from hilserver.rig.calibration import Calibration
-from hilserver.rig.settings import BrokerLogin, CycleInput, CycleSettings, RigSettings
+from hilserver.rig.cycle import CycleInput, CycleSettings
+from hilserver.rig.settings import RigSettings
 from hilserver.sequences.model import Expectation, Fault, SequenceFile, StepTiming
 from hilserver.simulation.circuit_run import plot, run_circuit_file
+from hilserver.toml import read_toml
 from hilserver.units import PlainNumber, Quantity, Unit
 
 Json = dict[str, Any]
@@ -54,7 +56,7 @@ EXAMPLES = DOCS / "examples"
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the pages of whole folders into the navigation: an entry that ends in / stands for all of its pages."""
+    """Expand the navigation: an entry that ends in / stands for all pages of that folder."""
     config.nav = _expanded(config.nav)
     return config
 
@@ -77,7 +79,7 @@ def _index_first(page: str) -> tuple[bool, str]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages, and those that lie elsewhere in the repository."""
+    """Add the generated pages, and the pages from other folders of the repository."""
     made: dict[str, str | bytes] = {**pages(), **repository_pages(), **example_schematics(), **circuit_plots()}
     for path, content in made.items():
         files.append(File.generated(config, path, content=content))
@@ -85,7 +87,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Draw the equations of a page; a link to a source leads to its page, one to a folder to its index."""
+    """Draw the equations of a page; lead links to sources to their pages, and links to folders to their indexes."""
     markdown = to_reference(markdown)
     markdown = re.sub(r"\]\(([\w./-]+/)\)", r"](\1index.md)", markdown)
     return re.sub(r"^```math\n(.*?)^```$", lambda found: equation(found[1]), markdown, flags=re.M | re.S)
@@ -96,13 +98,13 @@ SOURCES = {
     "mechanics/model.py": "mechanism-file.md",
     "rig/settings.py": "rig-file.md",
 }
-"""Where the keys of a file are declared, and the page that is made of it."""
+"""The modules that declare the keys of a file, and the page generated from each."""
 
 
 def to_reference(markdown: str) -> str:
-    """The links from a page to sources that have a page of their own, as links to these.
+    """Replace links to source files by links to the reference pages generated from them.
 
-    Who reads a page in the repository, where nothing of the reference is kept, gets to the source.
+    In the repository itself, which contains no reference pages, the same links lead to the source files.
     """
 
     def page(found: re.Match[str]) -> str:
@@ -131,12 +133,12 @@ def pages() -> dict[str, str]:
 
 
 def repository_pages() -> dict[str, str]:
-    """README, changelog and security page with their links as they are here; the list of decisions."""
+    """README, changelog and security page with their links adapted to the site; the list of decisions."""
     readme = (ROOT / "README.md").read_text().replace("](docs/", "](").replace("](CHANGELOG.md)", "](changelog.md)")
     readme = readme.replace("](SECURITY.md)", "](security.md)").replace("](config/README.md)", "](circuits.md)")
     decisions = sorted((DOCS / "decisions").glob("*.md"))
     titles = [(path.name, path.read_text().split("\n")[0].removeprefix("# ")) for path in decisions]
-    lines = ["# Decisions", "", "Why it is as it is: what could be questioned.", ""]
+    lines = ["# Decisions", "", "Design decisions that could be questioned, and the reasons for them.", ""]
     return {
         "index.md": readme.replace("[Apache-2.0](LICENSE)", "Apache-2.0"),
         "circuits.md": circuits_page(),
@@ -146,16 +148,16 @@ def repository_pages() -> dict[str, str]:
     }
 
 
-# --- ready circuits ---------------------------------------------------------------------------------------------------
+# --- example circuits -------------------------------------------------------------------------------------------------
 
 
 SIMULATED = re.compile(r"^```sh\nhilserver simulate config/circuits/(\w+)\.toml .*\n```$", re.M)
-"""The command that makes a circuit's plot."""
+"""The command that plots a circuit."""
 PICTURES = (("schematic", "svg"), ("plot", "png"))
 
 
 def circuits_page() -> str:
-    """config/README.md with every circuit's schematic, plot and file where its command stands."""
+    """config/README.md with schematic, plot and file of each circuit after its command."""
 
     def shown(found: re.Match[str]) -> str:
         file = (ROOT / f"config/circuits/{found[1]}.toml").read_text().strip()
@@ -172,7 +174,7 @@ def example_schematics() -> dict[str, str]:
 
 @functools.cache
 def circuit_plots() -> dict[str, bytes]:
-    """Schematics of the ready circuits, and their plots over their work cycles: path below docs/ -> SVG, PNG."""
+    """Schematics of the example circuits, and plots over their work cycles: path below docs/ -> SVG, PNG."""
     plots = {}
     for name in SIMULATED.findall((ROOT / "config/README.md").read_text()):
         circuit, cycle = (ROOT / f"config/{kind}/{name}.toml" for kind in ("circuits", "cycles"))
@@ -186,11 +188,11 @@ def circuit_plots() -> dict[str, bytes]:
 
 
 MATHTEXT = {"frac": r"\dfrac", "tfrac": r"\frac", "le": r"\leq", "ge": r"\geq"}
-"""What matplotlib's mathtext lacks of LaTeX, in its words."""
+"""LaTeX commands that matplotlib's mathtext lacks -> their mathtext equivalents."""
 
 
 def equation(latex: str, size: float = 17.0) -> str:
-    """A displayed equation as inline SVG in the colour of the text, with its LaTeX for those who can't see it."""
+    """A displayed equation as inline SVG in the colour of the text, with its LaTeX as the accessible label."""
     source = " ".join(latex.split())
     text = re.sub(r"\\(t?frac|le|ge)\b", lambda found: MATHTEXT[found[1]], source)
     path = TextPath((0, 0), f"${text}$", size=size, prop=FontProperties(math_fontfamily="stix"))
@@ -256,10 +258,10 @@ def component_index(library: Library) -> str:
         for name, kind in library.types.items()
     ]
     intro = (
-        "Each page is made from the class itself: its equations, its ports, its datasheet values, and the source of "
-        "its kernels, which are the equations as they are computed. Symbols follow ISO 1219-1.\n\n"
-        "Pressures are gauge pressures. A flow is positive into a node, a force positive in the direction of growing "
-        "position."
+        "Each page is generated from the class: its equations, its ports, its datasheet values, and the source of "
+        "its kernels, which are the equations as computed. Symbols follow ISO 1219-1.\n\n"
+        "Pressures are gauge pressures. A flow is positive into a node, a force positive in the direction of "
+        "increasing position."
     )
     return "\n\n".join(["# Components", intro, table(("symbol", "component", "`type`", "what it is"), rows)])
 
@@ -268,15 +270,15 @@ def component_page(name: str, library: Library) -> str:
     """The page of one component type."""
     kind = library.types[name]
     parts = [f"# {title(name)}", f'<div class="symbol">{symbol(kind)}</div>', with_sources(docstring(kind))]
-    values = sorted(datasheet_fields(kind), key=lambda row: row[0] == "`description`")  # the same for all: last
+    values = sorted(datasheet_fields(kind), key=lambda row: row[0] == "`description`")  # common to all: last
     parts += ["## Connections", connections(kind), "## Datasheet values", table(COLUMNS, values)]
     drawing = f"![Schematic of the example](../../images/components/{name}.svg)"
-    parts += ["## Example", "A whole circuit with it, as small as it gets:", drawing, fence("toml", example(name))]
+    parts += ["## Example", "A minimal complete circuit with this component:", drawing, fence("toml", example(name))]
     if kind.states:
         parts += ["## States", states(kind)]
     parts += ["## Logged values", logged(kind, library)]
     parts += ["## Validation", validation(kind)]
-    parts += ["## Equations as they are computed", kernel_text(kind)]
+    parts += ["## Equations as computed", kernel_text(kind)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -286,7 +288,7 @@ def title(name: str) -> str:
 
 
 def first_sentence(kind: type[Component]) -> str:
-    """What the class says of itself first."""
+    """The first sentence of the class docstring."""
     text = docstring(kind).split("\n\n")[0].replace("\n", " ")
     return re.split(r"(?<=\.) (?=[A-Z])", text)[0]
 
@@ -315,18 +317,18 @@ def connections(kind: type[Component]) -> str:
 
 
 def states(kind: type[Component]) -> str:
-    """What the component remembers."""
+    """The states of the component."""
 
     def shown(value: float | str) -> str:
         return f"`{value}`" if isinstance(value, str) else {np.inf: "", -np.inf: ""}.get(value, f"{value:g}")
 
     rows = [(f"`{s.name}`", s.unit, shown(s.initial), shown(s.lower), shown(s.upper)) for s in kind.states]
-    text = "A limit is hard: the engine stops the state there. Names are parameters of the kernel."
-    return table(("state", "unit", "at the start", "lower limit", "upper limit"), rows) + "\n\n" + text
+    text = "Limits are hard: the engine stops the state there. Names are parameters of the kernel."
+    return table(("state", "unit", "initial value", "lower limit", "upper limit"), rows) + "\n\n" + text
 
 
 def logged(kind: type[Component], library: Library) -> str:
-    """Which values of the component are in telemetry and log."""
+    """The values of the component in telemetry and log."""
     units = {
         Role.FLOW: "m³/s, into the node",
         Role.FORCE: "N, on the node",
@@ -336,8 +338,8 @@ def logged(kind: type[Component], library: Library) -> str:
     rows = [(f"`<name>.{s.name}`", s.unit) for s in kind.states]
     for contract in library.contracts_of(kind):
         rows += [(f"`<name>.{term.word}`", units[term.role]) for term in contract.results if term.role in RECORDED]
-    nodes = "Besides, of each node: `<node>.p` (Pa, gauge), or `<node>.x` and `<node>.v` (m, m/s)."
-    return (table(("value", "unit"), rows) + "\n\n" if rows else "None of its own. ") + nodes
+    nodes = "In addition, for each node: `<node>.p` (Pa, gauge), or `<node>.x` and `<node>.v` (m, m/s)."
+    return (table(("value", "unit"), rows) + "\n\n" if rows else "No values of its own. ") + nodes
 
 
 def kernel_text(kind: type[Component]) -> str:
@@ -347,7 +349,7 @@ def kernel_text(kind: type[Component]) -> str:
 
 
 def validation(kind: type[Component]) -> str:
-    """The tests that examine this component by name, else those whose circuits hold it; each with its reference."""
+    """The tests that name this component, otherwise those whose circuits contain it; each with its reference."""
     names = {kind.__name__, kind.type_name, *(kernel.function.__name__ for kernel in kind.kernels)}
     by_name = [row for words, row in all_tests() if names & words]
     in_circuits = [row for words, row in all_tests() if any(f'"{kind.type_name}"' in word for word in words)]
@@ -403,11 +405,11 @@ def circuit_file_page() -> str:
         ("`[mechanisms.<name>]`", "tables", "", "", "bodies and joints that move mechanical nodes"),
     ]
     text = """\
-A component has `type`, `ports` (port → node), its signals (a key of the port's own name, with the name of a signal or
-a number), `description`, and the datasheet values of its type. Nodes and signals exist by being named. `rig.A` is the
-port `A` of the rig file: its pressure is measured. A signal that no component writes is an input of the rig. Every
-hydraulic node needs something with a volume, every mechanical node something with a mass; `hilserver check` names
-those that have none."""
+A component has `type`, `ports` (port → node), its signals (a key with the name of the port and, as its value, the name
+of a signal or a number), `description`, and the datasheet values of its type. Naming a node or a signal creates it.
+`rig.A` is the port `A` of the rig file: its pressure is measured. A signal that no component writes is an input of the
+rig. Every hydraulic node needs a component with a volume, every mechanical node one with a mass; `hilserver check`
+names those that have none."""
     parts = ["# Circuit file", docstring_of_values(), "## Top level", table(COLUMNS, top)]
     parts += ["## `[components.<name>]`", text]
     for name, model in (("fluid", Fluid), ("solver", Solver), ("nodes.<name>", NodeStart)):
@@ -415,8 +417,8 @@ those that have none."""
     mechanism = [
         ("`file`", "file name", "–", "", "[mechanism file](mechanism-file.md), beside the circuit file, in a folder "
          "below it, or in `../mechanisms`"),
-        ("`definition`", "tables", "–", "", "instead of `file`: its contents"),
-        ("`nodes`", "texts by name", "–", "", "actuator → node that it moves; its own name if not given"),
+        ("`definition`", "tables", "–", "", "the contents of the file, instead of `file`"),
+        ("`nodes`", "texts by name", "–", "", "actuator → node that it moves; default: the name of the actuator"),
     ]  # fmt: skip
     parts += ["## `[mechanisms.<name>]`", "A mechanism in the circuit.", table(COLUMNS, mechanism)]
     return "\n\n".join(parts) + "\n"
@@ -438,12 +440,12 @@ def mechanism_file_page() -> str:
     """Reference of the mechanism file."""
     top = [
         ("`description`", "text", "–", "", "free text"),
-        ("`method`", written(mechanics.Method), "–", "", "coordinates: of the bodies (in a plane; the default there) "
+        ("`method`", written(mechanics.Method), "–", "", "coordinates of the bodies (in a plane; the default there) "
          "or of the joints"),
-        ("`gravity`", '[`"0 m/s^2"`, …]', "–", "", "9.81 m/s² down along the drawing's last axis if not given"),
+        ("`gravity`", '[`"0 m/s^2"`, …]', "–", "", "default: 9.81 m/s² downward along the last axis of the drawing"),
         ("`[bodies.<name>]`", "tables", "**required**", "", "rigid bodies"),
-        ("`[joints.<name>]`", "tables", "–", "", "what two bodies have in common; `type` is one of those below"),
-        ("`[actuators.<name>]`", "tables", "–", "", "what a circuit drives; `type` is one of those below"),
+        ("`[joints.<name>]`", "tables", "–", "", "connections of two bodies; `type` is one of those below"),
+        ("`[actuators.<name>]`", "tables", "–", "", "elements that a circuit drives; `type` is one of those below"),
     ]  # fmt: skip
     parts = ["# Mechanism file", docstring(mechanics), docstring_of_values(), "## Top level", table(COLUMNS, top)]
     parts += ["## `[bodies.<name>]`", docstring(mechanics.Body), field_table(datasheet_fields(mechanics.Body))]
@@ -460,8 +462,8 @@ def calibration_file_page() -> str:
     """Reference of the calibration file."""
     text = """\
 A list of entries per channel, oldest first: `[[p_S]]` is an entry of channel `p_S`.
-[`hilserver calibrate`](../calibration.md) writes it and takes nothing away. What
-counts is the last polynomial of a channel and the last tare after it."""
+[`hilserver calibrate`](../calibration.md) appends to it and removes nothing. The last polynomial of a channel and the
+last tare after it apply."""
     return "\n\n".join(["# Calibration file", text, docstring(Calibration), field_table(datasheet_fields(Calibration))])
 
 
@@ -470,7 +472,7 @@ def sequence_file_page() -> str:
     parts = ["# Test sequence file", docstring(SequenceFile), docstring_of_values(), "## Top level"]
     parts.append(field_table(flat_fields(SequenceFile)))
     of_a_step = (
-        "A command of [MQTT](../mqtt.md#commands): `send` is its name; beside these keys there are the command's own."
+        "A command of [MQTT](../mqtt.md#commands): `send` is its name; besides these keys it has those of the command."
     )
     parts += ["## `[[step]]`", of_a_step, field_table(flat_fields(StepTiming))]
     for name, model in (("fault", Fault), ("expect", Expectation)):
@@ -482,7 +484,7 @@ def sequence_file_page() -> str:
 def docstring_of_values() -> str:
     """How values are written."""
     return (
-        'Values with a unit are texts: `"40 l/min"`, `"35 bar"`, `"30 Hz"`. Any unit of the same kind will do. '
+        'Values with a unit are texts: `"40 l/min"`, `"35 bar"`, `"30 Hz"`. Any unit of the same kind is accepted. '
         "Pressures are gauge pressures. Limits in the column *allowed* are in SI units. Keys without a default must be "
         "given; unknown keys are errors."
     )
@@ -492,7 +494,7 @@ def docstring_of_values() -> str:
 
 ANY_UNIT = {"quantity": "250 bar", "difference": "5 bar", "quantity_per_second": "5000 bar/s"}
 """Examples of quantities of any kind, by the function that reads them."""
-COLUMNS = ("key", "write it like", "default", "allowed", "what it is")
+COLUMNS = ("key", "example", "default", "allowed", "meaning")
 Row = tuple[str, ...]
 
 
@@ -533,7 +535,7 @@ def model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def written(annotation: Any, metadata: list[Any] | tuple[Any, ...] = ()) -> str:
-    """What a value looks like in a file."""
+    """An example of a value as written in a file."""
     for mark in metadata:
         if isinstance(mark, Unit):
             return f'`"{mark.example}"`'
@@ -561,7 +563,7 @@ def written(annotation: Any, metadata: list[Any] | tuple[Any, ...] = ()) -> str:
 
 
 def default(field: FieldInfo) -> str:
-    """A default as one would write it."""
+    """A default as written in a file."""
     if field.is_required():
         return "**required**"
     value = field.default
@@ -596,7 +598,7 @@ def commands_page() -> str:
     from typer.main import get_command
 
     program: Any = get_command(importlib.import_module("hilserver.cli").app)
-    parts = ["# Commands", f"{program.help}", "`hilserver COMMAND --help` says the same in the terminal."]
+    parts = ["# Commands", f"{program.help}", "`hilserver COMMAND --help` prints the same in the terminal."]
     for name, command in program.commands.items():
         if hasattr(command, "commands"):
             parts += [f"## `hilserver {name}`", command.help]
@@ -608,49 +610,49 @@ def commands_page() -> str:
         "## Exit codes",
         *EXIT_CODES,
         "## Environment",
-        "systemd sets those of a service.",
-        table(("variable", "what it is"), ENVIRONMENT),
+        "The variables of a service are set by systemd.",
+        table(("variable", "meaning"), ENVIRONMENT),
     ]
     targets = re.findall(r"^([a-z-]+):.*?## (.*)$", (ROOT / "Makefile").read_text(), re.M)
     parts += [
         "## make",
-        "In a checkout; `.venv` is set up first where it is needed.",
+        "These targets work in a checkout; `.venv` is set up first where it is needed.",
     ]
-    parts += [table(("target", "what it does"), [(f"`make {target}`", cell(text)) for target, text in targets])]
+    parts += [table(("target", "effect"), [(f"`make {target}`", cell(text)) for target, text in targets])]
     return "\n\n".join(parts) + "\n"
 
 
 FINDINGS = {
-    "bench": "with `--tolerance`, something takes longer than it did",
-    "calibrate": "nothing was stored, as you wished",
+    "bench": "with `--tolerance`, something takes longer than before",
+    "calibrate": "nothing was stored, because you declined",
     "channels": "with `--once`, a device does not answer",
     "demo": "as `hilserver run`",
-    "doctor": "the rig can run, but less well than it could; 2: it can't run on this machine as it is",
+    "doctor": "the rig can run, but less well than it could; 2: it cannot run on this machine as it is",
     "log": "`log check` found damage",
     "replay": "values differ by more than the tolerance",
-    "run": "the loop died; after Ctrl-C or SIGTERM it is 0",
-    "safe": "a device could not be given its safe values",
+    "run": "the loop died; after Ctrl-C or SIGTERM the exit code is 0",
+    "safe": "the safe values could not be written to a device",
     "status": "the server is offline",
     "test": "an expectation was not met",
 }
-"""What the exit code 1 says of a command that has found something."""
+"""Command -> meaning of its exit code 1."""
 EXIT_CODES = (
-    "0: done. 2: what was asked for can't be done, and standard error says why: a wrong option, a configuration with "
-    "errors, a command that the server refused, no server. 1: the command did its work and found something, or a "
-    "question whether to go on was answered with no:",
+    "0: done. 2: the request cannot be carried out, and standard error states why: a wrong option, a configuration "
+    "with errors, a command that the server refused, no server. 1: the command did its work and found something, or "
+    "the question whether to continue was answered with no:",
     "\n".join(f"- `hilserver {command}`: {meaning}" for command, meaning in FINDINGS.items()),
 )
 ENVIRONMENT = (
-    ("`HILSERVER_BROKER`", "where the broker is, for commands to a running server: like their option `--broker`"),
-    ("`XDG_CACHE_HOME`", "compiled programs go to `hilserver/` in it; default: `~/.cache`"),
-    ("`XDG_RUNTIME_DIR`", "servers note in `hilserver/` in it that they run, where commands find them"),
-    ("`PATH`", "where mosquitto is looked for, besides `/usr/sbin`"),
+    ("`HILSERVER_BROKER`", "the broker, for commands to a running server: like their option `--broker`"),
+    ("`XDG_CACHE_HOME`", "compiled programs are stored in its folder `hilserver/`; default: `~/.cache`"),
+    ("`XDG_RUNTIME_DIR`", "running servers register in its folder `hilserver/`, where commands find them"),
+    ("`PATH`", "search path for mosquitto, besides `/usr/sbin`"),
     ("`NICEGUI_STORAGE_PATH`", "folder of the panel's framework; the panel stores nothing there"),
     ("`CACHE_DIRECTORY`", "of a service: compiled programs"),
-    ("`LOGS_DIRECTORY`", "of a service: recordings, unless the rig file says where"),
-    ("`RUNTIME_DIRECTORY`", "of a service: that it runs"),
-    ("`NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`", "of a service: how it tells systemd that it is alive"),
-    ("`JOURNAL_STREAM`", "of a service: its messages go without a time, the journal has it"),
+    ("`LOGS_DIRECTORY`", "of a service: recordings, unless the rig file names a folder"),
+    ("`RUNTIME_DIRECTORY`", "of a service: registration of running servers"),
+    ("`NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`", "of a service: notification of systemd"),
+    ("`JOURNAL_STREAM`", "of a service: messages are printed without a time, because the journal adds it"),
 )
 
 
@@ -667,7 +669,7 @@ def command_text(name: str, command: Any) -> str:
             also = f"; or in `{option.envvar}`" if option.envvar else ""
             rows.append((names, cell(option.help or "") + also, "–" if none else f"`{option.default}`"))
     return "\n\n".join(
-        [fence("text", f"hilserver {name} [OPTIONS] {usage}".strip()), text, table(("", "what it is", "default"), rows)]
+        [fence("text", f"hilserver {name} [OPTIONS] {usage}".strip()), text, table(("", "meaning", "default"), rows)]
     )
 
 
@@ -676,33 +678,33 @@ def command_text(name: str, command: Any) -> str:
 
 def mqtt_page() -> str:
     """Reference of the MQTT protocol, from the schemas that the server itself publishes."""
-    described = messages.describe("<rig>", "", channels={}, inputs={}, valves={})
-    schemas = messages.schemas()
+    described = topics.describe("<rig>", "", channels={}, inputs={}, valves={})
+    schemas = topics.schemas()
     intro = """\
-How it is used, what is refused and who may do what: [MQTT](../mqtt.md). Every payload is one JSON object in UTF-8; only
-`availability` is plain text. A number that is not finite is written as `null`. Readers ignore keys that they don't
-know; commands with unknown keys are refused."""
-    topics = [
+[MQTT](../mqtt.md) explains how to use these messages, what is refused and who may do what. Every payload is one JSON
+object in UTF-8; only `availability` is plain text. A number that is not finite is written as `null`. Readers ignore
+keys that they do not know; commands with unknown keys are refused."""
+    rows = [
         (f"`{cell(info.topic)}`".replace("&lt;", "<"), "yes" if info.retained else "no", cell(info.description))
         for info in described.topics.values()
     ]
-    parts = ["# MQTT topics and messages", intro, "## Topics", table(("topic", "retained", "what"), topics)]
+    parts = ["# MQTT topics and messages", intro, "## Topics", table(("topic", "retained", "content"), rows)]
     for name in described.topics:
         if name in schemas:
             rows = [(key, kind, what) for key, kind, _, what in message_keys(schemas[name], schemas[name])]
-            parts += [f"## `{name}`", schemas[name]["description"], table(("key", "value", "what it is"), rows)]
-    head = ("key", "value", "default", "what it is")
-    every = list(message_keys(messages.Command.model_json_schema(), {}))
-    parts += ["## Commands", "Each goes to a topic of its own and may have these keys:", table(head, every)]
+            parts += [f"## `{name}`", schemas[name]["description"], table(("key", "value", "meaning"), rows)]
+    head = ("key", "value", "default", "meaning")
+    every = list(message_keys(commands.Command.model_json_schema(), {}))
+    parts += ["## Commands", "Each command has its own topic and may contain these keys:", table(head, every)]
     for name, command in described.commands.items():
         schema = schemas[f"command/{name}"]
         own = [row for row in message_keys(schema, schema) if row not in every]
         parts += [f"### `command/{name}`", f"`{command.topic}`", schema["description"]]
         parts += [table(head, own) if own else "No keys of its own: `{}`."]
-    login = ("`rig`", "text", "–", "", "where the log-in is for one rig: its name")
-    parts += ["## The log-in file", docstring(BrokerLogin)]
-    parts += ["For `--broker` and `HILSERVER_BROKER`; TOML. Files that it names lie beside it."]
-    parts += [table(COLUMNS, [login, *flat_fields(BrokerLogin)])]
+    login = ("`rig`", "text", "–", "", "name of the rig, if the login is for one rig only")
+    parts += ["## The login file", docstring(BrokerAddress)]
+    parts += ["A TOML file for `--broker` and `HILSERVER_BROKER`. Paths in it are relative to it."]
+    parts += [table(COLUMNS, [login, *flat_fields(BrokerAddress)])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -730,7 +732,7 @@ def inner_object(value: Json, whole: Json) -> tuple[Json | None, str]:
 
 
 def json_kind(value: Json) -> str:
-    """What a JSON value may be, in words."""
+    """The kind of a JSON value, in words."""
     if "anyOf" in value:
         return " or ".join(dict.fromkeys(json_kind(part) for part in value["anyOf"]))
     if "enum" in value:
@@ -751,8 +753,8 @@ def json_kind(value: Json) -> str:
 
 
 def write_schemas() -> None:
-    """Write the JSON Schema of every message into docs/schemas/: after a change of a message, for all to see."""
-    for name, text in messages.schema_files().items():
+    """Write the JSON Schema of every message into docs/schemas/; run this after a change of a message."""
+    for name, text in topics.schema_files().items():
         file = DOCS / "schemas" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
@@ -768,7 +770,7 @@ def table(head: tuple[str, ...], rows: Sequence[Row]) -> str:
 
 
 def cell(text: str) -> str:
-    """Text that keeps a table in order."""
+    """Text escaped for a cell of a table."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
 
 

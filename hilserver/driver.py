@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,8 +86,6 @@ class Driver(ABC):
 
     Config: ClassVar[type[DriverConfig]]
     pace: ClassVar[Pace] = Pace.FAST
-    handed: ClassVar[str] = ""
-    """What is handed to the constructor besides: "plant" (a simulated rig), "samples" (recorded ones), or nothing."""
 
     def __init__(self, name: str, config: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         self.name = name
@@ -98,6 +96,11 @@ class Driver(ABC):
         """Failures since the start by short constant names ("timeout", "crc")."""
         self.last_error = ""
         """The latest failure in one sentence for the user: device, channel, cause."""
+
+    @classmethod
+    def create(cls, host: DriverHost, name: str, config: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Self:
+        """A driver, not opened yet; ``host`` provides what there is besides of a simulated or replayed device."""
+        return cls(name, config, inputs, outputs)
 
     def failed(self, error: str, text: str) -> None:
         """Count a failure under its short name and keep the sentence for the user."""
@@ -139,26 +142,69 @@ class Driver(ABC):
 
 
 class Plant(Protocol):
-    """What the simulated driver needs: a simulated rig that others build (a circuit behind sensors and actuators)."""
+    """A simulated rig: a circuit behind sensors and actuators, in the order of the driver's inputs and outputs."""
 
     def read(self, values: Floats, ages: Floats) -> None:
-        """Raw values of the chosen sensors now."""
+        """Raw values of the sensors now, and their ages."""
 
     def write(self, values: Floats) -> None:
-        """Raw commands of the chosen actuators from now on."""
+        """Raw commands of the actuators from now on."""
 
     def make_safe(self) -> None:
         """All actuators to their safe values."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release it."""
 
 
 class SampleSource(Protocol):
-    """What the replay driver needs: recorded raw samples, one line per tick."""
+    """Recorded raw samples, one line per tick."""
 
     def next(self, values: Floats, ages: Floats) -> bool:
         """Fill the next tick's raw values and ages; False at the end."""
+
+
+class DriverHost(Protocol):
+    """What a program that runs drivers provides: plants for simulated devices, samples for replayed ones."""
+
+    def plant(self, device: str, config: Any, outputs: Sequence[str]) -> Plant:
+        """The plant of a simulated device. Raises HilserverError where there is none."""
+
+    def samples(self, device: str) -> SampleSource:
+        """The samples of a replayed device. Raises HilserverError where there are none."""
+
+
+class PlantDriver(Driver):
+    """A driver of a simulated device: its host provides the plant, which the driver reads and writes."""
+
+    def __init__(self, name: str, config: Any, inputs: Sequence[str], outputs: Sequence[str], plant: Plant) -> None:
+        super().__init__(name, config, inputs, outputs)
+        self.plant = plant
+
+    @classmethod
+    def create(cls, host: DriverHost, name: str, config: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Self:
+        """A driver with the host's plant of this name."""
+        return cls(name, config, inputs, outputs, host.plant(name, config, outputs))
+
+
+class SampleDriver(Driver):
+    """A driver of a replayed device: its host provides the recorded samples."""
+
+    def __init__(
+        self, name: str, config: Any, inputs: Sequence[str], outputs: Sequence[str], samples: SampleSource
+    ) -> None:
+        super().__init__(name, config, inputs, outputs)
+        self.samples = samples
+
+    @classmethod
+    def create(cls, host: DriverHost, name: str, config: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Self:
+        """A driver with the host's samples of this name."""
+        return cls(name, config, inputs, outputs, host.samples(name))
+
+
+def is_hardware(driver: type[Driver]) -> bool:
+    """Whether a driver's devices exist outside of this program: neither simulated nor replayed."""
+    return not issubclass(driver, PlantDriver | SampleDriver)
 
 
 def installed_drivers() -> dict[str, type[Driver]]:

@@ -10,14 +10,16 @@ import functools
 import math
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pint
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from hilserver.errors import shown
+
+if TYPE_CHECKING:
+    import pint
 
 ATMOSPHERE = 101_325.0
 """Pa; absolute pressure = gauge pressure + ATMOSPHERE (standard atmosphere, ISO 2533)."""
@@ -29,6 +31,8 @@ def registry() -> pint.UnitRegistry[Any]:
 
     Without pint's cache folder: it saves 0.1 s, and fails where the home folder can't be written to (a system service).
     """
+    import pint  # only where units are read: clients do without it, and it takes 0.3 s
+
     units: pint.UnitRegistry[Any] = pint.UnitRegistry(on_redefinition="ignore")
     units.define("rev = 1 = revolution")
     units.define("rpm = rev / minute")

@@ -4,6 +4,7 @@ import gc
 from collections.abc import Iterator
 
 import pytest
+from command_line import Command, command_line
 from fake_nidaqmx import FakeNi
 from hypothesis import settings
 
@@ -50,3 +51,9 @@ def fake_ni(_fake_ni_driver: FakeNi, monkeypatch: pytest.MonkeyPatch) -> FakeNi:
         monkeypatch.setenv(name, value)
     _fake_ni_driver.reset()
     return _fake_ni_driver
+
+
+@pytest.fixture
+def hilserver(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command of the command line in this process."""
+    return command_line(monkeypatch, capsys)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from hilserver.driver import ChannelInfo, Driver, DriverConfig, Floats, SampleSource
+from hilserver.driver import ChannelInfo, DriverConfig, Floats, SampleDriver
 from hilserver.units import Frequency
 
 
@@ -27,17 +27,10 @@ class ReplayConfig(DriverConfig):
     )
 
 
-class Replay(Driver):
+class Replay(SampleDriver):
     """Recorded samples as sensors."""
 
     Config = ReplayConfig
-    handed = "samples"
-
-    def __init__(
-        self, name: str, config: Any, inputs: Sequence[str], outputs: Sequence[str], samples: SampleSource
-    ) -> None:
-        super().__init__(name, config, inputs, outputs)
-        self._samples = samples
 
     @classmethod
     def channels(cls, config: ReplayConfig) -> tuple[Sequence[ChannelInfo], Sequence[ChannelInfo]]:
@@ -50,7 +43,7 @@ class Replay(Driver):
 
     def read(self, values: Floats, ages: Floats) -> None:
         """The next line of the log; NaN after its end."""
-        if not self._samples.next(values, ages):
+        if not self.samples.next(values, ages):
             values[:] = float("nan")
 
     def write(self, values: Floats) -> None:

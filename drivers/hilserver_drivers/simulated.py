@@ -1,16 +1,15 @@
 """The simulated rig as a device: a circuit (supply, servo valve, machine) behind sensors and actuators. No hardware.
 
-The circuit engine is handed in as a *plant*; the driver itself only passes readings and commands through.
+The program that runs it provides the circuit as a *plant*; the driver only passes readings and commands on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hilserver.driver import ChannelInfo, Driver, DriverConfig, Floats, Plant
+from hilserver.driver import ChannelInfo, DriverConfig, Floats, PlantDriver
 from hilserver.units import AnyQuantity, Number, Time
 
 
@@ -65,15 +64,10 @@ class SimulatedRigConfig(DriverConfig):
     seed: int = Field(default=1, ge=0, description="of the noise")
 
 
-class SimulatedRig(Driver):
+class SimulatedRig(PlantDriver):
     """The simulated rig: in real time a process of its own with a watchdog, in lockstep stepped by the run."""
 
     Config = SimulatedRigConfig
-    handed = "plant"
-
-    def __init__(self, name: str, config: Any, inputs: Sequence[str], outputs: Sequence[str], plant: Plant) -> None:
-        super().__init__(name, config, inputs, outputs)
-        self._plant = plant
 
     @classmethod
     def channels(cls, config: SimulatedRigConfig) -> tuple[Sequence[ChannelInfo], Sequence[ChannelInfo]]:
@@ -87,16 +81,16 @@ class SimulatedRig(Driver):
 
     def read(self, values: Floats, ages: Floats) -> None:
         """Sensor readings now."""
-        self._plant.read(values, ages)
+        self.plant.read(values, ages)
 
     def write(self, values: Floats) -> None:
         """Commands from now on."""
-        self._plant.write(values)
+        self.plant.write(values)
 
     def make_safe(self) -> None:
         """All actuators to their safe values."""
-        self._plant.make_safe()
+        self.plant.make_safe()
 
     def close(self) -> None:
         """Let go of the plant."""
-        self._plant.close()
+        self.plant.close()

@@ -14,17 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from hilserver.bench.components import ComponentCost
 from hilserver.bench.drivers import DriverCost
-from hilserver.bench.parts import ComponentCost, Part, Record, inputs_of
+from hilserver.bench.parts import PartCost, RecordedInputs
 from hilserver.errors import HilserverError
 from hilserver.record.machine import machine
 from hilserver.rig.build import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
 from hilserver.tick.codes import CommandKind
-from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import header
 
 IDLE = 0.5
@@ -79,7 +77,7 @@ def _with(rig: Rig, number: int, folder: Path, ticks: int | None, repeats: int) 
         for each in (run, logged):
             each.start()
         cases: dict[str, Callable[[], object]] = {
-            "tick alone": _tick_alone(Record.of(rig, count, run.program)),
+            "tick alone": _tick_alone(RecordedInputs.of(rig, count, run.program)),
             "tick and devices": partial(_cycle, run, count),
             "tick, devices and full-rate log": partial(_cycle, logged, count),
         }
@@ -95,15 +93,14 @@ def _cycle(run: LockstepRun, ticks: int) -> None:
     run.run(ticks)
 
 
-def _tick_alone(record: Record) -> Callable[[], object]:
+def _tick_alone(recorded: RecordedInputs) -> Callable[[], object]:
     """The tick on the recorded inputs of a run."""
-    rig, row = record.rig, record.row.copy()
-    work, command, rows = work_array(rig.packed, rig.plan), no_command(), np.empty((len(record.given), 1))
-    arguments = (rig.plan, rig.packed.index, rig.packed.value, row, work, command, inputs_of(rig), record.given, rows)
+    row = recorded.row.copy()
+    arguments = recorded.arguments(row)
 
     def batch() -> None:
-        row[:] = record.row
-        record.program.run_recorded(*arguments)
+        row[:] = recorded.row
+        recorded.program.run_recorded(*arguments)
 
     return batch
 
@@ -144,7 +141,7 @@ class BenchReport:
 
     rig: str
     results: Sequence[Benchmark] = ()
-    parts: Sequence[Part] = ()
+    parts: Sequence[PartCost] = ()
     components: Sequence[ComponentCost] = ()
     drivers: Sequence[DriverCost] = ()
     notes: Sequence[str] = ()

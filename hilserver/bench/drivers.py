@@ -10,15 +10,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hilserver.bench.parts import median_time
-from hilserver.commissioning.live import ALIVE
-from hilserver.driver import Driver, Pace
+from hilserver.driver import Driver, Pace, PlantDriver, is_hardware
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.process import make_driver
 from hilserver.realtime.setup import device_setups
-from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
+from hilserver.realtime.shared import ALIVE, LoopMemory, SharedMemoryError, segment_path
 from hilserver.realtime.worker import RemoteDevice, WorkerMemory
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
@@ -67,30 +66,30 @@ def _refuse_while_it_runs(rig: Rig) -> None:
             raise HilserverError(f"the server of {rig.settings.name} runs: end it before its devices are opened here.")
 
 
-def _reading(driver: Driver | RemoteDevice, raw: Floats, ages: Floats) -> Callable[[], object]:
+def _reading(driver: Driver, raw: Floats, ages: Floats) -> Callable[[], object]:
     return lambda: driver.read(raw, ages)
 
 
-def _writing(driver: Driver | RemoteDevice, safe: Floats) -> Callable[[], object]:
+def _writing(driver: Driver, safe: Floats) -> Callable[[], object]:
     return lambda: driver.write(safe)
 
 
-Opened = contextlib.AbstractContextManager[Driver | RemoteDevice]
+Opened = contextlib.AbstractContextManager[Driver]
 
 
 def _devices(setup: DeviceSetup, opened: bool) -> Iterator[tuple[str, Opened]]:
     """What of a device can be timed: where it costs, and how it is opened."""
     kind, _ = setup.configured()
-    if kind.handed == "plant":
+    if issubclass(kind, PlantDriver):
         yield LOOP, _simulated(setup)
     elif kind.pace is Pace.SLOW:
         yield LOOP, _stand_in(setup)
-    if opened and not kind.handed:
+    if opened and is_hardware(kind):
         yield (WORKER if kind.pace is Pace.SLOW else LOOP), _itself(setup)
 
 
 @contextlib.contextmanager
-def _simulated(setup: DeviceSetup) -> Iterator[Driver | RemoteDevice]:
+def _simulated(setup: DeviceSetup) -> Iterator[Driver]:
     """A simulated device whose process has given one reading."""
     path = segment_path(f"bench-{os.getpid()}-{setup.name}")
     memory = DeviceMemory.create(path, len(setup.inputs), len(setup.outputs))
@@ -103,7 +102,7 @@ def _simulated(setup: DeviceSetup) -> Iterator[Driver | RemoteDevice]:
 
 
 @contextlib.contextmanager
-def _stand_in(setup: DeviceSetup) -> Iterator[Driver | RemoteDevice]:
+def _stand_in(setup: DeviceSetup) -> Iterator[Driver]:
     """The loop's side of a slow device whose worker has given one reading."""
     path = segment_path(f"bench-{os.getpid()}-{setup.name}")
     memory = WorkerMemory.create(path, len(setup.inputs), len(setup.outputs))
@@ -116,7 +115,7 @@ def _stand_in(setup: DeviceSetup) -> Iterator[Driver | RemoteDevice]:
 
 
 @contextlib.contextmanager
-def _itself(setup: DeviceSetup) -> Iterator[Driver | RemoteDevice]:
+def _itself(setup: DeviceSetup) -> Iterator[Driver]:
     """The device, opened, with its safe values; it keeps them."""
     kind, config = setup.configured()
     driver = kind(setup.name, config, setup.inputs, setup.outputs)

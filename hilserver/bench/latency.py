@@ -24,7 +24,6 @@ from hilserver.realtime.latency import HandOver
 from hilserver.realtime.scheduling import Scheduling
 from hilserver.realtime.shared import segment_path
 from hilserver.realtime.timing import Figures
-from hilserver.record.machine import machine
 
 PERIODIC, SEMAPHORE = "periodic thread", "semaphore hand-over"
 HILSERVER, CYCLICTEST = "hilserver", "cyclictest"
@@ -65,8 +64,8 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class Samples:
-    """Measured durations: rising values in s, how often each came, and what was too long to be told apart."""
+class Durations:
+    """LatencyMeasurement durations: rising values in s, how often each came, and what was too long to be told apart."""
 
     values: Floats
     counts: Integers
@@ -75,7 +74,7 @@ class Samples:
     beyond: int = 0
 
     @classmethod
-    def of(cls, durations: Floats) -> Samples:
+    def of(cls, durations: Floats) -> Durations:
         """Those of an array."""
         values = np.sort(durations)
         return cls(values, np.ones(len(values), dtype=np.int64), float(values.mean()), float(values[-1]))
@@ -101,13 +100,13 @@ class Samples:
 
 
 @dataclass(frozen=True)
-class Measured:
+class LatencyMeasurement:
     """One measurement. ``batches``: least and largest value of every 500 ticks in order, s (hilserver's own only)."""
 
     test: str
     by: str
     loaded: bool
-    samples: Samples
+    samples: Durations
     batches: Floats | None = None
 
     @property
@@ -122,10 +121,10 @@ class LatencyReport:
 
     conditions: Conditions
     degradations: tuple[str, ...]
-    measured: tuple[Measured, ...]
+    measured: tuple[LatencyMeasurement, ...]
     notes: tuple[str, ...] = ()
 
-    def find(self, test: str, by: str, loaded: bool) -> Measured | None:
+    def find(self, test: str, by: str, loaded: bool) -> LatencyMeasurement | None:
         """One measurement, None where it was not made."""
         return next((m for m in self.measured if (m.test, m.by, m.loaded) == (test, by, loaded)), None)
 
@@ -149,20 +148,20 @@ def measure(
     program = find_cyclictest() if cyclictest else None
     if cyclictest and program is None:
         notes.append("cyclictest is not installed (Debian: apt-get install rt-tests): nothing to compare with.")
-    measured: list[Measured] = []
+    measured: list[LatencyMeasurement] = []
     with tempfile.TemporaryDirectory(prefix="hilserver-latency-") as folder, _Process(conditions.scheduling) as loop:
         for loaded in (False, True) if conditions.busy > 0.0 else (False,):
             with _background_load(conditions) if loaded else contextlib.nullcontext():
                 tell(f"{PERIODIC}, {load_words(loaded)}: {conditions.duration:g} s")
                 own, other = _periodic(conditions, loop, program, Path(folder))
-                measured.append(Measured(PERIODIC, HILSERVER, loaded, Samples.of(own), batches(own)))
-                if isinstance(other, Samples):
-                    measured.append(Measured(PERIODIC, CYCLICTEST, loaded, other))
+                measured.append(LatencyMeasurement(PERIODIC, HILSERVER, loaded, Durations.of(own), batches(own)))
+                if isinstance(other, Durations):
+                    measured.append(LatencyMeasurement(PERIODIC, CYCLICTEST, loaded, other))
                 elif other is not None and other not in notes:
                     notes.append(other)
                 tell(f"{SEMAPHORE}, {load_words(loaded)}: {conditions.duration:g} s")
                 own = _hand_over(conditions, loop, Path(folder))
-                measured.append(Measured(SEMAPHORE, HILSERVER, loaded, Samples.of(own), batches(own)))
+                measured.append(LatencyMeasurement(SEMAPHORE, HILSERVER, loaded, Durations.of(own), batches(own)))
         return LatencyReport(conditions, loop.degradations, tuple(measured), tuple(notes))
 
 
@@ -257,7 +256,7 @@ def _background_load(conditions: Conditions) -> Iterator[None]:
 
 def _periodic(
     conditions: Conditions, loop: _Process, program: str | None, work: Path
-) -> tuple[Floats, Samples | str | None]:
+) -> tuple[Floats, Durations | str | None]:
     """The loop's lateness in order; what cyclictest measured beside it, or why it did not."""
     with contextlib.ExitStack() as stack:
         other = stack.enter_context(_Cyclictest(program, conditions, loop, work)) if program is not None else None
@@ -310,13 +309,13 @@ def cyclictest_command(
     return command + [option for option in ("--default-system", "--secaligned") if option in options]
 
 
-def read_cyclictest(text: str) -> Samples:
+def read_cyclictest(text: str) -> Durations:
     """The samples in cyclictest's JSON file (with --nsecs and one thread)."""
     (thread,) = json.loads(text)["thread"].values()
     pairs = sorted((int(value), int(count)) for value, count in thread["histogram"].items())
     table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     beyond = int(thread["cycles"]) - int(table[:, 1].sum())
-    return Samples(table[:, 0] / 1e9, table[:, 1], thread["avg"] / 1e9, thread["max"] / 1e9, beyond)
+    return Durations(table[:, 0] / 1e9, table[:, 1], thread["avg"] / 1e9, thread["max"] / 1e9, beyond)
 
 
 class _Cyclictest:
@@ -332,7 +331,7 @@ class _Cyclictest:
         both: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, start_new_session=True, **both)
 
-    def samples(self) -> Samples | str:
+    def samples(self) -> Durations | str:
         """What it measured, once it has ended; or why there is nothing."""
         try:
             said = self._process.communicate(timeout=self._limit)[0].strip().splitlines()
@@ -348,32 +347,3 @@ class _Cyclictest:
     def __exit__(self, *error: object) -> None:
         self._process.kill()
         self._process.communicate()
-
-
-# --- figures ----------------------------------------------------------------------------------------------------------
-
-
-def latency_figures(report: LatencyReport) -> dict[str, Any]:
-    """The report as data; times in s."""
-    conditions = asdict(report.conditions)
-    cpus = report.conditions.scheduling.cpus
-    conditions["scheduling"]["cpus"] = sorted(cpus) if cpus else None
-    return {
-        "machine": machine(),
-        "conditions": conditions,
-        "degradations": list(report.degradations),
-        "notes": list(report.notes),
-        "median_over_cyclictest": {"no load": report.ratio(False), "with load": report.ratio(True)},
-        "histogram_edges": EDGES.tolist(),
-        "measured": [
-            {
-                "test": m.test,
-                "by": m.by,
-                "loaded": m.loaded,
-                "figures": asdict(m.samples.figures()),
-                "histogram": m.samples.histogram(EDGES).tolist(),
-                "batches": {"ticks": BATCH, "min_max": m.batches.tolist()} if m.batches is not None else None,
-            }
-            for m in report.measured
-        ],
-    }

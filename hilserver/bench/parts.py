@@ -1,23 +1,24 @@
-"""What a tick consists of: cost by part, by component type of the circuit, and by driver.
+"""The cost of a tick by part, and the cost of what the real-time loop does around it.
 
-The parts are timed in the tick itself, with a look at the processor's cycle counter between each two of its calls. That
-timed tick is made from the tick's own source, so that it can't come to differ from it; it computes the same, bit for
-bit, while it runs once more over the recorded inputs of a work cycle.
+The tick's own code is compiled once more with each of its parts (the functions that it calls) wrapped in a function
+that adds up the processor cycles which the part takes. So the timed tick can't differ from the tick: it computes the
+same, bit for bit, over the recorded inputs of a work cycle. Reading the cycle counter costs some nanoseconds per part;
+this overhead is measured with an empty part and subtracted.
 """
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import functools
 import inspect
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import FunctionType
 from typing import Any
 
 import numba
@@ -25,20 +26,18 @@ import numpy as np
 from llvmlite import ir
 from numba.extending import intrinsic
 
-from hilserver.circuit import engine as e
 from hilserver.circuit.program import HEAPLESS, Program
-from hilserver.numerics.arrays import Floats, Indices
+from hilserver.numerics.arrays import Floats
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.run import run_header
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick import tick as tick_module
 from hilserver.tick.bridge.ladder import Strategy
-from hilserver.tick.program import compiled_program, no_command, work_array
+from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import input_columns, valve_columns
 
-NAMES = {
+PARTS = {
     "scale_channels": "scaling",
     "check_limits": "limits",
     "take_command": "commands and modes",
@@ -50,169 +49,177 @@ NAMES = {
     "drive_valves": "bridge",
     "set_outputs": "outputs",
 }
-"""The tick's calls in the words of its user; another one goes by its own name."""
-LOOK_AHEAD, REST = "look-ahead", "nodes, integrator, calls"
+"""The part of the tick that a function belongs to; a function that is not listed is a part of its own name."""
+LOOK_AHEAD = "look-ahead"
+MEMORY = ("hilserver.tick.plan", "hilserver.tick.row")
 PLAIN_STRATEGY = Strategy["inverse_lag_leakage"]
-"""The best strategy that does not look ahead."""
-CALLS = 2000
-"""Kernel calls that are timed as one."""
+"""The best strategy without look-ahead."""
 TURNS = 2000
-"""Reads and writes of a device, publications of a row."""
+"""Calls that are timed together."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of what a tick costs, µs per tick; ``where``: tick, loop (around the tick), or another process."""
+class PartCost:
+    """The cost of a part, µs per tick; ``where``: in the tick, in the loop around it, or in another process."""
 
     name: str
     where: str
     median: float
 
 
-@dataclass(frozen=True)
-class ComponentCost:
-    """A component type of the circuit: its kernel calls per evaluation of the circuit, ns per call, µs per tick."""
-
-    type: str
-    calls: int
-    per_call: float
-    per_tick: float
-
-
 # --- parts of the tick ------------------------------------------------------------------------------------------------
 
 
-def tick_parts(record: Record, repeats: int = 7) -> list[Part]:
-    """The parts of the tick over a recorded stretch, medians of repeated runs."""
-    spent = record.timed(repeats)
-    parts: dict[str, float] = {}
-    for name, cost in spent.items():
-        parts[NAMES.get(name, name)] = parts.get(NAMES.get(name, name), 0.0) + cost
-    plain = record.without_look_ahead()
+def tick_parts(recorded: RecordedInputs, repeats: int = 7) -> list[PartCost]:
+    """The parts of the tick over recorded inputs, medians of repeated runs."""
+    costs: dict[str, float] = {}
+    for name, cost in recorded.timed(repeats).items():
+        costs[PARTS.get(name, name)] = costs.get(PARTS.get(name, name), 0.0) + cost
+    plain = recorded.without_look_ahead()
     if plain is not None:
-        circuit = sum(cost for name, cost in plain.timed(repeats).items() if NAMES.get(name) == "circuit")
-        parts[LOOK_AHEAD] = max(parts["circuit"] - circuit, 0.0)
-        parts["circuit"] = circuit
-    return [Part(name, "tick", cost) for name, cost in parts.items()]
+        circuit = sum(cost for name, cost in plain.timed(repeats).items() if PARTS.get(name) == "circuit")
+        costs[LOOK_AHEAD] = max(costs["circuit"] - circuit, 0.0)
+        costs["circuit"] = circuit
+    return [PartCost(name, "tick", cost) for name, cost in costs.items()]
 
 
-@dataclass
-class Record:
-    """A stretch of a run: the row before it, and what came in from outside in each of its ticks."""
+@dataclass(frozen=True)
+class RecordedInputs:
+    """The inputs of some ticks: the row before the first (``row``), the input columns of each (``given``).
+
+    ``given`` is float64[ticks, inputs]; ``last`` is the row after the last tick.
+    """
 
     rig: Rig
     program: Program
     row: Floats
     given: Floats
     last: Floats
-    """The row at its end."""
 
     @classmethod
-    def of(cls, rig: Rig, ticks: int | None = None, program: Program | None = None) -> Record:
-        """The first ``ticks`` ticks of the work cycle (default: all of it).
+    def of(cls, rig: Rig, ticks: int | None = None, program: Program | None = None) -> RecordedInputs:
+        """The first ``ticks`` ticks of the work cycle (default: the whole cycle).
 
-        Raises ConfigurationError where the rig has devices that need a clock of their own.
+        Raises ConfigurationError if the rig has devices that need a clock of their own.
         """
         with LockstepRun(rig, program=program) as run:
             run.start()
             row = run.row.copy()
             rows = run.run(ticks or run.ticks_per_cycle or 2000)
-            return cls(rig, run.program, row, rows[:, inputs_of(rig)].copy(), rows[-1])
+            return cls(rig, run.program, row, rows[:, input_columns(rig.plan)].copy(), rows[-1])
 
     @property
     def circuit(self) -> Floats:
-        """The circuit's values at its end."""
+        """The values of the circuit after the last tick."""
         first = self.rig.plan.layout[0].circuit
         return self.last[first : first + len(self.rig.packed.values)].copy()
 
-    def without_look_ahead(self) -> Record | None:
-        """The same with strategies that do not look ahead; None where none does."""
+    def arguments(self, row: Floats) -> tuple[Any, ...]:
+        """Arguments of `run_recorded` for one run over these inputs, which changes ``row``."""
+        rig, rows = self.rig, np.empty((len(self.given), 1))
+        work, command, columns = work_array(rig.packed, rig.plan), no_command(), input_columns(rig.plan)
+        return rig.plan.block, rig.packed.index, rig.packed.value, row, work, command, columns, self.given, rows
+
+    def without_look_ahead(self) -> RecordedInputs | None:
+        """The same inputs with a strategy without look-ahead; None if no valve's strategy looks ahead."""
         places = np.array(valve_columns(self.rig.plan, "strategy"))
         ahead = (self.row[places] >= Strategy.second_order) & (self.row[places] <= Strategy.adaptive)
         if not ahead.any():
             return None
         row = self.row.copy()
         row[places[ahead]] = PLAIN_STRATEGY
-        return Record(self.rig, self.program, row, self.given, self.last)
+        return replace(self, row=row)
 
     def timed(self, repeats: int) -> dict[str, float]:
-        """What each call of the tick takes, by its name: µs per tick, median of so many runs."""
-        names, run = timed_tick(self.program)
+        """The cost of each function that the tick calls, by name: µs per tick, median of the runs."""
+        tick = timed_tick(self.program)
         runs = []
         for number in range(repeats + 1):
-            _, spent, seconds = self.run(run, len(names))
-            whole, nothing, calls = spent[0], spent[1], spent[2:]
+            _, cycles, microseconds = tick.run(self)
             if number:  # the first run warms up
-                runs.append(np.maximum(calls - nothing, 0.0) * (seconds / whole) / len(self.given) * 1e6)
-        return dict(zip(names, np.median(runs, axis=0).tolist(), strict=True))
+                runs.append(np.maximum(cycles - len(self.given) * tick.overhead, 0.0) * microseconds / len(self.given))
+        return dict(zip(tick.names, np.median(runs, axis=0).tolist(), strict=True))
 
-    def run(self, run: Callable[..., None], calls: int) -> tuple[Floats, Floats, float]:
-        """One run of the timed tick: the row at its end, cycles spent (in all, by nothing, by each call), seconds."""
-        rig, row, spent = self.rig, self.row.copy(), np.zeros(2 + calls, dtype=np.uint64)
-        work = work_array(rig.packed, rig.plan)
-        begin = time.perf_counter()
-        run(
-            rig.plan.block,
-            rig.packed.index,
-            rig.packed.value,
-            row,
-            work,
-            no_command(),
-            inputs_of(rig),
-            self.given,
-            spent,
+
+class TimedTick:
+    """The tick of a program, compiled so that each function that it calls adds up the cycles it takes.
+
+    ``names``: those functions in the order of their first call. ``overhead``: cycles that the timing itself adds to
+    each call of a part.
+    """
+
+    def __init__(self, program: Program) -> None:
+        tick = program.tick.py_func
+        scope = tick.__globals__
+        parts = {name: scope[name] for name in tick.__code__.co_names if _is_part(scope.get(name))}
+        self.names = tuple(parts)
+        self._spent = np.zeros(len(parts) + 1, dtype=np.uint64)  # the last one: of the empty part
+        places = (self._spent.ctypes.data + self._spent.itemsize * k for k in range(len(parts)))
+        wrapped = {name: _timed(part, place) for (name, part), place in zip(parts.items(), places, strict=True)}
+        self._run = _recompiled(program.run_recorded, tick=_recompiled(program.tick, **wrapped))
+        self.overhead = self._measured_overhead()
+
+    def run(self, recorded: RecordedInputs) -> tuple[Floats, Floats, float]:
+        """One run over the recorded inputs: the row at its end, the cycles of each function, µs per cycle."""
+        row = recorded.row.copy()
+        arguments = recorded.arguments(row)
+        self._spent[:] = 0
+        begin, first = time.perf_counter(), _now()
+        self._run(*arguments)
+        microseconds = (time.perf_counter() - begin) * 1e6 / (_now() - first)
+        return row, self._spent[:-1].astype(np.float64), microseconds
+
+    def _measured_overhead(self) -> float:
+        empty = _timed(
+            numba.njit(_nothing, **HEAPLESS), self._spent.ctypes.data + self._spent.itemsize * len(self.names)
         )
-        return row, spent.astype(np.float64), time.perf_counter() - begin
+
+        def repeat(times):  # type: ignore[no-untyped-def]
+            for _ in range(times):
+                empty()
+
+        compiled: Any = numba.njit(repeat, **HEAPLESS)
+        found = []
+        for _ in range(20):
+            self._spent[:] = 0
+            compiled(TURNS)
+            found.append(float(self._spent[-1]) / TURNS)
+        return statistics.median(found)
 
 
-def inputs_of(rig: Rig) -> Any:
-    """The columns that are set from outside before a tick."""
-    return np.array(input_columns(rig.plan), dtype=np.int64)
+timed_tick = functools.cache(TimedTick)
+"""The timed tick of a program; it is compiled once."""
 
 
-@functools.cache
-def timed_tick(program: Program) -> tuple[list[str], Callable[..., None]]:
-    """The names of the tick's calls, and a compiled run over given inputs that notes the cycles each of them spends."""
-    names, source = stamped(inspect.getsource(tick_module.tick))
-    scope = {**program.tick.py_func.__globals__, "cycles": _cycles, "take": program.take}
-    exec(compile(source, "<timed tick>", "exec"), scope)
-    scope["stamped_tick"] = numba.njit(scope["stamped_tick"], **HEAPLESS)
-    exec(compile(inspect.getsource(_run_timed), "<timed run>", "exec"), scope)
-    return names, numba.njit(scope["_run_timed"], **HEAPLESS)
+def _is_part(item: Any) -> bool:
+    """Whether a global name of the tick is one of its parts, and not a function that finds something in plan or row."""
+    function = getattr(item, "py_func", item)
+    module = getattr(function, "__module__", "")
+    return inspect.isfunction(function) and module.startswith("hilserver.tick.") and module not in MEMORY
 
 
-def stamped(source: str) -> tuple[list[str], str]:
-    """The tick's source with stamps around each of its calls: names of these, and the new source."""
-    (function,) = ast.parse(source).body
-    assert isinstance(function, ast.FunctionDef)
-    names: list[str] = []
-    body: list[ast.stmt] = _statements("begin = cycles(); spent[1] += cycles() - begin")
-    for statement in function.body[1:]:  # behind the docstring
-        call = getattr(statement, "value", None)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
-            names.append(call.func.id)
-            end = f"spent[{1 + len(names)}] += cycles() - begin"
-            body += [*_statements("begin = cycles()"), statement, *_statements(end)]
-        else:
-            body.append(statement)
-    arguments = ", ".join([*(argument.arg for argument in function.args.args), "spent"])
-    return names, f"def stamped_tick({arguments}):\n" + "".join(f"    {ast.unparse(line)}\n" for line in body)
+def _recompiled(function: Any, **replaced: Any) -> Any:
+    """A compiled function, compiled once more with other functions in place of some that it calls."""
+    original = function.py_func
+    copy = FunctionType(original.__code__, {**original.__globals__, **replaced}, original.__name__)
+    copy.__module__, copy.__qualname__ = __name__, f"timed_{original.__name__}"
+    return numba.njit(copy, **HEAPLESS)
 
 
-def _statements(text: str) -> list[ast.stmt]:
-    return ast.parse(text).body
+def _timed(function: Any, place: int) -> Any:
+    """A compiled function which adds the cycles that it takes to the uint64 at this address."""
 
+    def call(*arguments):  # type: ignore[no-untyped-def]
+        begin = _cycles()
+        result = function(*arguments)
+        _add(place, _cycles() - begin)
+        return result
 
-def _run_timed(plan, ix, val, row, work, command, inputs, given, spent):  # type: ignore[no-untyped-def]
-    begin = cycles()  # type: ignore[name-defined]  # noqa: F821 - compiled in the scope of the tick
-    for k in range(given.shape[0]):
-        take(row, inputs, given, k)  # type: ignore[name-defined]  # noqa: F821
-        stamped_tick(plan, ix, val, row, work, command, spent)  # type: ignore[name-defined]  # noqa: F821
-    spent[0] += cycles() - begin  # type: ignore[name-defined]  # noqa: F821
+    return numba.njit(call, **HEAPLESS)
 
 
 def _read_cycle_counter(_typing: Any) -> Any:
-    """The processor's time stamp counter, which runs at a constant rate on every x86-64 of these years."""
+    """The processor's time stamp counter, whose rate is constant on every current x86-64."""
 
     def generate(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
         kind = ir.FunctionType(ir.IntType(64), [])
@@ -221,13 +228,38 @@ def _read_cycle_counter(_typing: Any) -> Any:
     return numba.types.uint64(), generate
 
 
+def _add_at(_typing: Any, _address: Any, _amount: Any) -> Any:
+    """Add an amount to the uint64 at an address."""
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        builder.store(builder.add(builder.load(pointer), arguments[1]), pointer)
+        return context.get_dummy_value()
+
+    return numba.types.void(numba.types.uint64, numba.types.uint64), generate
+
+
 _cycles: Any = intrinsic(_read_cycle_counter)
+_add: Any = intrinsic(_add_at)
+
+
+def _now() -> int:
+    """The cycle counter."""
+    return int(_counter()())
+
+
+@functools.cache
+def _counter() -> Any:
+    def read():  # type: ignore[no-untyped-def]
+        return _cycles()
+
+    return numba.njit(read, **HEAPLESS)
 
 
 # --- around the tick --------------------------------------------------------------------------------------------------
 
 
-def parts_around(rig: Rig, repeats: int = 7) -> list[Part]:
+def parts_around(rig: Rig, repeats: int = 7) -> list[PartCost]:
     """What a real-time loop spends around its tick, devices left aside; and the recorder, in its own process."""
     width = rig.layout.width
     with TemporaryDirectory(prefix="hilserver-bench-") as folder, contextlib.ExitStack() as stack:
@@ -236,9 +268,9 @@ def parts_around(rig: Rig, repeats: int = 7) -> list[Part]:
         for each in (memory, writer):
             stack.callback(each.close)
         return [
-            Part("call from Python", "loop", median_time(repeats, TURNS, _empty_call(rig))),
-            Part("publish", "loop", median_time(repeats, TURNS, _publishing(memory))),
-            Part("recorder", "recorder", median_time(repeats, TURNS, partial(writer.append, np.zeros((1, width))))),
+            PartCost("call from Python", "loop", median_time(repeats, TURNS, _empty_call(rig))),
+            PartCost("publish", "loop", median_time(repeats, TURNS, _publishing(memory))),
+            PartCost("recorder", "recorder", median_time(repeats, TURNS, partial(writer.append, np.zeros((1, width))))),
         ]
 
 
@@ -246,10 +278,10 @@ def _empty_call(rig: Rig) -> Callable[[], object]:
     """Handing the tick its arguments, without a tick."""
     nothing = numba.njit(_nothing, **HEAPLESS)
     row, work, command = np.zeros(rig.layout.width), work_array(rig.packed, rig.plan), no_command()
-    return lambda: nothing(rig.plan, rig.packed.index, rig.packed.value, row, work, command)
+    return lambda: nothing(rig.plan.block, rig.packed.index, rig.packed.value, row, work, command)
 
 
-def _nothing(plan, ix, val, row, work, command):  # type: ignore[no-untyped-def]
+def _nothing(*_arguments):  # type: ignore[no-untyped-def]
     pass
 
 
@@ -272,65 +304,3 @@ def median_time(repeats: int, turns: int, action: Callable[[], object]) -> float
             action()
         times.append((time.perf_counter() - begin) / turns * 1e6)
     return statistics.median(times[1:])
-
-
-# --- components -------------------------------------------------------------------------------------------------------
-
-
-def component_costs(rig: Rig, repeats: int = 7, at: Floats | None = None) -> list[ComponentCost]:
-    """What each component type of the circuit costs, the most expensive first, and last what none of them does.
-
-    ``at``: values of the running circuit (default: the initial ones). Each type's kernel calls are timed by themselves,
-    over and over, and counted as often as the circuit is evaluated in a tick. What is left of the circuit's time is
-    that of its nodes, the integrator and the way to the kernels. Looking ahead, which some strategies do with a copy of
-    the circuit, is not in it.
-    """
-    program, packed = compiled_program(rig.library), rig.packed
-    z, y, work = np.zeros(len(packed.values)), np.zeros(len(packed.recorded)), np.zeros(packed.work_size)
-    program.load(packed.index, packed.value, z)
-    start = z.copy() if at is None else at
-    arguments = (packed.value, z, y, work)
-
-    def advance(index: Indices, steps: int, h: float) -> float:
-        z[:] = start
-        return median_time(repeats, 20, lambda: program.advance(index, *arguments, steps, h))
-
-    substeps = int(packed.index[e.SUBSTEPS])
-    circuit = advance(packed.index, 20 * substeps, rig.plan.loop[0].dt / substeps) / 20
-    stages = {e.EULER: 1.0, e.RK4: 4.0}.get(int(packed.index[e.INTEGRATOR]))
-    if stages is None:  # it divides its steps where it has to: as many as its time is worth, one of Euler's being one
-        euler = packed.index.copy()
-        euler[e.INTEGRATOR] = e.EULER
-        stages = circuit / (advance(euler, 1000, 0.0) / 1000) / substeps
-    costs = []
-    for name, calls, sampled in _types(rig):
-        function = program.evaluate_sampled if sampled else program.evaluate
-        index = repeated(packed.index, calls, sampled)
-        count = int(index[e.N_SAMPLED if sampled else e.N_CALLS])
-        z[:] = start
-        per_call = median_time(repeats, 50, partial(function, index, *arguments)) / count
-        times = substeps * (1.0 if sampled else stages)
-        costs.append(ComponentCost(name, len(calls), 1e3 * per_call, per_call * len(calls) * times))
-    costs.sort(key=lambda cost: -cost.per_tick)
-    return [*costs, ComponentCost(REST, 0, 0.0, max(circuit - sum(cost.per_tick for cost in costs), 0.0))]
-
-
-def _types(rig: Rig) -> Iterator[tuple[str, list[Indices], bool]]:
-    """Component types of the circuit with the lines of their kernel calls; sampled kernels by themselves."""
-    kinds = {contract.kind: contract.component.type_name for contract in rig.library.contracts}
-    index = rig.packed.index
-    for sampled, number, table in ((False, e.N_CALLS, e.CALLS), (True, e.N_SAMPLED, e.SAMPLED)):
-        lines = index[int(index[table]) : int(index[table]) + 4 * int(index[number])].reshape(-1, 4)
-        names = [kinds[int(line[0])] for line in lines]
-        for name in dict.fromkeys(names):
-            calls = [line for line, other in zip(lines, names, strict=True) if other == name]
-            yield (f"{name} (sampled)" if sampled else name), calls, sampled
-
-
-def repeated(index: Indices, calls: list[Indices], sampled: bool) -> Indices:
-    """The index with a table of these calls only, over and over: at least 2000 of them."""
-    table = np.tile(np.concatenate(calls), -(-CALLS // len(calls)))
-    new = np.concatenate([index, table])
-    new[e.SAMPLED if sampled else e.CALLS] = len(index)
-    new[e.N_SAMPLED if sampled else e.N_CALLS] = len(table) // 4
-    return new

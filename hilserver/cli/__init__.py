@@ -22,7 +22,6 @@ from hilserver.cli import (
     check,
     demo,
     doctor,
-    experiment,
     export,
     fidelity,
     identify,
@@ -68,7 +67,6 @@ app.command("plotjuggler")(plotjuggler.plotjuggler)
 app.command("report")(report.report)
 app.command("export")(export.export)
 app.add_typer(log.log, name="log")
-app.add_typer(experiment.experiment, name="experiment")
 app.command("bench")(bench.bench)
 app.command("latency")(latency.latency)
 app.command("doctor")(doctor.doctor)

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from hilserver.bench.bench import BenchReport
+    from hilserver.bench.bench import Benchmark, BenchReport, Change
+    from hilserver.bench.components import ComponentCost
+    from hilserver.bench.drivers import DriverCost
+    from hilserver.bench.parts import PartCost
     from hilserver.commissioning.rates import RateTrial
     from hilserver.rig.build import Rig
 
@@ -63,7 +66,7 @@ def bench(
 
     from hilserver.bench import bench as runs
     from hilserver.commissioning.rates import highest_rate, try_rates
-    from hilserver.report.reports import changes_table, json_text
+    from hilserver.report.figures import json_text
     from hilserver.rig.build import load_rig
 
     loaded, old = load_rig(rig), runs.read_report(compare) if compare is not None else None
@@ -71,7 +74,7 @@ def bench(
     report = _measured(loaded, chosen, substeps or (2, 10), ticks, repeats, devices)
     figures: dict[str, Any] = report.figures()
     trials: list[RateTrial] = []
-    if rates and all(device.driver.handed == "plant" for device in loaded.devices):
+    if rates and all(device.is_simulated for device in loaded.devices):
         trials = try_rates(chosen, rate, duration, tell=lambda text: print(text, file=sys.stderr))
         figures |= {"rates": [vars(trial) for trial in trials]}
         figures |= {} if rate else {"highest_rate": highest_rate(trials)}
@@ -83,7 +86,7 @@ def bench(
         for table in _tables(report, trials):
             console.print(table)
         if old is not None:
-            console.print(changes_table(changes, str(compare)))
+            console.print(_changes_table(changes, str(compare)))
             for line in runs.differences(old, figures):
                 console.print(f"Note: {line}", soft_wrap=True)
     slower = [change for change in changes if tolerance is not None and change.slower > 1.0 + tolerance / 100.0]
@@ -97,22 +100,23 @@ def _measured(
 ) -> BenchReport:
     """All but the rates; ``chosen``: the rig for its parts; ``devices``: whether to open hardware."""
     from hilserver.bench.bench import BenchReport, benchmarks, busy
+    from hilserver.bench.components import component_costs
     from hilserver.bench.drivers import driver_costs
-    from hilserver.bench.parts import Record, component_costs, parts_around, tick_parts
+    from hilserver.bench.parts import RecordedInputs, parts_around, tick_parts
 
     notes = busy()
-    hardware = [device.name for device in rig.devices if not device.driver.handed]
+    hardware = [device.name for device in rig.devices if device.is_hardware]
     around, drivers = parts_around(chosen, repeats), driver_costs(rig, devices, repeats=repeats)
     if hardware:
         notes.append(f"The tick is timed with simulated devices only: {', '.join(hardware)}.")
         costs = component_costs(chosen, repeats)
         return BenchReport(rig.settings.name, parts=around, components=costs, drivers=drivers, notes=notes)
-    record = Record.of(chosen, ticks)
+    recorded = RecordedInputs.of(chosen, ticks)
     return BenchReport(
         rig.settings.name,
         results=benchmarks(rig, ticks=ticks, repeats=repeats, substeps=substeps),
-        parts=[*tick_parts(record, repeats), *around],
-        components=component_costs(chosen, repeats, record.circuit),
+        parts=[*tick_parts(recorded, repeats), *around],
+        components=component_costs(chosen, repeats, recorded.circuit),
         drivers=drivers,
         notes=notes,
     )
@@ -120,11 +124,69 @@ def _measured(
 
 def _tables(report: BenchReport, trials: Sequence[RateTrial]) -> list[Table | str]:
     """What was measured, for people."""
-    from hilserver.report.reports import bench_table, components_table, drivers_table, parts_table
-
-    tables = [bench_table(list(report.results), report.rig)] if report.results else []
-    tables += [parts_table(report.parts), components_table(report.components), drivers_table(report.drivers)]
+    tables = [_bench_table(report.results, report.rig)] if report.results else []
+    tables += [_parts_table(report.parts), _components_table(report.components), _drivers_table(report.drivers)]
     return [*tables, *([_rates_table(trials)] if trials else []), *(f"Note: {note}" for note in report.notes)]
+
+
+def _bench_table(rows: Sequence[Benchmark], rig: str) -> Table:
+    """Times per tick."""
+    from rich.table import Table
+
+    table = Table(title=f"{rig}: µs per tick, median of repeated batches")
+    table.add_column("what")
+    table.add_column("circuit")
+    for head in ("median", "fastest", "slowest", "× real time"):
+        table.add_column(head, justify="right")
+    for row in rows:
+        times = [f"{value:.2f}" for value in (row.median, row.fastest, row.slowest)]
+        table.add_row(row.name, row.circuit, *times, f"{row.speed:.0f}")
+    return table
+
+
+def _parts_table(parts: Sequence[PartCost]) -> Table:
+    """What a tick consists of."""
+    table = _costs("by part: µs per tick, median", "part", "where", "µs")
+    for part in parts:
+        table.add_row(part.name, part.where, f"{part.median:.2f}")
+    return table
+
+
+def _components_table(costs: Sequence[ComponentCost]) -> Table:
+    """What the circuit consists of."""
+    from hilserver.bench.components import REST
+
+    table = _costs("the circuit by component type", "type", "calls", "ns per call", "µs per tick")
+    for cost in costs:
+        calls = ["", ""] if cost.type == REST else [f"{cost.calls}", f"{cost.per_call:.1f}"]
+        table.add_row(cost.type, *calls, f"{cost.per_tick:.2f}")
+    return table
+
+
+def _drivers_table(costs: Sequence[DriverCost]) -> Table:
+    """What the devices cost."""
+    table = _costs("devices: µs per turn, median", "device", "driver", "where", "read", "write")
+    for cost in costs:
+        table.add_row(cost.device, cost.driver, cost.where, f"{cost.read:.2f}", f"{cost.write:.2f}")
+    return table
+
+
+def _changes_table(changes: Sequence[Change], old: str) -> Table:
+    """What is slower or faster than in an earlier report."""
+    table = _costs(f"compared with {old}", "what", "then", "now", "", "times slower")
+    for change in changes:
+        table.add_row(change.what, f"{change.old:.2f}", f"{change.new:.2f}", change.unit, f"{change.slower:.2f}")
+    return table
+
+
+def _costs(title: str, first: str, *others: str) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title)
+    table.add_column(first)
+    for head in others:
+        table.add_column(head, justify="left" if head in ("where", "driver") else "right")
+    return table
 
 
 def _rates_table(trials: Sequence[RateTrial]) -> Table:

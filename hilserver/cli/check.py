@@ -33,10 +33,10 @@ def check(
     """
     from rich.console import Console
 
-    from hilserver.simulation.circuit_run import is_circuit
+    from hilserver.simulation.circuit_run import is_circuit_file
 
     console = Console(highlight=False, markup=False)
-    notes = _circuit(console, file, out) if is_circuit(file) else _rig(console, file, out)
+    notes = _circuit(console, file, out) if is_circuit_file(file) else _rig(console, file, out)
     for line in notes:
         console.print(f"Note: {line}", soft_wrap=True)
     console.print(f"{file}: no problems.", soft_wrap=True)

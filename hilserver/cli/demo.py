@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
     from rich.table import Table
 
-    from hilserver.protocol.messages import Command, State
+    from hilserver.protocol.commands import Command
+    from hilserver.protocol.published import State
     from hilserver.service.supervisor import Supervisor
 
 
@@ -91,17 +92,17 @@ async def show_panel(supervisor: Supervisor, stack: contextlib.AsyncExitStack) -
 
 def script() -> list[Step]:
     """What the demo does, when."""
-    from hilserver.protocol import messages as m
+    from hilserver.protocol.commands import Arm, Cycle, Start, Stop, Switch
 
     lower: dict[str, JsonValue] = {"opening_pressure": "100 bar"}
     smaller: dict[str, JsonValue] = {"nominal_flow.flow": "25 l/min", "f45": "15 Hz"}
     return [
-        Step(0.2, "arm: the valve stays at null", m.Arm()),
-        Step(0.4, "start: the bridge drives the valve", m.Start()),
-        Step(0.6, "work cycle starts: lift, hold, lower", m.Cycle(action="start")),
-        Step(2.0, "relief valve: 150 bar -> 100 bar", m.Switch(component="relief", set=lower)),
-        Step(5.0, "4/3 valve: 40 l/min, 30 Hz -> 25 l/min, 15 Hz", m.Switch(component="main_valve", set=smaller)),
-        Step(9.0, "stop: ramp to null", m.Stop()),
+        Step(0.2, "arm: the valve stays at null", Arm()),
+        Step(0.4, "start: the bridge drives the valve", Start()),
+        Step(0.6, "work cycle starts: lift, hold, lower", Cycle(action="start")),
+        Step(2.0, "relief valve: 150 bar -> 100 bar", Switch(component="relief", set=lower)),
+        Step(5.0, "4/3 valve: 40 l/min, 30 Hz -> 25 l/min, 15 Hz", Switch(component="main_valve", set=smaller)),
+        Step(9.0, "stop: ramp to null", Stop()),
     ]
 
 

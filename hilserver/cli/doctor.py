@@ -24,7 +24,7 @@ def doctor(
     from rich.console import Console
 
     from hilserver.commissioning.doctor import diagnose, doctor_figures, exit_code
-    from hilserver.report.reports import json_text
+    from hilserver.report.figures import json_text
     from hilserver.rig.build import load_rig
 
     findings = diagnose(load_rig(rig) if rig is not None else None)

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from hilserver.bench.latency import LatencyMeasurement, LatencyReport
+
+
+COARSE = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 1e6)
+"""Edges of the bins in the terminal, µs."""
+BAR = 12
+"""Characters of the longest bar."""
 
 
 def latency(
@@ -45,10 +57,10 @@ def latency(
 
     from rich.console import Console
 
-    from hilserver.bench.latency import Conditions, latency_figures, measure
+    from hilserver.bench.latency import Conditions, measure
+    from hilserver.bench.latency_report import latency_figures, latency_sentences, plot_latency
     from hilserver.realtime.scheduling import Scheduling
-    from hilserver.report.plots import plot_latency
-    from hilserver.report.reports import json_text, latency_histograms, latency_sentences, latency_table, write_json
+    from hilserver.report.figures import json_text, write_json
     from hilserver.rig.build import load_rig
     from hilserver.rig.settings import LoopSettings
 
@@ -72,3 +84,51 @@ def latency(
     files = (plot_latency(result, output / "latency.png"), write_json(latency_figures(result), output / "latency.json"))
     for path in files:
         console.print(f"Written: {path}", soft_wrap=True)
+
+
+def latency_table(report: LatencyReport) -> Table:
+    """Figures of every measurement."""
+    from rich.table import Table
+
+    c = report.conditions
+    priority = f"SCHED_FIFO {c.scheduling.priority}" if c.scheduling.priority is not None else "ordinary scheduler"
+    cpus = f", CPUs {', '.join(map(str, sorted(c.scheduling.cpus)))}" if c.scheduling.cpus else ""
+    table = Table(title=f"wake-up at {c.rate:g} Hz, {priority}{cpus}: µs late, {c.duration:g} s each")
+    table.add_column("what")
+    for head in ("min", "avg", "median", "99 %", "99.9 %", "max"):
+        table.add_column(head, justify="right", no_wrap=True, min_width=6)
+    for m in report.measured:
+        f = m.samples.figures()
+        cells = [f"{1e6 * v:.1f}" if math.isfinite(v) else "> 1000" for v in (f.min, f.mean, f.median, f.p99, f.p999)]
+        table.add_row(m.name, *cells, f"{1e6 * f.max:.1f}")
+    return table
+
+
+def latency_histograms(report: LatencyReport) -> list[Table]:
+    """How often each measurement was how late, without load and with it."""
+    groups = [[m for m in report.measured if m.loaded is loaded] for loaded in (False, True)]
+    return [_histogram(measured) for measured in groups if measured]
+
+
+def _histogram(measured: list[LatencyMeasurement]) -> Table:
+    """A column of bars, which grow with the logarithm, for each measurement."""
+    import numpy as np
+    from rich.table import Table
+
+    edges = 1e-6 * np.array(COARSE)
+    table = Table(box=None)
+    table.add_column("µs", justify="right", no_wrap=True)
+    for m in measured:
+        table.add_column(m.name, min_width=BAR + 7)
+    counts = np.array([m.samples.histogram(edges) for m in measured]).T
+    used = np.flatnonzero(counts.sum(axis=1))
+    for k in range(used[0], used[-1] + 1):
+        upper = f"… {COARSE[k + 1]:g}" if k + 2 < len(COARSE) else "and more"
+        table.add_row(f"{COARSE[k]:g} {upper}", *map(_bar, counts[k], counts.max(axis=0)))
+    return table
+
+
+def _bar(count: int, largest: int) -> str:
+    if count == 0:
+        return ""
+    return f"{'█' * max(round(BAR * math.log(count + 1) / math.log(largest + 1)), 1)} {count}"

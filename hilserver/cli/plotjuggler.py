@@ -46,7 +46,7 @@ def plotjuggler(
 async def _stream(rig: str, address: BrokerAddress, host: str, port: int, file: Path | None) -> None:
     from hilserver.client import RequestFailed, open_session
     from hilserver.client.plotjuggler import layout, stream
-    from hilserver.protocol.messages import Telemetry
+    from hilserver.protocol.published import Telemetry
 
     seen: dict[str, None] = {}
 

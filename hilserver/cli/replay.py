@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from hilserver.simulation.replay import Replayed
 
 
 def replay(
@@ -51,9 +56,9 @@ def replay(
 def _log(path: Path, from_row: int, tolerance: float | None, json: bool, report: Path | None) -> bool:
     from rich.console import Console
 
-    from hilserver.report.reports import differences_table, json_text, replay_figures, replay_sentences
-    from hilserver.report.run_report import write_replay_report
+    from hilserver.report.figures import json_text
     from hilserver.simulation.replay import replay_log
+    from hilserver.simulation.report import replay_figures, replay_sentences, write_replay_report
 
     result = replay_log(path, from_row=from_row, tolerance=tolerance)
     page = write_replay_report(result, report) if report is not None else None
@@ -62,22 +67,36 @@ def _log(path: Path, from_row: int, tolerance: float | None, json: bool, report:
         return result.ok
     console = Console(highlight=False, markup=False)
     if result.differences:
-        console.print(differences_table(result))
+        console.print(_differences_table(result))
     for line in [*replay_sentences(result), *([f"Report: {page}"] if page else [])]:
         console.print(line, soft_wrap=True)
     return result.ok
 
 
+def _differences_table(result: Replayed) -> Table:
+    """The same for the terminal."""
+    from rich.table import Table
+
+    from hilserver.simulation.report import differences
+
+    grid = differences(result)
+    table = Table(title=f"{result.log.name}: what the replay computes otherwise", caption="deviations in SI units")
+    for number, head in enumerate(grid.head):
+        table.add_column(head, justify="right" if number else "left")
+    for row in grid.rows:
+        table.add_row(*row)
+    return table
+
+
 def _samples(path: Path, file: Path | None, out: Path) -> None:
     from datetime import UTC, datetime
 
-    from hilserver.report.reports import foreign_sentences
     from hilserver.report.run_report import write_run_report
-    from hilserver.simulation.foreign_log import replay_samples, rig_with_file
+    from hilserver.simulation.third_party_log import replay_samples, rig_with_file, third_party_sentences
 
     rig = rig_with_file(path, file)
     out.mkdir(parents=True, exist_ok=True)
     name = out / f"{rig.settings.name}-{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}"
     result = replay_samples(rig, name.with_suffix(".arrow"))
     page = write_run_report(result.log, out)
-    print("\n".join([*foreign_sentences(result), f"Log: {result.log}", f"Report: {page}"]))
+    print("\n".join([*third_party_sentences(result), f"Log: {result.log}", f"Report: {page}"]))

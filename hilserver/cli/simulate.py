@@ -41,13 +41,13 @@ def simulate(
     file is run like a circuit that has nothing else in it.
     """
     from hilserver.errors import HilserverError
-    from hilserver.simulation.circuit_run import is_circuit
+    from hilserver.simulation.circuit_run import is_circuit_file
 
-    given = {"--cycle": cycle, "--duration": duration} if not is_circuit(file) else {"--strategy": strategy}
+    given = {"--cycle": cycle, "--duration": duration} if not is_circuit_file(file) else {"--strategy": strategy}
     for option in (name for name, value in given.items() if value):
         kind = "circuit" if option == "--strategy" else "rig"
         raise HilserverError(f"{file}: {option} has no meaning for a {kind} file.")
-    if is_circuit(file):
+    if is_circuit_file(file):
         _circuit(file, cycle, duration, out, table, animation)
     else:
         _rig(file, strategy, out)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hilserver.client import Session
     from hilserver.protocol.address import BrokerAddress
-    from hilserver.protocol.messages import Description, DeviceStatus, LoopStatus, Margins, RecordingStatus, State
+    from hilserver.protocol.published import Description, DeviceStatus, LoopStatus, Margins, RecordingStatus, State
 
 EVENTS_SHOWN = 8
 """The latest events below the watched status."""
@@ -233,7 +233,7 @@ def worst(loop: LoopStatus, missed: int) -> str:
 def failures(report: DeviceStatus) -> str:
     """What a device's driver has counted, and the latest of it.
 
-    >>> from hilserver.protocol.messages import DeviceStatus
+    >>> from hilserver.protocol.published import DeviceStatus
     >>> failures(DeviceStatus(errors={"timeout": 3}, last_error="device io: no answer within 0.2 s.", restarts=1))
     '3 × timeout, 1 × I/O process started again; the latest: device io: no answer within 0.2 s.'
     """

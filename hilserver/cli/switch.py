@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from hilserver.protocol.messages import Answer, Command
+    from hilserver.protocol.commands import Command
+    from hilserver.protocol.published import Answer
 
 Rig = Annotated[
     str | None, typer.Option("--rig", "-r", help="name of the rig; default: the one that runs on this machine")
@@ -43,16 +44,16 @@ def switch(
 
     Examples: hilserver switch main_valve nominal_flow.flow="60 l/min"  |  hilserver switch --circuit lift_small.toml
     """
-    from hilserver.protocol import messages as m
+    from hilserver.protocol import commands, parsing
 
     start: Literal["initial", "steady"] = "steady" if steady else "initial"
     given = _assignments(values or [])
     if circuit:
-        command: m.Command = _whole_circuit(component, start)
+        command: commands.Command = _whole_circuit(component, start)
     else:
         change = {"type": kind, "values": given} if kind is not None else {"set": given}
         payload = {"component": component, "start": start, **change}
-        command = m.read_command("switch", json.dumps(payload).encode())
+        command = parsing.read_command("switch", json.dumps(payload).encode())
     answer = ask(command, rig, broker)
     result = answer.result
     moved = ", ".join(
@@ -77,7 +78,7 @@ def send(
     Examples: hilserver send arm  |  hilserver send start  |  hilserver send cycle action=start  |
     hilserver send set_input input=joystick value=0.3  |  hilserver send strategy valve=main strategy=flow_servo
     """
-    from hilserver.protocol.messages import read_command
+    from hilserver.protocol.parsing import read_command
 
     answer = ask(read_command(command, json.dumps(_assignments(values or [])).encode()), rig, broker)
     said = {key: value for key, value in answer.result.items() if key != "warnings"}
@@ -103,8 +104,8 @@ def _whole_circuit(file: str, start: Literal["initial", "steady"]) -> Command:
     """A circuit file of this machine is sent as it is; another name is looked up by the server."""
     from pathlib import Path
 
-    from hilserver.protocol.messages import SwitchCircuit
-    from hilserver.rig.build import read_toml
+    from hilserver.protocol.commands import SwitchCircuit
+    from hilserver.toml import read_toml
 
     if Path(file).is_file():
         return SwitchCircuit(circuit=read_toml(Path(file)), start=start)

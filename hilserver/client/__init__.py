@@ -4,8 +4,9 @@
 """
 
 from hilserver.client.asking import Status, read_status, request, send, status
-from hilserver.client.live import Client, CommandRefused, Recorder, Samples, connect
+from hilserver.client.live import Client, CommandRefused, connect
 from hilserver.client.place import where
+from hilserver.client.samples import Recorder, Samples
 from hilserver.client.session import RequestFailed, Session, open_session
 
 __all__ = [

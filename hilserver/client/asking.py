@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from hilserver.client.session import open_session
 from hilserver.protocol.address import BrokerAddress
-from hilserver.protocol.messages import Answer, CircuitStatus, Command, Description, Margins, State
+from hilserver.protocol.commands import Command
+from hilserver.protocol.published import Answer, CircuitStatus, Description, Margins, State
 
 
 @dataclass(frozen=True)

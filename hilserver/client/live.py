@@ -3,104 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-import numpy as np
-
 from hilserver.client.place import where
+from hilserver.client.samples import Recorder, Samples
 from hilserver.client.session import RequestFailed, open_session
 from hilserver.errors import HilserverError, did_you_mean
-from hilserver.numerics.arrays import Floats
-from hilserver.protocol import messages as m
-from hilserver.units import unit_of_value
+from hilserver.protocol import commands
+from hilserver.protocol.published import Answer, CircuitStatus, Description, Margins, State
 
 _Result = TypeVar("_Result")
-Start = Literal["initial", "steady"]
+StartFrom = Literal["initial", "steady"]
 
 
 class CommandRefused(HilserverError):
     """The server did not carry out a command. ``answer`` is what it said; nothing was changed."""
 
-    def __init__(self, answer: m.Answer) -> None:
+    def __init__(self, answer: Answer) -> None:
         self.answer = answer
         super().__init__(f"{answer.command} was refused: {answer.reason}")
-
-
-@dataclass(frozen=True)
-class Samples:
-    """Recorded telemetry: ``time`` is Unix time in s; ``channels`` are SI values by name, NaN where none was valid."""
-
-    time: Floats
-    channels: Mapping[str, Floats]
-    units: Mapping[str, str]
-
-    def __getitem__(self, channel: str) -> Floats:
-        if channel not in self.channels:
-            raise KeyError(f"{channel} is not among the samples.{did_you_mean(channel, self.channels)}")
-        return self.channels[channel]
-
-    def __len__(self) -> int:
-        return len(self.time)
-
-    def __repr__(self) -> str:
-        length = f"{self.time[-1] - self.time[0]:.4g} s" if len(self) else "nothing"
-        return f"<{len(self)} samples, {length}: {', '.join(self.channels)}>"
-
-
-def circuit_units(names: Iterable[str]) -> dict[str, str]:
-    """SI units of the virtual circuit's values, as far as their names tell.
-
-    >>> circuit_units(["circuit.supply.p", "circuit.pump.q_P", "p_A"])
-    {'circuit.supply.p': 'Pa', 'circuit.pump.q_P': 'm^3/s'}
-    """
-    units = {name: unit_of_value(name.removeprefix("circuit.")) for name in names if name.startswith("circuit.")}
-    return {name: unit for name, unit in units.items() if unit}
-
-
-class Recorder:
-    """Collects the telemetry of a server until `stop`; made by `Client.recorder`."""
-
-    def __init__(self, channels: tuple[str, ...], units: Mapping[str, str]) -> None:
-        self._wanted, self._units = channels, units
-        self._batches: list[m.Telemetry] = []
-
-    def take(self, batch: m.Telemetry) -> None:
-        """Keep one telemetry message."""
-        self._batches.append(batch)
-
-    def newest(self, channel: str) -> float:
-        """The newest value of a channel; NaN where there is none yet."""
-        for batch in reversed(self._batches):
-            for value in reversed(batch.channels.get(channel, ())):
-                if value is not None:
-                    return value
-        return math.nan
-
-    def samples(self) -> Samples:
-        """What was collected so far."""
-        batches = list(self._batches)
-        names = self._wanted or tuple(dict.fromkeys(name for batch in batches for name in batch.channels))
-        lengths = [max(map(len, batch.channels.values()), default=0) for batch in batches]
-        sized = list(zip(batches, lengths, strict=True))
-        times: list[Floats] = [batch.t0 + batch.dt * np.arange(float(n)) for batch, n in sized]
-        channels = {name: _joined([_values(batch.channels.get(name), n) for batch, n in sized]) for name in names}
-        units = {**circuit_units(names), **self._units}
-        return Samples(_joined(times), channels, {name: units.get(name, "") for name in names})
-
-
-def _values(values: tuple[float | None, ...] | None, length: int) -> Floats:
-    return np.array(values if values is not None else [None] * length, dtype=np.float64)
-
-
-def _joined(parts: list[Floats]) -> Floats:
-    return np.concatenate(parts) if parts else np.empty(0)
 
 
 class Client:
@@ -158,22 +84,22 @@ class Client:
         return self._session.online
 
     @property
-    def state(self) -> m.State:
+    def state(self) -> State:
         """The newest state (at most half a second old). Raises RequestFailed where server or broker are away."""
         return self._present(self._session.state, "state")
 
     @property
-    def circuit(self) -> m.CircuitStatus:
+    def circuit(self) -> CircuitStatus:
         """The virtual circuit that runs. Raises RequestFailed where server or broker are away."""
         return self._present(self._session.circuit, "circuit")
 
     @property
-    def margins(self) -> m.Margins:
+    def margins(self) -> Margins:
         """Whether the real valves can do what the circuit asks for. Raises RequestFailed."""
         return self._present(self._session.margins, "margins")
 
     @property
-    def description(self) -> m.Description:
+    def description(self) -> Description:
         """Channels with their units, inputs with their ranges, valves, commands. Raises RequestFailed."""
         return self._present(self._session.description, "description")
 
@@ -185,7 +111,7 @@ class Client:
             raise RequestFailed(f"the server of rig {self.rig} has not published its {what} yet.")
         return message
 
-    def wait(self, condition: Callable[[m.State], bool], within: float = 10.0) -> m.State:
+    def wait(self, condition: Callable[[State], bool], within: float = 10.0) -> State:
         """The first state for which the condition holds. Raises RequestFailed where there is none within so many s."""
         session = self._session
 
@@ -217,40 +143,40 @@ class Client:
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
-    def do(self, command: m.Command) -> m.Answer:
+    def do(self, command: commands.Command) -> Answer:
         """Carry out any command. Raises CommandRefused, RequestFailed."""
         answer = self._do(self._session.request(command, within=self.within))
         if not answer.ok:
             raise CommandRefused(answer)
         return answer
 
-    def arm(self) -> m.Answer:
+    def arm(self) -> Answer:
         """SAFE to ARMED: the valve stays at null."""
-        return self.do(m.Arm())
+        return self.do(commands.Arm())
 
-    def disarm(self) -> m.Answer:
+    def disarm(self) -> Answer:
         """Back to SAFE."""
-        return self.do(m.Disarm())
+        return self.do(commands.Disarm())
 
-    def start(self) -> m.Answer:
+    def start(self) -> Answer:
         """ARMED to RUNNING: the virtual circuit drives the real valve."""
-        return self.do(m.Start())
+        return self.do(commands.Start())
 
-    def stop(self) -> m.Answer:
+    def stop(self) -> Answer:
         """RUNNING to ARMED: the valve to null within its slew limit."""
-        return self.do(m.Stop())
+        return self.do(commands.Stop())
 
-    def reset(self) -> m.Answer:
+    def reset(self) -> Answer:
         """FAULT to SAFE, once the cause is gone."""
-        return self.do(m.Reset())
+        return self.do(commands.Reset())
 
-    def trip(self) -> m.Answer:
+    def trip(self) -> Answer:
         """FAULT at once, latched. It replaces no emergency stop."""
-        return self.do(m.Trip())
+        return self.do(commands.Trip())
 
-    def set_input(self, name: str, value: float) -> m.Answer:
+    def set_input(self, name: str, value: float) -> Answer:
         """Set an operator input."""
-        return self.do(m.SetInput(input=name, value=float(value)))
+        return self.do(commands.SetInput(input=name, value=float(value)))
 
     def switch(
         self,
@@ -259,30 +185,32 @@ class Client:
         *,
         type: str | None = None,
         values: Mapping[str, Any] | None = None,
-        start: Start = "initial",
-    ) -> m.Answer:
+        start: StartFrom = "initial",
+    ) -> Answer:
         """Change datasheet values of a component (``set``), or put another type in its place (``type``, ``values``)."""
         change = {"set": set, "type": type, "values": values}
         given = {key: dict(value) if isinstance(value, Mapping) else value for key, value in change.items() if value}
-        return self.do(m.Switch.model_validate({"component": component, "start": start, **given}))
+        return self.do(commands.Switch.model_validate({"component": component, "start": start, **given}))
 
     def switch_circuit(
-        self, circuit: Mapping[str, Any] | None = None, *, file: str | None = None, start: Start = "initial"
-    ) -> m.Answer:
+        self, circuit: Mapping[str, Any] | None = None, *, file: str | None = None, start: StartFrom = "initial"
+    ) -> Answer:
         """Change the whole circuit: a table laid out like a circuit file, or the name of a file on the server."""
-        return self.do(m.SwitchCircuit(circuit=dict(circuit) if circuit is not None else None, file=file, start=start))
+        return self.do(
+            commands.SwitchCircuit(circuit=dict(circuit) if circuit is not None else None, file=file, start=start)
+        )
 
-    def strategy(self, valve: str, strategy: str) -> m.Answer:
+    def strategy(self, valve: str, strategy: str) -> Answer:
         """Select how the virtual flow becomes the command of a real valve."""
-        return self.do(m.SelectStrategy(valve=valve, strategy=strategy))
+        return self.do(commands.SelectStrategy(valve=valve, strategy=strategy))
 
-    def jog(self, valve: str, command: float) -> m.Answer:
+    def jog(self, valve: str, command: float) -> Answer:
         """Move a real valve by hand, -1 … 1; needs the strategy ``manual``."""
-        return self.do(m.Jog(valve=valve, command=float(command)))
+        return self.do(commands.Jog(valve=valve, command=float(command)))
 
-    def cycle(self, action: Literal["start", "stop"] = "start") -> m.Answer:
+    def cycle(self, action: Literal["start", "stop"] = "start") -> Answer:
         """Start or stop the work cycle."""
-        return self.do(m.Cycle(action=action))
+        return self.do(commands.Cycle(action=action))
 
 
 class _Recording:

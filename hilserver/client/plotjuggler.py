@@ -14,7 +14,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Iterator, Mapping
 
 from hilserver.client.session import Session
-from hilserver.protocol.messages import Telemetry
+from hilserver.protocol.published import Telemetry
 
 LARGEST = 1400
 """Bytes of a datagram: as many as Ethernet carries in one piece, and fewer than PlotJuggler reads."""
@@ -30,7 +30,7 @@ BUFFER = 30
 def datagrams(telemetry: Telemetry) -> Iterator[bytes]:
     """Every sample as JSON; one with many channels in several datagrams. What has no valid value is left out.
 
-    >>> from hilserver.protocol.messages import Telemetry
+    >>> from hilserver.protocol.published import Telemetry
     >>> list(datagrams(Telemetry(t0=5.0, dt=0.5, channels={"p_A": (1.0, None), "x": (0.1, 0.2)})))
     [b'{"timestamp":5.0,"p_A":1.0,"x":0.1}', b'{"timestamp":5.5,"x":0.2}']
     """

@@ -14,19 +14,10 @@ import aiomqtt
 
 from hilserver.errors import HilserverError
 from hilserver.protocol.address import BrokerAddress, LoginError
-from hilserver.protocol.messages import (
-    Answer,
-    CircuitStatus,
-    Command,
-    Description,
-    Event,
-    Margins,
-    Published,
-    State,
-    Telemetry,
-    Topics,
-)
-from hilserver.protocol.mqtt import connection, new_client
+from hilserver.protocol.commands import Command
+from hilserver.protocol.connection import connection, new_client
+from hilserver.protocol.published import Answer, CircuitStatus, Description, Event, Margins, Published, State, Telemetry
+from hilserver.protocol.topics import Topics
 
 RETRY = 1.0
 """Seconds between two attempts to reach a broker that went away."""

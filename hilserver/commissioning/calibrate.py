@@ -16,8 +16,8 @@ from hilserver.commissioning.live import Source, readings
 from hilserver.errors import HilserverError, did_you_mean
 from hilserver.rig.build import Rig
 from hilserver.rig.calibration import Calibration, Fit, add, source_of
+from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.scale import in_si
-from hilserver.rig.settings import ChannelSettings
 from hilserver.units import shown_unit
 
 BETWEEN_LOOKS = 0.005

@@ -22,7 +22,7 @@ from hilserver.circuit.program import cache_root
 from hilserver.commissioning.host import ERROR, NOTE, OK, WARNING, Finding, Host, State, examine
 from hilserver.errors import HilserverError
 from hilserver.protocol.address import BrokerAddress
-from hilserver.protocol.mqtt import connection, new_client
+from hilserver.protocol.connection import connection, new_client
 from hilserver.realtime.scheduling import Scheduling
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.machine import machine

@@ -12,7 +12,7 @@ from pathlib import Path
 from hilserver.errors import HilserverError
 from hilserver.identify.sequence import by_hand, run_sequences
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol import messages as m
+from hilserver.protocol.commands import Arm, Command, Cycle, Disarm, Jog, SelectStrategy, Start, Stop
 from hilserver.rig.build import Rig
 from hilserver.service.supervisor import Supervisor
 from hilserver.service.telemetry import fault_text
@@ -49,10 +49,10 @@ async def record_by_hand(rig: Rig, valves: Sequence[str], seconds: float, larges
 
     async def move(supervisor: Supervisor) -> None:
         await asyncio.sleep(CALM)
-        await _do(supervisor, m.Arm(), m.Start())
+        await _do(supervisor, Arm(), Start())
         bench = LiveBench(supervisor, asyncio.get_running_loop(), ended)
         await asyncio.to_thread(run_sequences, rig, bench, list(valves), seconds, largest)
-        await _do(supervisor, m.Stop(), m.Disarm())
+        await _do(supervisor, Stop(), Disarm())
 
     try:
         return await _served(by_hand(rig, largest), move, "the sequence did")
@@ -77,7 +77,7 @@ class LiveBench:
         """Jog the valves and let the time pass; jogs are renewed before they end."""
         self._due = max(self._due, time.monotonic()) + seconds
         while True:
-            jogs = [m.Jog(valve=name, command=command) for name, command in commands.items()]
+            jogs = [Jog(valve=name, command=command) for name, command in commands.items()]
             asyncio.run_coroutine_threadsafe(_do(self._supervisor, *jogs), self._loop).result(TIMEOUT)
             renew = time.monotonic() + self._renewed
             while (now := time.monotonic()) < min(self._due, renew):
@@ -136,15 +136,15 @@ async def _passes(supervisor: Supervisor, strategies: Sequence[str | None], tell
     for strategy in strategies:
         if strategy is not None:
             for valve in supervisor.rig.settings.valves:
-                await _do(supervisor, m.SelectStrategy(valve=valve, strategy=strategy))
+                await _do(supervisor, SelectStrategy(valve=valve, strategy=strategy))
         tell(f"{supervisor.rig.settings.name}: work cycle with {strategy or 'the strategies of the rig file'}")
         await asyncio.sleep(CALM)
-        await _do(supervisor, m.Arm(), m.Start(), m.Cycle(action="start"))
+        await _do(supervisor, Arm(), Start(), Cycle(action="start"))
         await _pass(supervisor, strategy)
-        await _do(supervisor, m.Stop(), m.Disarm())
+        await _do(supervisor, Stop(), Disarm())
 
 
-async def _do(supervisor: Supervisor, *commands: m.Command) -> None:
+async def _do(supervisor: Supervisor, *commands: Command) -> None:
     """Commands, one after the other. Raises HilserverError where one is refused."""
     assert supervisor.operator is not None
     for command in commands:

@@ -8,16 +8,16 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from hilserver.driver import Driver
+from hilserver.driver import Driver, Plant, SampleSource
 from hilserver.errors import DriverError, HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
+from hilserver.realtime.shared import ALIVE, LoopMemory, SharedMemoryError, segment_path
 from hilserver.rig.build import Device, Rig
 from hilserver.rig.plan import first_row
 from hilserver.simulation.samples import read_samples
@@ -26,8 +26,6 @@ from hilserver.tick.plant import SAFE_RAW
 from hilserver.tick.program import compiled_program
 from hilserver.tick.signals import check_limits, scale_channels
 
-ALIVE = 1.0
-"""Seconds without a tick after which a loop counts as dead."""
 SETTLING = 1.0
 """Seconds in which every device should have given a sample."""
 LONGEST_STEP = 1.0
@@ -147,16 +145,25 @@ class _StillPlant:
         """Nothing to release."""
 
 
+@dataclass(frozen=True)
+class _ReadingHost:
+    """What is read of simulated and replayed devices without a server: a plant at rest, the first samples."""
+
+    rig: Rig
+
+    def plant(self, device: str, config: Any, outputs: Sequence[str]) -> Plant:
+        """The plant, whose actuators keep their safe values."""
+        return _StillPlant(self.rig, device)
+
+    def samples(self, device: str) -> SampleSource:
+        """The recorded samples."""
+        (replayed,) = (d for d in self.rig.devices if d.name == device)
+        return read_samples(replayed, self.rig.file, float(self.rig.plan.loop[0].dt))
+
+
 def _reader(rig: Rig, device: Device) -> Driver:
     """The driver of a device with its inputs alone."""
-    kind: Any = device.driver
-    handed: dict[str, Any] = {}
-    if kind.handed == "plant":
-        handed["plant"] = _StillPlant(rig, device.name)
-    elif kind.handed == "samples":
-        handed["samples"] = read_samples(device, rig.file, float(rig.plan.loop[0].dt))
-    driver: Driver = kind(device.name, device.config, device.inputs, (), **handed)
-    return driver
+    return device.driver.create(_ReadingHost(rig), device.name, device.config, device.inputs, ())
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ import numpy as np
 
 from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol import messages as m
+from hilserver.protocol import commands
 from hilserver.record.reader import LogReader
 from hilserver.record.summary import WORK
 from hilserver.rig.build import Rig, assemble
@@ -103,7 +103,7 @@ def refuse_hardware(rig: Rig) -> None:
     problems = [
         Problem("not simulated: a rate is tried on simulated rigs only.", f"devices.{device.name}", str(rig.file))
         for device in rig.devices
-        if device.driver.handed != "plant"
+        if not device.is_simulated
     ]
     if problems:
         raise ConfigurationError(problems)
@@ -153,11 +153,11 @@ async def _begin(supervisor: Supervisor) -> None:
     await supervisor.ready.wait()
     operator, deadline = supervisor.operator, time.monotonic() + PATIENCE
     assert operator is not None
-    answer = await operator.execute(m.Arm())
+    answer = await operator.execute(commands.Arm())
     while not answer.ok and time.monotonic() < deadline:  # there are not yet samples of all channels
         await asyncio.sleep(0.02)
-        answer = await operator.execute(m.Arm())
-    for command in (m.Start(), *([m.Cycle(action="start")] if supervisor.rig.cycle is not None else [])):
+        answer = await operator.execute(commands.Arm())
+    for command in (commands.Start(), *([commands.Cycle(action="start")] if supervisor.rig.cycle is not None else [])):
         if not answer.ok:
             break
         answer = await operator.execute(command)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hilserver.drawing.model import Item, Mark, Wire
-from hilserver.drawing.parts import Part, Parts
+from hilserver.drawing.model import Item, Mark, Polyline
+from hilserver.drawing.parts import DrawnComponent, DrawnComponents
 from hilserver.drawing.rows import Rows
 from hilserver.drawing.symbols import Point, Symbol
 
@@ -37,7 +37,7 @@ class Block:
     height: float = 0.0
     items: list[Item] = field(default_factory=list)
     pins: list[Pin] = field(default_factory=list)
-    wires: list[Wire] = field(default_factory=list)
+    wires: list[Polyline] = field(default_factory=list)
     tanks: list[tuple[str, Point]] = field(default_factory=list)
     signals: list[Mark] = field(default_factory=list)
     hangs: bool = False
@@ -45,7 +45,7 @@ class Block:
     y: float = 0.0
 
 
-def make_blocks(parts: Parts, rows: Rows) -> list[Block]:
+def make_blocks(parts: DrawnComponents, rows: Rows) -> list[Block]:
     """The blocks of a circuit: first of the components with oil, then of those that only move."""
     moving = {part.name: part for part in parts.moving}
     blocks = []
@@ -63,7 +63,7 @@ def make_blocks(parts: Parts, rows: Rows) -> list[Block]:
     return blocks
 
 
-def _block(part: Part, rows: Rows) -> Block:
+def _block(part: DrawnComponent, rows: Rows) -> Block:
     """A component with what belongs to it: its name, its tanks, the names of its signals."""
     row = rows.row.get(part.name, rows.top)
     drawn = part.symbol.turned(rows.turns.get(part.name, ""))
@@ -105,12 +105,12 @@ def _lead_to_tank(block: Block, node: str, x: float, y: float, side: str, drawn:
     else:
         aside = x + (10.0 if side == "right" else -10.0)
         end, way = (aside, max(y + STUB, drawn.height - 10.0)), ((x, y), (aside, y))
-    block.wires.append(Wire(node, "hydraulic", (*way, end)))
+    block.wires.append(Polyline(node, "hydraulic", (*way, end)))
     block.tanks.append((node, end))
     block.height = max(block.height, end[1] + 16.0)
 
 
-def _add_mechanics(block: Block, moving: dict[str, Part]) -> None:
+def _add_mechanics(block: Block, moving: dict[str, DrawnComponent]) -> None:
     """Put what moves with the block's component at its right, node by node, and take it out of ``moving``."""
     first = block.items[0]
     waiting = [(node, _port_place(first, port)) for port, node in first.part.mechanical.items()]
@@ -140,17 +140,17 @@ def _add_mechanics(block: Block, moving: dict[str, Part]) -> None:
             ends.append(way[0][1])
             block.items.append(item)
             block.signals.extend(tags(part, drawn, x, y))
-            block.wires.append(Wire(node, "mechanical", way))
+            block.wires.append(Polyline(node, "mechanical", way))
             top = _foot(item) + 8.0
             waiting += [(n, _port_place(item, p)) for p, n in part.mechanical.items() if n not in known]
             known.update(part.mechanical.values())
             block.width = max(block.width, x + part.symbol.width + 10.0, x + LETTER * len(part.name) + 20.0)
-        block.wires.append(Wire(node, "mechanical", to_bar))
-        block.wires.append(Wire(node, "mechanical", ((bar, min(ends)), (bar, max(ends)))))
+        block.wires.append(Polyline(node, "mechanical", to_bar))
+        block.wires.append(Polyline(node, "mechanical", ((bar, min(ends)), (bar, max(ends)))))
     _settle(block)
 
 
-def _drives(part: Part) -> bool:
+def _drives(part: DrawnComponent) -> bool:
     """Whether a part's only connection is at its right: it is drawn first."""
     return [part.symbol.side(port) for port in part.mechanical] == ["right"]
 
@@ -181,13 +181,13 @@ def _settle(block: Block) -> None:
     low = max((*(_foot(item) for item in block.items[1:]), *(y + 4.0 for _, y in places), block.height))
     block.height = low + up
     block.items = [Item(i.part, i.symbol, i.x, i.y + up, (i.label[0], i.label[1] + up)) for i in block.items]
-    block.wires = [Wire(w.node, w.kind, tuple((x, y + up) for x, y in w.points)) for w in block.wires]
+    block.wires = [Polyline(w.node, w.kind, tuple((x, y + up) for x, y in w.points)) for w in block.wires]
     block.pins = [Pin(p.node, p.x, p.y + up, p.up, p.pilot, tuple((x, y + up) for x, y in p.way)) for p in block.pins]
     block.tanks = [(node, (x, y + up)) for node, (x, y) in block.tanks]
     block.signals = [Mark(m.name, m.x, m.y + up, m.anchor) for m in block.signals]
 
 
-def tags(part: Part, drawn: Symbol, x: float, y: float) -> list[Mark]:
+def tags(part: DrawnComponent, drawn: Symbol, x: float, y: float) -> list[Mark]:
     """The names of a component's signals at their ports."""
     marks = []
     for port, name in part.signals.items():

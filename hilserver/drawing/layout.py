@@ -12,8 +12,8 @@ from typing import Any
 
 from hilserver.drawing.blocks import LETTER, Block, make_blocks, tags
 from hilserver.drawing.lines import Lines, draw_line, lead_lines, value_place
-from hilserver.drawing.model import Drawing, Item, Mark, Wire
-from hilserver.drawing.parts import Part, read_parts, sorted_parts
+from hilserver.drawing.model import Drawing, Item, Mark, Polyline
+from hilserver.drawing.parts import DrawnComponent, read_parts, sorted_parts
 from hilserver.drawing.places import MARGIN, place_across, place_upwards
 from hilserver.drawing.rows import Rows
 from hilserver.drawing.symbols import Point
@@ -54,12 +54,12 @@ def _draw_block(drawing: Drawing, block: Block) -> None:
     for item in block.items:
         place, label = moved([(item.x, item.y)])[0], moved([item.label])[0]
         drawing.items.append(Item(item.part, item.symbol, *place, label))
-    drawing.wires.extend(Wire(wire.node, wire.kind, moved(wire.points)) for wire in block.wires)
+    drawing.wires.extend(Polyline(wire.node, wire.kind, moved(wire.points)) for wire in block.wires)
     drawing.tanks.extend((node, moved([at])[0]) for node, at in block.tanks)
     drawing.signals.extend(Mark(m.name, block.x + m.x, block.y + m.y, m.anchor) for m in block.signals)
 
 
-def _draw_signals(drawing: Drawing, signalling: list[Part]) -> None:
+def _draw_signals(drawing: Drawing, signalling: list[DrawnComponent]) -> None:
     """Components without oil or motion, in lines below the drawing, with the names of their signals."""
     x, y, line = MARGIN, drawing.height, 0.0
     for part in signalling:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from hilserver.drawing.blocks import Block, Pin
-from hilserver.drawing.model import Drawing, Mark, Wire
+from hilserver.drawing.model import Drawing, Mark, Polyline
 
 
 @dataclass
-class Line:
+class LineSection:
     """The part of a node's line in one zone: what it leads to below and above, its track (0 is the lowest), height."""
 
     node: str
@@ -25,7 +25,7 @@ class Line:
         return sorted(block.x + pin.x for block, pin in (*self.below, *self.above))
 
 
-Lines = dict[int, dict[str, Line]]
+Lines = dict[int, dict[str, LineSection]]
 """The lines by zone and node."""
 
 
@@ -34,8 +34,8 @@ def lead_lines(blocks: list[Block], zone: Mapping[str, int]) -> Lines:
     lines: Lines = {}
     passing: set[tuple[str, int]] = set()
 
-    def line(at: int, node: str) -> Line:
-        return lines.setdefault(at, {}).setdefault(node, Line(node))
+    def line(at: int, node: str) -> LineSection:
+        return lines.setdefault(at, {}).setdefault(node, LineSection(node))
 
     def passes(node: str, row: int) -> None:
         if (node, row) in passing:
@@ -57,7 +57,7 @@ def lead_lines(blocks: list[Block], zone: Mapping[str, int]) -> Lines:
     return lines
 
 
-def set_tracks(lines: list[Line]) -> int:
+def set_tracks(lines: list[LineSection]) -> int:
     """Give each line of a zone a track; returns how many there are.
 
     Where an end from below and one from above meet at the same place across, the former's line must be the lower one,
@@ -88,27 +88,27 @@ def set_tracks(lines: list[Line]) -> int:
     return len(tracks)
 
 
-def _meet(low: Line, high: Line) -> bool:
+def _meet(low: LineSection, high: LineSection) -> bool:
     """Whether an end of ``low`` from below is right under an end of ``high`` from above."""
     return any(abs((a.x + p.x) - (b.x + q.x)) < 6.0 for a, p in low.below for b, q in high.above)
 
 
-def draw_line(drawing: Drawing, line: Line) -> None:
+def draw_line(drawing: Drawing, line: LineSection) -> None:
     """A node's line across, the lines to its ends, and dots where three lines meet."""
     ends, both = line.ends(), (*line.below, *line.above)
     kind = "pilot" if all(pin.pilot for _, pin in both) else "hydraulic"
     if ends[0] < ends[-1]:
-        drawing.wires.append(Wire(line.node, kind, ((ends[0], line.y), (ends[-1], line.y))))
+        drawing.wires.append(Polyline(line.node, kind, ((ends[0], line.y), (ends[-1], line.y))))
     for block, pin in both:
         way = tuple((block.x + x, block.y + y) for x, y in (*pin.way, (pin.x, pin.y)))
         kind = "pilot" if pin.pilot else "hydraulic"
-        drawing.wires.append(Wire(line.node, kind, (*way, (block.x + pin.x, line.y))))
+        drawing.wires.append(Polyline(line.node, kind, (*way, (block.x + pin.x, line.y))))
     for x in sorted(set(ends)):
         if ends.count(x) + (x > ends[0]) + (x < ends[-1]) > 2:
             drawing.dots.append((line.node, (x, line.y)))
 
 
-def value_place(line: Line) -> tuple[float, Mark]:
+def value_place(line: LineSection) -> tuple[float, Mark]:
     """The line's length, and where the value has room: over the widest gap between its ends, else at its right end."""
     ends = line.ends()
     width, left = max(((b - a, a) for a, b in pairwise(ends)), default=(0.0, ends[0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hilserver.drawing.parts import Part
+from hilserver.drawing.parts import DrawnComponent
 from hilserver.drawing.symbols import Point, Symbol
 
 
@@ -12,7 +12,7 @@ from hilserver.drawing.symbols import Point, Symbol
 class Item:
     """A symbol at its place."""
 
-    part: Part
+    part: DrawnComponent
     symbol: Symbol
     x: float
     y: float
@@ -20,7 +20,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Wire:
+class Polyline:
     """A line of a node; ``kind``: hydraulic, pilot (dashed) or mechanical."""
 
     node: str
@@ -45,7 +45,7 @@ class Drawing:
     width: float = 0.0
     height: float = 0.0
     items: list[Item] = field(default_factory=list)
-    wires: list[Wire] = field(default_factory=list)
+    wires: list[Polyline] = field(default_factory=list)
     dots: list[tuple[str, Point]] = field(default_factory=list)
     tanks: list[tuple[str, Point]] = field(default_factory=list)
     nodes: list[Mark] = field(default_factory=list)

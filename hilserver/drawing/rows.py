@@ -6,13 +6,13 @@ lowest. A component stands in the row above the nodes at its lower ports and bel
 
 from __future__ import annotations
 
-from hilserver.drawing.parts import Part, Parts
+from hilserver.drawing.parts import DrawnComponent, DrawnComponents
 
 
 class Rows:
     """``turns`` and ``row`` by component, ``zone`` by node (of tanks none), and the ``top`` row."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: DrawnComponents) -> None:
         self.parts, self.tanks = parts.hydraulic, parts.tanks
         self._driven = {
             node
@@ -28,7 +28,7 @@ class Rows:
         self.row |= dict.fromkeys(actuators, self.top)
         self._keep_within_reach()
 
-    def _turn(self, part: Part) -> str:
+    def _turn(self, part: DrawnComponent) -> str:
         """How a symbol is turned so that its lines run upwards, and those to the tank downwards."""
         sides = {part.symbol.side(port): node for port, node in part.hydraulic.items()}
         if "left" in sides and "right" in sides and not ("top" in sides and "bottom" in sides):
@@ -43,7 +43,7 @@ class Rows:
         )
         return "over" if upside_down else ""
 
-    def _sides(self, part: Part, side: str) -> list[str]:
+    def _sides(self, part: DrawnComponent, side: str) -> list[str]:
         """Nodes at one side of a part as it is turned, tanks left out."""
         turned = part.symbol.turned(self.turns[part.name])
         found = (node for port, node in part.hydraulic.items() if turned.side(port) == side)
@@ -84,7 +84,7 @@ class Rows:
                 above[low].update(dict.fromkeys(high for high in self._sides(part, "top") if high != low))
         return above
 
-    def _row(self, part: Part) -> int:
+    def _row(self, part: DrawnComponent) -> int:
         low, high = self._sides(part, "bottom"), self._sides(part, "top")
         if low:
             return max(self.zone[node] for node in low)
@@ -92,7 +92,7 @@ class Rows:
             return min(self.zone[node] for node in high) - 1
         return max((self.zone[node] for node in part.hydraulic.values() if node not in self.tanks), default=0)
 
-    def _is_actuator(self, part: Part) -> bool:
+    def _is_actuator(self, part: DrawnComponent) -> bool:
         return bool(part.mechanical) and not self._sides(part, "top") and "drive" not in part.mechanical
 
     def _keep_within_reach(self) -> None:

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from hilserver.drawing.layout import draw
-from hilserver.drawing.model import Drawing, Item, Mark, Wire
+from hilserver.drawing.model import Drawing, Item, Mark, Polyline
 from hilserver.drawing.parts import RIG
 from hilserver.drawing.symbols import Point
 
@@ -52,7 +52,7 @@ def _render(drawing: Drawing, tank: str | None) -> str:
     return "\n".join(parts)
 
 
-def _wire(wire: Wire) -> str:
+def _wire(wire: Polyline) -> str:
     path = "M" + "L".join(f"{x:g} {y:g}" for x, y in wire.points)
     return f'<path class="line {wire.kind}" data-line="{escape(wire.node)}" d="{path}"/>'
 

@@ -36,9 +36,11 @@ from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, is_circuit
 from hilserver.record.reader import LogReader, LogTable
 from hilserver.record.run import unpacked_record
-from hilserver.rig.build import Rig, assemble, library_in, read_toml
-from hilserver.rig.settings import ChannelSettings, RigSettings
+from hilserver.rig.build import Rig, assemble, library_in
+from hilserver.rig.channels import ChannelSettings
+from hilserver.rig.settings import RigSettings
 from hilserver.tick.program import compiled_program
+from hilserver.toml import read_toml
 
 NEEDED = ("flow_estimated", "flow_deviation", "flow_other")
 """Columns of a valve that logs of older versions lack."""
@@ -234,7 +236,7 @@ class _Evaluation:
         sensors = {
             (device.name, name): sensor.of
             for device in self.then.devices
-            if device.driver.handed == "plant"
+            if device.is_simulated
             for name, sensor in device.config.sensors.items()
         }
         of = {name: sensors.get((str(s.device), str(s.source)), "") for name, s in self.settings.channels.items()}
@@ -278,7 +280,7 @@ class _Evaluation:
         if self.machine_file is not None:
             source = read_circuit(read_toml(self.machine_file), self.then.library, str(self.machine_file)).source
             return Machine(source, f"the machine in {self.machine_file.name}", str(self.machine_file))
-        devices = [device for device in self.today.devices if device.driver.handed == "plant"]
+        devices = [device for device in self.today.devices if device.is_simulated]
         if len(devices) == 1:
             return machine_of_device(self.today, devices[0])
         if not set(circuit.rig_ports()) <= {p for s in self.settings.cylinders.values() for p in (s.port_A, s.port_B)}:

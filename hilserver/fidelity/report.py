@@ -17,8 +17,8 @@ from hilserver.fidelity.results import NO_BRIDGE, NOISE_CORNER, VARIANTS, Course
 from hilserver.numerics.arrays import Floats
 from hilserver.report.circuit_blocks import components, drawing
 from hilserver.report.document import Block, Document, Grid, Heading, Listing, Picture
-from hilserver.report.plots import TRUTH, Lines, Panel, new_figure, panels_figure
-from hilserver.report.reports import write_json
+from hilserver.report.figures import write_json
+from hilserver.report.plots import REFERENCE, Lines, Panel, new_figure, panels_figure
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.tick.codes import Saturation
 from hilserver.units import shown_unit
@@ -433,7 +433,7 @@ def _panels(result: Fidelity, courses: dict[str, Course], time: Floats) -> Itera
         }
         known = [_on(time, courses[n].time, r[name]) for n, r in references.items() if name in r]
         if known:
-            lines[TRUTH if result.truth else "virtual"] = known[0]
+            lines[REFERENCE if result.truth else "virtual"] = known[0]
         yield name, quantity.unit, lines
         if errors:
             yield f"deviation of {name}", quantity.unit, errors

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hilserver.fidelity.measures import Deviation, Response, rms_above
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.settings import Sine
+from hilserver.rig.cycle import Sine
 from hilserver.tick.codes import Saturation
 
 NO_BRIDGE = "no compensation"

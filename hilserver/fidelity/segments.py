@@ -11,7 +11,8 @@ from hilserver.circuit.model import RIG
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.fidelity.results import Course
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.rig.settings import CycleSettings, RigSettings, Sine
+from hilserver.rig.cycle import CycleSettings, Sine
+from hilserver.rig.settings import RigSettings
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.codes import Mode
 

@@ -51,7 +51,7 @@ def measure(rig: Rig, named: Sequence[str] | None, swept: str = "", sweep: dict[
     ``named``: strategies, or "all"; without any the usual ones. Raises HilserverError where the rig has no simulated
     machine, or neither cycle nor sweep.
     """
-    if not any(device.driver.handed == "plant" for device in rig.devices):
+    if not any(device.is_simulated for device in rig.devices):
         raise HilserverError(
             f"{rig.file}: this rig has no simulated machine. Let it run for that (--drive), or name a log in "
             "which its work cycle ran (--log)."
@@ -145,7 +145,7 @@ def with_cycle(rig: Rig, cycle: Mapping[str, Any]) -> Rig:
 
 def simulated_device(rig: Rig) -> Device:
     """The simulated device. Raises HilserverError without one, or without a valve."""
-    devices = [device for device in rig.devices if device.driver.handed == "plant"]
+    devices = [device for device in rig.devices if device.is_simulated]
     missing = {"one device with driver simulated": len(devices) == 1, "a valve": bool(rig.settings.valves)}
     if not all(missing.values()):
         needed = ", ".join(name for name, there in missing.items() if not there)

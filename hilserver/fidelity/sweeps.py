@@ -8,7 +8,7 @@ from typing import Any
 from hilserver.errors import HilserverError, did_you_mean
 from hilserver.fidelity.reference import moved_by
 from hilserver.rig.build import Rig
-from hilserver.rig.settings import Sweep
+from hilserver.rig.cycle import Sweep
 
 AMPLITUDE = 0.3
 """Of the sines, if not told otherwise: share of half of the input's range."""

@@ -282,7 +282,7 @@ def recorded_sequence(rig: Rig, valves: list[str], seconds: float, largest: floa
 
     Raises HilserverError for a real rig.
     """
-    real = [device.name for device in rig.devices if device.driver.handed != "plant"]
+    real = [device.name for device in rig.devices if not device.is_simulated]
     if real:
         raise HilserverError(
             f"{rig.file}: device {real[0]} is not simulated. Move the real machine with --drive, or give a log in "

@@ -18,8 +18,9 @@ from hilserver.driver import Pace
 from hilserver.errors import shown
 from hilserver.margins.margins import Margins
 from hilserver.rig.build import Rig
+from hilserver.rig.channels import ChannelSettings, LimitSettings
 from hilserver.rig.plan import corner_frequency
-from hilserver.rig.settings import ChannelSettings, LimitSettings, ValveSettings
+from hilserver.rig.settings import ValveSettings
 from hilserver.tick.codes import Watched
 from hilserver.tick.program import compiled_program
 from hilserver.units import shown_unit
@@ -50,7 +51,7 @@ def warnings(rig: Rig, found: Margins) -> Iterator[str]:
     if rig.settings.calibration is not None and "calibration" not in rig.sources:
         yield f"calibration: there is no {shown(rig.settings.calibration)} yet; hilserver calibrate makes it."
     for device in rig.devices:
-        if device.driver.handed == "samples" and not (rig.file.parent / device.config.file).is_file():
+        if device.is_replayed and not (rig.file.parent / device.config.file).is_file():
             file = shown(device.config.file)
             yield f"devices.{device.name}.file: there is no {file} yet; hilserver replay names it with --file."
         if device.driver.pace is Pace.SLOW and device.outputs and not device.inputs:

@@ -60,7 +60,7 @@ def joint_lines(m: Mechanism, name: str) -> Iterator[Line]:
 
 
 def actuator_lines(m: Mechanism) -> list[Line]:
-    """The lines that are the positions of the actuators."""
+    """The lines of the actuators; their values are the positions."""
     found = []
     for name, actuator in m.actuators.items():
         if isinstance(actuator, Rotary):
@@ -72,7 +72,7 @@ def actuator_lines(m: Mechanism) -> list[Line]:
 
 
 def start_lines(m: Mechanism) -> Iterator[tuple[Line, str, float | None, float | None]]:
-    """What the start prescribes: line, key in the file, position and speed (None: not given)."""
+    """Prescriptions of the start: line, key in the file, position and speed (None: not given)."""
     for name, joint in m.joints.items():
         points = (joint.point, joint.point)
         if isinstance(joint, Revolute):
@@ -91,7 +91,7 @@ def start_lines(m: Mechanism) -> Iterator[tuple[Line, str, float | None, float |
 
 
 def block(m: Mechanism, lines: Sequence[Line]) -> tuple[list[int], list[float]]:
-    """Index entries behind the common ones, and numbers, of these lines (the last ones: of the actuators)."""
+    """Index entries behind the common ones, and numbers, of these lines, of which the last are the actuators'."""
     names = [*m.bodies, GROUND]
     between = [(names.index(line.between[0]), names.index(line.between[1])) for line in lines]
     entries = [entry for line, bodies in zip(lines, between, strict=True) for entry in (line.kind, *bodies)]
@@ -136,7 +136,7 @@ class Assembly:
         return terms[:, 0].copy(), terms[:, 1].copy(), matrix[:, : 3 * self.n]
 
     def moved(self, states: Floats, wanted: Floats) -> tuple[Floats, float]:
-        """The states near by in which the lines have these values, and how far off the worst is left."""
+        """The states nearby in which the lines have these values, and the largest remaining error."""
         states = states.copy()
         for _ in range(_TRIES):
             value, _, matrix = self.of(states)
@@ -148,9 +148,9 @@ class Assembly:
 
 
 def start(m: Mechanism, file: str = "", prefix: str = "") -> Floats:
-    """The states at the start: from the drawing to the positions and speeds that the file gives.
+    """The states at the start: the positions and speeds that the file gives, reached from the drawing.
 
-    Raises ConfigurationError where they can't be reached together.
+    Raises ConfigurationError where they can't be reached at the same time.
     """
     asked = [(line, key, x, v) for line, key, x, v in start_lines(m) if x is not None or v is not None]
     closed = closures(m)
@@ -164,7 +164,7 @@ def start(m: Mechanism, file: str = "", prefix: str = "") -> Floats:
         states, off = assembly.moved(states, drawn + (goal - drawn) * step / _STEPS)
         if off > 1e-9:
             keys = ", ".join(key for _, key, _ in places)
-            text = f"the mechanism can't reach this start: it stops {step - 1} of {_STEPS} steps from the drawing."
+            text = f"the mechanism can't reach this start: it fails at step {step} of {_STEPS} from the drawing."
             raise ConfigurationError([Problem(text, where.format(f"{keys}.start"), file)])
     moving = Assembly(m, [*closed, *(line for line, _, _ in speeds)])
     wanted = np.array([0.0] * len(closed) + [v for _, _, v in speeds])
@@ -172,7 +172,7 @@ def start(m: Mechanism, file: str = "", prefix: str = "") -> Floats:
     found, *_ = np.linalg.lstsq(matrix, wanted, rcond=RANK)
     if np.abs(matrix @ found - wanted).max(initial=0.0) > 1e-9 * max(1.0, np.abs(wanted).max(initial=0.0)):
         keys = ", ".join(key for _, key, _ in speeds)
-        text = "the mechanism can't have these speeds together."
+        text = "the mechanism can't have these speeds at the same time."
         raise ConfigurationError([Problem(text, where.format(f"{keys}.start_speed"), file)])
     states.reshape(-1, 6)[:, 3:] = found.reshape(-1, 3)
     return states
@@ -182,7 +182,7 @@ def start(m: Mechanism, file: str = "", prefix: str = "") -> Floats:
 
 
 def mobility(m: Mechanism, states: Floats | None = None) -> Mobility:
-    """Degrees of freedom, and the constraints that say nothing new, in the order of the file, wherever it moves.
+    """Degrees of freedom, and the number of redundant constraints of each joint, in the order of the file.
 
     A constraint that depends on others in one pose only (a crank at its dead centre) is not redundant.
     """
@@ -196,20 +196,20 @@ def mobility(m: Mechanism, states: Floats | None = None) -> Mobility:
 
 
 def needed(m: Mechanism, states: Floats, file: str = "", prefix: str = "") -> list[Line]:
-    """The closures without the redundant ones: what the equations of motion can bear.
+    """The constraints without the redundant ones.
 
-    Raises ConfigurationError at a pose in which the mechanism is locked or branches.
+    Raises ConfigurationError in a pose in which the mechanism is locked or its motion branches.
     """
     lines = closures(m)
     here, everywhere = _redundant(Assembly(m, lines), states)
     if odd := [lines[k].owner for k in here if k not in everywhere]:
-        text = f"at the start the mechanism stands at a dead centre of {odd[0]}: start it a little beside."
+        text = f"the start is a dead centre of {odd[0]}: choose a start slightly beside it."
         raise ConfigurationError([Problem(text, prefix, file)])
     return [line for k, line in enumerate(lines) if k not in everywhere]
 
 
 def _redundant(assembly: Assembly, states: Floats) -> tuple[list[int], list[int]]:
-    """The lines that depend on those before them: in this pose, and in all poses around it."""
+    """The lines that depend on earlier ones: in this pose, and in all poses around it."""
     independent = _independent(assembly.of(states)[2])
     here = [k for k in range(len(assembly.lines)) if k not in independent]
     everywhere = here
@@ -222,7 +222,7 @@ def _redundant(assembly: Assembly, states: Floats) -> tuple[list[int], list[int]
 
 
 def _independent(matrix: Floats) -> list[int]:
-    """Rows that do not depend on the rows before them."""
+    """Rows that do not depend on earlier rows."""
     kept: list[int] = []
     basis = np.zeros((0, matrix.shape[1]))
     for k, row in enumerate(matrix):
@@ -236,7 +236,7 @@ def _independent(matrix: Floats) -> list[int]:
 
 
 def _neighbours(assembly: Assembly, kept: Sequence[int], states: Floats) -> Iterator[Floats]:
-    """Poses a little away that keep these lines, along each way in which the mechanism can move."""
+    """Poses nearby in which these lines keep their values, along each direction in which the mechanism can move."""
     value, _, matrix = assembly.of(states)
     _, _, ways = np.linalg.svd(matrix[kept])
     for way in ways[len(kept) :]:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from hilserver.mechanics import columns as c
 from hilserver.mechanics.assembly import Assembly, actuator_lines, block, needed, start
 from hilserver.mechanics.chain import chain_scratch
+from hilserver.mechanics.cutting import tree_of
+from hilserver.mechanics.initial import start_of
 from hilserver.mechanics.model import Mechanism, Rotary
 from hilserver.mechanics.planar import LINE_ENTRIES, PAIR_ENTRIES, planar_work
+from hilserver.mechanics.position import kinematics_of
 from hilserver.mechanics.recursion import actuator_motion, measure_rows
-from hilserver.mechanics.tree import seen, start_of, tree_of
 
 _COORDINATES = (("x", "m"), ("y", "m"), ("angle", "rad"), ("vx", "m/s"), ("vy", "m/s"), ("w", "rad/s"))
 
@@ -63,7 +65,7 @@ def _recursive(m: Mechanism, file: str, prefix: str) -> MechanismTables:
     y = start_of(tree, file, prefix)
     actuators = list(m.actuators)
     in_chain = sorted(actuators, key=lambda name: isinstance(m.actuators[name], Rotary))
-    chain = seen(tree, y)
+    chain = kinematics_of(tree, y)
     measure_rows(chain, chain.n_closures, chain.n_rows)
     motions = [actuator_motion(chain, in_chain.index(name), y) for name in actuators]
     return MechanismTables(

@@ -11,7 +11,8 @@ from nicegui import ui
 
 from hilserver.drawing.symbols import symbol
 from hilserver.panel.view import Page
-from hilserver.protocol.messages import Answer, Switch, TypeInfo
+from hilserver.protocol.commands import Switch
+from hilserver.protocol.published import Answer, TypeInfo
 
 
 @dataclass(frozen=True)

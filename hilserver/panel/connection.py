@@ -21,19 +21,19 @@ from pydantic import PrivateAttr, ValidationError
 from hilserver.errors import HilserverError
 from hilserver.panel.history import History
 from hilserver.protocol.address import BrokerAddress
-from hilserver.protocol.messages import (
+from hilserver.protocol.commands import Command
+from hilserver.protocol.connection import connection, new_client
+from hilserver.protocol.published import (
     Answer,
     CircuitStatus,
-    Command,
     ComponentTypes,
     Description,
     Event,
     State,
     Telemetry,
-    Topics,
     TypeInfo,
 )
-from hilserver.protocol.mqtt import connection, new_client
+from hilserver.protocol.topics import Topics
 
 RETRY = 1.0
 """Seconds between two attempts to reach the broker."""

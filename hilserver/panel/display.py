@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hilserver.protocol.messages import Description
+from hilserver.protocol.published import Description
 from hilserver.units import unit_of_value
 
 

@@ -11,7 +11,7 @@ from nicegui import ui
 from hilserver.panel.display import Units
 from hilserver.panel.plots import Plot
 from hilserver.panel.view import Page, heading
-from hilserver.protocol.messages import Figures, LoopStatus
+from hilserver.protocol.published import Figures, LoopStatus
 
 _FIGURES = {"median": "median", "p99": "99 %", "p999": "99.9 %", "max": "max"}
 

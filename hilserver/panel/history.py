@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hilserver.numerics.arrays import Floats
-from hilserver.protocol.messages import Telemetry
+from hilserver.protocol.published import Telemetry
 
+Floats = NDArray[np.float64]
 CHANNELS_KEPT = 500
 """Channels of circuits that were switched out are forgotten beyond this number."""
 

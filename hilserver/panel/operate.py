@@ -15,7 +15,7 @@ from hilserver.panel.component import ComponentDialog
 from hilserver.panel.display import Units, percent
 from hilserver.panel.plots import FLOWS, Plot, flow_channels
 from hilserver.panel.view import Page, heading
-from hilserver.protocol import messages as m
+from hilserver.protocol import commands, published
 
 _CLICK = """(event) => {
   const part = event.target.closest("[data-part]");
@@ -134,7 +134,7 @@ class InputsView:
         page.each_round(self._follow, "Operate")
 
     async def _cycle(self, action: Any) -> None:
-        await self.page.command(m.Cycle(action=action))
+        await self.page.command(commands.Cycle(action=action))
 
     def _follow(self) -> None:
         description, state = self.page.connection.description, self.page.connection.state
@@ -151,7 +151,7 @@ class InputsView:
                     slider.set_value(round(value, 4))
                 shown.set_text(f"{value:.3g}")
 
-    def _build(self, inputs: Mapping[str, m.InputInfo]) -> None:
+    def _build(self, inputs: Mapping[str, published.InputInfo]) -> None:
         self._box.clear()
         self._sliders.clear()
         with self._box:
@@ -185,7 +185,7 @@ class InputsView:
             sent = None
             while sent != slider.value:
                 sent = slider.value
-                answer = await self.page.command(m.SetInput(input=name, value=float(sent)))
+                answer = await self.page.command(commands.SetInput(input=name, value=float(sent)))
                 if answer is None or not answer.ok:
                     break
         finally:
@@ -225,7 +225,7 @@ class ValvesView:
         state = self.page.connection.state
         return None if state is None else state.strategies.get(valve)
 
-    def _build(self, name: str, info: m.ValveInfo) -> None:
+    def _build(self, name: str, info: published.ValveInfo) -> None:
         with ui.column().classes("card w-full gap-2"):
             with ui.row().classes("w-full items-center no-wrap"):
                 heading(f"Real valve {name}").tooltip(info.description or name)
@@ -247,7 +247,7 @@ class ValvesView:
     async def _select(self, valve: str, strategy: str | None) -> None:
         if strategy is not None and strategy != self._present(valve):
             self._chosen[valve] = time.monotonic()
-            await self.page.command(m.SelectStrategy(valve=valve, strategy=strategy))
+            await self.page.command(commands.SelectStrategy(valve=valve, strategy=strategy))
 
     def _update(self) -> None:
         units, now = self.page.units, self.page.connection.history.latest()
@@ -299,7 +299,7 @@ class Jog:
         if sign == 0.0:
             self._ended = False
         if not self._ended:
-            answer = await self.page.command(m.Jog(valve=self._valve, command=sign * float(self._size.value)))
+            answer = await self.page.command(commands.Jog(valve=self._valve, command=sign * float(self._size.value)))
             refused = answer is None or not answer.ok
             self._ended = refused and sign != 0.0  # told once; over when the button is released
 

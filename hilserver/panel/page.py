@@ -15,7 +15,7 @@ from hilserver.panel.operate import OperateView
 from hilserver.panel.plots import PlotsView
 from hilserver.panel.recordings import RecordingsView
 from hilserver.panel.view import Page
-from hilserver.protocol import messages as m
+from hilserver.protocol import commands
 
 HERE = Path(__file__).parent
 
@@ -79,11 +79,11 @@ class Header:
             self._mode = ui.label("–").classes("mode")
             self._link = ui.label().classes("text-sm text-slate-500 link")
             ui.space()
-            self._button("Arm", "power_settings_new", m.Arm(), ("SAFE",))
-            self._button("Start", "play_arrow", m.Start(), ("ARMED",), "color=positive unelevated")
-            self._button("Disarm", "lock", m.Disarm(), ("ARMED", "RUNNING"))
-            self._button("Reset", "restart_alt", m.Reset(), ("FAULT",))
-            trip = self._button("Trip", "bolt", m.Trip(), ("SAFE", "ARMED", "RUNNING"), "color=negative outline")
+            self._button("Arm", "power_settings_new", commands.Arm(), ("SAFE",))
+            self._button("Start", "play_arrow", commands.Start(), ("ARMED",), "color=positive unelevated")
+            self._button("Disarm", "lock", commands.Disarm(), ("ARMED", "RUNNING"))
+            self._button("Reset", "restart_alt", commands.Reset(), ("FAULT",))
+            trip = self._button("Trip", "bolt", commands.Trip(), ("SAFE", "ARMED", "RUNNING"), "color=negative outline")
             trip.tooltip("FAULT at once, latched. It replaces no emergency stop.")
             self._stop = ui.button("STOP", icon="stop", on_click=self._stop_now).props("color=negative unelevated")
             self._stop.classes("big-stop").tooltip("Running: valve to null within its slew limit. Armed: disarm.")
@@ -91,7 +91,7 @@ class Header:
         page.each_round(self._follow)
 
     def _button(
-        self, text: str, icon: str, command: m.Command, modes: tuple[str, ...], look: str = "outline"
+        self, text: str, icon: str, command: commands.Command, modes: tuple[str, ...], look: str = "outline"
     ) -> ui.button:
         async def send() -> None:
             await self.page.command(command)
@@ -103,7 +103,7 @@ class Header:
     async def _stop_now(self) -> None:
         """What brings the valve to rest from where it is."""
         state = self.page.connection.state
-        await self.page.command(m.Stop() if state is None or state.mode == "RUNNING" else m.Disarm())
+        await self.page.command(commands.Stop() if state is None or state.mode == "RUNNING" else commands.Disarm())
 
     def _menu(self, log_out: Callable[[], None] | None) -> None:
         with (

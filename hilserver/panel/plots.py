@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from nicegui import ui
 from nicegui.events import ValueChangeEventArguments
+from numpy.typing import NDArray
 
-from hilserver.numerics.arrays import Floats
 from hilserver.panel.display import label
 from hilserver.panel.view import Page, heading
 
+Floats = NDArray[np.float64]
 WINDOWS = {10: "10 s", 30: "30 s", 60: "1 min", 300: "5 min"}
 COLOURS = (
     *("#0f4c81", "#d97706", "#15803d", "#b91c1c", "#7c3aed", "#0891b2"),

@@ -16,7 +16,7 @@ from nicegui import run, ui
 
 from hilserver.panel.connection import Connection
 from hilserver.panel.view import Page, heading
-from hilserver.record.folder import Recorded, recordings
+from hilserver.record.folder import StoredRecording, recordings
 from hilserver.record.format import RecordError
 
 DOWNLOADS = "/recordings"
@@ -170,5 +170,5 @@ def contents(path: Path, size: int) -> Iterator[bytes]:
             yield part
 
 
-def _name(recorded: Recorded) -> str:
+def _name(recorded: StoredRecording) -> str:
     return recorded.files[0].name

@@ -14,7 +14,8 @@ from nicegui import ui
 from hilserver.errors import HilserverError
 from hilserver.panel.connection import Connection
 from hilserver.panel.display import Units, unit_of
-from hilserver.protocol.messages import Answer, Command
+from hilserver.protocol.commands import Command
+from hilserver.protocol.published import Answer
 
 ROUND, SLOW = 0.025, 8
 """Seconds from round to round; all but samples takes its turn in every eighth."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hilserver.errors import HilserverError, did_you_mean, shown
 from hilserver.protocol.address import require_private
-from hilserver.protocol.messages import Topics
+from hilserver.protocol.topics import Topics
 
 SERVER = "hilserver"
 """The server's own account; its password is made anew at each start."""

@@ -1,4 +1,4 @@
-"""Where the MQTT broker is and how to log in: files hold what is secret, and nobody else may read them."""
+"""The broker's address and the login there: secrets are in files that nobody else may read."""
 
 from __future__ import annotations
 
@@ -9,45 +9,66 @@ import ssl
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints, ValidationError, model_validator
 
 from hilserver.errors import ConfigurationError, HilserverError, Problem, problems_of, shown
-from hilserver.rig.build import read_toml
-from hilserver.rig.settings import BrokerLogin
+from hilserver.toml import read_toml
+
+Text = Annotated[str, StringConstraints(min_length=1)]
 
 
 class LoginError(HilserverError):
-    """A password, key or certificate that can't be used; names the file and says what would be right."""
+    """A password, key or certificate that can't be used; names the file and states what would be right."""
 
 
-class BrokerAddress(BrokerLogin):
-    """A broker's address with what its files hold."""
+class BrokerAddress(BaseModel):
+    """Where the MQTT broker is and how to log in. The files hold secrets: nobody else may read them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    host: Text = Field(default="127.0.0.1", description="broker's host")
+    port: StrictInt = Field(default=1883, ge=1, le=65535, description="broker's port; 8883 is usual with TLS")
+    user: Text | None = Field(default=None, description="name to log in with")
+    password_file: Path | None = Field(default=None, description="private file whose first line is the password")
+    ca_file: Path | None = Field(default=None, description="certificates (PEM) to trust; given: TLS is used")
+    cert_file: Path | None = Field(default=None, description="own certificate (PEM), for a broker that asks for one")
+    key_file: Path | None = Field(default=None, description="private key (PEM) of cert_file")
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.password_file is not None and self.user is None:
+            raise ValueError("password_file needs user, the name that the password belongs to")
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file belong together: give both or neither")
+        if self.cert_file is not None and self.ca_file is None:
+            raise ValueError("cert_file needs ca_file, the certificates that the broker's is checked against")
+        return self
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
     def beside(self, file: Path) -> Self:
-        """The same, with relative paths taken from the folder of ``file``."""
+        """The same address, with relative paths taken from the folder of ``file``."""
         names = ("password_file", "ca_file", "cert_file", "key_file")
         paths = {name: file.absolute().parent / path for name in names if (path := getattr(self, name)) is not None}
         return self.model_copy(update=paths)
 
     @property
     def is_local(self) -> bool:
-        """Whether nothing leaves this machine."""
+        """Whether the broker is on this machine, so that no message leaves it."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
 
     def password(self) -> str | None:
-        """The password, None where there is none. Raises LoginError where it can't be read or others can."""
+        """The password, None where there is none. Raises LoginError where it can't be read, or others can."""
         return None if self.password_file is None else read_password(self.password_file)
 
     def tls(self) -> ssl.SSLContext | None:
-        """What TLS needs (1.2 or newer, the broker's name is checked), None without. Raises LoginError."""
+        """The TLS context (1.2 or newer, the broker's name is checked), None without TLS. Raises LoginError."""
         if self.ca_file is None:
             return None
         file = self.ca_file
@@ -72,19 +93,20 @@ class BrokerAddress(BrokerLogin):
         self.tls()
 
     def weaknesses(self) -> Iterator[str]:
-        """What others in the network could do, in sentences; nothing where the broker is on this machine."""
+        """What others in the network could do, in sentences; none where the broker is on this machine."""
         if self.is_local:
             return
         if self.ca_file is None:
             yield f"MQTT broker {self}: no TLS. Others in the network can read and forge commands. Set mqtt.ca_file."
         if self.user is None and self.cert_file is None:
-            yield f"MQTT broker {self}: no log-in. It can't tell who may command. Set mqtt.user and mqtt.password_file."
+            yield f"MQTT broker {self}: no login. It can't tell who may command. Set mqtt.user and mqtt.password_file."
 
 
 def read_address(file: Path) -> tuple[str | None, BrokerAddress]:
-    """A TOML file with the keys of a BrokerAddress and, where it is for one rig only, ``rig``; (rig or None, address).
+    """Read a login file: TOML with the keys of a BrokerAddress and, where it is for one rig only, ``rig``.
 
-    Files that it names lie beside it. Raises ConfigurationError.
+    Returns the rig's name (None where there is none) and the address. The files that it names are in its folder. Raises
+    ConfigurationError.
     """
     table = read_toml(file)
     rig = table.pop("rig", None)
@@ -109,7 +131,7 @@ def read_password(file: Path) -> str:
 
 
 def require_private(file: Path) -> None:
-    """Raise LoginError where others than its owner and its group may read this file, or others than its owner write it.
+    """Raise LoginError where anybody but its owner and group may read this file, or anybody but its owner write it.
 
     Its owner must be this user or root.
     """
@@ -121,9 +143,11 @@ def require_private(file: Path) -> None:
         raise LoginError(f"{file}: is not a file.")
     if wrong := stat.S_IMODE(status.st_mode) & (stat.S_IRWXO | stat.S_IWGRP):
         what = "others may read it" if wrong & stat.S_IROTH else "others than its owner may change it"
-        raise LoginError(f"{file}: holds a secret, and {what}. Mend it with: chmod 640 {file}")
+        raise LoginError(f"{file}: holds a secret, and {what}. Fix it with: chmod 640 {file}")
     if status.st_uid not in (0, os.geteuid()) and os.geteuid() != 0:
-        raise LoginError(f"{file}: holds a secret, and belongs to {_user(status.st_uid)}: it must be yours, or root's.")
+        raise LoginError(
+            f"{file}: holds a secret and belongs to {_user(status.st_uid)}: it must belong to you, or to root."
+        )
 
 
 def _user(number: int) -> str:
@@ -134,5 +158,5 @@ def _user(number: int) -> str:
 
 
 def _no_passphrase() -> str:
-    """Instead of a question at a terminal that a service does not have."""
+    """Called where the key is encrypted, in place of a prompt at a terminal that a service does not have."""
     raise LoginError("key_file: the key has a passphrase. Use one without, in a file that only hilserver can read.")

@@ -21,7 +21,7 @@ import numpy as np
 
 from hilserver.circuit.library import library_of
 from hilserver.circuit.program import Program
-from hilserver.driver import Driver, Pace
+from hilserver.driver import Driver, Pace, Plant, SampleSource
 from hilserver.errors import DriverError, HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
@@ -46,7 +46,7 @@ RAMP_MARGIN = 0.5
 class Device:
     """A driver and its place in the row: reads straight into the raw section, writes from the outputs' columns."""
 
-    def __init__(self, setup: DeviceSetup, driver: Driver | RemoteDevice, row: Floats, layout: Layout) -> None:
+    def __init__(self, setup: DeviceSetup, driver: Driver, row: Floats, layout: Layout) -> None:
         first, last = setup.first_slot, setup.first_slot + len(setup.inputs)
         self.driver = driver
         self._raw = row[layout.raw + first : layout.raw + last]
@@ -76,8 +76,7 @@ class Device:
         return True
 
     def _gave_up(self, error: DriverError) -> bool:
-        if isinstance(self.driver, Driver):
-            self.driver.failed("gave up", str(error))
+        self.driver.failed("gave up", str(error))
         return False
 
 
@@ -112,7 +111,7 @@ class Loop:
             device.driver.open()
             self.devices.append(device)
             device.driver.make_safe()
-            if isinstance(device.driver, Driver):  # a worker reports by itself
+            if not setup.slow:  # a worker reports by itself
                 self._reports.append(FailureReport(device.driver))
 
     def close(self) -> None:
@@ -207,23 +206,33 @@ def ramp_time(plan: Plan) -> float:
     return float((ways / v["stop_rate"]).max(initial=0.0)) + RAMP_MARGIN
 
 
-def make_driver(setup: DeviceSetup, patience: float = START_TIMEOUT) -> Driver | RemoteDevice:
-    """The driver of a device, not opened yet; of a slow one what stands for it here.
+class _LoopHost:
+    """What the loop provides for drivers: the plant of a device that is simulated in a process of its own."""
+
+    def __init__(self, setup: DeviceSetup, patience: float) -> None:
+        self._setup, self._patience = setup, patience
+
+    def plant(self, device: str, config: Any, outputs: Sequence[str]) -> Plant:
+        """The plant in the device's process, which is waited for."""
+        safe = np.array([config.actuators[name].safe for name in outputs], dtype=np.float64)
+        return RemotePlant(Path(self._setup.segment), safe, self._patience)
+
+    def samples(self, device: str) -> SampleSource:
+        """There are none: raises DriverError."""
+        raise DriverError(
+            f"device {device}: driver {self._setup.driver} is for hilserver replay, not for a real-time run."
+        )
+
+
+def make_driver(setup: DeviceSetup, patience: float = START_TIMEOUT) -> Driver:
+    """The driver of a device, not opened yet; for a slow device its stand-in here.
 
     A simulated device's process is waited for, ``patience`` seconds.
     """
     kind, config = setup.configured()
     if kind.pace is Pace.SLOW:
         return RemoteDevice(setup)
-    arguments = (setup.name, config, setup.inputs, setup.outputs)
-    if kind.handed == "plant":
-        safe = np.array([config.actuators[name].safe for name in setup.outputs], dtype=np.float64)
-        return kind(*arguments, plant=RemotePlant(Path(setup.segment), safe, patience))  # type: ignore[call-arg]
-    if kind.handed:
-        raise DriverError(
-            f"device {setup.name}: driver {setup.driver} is for hilserver replay, not for a real-time run."
-        )
-    return kind(*arguments)
+    return kind.create(_LoopHost(setup, patience), setup.name, config, setup.inputs, setup.outputs)
 
 
 def make_devices_safe(setup_file: Path) -> list[str]:

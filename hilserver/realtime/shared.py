@@ -35,6 +35,8 @@ ByteArray = npt.NDArray[np.uint8]
 
 RECORD_WIDTH = 8
 """float64 values in the record of a command."""
+ALIVE = 1.0
+"""Seconds without a tick after which a loop counts as dead."""
 
 _LINE = 64  # bytes of a cache line: counters written by different processes don't share one
 _MAGIC = int.from_bytes(b"hilserve", "little")

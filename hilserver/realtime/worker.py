@@ -16,14 +16,14 @@ import os
 import signal
 import sys
 import time
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hilserver.driver import Driver, Floats
+from hilserver.driver import ChannelInfo, Driver, Floats, SlowDriverConfig
 from hilserver.errors import DriverError, HilserverError
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.devices import DeviceSetup
@@ -107,14 +107,20 @@ class WorkerMemory:
         self.segment.close()
 
 
-class RemoteDevice:
+class RemoteDevice(Driver):
     """The loop's side, in the place of a slow driver: its worker does the I/O. Never waits for anything."""
 
+    Config = SlowDriverConfig
+
     def __init__(self, setup: DeviceSetup) -> None:
-        self.name = setup.name
-        self.errors: Counter[str] = Counter()
+        super().__init__(setup.name, None, setup.inputs, setup.outputs)
         self._path = Path(setup.segment)
         self._memory: WorkerMemory | None = None
+
+    @classmethod
+    def channels(cls, config: Any) -> tuple[Sequence[ChannelInfo], Sequence[ChannelInfo]]:
+        """None of its own: those of the device are its driver's."""
+        return (), ()
 
     def open(self) -> None:
         """Attach to the worker's memory. Raises SharedMemoryError where there is none."""

@@ -77,7 +77,7 @@ def superfluous(files: Sequence[LogFile], keep: KeepSettings, now: float, runnin
 
 
 @dataclass(frozen=True)
-class Recorded:
+class StoredRecording:
     """A recording in a folder: its files, the first one's header, how its last file ends or why it can't be read."""
 
     files: tuple[Path, ...]
@@ -87,7 +87,7 @@ class Recorded:
     state: str
 
 
-def recordings(folder: Path) -> list[Recorded]:
+def recordings(folder: Path) -> list[StoredRecording]:
     """The recordings in a folder, in the order of their names. Only headers and ends are read: `check_log` reads all.
 
     Raises `RecordError` where the folder can't be read.
@@ -104,7 +104,7 @@ def recordings(folder: Path) -> list[Recorded]:
     return [_recorded(sorted(runs[name], key=lambda file: file[0])) for name in sorted(runs)]
 
 
-def _recorded(files: Sequence[tuple[int, Path, LogHeader | str]]) -> Recorded:
+def _recorded(files: Sequence[tuple[int, Path, LogHeader | str]]) -> StoredRecording:
     paths = tuple(path for _, path, _ in files)
     status = [path.stat() for path in paths]
     header, last = files[0][2], paths[-1]
@@ -117,4 +117,4 @@ def _recorded(files: Sequence[tuple[int, Path, LogHeader | str]]) -> Recorded:
     else:
         state = "ended"
     known = None if isinstance(header, str) else header
-    return Recorded(paths, sum(s.st_size for s in status), max(s.st_mtime for s in status), known, state)
+    return StoredRecording(paths, sum(s.st_size for s in status), max(s.st_mtime for s in status), known, state)

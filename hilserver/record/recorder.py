@@ -57,7 +57,7 @@ class Limits:
     min_free: int = 0
 
 
-class Recorder:
+class LogRecorder:
     """Follows the ring and writes every row to the log.
 
     ``lost`` counts rows that were overwritten in the ring before they could be written, ``gap`` the ticks that are
@@ -236,7 +236,7 @@ def record(segment: Path, header_file: Path, log: Path, limits: Limits) -> int:
         end = _End(memory)
         signal.signal(signal.SIGTERM, end.ask)
         with LogWriter(log, header, max_bytes=limits.max_bytes, max_rows=limits.max_rows) as writer:
-            recorder = Recorder(memory, writer, limits.min_free, lambda status: say(recording=status))
+            recorder = LogRecorder(memory, writer, limits.min_free, lambda status: say(recording=status))
             say(ready=True)
             while not end.reached(recorder.step()):
                 time.sleep(POLL)

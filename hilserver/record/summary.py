@@ -33,7 +33,7 @@ class ValveSummary:
 
 
 @dataclass(frozen=True)
-class Summary:
+class RunSummary:
     """Figures of a run; times in seconds."""
 
     log: Path
@@ -49,18 +49,18 @@ class Summary:
     valves: tuple[ValveSummary, ...]
 
 
-def summarise(path: Path) -> Summary:
+def summarise(path: Path) -> RunSummary:
     """Read a log and sum it up. Raises RecordError where it can't be read."""
     return _summary(path, LogReader(path).read_all())
 
 
-def _summary(path: Path, table: LogTable) -> Summary:
+def _summary(path: Path, table: LogTable) -> RunSummary:
     columns = table.columns
     work = np.sum([columns[name] for name in WORK if name in columns], axis=0)
     late = columns["missed"] * table.header.period_s + columns["wake_error"]
     running = columns["mode"] == Mode.RUNNING
     names = [name.removeprefix("valve.").removesuffix(".command") for name in columns if name.endswith(".command")]
-    return Summary(
+    return RunSummary(
         log=path,
         duration=float(columns["time"][-1] - columns["time"][0]) if len(work) else 0.0,
         ticks=len(work),

@@ -54,7 +54,7 @@ class TableReport:
 
 
 @dataclass(frozen=True)
-class ForeignTable:
+class SampleTable:
     """Samples of a foreign log: ``time`` float64[n] in s, never falling; ``values`` float64[n, columns], NaN if bad."""
 
     columns: tuple[str, ...]
@@ -73,7 +73,7 @@ def read_table(
     delimiter: str | None = None,
     decimal: str = ".",
     header_line: int = 1,
-) -> ForeignTable:
+) -> SampleTable:
     """The named columns of a text table with one header line; other columns are ignored.
 
     Time follows from ``sample_rate_hz`` (the first sample is at 0 s) or from ``time_column``, counted in
@@ -100,7 +100,7 @@ def read_table(
     else:
         time, values = _in_order(path, layout, samples[:, wanted.index(str(time_column))] * time_unit_s, values)
     report = TableReport(path, len(values), layout.delimiter, bad, ragged)
-    return ForeignTable(tuple(columns), time, values, report)
+    return SampleTable(tuple(columns), time, values, report)
 
 
 def _wrong_options(

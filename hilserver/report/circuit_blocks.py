@@ -10,18 +10,18 @@ from typing import Any
 from hilserver.drawing.parts import RIG
 from hilserver.drawing.schematic import picture
 from hilserver.errors import HilserverError
-from hilserver.report.document import Block, Drawing, Grid
+from hilserver.report.document import Block, Diagram, Grid
 
 Source = Mapping[str, Any]
 """A circuit's table, as it is written in its file."""
 
 
-def drawing(source: Source, name: str = "circuit") -> Iterator[Drawing]:
+def drawing(source: Source, name: str = "circuit") -> Iterator[Diagram]:
     """The schematic; none of a circuit without components."""
     if parts := source.get("components"):
         nodes = [str(node) for table in parts.values() for node in table.get("ports", {}).values()]
         machine = "; grey frames: ports of the machine" if any(node.startswith(RIG) for node in nodes) else ""
-        yield Drawing(name, picture(source), f"The circuit, symbols by ISO 1219{machine}.")
+        yield Diagram(name, picture(source), f"The circuit, symbols by ISO 1219{machine}.")
 
 
 def write_drawing(source: Source, file: Path) -> Path:

@@ -3,54 +3,25 @@
 from __future__ import annotations
 
 import base64
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import escape
 from io import BytesIO
 from pathlib import Path
 
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from matplotlib.figure import Figure
 
 from hilserver.errors import HilserverError
 
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72em; margin: 2em auto; padding: 0 1em; color: #1e293b }
-h1, h2 { line-height: 1.2; color: #0f4c81; break-after: avoid }
-h1 { border-bottom: 3px solid; padding-bottom: 0.3em }
-h2 { margin-top: 2em; border-bottom: 1px solid #cbd5e1; padding-bottom: 0.2em }
-table { border-collapse: collapse; margin: 1em 0; font-variant-numeric: tabular-nums; font-size: 0.92em }
-caption { caption-side: bottom; text-align: left; color: #64748b; padding-top: 0.4em }
-th, td { padding: 0.25em 0.8em; border-bottom: 1px solid #e2e8f0; text-align: right; vertical-align: bottom }
-thead th { background: #f1f5f9; border-bottom: 2px solid #cbd5e1 }
-tr { break-inside: avoid }
-td { vertical-align: top }
-th:first-child, td:first-child, .facts td, .text { text-align: left }
-.facts th { font-weight: 500; color: #64748b; padding-left: 0; vertical-align: top }
-tr.best { font-weight: 600 }
-img { max-width: 100%; height: auto }
-figure { margin: 1.5em 0; break-inside: avoid }
-figure svg { display: block; width: 100%; height: auto; margin: 0 auto }
-figcaption { color: #64748b; font-size: 0.92em }
-details { margin: 0.5em 0 }
-summary { cursor: pointer }
-.wide { overflow-x: auto }
-@media print {
-  body { max-width: none; margin: 0; font-size: 10pt }
-  figure svg { max-height: 22cm }
-  thead th { print-color-adjust: exact }
-  .wide { overflow: visible }
-}
-"""
-
-
 _WORDS = re.compile(r"[^-+−–.\d\s]")
-"""How a cell begins that holds no number."""
+"""The start of a cell that holds words, not a number."""
 
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading of a section."""
+    """The heading of a section."""
 
     text: str
 
@@ -64,27 +35,33 @@ class Listing:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is called what: a table of words and texts."""
+    """A table of two columns without a head: names and what they stand for."""
 
     items: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table: its head, its rows as texts, a caption."""
+    """A table: head, rows of texts, caption."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     caption: str = ""
 
+    @property
+    def text_columns(self) -> tuple[bool, ...]:
+        """Whether each column holds words, which are aligned left; numbers are aligned right."""
+        columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.head)
+        return tuple(any(_WORDS.match(cell) for cell in column) for column in columns)
+
 
 @dataclass(frozen=True)
 class Picture:
-    """A plot; ``name`` is part of its file's name, ``about`` its caption."""
+    """A plot; ``name`` becomes part of its file's name."""
 
     name: str
     figure: Figure
-    about: str
+    caption: str
 
     def png(self) -> bytes:
         """The plot as PNG."""
@@ -94,35 +71,35 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """A drawing as one SVG element; ``name`` is part of its file's name, ``about`` its caption."""
+class Diagram:
+    """A drawing as one SVG element; ``name`` becomes part of its file's name."""
 
     name: str
     svg: str
-    about: str
+    caption: str
 
 
 @dataclass(frozen=True)
 class Code:
-    """Text that stands as it is, such as a file; folded in the page."""
+    """Preformatted text, such as a file; folded in the HTML page."""
 
     text: str
 
 
-Block = str | Heading | Listing | Facts | Grid | Picture | Drawing | Code
+Block = str | Heading | Listing | Facts | Grid | Picture | Diagram | Code
 
 
 @dataclass(frozen=True)
 class Document:
-    """A report: a title, and what follows it in order; a text is a paragraph."""
+    """A report: its title and its blocks in order. A block that is a string is a paragraph."""
 
     title: str
     blocks: Sequence[Block] = field(default_factory=tuple)
 
     def write(self, folder: Path, stem: str) -> list[Path]:
-        """Write ``stem``.html, ``stem``.md, and the pictures that the latter shows. Raises HilserverError."""
+        """Write ``stem``.html, ``stem``.md and the pictures of the latter. Returns the files; raises HilserverError."""
         pictures = {block.name: block.png() for block in self.blocks if isinstance(block, Picture)}
-        drawings = {block.name: block.svg.encode() for block in self.blocks if isinstance(block, Drawing)}
+        drawings = {block.name: block.svg.encode() for block in self.blocks if isinstance(block, Diagram)}
         names = {name: f"{stem}-{name}.png" for name in pictures} | {name: f"{stem}-{name}.svg" for name in drawings}
         files: dict[str, bytes] = {
             f"{stem}.html": self.html(pictures).encode(),
@@ -134,15 +111,15 @@ class Document:
             for name, content in files.items():
                 (folder / name).write_bytes(content)
         except OSError as error:
-            raise HilserverError(f"{folder}: can't be written to: {error.strerror or error}.") from error
+            raise HilserverError(f"{folder}: cannot be written to: {error.strerror or error}.") from error
         return [folder / name for name in files]
 
     def html(self, pictures: dict[str, bytes]) -> str:
-        """One HTML page that needs nothing else; ``pictures``: PNG by name."""
-        body = "\n".join(_html(block, pictures) for block in self.blocks)
-        return (
-            f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(self.title)}</title>\n'
-            f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{escape(self.title)}</h1>\n{body}\n</body>\n</html>\n"
+        """One HTML page that needs no other file; ``pictures``: PNG by name."""
+        return _page().render(
+            title=self.title,
+            blocks=[(block, type(block).__name__) for block in self.blocks],
+            pictures={name: base64.b64encode(png).decode() for name, png in pictures.items()},
         )
 
     def markdown(self, pictures: dict[str, str]) -> str:
@@ -150,45 +127,14 @@ class Document:
         return "\n\n".join([f"# {self.title}", *(_markdown(block, pictures) for block in self.blocks)]) + "\n"
 
 
-def _html(block: Block, pictures: dict[str, bytes]) -> str:
-    match block:
-        case str():
-            return f"<p>{escape(block)}</p>"
-        case Heading():
-            return f"<h2>{escape(block.text)}</h2>"
-        case Listing():
-            return "<ul>\n" + "\n".join(f"<li>{escape(item)}</li>" for item in block.items) + "\n</ul>"
-        case Facts():
-            rows = "\n".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in block.items)
-            return f'<table class="facts"><tbody>\n{rows}\n</tbody></table>'
-        case Picture():
-            data = base64.b64encode(pictures[block.name]).decode()
-            return (
-                f'<figure><img alt="{escape(block.about)}" src="data:image/png;base64,{data}">'
-                f"<figcaption>{escape(block.about)}</figcaption></figure>"
-            )
-        case Drawing():
-            return f"<figure>{block.svg}<figcaption>{escape(block.about)}</figcaption></figure>"
-        case Code():
-            lines = block.text.count("\n") + 1
-            return f"<details><summary>{lines} lines</summary><pre>{escape(block.text)}</pre></details>"
-        case Grid():
-            classes = [' class="text"' if _is_text(column) else "" for column in zip(*block.rows, strict=True)]
-            head = _cells("th", block.head, classes or [""] * len(block.head))
-            rows = "\n".join(f"<tr>{_cells('td', row, classes)}</tr>" for row in block.rows)
-            caption = f"<caption>{escape(block.caption)}</caption>" if block.caption else ""
-            body = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>"
-            return f'<div class="wide"><table>{caption}{body}</table></div>'
-
-
-def _cells(tag: str, cells: Sequence[str], classes: Sequence[str]) -> str:
-    texts = (escape(cell).replace("\n", "<br>") for cell in cells)
-    return "".join(f"<{tag}{kind}>{text}</{tag}>" for text, kind in zip(texts, classes, strict=True))
-
-
-def _is_text(column: Sequence[str]) -> bool:
-    """Whether a column of a table holds words, which begin at the left; numbers end at the right."""
-    return any(_WORDS.match(cell) for cell in column)
+@functools.cache
+def _page() -> Template:
+    """The template of a page; all texts are escaped."""
+    loader = PackageLoader("hilserver.report")
+    environment = Environment(
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
+    return environment.get_template("page.html.jinja")
 
 
 def _markdown(block: Block, pictures: dict[str, str]) -> str:
@@ -201,8 +147,8 @@ def _markdown(block: Block, pictures: dict[str, str]) -> str:
             return "\n".join(f"- {item}" for item in block.items)
         case Facts():
             return "\n".join(f"- {name}: {text}" for name, text in block.items)
-        case Picture() | Drawing():
-            return f"![{block.about}]({pictures[block.name]})\n\n*{block.about}*"
+        case Picture() | Diagram():
+            return f"![{block.caption}]({pictures[block.name]})\n\n*{block.caption}*"
         case Code():
             return f"```text\n{block.text}\n```"
         case Grid():

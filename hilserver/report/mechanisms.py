@@ -21,9 +21,11 @@ from hilserver.circuit.model import Circuit
 from hilserver.errors import HilserverError
 from hilserver.mechanics.assembly import mobility
 from hilserver.mechanics.assembly import start as planar_start
+from hilserver.mechanics.cutting import tree_of
+from hilserver.mechanics.geometry import in_space
+from hilserver.mechanics.initial import start_of
 from hilserver.mechanics.model import GROUND, Linear, Mechanism, Prismatic, Vector
-from hilserver.mechanics.tree import in_space, start_of, tree_of
-from hilserver.mechanics.tree import poses as chain_poses
+from hilserver.mechanics.position import poses as chain_poses
 from hilserver.numerics.arrays import Floats
 from hilserver.report.plots import save
 

@@ -12,14 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from hilserver.bench.latency import BATCH, CYCLICTEST, EDGES, PERIODIC, LatencyReport
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.units import shown_unit
 
 MOST_POINTS = 20_000
 """Points per line: beyond that a plot shows the extremes of every few ticks."""
-TRUTH = "truth"
+REFERENCE = "reference"
 """The line of this name is dashed and black."""
 VIRTUAL = " virtual"
 """A line whose name ends so is broad, for the measured one to be seen on it."""
@@ -66,7 +65,7 @@ def _panel(axis: Axes, time: Floats, label: str, unit: str, lines: Lines, colour
         style: dict[str, Any] = {"lw": 0.9, "color": colours[name]} if name in colours else {"lw": 0.9}
         if name.endswith(VIRTUAL):
             style["lw"] = 2.0
-        if name == TRUTH:
+        if name == REFERENCE:
             style = {"color": "black", "ls": "--", "lw": 1.0}
         axis.plot(*_thinned(time, values * factor), label=name, **style)
     axis.set_ylabel(f"{label}, {shown}" if shown else label)
@@ -97,27 +96,3 @@ def _thinned(time: Floats, values: Floats) -> tuple[Floats, Floats]:
     finite = np.where(np.isfinite(blocks), blocks, np.nan)
     low, high = np.fmin.reduce(finite, axis=1), np.fmax.reduce(finite, axis=1)
     return np.repeat(time[: count * group : group], 2), np.stack([low, high], axis=1).ravel()
-
-
-def plot_latency(report: LatencyReport, path: Path) -> Path:
-    """Histograms of every measurement, and below them the largest value of every 500 ticks over time."""
-    figure = Figure(figsize=(10, 10), layout="constrained")
-    FigureCanvasAgg(figure)
-    rate = report.conditions.rate
-    figure.suptitle(f"Wake-up of a loop at {rate:g} Hz, {report.conditions.duration:g} s each")
-    periodic, semaphore, course = figure.subplots(3, 1)
-    for m in report.measured:
-        axis = periodic if m.test == PERIODIC else semaphore
-        axis.stairs(m.samples.histogram(EDGES), EDGES * 1e6, label=m.name, ls="--" if m.by == CYCLICTEST else "-")
-        if m.batches is not None:
-            time = np.arange(len(m.batches)) * BATCH / rate
-            course.step(time, m.batches[:, 1] * 1e6, where="post", lw=0.9, label=m.name)
-    longest = max(m.samples.max for m in report.measured) * 1e6
-    for axis, title in ((periodic, "from the deadline to the wake-up"), (semaphore, "from the post to the wake-up")):
-        axis.set(xscale="log", yscale="log", xlim=(0.5, 2.0 * max(longest, 1.0)), ylim=(0.5, None))
-        axis.set(xlabel=f"{title}, µs", ylabel="how often")
-    course.set(yscale="log", xlabel="time, s", ylabel=f"largest of {BATCH} ticks, µs")
-    for axis in (periodic, semaphore, course):
-        axis.grid(alpha=0.3)
-        axis.legend(loc="upper right", fontsize=7)
-    return save(figure, path)

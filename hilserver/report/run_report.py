@@ -17,11 +17,9 @@ from hilserver.realtime.timing import Distribution, Figures, LoopTiming
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.reader import Batch, LogReader
 from hilserver.report.circuit_blocks import changes, components, drawing
-from hilserver.report.document import Block, Code, Document, Facts, Grid, Heading, Listing, Picture
+from hilserver.report.document import Block, Code, Document, Facts, Grid, Heading, Picture
 from hilserver.report.envelope import Envelope
 from hilserver.report.plots import Panel, panels_figure
-from hilserver.report.reports import differences, replay_sentences
-from hilserver.simulation.replay import Replayed
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, Result, Saturation
 from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.row import Header, command_in
@@ -42,16 +40,6 @@ COMMAND_NAMES: dict[int, str] = {
 def write_run_report(log: Path, folder: Path) -> Path:
     """Write the page about a run, HTML and Markdown, and return the former. Raises HilserverError."""
     page, *_ = run_report(log).write(folder, log.stem)
-    return page
-
-
-def write_replay_report(result: Replayed, folder: Path) -> Path:
-    """Write the page about a replay, on it what there is to say of the run itself. Raises HilserverError."""
-    run = run_report(result.log)
-    found: list[Block] = [Heading("Replay"), Listing(tuple(replay_sentences(result)))]
-    found += [differences(result)] if result.differences else []
-    outcome = "computed once more" if result.ok else "NOT the same when computed once more"
-    page, *_ = Document(f"{run.title}, {outcome}", (*found, *run.blocks)).write(folder, f"{result.log.stem}-replay")
     return page
 
 

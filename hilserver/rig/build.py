@@ -1,9 +1,8 @@
-"""Loads a rig file with its circuit and work cycle and says all that is wrong, not only the first."""
+"""Loads a rig file with its circuit and work cycle, and reports all that is wrong, not only the first problem."""
 
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -17,23 +16,18 @@ from hilserver.circuit.model import Circuit, read_circuit, read_part
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import check_kernels
-from hilserver.driver import Driver, Pace, driver_named
-from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
+from hilserver.driver import Driver, Pace, PlantDriver, SampleDriver, driver_named, is_hardware
+from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of
 from hilserver.rig.calibration import Calibration, with_calibrations
-from hilserver.rig.ladder import cannot
-from hilserver.rig.plan import RowLayout, build_plan
-from hilserver.rig.settings import (
-    CycleInput,
-    CycleSettings,
-    CylinderSettings,
-    LimitSettings,
-    OutputSettings,
-    RigSettings,
-    ValveSettings,
-)
+from hilserver.rig.checks import channel_kinds, cycle_disagreements, disagreements, undriven_signals
+from hilserver.rig.cycle import CycleSettings
+from hilserver.rig.plan import RowLayout, build_plan, row_layout
+from hilserver.rig.references import unresolved
+from hilserver.rig.settings import RigSettings
 from hilserver.rig.simulated import build_plant
 from hilserver.tick.plan import Plan
 from hilserver.tick.plant import PlantArrays
+from hilserver.toml import read_toml
 
 PLANT_FILES = ("machine", "drive")
 """Settings of a simulated device that name circuit files."""
@@ -48,6 +42,21 @@ class Device:
     config: Any
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether it has a plant."""
+        return issubclass(self.driver, PlantDriver)
+
+    @property
+    def is_replayed(self) -> bool:
+        """Whether it gives recorded samples."""
+        return issubclass(self.driver, SampleDriver)
+
+    @property
+    def is_hardware(self) -> bool:
+        """Whether it exists outside of this program."""
+        return is_hardware(self.driver)
 
     def unknown_channels(self) -> tuple[set[str], set[str]]:
         """Inputs and outputs that the rig uses and the device has not."""
@@ -88,20 +97,6 @@ class Rig:
         """Validate a circuit table for this rig; files that it names lie in the folder of the rig's circuit."""
         folder = (self.file.parent / self.settings.circuit).parent
         return read_circuit(source, self.library, file, folder)
-
-
-def read_toml(path: Path, shown_as: str = "") -> dict[str, Any]:
-    """Parse a TOML file. Raises ConfigurationError naming the file, and the line where it is malformed."""
-    name = shown_as or str(path)
-    try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-    except FileNotFoundError:
-        text = "no such file."
-    except (OSError, UnicodeDecodeError) as error:
-        text = f"can't be read: {error}."
-    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, lists nested a thousand times too
-        text = f"is not valid TOML: {error}."
-    raise ConfigurationError([Problem(text, file=name)])
 
 
 def load_rig(path: Path | str, library: Library | None = None) -> Rig:
@@ -175,7 +170,7 @@ def _plant_tables(rig_source: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[
     for name, table in devices.items() if isinstance(devices, Mapping) else ():
         if isinstance(table, Mapping) and isinstance(driver := table.get("driver"), str):
             with suppress(ConfigurationError):  # reported when the device is validated
-                if driver_named(driver).handed == "plant":
+                if issubclass(driver_named(driver), PlantDriver):
                     yield name, table
 
 
@@ -196,19 +191,24 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
     cycle: CycleSettings | None = None
     if "cycle" in sources:
         cycle = _validated(CycleSettings, sources["cycle"], cycle_file, problems)
-    if settings is None or circuit is None:  # what can be judged all the same, so that all is said at once
-        problems += _unled_signals(sources, library, circuit_file)
+    if settings is None or circuit is None:  # what can be checked all the same, so that everything is reported at once
+        inputs = rig_source.get("inputs")
+        names = inputs if isinstance(inputs, Mapping) else ()
+        problems += undriven_signals(sources.get("circuit"), names, library, circuit_file)
     if settings is None:
-        raise ConfigurationError([*problems, *_unknown_names(rig_source, name)])
+        raise ConfigurationError([*problems, *unresolved(RigSettings, rig_source, rig_source, name)])
     calibration_file = _beside(file, settings.calibration)
     settings, calibrations = with_calibrations(settings, sources.get("calibration", {}), calibration_file, problems)
     devices = _devices(settings, file, problems)
-    problems += (wrong := _references(settings, name))
+    wrong = [*unresolved(RigSettings, rig_source, rig_source, name, channel_kinds(settings))]
+    wrong += disagreements(settings, name)
+    problems += wrong
     if cycle is not None:
-        problems += _cycle_problems(settings, cycle, cycle_file)
+        problems += unresolved(CycleSettings, sources["cycle"], rig_source, cycle_file)
+        problems += cycle_disagreements(settings, cycle, cycle_file)
     plants = dict(_plants(settings, devices, sources, file, library, problems))
     slots = _order(settings, devices)
-    layout = build_plan(settings, None, slots)[0] if not wrong else None
+    layout = row_layout(settings, slots) if not wrong else None
     packed = None
     if circuit is not None:
         try:
@@ -220,8 +220,8 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
         raise ConfigurationError(problems)
     sources["circuit"] = circuit.source
     rates = {device.name: device.config.rate for device in devices if device.driver.pace is Pace.SLOW}
-    space = layout.with_space_for(packed).circuit_space
-    layout, plan = build_plan(settings, cycle, slots, space, rates, circuit.fluid)
+    layout = layout.with_space_for(packed)
+    plan = build_plan(settings, cycle, slots, layout, rates, circuit.fluid)
     return Rig(
         file, settings, circuit, cycle, tuple(devices), library, layout, plan, packed, sources, plants, calibrations
     )
@@ -251,11 +251,7 @@ def _plants(
     """The plants of the simulated devices whose files could be read."""
     for device in devices:
         tables = sources.get("devices", {}).get(device.name, {})
-        if (
-            device.driver.handed != "plant"
-            or any(device.unknown_channels())
-            or any(key not in tables for key in PLANT_FILES)
-        ):
+        if not device.is_simulated or any(device.unknown_channels()) or any(key not in tables for key in PLANT_FILES):
             continue
         files = {key: _beside(file, getattr(device.config, key)) for key in PLANT_FILES}
         wrong: list[Problem] = []
@@ -339,203 +335,3 @@ def _order(settings: RigSettings, devices: list[Device]) -> dict[tuple[str, str]
         if c.device and c.source and (c.device, c.source) not in names
     ]
     return {name: slot for slot, name in enumerate(dict.fromkeys(names))}
-
-
-def _references(settings: RigSettings, file: str) -> list[Problem]:
-    """Names that refer to channels, ports and devices which don't exist, or are of the wrong unit, or are taken."""
-    found = [_channel(settings, name, "Pa", f"ports.{port}") for port, name in settings.ports.items()]
-    for name, measured in settings.channels.items():
-        if measured.device is not None:
-            found.append(_known(measured.device, settings.devices, "a device", f"channels.{name}.device"))
-    for name, limit in settings.limits.items():
-        found += _limit_problems(settings, name, limit)
-    for name, valve in settings.valves.items():
-        found += _valve_problems(settings, name, valve)
-    for name, cylinder in settings.cylinders.items():
-        found += _cylinder_problems(settings, name, cylinder)
-    for name, output in settings.outputs.items():
-        found += _output_problems(settings, name, output)
-    if settings.enable is not None:
-        found += _enable_problems(settings, settings.enable.channel)
-    return [replace(problem, file=file) for problem in found if problem is not None]
-
-
-def _unknown_names(source: Mapping[str, Any], file: str) -> Iterator[Problem]:
-    """References to what the rig file does not have, in a file whose values are not all valid."""
-    tables = {
-        key: _subtables(source, key) for key in ("channels", "devices", "limits", "valves", "outputs", "cylinders")
-    }
-    given = source.get("ports")
-    ports: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-    references: list[tuple[Any, Mapping[str, Any], str, str]] = [
-        (name, tables["channels"], "a channel", f"ports.{port}") for port, name in ports.items()
-    ]
-    for table, key, known, what in (
-        ("limits", "channel", tables["channels"], "a channel"),
-        ("channels", "device", tables["devices"], "a device"),
-        ("valves", "device", tables["devices"], "a device"),
-        ("outputs", "device", tables["devices"], "a device"),
-        ("valves", "port", ports, "a port"),
-        ("valves", "supply", tables["channels"], "a channel"),
-        ("valves", "tank", tables["channels"], "a channel"),
-        ("valves", "flow", tables["channels"], "a channel"),
-        ("valves", "spool", tables["channels"], "a channel"),
-        ("valves", "other_port", ports, "a port"),
-        ("cylinders", "port_A", ports, "a port"),
-        ("cylinders", "port_B", ports, "a port"),
-        ("cylinders", "position", tables["channels"], "a channel"),
-    ):
-        references += [(v[key], known, what, f"{table}.{name}.{key}") for name, v in tables[table].items() if key in v]
-    for name, known, what, key in references:
-        if isinstance(name, str) and (problem := _known(name, known, what, key)):
-            yield replace(problem, file=file)
-
-
-def _unled_signals(sources: Mapping[str, Any], library: Library, file: str) -> Iterator[Problem]:
-    """Signals that no component writes and that are no input of the rig, in tables that are not all valid."""
-    inputs = _subtables(sources["rig"], "inputs")
-    placed = {
-        name: (table, library.types[table["type"]])
-        for name, table in _subtables(sources.get("circuit", {}), "components").items()
-        if isinstance(table.get("type"), str) and table["type"] in library.types
-    }
-    written = {
-        table[port] for table, kind in placed.values() for port in kind.outputs if isinstance(table.get(port), str)
-    }
-    for name, (table, kind) in placed.items():
-        for port in kind.inputs:
-            signal = table.get(port)
-            if isinstance(signal, str) and signal not in written and signal not in inputs:
-                text = f"signal {shown(signal)} is written by no component and is not an input of the rig."
-                yield Problem(text + did_you_mean(signal, inputs), f"components.{name}.{port}", file)
-
-
-def _subtables(source: object, key: str) -> dict[str, Mapping[str, Any]]:
-    """The tables within table ``key`` of a source that is not validated."""
-    table = source.get(key) if isinstance(source, Mapping) else None
-    return {n: t for n, t in table.items() if isinstance(t, Mapping)} if isinstance(table, Mapping) else {}
-
-
-def _known(name: str, names: Iterable[str], what: str, key: str) -> Problem | None:
-    return None if name in names else Problem(f"{shown(name)} is not {what}." + did_you_mean(name, names), key)
-
-
-def _channel(settings: RigSettings, name: str, unit: str, key: str) -> Problem | None:
-    """What is wrong with a reference to a channel that must be of this unit."""
-    if name in settings.channels and (has := settings.channels[name].unit) != unit:
-        return Problem(f'channel "{name}" is measured in {has or "no unit"}, here {unit or "no unit"} is needed.', key)
-    return _known(name, settings.channels, "a channel", key)
-
-
-def _limit_problems(settings: RigSettings, name: str, limit: LimitSettings) -> Iterator[Problem | None]:
-    yield _known(limit.channel, settings.channels, "a channel", f"limits.{name}.channel")
-    if name in settings.channels and name != limit.channel:
-        yield Problem(f'has the name of a channel but watches "{limit.channel}": call it otherwise.', f"limits.{name}")
-    if limit.channel in settings.channels:
-        unit = settings.channels[limit.channel].unit
-        for key in ("min", "max", "max_rate", "slow_down"):
-            bound = getattr(limit, key)
-            if bound is not None and bound.unit != unit:
-                text = f'is of unit {bound.unit or "none"}, channel "{limit.channel}" of {unit or "none"}.'
-                yield Problem(text, f"limits.{name}.{key}")
-    for valve in limit.valves:
-        yield _known(valve, settings.valves, "a valve", f"limits.{name}.valves.{valve}")
-        if valve in settings.valves and not settings.valves[valve].range[0] <= 0.0 <= settings.valves[valve].range[1]:
-            text = f"valve {valve} can't be stopped: its range does not contain 0."
-            yield Problem(text, f"limits.{name}.valves.{valve}")
-
-
-def _valve_problems(settings: RigSettings, name: str, valve: ValveSettings) -> Iterator[Problem | None]:
-    key = f"valves.{name}"
-    yield _known(valve.port, settings.ports, "a port", f"{key}.port")
-    yield _known(valve.device, settings.devices, "a device", f"{key}.device")
-    yield _channel(settings, valve.supply, "Pa", f"{key}.supply")
-    yield _channel(settings, valve.tank, "Pa", f"{key}.tank")
-    if valve.flow is not None:
-        yield _channel(settings, valve.flow, "m^3/s", f"{key}.flow")
-    if valve.spool is not None:
-        yield _channel(settings, valve.spool, "", f"{key}.spool")
-    if valve.other_port is not None:
-        yield _known(valve.other_port, settings.ports, "a port", f"{key}.other_port")
-    if reason := cannot(settings, valve, valve.bridge.strategy):
-        yield Problem(f"{valve.bridge.strategy} {reason}.", f"{key}.bridge.strategy")
-    if valve.dither.amplitude > 0 and valve.dither.frequency >= 0.5 * settings.loop.rate:
-        text = (
-            f"{valve.dither.frequency:g} Hz can't be made by {settings.loop.rate:g} ticks per second: stay below half."
-        )
-        yield Problem(text, f"{key}.dither.frequency")
-    for other, before in settings.valves.items():
-        if other == name:
-            break
-        if (before.device, before.output) == (valve.device, valve.output):
-            yield Problem(f'valve "{other}" is driven by this output too.', f"{key}.output")
-        if before.port == valve.port:
-            yield Problem(f'valve "{other}" makes this port\'s flow too.', f"{key}.port")
-
-
-def _output_problems(settings: RigSettings, name: str, output: OutputSettings) -> Iterator[Problem | None]:
-    key = f"outputs.{name}"
-    yield _known(output.device, settings.devices, "a device", f"{key}.device")
-    driven = {(v.device, v.output): f'valve "{valve}"' for valve, v in settings.valves.items()}
-    for other, before in settings.outputs.items():
-        if other == name:
-            break
-        driven[before.device, before.output] = f'output "{other}"'
-    if user := driven.get((output.device, output.output)):
-        yield Problem(f"{user} is driven by this output too.", f"{key}.output")
-
-
-def _enable_problems(settings: RigSettings, channel: str) -> Iterator[Problem | None]:
-    yield _channel(settings, channel, "", "enable.channel")
-    if channel in settings.channels and settings.channels[channel].device is None:
-        yield Problem(f'channel "{channel}" has a fixed value: the local enable must be measured.', "enable.channel")
-
-
-def _cylinder_problems(settings: RigSettings, name: str, cylinder: CylinderSettings) -> Iterator[Problem | None]:
-    key = f"cylinders.{name}"
-    yield _known(cylinder.port_A, settings.ports, "a port", f"{key}.port_A")
-    if cylinder.port_B is not None:
-        yield _known(cylinder.port_B, settings.ports, "a port", f"{key}.port_B")
-        if cylinder.port_B == cylinder.port_A:
-            yield Problem("is port_A too.", f"{key}.port_B")
-    if cylinder.position is not None:
-        yield _channel(settings, cylinder.position, "m", f"{key}.position")
-    for other, before in settings.cylinders.items():
-        if other == name:
-            break
-        for port in {cylinder.port_A, cylinder.port_B} & {before.port_A, before.port_B} - {None}:
-            yield Problem(f'cylinder "{other}" has port "{port}" too.', key)
-
-
-def _cycle_problems(settings: RigSettings, cycle: CycleSettings, file: str) -> list[Problem]:
-    problems = []
-    for name, entry in cycle.inputs.items():
-        if name not in settings.inputs:
-            problems.append(
-                Problem(
-                    f'"{name}" is not an input of the rig.' + did_you_mean(name, settings.inputs),
-                    f"inputs.{name}",
-                    file,
-                )
-            )
-            continue
-        low, high = settings.inputs[name].range
-        for number, (_, value) in enumerate(entry.points or ()):
-            if not low <= value <= high:
-                key = f"inputs.{name}.points[{number}]"
-                problems.append(Problem(f"{value:g} is outside of the input's range {low:g} … {high:g}.", key, file))
-        problems += _sweep_problems(settings, name, entry, file)
-    return problems
-
-
-def _sweep_problems(settings: RigSettings, name: str, entry: CycleInput, file: str) -> Iterator[Problem]:
-    if (sweep := entry.sweep) is None:
-        return
-    key, (low, high) = f"inputs.{name}.sweep", settings.inputs[name].range
-    lowest, highest = sweep.mean - sweep.amplitude, sweep.mean + sweep.amplitude
-    if lowest < low or highest > high:
-        text = f"goes from {lowest:g} to {highest:g}: outside of the input's range {low:g} … {high:g}."
-        yield Problem(text, key, file)
-    if (fastest := max(sweep.frequencies)) > 0.1 * settings.loop.rate:
-        text = f"{fastest:g} Hz is too fast for {settings.loop.rate:g} ticks per second: ten ticks per period at least."
-        yield Problem(text, f"{key}.frequencies", file)

@@ -19,8 +19,9 @@ from pydantic import AfterValidator, Field, StringConstraints, ValidationError, 
 
 from hilserver.components.base import Datasheet
 from hilserver.errors import HilserverError, Problem, did_you_mean, problems_of
+from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.scale import HIGHEST_DEGREE, Scale, in_si
-from hilserver.rig.settings import ChannelSettings, RigSettings
+from hilserver.rig.settings import RigSettings
 from hilserver.units import Number, Quantity, difference
 
 HEAD = "# Calibrations of channels, written by hilserver calibrate. Of each channel the last entry counts.\n"

@@ -16,10 +16,12 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.components.base import Fluid
 from hilserver.errors import ConfigurationError, Problem
 from hilserver.numerics.arrays import Floats
+from hilserver.rig.channels import LimitSettings
+from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.cylinders import cylinder_lines, past_lengths, port_lines
 from hilserver.rig.kalman import kalman_table
 from hilserver.rig.scale import Curve
-from hilserver.rig.settings import CycleInput, CycleSettings, LimitSettings, RigSettings, ValveSettings
+from hilserver.rig.settings import RigSettings, ValveSettings
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.bridge.strategies import raw_output
 from hilserver.tick.codes import Action, Characteristic, Shape, Watched, When
@@ -66,6 +68,16 @@ class RowLayout:
     bindings: Mapping[str, int]
     raw: tuple[str, ...]
     circuit_space: int
+    starts: Mapping[str, int]
+    """First column of each section, by the fields of `hilserver.tick.plan.Layout`; the circuit's values come last."""
+    pasts: tuple[int, int]
+    """Ticks that are remembered of each valve's command, and of each cylinder's state."""
+
+    def places(self) -> Line:
+        """The layout as the plan holds it."""
+        valve_past, cylinder_past = self.pasts
+        lengths = {"valve_past_ticks": valve_past, "cylinder_past_ticks": cylinder_past}
+        return {**self.starts, "circuit": len(self.names), "circuit_space": self.circuit_space, **lengths}
 
     @property
     def width(self) -> int:
@@ -128,18 +140,10 @@ def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
     return row
 
 
-def build_plan(
-    settings: RigSettings,
-    cycle: CycleSettings | None,
-    slots: Mapping[tuple[str, str], int],
-    circuit_space: int = CIRCUIT_SPACE,
-    rates: Mapping[str, float] | None = None,
-    fluid: Fluid | None = None,
-) -> tuple[RowLayout, Plan]:
-    """The layout of the row and the plan.
+def row_layout(settings: RigSettings, slots: Mapping[tuple[str, str], int]) -> RowLayout:
+    """The layout of the row, with the usual room for circuit values.
 
-    ``slots``: (device, source) -> raw slot; ``rates``: how often slow devices are written, 1/s; ``fluid``: the
-    machine's oil.
+    ``slots``: (device, source) -> raw slot.
     """
     channels, inputs = list(settings.channels), list(settings.inputs)
     limits = _limit_lines(settings, channels)
@@ -168,37 +172,56 @@ def build_plan(
             for field in CYLINDER_PAST
             for k in range(cylinder_past)
         ],
-        "circuit": [],
     }
-    names, layout = list(Header.names()), {}
+    names, starts = list(Header.names()), {}
     for section, columns in sections.items():
-        layout[section] = len(names)
+        starts[section] = len(names)
         names += columns
-    layout |= {
-        "circuit_space": circuit_space,
-        "valve_past_ticks": valve_past,
-        "cylinder_past_ticks": cylinder_past,
-    }
-    bindings = {f"{RIG}{port}": layout["port"] + PortState.cells() * i for i, port in enumerate(ports)}
-    bindings |= {name: layout["input"] + i for i, name in enumerate(inputs)}
-    row_layout = RowLayout(tuple(names), tuple(limits), tuple(valves), tuple(ports), bindings, raw, circuit_space)
-    first = layout["channel"]
+    bindings = {f"{RIG}{port}": starts["port"] + PortState.cells() * i for i, port in enumerate(ports)}
+    bindings |= {name: starts["input"] + i for i, name in enumerate(inputs)}
+    return RowLayout(
+        tuple(names),
+        tuple(limits),
+        tuple(valves),
+        tuple(ports),
+        bindings,
+        raw,
+        CIRCUIT_SPACE,
+        starts,
+        (valve_past, cylinder_past),
+    )
+
+
+def build_plan(
+    settings: RigSettings,
+    cycle: CycleSettings | None,
+    slots: Mapping[tuple[str, str], int],
+    layout: RowLayout,
+    rates: Mapping[str, float],
+    fluid: Fluid,
+) -> Plan:
+    """The plan of a run.
+
+    ``slots``: (device, source) -> raw slot; ``rates``: how often slow devices are written, 1/s; ``fluid``: the
+    machine's oil.
+    """
+    channels, inputs, first = list(settings.channels), list(settings.inputs), layout.starts["channel"]
     lines: dict[str, list[Line]] = {
         "loop": [_loop_line(settings, cycle)],
-        "layout": [layout],
+        "layout": [layout.places()],
         "channel": _channel_lines(settings, slots),
         "curve": _curve_lines(settings),
-        "limit": list(limits.values()),
+        "limit": list(_limit_lines(settings, channels).values()),
         "end": _end_lines(settings, channels),
         "input": [{"initial": s.initial, "low": s.range[0], "high": s.range[1]} for s in settings.inputs.values()],
         "port": port_lines(settings, first),
-        "valve": [_valve_line(v, settings, first) for v in valves.values()],
-        "output": _output_lines(settings, rates or {}),
-        "cylinder": cylinder_lines(settings, first, fluid or Fluid()),
+        "valve": [_valve_line(v, settings, first) for v in settings.valves.values()],
+        "output": _output_lines(settings, rates),
+        "cylinder": cylinder_lines(settings, first, fluid),
         "cycle": cycle_lines(cycle, inputs),
     }
     plan = make_plan(lines, np.empty((0, 0)))
-    return row_layout, make_plan(lines, kalman_table(settings, plan)) if len(plan.cylinder) else plan
+    return make_plan(lines, kalman_table(settings, plan)) if len(plan.cylinder) else plan
 
 
 def _loop_line(settings: RigSettings, cycle: CycleSettings | None) -> Line:

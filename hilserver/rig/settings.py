@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from math import ceil, inf, isfinite, pi
+from math import pi
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_validator
+from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from hilserver.components.base import Datasheet
 from hilserver.components.shared.edges import Leakage, NominalFlow
-from hilserver.rig.scale import Curve, Scale
-from hilserver.units import (
-    ATMOSPHERE,
-    AnyDifference,
-    AnyQuantity,
-    AnyRate,
-    Frequency,
-    Length,
-    Mass,
-    Number,
-    Pressure,
-    Rate,
-    Time,
-    Volume,
+from hilserver.protocol.address import BrokerAddress
+from hilserver.rig.channels import ChannelSettings, EnableSettings, LimitSettings
+from hilserver.rig.references import (
+    DeviceName,
+    FlowChannel,
+    Name,
+    PlainChannel,
+    PortName,
+    PositionChannel,
+    PressureChannel,
+    Text,
 )
-
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,39}$")]
-"""Names become columns of the log and parts of commands: letters, digits, _ and -, a letter first."""
-Text = Annotated[str, StringConstraints(min_length=1)]
-USUAL_FREQUENCIES: Any = ("2 Hz", "3 Hz", "5 Hz", "7 Hz", "10 Hz", "14 Hz", "20 Hz")
-ROUNDING = 1e-9
-"""Periods that are too few by no more than this are whole ones."""
+from hilserver.rig.scale import Scale
+from hilserver.units import AnyQuantity, Frequency, Length, Mass, Number, Pressure, Rate, Time, Volume
 
 
 class LoopSettings(Datasheet):
@@ -53,179 +44,6 @@ class LoopSettings(Datasheet):
         default=(), description="CPUs the loop may use; empty: any"
     )
     lock_memory: StrictBool = Field(default=True, description="keep all memory in RAM (mlockall)")
-
-
-class ChannelSettings(Datasheet):
-    """A measured quantity (device, source, scale) or a configured one (value)."""
-
-    description: str = Field(default="", description="free text")
-    device: str | None = Field(default=None, description="name of the device that measures it")
-    source: Text | None = Field(default=None, description="the device's name of the channel")
-    scale: Scale | None = Field(default=None, description="raw reading to value")
-    value: AnyQuantity | None = Field(default=None, description="a fixed value, where nothing measures it")
-    absolute: StrictBool = Field(default=False, description="the values are absolute pressures; inside all are gauge")
-    filter: Time = Field(default="0 s", ge=0, description="time constant of a first-order low-pass; also its lag")
-    tare: AnyDifference | None = Field(default=None, description="what is taken from the scaled value: its zero error")
-    valid_raw: tuple[Number, Number] | None = Field(
-        default=None, description="raw readings outside of these two are no samples (4 … 20 mA: 3.6 mA and 21 mA)"
-    )
-    valid: tuple[AnyQuantity, AnyQuantity] | None = Field(
-        default=None, description="values outside of these two are no samples"
-    )
-    valid_rate: AnyRate | None = Field(
-        default=None, description="a value that changed faster since the last sample (filtered) is no sample"
-    )
-    delay: Time = Field(
-        default="0 s", ge=0, le=0.1, description="age of a new sample: sensor, converter, transmission (prediction)"
-    )
-    noise: AnyQuantity | None = Field(
-        default=None,
-        description="standard deviation of the sensor's noise (estimation); 0.02 % of the scale's range if not given",
-    )
-
-    @model_validator(mode="after")
-    def _measured_or_fixed(self) -> ChannelSettings:
-        for_measured = ("device", "source", "scale", "tare", "valid_raw", "valid", "valid_rate")
-        measured = [name for name in for_measured if getattr(self, name) is not None]
-        if self.value is not None and measured:
-            raise ValueError(f"has a fixed value and {measured[0]}: give one or the other")
-        if self.value is None and not {"device", "source", "scale"} <= set(measured):
-            raise ValueError("give device, source and scale (a measured channel), or value (a fixed one)")
-        if self.absolute and self.unit != "Pa":
-            raise ValueError("absolute is for pressures only")
-        if self.noise is not None and (self.noise.unit != self.unit or self.noise.value <= 0.0):
-            raise ValueError(f"noise must be above 0 and of the channel's unit, {self.unit or 'none'}")
-        return self
-
-    @model_validator(mode="after")
-    def _validity(self) -> ChannelSettings:
-        if self.valid_raw is not None and self.valid_raw[0] >= self.valid_raw[1]:
-            raise ValueError("valid_raw: the first reading must be below the second")
-        if self.valid is not None and self.valid[0].value >= self.valid[1].value:
-            raise ValueError("valid: the first value must be below the second")
-        if self.valid_rate is not None and self.valid_rate.value <= 0:
-            raise ValueError("valid_rate must be above 0")
-        valid = self.valid or ()
-        for key, given in (("valid", valid), ("tare", (self.tare,)), ("valid_rate", (self.valid_rate,))):
-            for amount in given:
-                if amount is not None and amount.unit != self.unit:
-                    raise ValueError(f"{key} is of unit {amount.unit or 'none'}, the scale of {self.unit or 'none'}")
-        return self
-
-    def deviation(self) -> float:
-        """Standard deviation of the noise, SI."""
-        if self.noise is not None:
-            return self.noise.value
-        values = [value.value for value in (self.scale.value or self.scale.current or ())] if self.scale else []
-        return 2e-4 * (max(values) - min(values)) if values else 0.0
-
-    @property
-    def unit(self) -> str:
-        """SI unit of the channel."""
-        if self.value is not None:
-            return self.value.unit
-        assert self.scale is not None
-        return self.scale.si_unit
-
-    @property
-    def zero(self) -> float:
-        """What is taken from a configured value to have it as inside: pressures are gauge."""
-        return ATMOSPHERE if self.absolute else 0.0
-
-    def curve(self) -> Curve:
-        """Raw reading -> SI value, gauge, less the tare."""
-        assert self.scale is not None
-        return self.scale.curve().less(self.zero + (self.tare.value if self.tare is not None else 0.0))
-
-    def raw_limits(self) -> tuple[float, float]:
-        """Raw readings outside of which there is no sample."""
-        assert self.scale is not None
-        return self.valid_raw or self.scale.live_range() or (-inf, inf)
-
-    def value_limits(self) -> tuple[float, float]:
-        """Values, SI and gauge, outside of which there is no sample."""
-        return (self.valid[0].value - self.zero, self.valid[1].value - self.zero) if self.valid else (-inf, inf)
-
-    def why_invalid(self, raw: float) -> str:
-        """Why a raw reading is no sample, in words; empty where it is one (but for ``valid_rate``).
-
-        ``raw`` is NaN where the device has none.
-        """
-        if not isfinite(raw):
-            return "the device has no sample"
-        low, high = self.raw_limits()
-        if not low <= raw <= high:
-            wire = ": broken wire or failed sensor" if self.valid_raw is None else ""
-            return f"raw {raw:g} is outside of {low:g} … {high:g}{wire}"
-        value, (least, most) = self.curve().value(raw), self.value_limits()
-        if not least <= value <= most:
-            return f"{value + self.zero:.6g} {self.unit} is outside of its valid range".replace("  ", " ")
-        return ""
-
-    def fixed(self) -> float:
-        """The fixed value, SI, gauge."""
-        assert self.value is not None
-        return self.value.value - self.zero
-
-
-class LimitSettings(Datasheet):
-    """What a channel must keep to, and what happens when it doesn't."""
-
-    channel: str = Field(description="the channel that is watched")
-    min: AnyQuantity | None = Field(default=None, description="lowest allowed value")
-    max: AnyQuantity | None = Field(default=None, description="highest allowed value")
-    max_age: Time | None = Field(default=None, gt=0, description="oldest allowed sample")
-    max_rate: AnyRate | None = Field(default=None, description='fastest allowed change, like "5000 bar/s"')
-    action: Literal["warn", "stop", "hold", "ramp", "trip"] = Field(
-        description="warn: report only; stop: no command of `valves` beyond min or max, the way back is free; "
-        "hold: keep the command; ramp: to null, leave RUNNING; trip: FAULT, latched"
-    )
-    valves: dict[Name, Literal[1, -1]] = Field(
-        default_factory=dict,
-        description="stop: the valves that move it; 1: a positive command makes the channel rise, -1: fall",
-    )
-    slow_down: AnyDifference | None = Field(
-        default=None, description="stop: within this distance before min and max the command is reduced in proportion"
-    )
-
-    @model_validator(mode="after")
-    def _stops_by_its_valves(self) -> LimitSettings:
-        if self.action != "stop":
-            given = [key for key in ("valves", "slow_down") if key in self.model_fields_set]
-            if given:
-                raise ValueError(f"{given[0]} goes with action stop only")
-            return self
-        if not self.valves:
-            raise ValueError("action stop needs valves: which ones move it, and which way, like { main = 1 }")
-        if self.max_age is not None or self.max_rate is not None:
-            raise ValueError("action stop is for min and max: give max_age and max_rate a limit of their own")
-        if self.slow_down is not None and self.slow_down.value <= 0:
-            raise ValueError("slow_down must be above 0")
-        return self
-
-    @model_validator(mode="after")
-    def _something_to_watch(self) -> LimitSettings:
-        if self.min is None and self.max is None and self.max_age is None and self.max_rate is None:
-            raise ValueError("give at least one of min, max, max_age, max_rate")
-        if self.min is not None and self.max is not None and self.min.value >= self.max.value:
-            raise ValueError("min must be below max")
-        if self.max_rate is not None and self.max_rate.value <= 0:
-            raise ValueError("max_rate must be above 0")
-        return self
-
-
-class EnableSettings(Datasheet):
-    """The local enable: a switch at the rig without which nobody arms or starts it, from wherever.
-
-    It counts as off where its channel has no fresh sample (the channel's max_age).
-    """
-
-    channel: str = Field(description="measured channel without a unit, like a digital input: on from 0.5")
-    action: Literal["refuse", "ramp", "trip"] = Field(
-        default="trip",
-        description="when it goes off; refuse: arm and start are refused, what runs runs on; "
-        "ramp: to null, then SAFE; trip: FAULT, latched. In ramp and trip arm and start are refused too",
-    )
 
 
 class InputSettings(Datasheet):
@@ -294,15 +112,15 @@ class ValveSettings(Datasheet):
     """A real servo valve: where it sits, its datasheet, its bridge, its output."""
 
     description: str = Field(default="", description="free text")
-    port: str = Field(description="the rig's port whose flow this valve makes")
-    other_port: str | None = Field(
+    port: PortName = Field(description="the rig's port whose flow this valve controls")
+    other_port: PortName | None = Field(
         default=None,
         description="port at the valve's other edges, where one spool serves both (A and B of a 4/3 valve)",
     )
-    supply: str = Field(description="channel of the real supply pressure p_S")
-    tank: str = Field(description="channel of the real tank pressure p_T")
-    flow: str | None = Field(default=None, description="channel of the measured flow into the port")
-    spool: str | None = Field(default=None, description="channel of the measured spool position, -1 to 1")
+    supply: PressureChannel = Field(description="channel of the real supply pressure p_S")
+    tank: PressureChannel = Field(description="channel of the real tank pressure p_T")
+    flow: FlowChannel | None = Field(default=None, description="channel of the measured flow into the port")
+    spool: PlainChannel | None = Field(default=None, description="channel of the measured spool position, -1 to 1")
     nominal_flow: NominalFlow = Field(description="datasheet flow at full command")
     nominal_flow_to_tank: NominalFlow | None = Field(default=None, description="the A-T edge, where it differs")
     transition_pressure: Pressure = Field(default="1 bar", gt=0, description="laminar below this drop")
@@ -318,7 +136,7 @@ class ValveSettings(Datasheet):
     delay: Time = Field(default="0 s", ge=0, le=0.02, description="from the command's output to the spool's start")
     overlap: Number = Field(default=0.0, ge=0, lt=0.5, description="spool travel before an edge opens, of full stroke")
     leakage: Leakage | None = Field(default=None, description="datasheet leakage at null")
-    device: str = Field(description="device that drives the valve")
+    device: DeviceName = Field(description="device that drives the valve")
     output: Text = Field(description="the device's name of the output channel")
     raw: tuple[Number, Number] = Field(description="raw output at command -1 and +1, e.g. [-10, 10] for volts")
     polarity: Literal[1, -1] = Field(default=1, description="-1: a positive command opens A-T")
@@ -361,7 +179,7 @@ class OutputSettings(Datasheet):
     """An output that is no valve: a pump's enable, a block valve, a lamp, the relay of a watchdog."""
 
     description: str = Field(default="", description="free text")
-    device: str = Field(description="device that has the output")
+    device: DeviceName = Field(description="device that has the output")
     output: Text = Field(description="the device's name of the output channel")
     raw: tuple[Number, Number] | None = Field(
         default=None, description="raw output when off and when on, e.g. [0, 1] for a digital line"
@@ -403,9 +221,9 @@ class CylinderSettings(Datasheet):
     """
 
     description: str = Field(default="", description="free text")
-    port_A: str = Field(description="the rig's port at the piston side")
-    port_B: str | None = Field(default=None, description="the rig's port at the rod side; none: open to the tank")
-    position: str | None = Field(default=None, description="channel of the rod's position, 0 m retracted")
+    port_A: PortName = Field(description="the rig's port at the piston side")
+    port_B: PortName | None = Field(default=None, description="the rig's port at the rod side; none: open to the tank")
+    position: PositionChannel | None = Field(default=None, description="channel of the rod's position, 0 m retracted")
     bore: Length = Field(gt=0, description="diameter of the piston")
     rod_diameter: Length = Field(ge=0, description="diameter of the rod")
     stroke: Length = Field(gt=0, description="stroke")
@@ -455,29 +273,7 @@ class RecordingSettings(Datasheet):
     keep: KeepSettings = KeepSettings()
 
 
-class BrokerLogin(Datasheet):
-    """Where the MQTT broker is and how to log in. The files hold what is secret: nobody else may read them."""
-
-    host: Text = Field(default="127.0.0.1", description="broker's host")
-    port: StrictInt = Field(default=1883, ge=1, le=65535, description="broker's port; 8883 is usual with TLS")
-    user: Text | None = Field(default=None, description="name to log in with")
-    password_file: Path | None = Field(default=None, description="private file whose first line is the password")
-    ca_file: Path | None = Field(default=None, description="certificates (PEM) to trust; given: TLS is used")
-    cert_file: Path | None = Field(default=None, description="own certificate (PEM), for a broker that asks for one")
-    key_file: Path | None = Field(default=None, description="private key (PEM) of cert_file")
-
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        if self.password_file is not None and self.user is None:
-            raise ValueError("password_file needs user, the name that the password belongs to")
-        if (self.cert_file is None) != (self.key_file is None):
-            raise ValueError("cert_file and key_file belong together: give both or neither")
-        if self.cert_file is not None and self.ca_file is None:
-            raise ValueError("cert_file needs ca_file, the certificates that the broker's is checked against")
-        return self
-
-
-class MqttSettings(BrokerLogin):
+class MqttSettings(BrokerAddress):
     """The broker, and what is published there. Files lie beside the rig file."""
 
     port: StrictInt = Field(default=1883, ge=0, le=65535, description="broker's port; 0 with embedded: any free one")
@@ -527,7 +323,7 @@ class RigSettings(Datasheet):
         default_factory=dict, description="driver and its settings, by device name"
     )
     channels: dict[Name, ChannelSettings] = Field(description="measured and fixed quantities, by name")
-    ports: dict[Name, str] = Field(description="port of the machine -> channel that measures its pressure")
+    ports: dict[Name, PressureChannel] = Field(description="port of the machine -> channel that measures its pressure")
     inputs: dict[Name, InputSettings] = Field(default_factory=dict)
     limits: dict[Name, LimitSettings] = Field(default_factory=dict)
     enable: EnableSettings | None = Field(default=None, description="the local enable, where there is one")
@@ -536,92 +332,3 @@ class RigSettings(Datasheet):
     cylinders: dict[Name, CylinderSettings] = Field(default_factory=dict)
     recording: RecordingSettings = Field(default_factory=RecordingSettings)
     mqtt: MqttSettings = Field(default_factory=MqttSettings)
-
-
-class Sine(NamedTuple):
-    """A sine of a sweep: Hz; when it begins, from when it counts, when it ends, s."""
-
-    frequency: float
-    begins: float
-    counts: float
-    ends: float
-
-
-class Sweep(Datasheet):
-    """Sines one after the other about a mean, each in whole periods, with a rest before the first."""
-
-    frequencies: tuple[Annotated[Frequency, Field(gt=0)], ...] = Field(
-        default=USUAL_FREQUENCIES, min_length=1, max_length=100, description="of the sines"
-    )
-    amplitude: Number = Field(default=0.3, gt=0, description="of the sines")
-    mean: Number = Field(default=0.0, description="value about which they go")
-    rest: Time = Field(default="1 s", gt=0, description="at the mean, before the first sine")
-    settle: Time = Field(
-        default="0.3 s", ge=0, description="of each sine that does not count yet, at least; one period at least"
-    )
-    measure: Time = Field(default="1 s", ge=0, description="of each sine that counts, at least; three periods at least")
-    pause: Time = Field(default="0.2 s", gt=0, description="at the mean, after each sine")
-
-    def sines(self, start: float) -> list[Sine]:
-        """The sines of a sweep that begins (with its rest) at ``start``, s."""
-        found, t = [], start + self.rest
-        for f in self.frequencies:
-            settled = max(ceil(self.settle * f - ROUNDING), 1) / f
-            counted = max(ceil(self.measure * f - ROUNDING), 3) / f
-            found.append(Sine(f, t, t + settled, t + settled + counted))
-            t = found[-1].ends + self.pause
-        return found
-
-    def duration(self) -> float:
-        """Length, s."""
-        return self.sines(0.0)[-1].ends + self.pause
-
-
-class CycleInput(Datasheet):
-    """One input over time: points, or a sweep; a sweep beside points follows them."""
-
-    shape: Literal["linear", "step", "hold"] = Field(
-        default="linear", description="between points: straight, cubic STEP, or hold"
-    )
-    points: tuple[tuple[Time, Number], ...] | None = Field(
-        default=None, min_length=1, description="[time, value], rising times"
-    )
-    sweep: Sweep | None = Field(default=None, description="sines of rising or any other frequencies, after the points")
-
-    @model_validator(mode="after")
-    def _times_rise(self) -> CycleInput:
-        times = [t for t, _ in self.points or ()]
-        if not times and self.sweep is None:
-            raise ValueError("give points ([time, value], …), or a sweep")
-        if any(b <= a for a, b in pairwise(times)) or (times and times[0] < 0):
-            raise ValueError("points: times must rise and not be negative")
-        return self
-
-    @property
-    def sweep_begins(self) -> float:
-        """When the points end and the sweep begins, s."""
-        return self.points[-1][0] if self.points is not None else 0.0
-
-    @property
-    def sines(self) -> list[Sine]:
-        """The sines, in s from the begin of the cycle."""
-        return self.sweep.sines(self.sweep_begins) if self.sweep else []
-
-    @property
-    def duration(self) -> float:
-        """Length, s."""
-        return self.sweep_begins + (self.sweep.duration() if self.sweep else 0.0)
-
-
-class CycleSettings(Datasheet):
-    """A work cycle: inputs over time."""
-
-    description: str = Field(default="", description="free text")
-    repeat: StrictBool = Field(default=False, description="start again at the end")
-    length: Time | None = Field(default=None, gt=0, description="default: the last point's time")
-    inputs: dict[str, CycleInput] = Field(min_length=1)
-
-    @property
-    def duration(self) -> float:
-        """Length in seconds."""
-        return self.length if self.length is not None else max(entry.duration for entry in self.inputs.values())

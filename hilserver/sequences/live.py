@@ -11,9 +11,9 @@ from contextlib import suppress
 import numpy as np
 
 from hilserver.client import Recorder, RequestFailed, Session
-from hilserver.client.live import Samples, circuit_units
+from hilserver.client.samples import Samples, circuit_units
 from hilserver.errors import ConfigurationError, HilserverError
-from hilserver.protocol import messages as m
+from hilserver.protocol import commands, published
 from hilserver.sequences.check import FAILED, Done, Recorded, Verdict
 from hilserver.sequences.model import Fault, Sequence, Step
 from hilserver.sequences.play import Action, InputValue, Play, actions, check_inputs
@@ -72,7 +72,7 @@ class _Run:
                 continue
             assert not isinstance(action, Fault)
             self.changed = self.changed or isinstance(action.command, Change)  # even if its answer gets lost
-            self.selected |= {action.command.valve} if isinstance(action.command, m.SelectStrategy) else set()
+            self.selected |= {action.command.valve} if isinstance(action.command, commands.SelectStrategy) else set()
             answer = await self.session.request(action.command)
             at = self._effect(action, answer)
             refusal = "" if answer.ok else answer.reason or "no reason given"
@@ -98,7 +98,7 @@ class _Run:
             isinstance(other, InputValue) and other.command.input == action.command.input for other in later
         )
 
-    def _effect(self, action: Action, answer: m.Answer) -> float:
+    def _effect(self, action: Action, answer: published.Answer) -> float:
         """When a command took effect, s; the first one that did so sets the clock."""
         if answer.tick is None:  # refused before it reached the loop
             return time.monotonic() - self.begin
@@ -144,19 +144,19 @@ def _check(sequence: Sequence, session: Session) -> None:
 
 
 async def _leave_as_found(
-    session: Session, circuit: m.CircuitStatus | None, strategies: Mapping[str, str], selected: set[str]
+    session: Session, circuit: published.CircuitStatus | None, strategies: Mapping[str, str], selected: set[str]
 ) -> list[str]:
     """Disarm the rig and give it back what was changed; returns what it refused. A FAULT stays for people to look at.
 
     ``circuit``: to be given back, None: as it was; ``strategies``: by valve, of which those ``selected`` are.
     Operator inputs, work cycle and jog end with RUNNING by themselves.
     """
-    await session.request(m.Disarm())  # refused in SAFE and FAULT, where it is not needed
-    wanted: list[tuple[str, m.Command]] = []
+    await session.request(commands.Disarm())  # refused in SAFE and FAULT, where it is not needed
+    wanted: list[tuple[str, commands.Command]] = []
     if circuit is not None:
-        wanted.append(("its circuit", m.SwitchCircuit(circuit=dict(circuit.source))))
+        wanted.append(("its circuit", commands.SwitchCircuit(circuit=dict(circuit.source))))
     for valve in sorted(selected & strategies.keys()):
         name = strategies[valve]
-        wanted.append((f"the strategy {name} of {valve}", m.SelectStrategy(valve=valve, strategy=name)))
+        wanted.append((f"the strategy {name} of {valve}", commands.SelectStrategy(valve=valve, strategy=name)))
     answers = [(what, await session.request(command)) for what, command in wanted]
     return [f"it did not take back {what}: {answer.reason}" for what, answer in answers if not answer.ok]

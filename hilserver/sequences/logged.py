@@ -10,7 +10,7 @@ import numpy as np
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol.messages import SetInput
+from hilserver.protocol.commands import SetInput
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig
 from hilserver.sequences import check

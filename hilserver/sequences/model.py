@@ -13,11 +13,12 @@ from pydantic import Field, ValidationError, model_validator
 
 from hilserver.components.base import Datasheet
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
-from hilserver.protocol.messages import Command, Refused, read_command
-from hilserver.rig.build import read_toml
-from hilserver.rig.settings import CycleInput
+from hilserver.protocol.commands import Command
+from hilserver.protocol.parsing import Refused, read_command
+from hilserver.rig.cycle import CycleInput
 from hilserver.sequences.table import read_csv
 from hilserver.tick.codes import Mode
+from hilserver.toml import read_toml
 from hilserver.units import AnyDifference, AnyQuantity, Time
 
 SEND = "send"

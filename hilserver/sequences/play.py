@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from hilserver.client.live import circuit_units
+from hilserver.client.samples import circuit_units
 from hilserver.errors import Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol.messages import SetInput
+from hilserver.protocol.commands import SetInput
 from hilserver.rig.build import Rig
+from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_table
-from hilserver.rig.settings import CycleSettings
 from hilserver.sequences import check
 from hilserver.sequences.check import Done, Recorded, Verdict, judged
 from hilserver.sequences.model import Fault, Step

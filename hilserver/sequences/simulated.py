@@ -10,7 +10,7 @@ import numpy as np
 from hilserver.circuit.model import Circuit
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol import messages as m
+from hilserver.protocol import commands
 from hilserver.rig.build import Rig
 from hilserver.sequences.check import Done
 from hilserver.sequences.model import Fault, Sequence
@@ -102,7 +102,7 @@ class _Bench:
         if ticks > 0:
             self.collector.add(self.run.packed.names, self.run.run(ticks))
 
-    def execute(self, command: m.Command) -> str:
+    def execute(self, command: commands.Command) -> str:
         """Carry out a command in the next tick; returns why it is refused, empty where it is not."""
         try:
             if isinstance(command, Change):
@@ -185,7 +185,7 @@ def _check(sequence: Sequence, rig: Rig) -> None:
     """Raise ConfigurationError where the sequence names what the rig has not."""
     file = str(sequence.file)
     problems = check_inputs(sequence, {name: entry.range for name, entry in rig.settings.inputs.items()})
-    plants = {d.name: d for d in rig.devices if d.driver.handed == "plant"}
+    plants = {d.name: d for d in rig.devices if d.is_simulated}
     for number, fault in enumerate(sequence.settings.fault):
         if fault.fault == "missed":
             continue

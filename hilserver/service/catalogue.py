@@ -9,7 +9,7 @@ from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from hilserver.circuit.library import Library
 from hilserver.components.base import Component
-from hilserver.protocol.messages import ComponentTypes, DatasheetValue, TypeInfo
+from hilserver.protocol.published import ComponentTypes, DatasheetValue, TypeInfo
 
 
 def component_types(library: Library) -> ComponentTypes:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from hilserver.protocol.messages import DeviceStatus
+from hilserver.protocol.published import DeviceStatus
 
 QUIET = 10.0
 """Seconds without a failure after which the next one is news."""

@@ -21,7 +21,7 @@ from hilserver.margins import capacity as feasibility
 from hilserver.margins import delay as stability
 from hilserver.margins import margins
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol import messages as m
+from hilserver.protocol import published
 from hilserver.rig.build import Rig
 from hilserver.service.operator import Running
 from hilserver.service.orders import present_strategies
@@ -76,7 +76,7 @@ class Examiner:
             return (PENDING,)
         return done.warnings(present_strategies(self._rig, row))
 
-    async def keep(self, publish: Callable[[m.Margins], None], tell: Callable[[str], None]) -> None:
+    async def keep(self, publish: Callable[[published.Margins], None], tell: Callable[[str], None]) -> None:
         """Examine whenever there is something new, as long as the run lasts; ``tell`` gets each new warning once."""
         told: set[str] = set()
         while True:
@@ -84,7 +84,7 @@ class Examiner:
             row = self._observer.latest()
             if row is not None:
                 if self._is_new(row):
-                    publish(m.Margins(examined=False, version=self._running().version))
+                    publish(published.Margins(examined=False, version=self._running().version))
                     self._done = await self._examine(row)
                 if self._done is not None:
                     status = status_of(self._done, present_strategies(self._rig, row))
@@ -142,9 +142,9 @@ def _is_other(before: float | None, now: float | None) -> bool:
 # --- as a message -----------------------------------------------------------------------------------------------------
 
 
-def status_of(done: Examination, present: Mapping[str, str]) -> m.Margins:
+def status_of(done: Examination, present: Mapping[str, str]) -> published.Margins:
     """An examination as it is published; ``present``: the strategy of each valve."""
-    whole = m.Margins(
+    whole = published.Margins(
         examined=True,
         version=done.version,
         warnings=done.warnings(present),
@@ -159,15 +159,15 @@ def status_of(done: Examination, present: Mapping[str, str]) -> m.Margins:
         update={
             "capacity": tuple(map(_capacity, sizes.capacities)),
             "speed": tuple(map(_speed, sizes.speeds)),
-            "rate": tuple(m.SignificantFrequency(**dataclasses.asdict(each)) for each in sizes.frequencies),
+            "rate": tuple(published.SignificantFrequency(**dataclasses.asdict(each)) for each in sizes.frequencies),
             "delay": tuple(map(_delay, loop.margins)),
             "unknown": loop.missing or None,
         }
     )
 
 
-def _capacity(found: feasibility.Capacity) -> m.CapacityMargin:
-    return m.CapacityMargin(
+def _capacity(found: feasibility.Capacity) -> published.CapacityMargin:
+    return published.CapacityMargin(
         valve=found.valve,
         direction=found.direction,
         needed=found.needed,
@@ -178,14 +178,14 @@ def _capacity(found: feasibility.Capacity) -> m.CapacityMargin:
     )
 
 
-def _speed(found: feasibility.Speed) -> m.SpeedMargin:
-    return m.SpeedMargin(
+def _speed(found: feasibility.Speed) -> published.SpeedMargin:
+    return published.SpeedMargin(
         valve=found.valve, asked=found.asked, spool=found.spool, slew=found.slew, margin=_finite(found.margin)
     )
 
 
-def _delay(found: stability.Margin) -> m.DelayMargin:
-    return m.DelayMargin(
+def _delay(found: stability.Margin) -> published.DelayMargin:
+    return published.DelayMargin(
         strategy=found.strategy,
         late=found.late,
         late_off=found.late_off,

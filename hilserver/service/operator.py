@@ -17,7 +17,7 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.protocol import messages as m
+from hilserver.protocol import commands, published
 from hilserver.realtime.setup import swap_payload
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.run import packed_record
@@ -68,7 +68,7 @@ class Operator:
         self._observer = observer
         self._program = program
 
-    async def execute(self, command: m.Command) -> m.Answer:
+    async def execute(self, command: commands.Command) -> published.Answer:
         """Carry out a command, or refuse it with the reason. Nothing that it says can stop the loop."""
         try:
             result = await self._carry_out(command)
@@ -89,15 +89,15 @@ class Operator:
         known = (*self._recent, self._posted)
         return next((circuit for circuit in known if circuit is not None and circuit.version == version), self.running)
 
-    async def _carry_out(self, command: m.Command) -> dict[str, Any]:
+    async def _carry_out(self, command: commands.Command) -> dict[str, Any]:
         if isinstance(command, Change):
             return await self._switch(command, changed(self._rig, self.running.circuit, command))
         done = await self._post(command, order_of(self._rig, command))
-        return {**done, "warnings": list(self.before_arming())} if isinstance(command, m.Arm) else done
+        return {**done, "warnings": list(self.before_arming())} if isinstance(command, commands.Arm) else done
 
     # --- plain commands ----------------------------------------------------------------------------------------------
 
-    async def _post(self, command: m.Command, order: Order, payload: bytes = b"") -> dict[str, Any]:
+    async def _post(self, command: commands.Command, order: Order, payload: bytes = b"") -> dict[str, Any]:
         """Post a record to the loop and wait for the tick that takes it. Raises HilserverError where it refuses."""
         record = no_command()
         asked = command_in(record)
@@ -124,7 +124,7 @@ class Operator:
 
     # --- switching ---------------------------------------------------------------------------------------------------
 
-    async def _switch(self, command: m.Command, wanted: Changed) -> dict[str, Any]:
+    async def _switch(self, command: commands.Command, wanted: Changed) -> dict[str, Any]:
         """Prepare another circuit, try it on a copy, let the loop swap it in, and say how the command moved."""
         if self._posted is not None:
             raise HilserverError("the last switch still waits for the real-time loop to take it.")

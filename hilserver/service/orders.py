@@ -10,13 +10,14 @@ from hilserver.circuit.change import with_component, with_values
 from hilserver.circuit.model import Circuit
 from hilserver.errors import ConfigurationError, Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol import messages as m
-from hilserver.rig.build import Rig, read_toml
+from hilserver.protocol import commands
+from hilserver.rig.build import Rig
 from hilserver.rig.ladder import cannot
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES, Strategy
 from hilserver.tick.codes import CommandKind, Result
+from hilserver.toml import read_toml
 
-Change = m.SetParameter | m.Switch | m.SwitchCircuit
+Change = commands.SetParameter | commands.Switch | commands.SwitchCircuit
 """Commands that change the virtual circuit."""
 
 _PLAIN = {
@@ -55,30 +56,30 @@ class Changed(NamedTuple):
     file: str | None = None
 
 
-def order_of(rig: Rig, command: m.Command) -> Order:
+def order_of(rig: Rig, command: commands.Command) -> Order:
     """The record of a command that leaves the circuit as it is. Raises ConfigurationError where the rig has no such."""
     settings = rig.settings
     match command:
-        case m.SetInput():
+        case commands.SetInput():
             number = _index(command.input, settings.inputs, "input")
             low, high = settings.inputs[command.input].range
             if not low <= command.value <= high:
                 raise refused("value", f"{command.value:g} is out of range: must be {low:g} … {high:g}.")
             return Order("RUNNING", CommandKind.SET_INPUT, number, command.value)
-        case m.SelectStrategy():
+        case commands.SelectStrategy():
             number = _index(command.valve, settings.valves, "valve")
             offered = strategies_of(rig, command.valve)
             if command.strategy not in offered:
                 hint = did_you_mean(command.strategy, offered)
                 raise refused("strategy", f'"{command.strategy}" is not offered by this valve.{hint}')
             return Order("", CommandKind.STRATEGY, number, float(Strategy[command.strategy]))
-        case m.Jog():
+        case commands.Jog():
             number = _index(command.valve, settings.valves, "valve")
             limit = settings.valves[command.valve].bridge.jog_limit
             if abs(command.command) > limit:
                 raise refused("command", f"{command.command:g} is beyond the valve's jog limit: at most ±{limit:g}.")
             return Order("RUNNING, strategy manual", CommandKind.JOG, number, command.command)
-        case m.Cycle():
+        case commands.Cycle():
             if rig.cycle is None:
                 raise refused("action", "the rig has no work cycle: name one in the rig file (cycle = ...).")
             return Order("RUNNING", CommandKind.CYCLE, float(command.action == "start"))
@@ -88,15 +89,15 @@ def order_of(rig: Rig, command: m.Command) -> Order:
 def changed(rig: Rig, running: Circuit, command: Change) -> Changed:
     """The circuit that comes of a command while ``running`` runs, not validated yet. Raises ConfigurationError."""
     match command:
-        case m.SetParameter():
+        case commands.SetParameter():
             return Changed(with_values(running.source, command.component, command.set))
-        case m.Switch():
+        case commands.Switch():
             return Changed(_switched(rig, running, command), command.start == "steady")
-        case m.SwitchCircuit():
+        case commands.SwitchCircuit():
             return Changed(_whole_circuit(rig, command), command.start == "steady", True, command.file)
 
 
-def _switched(rig: Rig, running: Circuit, command: m.Switch) -> dict[str, Any]:
+def _switched(rig: Rig, running: Circuit, command: commands.Switch) -> dict[str, Any]:
     if command.set is not None:
         return with_values(running.source, command.component, command.set)
     kind = str(command.type)
@@ -111,7 +112,7 @@ def _switched(rig: Rig, running: Circuit, command: m.Switch) -> dict[str, Any]:
     return source
 
 
-def _whole_circuit(rig: Rig, command: m.SwitchCircuit) -> dict[str, Any]:
+def _whole_circuit(rig: Rig, command: commands.SwitchCircuit) -> dict[str, Any]:
     if command.circuit is not None:
         return dict(command.circuit)
     folder = (rig.file.parent / rig.settings.circuit).parent
@@ -134,7 +135,7 @@ def present_strategies(rig: Rig, row: Floats) -> dict[str, str]:
     return {name: Strategy(int(row[rig.layout.column(f"valve.{name}.strategy")])).name for name in rig.settings.valves}
 
 
-def why_refused(command: m.Command, needs: str, result: int, mode: str) -> str:
+def why_refused(command: commands.Command, needs: str, result: int, mode: str) -> str:
     """What the loop has against a command; ``result`` is its answer in the row."""
     hint = f" ({command.name} needs {needs}, the mode is {mode})" if result == Result.WRONG_MODE and needs else ""
     return f"{Result(result).text}{hint}."

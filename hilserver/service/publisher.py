@@ -8,8 +8,8 @@ import logging
 import time
 
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol.messages import CircuitStatus, Event
-from hilserver.protocol.mqtt import MqttService
+from hilserver.protocol.published import CircuitStatus, Event
+from hilserver.service.mqtt import MqttService
 from hilserver.service.operator import Operator
 from hilserver.service.orders import present_strategies
 from hilserver.service.telemetry import Observer

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hilserver.errors import HilserverError
-from hilserver.protocol.messages import RecordingStatus
+from hilserver.protocol.published import RecordingStatus
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.folder import LogFile, files_of, new_log, superfluous
 from hilserver.record.format import LogHeader, encode

@@ -21,7 +21,7 @@ def make_rig_safe(rig: Rig) -> dict[str, str | None]:
     if pid := _running_loop(rig.settings.name):
         text = f"the loop of rig {rig.settings.name} still runs (process {pid}). Use: hilserver send trip"
         raise HilserverError(text)
-    simulated = {device.name for device in rig.devices if device.driver.handed}
+    simulated = {device.name for device in rig.devices if not device.is_hardware}
     return {setup.name: _make_safe(setup) for setup in device_setups(rig, {}) if setup.name not in simulated}
 
 

@@ -15,20 +15,20 @@ from typing import Any
 
 from hilserver.circuit.program import Program
 from hilserver.margins.check import solver_trouble
-from hilserver.protocol import messages as m
+from hilserver.protocol import commands, topics
 from hilserver.protocol.accounts import SERVER, Accounts
 from hilserver.protocol.address import BrokerAddress
-from hilserver.protocol.mqtt import MqttService
+from hilserver.protocol.published import Event
 from hilserver.protocol.running import announce, withdraw, working_folder
 from hilserver.realtime.shared import LoopMemory, SharedMemoryError, segment_path
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
-from hilserver.rig.settings import BrokerLogin
 from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.catalogue import component_types
 from hilserver.service.children import Child, all_ready
 from hilserver.service.loop import LoopProcesses, end_predecessor
 from hilserver.service.margin_monitor import Examiner
+from hilserver.service.mqtt import MqttService
 from hilserver.service.notify import Notifier
 from hilserver.service.operator import Operator
 from hilserver.service.publisher import Publisher
@@ -143,7 +143,7 @@ class Supervisor:
         self._watch(stack, processes, publisher, mqtt)
 
         def warn(text: str) -> None:
-            publisher.tell_now(m.Event(kind="warning", text=text, tick=0, time=0.0))
+            publisher.tell_now(Event(kind="warning", text=text, tick=0, time=0.0))
 
         _background(stack, "examining the circuit", lambda: examiner.keep(mqtt.publish_margins, warn))
         stack.callback(withdraw, announce(self.rig.settings.name, self.address))
@@ -206,7 +206,7 @@ class Supervisor:
             observer.troubles.pop(source, None)
             if trouble is not None:
                 observer.troubles[source] = trouble
-            publisher.tell_now(m.Event(kind="warning" if trouble or warn else "info", text=text, tick=0, time=0.0))
+            publisher.tell_now(Event(kind="warning" if trouble or warn else "info", text=text, tick=0, time=0.0))
 
         async def watch_device(device: Child) -> None:
             text = f"{device.name} ended ({await device.wait_ended()}): its samples grow old, it takes no commands"
@@ -214,7 +214,7 @@ class Supervisor:
 
         settings = self.rig.settings
         channels, inputs, valves = observer.channel_infos(), observer.input_infos(), observer.valve_infos()
-        description = m.describe(
+        description = topics.describe(
             settings.name,
             version("hilserver"),
             channels=channels,
@@ -268,7 +268,7 @@ class Supervisor:
         fault = dying.result() if await self._before_stop(dying) else None
         self._notifier.stopping(fault or "stopping")
         if fault is None:
-            await self.operator.execute(m.Disarm())  # refused where nothing is armed
+            await self.operator.execute(commands.Disarm())  # refused where nothing is armed
             fault = await processes.end_loop()
         publisher.end(fault)
         await asyncio.sleep(FAREWELL)
@@ -278,7 +278,7 @@ class Supervisor:
 def address_of(rig: Rig) -> BrokerAddress:
     """The broker in the rig file. Files that it names lie beside the rig file."""
     mqtt = rig.settings.mqtt
-    return BrokerAddress(**{name: getattr(mqtt, name) for name in BrokerLogin.model_fields}).beside(rig.file)
+    return BrokerAddress(**{name: getattr(mqtt, name) for name in BrokerAddress.model_fields}).beside(rig.file)
 
 
 def _own_login(address: BrokerAddress, accounts: Accounts, folder: Path) -> BrokerAddress:

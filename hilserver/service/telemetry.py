@@ -12,7 +12,7 @@ import numpy as np
 
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.protocol.messages import (
+from hilserver.protocol.published import (
     ChannelInfo,
     Event,
     Figures,

@@ -9,7 +9,7 @@ import numpy as np
 from hilserver.margins.capacity import LEAST_FLOW, spool_speed
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
-from hilserver.protocol.messages import Demand
+from hilserver.protocol.published import Demand
 from hilserver.rig.build import Rig
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.codes import Mode

@@ -27,11 +27,11 @@ from hilserver.report.circuit_blocks import components, drawing
 from hilserver.report.document import Block, Document, Facts, Heading, Picture
 from hilserver.report.mechanisms import angles, animate, poses_at
 from hilserver.report.plots import panels_figure
-from hilserver.rig.build import read_toml
+from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_table
-from hilserver.rig.settings import CycleSettings
 from hilserver.tick.program import compiled_program
 from hilserver.tick.signals import cycle_value
+from hilserver.toml import read_toml
 
 TICK = 1e-3
 """s between two values of a run; the circuit's ``substeps`` divide it, as at a rig with the usual 1 kHz."""
@@ -47,7 +47,7 @@ TABLES: Mapping[str, Callable[[pa.Table, str], None]] = {
 
 
 @dataclass(frozen=True)
-class FreeRun:
+class CircuitRun:
     """What became of a circuit: time (s) at the end of every tick, and every value of the circuit by name, SI.
 
     ``inputs``: names of the signals that the work cycle led.
@@ -62,7 +62,7 @@ class FreeRun:
     series: Mapping[str, Floats]
 
 
-def is_circuit(file: Path) -> bool:
+def is_circuit_file(file: Path) -> bool:
     """Whether it is a circuit or mechanism file, not a rig file. Raises ConfigurationError where unreadable."""
     return bool({"components", "mechanisms", "bodies"} & read_toml(file).keys())
 
@@ -79,7 +79,7 @@ def read_circuit_file(file: Path, library: Library) -> Circuit:
 
 def run_circuit_file(
     file: Path, library: Library, cycle_file: Path | None = None, duration: float | None = None
-) -> FreeRun:
+) -> CircuitRun:
     """Run a circuit file over a work cycle file; ``duration`` in s, default: the cycle's length, else 10 s.
 
     Raises ConfigurationError with all that is wrong with both files or with how they fit, HilserverError where the
@@ -109,7 +109,7 @@ def run_circuit(
     duration: float | None = None,
     name: str = "circuit",
     file: str = "",
-) -> FreeRun:
+) -> CircuitRun:
     """Run a circuit from its initial values; inputs that the cycle does not lead stay 0.
 
     Raises ConfigurationError where it can't be packed, HilserverError where the result is no longer finite.
@@ -124,7 +124,7 @@ def run_circuit(
     lost = ~np.isfinite(rows).all(axis=1)
     if lost.any():
         raise HilserverError(_diverged(packed, rows, int(np.argmax(lost)), file or name))
-    return FreeRun(
+    return CircuitRun(
         name, circuit, packed, library, inputs, time, {name: rows[:, i] for i, name in enumerate(packed.names)}
     )
 
@@ -202,7 +202,7 @@ def _diverged(packed: PackedCircuit, rows: Floats, tick: int, what: str) -> str:
     )
 
 
-def step_note(run: FreeRun, looks: int = 20) -> str | None:
+def step_note(run: CircuitRun, looks: int = 20) -> str | None:
     """What to change if the integrator's step was too long for the fastest motion; else None.
 
     Looked at in the beginning (a run that swings because of its step shows less of it) and so many times over the run.
@@ -221,7 +221,7 @@ def step_note(run: FreeRun, looks: int = 20) -> str | None:
 # --- what is shown of it ----------------------------------------------------------------------------------------------
 
 
-def panels(run: FreeRun) -> list[tuple[str, str, dict[str, Floats]]]:
+def panels(run: CircuitRun) -> list[tuple[str, str, dict[str, Floats]]]:
     """Inputs, pressures, flows, positions, speeds: (label, SI unit, lines by name) of those that there are.
 
     Of flows that are the same or opposite (what a pump takes from the tank and gives) the first is shown, and none
@@ -243,7 +243,7 @@ def panels(run: FreeRun) -> list[tuple[str, str, dict[str, Floats]]]:
     return [panel for panel in chosen if panel[2]]
 
 
-def _lines(run: FreeRun, names: Iterable[str], shown: Callable[[str], str]) -> dict[str, Floats]:
+def _lines(run: CircuitRun, names: Iterable[str], shown: Callable[[str], str]) -> dict[str, Floats]:
     return {shown(name): run.series[name] for name in names if name in run.series}
 
 
@@ -265,13 +265,13 @@ def _different(lines: dict[str, Floats]) -> dict[str, Floats]:
     return kept
 
 
-def plot(run: FreeRun) -> Figure:
+def plot(run: CircuitRun) -> Figure:
     """The panels above a common time axis."""
     title = f"{run.name}: {run.circuit.description}" if run.circuit.description else run.name
     return panels_figure(run.time, panels(run), title)
 
 
-def document(run: FreeRun) -> Document:
+def document(run: CircuitRun) -> Document:
     """The page about a run."""
     facts = (
         ("Length", f"{run.time[-1]:g} s, {len(run.time)} ticks of {1e3 * TICK:g} ms"),
@@ -286,7 +286,7 @@ def document(run: FreeRun) -> Document:
     return Document(run.name, blocks)
 
 
-def write_animations(run: FreeRun, folder: Path) -> list[Path]:
+def write_animations(run: CircuitRun, folder: Path) -> list[Path]:
     """Each mechanism in motion, as a GIF file. Raises HilserverError where it can't be written."""
     found = []
     for placed in run.circuit.mechanisms:
@@ -296,7 +296,7 @@ def write_animations(run: FreeRun, folder: Path) -> list[Path]:
     return found
 
 
-def write_run(run: FreeRun, folder: Path, suffix: str = "csv") -> list[Path]:
+def write_run(run: CircuitRun, folder: Path, suffix: str = "csv") -> list[Path]:
     """A page about it, and all values as a table (``csv`` or ``parquet``; SI, time first); returns the files.
 
     What components remember between steps is left out. Raises HilserverError where a file can't be written.

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from hilserver.record.run import command_event, packed_record, rows_per_file, ru
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
-from hilserver.simulation.samples import TickSamples, read_samples
+from hilserver.simulation.samples import Recordings, TickSamples, read_samples
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, Result
 from hilserver.tick.codes import fault_text as text_of_fault
@@ -99,11 +99,10 @@ class LockstepRun:
                 raw, outputs = np.zeros(len(slots)), np.array(setup.output_columns, dtype=np.int64)
                 attached = Attached(plant, slots, outputs, raw, np.zeros(len(outputs)), _no_trace(plant))
                 self._attached.append((device.name, attached))
-            elif device.driver.handed == "samples":
-                samples = read_samples(device, rig.file, self.dt)
-                self.samples[device.name] = samples
-                driver: Any = device.driver
-                player = driver(device.name, device.config, device.inputs, device.outputs, samples=samples)
+            elif device.is_replayed:
+                self.samples[device.name] = read_samples(device, rig.file, self.dt)
+                host = Recordings(self.samples)
+                player = device.driver.create(host, device.name, device.config, device.inputs, device.outputs)
                 layout = rig.plan.layout[0]
                 columns = [int(start + slot) for start in (layout.raw, layout.age) for slot in slots]
                 self._players.append(_Player(player, columns, np.zeros(len(slots)), np.zeros(len(slots))))

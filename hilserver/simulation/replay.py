@@ -37,7 +37,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Start:
+class StartingRow:
     """A row that was taken as it is, because what came before it is not known."""
 
     row: int
@@ -59,7 +59,7 @@ class Replayed:
     tolerance: float
     torn: bool
     damages: tuple[Damage, ...]
-    starts: tuple[Start, ...]
+    starts: tuple[StartingRow, ...]
     only_in_log: tuple[str, ...]
     differences: tuple[Difference, ...]
 
@@ -153,7 +153,7 @@ class _Replay:
         self.program = compiled_program(self.rig.library)
         self.same_program = header.extra.get("program") == self.program.folder.name
         self.compared = self.switches = 0
-        self.starts: list[Start] = []
+        self.starts: list[StartingRow] = []
         self.found: dict[str, _Found] = {}
         self.names: dict[str, None] = {}
         self.only_in_log = tuple(name for name in header.columns if name not in self.rig.layout.names)
@@ -164,7 +164,7 @@ class _Replay:
         self._version: CircuitVersion | None = None
         self._packed = self.rig.packed
         self._work = work_array(self.rig.packed, self.rig.plan)
-        self._inputs = np.array(input_columns(self.rig.plan), dtype=np.int64)
+        self._inputs = input_columns(self.rig.plan)
 
     def take(self, batch: Batch) -> None:
         """Replay and compare a batch of the log, but for the rows before the one to begin with."""
@@ -220,7 +220,7 @@ class _Replay:
         self._row = first_row(self.rig.layout, self.rig.plan, self._packed)
         self._row[self._columns.replayed] = logged[self._columns.logged]
         self._known = True
-        self.starts.append(Start(number, int(header(self._row).tick), reason))
+        self.starts.append(StartingRow(number, int(header(self._row).tick), reason))
 
     def _use(self, version: CircuitVersion) -> PackedCircuit:
         """Make a recorded circuit the present one; returns the one before."""

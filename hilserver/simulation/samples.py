@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hilserver.errors import ConfigurationError, Problem
+from hilserver.driver import Plant, SampleSource
+from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.numerics.arrays import Floats
-from hilserver.record.tables import ForeignTable, read_table
+from hilserver.record.tables import SampleTable, read_table
 from hilserver.rig.build import Device
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """A `hilserver.driver.DriverHost` with the recorded samples of each replayed device, and without plants."""
+
+    samples_of: Mapping[str, TickSamples]
+
+    def plant(self, device: str, config: Any, outputs: Sequence[str]) -> Plant:
+        """There is none: raises HilserverError."""
+        raise HilserverError(f"device {device} is simulated: a recording has no plant for it.")
+
+    def samples(self, device: str) -> SampleSource:
+        """The samples of a device."""
+        return self.samples_of[device]
 
 
 @dataclass
@@ -22,13 +39,13 @@ class TickSamples:
     out. The first tick is at the time of the first sample, the last one at or just before the last sample.
     """
 
-    table: ForeignTable
+    table: SampleTable
     values: Floats
     ages: Floats
     tick: int = 0
 
     @classmethod
-    def on_grid(cls, table: ForeignTable, inputs: tuple[str, ...], dt: float) -> TickSamples:
+    def on_grid(cls, table: SampleTable, inputs: tuple[str, ...], dt: float) -> TickSamples:
         """The samples of the columns ``inputs`` at ticks ``dt`` seconds apart."""
         time = table.time - table.time[0]
         ticks = np.arange(int(time[-1] / dt + 1e-6) + 1) * dt

@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from hilserver.numerics.arrays import Floats, gives_arrays
+import numpy as np
+
+from hilserver.numerics.arrays import Floats, Integers, gives_arrays
 from hilserver.tick.plan import REMEMBERED, Plan
 from hilserver.tick.records import Struct, Table, Value, record_at, table_on, value
 
@@ -217,9 +219,10 @@ def valve_columns(plan: Plan, field: str) -> list[int]:
     return [first + VALVE_CELLS * i for i in range(len(plan.valve))]
 
 
-def input_columns(plan: Plan) -> list[int]:
+def input_columns(plan: Plan) -> Integers:
     """Columns of the row that are set from outside before each tick: of the header, raw readings, ages and errors."""
-    return [*map(COLUMN.__getitem__, INPUTS), *range(plan.layout[0].raw, plan.layout[0].channel)]
+    layout = plan.layout[0]
+    return np.array([*map(COLUMN.__getitem__, INPUTS), *range(layout.raw, layout.channel)], dtype=np.int64)
 
 
 SECTIONS = {

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import inspect
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,22 +21,9 @@ from modbus_server import Server as ModbusServer
 from rig_bench import CIRCUIT, RIG
 
 from hilserver.bench.bench import BenchReport, Change, benchmarks, compare, differences, read_report, with_substeps
+from hilserver.bench.components import CALLS, REST, ComponentCost, component_costs, repeated
 from hilserver.bench.drivers import DriverCost, driver_costs
-from hilserver.bench.parts import (
-    CALLS,
-    LOOK_AHEAD,
-    NAMES,
-    REST,
-    ComponentCost,
-    Part,
-    Record,
-    component_costs,
-    parts_around,
-    repeated,
-    stamped,
-    tick_parts,
-    timed_tick,
-)
+from hilserver.bench.parts import LOOK_AHEAD, PARTS, PartCost, RecordedInputs, parts_around, tick_parts, timed_tick
 from hilserver.circuit import engine as e
 from hilserver.circuit.library import standard_library
 from hilserver.cli import main
@@ -47,6 +37,7 @@ from hilserver.commissioning.rates import (
     try_rates,
 )
 from hilserver.errors import ConfigurationError, DriverError, HilserverError
+from hilserver.numerics import shape
 from hilserver.realtime.shared import LoopMemory, segment_path
 from hilserver.record.format import Event
 from hilserver.record.reader import LogReader
@@ -102,56 +93,47 @@ def test_the_log_of_a_changed_circuit_replays(rig: Rig, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def record(rig: Rig) -> Record:
-    return Record.of(rig, 400)
+def record(rig: Rig) -> RecordedInputs:
+    return RecordedInputs.of(rig, 400)
 
 
-def test_stamps_stand_around_each_call_and_nothing_else_changes() -> None:
-    source = '''
-def tick(row, work):
-    """Its docstring."""
-    dt = row[0]
-    first(row, dt)
-    action = second(row)
-    row[1] = dt * action
-    third(work)
-'''
-    names, text = stamped(source)
-    assert names == ["first", "second", "third"]
-    scope: dict[str, Any] = {"time": 0}
-    exec(text, scope)
-
-    def taking(duration: int, result: float = 0.0) -> Any:
-        def call(*_: object) -> float:
-            scope["time"] += duration
-            return result
-
-        return call
-
-    scope |= {"first": taking(5), "second": taking(7, 3.0), "third": taking(11), "cycles": lambda: scope["time"]}
-    row, spent = [2.0, 0.0], [0] * 5
-    for _ in range(2):
-        scope["stamped_tick"](row, None, spent)
-    assert spent == [0, 0, 10, 14, 22]  # the first two: all, and what looking at the counter takes
-    assert row == [2.0, 6.0]
+def test_every_function_that_the_tick_calls_is_timed(record: RecordedInputs) -> None:
+    """Those in its source, in their order; and each is known by a name for people."""
+    (tick,) = ast.parse(inspect.getsource(record.program.tick.py_func)).body
+    calls = [node for node in ast.walk(tick) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    calls.sort(key=lambda node: node.lineno)
+    called = [node.func.id for node in calls if isinstance(node.func, ast.Name)]
+    names = timed_tick(record.program).names
+    assert list(names) == [name for name in called if name in names]
+    assert set(names) == set(PARTS)
+    assert set(called) - set(names) <= set(vars(shape)), "arithmetic of the tick itself"
 
 
-def test_the_timed_tick_is_the_tick(record: Record) -> None:
-    """It computes the same, bit for bit, and the cycles of its calls are all within those of the whole."""
-    names, run = timed_tick(record.program)
-    row, spent, seconds = record.run(run, len(names))
+def test_the_timed_tick_is_the_tick(record: RecordedInputs) -> None:
+    """It computes the same, bit for bit, and the cycles of its parts are all within those of the whole run."""
+    row, cycles, microseconds = timed_tick(record.program).run(record)
     np.testing.assert_array_equal(row, record.last)
     assert header(record.last).mode == Mode.RUNNING
-    assert set(NAMES) <= set(names)
-    assert seconds > 0.0
-    assert 0.0 < spent[1:].sum() <= spent[0]
-    assert (spent[2:] > 0.0).all()
+    assert (cycles > 0.0).all()
+    begin = time.perf_counter()
+    _, cycles, microseconds = timed_tick(record.program).run(record)
+    assert cycles.sum() * microseconds < (time.perf_counter() - begin) * 1e6
 
 
-def test_the_tick_neither_takes_memory_nor_keeps_arrays(record: Record) -> None:
+def test_what_the_timing_itself_takes_is_left_out(record: RecordedInputs) -> None:
+    """The overhead is some cycles per part: a read of the counter, not a call from Python."""
+    tick = timed_tick(record.program)
+    assert 0.0 < tick.overhead < 10_000.0
+    _, cycles, _ = tick.run(record)
+    assert cycles.sum() > len(tick.names) * len(record.given) * tick.overhead / 2.0
+
+
+def test_the_tick_neither_takes_memory_nor_keeps_arrays(record: RecordedInputs) -> None:
     """The compiler refuses what takes memory; what it compiled leaves the counts of references as they were."""
-    names, _ = timed_tick(record.program)
-    assert not {name for name in ("tick", *names) if record.program.functions[name].targetoptions["_nrt"]}
+    scope = record.program.tick.py_func.__globals__
+    names = timed_tick(record.program).names
+    assert not {name for name in names if scope[name].targetoptions["_nrt"]}
+    assert not record.program.tick.targetoptions["_nrt"]
     rig, row, work = record.rig, record.row.copy(), work_array(record.rig.packed, record.rig.plan)
     arrays = (row, work, rig.packed.index, rig.packed.value, rig.plan.valve, rig.plan.cylinder)
     before = [sys.getrefcount(array) for array in arrays]
@@ -160,23 +142,25 @@ def test_the_tick_neither_takes_memory_nor_keeps_arrays(record: Record) -> None:
     assert [sys.getrefcount(array) for array in arrays] == before
 
 
-def test_each_part_is_charged_with_its_own_work(rig: Rig, record: Record) -> None:
+def test_each_part_is_charged_with_its_own_work(rig: Rig, record: RecordedInputs) -> None:
     """A hundred times the integration steps cost the circuit, and only it."""
     few, many = (
-        {part.name: part.median for part in tick_parts(Record.of(with_substeps(rig, steps), 100, record.program), 3)}
+        {
+            part.name: part.median
+            for part in tick_parts(RecordedInputs.of(with_substeps(rig, steps), 100, record.program), 3)
+        }
         for steps in (1, 200)
     )
-    assert list(few) == list(many) == [*dict.fromkeys(NAMES.values()), LOOK_AHEAD]
+    assert list(few) == list(many) == [*dict.fromkeys(PARTS.values()), LOOK_AHEAD]
     assert many["circuit"] > 5.0 * few["circuit"]
     assert max(many, key=lambda name: many[name]) in ("circuit", LOOK_AHEAD)
 
 
-def test_looking_ahead_is_told_apart_by_leaving_it_out(record: Record, rig: Rig) -> None:
+def test_looking_ahead_is_told_apart_by_leaving_it_out(record: RecordedInputs, rig: Rig) -> None:
     plain = record.without_look_ahead()
     assert plain is not None
     assert plain.without_look_ahead() is None
-    names, run = timed_tick(plain.program)
-    row, _, _ = plain.run(run, len(names))
+    row, _, _ = timed_tick(plain.program).run(plain)
     virtual = rig.layout.column("valve.main.flow_virtual")
     assert row[virtual] == pytest.approx(record.last[virtual], rel=0.05)  # the same circuit, fed as before
 
@@ -424,7 +408,7 @@ def figures(factor: float = 1.0, highest: float = 5000.0) -> dict[str, Any]:
     """A report in which everything takes ``factor`` times as long."""
     report = BenchReport(
         "demo",
-        parts=[Part("circuit", "tick", 4.0 * factor)],
+        parts=[PartCost("circuit", "tick", 4.0 * factor)],
         components=[ComponentCost("relief_valve", 1, 8.0 * factor, 0.3 * factor)],
         drivers=[DriverCost("card", "ni", "loop", 3.0 * factor, 0.0)],
     ).figures()

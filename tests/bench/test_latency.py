@@ -28,21 +28,20 @@ from hilserver.bench.latency import (
     PERIODIC,
     SEMAPHORE,
     Conditions,
+    Durations,
+    LatencyMeasurement,
     LatencyReport,
-    Measured,
-    Samples,
     batches,
     cyclictest_command,
-    latency_figures,
     measure,
     read_cyclictest,
 )
+from hilserver.bench.latency_report import latency_figures, latency_sentences, plot_latency
 from hilserver.cli import main
+from hilserver.cli.latency import latency_histograms, latency_table
 from hilserver.errors import HilserverError
 from hilserver.realtime.latency import HandOver, periodic, waiting
 from hilserver.realtime.scheduling import Scheduling
-from hilserver.report.plots import plot_latency
-from hilserver.report.reports import latency_histograms, latency_sentences, latency_table
 
 SHORT = Conditions(rate=500.0, duration=0.3, busy=0.5)
 THREAD = {"histogram": {"2000": 5, "9000": 3, "40000": 1}, "cycles": 10, "min": 2000, "max": 5_000_000, "avg": 508000.0}
@@ -53,7 +52,7 @@ THREAD = {"histogram": {"2000": 5, "9000": 3, "40000": 1}, "cycles": 10, "min": 
 
 def test_figures_of_samples_are_order_statistics() -> None:
     durations = np.random.default_rng(5).exponential(1e-5, 3000)
-    figures, in_order = Samples.of(durations).figures(), np.sort(durations)
+    figures, in_order = Durations.of(durations).figures(), np.sort(durations)
     assert (figures.count, figures.min, figures.max) == (3000, in_order[0], in_order[-1])
     assert (figures.median, figures.p99, figures.p999) == (in_order[1499], in_order[2969], in_order[2996])
     assert figures.mean == pytest.approx(durations.mean())
@@ -71,7 +70,7 @@ def test_cyclictest_says_what_it_measured_and_what_was_too_long_for_it() -> None
 
 def test_a_histogram_holds_every_sample() -> None:
     durations = np.array([0.0, 1e-9, 3e-6, 3e-6, 2e-2, 50.0])
-    counts = Samples.of(durations).histogram(EDGES)
+    counts = Durations.of(durations).histogram(EDGES)
     assert counts.sum() == len(durations)
     assert (counts[0], counts[-1]) == (2, 1)
     assert counts[np.searchsorted(EDGES, 3e-6) - 1] == 2
@@ -83,12 +82,12 @@ def test_least_and_largest_of_every_batch() -> None:
 
 
 def report(**others: Any) -> LatencyReport:
-    ten, twenty = (Samples.of(np.full(600, 1e-6 * value)) for value in (10, 20))
+    ten, twenty = (Durations.of(np.full(600, 1e-6 * value)) for value in (10, 20))
     measured = [
-        Measured(PERIODIC, HILSERVER, False, twenty, batches(twenty.values)),
-        Measured(PERIODIC, CYCLICTEST, False, ten),
-        Measured(SEMAPHORE, HILSERVER, False, ten, batches(ten.values)),
-        Measured(PERIODIC, HILSERVER, True, ten, batches(ten.values)),
+        LatencyMeasurement(PERIODIC, HILSERVER, False, twenty, batches(twenty.values)),
+        LatencyMeasurement(PERIODIC, CYCLICTEST, False, ten),
+        LatencyMeasurement(SEMAPHORE, HILSERVER, False, ten, batches(ten.values)),
+        LatencyMeasurement(PERIODIC, HILSERVER, True, ten, batches(ten.values)),
     ]
     return LatencyReport(Conditions(), ("memory lock: refused. It costs. Do this.",), tuple(measured), **others)
 

@@ -106,9 +106,9 @@ def main(folder: Path, seconds: float) -> None:
     times = milliseconds(seconds)
     found, expected = course("boom", seconds, 1e-3), LIGHT.run(times)
     panels = [
-        ("rotation of the boom", "rad", {"1 ms, RK4": found[0], "truth": expected[0]}),
+        ("rotation of the boom", "rad", {"1 ms, RK4": found[0], "reference": expected[0]}),
         ("its difference", "rad", {"1 ms, RK4": found[0] - expected[0]}),
-        ("pressure A", "Pa", {"1 ms, RK4": found[1], "truth": expected[2]}),
+        ("pressure A", "Pa", {"1 ms, RK4": found[1], "reference": expected[2]}),
         ("its difference", "Pa", {"1 ms, RK4": found[1] - expected[2]}),
     ]
     print(f"\nWritten: {plot_panels(times, panels, 'The boom of Asikainen', folder / 'boom_experiment.png')}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import numba
 import numpy as np
 import pytest
 from numba.core import event
+from own_library import GAP, OWN, PAGE, page_file, rig_file, with_gap
 from service_harness import Panel, Server, panel, read_log
 
 from hilserver.circuit.library import library_of, standard_library
@@ -30,35 +30,6 @@ from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "write-a-component.md").read_text()
-BAR = 1e5
-GAP = {"type": "annular_gap", "diameter": "12 mm", "gap": "10 um", "length": "20 mm"}
-
-
-def page_file(name: str) -> str:
-    """A file as the page shows it."""
-    found = re.search(rf"<!-- file: {re.escape(name)} -->\n```\w+\n(.*?)^```$", PAGE, re.M | re.S)
-    assert found is not None
-    return found[1]
-
-
-OWN = page_file("my_components.py")
-
-
-def with_gap(source: Any) -> dict[str, Any]:
-    """The demo's circuit with the gap as a leakage of the supply."""
-    leak = {**GAP, "ports": {"A": "supply", "B": "tank"}}
-    return {**source, "components": {**source["components"], "leak": leak}}
-
-
-def rig_file(folder: Path, text: str = OWN, library: str = '["../my_components.py"]') -> Path:
-    """The demo's rig with a library, beside a folder of its own."""
-    (folder / "my_components.py").write_text(text)
-    (folder / "rigs").mkdir(exist_ok=True)
-    whole = (ROOT / "config/rigs/demo.toml").read_text().replace('"../', f'"{ROOT}/config/')
-    rig = folder / "rigs" / "rig.toml"
-    rig.write_text(f"library = {library}\n{whole}")
-    return rig
 
 
 def values_of_the_last_circuit(log: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from scipy.integrate import solve_ivp
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.numerics.arrays import Floats
-from hilserver.simulation.circuit_run import FreeRun, panels, read_cycle, run_circuit, run_circuit_file, step_note
+from hilserver.simulation.circuit_run import CircuitRun, panels, read_cycle, run_circuit, run_circuit_file, step_note
 
 CONFIG = Path(__file__).parents[2] / "config"
 NAMES = ("verification", "crane", "lowering", "regenerative", "accumulator")
@@ -25,19 +25,19 @@ G = 9.81
 
 
 @functools.cache
-def ready(name: str) -> FreeRun:
+def ready(name: str) -> CircuitRun:
     return run_circuit_file(CONFIG / f"circuits/{name}.toml", standard_library(), CONFIG / f"cycles/{name}.toml")
 
 
-def during(run: FreeRun, name: str, start: float, end: float) -> Floats:
+def during(run: CircuitRun, name: str, start: float, end: float) -> Floats:
     return run.series[name][(run.time > start) & (run.time < end)]
 
 
-def mean(run: FreeRun, name: str, start: float, end: float) -> float:
+def mean(run: CircuitRun, name: str, start: float, end: float) -> float:
     return float(during(run, name, start, end).mean())
 
 
-def spread(run: FreeRun, name: str, start: float, end: float) -> float:
+def spread(run: CircuitRun, name: str, start: float, end: float) -> float:
     return float(np.ptp(during(run, name, start, end)))
 
 
@@ -256,7 +256,7 @@ def gas_volume(p: float) -> float:
     return float(GAS * (PRECHARGE / (p + ATMOSPHERE)) ** (1 / N))
 
 
-def switches(run: FreeRun) -> Floats:
+def switches(run: CircuitRun) -> Floats:
     times: Floats = run.time[1:][np.diff(run.series["charging.unloads"]) != 0.0]
     return times
 

@@ -12,43 +12,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from command_line import Command
+from forged_log import rewritten
 
-from hilserver.cli import main, no_interrupt_lost
+from hilserver.cli import no_interrupt_lost
 from hilserver.errors import ConfigurationError
-from hilserver.rig.build import load_rig, read_toml
+from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
+from hilserver.toml import read_toml
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "config/rigs/demo.toml"
-
-
-class Said(NamedTuple):
-    """What a command said, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Said]
-
-
-@pytest.fixture
-def hilserver(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs a command in this process."""
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: str | Path) -> Said:
-        monkeypatch.setattr(sys, "argv", ["hilserver", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return Said(int(ended.value.code or 0), said.out, said.err)
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -134,8 +111,6 @@ def test_simulate_refuses_an_unknown_strategy(hilserver: Command, tmp_path: Path
 def test_replay_exits_with_0_for_the_same_and_with_1_for_another_result(
     hilserver: Command, log: Path, tmp_path: Path
 ) -> None:
-    from test_replay import rewritten
-
     said = hilserver("replay", log)
     assert (said.code, said.err) == (0, "")
     assert "404 ticks with 0 switches" in said.out

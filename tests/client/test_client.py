@@ -25,7 +25,7 @@ from service_harness import Server, eventually
 from hilserver.client import Client, CommandRefused, Recorder, RequestFailed, connect
 from hilserver.client.plotjuggler import LARGEST, datagrams
 from hilserver.errors import HilserverError
-from hilserver.protocol.messages import Telemetry
+from hilserver.protocol.published import Telemetry
 
 PATIENCE = 60.0
 """s; a loaded machine takes long to start a program."""

@@ -5,22 +5,20 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import probe
 import pytest
+from command_line import Command
 from hypothesis import given
 from hypothesis import strategies as st
 from probe import ProbeDevice
 from rig_bench import BAR, CIRCUIT, RIG, merged
 
 from hilserver.circuit.library import standard_library
-from hilserver.cli import main
 from hilserver.commissioning.calibrate import read_points
 from hilserver.commissioning.discovery import described
 from hilserver.driver import ChannelInfo, Driver, FoundDevice
@@ -217,33 +215,6 @@ def test_points_that_are_none_are_named(tmp_path: Path, text: str, reason: str) 
 
 
 # --- commands --------------------------------------------------------------------------------------------------------
-
-
-class Said(NamedTuple):
-    """What a command said, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Said]
-
-
-@pytest.fixture
-def hilserver(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs a command in this process; ``answers`` is its standard input."""
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: str | Path, answers: io.StringIO | None = None) -> Said:
-        monkeypatch.setattr(sys, "argv", ["hilserver", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", answers or io.StringIO())
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return Said(int(ended.value.code or 0), said.out, said.err)
-
-    return run
 
 
 @pytest.fixture

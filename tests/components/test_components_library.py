@@ -14,7 +14,7 @@ from component_bench import BAR, L_MIN
 from hilserver.circuit.library import Role, Term, standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.components.base import Component, Datasheet, Fluid, Table
-from hilserver.rig.build import read_toml
+from hilserver.toml import read_toml
 
 VALVE = {
     "nominal_flow": {"flow": "40 l/min", "drop": "35 bar", "per": "edge"},

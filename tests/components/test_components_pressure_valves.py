@@ -21,7 +21,7 @@ from hilserver.components.relief_valve import ReliefValve
 from hilserver.components.sequence_valve import SequenceValve
 from hilserver.components.static_relief_valve import StaticReliefValve
 from hilserver.components.unloading_valve import UnloadingValve
-from hilserver.rig.build import read_toml
+from hilserver.toml import read_toml
 
 pressures = st.floats(-0.9 * BAR, 350 * BAR)
 RELIEF: dict[str, Any] = {

@@ -49,16 +49,13 @@ from probe import ProbeDevice
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
-from hilserver.protocol.messages import (
-    COMMANDS,
-    PUBLISHED,
-    Refused,
-    read_command,
-    refusal,
-)
-from hilserver.rig.build import load_rig, read_toml
-from hilserver.rig.settings import CycleSettings
+from hilserver.protocol.commands import COMMANDS
+from hilserver.protocol.parsing import Refused, read_command
+from hilserver.protocol.published import PUBLISHED, refusal
+from hilserver.rig.build import load_rig
+from hilserver.rig.cycle import CycleSettings
 from hilserver.service.broker import _free_port
+from hilserver.toml import read_toml
 
 BASES = {"rig": DEMO, "circuit": "config/circuits/lift.toml", "cycle": "config/cycles/lift.toml"}
 LIBRARY = standard_library()
@@ -499,7 +496,7 @@ from pathlib import Path
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
-from hilserver.rig.build import read_toml
+from hilserver.toml import read_toml
 library = standard_library()
 packed = pack(read_circuit(read_toml(Path("circuits/gap.toml")), library), library)
 print([name for name in packed.recorded if name.startswith("leak.")])

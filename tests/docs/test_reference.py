@@ -29,9 +29,12 @@ from hilserver.cli import app
 from hilserver.components.base import Fluid
 from hilserver.driver import installed_drivers
 from hilserver.mechanics import model as mechanics
-from hilserver.protocol import messages
+from hilserver.protocol import topics
+from hilserver.protocol.address import BrokerAddress
+from hilserver.protocol.commands import COMMANDS
 from hilserver.rig.calibration import Calibration
-from hilserver.rig.settings import BrokerLogin, CycleSettings, RigSettings
+from hilserver.rig.cycle import CycleSettings
+from hilserver.rig.settings import RigSettings
 from hilserver.sequences import model as sequences
 from hilserver.units import Quantity
 
@@ -183,20 +186,20 @@ def test_make_knows_what_pages_ask_of_it() -> None:
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", messages.COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_on_the_mqtt_page(name: str) -> None:
     page = PAGES["reference/mqtt.md"]
     there = section(page, f"### `command/{name}`")
     assert f"`hil/<rig>/command/{name}`" in there
-    for key in messages.COMMANDS[name].model_fields:
+    for key in COMMANDS[name].model_fields:
         assert f"| `{key}` |" in there + section(page, "## Commands")
 
 
 def test_every_topic_and_key_is_on_the_mqtt_page() -> None:
     page = PAGES["reference/mqtt.md"]
-    for topic in messages.Topics("<rig>").published:
+    for topic in topics.Topics("<rig>").published:
         assert f"| `{topic}` |" in page
-    for topic, schema in messages.schemas().items():
+    for topic, schema in topics.schemas().items():
         if "/" not in topic:
             there = section(page, f"## `{topic}`")
             for owner in (schema, *schema.get("$defs", {}).values()):
@@ -205,7 +208,7 @@ def test_every_topic_and_key_is_on_the_mqtt_page() -> None:
 
 
 def test_every_key_of_a_message_says_what_it_is() -> None:
-    assert not re.findall(r"^\| `.*\|\s*\|$", PAGES["reference/mqtt.md"].partition("## The log-in file")[0], re.M)
+    assert not re.findall(r"^\| `.*\|\s*\|$", PAGES["reference/mqtt.md"].partition("## The login file")[0], re.M)
 
 
 # --- configuration files ---------------------------------------------------------------------------------------------
@@ -233,7 +236,7 @@ FILES: list[tuple[str, type[BaseModel]]] = [
     ("sequence-file", sequences.SequenceFile),
     ("sequence-file", sequences.StepTiming),
     ("calibration-file", Calibration),
-    ("mqtt", BrokerLogin),
+    ("mqtt", BrokerAddress),
 ]
 
 
@@ -246,7 +249,7 @@ def test_every_key_of_a_file_is_on_its_page(page: str, model: type[BaseModel]) -
 
 
 def test_every_key_says_what_it_is_and_how_it_is_written() -> None:
-    """No empty cell in the columns key, write it like, default and what it is."""
+    """No empty cell in the columns key, example, default and meaning."""
     for page in sorted({f"reference/{name}.md" for name, _ in FILES} - {"reference/mqtt.md"}):
         rows = re.findall(r"^\| (`[\w.<>\[\]]+`) \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|$", PAGES[page], re.M)
         assert rows
@@ -262,7 +265,7 @@ def test_every_component_has_its_page_and_is_in_the_index(kind: str) -> None:
     assert re.findall(r"^#+ ", page, re.M).count("# ") == 1
     headings = re.findall(r"^## .*$", page, re.M)
     assert len(set(headings)) == len(headings)
-    for needed in ("## Example", "## Connections", "## Datasheet values", "## Equations as they are computed"):
+    for needed in ("## Example", "## Connections", "## Datasheet values", "## Equations as computed"):
         assert needed in headings
 
 

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from hilserver.drawing.layout import draw
-from hilserver.drawing.model import Drawing, Wire
+from hilserver.drawing.model import Drawing, Polyline
 from hilserver.drawing.schematic import schematic
 from hilserver.drawing.symbols import Point, symbol
 
@@ -26,7 +26,7 @@ def source(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text())
 
 
-def segments(wires: list[Wire]) -> Iterator[tuple[str, Segment]]:
+def segments(wires: list[Polyline]) -> Iterator[tuple[str, Segment]]:
     for wire in wires:
         for start, end in pairwise(wire.points):
             if start != end:

@@ -25,13 +25,15 @@ from hilserver.fidelity.strategies import compare, wanted, with_cycle
 from hilserver.fidelity.sweeps import after_cycle, alone, sweep_of, usual_input
 from hilserver.numerics.arrays import Floats
 from hilserver.record.reader import LogReader, LogTable
-from hilserver.rig.build import Rig, read_toml
+from hilserver.rig.build import Rig
+from hilserver.rig.channels import ChannelSettings
+from hilserver.rig.cycle import CycleSettings, Sweep
 from hilserver.rig.plan import cycle_table
-from hilserver.rig.settings import ChannelSettings, CycleSettings, Sweep
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES, Strategy
 from hilserver.tick.codes import CommandKind, Saturation
 from hilserver.tick.program import compiled_program
+from hilserver.toml import read_toml
 
 ROOT = Path(__file__).parents[2]
 DT = 1e-3

@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chain_runs import chain_program, run_fixed
 from component_bench import Bench
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 
 import hilserver
 from hilserver.errors import ConfigurationError
+from hilserver.mechanics.cutting import tree_of
+from hilserver.mechanics.initial import start_of
 from hilserver.mechanics.model import read_mechanism
-from hilserver.mechanics.tree import start_of, tree_of
 from hilserver.numerics.arrays import Floats
-from hilserver.simulation.chains import chain_program, run_fixed
 
 CONFIG = Path(__file__).parents[2] / "config" / "mechanisms"
 
@@ -81,7 +82,7 @@ def test_a_chain_in_space_by_a_circuit_and_by_itself() -> None:
         return np.full((len(times), 1), 0.01)
 
     tree = tree_of(read_mechanism(definition))
-    alone = run_fixed(chain_program(), tree, start_of(tree), 1.0, 1e-3, course=course)
+    alone = run_fixed(chain_program(), tree, start_of(tree), 1.0, 1e-3, effort=course)
     shaft = tree.coordinate_names().index("shaft")
     assert angles["m.shaft.angle"] == pytest.approx(alone.states[1:, shaft], abs=1e-6)
     assert angles["crank_torque.phi"] == pytest.approx(angles["m.shaft.angle"], abs=1e-12)

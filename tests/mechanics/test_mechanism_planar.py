@@ -394,7 +394,7 @@ def test_a_dead_centre_at_the_start_is_no_redundancy_and_refused() -> None:
         definition["bodies"][name]["centre"] = [f"{centre} m", "0 m"]
         definition["joints"][f"top{name[-1]}"]["point"] = [f"{x + 0.5} m", "0 m"]
     definition["bodies"]["bar"]["centre"] = ["1 m", "0 m"]
-    with pytest.raises(ConfigurationError, match=r"mechanisms\.m: at the start the mechanism stands at a dead centre"):
+    with pytest.raises(ConfigurationError, match=r"mechanisms\.m: the start is a dead centre"):
         packed_of(definition)
 
 

@@ -24,12 +24,12 @@ from urllib.request import urlopen
 
 import pytest
 from mosquitto_lab import passwd
+from own_library import GAP, OWN, with_gap
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 from service_harness import Server, eventually
-from test_own_components import GAP, OWN, with_gap
 
 from hilserver.client import connect, read_status, where
-from hilserver.protocol.messages import CircuitStatus
+from hilserver.protocol.published import CircuitStatus
 from hilserver.rig.build import load_rig
 from hilserver.service.broker import _free_port
 from hilserver.simulation.lockstep import LockstepRun

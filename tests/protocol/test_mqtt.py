@@ -18,29 +18,19 @@ from typing import Any
 
 import aiomqtt
 import pytest
+from command_payloads import MALFORMED, VALID
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
-from test_messages import MALFORMED, VALID
 
 from hilserver import client as client_module
 from hilserver.client import RequestFailed, read_status, request
 from hilserver.protocol.address import BrokerAddress
-from hilserver.protocol.messages import (
-    COMMANDS,
-    Answer,
-    Arm,
-    CircuitStatus,
-    Command,
-    ComponentTypes,
-    Event,
-    Jog,
-    Margins,
-    State,
-    Telemetry,
-    describe,
-)
-from hilserver.protocol.mqtt import MqttService, connection, new_client
+from hilserver.protocol.commands import COMMANDS, Arm, Command, Jog
+from hilserver.protocol.connection import connection, new_client
+from hilserver.protocol.published import Answer, CircuitStatus, ComponentTypes, Event, Margins, State, Telemetry
+from hilserver.protocol.topics import describe
 from hilserver.service.broker import EmbeddedBroker, Program, _free_port
+from hilserver.service.mqtt import MqttService
 
 _SBIN = os.environ.get("PATH", "") + ":/usr/sbin"
 NEEDS_MOSQUITTO = pytest.mark.skipif(
@@ -626,7 +616,7 @@ def test_without_a_broker_nothing_blocks_and_dropped_telemetry_is_counted(caplog
 _SERVER = """
 import asyncio, sys
 from hilserver.protocol.address import BrokerAddress
-from hilserver.protocol.mqtt import MqttService
+from hilserver.service.mqtt import MqttService
 
 class Nobody:
     async def execute(self, command):

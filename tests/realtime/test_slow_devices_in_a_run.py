@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from driver_conformance import HardwareBench
+from modbus_bench import RtuBench, TcpBench
+from serial_bench import AskedLineBench
 from service_harness import Server, eventually, panel, read_log, rig_text
-from test_driver_modbus import RtuBench, TcpBench
-from test_driver_serial import AskedLineBench
 
 from hilserver.record.format import RecordError
 from hilserver.tick.codes import Mode

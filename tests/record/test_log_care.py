@@ -24,7 +24,7 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.record.folder import files_of, new_log, recordings, superfluous
 from hilserver.record.format import LogHeader, RecordError, circuit_event
 from hilserver.record.reader import LogReader, last_batch
-from hilserver.record.recorder import CIRCUIT_VERSION, FLUSH_EVERY, PREVIOUS_TICK, Recorder
+from hilserver.record.recorder import CIRCUIT_VERSION, FLUSH_EVERY, PREVIOUS_TICK, LogRecorder
 from hilserver.record.repair import check_log, repair_log
 from hilserver.record.run import run_header
 from hilserver.record.writer import LogWriter, is_being_written
@@ -367,15 +367,15 @@ class Ring:
             self.memory.ring.publish(self.row)
             self.tick += 1
 
-    def recorder(self, name: str, previous_tick: int | None = None, min_free: int = 0) -> tuple[Recorder, list[Any]]:
+    def recorder(self, name: str, previous_tick: int | None = None, min_free: int = 0) -> tuple[LogRecorder, list[Any]]:
         told: list[Any] = []
         header = run_header(self.rig, "program", "real time")
         extra = {**header.extra, CIRCUIT_VERSION: 1, PREVIOUS_TICK: previous_tick}
         writer = LogWriter(self.folder / name, header.model_copy(update={"extra": extra}), max_rows=300)
-        return Recorder(self.memory, writer, min_free, told.append), told
+        return LogRecorder(self.memory, writer, min_free, told.append), told
 
 
-def step(recorder: Recorder) -> None:
+def step(recorder: LogRecorder) -> None:
     """A step with the flush that is due once a second."""
     recorder._flushed -= 2 * FLUSH_EVERY
     recorder.step()

@@ -16,8 +16,9 @@ from hilserver.circuit.library import standard_library
 from hilserver.margins.check import mechanisms
 from hilserver.mechanics.model import read_mechanism
 from hilserver.report.mechanisms import draw, drawing, drawn_poses, start_poses, summary
-from hilserver.rig.build import load_rig, read_toml
+from hilserver.rig.build import load_rig
 from hilserver.simulation.circuit_run import panels, read_circuit_file, run_circuit_file, write_animations, write_run
+from hilserver.toml import read_toml
 
 CONFIG = Path(__file__).parents[2] / "config"
 FILES = sorted((CONFIG / "mechanisms").glob("*.toml"))

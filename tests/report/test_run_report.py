@@ -10,16 +10,18 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from forged_log import rewritten
 
 from hilserver.errors import HilserverError
 from hilserver.record.reader import LogReader
 from hilserver.record.summary import summarise
-from hilserver.report.document import Code, Document, Drawing, Grid, Picture
+from hilserver.report.document import Code, Diagram, Document, Grid, Picture
 from hilserver.report.envelope import MOST_BINS, Envelope
 from hilserver.report.run_report import run_report, write_run_report
-from hilserver.rig.build import load_rig, read_toml
+from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import CommandKind, Mode
+from hilserver.toml import read_toml
 
 RIG = Path(__file__).parents[2] / "config/rigs/demo.toml"
 
@@ -84,8 +86,6 @@ def test_what_happened_is_told_in_order(log: Path) -> None:
 
 
 def test_a_plot_shows_each_flow_once_and_no_channel_before_its_first_sample(log: Path, tmp_path: Path) -> None:
-    from test_replay import rewritten
-
     layout = load_rig(RIG).layout
 
     def late(values: Any, row: int) -> None:
@@ -140,7 +140,7 @@ def test_a_circuit_is_drawn_anew_only_where_it_looks_different(tmp_path: Path) -
         for circuit in (same, rig.read_circuit(source)):
             run.swap(circuit)
             run.run(10)
-    drawings = [block for block in run_report(tmp_path / "run.arrow").blocks if isinstance(block, Drawing)]
+    drawings = [block for block in run_report(tmp_path / "run.arrow").blocks if isinstance(block, Diagram)]
     assert [drawing.name for drawing in drawings] == ["circuit-0", "circuit-2"]
     looks = [ElementTree.fromstring(drawing.svg) for drawing in drawings]
     assert [bool(look.findall(".//{*}title[.='relief: relief_valve']")) for look in looks] == [True, False]

@@ -17,8 +17,9 @@ from rig_bench import BAR, CIRCUIT, L_MIN, RIG, bench_rig, merged
 
 from hilserver.circuit.library import standard_library
 from hilserver.errors import ConfigurationError, Problem
-from hilserver.rig.build import assemble, load_rig, read_toml
+from hilserver.rig.build import assemble, load_rig
 from hilserver.tick.codes import Action, Characteristic, Watched
+from hilserver.toml import read_toml
 from hilserver.units import ATMOSPHERE
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -149,8 +150,8 @@ def test_raw_slots_follow_the_devices_and_each_reading_has_one() -> None:
         ({"valves": {"main": {"flow": None, "bridge": {"strategy": "flow_servo"}}}}, "flow_servo needs flow"),
         ({"valves": {"main": {"transition_pressure": "40 bar"}}}, "nominal_flow.drop is 35 bar over one edge, below"),
         ({"valves": {"main": {"supply": "p_s"}}}, 'valves.main.supply: "p_s" is not a channel. Did you mean p_S?'),
-        ({"valves": {"main": {"supply": "Q_A"}}}, 'channel "Q_A" is measured in m^3/s, here Pa is needed'),
-        ({"valves": {"main": {"flow": "p_A"}}}, 'channel "p_A" is measured in Pa, here m^3/s is needed'),
+        ({"valves": {"main": {"supply": "Q_A"}}}, 'has the unit m^3/s; a channel with the unit Pa is required'),
+        ({"valves": {"main": {"flow": "p_A"}}}, 'has the unit Pa; a channel with the unit m^3/s is required'),
         ({"valves": {"main": {"port": "B"}}}, 'valves.main.port: "B" is not a port. Allowed: A.'),
         ({"valves": {"main": {"device": "crad"}}}, '"crad" is not a device. Did you mean card?'),
         ({"valves": {"main": {"output": "vlave"}}}, 'device card has no channel "vlave". Did you mean valve?'),
@@ -166,7 +167,7 @@ def test_raw_slots_follow_the_devices_and_each_reading_has_one() -> None:
         ({"channels": {"p_A": {"scale": {"value": ["0 bar", "1 l/min"]}}}}, "of the same kind of quantity"),
         ({"channels": {"p_A": {"scale": {"value": ["0 bar", "1 furlong^9"]}}}}, "no channel is measured in this unit"),
         ({"ports": {"A": "p_B"}}, 'ports.A: "p_B" is not a channel'),
-        ({"ports": {"A": "Q_A"}}, 'ports.A: channel "Q_A" is measured in m^3/s, here Pa is needed'),
+        ({"ports": {"A": "Q_A"}}, 'ports.A: channel "Q_A" has the unit m^3/s; a channel with the unit Pa is'),
         ({"inputs": {"flow": {"range": [1, -1]}}}, "range: the first value must be below the second"),
         ({"inputs": {"flow": {"initial": 2}}}, "initial 2 is outside of range -1 … 1"),
         ({"devices": {"card": {"driver": "replya"}}}, '"replya" is not an installed driver. Did you mean replay?'),
@@ -215,7 +216,7 @@ def test_a_limit_can_not_take_a_channels_name_for_another() -> None:
         ({}, "inputs.flow: give points"),
         (
             {"sweep": {"amplitude": 1.2}},
-            "inputs.flow.sweep: goes from -1.2 to 1.2: outside of the input's range -1 … 1",
+            "inputs.flow.sweep: goes from -1.2 to 1.2, outside of the input's range -1 … 1",
         ),
         ({"sweep": {"frequencies": ["200 Hz"]}}, "200 Hz is too fast for 1000 ticks per second"),
         ({"sweep": {"frequencies": ["0 Hz"]}}, "inputs.flow.sweep.frequencies[0]"),

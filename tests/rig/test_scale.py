@@ -13,8 +13,9 @@ from rig_bench import BAR, DT, Bench, bench_rig
 
 from hilserver.errors import ConfigurationError, problems_of
 from hilserver.rig.build import Rig
+from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.scale import Scale
-from hilserver.rig.settings import ChannelSettings, OutputSettings
+from hilserver.rig.settings import OutputSettings
 from hilserver.tick.signals import scaled_value
 
 TABLE = {"raw": [0, 1, 2, 4], "value": ["0 l/min", "6 l/min", "18 l/min", "60 l/min"]}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import Command
 from service_harness import Server, rig_text
-from test_cli_offline import Command, hilserver
 
 from hilserver.client import connect
 from hilserver.errors import ConfigurationError, HilserverError
@@ -23,7 +23,6 @@ from hilserver.sequences.play import InputValue, actions
 from hilserver.sequences.simulated import simulate_sequence
 from hilserver.sequences.table import JUST_BEFORE
 
-__all__ = ["hilserver"]  # the fixture
 ROOT = Path(__file__).parents[2]
 RELIEF = ROOT / "config/sequences/relief.toml"
 RIG = ROOT / "config/rigs/demo.toml"

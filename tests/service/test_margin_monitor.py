@@ -17,7 +17,7 @@ from service_harness import Panel, Server, panel
 
 from hilserver.margins import margins
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol import messages as m
+from hilserver.protocol import published
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
@@ -59,7 +59,7 @@ def test_flow_is_told_as_a_share_of_what_passes_by_direction_the_largest_since_t
     demands.add(rows_of(rig, [-1.2 * FULL, 0.1 * FULL], first_tick=4))
     found = demands.take()["A"]
     assert (found.flow_to_port, found.flow_to_tank) == pytest.approx((0.3, 1.2))
-    assert demands.take() == {"A": m.Demand(), "B": m.Demand()}
+    assert demands.take() == {"A": published.Demand(), "B": published.Demand()}
 
 
 def test_speed_is_told_as_a_share_of_what_spool_and_slew_limit_allow(rig: Rig) -> None:
@@ -93,7 +93,7 @@ def test_otherwise_nothing_is_asked_for(rig: Rig, other: Mapping[str, float]) ->
         rows[:, rig.layout.column(name)] = value
     demands = Demands(rig)
     demands.add(rows)
-    assert demands.take()["A"] == m.Demand()
+    assert demands.take()["A"] == published.Demand()
 
 
 # --- examiner ---------------------------------------------------------------------------------------------------------
@@ -106,13 +106,13 @@ class Bench:
         self.rig, self.memory = rig, memory
         self.running = Running(rig.circuit, rig.packed, 1, None)
         self.examiner = Examiner(rig, program(), Observer(rig, memory), lambda: self.running)
-        self.published: list[m.Margins] = []
+        self.published: list[published.Margins] = []
         self.told: list[str] = []
         self._new = asyncio.Event()
         self.row = first_row(rig.layout, rig.plan, rig.packed)
         header(self.row).mode = Mode.SAFE
 
-    def publish(self, message: m.Margins) -> None:
+    def publish(self, message: published.Margins) -> None:
         self.published.append(message)
         self._new.set()
 
@@ -125,7 +125,7 @@ class Bench:
         header(self.row).tick += 1.0
         self.memory.ring.publish(self.row)
 
-    async def until(self, condition: Callable[[m.Margins], bool]) -> m.Margins:
+    async def until(self, condition: Callable[[published.Margins], bool]) -> published.Margins:
         """What is published next for which this holds."""
         start = len(self.published)
         async with asyncio.timeout(60):
@@ -163,7 +163,7 @@ def test_what_is_too_small_is_told_before_arming(bench: Bench) -> None:
         bench.show(channel__p_S=210e5)
         assert bench.examiner.warnings() == (PENDING,)
         found = await bench.until(lambda each: each.examined)
-        assert bench.published[0] == m.Margins(examined=False, version=1)
+        assert bench.published[0] == published.Margins(examined=False, version=1)
         assert found.supply == {"A": 210e5, "B": 210e5}
         assert found.strategies == {"A": "inverse_static", "B": "feedback"}
         assert found.warnings == bench.examiner.warnings()
@@ -260,11 +260,11 @@ def test_what_is_published_is_what_was_found(rig: Rig) -> None:
     still = lift(both({"circuit": {"components": {"main_valve": {"ports": {"A": "plug"}}}}}, _PLUG))
     found = margins.margins(still, program())
     message = status_of(examining.Examination(3, {"A": None, "B": 210e5}, found), {"A": "feedback", "B": "feedback"})
-    assert m.Margins.model_validate_json(message.payload()) == message
+    assert published.Margins.model_validate_json(message.payload()) == message
     nothing = [each for each in message.capacity if each.valve == "A"]
     assert [(each.margin, each.at) for each in nothing] == [(None, None), (None, None)]
     assert message.rate == tuple(
-        m.SignificantFrequency(**dataclasses.asdict(each)) for each in found.feasibility.frequencies
+        published.SignificantFrequency(**dataclasses.asdict(each)) for each in found.feasibility.frequencies
     )
 
 

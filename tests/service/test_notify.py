@@ -15,9 +15,8 @@ from pathlib import Path
 import probe
 import pytest
 from probe import ProbeDevice
+from probe_rig import CIRCUIT, RIG
 from service_harness import COMMAND, Server, eventually, panel
-from test_worker import CIRCUIT
-from test_worker import RIG as PROBES
 
 from hilserver.protocol import running
 from hilserver.rig.settings import RecordingSettings
@@ -318,7 +317,7 @@ def test_safe_values_after_everything_was_killed(tmp_path: Path) -> None:
     io.measure(a=1.0, c=4.0)
     (tmp_path / "circuit.toml").write_text(CIRCUIT)
     path = probe.install(tmp_path / "installed")
-    server = Server(tmp_path, text=PROBES.replace("{folder}", str(tmp_path)), path=path)
+    server = Server(tmp_path, text=RIG.replace("{folder}", str(tmp_path)), path=path)
 
     def safe() -> subprocess.CompletedProcess[str]:
         command = (*COMMAND[:-2], "safe", str(server.rig))

@@ -20,7 +20,7 @@ from hilserver.realtime.setup import swap_payload
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.format import RecordError, is_circuit
 from hilserver.record.reader import LogReader
-from hilserver.record.recorder import CIRCUIT_VERSION, Recorder
+from hilserver.record.recorder import CIRCUIT_VERSION, LogRecorder
 from hilserver.record.run import packed_record, run_header
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig, assemble, load_rig
@@ -227,10 +227,10 @@ def test_without_a_local_enable_nothing_is_said_of_it(rig: Rig, memory: LoopMemo
 # recorder
 
 
-def recorder(rig: Rig, memory: LoopMemory, path: Path, version: int = 1) -> Recorder:
+def recorder(rig: Rig, memory: LoopMemory, path: Path, version: int = 1) -> LogRecorder:
     header = run_header(rig, "program", "real time")
     header = header.model_copy(update={"extra": {**header.extra, CIRCUIT_VERSION: version}})
-    return Recorder(memory, LogWriter(path, header))
+    return LogRecorder(memory, LogWriter(path, header))
 
 
 def logged(path: Path) -> tuple[Floats, list[tuple[int, Any]]]:

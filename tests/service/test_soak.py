@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fake_system import FakeSystem, needs_compiler
+from modbus_bench import TcpBench
 from soak import ENDING, SURVIVED, Fault, Soak, Usage, be_running, live, service_is_stopped, switches
-from test_driver_modbus import TcpBench
 
 from hilserver.units import parse
 

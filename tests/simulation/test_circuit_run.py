@@ -13,7 +13,7 @@ import pytest
 
 from hilserver.circuit.library import standard_library
 from hilserver.errors import ConfigurationError, HilserverError
-from hilserver.simulation.circuit_run import FreeRun, is_circuit, run_circuit_file, step_note, write_run
+from hilserver.simulation.circuit_run import CircuitRun, is_circuit_file, run_circuit_file, step_note, write_run
 
 ROOT = Path(__file__).parents[2]
 CIRCUIT = """
@@ -46,7 +46,7 @@ def circuit(tmp_path: Path) -> Path:
     return tmp_path / "filling.toml"
 
 
-def run(circuit: Path, duration: float | None = None) -> FreeRun:
+def run(circuit: Path, duration: float | None = None) -> CircuitRun:
     return run_circuit_file(circuit, standard_library(), circuit.parent / "cycle.toml", duration)
 
 
@@ -135,7 +135,7 @@ def test_command_line(circuit: Path) -> None:
 
 
 def test_files_are_told_apart(circuit: Path) -> None:
-    assert is_circuit(circuit)
-    assert not is_circuit(ROOT / "config/rigs/demo.toml")
+    assert is_circuit_file(circuit)
+    assert not is_circuit_file(ROOT / "config/rigs/demo.toml")
     with pytest.raises(ConfigurationError, match="no such file"):
-        is_circuit(circuit.parent / "none.toml")
+        is_circuit_file(circuit.parent / "none.toml")

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from forged_log import rewritten
 
 from hilserver.circuit.change import with_values
 from hilserver.errors import ConfigurationError
-from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
+from hilserver.record.format import Event, RecordError, is_circuit
 from hilserver.record.reader import LogReader
 from hilserver.record.tables import read_table
-from hilserver.record.writer import LogWriter
-from hilserver.report.reports import foreign_sentences, replay_sentences
 from hilserver.rig.build import Rig, load_rig
-from hilserver.simulation.foreign_log import replay_samples, rig_with_file
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import Replayed, replay_log
+from hilserver.simulation.report import replay_sentences
 from hilserver.simulation.samples import TickSamples
+from hilserver.simulation.third_party_log import replay_samples, rig_with_file, third_party_sentences
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.codes import CommandKind
 
@@ -80,38 +79,6 @@ def log(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("log") / "run.arrow"
     record(rig, path)
     return path
-
-
-def rewritten(
-    log: Path,
-    to: Path,
-    *,
-    keep: Callable[[int], bool] = lambda row: True,
-    rows: Callable[[np.ndarray[Any, Any], int], None] = lambda values, row: None,
-    header: Mapping[str, Any] | None = None,
-    event: Callable[[int, Event], Event | None] = lambda row, event: event,
-) -> Path:
-    """A copy of a log with other rows, events or header; whole, with right checksums, as a forger would write it."""
-    reader = LogReader(log)
-    changed = LogHeader.model_validate({**reader.header.model_dump(), **(header or {})})
-    lost, waiting = 0, list[Event]()
-    with LogWriter(to, changed) as writer:
-        for batch in reader.batches():
-            values = np.pad(batch.rows(), ((0, 0), (0, 8)))  # a circuit switched in has more values than the last one
-            events: dict[int, list[Event]] = {}
-            for row, happened in batch.events:
-                if (kept := event(row, happened)) is not None:
-                    events.setdefault(row, []).append(kept)
-            for number, row in enumerate(range(batch.start, batch.start + len(batch))):
-                rows(values[number], row)
-                waiting += events.get(row, [])
-                if not keep(row):
-                    lost += 1
-                    continue
-                happened_here = [{"kind": "lost", "rows": lost}, *waiting] if lost else waiting
-                writer.append(values[number : number + 1], {0: happened_here} if happened_here else None)
-                lost, waiting = 0, []
-    return to
 
 
 def assert_identical(result: Replayed, compared: int) -> None:
@@ -362,7 +329,7 @@ def test_foreign_log_drives_the_circuit_for_its_whole_length(actuator: Path, tmp
     assert np.all(result.series["valve.main.command"][moving] > 0.1)
     table = LogReader(result.log).read_all()
     assert len(table.columns["valve.main.command"]) == 2991
-    assert "300 samples, 10 ms apart" in foreign_sentences(result)[0]
+    assert "300 samples, 10 ms apart" in third_party_sentences(result)[0]
     assert_identical(replay_log(result.log), 2991)
 
 

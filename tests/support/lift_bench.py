@@ -12,7 +12,8 @@ from rig_bench import merged
 
 from hilserver.circuit.library import standard_library
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig, assemble, read_toml
+from hilserver.rig.build import Rig, assemble
+from hilserver.toml import read_toml
 
 FILE = Path(__file__).parents[2] / "config" / "rigs" / "lift.toml"
 LEAKAGE = {"flow": "0.6 l/min", "drop": "70 bar", "per": "edge"}

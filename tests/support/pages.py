@@ -50,8 +50,8 @@ IN_A_TEST = (
     (r"^hilserver fidelity .* --drive", r"\g<0> --yes --frequency 5"),
     (r"^hilserver fidelity .* --strategy all", r"\g<0> --frequency 5"),
     (r"^hilserver simulate config/circuits/.*", r"\g<0> --duration 0.5"),
-    (r"^hilserver experiment slider-crank", r"\g<0> --seconds 1"),
-    (r"^hilserver experiment loop", r"\g<0> --joints 5 --seconds 1"),
+    (r"^python docs/experiments/closed_chains.py slider-crank", r"\g<0> --seconds 1"),
+    (r"^python docs/experiments/closed_chains.py loop", r"\g<0> --joints 5 --seconds 1"),
     (r"^hilserver latency (?!.*--duration)", r"\g<0>--duration 0.2 "),
     (r"^hilserver bench config/rigs/lab.toml", r"\g<0> --ticks 200 --repeats 1 --rate 500 --duration 0.5"),
     (r"--duration 60", "--ticks 200 --repeats 1 --duration 0.5"),
@@ -215,6 +215,7 @@ def workplace(folder: Path, name: str, files: Sequence[Block] = ()) -> Workplace
     rigs = {rig: f"{rig}-{os.getpid()}-{name}" for rig in ("demo", "lab")}
     shutil.copytree(ROOT / "config", folder / "config")
     (folder / "tests").symlink_to(ROOT / "tests")
+    (folder / "docs").symlink_to(ROOT / "docs")
     for block in files or of_kind("file: "):
         file = folder / block.mark.removeprefix("file: ")
         file.parent.mkdir(exist_ok=True)

@@ -23,8 +23,8 @@ from hilserver.circuit.model import Circuit, read_circuit
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import Program
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.rig.build import read_toml
 from hilserver.tick.program import compiled_program
+from hilserver.toml import read_toml
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 LIBRARY = standard_library()

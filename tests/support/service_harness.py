@@ -21,7 +21,7 @@ import numpy as np
 from message_schemas import flaws
 
 from hilserver.protocol.address import BrokerAddress
-from hilserver.protocol.mqtt import new_client
+from hilserver.protocol.connection import new_client
 from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.shared import LoopMemory, segment_path
 from hilserver.record.reader import LogReader, LogTable

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 from fake_system import FakeSystem
+from modbus_bench import TcpBench
 from service_harness import Panel, Server, applied, busy_processors, children_of, eventually, panel, rig_text
 from service_inputs import random_switch
-from test_driver_modbus import TcpBench
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats

@@ -127,8 +127,11 @@ def test_a_rig_without_one_is_always_enabled() -> None:
     ("enable", "text"),
     [
         ({"channel": "kye"}, 'enable.channel: "kye" is not a channel. Did you mean key?'),
-        ({"channel": "p_A"}, 'enable.channel: channel "p_A" is measured in Pa, here no unit is needed.'),
-        ({"channel": "fixed"}, 'enable.channel: channel "fixed" has a fixed value: the local enable must be measured.'),
+        ({"channel": "p_A"}, 'enable.channel: channel "p_A" has the unit Pa; a channel with no unit is required here.'),
+        (
+            {"channel": "fixed"},
+            'enable.channel: channel "fixed" has a fixed value; a measured channel is required here.',
+        ),
         ({"channel": "key", "action": "hold"}, "enable.action"),
         ({}, "enable.channel"),
     ],

@@ -15,7 +15,7 @@ from hilserver.simulation.lockstep import BLOCK, LockstepRun
 
 
 @dataclass(frozen=True)
-class ForeignRun:
+class ThirdPartyRun:
     """A recorded machine driven through a rig: the log that was written, and the columns that are plotted, by name."""
 
     rig: Rig
@@ -30,7 +30,7 @@ class ForeignRun:
 def rig_with_file(path: Path, file: Path | None) -> Rig:
     """A rig whose replay device takes its samples from ``file``. Raises ConfigurationError."""
     rig = load_rig(path)
-    names = [device.name for device in rig.devices if device.driver.handed == "samples"]
+    names = [device.name for device in rig.devices if device.is_replayed]
     if not names:
         text = "no device has the driver replay: there is nothing to replay. (hilserver simulate runs simulated rigs.)"
         raise ConfigurationError([Problem(text, "devices", str(path))])
@@ -44,7 +44,7 @@ def rig_with_file(path: Path, file: Path | None) -> Rig:
     return assemble(sources, path, rig.library)
 
 
-def replay_samples(rig: Rig, log: Path) -> ForeignRun:
+def replay_samples(rig: Rig, log: Path) -> ThirdPartyRun:
     """Arm and start the rig on the first samples and run it to the last one; every tick goes into ``log``.
 
     Raises HilserverError where the rig refuses to start; a trip on the way is told in the result.
@@ -63,7 +63,7 @@ def replay_samples(rig: Rig, log: Path) -> ForeignRun:
         mode, fault = run.mode, run.fault
     values = np.concatenate(kept)
     series = {name: values[:, i].copy() for i, name in enumerate(columns)}
-    return ForeignRun(rig, log, samples, len(values), mode, fault, series)
+    return ThirdPartyRun(rig, log, samples, len(values), mode, fault, series)
 
 
 def _plotted(rig: Rig) -> dict[str, int]:
@@ -74,3 +74,17 @@ def _plotted(rig: Rig) -> dict[str, int]:
         f"valve.{valve}.{word}" for valve in rig.layout.valves for word in ("flow_virtual", "command", "saturation")
     ]
     return {name: rig.layout.column(name) for name in names}
+
+
+def third_party_sentences(run: ThirdPartyRun) -> list[str]:
+    """What was replayed into what."""
+    sentences = [f"Device {text}" for text in run.samples]
+    sentences.append(f"{run.ticks} ticks; the rig ended in mode {run.mode}{f' ({run.fault})' if run.fault else ''}.")
+    for valve in run.rig.layout.valves:
+        flow, command = run.series[f"valve.{valve}.flow_virtual"], run.series[f"valve.{valve}.command"]
+        share = (run.series[f"valve.{valve}.saturation"] > 0.0).mean()
+        sentences.append(
+            f"Valve {valve}: virtual flow {flow.min() * 6e4:.3g} … {flow.max() * 6e4:.3g} l/min, "
+            f"command {command.min():.3g} … {command.max():.3g}, saturated in {share:.1%} of the ticks."
+        )
+    return sentences

@@ -1,25 +1,40 @@
-"""The experiments of [Closed chains] with today's figures: a slider-crank in space, a generated loop of n joints."""
+"""The experiments of [Closed chains], repeated on this machine.
+
+    python docs/experiments/closed_chains.py slider-crank
+    python docs/experiments/closed_chains.py loop
+
+The first simulates a spatial slider-crank and compares the cost with that of the source; the second measures how cost,
+accuracy and speed-up by two threads depend on the number of joints of a generated loop. Each prints its tables and
+writes a report (HTML, Markdown, pictures). docs/closed-chains.md discusses the results.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import typer
+from chain_runs import ChainRun, chain_program, run_bdf, run_fixed, run_halves
+from generated_loop import generated_loop
 from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
 
 from hilserver.circuit.program import Program
 from hilserver.errors import HilserverError
-from hilserver.mechanics.generated import generated_loop
+from hilserver.mechanics.cutting import tree_of
+from hilserver.mechanics.initial import start_of
 from hilserver.mechanics.model import read_mechanism
-from hilserver.mechanics.tree import Tree, start_of, tree_of
+from hilserver.mechanics.tree import Tree
 from hilserver.numerics.arrays import Floats
 from hilserver.report.document import Document, Grid, Heading, Listing, Picture
 from hilserver.report.plots import new_figure
-from hilserver.rig.build import read_toml
-from hilserver.simulation.chains import ChainRun, chain_program, run_bdf, run_fixed, run_halves
+from hilserver.toml import read_toml
 
+CRANK = Path(__file__).parents[2] / "config/mechanisms/spatial_slider_crank.toml"
 SOURCE = {
     1: (0.058, 0.165),
     5: (0.368, 0.912),
@@ -30,21 +45,23 @@ SOURCE = {
     50: (3.985, 9.370),
     60: (4.768, 11.180),
 }
-"""[Closed chains] Table 1: simulated seconds -> seconds of one processor at steps of 0.01 and 0.001 s."""
+"""[Closed chains] Table 1: simulated seconds -> seconds of one processor with steps of 0.01 s and 0.001 s."""
 JOINTS = (5, 15, 25, 51, 101, 151, 251)
-LOOP_SECONDS, LARGEST_FOR_BDF = 10.0, 51
+LOOP_SECONDS = 10.0
+LARGEST_FOR_BDF = 51
+"""Joints from which on BDF and the converged solution are not computed, because they take too long."""
 BURST, BURSTS = 2e-3, 25
-"""One and two threads are compared in so many bursts of about so many seconds, of which the quickest counts."""
+"""Length in s and number of the runs by which one thread and two are compared; the fastest run counts."""
 
 
 def torque(times: Floats) -> Floats:
-    """The crank's torque in the source: 0.01·exp(-t) N·m (the exponent is partly lost there)."""
+    """Torque on the crank in the source: 0.01·exp(-t) N·m (the exponent is partly illegible there)."""
     return 0.01 * np.exp(-times)[:, None]
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Processor seconds of one run, the largest gap, and how far the last places are from a converged solution."""
+    """Processor seconds of one run, its largest gap, and the error of its last coordinates."""
 
     seconds: float
     cpu: float
@@ -52,12 +69,12 @@ class Cost:
     error: float | None = None
 
 
-def slider_crank(file: Path, durations: Sequence[int] = tuple(SOURCE)) -> Document:
-    """The cost of the spatial slider-crank over simulated time, beside the source's. ``file``: the mechanism's."""
-    program, tree = chain_program(), tree_of(read_mechanism(read_toml(file), str(file)))
+def slider_crank(durations: Sequence[int] = tuple(SOURCE)) -> Document:
+    """Cost of the spatial slider-crank over simulated time, compared with the source."""
+    program, tree = chain_program(), tree_of(read_mechanism(read_toml(CRANK), str(CRANK)))
     y = start_of(tree)
     steps = (1e-2, 1e-3)
-    run_bdf(program, tree, y, 0.1, 1e-2, torque)  # scipy loaded
+    run_bdf(program, tree, y, 0.1, 1e-2, torque)  # loads scipy
     fixed = {h: [run_fixed(program, tree, y, t, h, round(t / h), torque) for t in durations] for h in steps}
     bdf = {h: [run_bdf(program, tree, y, t, h, torque) for t in durations] for h in steps}
     rows = [
@@ -79,13 +96,17 @@ def slider_crank(file: Path, durations: Sequence[int] = tuple(SOURCE)) -> Docume
     return Document(
         "Slider-crank in space: cost over simulated time",
         (
-            "Pin, ball, universal joint, slide; cut at the ball; crank torque 0.01·exp(-t) N·m and gravity, from rest "
-            "with the crank up.",
-            Grid(head, tuple(rows), "Processor seconds. RK4: that step; BDF: variable order and step, values at that."),
+            "Revolute, spherical, universal and prismatic joint; cut at the spherical joint; crank torque "
+            "0.01·exp(-t) N·m and gravity; starts at rest with the crank up.",
             Grid(
-                ("after 5 s", "crank angle, rad", "off a converged solution, rad", "largest gap", "CPU, s"),
+                head,
+                tuple(rows),
+                "Processor seconds. RK4: fixed steps of this size; BDF: variable order and step, output at this step.",
+            ),
+            Grid(
+                ("after 5 s", "crank angle, rad", "error, rad", "largest gap", "CPU, s"),
                 tuple(accuracy),
-                "Converged: RK4 at 0.125 ms. Gap: at the cut, in m.",
+                "Error: difference from RK4 with steps of 0.125 ms. Gap: at the cut, in m.",
             ),
         ),
     )
@@ -97,7 +118,7 @@ def _accuracy(name: str, run: ChainRun, shaft: int, exact: float) -> tuple[str, 
 
 
 def generated_loops(joints: Iterable[int] = JOINTS, seconds: float = LOOP_SECONDS, bursts: int = BURSTS) -> Document:
-    """Cost, accuracy, closure and speed-up of the generated loop over the number of its joints."""
+    """Cost, accuracy, closure and speed-up by two threads of the generated loop over the number of its joints."""
     program, numbers = chain_program(), sorted(set(joints))
     costs = {n: _costs(program, tree_of(generated_loop(n)), seconds) for n in numbers}
     per_second = {n: found[1].cpu / seconds for n, found in costs.items() if found[1] is not None}
@@ -108,16 +129,19 @@ def generated_loops(joints: Iterable[int] = JOINTS, seconds: float = LOOP_SECOND
     ]
     head = ("joints", "RK4 10 ms", "RK4 1 ms", "BDF", "gap, m", "error, rad")
     caption = (
-        f"CPU seconds for {seconds:g} s. Gap: the largest that a step of 1 ms opened. Error: of 1 ms after 5 s, beside "
-        "0.125 ms. A dash: too coarse a step for so many bars, or not run."
+        f"CPU seconds for {seconds:g} s. Gap: the largest that opened in a step of 1 ms. Error: after 5 s with "
+        "steps of 1 ms, compared with steps of 0.125 ms. Dash: the run diverged, or was not made."
     )
     return Document(
         "Generated loop of n revolute joints",
         (
-            "Bars of 0.1 m on a semicircle, hung up at both ends, swinging under gravity; cut in the middle, 6 x 6 all "
-            "along.",
+            "Bars of 0.1 m on a semicircle, suspended at both ends, oscillating under gravity; cut in the middle.",
             Grid(head, tuple(cost_rows), caption),
-            Grid(("joints", "one thread", "two threads", "speed-up"), tuple(pair_rows), "µs per evaluation, the best."),
+            Grid(
+                ("joints", "one thread", "two threads", "speed-up"),
+                tuple(pair_rows),
+                "µs per evaluation; the fastest of several runs.",
+            ),
             Listing(tuple(_sentences(per_second, pairs))),
             Heading("Cost and speed-up"),
             Picture("cost", _figure(per_second, pairs), "CPU per simulated second at 1 ms; speed-up by two threads"),
@@ -126,7 +150,7 @@ def generated_loops(joints: Iterable[int] = JOINTS, seconds: float = LOOP_SECOND
 
 
 def _costs(program: Program, tree: Tree, seconds: float) -> tuple[Cost | None, Cost | None, Cost | None]:
-    """Of RK4 with 10 ms and 1 ms, and of BDF."""
+    """Costs of RK4 with steps of 10 ms and 1 ms, and of BDF; None where a run diverged or was not made."""
     y = start_of(tree)
 
     def attempt(run: Callable[[], ChainRun], error: float | None = None) -> Cost | None:
@@ -148,7 +172,7 @@ def _costs(program: Program, tree: Tree, seconds: float) -> tuple[Cost | None, C
 
 
 def one_and_two(program: Program, tree: Tree, bursts: int) -> tuple[float, float]:
-    """Seconds per evaluation by one thread, and by two."""
+    """Seconds per evaluation with one thread, and with two."""
     y, h = start_of(tree), 1e-3
     once = run_fixed(program, tree, y, 20 * h, h, 20)
     steps = max(10, int(BURST / (once.cpu / 20 + 1e-9)))
@@ -163,16 +187,15 @@ def _sentences(per_second: dict[int, float], pairs: dict[int, tuple[float, float
     numbers = list(per_second)
     if len(numbers) > 1:
         slope = np.polyfit(np.log(numbers[-3:]), np.log([per_second[n] for n in numbers[-3:]]), 1)[0]
-        yield f"The cost grows with the number of joints to the power {slope:.2f}."
+        yield f"The cost grows with the number of joints to the power of {slope:.2f}."
     last = numbers[-1]
-    yield f"{last} joints at steps of 1 ms take {per_second[last]:.3f} s of one core per simulated second."
+    yield f"{last} joints with steps of 1 ms take {per_second[last]:.3f} s of one core per simulated second."
     paying = [n for n, (one, two) in pairs.items() if two < one]
     if paying:
-        yield f"Two threads pay from {paying[0]} joints of those tried on; the evaluation of {last} is " + (
-            f"{pairs[last][0] / pairs[last][1]:.2f} times as quick by two."
-        )
+        gain = pairs[last][0] / pairs[last][1]
+        yield f"Two threads are faster from {paying[0]} joints; with {last} joints the speed-up is {gain:.2f}."
     else:
-        yield "Two threads did not pay: they meet ten times per step, which needs two cores that do nothing else."
+        yield "Two threads are not faster: they synchronise ten times per step, which requires two idle cores."
 
 
 def _figure(per_second: dict[int, float], pairs: dict[int, tuple[float, float]]) -> Figure:
@@ -201,3 +224,52 @@ def _quality(cost: Cost | None) -> tuple[str, str]:
 
 def _texts(values: Iterable[float | None]) -> list[str]:
     return ["–" if value is None else f"{value:.3f}" for value in values]
+
+
+app = typer.Typer(help="The experiments of the article on closed chains.", no_args_is_help=True, add_completion=False)
+Folder = Annotated[Path, typer.Option("--output", "-o", help="folder for the report (HTML, Markdown, pictures).")]
+
+
+@app.command("slider-crank")
+def slider_crank_command(
+    seconds: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="simulated seconds; repeatable. default: 1 … 60, as in the source."),
+    ] = None,
+    out: Folder = Path("reports"),
+) -> None:
+    """Cost of a spatial slider-crank over simulated time, with steps of 0.01 s and 0.001 s."""
+    publish(slider_crank(seconds or tuple(SOURCE)), out, "slider-crank")
+
+
+@app.command("loop")
+def loop_command(
+    joints: Annotated[
+        list[int] | None,
+        typer.Option(min=4, max=2001, help="joints of the loop; repeatable. default: 5 … 251."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="simulated seconds.")] = LOOP_SECONDS,
+    out: Folder = Path("reports"),
+) -> None:
+    """Cost, closure, accuracy and speed-up by a second thread of a loop of n revolute joints, over n."""
+    publish(generated_loops(joints or JOINTS, seconds), out, "loop")
+
+
+def publish(document: Document, out: Path, stem: str) -> None:
+    """Print the tables and sentences of a report, and write it."""
+    console = Console(highlight=False, markup=False)
+    for block in document.blocks:
+        if isinstance(block, Grid):
+            table = Table(*block.head, caption=block.caption, caption_justify="left")
+            for row in block.rows:
+                table.add_row(*row)
+            console.print(table)
+        elif isinstance(block, Listing):
+            for item in block.items:
+                console.print(item, soft_wrap=True)
+    for path in document.write(out, stem):
+        console.print(f"Written: {path}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    app()

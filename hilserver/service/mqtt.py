@@ -10,16 +10,13 @@ import functools
 import hashlib
 import json
 import logging
-import socket
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import aiomqtt
-import paho.mqtt.client as paho
-from aiomqtt.types import PahoSocket
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -27,28 +24,24 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from hilserver.errors import Problem, shown
 from hilserver.protocol.address import BrokerAddress
-from hilserver.protocol.messages import (
+from hilserver.protocol.commands import Command
+from hilserver.protocol.connection import LOST, connection, new_client
+from hilserver.protocol.parsing import Refused, leading_id, read_command
+from hilserver.protocol.published import (
     Answer,
     CircuitStatus,
-    Command,
     ComponentTypes,
     Description,
     Event,
     Margins,
-    Refused,
     State,
     Telemetry,
-    Topics,
-    leading_id,
-    read_command,
     refusal,
 )
+from hilserver.protocol.topics import Topics
 from hilserver.service.broker import PACKET_LIMIT
 
 _log = logging.getLogger(__name__)
-
-KEEP_ALIVE = 15
-"""Seconds; the broker publishes the last will after 1.5 times as long without a sign of life."""
 
 WAITING_LIMIT = 32
 """Commands that may wait for their turn; those of STOPPING up to twice as many, so that they aren't the ones that a
@@ -65,7 +58,6 @@ LONGEST_EXPIRY = 366 * 24 * 3600.0
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
 STABLE_AFTER = 5.0
 _UNSPECIFIED, _UNSUPPORTED_PROTOCOL, _TAKEN_OVER = 128, 132, 142  # reason codes of MQTT 5
-_LOST = "connection lost"
 
 
 class Commands(Protocol):
@@ -78,58 +70,6 @@ class Commands(Protocol):
         """
 
 
-class _Client(aiomqtt.Client):
-    """Lets the event loop watch a socket for writing only while it is open.
-
-    aiomqtt hands the loop the socket's number, for its next turn. Where the connection is lost in this one, the number
-    is nobody's by then, which is a traceback in the log, or already another socket's.
-    """
-
-    def _on_socket_register_write(self, client: paho.Client, userdata: object, sock: PahoSocket) -> None:
-        self._loop.call_soon_threadsafe(self._watch, client, sock)
-
-    def _watch(self, client: paho.Client, sock: PahoSocket) -> None:
-        if sock.fileno() >= 0:
-            self._loop.add_writer(sock.fileno(), self._write, client)
-
-    def _write(self, client: paho.Client) -> None:
-        try:
-            client.loop_write()
-        except Exception as error:  # of a broken connection
-            if not self._disconnected.done():
-                self._disconnected.set_exception(error)
-
-
-def new_client(
-    address: BrokerAddress,
-    protocol: aiomqtt.ProtocolVersion,
-    *,
-    identifier: str | None = None,
-    will: aiomqtt.Will | None = None,
-    timeout: float = 5.0,
-) -> aiomqtt.Client:
-    """A client for this broker, not connected yet; ``timeout`` in s. Raises LoginError where it has no valid log-in."""
-    properties = None
-    if protocol is aiomqtt.ProtocolVersion.V5 and identifier is not None:  # not when only asked for the version
-        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-        properties.MaximumPacketSize = PACKET_LIMIT
-    return _Client(
-        address.host,
-        address.port,
-        username=address.user,
-        password=address.password(),
-        identifier=identifier,
-        protocol=protocol,
-        will=will,
-        timeout=timeout,
-        keepalive=KEEP_ALIVE,
-        logger=_log.getChild("client"),
-        properties=properties,
-        tls_context=address.tls(),
-        socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],  # else Nagle delays small messages by 40 ms
-    )
-
-
 @functools.cache
 def identifier(rig: str, password: str | None) -> str:
     """The server's name for the broker. A client that logs in under the same name throws the server out: so nobody
@@ -138,30 +78,6 @@ def identifier(rig: str, password: str | None) -> str:
     if password is None:
         return f"hilserver-{rig}"
     return f"hilserver-{rig}-{hashlib.pbkdf2_hmac('sha256', password.encode(), rig.encode(), 100_000).hex()[:16]}"
-
-
-@contextlib.asynccontextmanager
-async def connection(client: aiomqtt.Client) -> AsyncIterator[aiomqtt.Client]:
-    """The client while it is connected; MqttError where that fails."""
-    disconnected = client._disconnected
-    try:
-        await client.__aenter__()
-    except BaseException:
-        # aiomqtt keeps the socket of a failed attempt: when a stalled broker wakes up, such a zombie would log in under
-        # our identifier and throw the living connection out. Its callback can't cope with a cancelled attempt.
-        client._client.on_disconnect = None
-        client._client.disconnect()
-        raise
-    try:
-        if disconnected.done():  # lost again at once, which aiomqtt forgets
-            raise aiomqtt.MqttError(_LOST)
-        yield client
-    finally:
-        with contextlib.suppress(aiomqtt.MqttError):  # it is over anyway, and no reason to lose a cancellation
-            await client.__aexit__(None, None, None)
-        for future in (disconnected, client._disconnected):
-            if future.done() and not future.cancelled():
-                future.exception()  # looked at: else asyncio complains that nobody did
 
 
 @dataclass(frozen=True)
@@ -317,7 +233,7 @@ class MqttService:
                 reason = f"{type(error).__name__}: {error}"
                 _log.debug("MQTT connection failed", exc_info=True)
             lived = time.monotonic() - began >= STABLE_AFTER
-            short = short + 1 if reason == _LOST and not lived else 0
+            short = short + 1 if reason == LOST and not lived else 0
             if short == 3:
                 reason += " three times within seconds: does a second hilserver serve the same rig?"
             if lived or reason != complaint:
@@ -345,7 +261,9 @@ class MqttService:
         will = aiomqtt.Will(self.topics.availability, b"offline", qos=1, retain=True)
         # always under the same name, so that the broker ends a half-dead connection before it takes the new one
         name = identifier(self._rig, self.address.password())
-        client = new_client(self.address, protocol, identifier=name, will=will, timeout=self._timeout)
+        client = new_client(
+            self.address, protocol, identifier=name, packet_limit=PACKET_LIMIT, will=will, timeout=self._timeout
+        )
         async with connection(client):
             await self._subscribe(client, protocol)
             await client.publish(self.topics.availability, b"online", qos=1, retain=True)
@@ -544,4 +462,4 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
 def _reason(error: aiomqtt.MqttError) -> str:
     cause = error.__cause__ or error
     code = getattr(getattr(cause, "rc", None), "value", None)
-    return _LOST if code in (_UNSPECIFIED, _TAKEN_OVER) else str(cause)
+    return LOST if code in (_UNSPECIFIED, _TAKEN_OVER) else str(cause)

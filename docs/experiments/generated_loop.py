@@ -1,4 +1,4 @@
-"""Mechanisms of any size, for measuring: the generated loop of [Closed chains]."""
+"""The generated loop of [Closed chains]: a mechanism of any size, for measurements."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ BAR, BAR_MASS = 0.1, 0.1
 
 
 def loop_table(joints: int) -> dict[str, Any]:
-    """A loop of so many revolute joints as the table of a file: equal bars on a semicircle, hung up at both ends.
+    """A loop of ``joints`` revolute joints as the table of a mechanism file.
 
-    The bars are 0.1 m and 0.1 kg each, whatever their number; the ground is the loop's last body. The semicircle is not
-    the shape in which they would hang, so under gravity they swing.
+    Equal bars of 0.1 m and 0.1 kg on a semicircle, suspended at both ends; the ground is the loop's last body. The
+    semicircle is not their equilibrium under gravity, so they oscillate. Raises ValueError below 3 joints.
     """
     if joints < 3:
-        raise ValueError(f"a loop needs 3 joints, not {joints}")
+        raise ValueError(f"a loop needs at least 3 joints, not {joints}")
     bars = joints - 1
     radius = 0.5 * BAR / sin(0.5 * pi / bars)
     corner = [(-radius * cos(pi * i / bars), -radius * sin(pi * i / bars)) for i in range(joints)]
@@ -46,5 +46,5 @@ def loop_table(joints: int) -> dict[str, Any]:
 
 
 def generated_loop(joints: int) -> Mechanism:
-    """The same as a mechanism."""
+    """The loop as a mechanism."""
     return read_mechanism(loop_table(joints))

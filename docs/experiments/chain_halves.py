@@ -1,11 +1,12 @@
-"""The two chains of a cut loop reduced at the same time, by two threads: for long loops, offline.
+"""The two branches of a cut loop computed at the same time by two threads: for long loops, offline.
 
-Each thread places, moves and reduces the links of its own branch in scratch space of its own, and integrates their
-coordinates. Twice per evaluation they meet: before the rows are measured, since a row needs the end of the other
-branch, and before the multipliers are solved for, which both do alike, from the sum of what both branches give.
+Each thread runs the kinematics and the reduction of its own branch in its own scratch space and integrates that
+branch's coordinates. The threads synchronise twice per evaluation: before the rows are measured, since a row needs the
+end of the other branch, and before the multipliers are solved for, which both threads do from the sum of the
+contributions of both branches.
 
-Threads meet by counters that they watch without sleeping: a meeting costs about a microsecond where both have a core of
-their own, and a time slice of the operating system where they haven't. So this is not for real time.
+The threads synchronise by counters that they poll without sleeping. That takes about a microsecond where each thread
+has a core of its own, and a time slice of the operating system where it has not, so this is not for real time.
 Source of the idea: [Closed chains] ch. 3 (two processors, messages).
 """
 
@@ -47,28 +48,28 @@ from hilserver.mechanics.recursion import (
 from hilserver.numerics.arrays import Floats, Integers, signed
 
 COUNTER = 16
-"""Entries from one thread's counter to the other's: two lines of cache."""
+"""Entries between the two threads' counters: two cache lines."""
 ABANDONED, PATIENCE = -1, 1 << 33
-"""A counter of a thread that gave up; how often one looks before it does: some ten seconds."""
+"""Counter of a thread that gave up; number of polls before a thread gives up, about ten seconds."""
 
 
 class Half(NamedTuple):
-    """One thread's branch: links ``begin`` to ``end``, and what it shares with the other thread."""
+    """One thread's branch, links ``begin`` to ``end``, and the memory shared with the other thread."""
 
     side: int
     begin: int
     end: int
     own: Integers
-    """First and last + 1 of its coordinates, then of its speeds, in y."""
+    """First and last + 1 index in y of the branch's coordinates, then of its speeds."""
     d_other: Floats
     """The other thread's scratch space."""
     flags: Integers
-    """The counters of the meetings."""
+    """The counters by which the threads synchronise."""
     exchange: Floats
 
 
 def _load_acquire(context: Any, array: Any, place: Any) -> Any:
-    """load_acquire(array, place): what another thread has left there, with all that it wrote before."""
+    """load_acquire(array, place): a value of another thread, with everything that it wrote before."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = _pointer(context, builder, signature, arguments)
@@ -78,7 +79,7 @@ def _load_acquire(context: Any, array: Any, place: Any) -> Any:
 
 
 def _store_release(context: Any, array: Any, place: Any, value: Any) -> Any:
-    """store_release(array, place, value): for another thread to see, with all that was written before."""
+    """store_release(array, place, value): publish a value, with everything that was written before."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = _pointer(context, builder, signature, arguments)
@@ -98,8 +99,8 @@ load_acquire: Any = intrinsic(_load_acquire)
 store_release: Any = intrinsic(_store_release)
 
 
-def meet(flags: Integers, side: int, count: int) -> bool:
-    """Wait until the other thread has come to the same meeting; whether it has."""
+def synchronise(flags: Integers, side: int, count: int) -> bool:
+    """Wait until the other thread has reached the same count; False where it has given up."""
     store_release(flags, COUNTER * side, count)
     for _ in range(PATIENCE):
         there = load_acquire(flags, COUNTER * (1 - side))
@@ -112,7 +113,7 @@ def meet(flags: Integers, side: int, count: int) -> bool:
 
 
 def copy_ends(c: Chain, d_other: Floats, begin: int, end: int) -> None:
-    """The motion of the links at the rows' ends that belong to the other branch."""
+    """Copy the motion of the links at the rows' ends that belong to the other branch."""
     for r in range(c.n_rows):
         for k in range(2):
             i = signed(c.ix, c.rows + ROW_ENTRIES * r + ROW_LINKS + k)
@@ -121,35 +122,35 @@ def copy_ends(c: Chain, d_other: Floats, begin: int, end: int) -> None:
                     c.d[place] = d_other[place]
 
 
-def half_rates(c: Chain, half: Half, meeting: int, y: Floats, rate: Floats) -> bool:
-    """``chain_rates`` of one branch; False where the other thread is gone."""
+def half_rates(c: Chain, half: Half, count: int, y: Floats, rate: Floats) -> bool:
+    """``chain_rates`` of one branch; False where the other thread has given up."""
     q, u, begin, end = y[: c.n_coordinates], y[c.n_coordinates :], half.begin, half.end
     place_links(c, q, begin, end)
     move_links(c, u, begin, end)
     weigh_links(c, begin, end)
-    if not meet(half.flags, half.side, meeting):
+    if not synchronise(half.flags, half.side, count):
         return False
     copy_ends(c, half.d_other, begin, end)
     measure_rows(c, 0, c.n_rows)
     start_reactions(c)
-    if half.side == 1:  # what both branches have in common counts once
+    if half.side == 1:  # terms common to both branches count once
         for r in range(c.n_rows):
             c.d[c.closure + CLOSURE * r + ROW_FREE] = 0.0
             for k in range(REACTION):
                 c.d[c.reaction + REACTION * r + k] = 0.0
     reduce_links(c, begin, end)
-    return add_halves(c, half, meeting + 1) and finish_half(c, half, q, u, rate)
+    return add_halves(c, half, count + 1) and finish_half(c, half, q, u, rate)
 
 
-def add_halves(c: Chain, half: Half, meeting: int) -> bool:
-    """Flexibility and free accelerations of the gaps: the sum of both branches."""
+def add_halves(c: Chain, half: Half, count: int) -> bool:
+    """Sum the flexibility and the free accelerations of the gaps over both branches."""
     size = c.n_rows * c.n_rows
     mine, others = half.side * (size + c.n_rows), (1 - half.side) * (size + c.n_rows)
     for k in range(size):
         half.exchange[mine + k] = c.d[c.flexibility + k]
     for r in range(c.n_rows):
         half.exchange[mine + size + r] = c.d[c.closure + CLOSURE * r + ROW_FREE]
-    if not meet(half.flags, half.side, meeting):
+    if not synchronise(half.flags, half.side, count):
         return False
     for k in range(size):
         c.d[c.flexibility + k] += half.exchange[others + k]
@@ -159,7 +160,7 @@ def add_halves(c: Chain, half: Half, meeting: int) -> bool:
 
 
 def finish_half(c: Chain, half: Half, q: Floats, u: Floats, rate: Floats) -> bool:
-    """The multipliers, which both threads solve for, and the branch's accelerations."""
+    """Solve for the multipliers, as the other thread does, and for the branch's accelerations."""
     want_multipliers(c)
     close_loops(c, 1.0)
     react(c, half.begin, half.end)
@@ -168,14 +169,14 @@ def finish_half(c: Chain, half: Half, q: Floats, u: Floats, rate: Floats) -> boo
     return True
 
 
-def settle_half(c: Chain, half: Half, meeting: int, y: Floats) -> float:
-    """``settle_chain`` of one branch, one correction; the largest gap found, or -1 where the other thread is gone."""
+def settle_half(c: Chain, half: Half, count: int, y: Floats) -> float:
+    """One correction of ``settle_chain`` in one branch; the largest gap, or -1 where the other thread gave up."""
     place_links(c, y[: c.n_coordinates], half.begin, half.end)
     move_links(c, y[c.n_coordinates :], half.begin, half.end)
-    if not meet(half.flags, half.side, meeting):
+    if not synchronise(half.flags, half.side, count):
         return -1.0
     copy_ends(c, half.d_other, half.begin, half.end)
-    if not meet(half.flags, half.side, meeting + 1):  # before either moves its links on
+    if not synchronise(half.flags, half.side, count + 1):  # before either thread moves its links
         return -1.0
     measure_rows(c, 0, c.n_closures)
     gap = largest_gap(c)
@@ -184,9 +185,9 @@ def settle_half(c: Chain, half: Half, meeting: int, y: Floats) -> float:
     return gap
 
 
-def advance_half(c: Chain, half: Half, y: Floats, h: float, n_steps: int, every: int, courses: Floats) -> float:
-    """``advance_chain`` of one branch, under the efforts that are loaded; -1 where the other thread is gone."""
-    size, largest, meeting = len(y), 0.0, 0
+def advance_half(c: Chain, half: Half, y: Floats, h: float, n_steps: int, every: int, states: Floats) -> float:
+    """``advance_chain`` of one branch under constant efforts; -1 where the other thread has given up."""
+    size, largest, count = len(y), 0.0, 0
     rate = c.d[c.stages : c.stages + size]
     total, state = c.d[c.stages + size : c.stages + 2 * size], c.d[c.stages + 2 * size : c.stages + 3 * size]
     for j in range(size):
@@ -195,26 +196,26 @@ def advance_half(c: Chain, half: Half, y: Floats, h: float, n_steps: int, every:
         for j in range(size):
             total[j] = 0.0
         for stage in range(4):
-            if not half_rates(c, half, meeting + 1, state, rate):
+            if not half_rates(c, half, count + 1, state, rate):
                 return -1.0
-            meeting += 2
+            count += 2
             add_own(half.own, total, 1.0 if stage == 0 or stage == 3 else 2.0, rate, total)
             add_own(half.own, y, h if stage == 2 else 0.5 * h, rate, state)
         add_own(half.own, y, h / 6.0, total, y)
         normalise_chain(c, y, half.begin, half.end)
-        gap = settle_half(c, half, meeting + 1, y)
+        gap = settle_half(c, half, count + 1, y)
         if gap < 0.0:
             return -1.0
-        meeting += 2
+        count += 2
         largest = max(largest, gap)
         add_own(half.own, y, 0.0, total, state)
         if (step + 1) % every == 0:
-            add_own(half.own, y, 0.0, total, courses[(step + 1) // every])
+            add_own(half.own, y, 0.0, total, states[(step + 1) // every])
     return largest
 
 
 def add_own(own: Integers, a: Floats, factor: float, b: Floats, result: Floats) -> None:
-    """result = a + factor·b, of the branch's coordinates and speeds."""
+    """result = a + factor·b for the branch's coordinates and speeds."""
     for part in range(2):
         for j in range(own[2 * part], own[2 * part + 1]):
             result[j] = a[j] + factor * b[j]

@@ -1,57 +1,72 @@
-"""A chain by itself, without a circuit: fixed steps as in real time, or BDF of variable order and step."""
+"""Runs of a chain by itself, without a circuit.
+
+:func:`run_fixed` takes fixed Runge-Kutta steps, as in real time; :func:`run_bdf` integrates with backward
+differentiation formulas of variable order and step; :func:`run_halves` shares a long loop between two threads.
+"""
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import chain_halves
 import numpy as np
+from chain_halves import COUNTER, Half
 from scipy.integrate import solve_ivp
 
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.program import Program, build
 from hilserver.errors import HilserverError
-from hilserver.mechanics import halves, recursion
-from hilserver.mechanics.halves import COUNTER, Half
+from hilserver.mechanics import recursion
 from hilserver.mechanics.tree import Tree
 from hilserver.numerics.arrays import Floats
 
-Course = Callable[[Floats], Floats]
-"""Times in s -> efforts of the actuators, N or N·m: a line per time; the linear actuators first."""
+Efforts = Callable[[Floats], Floats]
+"""Times in s -> efforts of the actuators in N or N·m, one row per time; the linear actuators come first."""
 
 
 @dataclass(frozen=True)
 class ChainRun:
-    """States y = (coordinates, speeds) over time; the largest gap (m or a sine); CPU seconds; evaluations or steps."""
+    """Result of a run: states over time, and what they cost."""
 
     time: Floats
+    """In s."""
     states: Floats
+    """y = (coordinates, speeds), one row per time."""
     gap: float
+    """Largest gap found at a cut, in m or as a sine."""
     cpu: float
+    """Processor seconds; of two threads the elapsed seconds."""
     evaluations: int
+    """Evaluations of the equations of motion."""
 
 
+@functools.cache
 def chain_program() -> Program:
-    """The compiled recursion."""
-    return build(standard_library(), [recursion, halves])
+    """The compiled equations of motion, with the integrators of these runs."""
+    return build(standard_library(), [recursion, chain_halves])
 
 
 def run_fixed(
-    program: Program, tree: Tree, y: Floats, seconds: float, h: float, every: int = 1, course: Course | None = None
+    program: Program, tree: Tree, y: Floats, seconds: float, h: float, every: int = 1, effort: Efforts | None = None
 ) -> ChainRun:
-    """Runge-Kutta of fourth order with the step ``h``; a state after each ``every`` steps. What runs in real time."""
+    """Integrate by the classical Runge-Kutta method with steps of ``h`` s, as in real time.
+
+    The states are stored after each ``every`` steps. Raises HilserverError where the run diverges.
+    """
     steps = round(seconds / h)
-    efforts = _no_efforts(tree) if course is None else np.array(course(0.5 * h * np.arange(2.0 * steps + 1.0)))
+    efforts = _no_efforts(tree) if effort is None else np.array(effort(0.5 * h * np.arange(2.0 * steps + 1.0)))
     none, states, at = np.zeros(len(tree.mechanism.actuators)), np.zeros((steps // every + 1, len(y))), y.copy()
     program.advance_chain(tree.chain(), y.copy(), efforts, none, h, 1, 1, np.zeros((2, len(y))))  # compiled
     begin = time.process_time()
     gap = program.advance_chain(tree.chain(), at, efforts, none, h, steps, every, states)
     cpu = time.process_time() - begin
     if not np.isfinite(states).all():
-        raise HilserverError(f"the run left all bounds at steps of {h:g} s: take smaller ones.")
+        raise HilserverError(f"the run diverged with steps of {h:g} s: choose a smaller step.")
     return ChainRun(_times(h * every, len(states)), states, gap, cpu, 4 * steps)
 
 
@@ -61,12 +76,14 @@ def run_bdf(
     y: Floats,
     seconds: float,
     output_step: float,
-    course: Course | None = None,
+    effort: Efforts | None = None,
     *,
     rtol: float = 1e-6,
     atol: float = 1e-8,
 ) -> ChainRun:
-    """Backward differentiation formulas of variable order (1 to 5) and step, offline; loops held by Baumgarte alone.
+    """Integrate by backward differentiation formulas of variable order (1 to 5) and step.
+
+    The loops are kept closed by Baumgarte stabilisation alone. Raises HilserverError where the integrator gives up.
 
     Source: [Closed chains] ch. 2.3; the integrator is scipy's (Shampine & Reichelt, SIAM J. Sci. Comput. 18 (1997) 1).
     """
@@ -74,7 +91,7 @@ def run_bdf(
     nothing = _no_efforts(tree)[0]
 
     def rates(t: float, at: Floats) -> Floats:
-        program.load_chain(c, nothing if course is None else course(np.array([t]))[0], none)
+        program.load_chain(c, nothing if effort is None else effort(np.array([t]))[0], none)
         program.chain_rates(c, at, rate)
         return rate.copy()
 
@@ -84,20 +101,21 @@ def run_bdf(
     found: Any = solve_ivp(rates, (0.0, times[-1]), y, method="BDF", t_eval=times, rtol=rtol, atol=atol)
     cpu = time.process_time() - begin
     if not found.success:
-        raise HilserverError(f"BDF gave up at {found.t[-1]:g} s: {found.message}")
+        raise HilserverError(f"BDF failed at {found.t[-1]:g} s: {found.message}")
     states = np.ascontiguousarray(found.y.T)
     gap = max(float(program.measure_gaps(c, state)) for state in states)
     return ChainRun(times, states, gap, cpu, int(found.nfev))
 
 
 def run_halves(program: Program, tree: Tree, y: Floats, seconds: float, h: float, every: int = 1) -> ChainRun:
-    """The same as ``run_fixed`` by two threads, one per half of the loop; ``cpu`` is the elapsed time then.
+    """Integrate as ``run_fixed`` does, in two threads, one per half of the loop.
 
-    Raises HilserverError where the mechanism has no two branches from the ground.
+    Raises HilserverError where only one branch starts at the ground, where the run diverges, or where a thread is
+    starved of processor time.
     """
     split = tree.split()
     if split is None:
-        raise HilserverError("all bodies hang on one joint at the ground: there are no two chains to share out.")
+        raise HilserverError("the mechanism has only one branch from the ground: two threads need two.")
     chains, steps, none = [tree.chain(), tree.chain()], round(seconds / h), np.zeros(len(tree.mechanism.actuators))
     states, exchange = np.zeros((steps // every + 1, len(y))), np.zeros(2 * chains[0].n_rows * (chains[0].n_rows + 1))
     states[0] = y
@@ -122,7 +140,7 @@ def run_halves(program: Program, tree: Tree, y: Floats, seconds: float, h: float
         thread.join()
     elapsed = time.perf_counter() - begun
     if min(results) < 0.0 or not np.isfinite(states).all():
-        raise HilserverError(f"the run left all bounds at steps of {h:g} s, or a thread got no processor.")
+        raise HilserverError(f"the run diverged with steps of {h:g} s, or a thread was starved of processor time.")
     return ChainRun(_times(h * every, len(states)), states, max(results), elapsed, 4 * steps)
 
 

@@ -1,0 +1,206 @@
+"""The commands that a server takes, each with its payload. Described in docs/mqtt.md."""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from hilserver.errors import shown
+from hilserver.protocol.published import Answer, refusal
+
+ID_LIMIT = 64
+"""Longest id of a command in characters."""
+
+
+def is_id(text: str) -> bool:
+    """Whether a text can be the id of a command."""
+    return 0 < len(text) <= ID_LIMIT and text.isprintable()
+
+
+def _checked_id(text: str) -> str:
+    if not is_id(text):
+        raise ValueError(f"{shown(text)}: an id has 1 to {ID_LIMIT} printable characters; this one has {len(text)}.")
+    return text
+
+
+def _checked_name(text: str) -> str:
+    if not (0 < len(text) <= 255 and text.isprintable()):
+        raise ValueError(f"{shown(text)}: a name has 1 to 255 printable characters; this one has {len(text)}.")
+    return text
+
+
+def _checked_full_scale(value: float) -> float:
+    if not -1.0 <= value <= 1.0:
+        raise ValueError(f"{value:g} is out of range: must be -1 ... 1 (fraction of full scale).")
+    return value
+
+
+def _not_empty(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    if not values:
+        raise ValueError('empty: give at least one value, such as {"opening_pressure": "120 bar"}.')
+    return values
+
+
+Name = Annotated[str, AfterValidator(_checked_name)]
+Values = Annotated[dict[str, JsonValue], AfterValidator(_not_empty)]
+FullScale = Annotated[
+    float, AfterValidator(_checked_full_scale), Field(json_schema_extra={"minimum": -1, "maximum": 1})
+]
+Id = Annotated[str, AfterValidator(_checked_id), Field(json_schema_extra={"minLength": 1, "maxLength": ID_LIMIT})]
+
+
+class Command(BaseModel):
+    """A request to the server. ``name`` is the last level of its topic, ``hil/<rig>/command/<name>``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
+    name: ClassVar[str]
+
+    id: Id | None = Field(default=None, description="the answer repeats it; a repeated id is not carried out again")
+    expires: float | None = Field(
+        default=None, description="Unix time in s on the server's system clock after which it is refused"
+    )
+
+    def answer(
+        self,
+        *,
+        time: float,
+        tick: int | None = None,
+        problems: Iterable[str] = (),
+        result: dict[str, JsonValue] | None = None,
+    ) -> Answer:
+        """The answer to this command: a refusal if there are ``problems``. ``time`` is Unix time in s."""
+        found = tuple(problems)
+        if found:
+            return refusal(self.name, self.id, found, time, tick)
+        return Answer(id=self.id, command=self.name, ok=True, result=result or {}, time=time, tick=tick)
+
+
+class Arm(Command):
+    """Let the server drive the real valve: SAFE to ARMED. The valve stays at null until `start`."""
+
+    name = "arm"
+
+
+class Disarm(Command):
+    """Back to SAFE: the valve to its safe value."""
+
+    name = "disarm"
+
+
+class Start(Command):
+    """Run the virtual circuit on the real valve: ARMED to RUNNING."""
+
+    name = "start"
+
+
+class Stop(Command):
+    """End the run: RUNNING to ARMED, the valve to null within its slew limit."""
+
+    name = "stop"
+
+
+class Reset(Command):
+    """Leave FAULT for SAFE, once the cause is gone."""
+
+    name = "reset"
+
+
+class Trip(Command):
+    """FAULT at once, latched: valves to their safe values at their slew limit. It replaces no emergency stop."""
+
+    name = "trip"
+
+
+class SetInput(Command):
+    """Set an operator input, such as the joystick."""
+
+    name = "set_input"
+    input: Name = Field(description="name of the operator input")
+    value: float = Field(description="new value in the input's unit, within its range (see the description topic)")
+
+
+class SetParameter(Command):
+    """Change datasheet values of one component of the virtual circuit while it runs."""
+
+    name = "set_parameter"
+    component: Name = Field(description="name of the component in the circuit")
+    set: Values = Field(description='new values by key, such as {"nominal_flow.flow": "60 l/min"}')
+
+
+class Switch(Command):
+    """Change one component of the virtual circuit while it runs: other values (`set`) or another type (`type`)."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["set"]}, {"required": ["type"]}]})
+    name = "switch"
+    component: Name = Field(description="name of the component in the circuit")
+    set: Values | None = Field(default=None, description="new values by key; the other values stay")
+    type: Name | None = Field(default=None, description="the type that takes the component's place")
+    values: dict[str, JsonValue] | None = Field(
+        default=None, description="all values of the new type, as in a circuit file"
+    )
+    start: Literal["initial", "steady"] = Field(
+        default="initial",
+        description="new states begin at their initial values, or where they come to rest around the kept ones",
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "Switch":
+        if self.set is None and self.type is None:
+            raise ValueError("give either set (other values of the component) or type and values (another component).")
+        if self.set is not None and (self.type is not None or self.values is not None):
+            raise ValueError("set can't stand beside type and values: set changes values, type replaces the component.")
+        return self
+
+
+class SwitchCircuit(Command):
+    """Change the whole virtual circuit while it runs; states are carried over by name."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["circuit"]}, {"required": ["file"]}]})
+    name = "switch_circuit"
+    circuit: Values | None = Field(default=None, description="the circuit, laid out like a circuit file")
+    file: Name | None = Field(default=None, description="name of a circuit file on the server")
+    start: Literal["initial", "steady"] = Field(
+        default="initial",
+        description="new states begin at their initial values, or where they come to rest around the kept ones",
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "SwitchCircuit":
+        if (self.circuit is None) == (self.file is None):
+            raise ValueError("give either circuit (the circuit itself) or file (a circuit file on the server).")
+        return self
+
+
+class SelectStrategy(Command):
+    """Select how the virtual flow becomes the command of a real valve."""
+
+    name = "strategy"
+    valve: Name = Field(description="name of the real valve")
+    strategy: Name = Field(description="one of the valve's strategies (see the description topic)")
+
+
+class Jog(Command):
+    """Move a real valve by hand, within its jog limits. Needs the strategy `manual`."""
+
+    name = "jog"
+    valve: Name = Field(description="name of the real valve")
+    command: FullScale = Field(description="command, fraction of full scale, -1 ... 1")
+
+
+class Cycle(Command):
+    """Start or stop the work cycle that moves the operator inputs."""
+
+    name = "cycle"
+    action: Literal["start", "stop"] = Field(description="start: from its beginning; stop: inputs stay as they are")
+
+
+COMMANDS: Mapping[str, type[Command]] = {
+    model.name: model
+    for model in (
+        Arm, Disarm, Start, Stop, Reset, Trip, SetInput, SetParameter, Switch, SwitchCircuit, SelectStrategy, Jog, Cycle
+    )
+}  # fmt: skip
+"""Every command by name."""
+
+CircuitCommand = SetParameter | Switch | SwitchCircuit
+"""The commands that change the virtual circuit."""

@@ -1,0 +1,100 @@
+"""The connection to an MQTT broker, as clients, panel and server use it."""
+
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator
+
+import aiomqtt
+import paho.mqtt.client as paho
+from aiomqtt.types import PahoSocket
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from hilserver.protocol.address import BrokerAddress
+
+_log = logging.getLogger(__name__)
+
+KEEP_ALIVE = 15
+"""Seconds; the broker publishes the last will after 1.5 times as long without a sign of life."""
+LOST = "connection lost"
+
+
+class _Client(aiomqtt.Client):
+    """Lets the event loop watch a socket for writing only while the socket is open.
+
+    aiomqtt hands the loop the file descriptor, for its next iteration. Where the connection is lost in the present one,
+    the descriptor is invalid by then, which puts a traceback into the log, or already belongs to another socket.
+    """
+
+    def _on_socket_register_write(self, client: paho.Client, userdata: object, sock: PahoSocket) -> None:
+        self._loop.call_soon_threadsafe(self._watch, client, sock)
+
+    def _watch(self, client: paho.Client, sock: PahoSocket) -> None:
+        if sock.fileno() >= 0:
+            self._loop.add_writer(sock.fileno(), self._write, client)
+
+    def _write(self, client: paho.Client) -> None:
+        try:
+            client.loop_write()
+        except Exception as error:  # of a broken connection
+            if not self._disconnected.done():
+                self._disconnected.set_exception(error)
+
+
+def new_client(
+    address: BrokerAddress,
+    protocol: aiomqtt.ProtocolVersion,
+    *,
+    identifier: str | None = None,
+    packet_limit: int | None = None,
+    will: aiomqtt.Will | None = None,
+    timeout: float = 5.0,
+) -> aiomqtt.Client:
+    """A client for this broker, not connected yet. ``timeout``: s; ``packet_limit``: bytes of a packet, with MQTT 5.
+
+    Raises LoginError where the login can't be used.
+    """
+    properties = None
+    if protocol is aiomqtt.ProtocolVersion.V5 and packet_limit is not None:
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        properties.MaximumPacketSize = packet_limit
+    return _Client(
+        address.host,
+        address.port,
+        username=address.user,
+        password=address.password(),
+        identifier=identifier,
+        protocol=protocol,
+        will=will,
+        timeout=timeout,
+        keepalive=KEEP_ALIVE,
+        logger=_log.getChild("client"),
+        properties=properties,
+        tls_context=address.tls(),
+        socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],  # else Nagle delays small messages by 40 ms
+    )
+
+
+@contextlib.asynccontextmanager
+async def connection(client: aiomqtt.Client) -> AsyncIterator[aiomqtt.Client]:
+    """Connect a client for the duration of the context. Raises MqttError where that fails."""
+    disconnected = client._disconnected
+    try:
+        await client.__aenter__()
+    except BaseException:
+        # aiomqtt keeps the socket of a failed attempt: when a stalled broker wakes up, it would log in under our
+        # identifier and end the live connection. Its callback can't cope with a cancelled attempt.
+        client._client.on_disconnect = None
+        client._client.disconnect()
+        raise
+    try:
+        if disconnected.done():  # lost again at once, which aiomqtt forgets
+            raise aiomqtt.MqttError(LOST)
+        yield client
+    finally:
+        with contextlib.suppress(aiomqtt.MqttError):  # it ends anyway; a cancellation must not get lost
+            await client.__aexit__(None, None, None)
+        for future in (disconnected, client._disconnected):
+            if future.done() and not future.cancelled():
+                future.exception()  # retrieved, else asyncio reports it as never retrieved

@@ -1,0 +1,186 @@
+"""Channels of a rig, their limits, and the local enable."""
+
+from __future__ import annotations
+
+from math import inf, isfinite
+from typing import Literal
+
+from pydantic import Field, StrictBool, model_validator
+
+from hilserver.components.base import Datasheet
+from hilserver.rig.references import ChannelName, DeviceName, SwitchChannel, Text, ValveName
+from hilserver.rig.scale import Curve, Scale
+from hilserver.units import ATMOSPHERE, AnyDifference, AnyQuantity, AnyRate, Number, Time
+
+
+class ChannelSettings(Datasheet):
+    """A measured quantity (device, source, scale) or a configured one (value)."""
+
+    description: str = Field(default="", description="free text")
+    device: DeviceName | None = Field(default=None, description="name of the device that measures it")
+    source: Text | None = Field(default=None, description="the device's name of the channel")
+    scale: Scale | None = Field(default=None, description="raw reading to value")
+    value: AnyQuantity | None = Field(default=None, description="a fixed value, where nothing measures it")
+    absolute: StrictBool = Field(default=False, description="the values are absolute pressures; inside all are gauge")
+    filter: Time = Field(default="0 s", ge=0, description="time constant of a first-order low-pass; also its lag")
+    tare: AnyDifference | None = Field(default=None, description="what is taken from the scaled value: its zero error")
+    valid_raw: tuple[Number, Number] | None = Field(
+        default=None, description="raw readings outside of these two are no samples (4 … 20 mA: 3.6 mA and 21 mA)"
+    )
+    valid: tuple[AnyQuantity, AnyQuantity] | None = Field(
+        default=None, description="values outside of these two are no samples"
+    )
+    valid_rate: AnyRate | None = Field(
+        default=None, description="a value that changed faster since the last sample (filtered) is no sample"
+    )
+    delay: Time = Field(
+        default="0 s", ge=0, le=0.1, description="age of a new sample: sensor, converter, transmission (prediction)"
+    )
+    noise: AnyQuantity | None = Field(
+        default=None,
+        description="standard deviation of the sensor's noise (estimation); 0.02 % of the scale's range if not given",
+    )
+
+    @model_validator(mode="after")
+    def _measured_or_fixed(self) -> ChannelSettings:
+        for_measured = ("device", "source", "scale", "tare", "valid_raw", "valid", "valid_rate")
+        measured = [name for name in for_measured if getattr(self, name) is not None]
+        if self.value is not None and measured:
+            raise ValueError(f"has a fixed value and {measured[0]}: give one or the other")
+        if self.value is None and not {"device", "source", "scale"} <= set(measured):
+            raise ValueError("give device, source and scale (a measured channel), or value (a fixed one)")
+        if self.absolute and self.unit != "Pa":
+            raise ValueError("absolute is for pressures only")
+        if self.noise is not None and (self.noise.unit != self.unit or self.noise.value <= 0.0):
+            raise ValueError(f"noise must be above 0 and of the channel's unit, {self.unit or 'none'}")
+        return self
+
+    @model_validator(mode="after")
+    def _validity(self) -> ChannelSettings:
+        if self.valid_raw is not None and self.valid_raw[0] >= self.valid_raw[1]:
+            raise ValueError("valid_raw: the first reading must be below the second")
+        if self.valid is not None and self.valid[0].value >= self.valid[1].value:
+            raise ValueError("valid: the first value must be below the second")
+        if self.valid_rate is not None and self.valid_rate.value <= 0:
+            raise ValueError("valid_rate must be above 0")
+        valid = self.valid or ()
+        for key, given in (("valid", valid), ("tare", (self.tare,)), ("valid_rate", (self.valid_rate,))):
+            for amount in given:
+                if amount is not None and amount.unit != self.unit:
+                    raise ValueError(f"{key} is of unit {amount.unit or 'none'}, the scale of {self.unit or 'none'}")
+        return self
+
+    def deviation(self) -> float:
+        """Standard deviation of the noise, SI."""
+        if self.noise is not None:
+            return self.noise.value
+        values = [value.value for value in (self.scale.value or self.scale.current or ())] if self.scale else []
+        return 2e-4 * (max(values) - min(values)) if values else 0.0
+
+    @property
+    def unit(self) -> str:
+        """SI unit of the channel."""
+        if self.value is not None:
+            return self.value.unit
+        assert self.scale is not None
+        return self.scale.si_unit
+
+    @property
+    def zero(self) -> float:
+        """What is taken from a configured value to have it as inside: pressures are gauge."""
+        return ATMOSPHERE if self.absolute else 0.0
+
+    def curve(self) -> Curve:
+        """Raw reading -> SI value, gauge, less the tare."""
+        assert self.scale is not None
+        return self.scale.curve().less(self.zero + (self.tare.value if self.tare is not None else 0.0))
+
+    def raw_limits(self) -> tuple[float, float]:
+        """Raw readings outside of which there is no sample."""
+        assert self.scale is not None
+        return self.valid_raw or self.scale.live_range() or (-inf, inf)
+
+    def value_limits(self) -> tuple[float, float]:
+        """Values, SI and gauge, outside of which there is no sample."""
+        return (self.valid[0].value - self.zero, self.valid[1].value - self.zero) if self.valid else (-inf, inf)
+
+    def why_invalid(self, raw: float) -> str:
+        """Why a raw reading is no sample, in words; empty where it is one (but for ``valid_rate``).
+
+        ``raw`` is NaN where the device has none.
+        """
+        if not isfinite(raw):
+            return "the device has no sample"
+        low, high = self.raw_limits()
+        if not low <= raw <= high:
+            wire = ": broken wire or failed sensor" if self.valid_raw is None else ""
+            return f"raw {raw:g} is outside of {low:g} … {high:g}{wire}"
+        value, (least, most) = self.curve().value(raw), self.value_limits()
+        if not least <= value <= most:
+            return f"{value + self.zero:.6g} {self.unit} is outside of its valid range".replace("  ", " ")
+        return ""
+
+    def fixed(self) -> float:
+        """The fixed value, SI, gauge."""
+        assert self.value is not None
+        return self.value.value - self.zero
+
+
+class LimitSettings(Datasheet):
+    """What a channel must keep to, and what happens when it doesn't."""
+
+    channel: ChannelName = Field(description="the channel that is monitored")
+    min: AnyQuantity | None = Field(default=None, description="lowest allowed value")
+    max: AnyQuantity | None = Field(default=None, description="highest allowed value")
+    max_age: Time | None = Field(default=None, gt=0, description="oldest allowed sample")
+    max_rate: AnyRate | None = Field(default=None, description='fastest allowed change, like "5000 bar/s"')
+    action: Literal["warn", "stop", "hold", "ramp", "trip"] = Field(
+        description="warn: report only; stop: no command of `valves` beyond min or max, the way back is free; "
+        "hold: keep the command; ramp: to null, leave RUNNING; trip: FAULT, latched"
+    )
+    valves: dict[ValveName, Literal[1, -1]] = Field(
+        default_factory=dict,
+        description="stop: the valves that move it; 1: a positive command makes the channel rise, -1: fall",
+    )
+    slow_down: AnyDifference | None = Field(
+        default=None, description="stop: within this distance before min and max the command is reduced in proportion"
+    )
+
+    @model_validator(mode="after")
+    def _stops_by_its_valves(self) -> LimitSettings:
+        if self.action != "stop":
+            given = [key for key in ("valves", "slow_down") if key in self.model_fields_set]
+            if given:
+                raise ValueError(f"{given[0]} goes with action stop only")
+            return self
+        if not self.valves:
+            raise ValueError("action stop needs valves: which ones move it, and which way, like { main = 1 }")
+        if self.max_age is not None or self.max_rate is not None:
+            raise ValueError("action stop is for min and max: give max_age and max_rate a limit of their own")
+        if self.slow_down is not None and self.slow_down.value <= 0:
+            raise ValueError("slow_down must be above 0")
+        return self
+
+    @model_validator(mode="after")
+    def _something_to_watch(self) -> LimitSettings:
+        if self.min is None and self.max is None and self.max_age is None and self.max_rate is None:
+            raise ValueError("give at least one of min, max, max_age, max_rate")
+        if self.min is not None and self.max is not None and self.min.value >= self.max.value:
+            raise ValueError("min must be below max")
+        if self.max_rate is not None and self.max_rate.value <= 0:
+            raise ValueError("max_rate must be above 0")
+        return self
+
+
+class EnableSettings(Datasheet):
+    """The local enable: a switch at the rig without which nobody arms or starts it, from wherever.
+
+    It counts as off where its channel has no fresh sample (the channel's max_age).
+    """
+
+    channel: SwitchChannel = Field(description="measured channel without a unit, such as a digital input: on from 0.5")
+    action: Literal["refuse", "ramp", "trip"] = Field(
+        default="trip",
+        description="when it goes off; refuse: arm and start are refused, what runs runs on; "
+        "ramp: to null, then SAFE; trip: FAULT, latched. In ramp and trip arm and start are refused too",
+    )

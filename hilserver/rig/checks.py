@@ -1,0 +1,145 @@
+"""What must agree between the tables of a rig file, its circuit and its work cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from hilserver.circuit.library import Library
+from hilserver.errors import Problem, did_you_mean, shown
+from hilserver.rig.cycle import CycleInput, CycleSettings
+from hilserver.rig.ladder import cannot
+from hilserver.rig.references import ChannelKind
+from hilserver.rig.settings import RigSettings
+
+TICKS_PER_PERIOD = 10
+"""Of the fastest sine of a sweep, at least."""
+
+
+def channel_kinds(settings: RigSettings) -> dict[str, ChannelKind]:
+    """What a reference may require of each channel."""
+    return {name: ChannelKind(s.unit, s.device is not None) for name, s in settings.channels.items()}
+
+
+def disagreements(settings: RigSettings, file: str) -> Iterator[Problem]:
+    """Settings that are each valid, but not together. References that name nothing are left out: see references."""
+    for check in (_limits, _valves, _outputs, _cylinders):
+        for problem in check(settings):
+            yield replace(problem, file=file)
+
+
+def _limits(settings: RigSettings) -> Iterator[Problem]:
+    for name, limit in settings.limits.items():
+        key = f"limits.{name}"
+        if name in settings.channels and name != limit.channel:
+            text = f'has the name of a channel but monitors channel "{limit.channel}": give it another name.'
+            yield Problem(text, key)
+        if limit.channel in settings.channels:
+            unit = settings.channels[limit.channel].unit
+            for bound_key in ("min", "max", "max_rate", "slow_down"):
+                bound = getattr(limit, bound_key)
+                if bound is not None and bound.unit != unit:
+                    text = f'is of unit {bound.unit or "none"}, channel "{limit.channel}" of {unit or "none"}.'
+                    yield Problem(text, f"{key}.{bound_key}")
+        for valve in limit.valves:
+            if valve in settings.valves and not (
+                settings.valves[valve].range[0] <= 0.0 <= settings.valves[valve].range[1]
+            ):
+                text = f"valve {valve} can't be stopped: its range does not contain 0."
+                yield Problem(text, f"{key}.valves.{valve}")
+
+
+def _valves(settings: RigSettings) -> Iterator[Problem]:
+    outputs: dict[tuple[str, str], str] = {}
+    ports: dict[str, str] = {}
+    for name, valve in settings.valves.items():
+        key = f"valves.{name}"
+        if reason := cannot(settings, valve, valve.bridge.strategy):
+            yield Problem(f"{valve.bridge.strategy} {reason}.", f"{key}.bridge.strategy")
+        if valve.dither.amplitude > 0 and valve.dither.frequency >= 0.5 * settings.loop.rate:
+            text = (
+                f"{valve.dither.frequency:g} Hz is not achievable at {settings.loop.rate:g} ticks per second: "
+                "stay below half of that."
+            )
+            yield Problem(text, f"{key}.dither.frequency")
+        if other := outputs.get((valve.device, valve.output)):
+            yield Problem(f'valve "{other}" is driven by this output too.', f"{key}.output")
+        if other := ports.get(valve.port):
+            yield Problem(f'valve "{other}" controls the flow of this port too.', f"{key}.port")
+        outputs.setdefault((valve.device, valve.output), name)
+        ports.setdefault(valve.port, name)
+
+
+def _outputs(settings: RigSettings) -> Iterator[Problem]:
+    driven = {(v.device, v.output): f'valve "{name}"' for name, v in settings.valves.items()}
+    for name, output in settings.outputs.items():
+        place = (output.device, output.output)
+        if user := driven.get(place):
+            yield Problem(f"{user} is driven by this output too.", f"outputs.{name}.output")
+        driven[place] = f'output "{name}"'
+
+
+def _cylinders(settings: RigSettings) -> Iterator[Problem]:
+    at_port: dict[str, str] = {}
+    for name, cylinder in settings.cylinders.items():
+        if cylinder.port_B == cylinder.port_A:
+            yield Problem("is port_A too.", f"cylinders.{name}.port_B")
+        for port in sorted({cylinder.port_A, cylinder.port_B} - {None}, key=str):
+            if other := at_port.get(str(port)):
+                yield Problem(f'cylinder "{other}" has port "{port}" too.', f"cylinders.{name}")
+            at_port[str(port)] = name
+
+
+def cycle_disagreements(settings: RigSettings, cycle: CycleSettings, file: str) -> Iterator[Problem]:
+    """Values of a work cycle outside of its inputs' ranges, and sweeps that are too fast for the loop."""
+    for name, entry in cycle.inputs.items():
+        if name not in settings.inputs:
+            continue
+        low, high = settings.inputs[name].range
+        for number, (_, value) in enumerate(entry.points or ()):
+            if not low <= value <= high:
+                text = f"{value:g} is outside of the input's range {low:g} … {high:g}."
+                yield Problem(text, f"inputs.{name}.points[{number}]", file)
+        yield from _sweep(settings, name, entry, file)
+
+
+def _sweep(settings: RigSettings, name: str, entry: CycleInput, file: str) -> Iterator[Problem]:
+    if (sweep := entry.sweep) is None:
+        return
+    key, (low, high) = f"inputs.{name}.sweep", settings.inputs[name].range
+    lowest, highest = sweep.mean - sweep.amplitude, sweep.mean + sweep.amplitude
+    if lowest < low or highest > high:
+        text = f"goes from {lowest:g} to {highest:g}, outside of the input's range {low:g} … {high:g}."
+        yield Problem(text, key, file)
+    if (fastest := max(sweep.frequencies)) * TICKS_PER_PERIOD > settings.loop.rate:
+        text = (
+            f"{fastest:g} Hz is too fast for {settings.loop.rate:g} ticks per second: a period needs at least "
+            f"{TICKS_PER_PERIOD} ticks."
+        )
+        yield Problem(text, f"{key}.frequencies", file)
+
+
+def undriven_signals(circuit: object, inputs: Iterable[str], library: Library, file: str) -> Iterator[Problem]:
+    """Signals that no component writes and that are no input of the rig, in a circuit that need not be valid."""
+    inputs = list(inputs)
+    placed = {
+        name: (table, library.types[table["type"]])
+        for name, table in _subtables(circuit, "components").items()
+        if isinstance(table.get("type"), str) and table["type"] in library.types
+    }
+    written = {
+        table[port] for table, kind in placed.values() for port in kind.outputs if isinstance(table.get(port), str)
+    }
+    for name, (table, kind) in placed.items():
+        for port in kind.inputs:
+            signal = table.get(port)
+            if isinstance(signal, str) and signal not in written and signal not in inputs:
+                text = f"signal {shown(signal)} is written by no component and is not an input of the rig."
+                yield Problem(text + did_you_mean(signal, inputs), f"components.{name}.{port}", file)
+
+
+def _subtables(source: object, key: str) -> dict[str, Mapping[str, Any]]:
+    """The tables within table ``key`` of a source that is not validated."""
+    table = source.get(key) if isinstance(source, Mapping) else None
+    return {n: t for n, t in table.items() if isinstance(t, Mapping)} if isinstance(table, Mapping) else {}

@@ -1,0 +1,26 @@
+"""Reading TOML files: rig, circuit, work cycle, sequence, calibration, broker login."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from hilserver.errors import ConfigurationError, Problem
+
+
+def read_toml(path: Path, shown_as: str = "") -> dict[str, Any]:
+    """Parse a TOML file. Raises ConfigurationError naming the file, and the line where it is malformed.
+
+    ``shown_as``: the name of the file in errors, in place of its path.
+    """
+    name = shown_as or str(path)
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        text = "no such file."
+    except (OSError, UnicodeDecodeError) as error:
+        text = f"can't be read: {error}."
+    except (ValueError, RecursionError) as error:  # also integers of thousands of digits, lists nested a thousand deep
+        text = f"is not valid TOML: {error}."
+    raise ConfigurationError([Problem(text, file=name)])

@@ -1,0 +1,51 @@
+"""What a client loads: a script that talks to a server starts in a moment, without the server's libraries."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"matplotlib", "numba", "llvmlite", "pint", "pyarrow", "scipy"}
+SERVER = {
+    "circuit",
+    "components",
+    "mechanics",
+    "numerics",
+    "realtime",
+    "record",
+    "rig",
+    "service",
+    "simulation",
+    "tick",
+}
+
+
+def loaded_by(code: str) -> set[str]:
+    """Packages of other projects, and of hilserver ``hilserver.<room>``, that a fresh process has after this code."""
+    shown = "; import sys; print(*{'.'.join(m.split('.')[: 1 + m.startswith('hilserver.')]) for m in sys.modules})"
+    process = subprocess.run([sys.executable, "-c", code + shown], capture_output=True, text=True, check=True)
+    return set(process.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import hilserver.client",
+        "import hilserver.client.plotjuggler",
+        "from hilserver.protocol import accounts, address, commands, connection, parsing, published, running, topics",
+        "import hilserver.cli",
+        "import hilserver.cli.switch; from hilserver.client import where, send",
+        "import hilserver.cli.status; from hilserver.client import where, status",
+    ],
+)
+def test_a_client_loads_nothing_of_the_server(code: str) -> None:
+    loaded = loaded_by(code)
+    assert "pydantic" in loaded
+    assert not loaded & HEAVY
+    assert not loaded & {f"hilserver.{room}" for room in SERVER}
+
+
+def test_what_is_loaded_is_noticed() -> None:
+    assert {"numba", "hilserver.rig"} <= loaded_by("import hilserver.rig.build")

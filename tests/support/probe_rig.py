@@ -1,0 +1,63 @@
+"""A rig with two probes (probe.py) as its devices: one in the loop, one behind a worker process."""
+
+RIG = """
+name = "{name}"
+circuit = "circuit.toml"
+[loop]
+rate = "500 Hz"
+max_missed = 100
+max_age = "300 ms"
+heartbeat_timeout = "1 s"
+[devices.card]
+driver = "fast_probe"
+file = "{folder}/card"
+[devices.io]
+driver = "slow_probe"
+file = "{folder}/io"
+rate = "200 Hz"
+watchdog = "100 ms"
+hang_time = "500 ms"
+[channels]
+p_A = { device = "card", source = "a", scale = { raw = [0, 10], value = ["0 bar", "100 bar"] } }
+p_S = { device = "card", source = "b", scale = { raw = [0, 10], value = ["0 bar", "200 bar"] } }
+p_T = { device = "io", source = "a", scale = { raw = [0, 10], value = ["0 bar", "10 bar"] } }
+x = { device = "io", source = "c", scale = { raw = [0, 10], value = ["0 mm", "500 mm"] } }
+[ports]
+A = "p_A"
+[inputs.flow]
+[valves.main]
+port = "A"
+supply = "p_S"
+tank = "p_T"
+nominal_flow = { flow = "60 l/min", drop = "35 bar", per = "edge" }
+f45 = "70 Hz"
+device = "card"
+output = "u"
+raw = [-10, 10]
+bridge = { strategy = "manual", jog_limit = 0.5, jog_time = "60 s" }
+[outputs.pump]
+device = "io"
+output = "u"
+raw = [0, 5]
+on = "armed"
+[outputs.pulse]
+device = "card"
+output = "v"
+raw = [0, 1]
+on = "heartbeat"
+[recording]
+folder = "{folder}/logs"
+[mqtt]
+embedded = true
+port = 0
+"""
+CIRCUIT = """
+[components.source]
+type = "flow_source"
+ports = { P = "rig.A", T = "t" }
+flow = "40 l/min"
+command = "flow"
+[components.tank]
+type = "tank"
+ports = { T = "t" }
+"""
