@@ -14,21 +14,13 @@ from numpy.typing import NDArray
 from hilserver.fidelity.measures import Deviation, Response, rms_above
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import Sine
+from hilserver.tick.bridge.ladder import BRIDGING, Strategy
 from hilserver.tick.codes import Saturation
 
 NO_BRIDGE = "no compensation"
 VARIANTS = {
     NO_BRIDGE: "the virtual valve's command goes straight to the real valve, as one would do without a bridge",
-    "inverse_static": "opening that passes the virtual flow at the measured drop",
-    "inverse_lag": "the same, and lead against the real spool's first-order lag",
-    "inverse_lag_leakage": "as inverse_lag, and the real valve's leakage taken off",
-    "second_order": "lead against a spool of second order, from the virtual circuit's own derivatives",
-    "null_region": "as second_order, and through the overlap without a jump",
-    "supply_droop": "as null_region, and the supply pressure carried on",
-    "prediction": "as supply_droop, for the moment when the command acts: circuit and machine are foreseen",
-    "feedback": "as prediction, and what did not flow is made good",
-    "adaptive": "as feedback, and the valve's flow gain is tracked",
-    "flow_servo": "PID on the measured flow",
+    **{name: Strategy[name].text for name in BRIDGING},
 }
 CANT = Saturation.CAPACITY | Saturation.NO_DROP | Saturation.RANGE | Saturation.SLEW | Saturation.NEAR_END
 """Flags of a saturation that say that the valve can't do what is asked of it."""

@@ -42,9 +42,9 @@ def compile_as_address(find: Any, place: Any, dtype: np.dtype[Any], row: int) ->
 def compile_as_cells(find: Any) -> None:
     """Compile ``find(record)`` as an array of float64 on the memory of the record."""
     array = types.Array(types.float64, 1, "C")
-    type_callable(find)(lambda context: lambda record: array if isinstance(record, types.Struct) else None)
+    type_callable(find)(lambda context: lambda record: array if isinstance(record, types.Record) else None)
 
-    @lower_builtin(find, types.Struct)
+    @lower_builtin(find, types.Record)
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         made = context.make_array(array)(context, builder)
         length, width = (context.get_constant(types.intp, n) for n in (len(sig.args[0].fields), CELL))

@@ -16,7 +16,7 @@ from hilserver.realtime.timing import Distribution, LoopTiming, lateness, work_b
 from hilserver.rig.build import Rig, load_rig
 from hilserver.rig.plan import first_row
 from hilserver.service.telemetry import Observer
-from hilserver.tick.row import TIMES, header
+from hilserver.tick.row import COLUMN, TIMES, header
 
 # --- distributions ----------------------------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ def rows_of(rig: Rig, *ticks: tuple[int, float, float]) -> Floats:
     for missed, wake_error, work in ticks:
         header(row).tick += missed + 1
         header(row).missed, header(row).wake_error = missed, wake_error
-        row[list(TIMES)] = work / 4
+        row[[COLUMN[name] for name in TIMES]] = work / 4
         rows.append(row.copy())
     return np.array(rows)
 

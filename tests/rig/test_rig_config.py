@@ -390,6 +390,6 @@ def found_in(sources: Mapping[str, Any]) -> tuple[Problem, ...]:
         rig = assemble(sources, CONFIG / "rigs/demo.toml", standard_library())
     except ConfigurationError as error:
         return error.problems
-    assert not any(np.isnan(table[name]).any() for table in rig.plan[1:-1] for name in table.dtype.names)  # type: ignore[union-attr, call-overload]
+    assert not any(np.isnan(table[name]).any() for table in rig.plan[1:-1] for name in table.dtype.names)  # type: ignore[union-attr]
     assert not np.isnan(rig.plan.kalman).any()
     return ()
