@@ -685,7 +685,7 @@ def log_page() -> str:
     """Reference of the log's columns, from the records of the row."""
     intro = """\
 [Recording and replay](../recording.md) explains how a log is made and read. These are the columns of every log; `*`
-stands for a name of the rig file (a channel, a valve, …), `<k>` for a number of ticks. Values are in SI units, with gauge
+stands for a name of the rig file (a channel, a valve, …), `<k>` for a number of ticks. Values are in SI units, gauge
 pressures; *SI* stands for the unit of the channel, *raw* for that of the device."""
     rows = [
         (f"`{cell(name)}`".replace("&lt;", "<"), found.unit, cell(found.description))
