@@ -20,7 +20,7 @@ DOC := $(PREFIX)/share/doc/hilserver
 UNITS := $(PREFIX)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help demo panel test check docs format lock clean test-programs python install install-program install-service uninstall
+.PHONY: help demo panel quick test check docs format lock clean compiled test-programs python install install-program install-service uninstall
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,8 +31,24 @@ demo: $(STAMP)  ## run the verification circuit against a simulated rig, live in
 panel: $(STAMP)  ## the same, and it goes on until Ctrl-C: drive it in the browser
 	$(BIN)/hilserver demo --stay
 
-test: $(STAMP) test-programs  ## run all tests; PYTEST="-k relief" passes options on
-	$(BIN)/python -m pytest $(PYTEST)
+# Modules in random order, as are the tests in each; the seed is printed, PYTEST="--random-order-seed=7" gives that order again.
+RUN_TESTS = $(BIN)/python -m pytest --random-order
+# Several modules at a time. (5 is pytest's status where a choice leaves no test.)
+WORKERS ?= 2
+TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+quick: $(STAMP) compiled  ## run the tests that need neither server, clock nor browser
+	$(RUN_TESTS) $(TOGETHER) -m "not realtime and not browser and not slow" $(PYTEST)
+
+test: $(STAMP) test-programs compiled  ## run all tests; PYTEST="-k relief" passes options on
+	@failed=0; \
+	$(RUN_TESTS) $(TOGETHER) -m "not realtime" $(PYTEST) || [ $$? = 5 ] || failed=1; \
+	$(RUN_TESTS) -m realtime $(PYTEST) || [ $$? = 5 ] || failed=1; \
+	exit $$failed
+
+# Once, before several tests at a time would each compile the same: minutes the first time, then seconds.
+compiled: $(STAMP)
+	@$(BIN)/python tests/support/fill_cache.py
 
 check: $(STAMP)  ## style, types, layers, documentation
 	$(BIN)/ruff check .

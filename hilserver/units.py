@@ -116,6 +116,16 @@ def shown_unit(unit: str) -> tuple[str, float]:
     return _SHOWN.get(unit, (unit, 1.0))
 
 
+def shown_value(value: float, unit: str, digits: int = 4) -> str:
+    """An SI value in the unit in which it is shown.
+
+    >>> shown_value(3.5e6, "Pa"), shown_value(1e-3, "m^3/s"), shown_value(0.5, "")
+    ('35 bar', '60 l/min', '0.5')
+    """
+    shown, factor = shown_unit(unit)
+    return f"{value * factor:.{digits}g} {shown}".rstrip()
+
+
 _BY_LETTER = {
     "p": "Pa",
     "q": "m^3/s",

@@ -1,7 +1,11 @@
 """What holds for every test."""
 
 import gc
+import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import Command, command_line
@@ -20,6 +24,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak-seed", type=int, default=1, help="another order of its faults")
     parser.addoption("--soak-report", default=None, help="file that its report is appended to")
     parser.addoption("--screenshots", action="store_true", help="write the docs' pictures of the panel")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Modules with slow tests first: one that a worker gets last would keep all others waiting."""
+    slow = {item.location[0] for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.location[0] not in slow)
+
+
+def surroundings() -> dict[str, Any]:
+    """What tests could leave behind for others in this process."""
+    variables = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    numba = sys.modules.get("numba")
+    return {"environment": variables, "folder": Path.cwd(), "cache": numba and numba.config.CACHE_DIR}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _surroundings_are_left_as_they_were() -> Iterator[None]:
+    """Tests come in any order: what one changes for all is an error of its own module, not of the next one."""
+    before = surroundings()
+    yield
+    after = surroundings()
+    if before["cache"] is None:  # numba had not been loaded
+        after["cache"] = None
+    assert after == before
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -96,8 +96,8 @@ def _show(rig: Rig, channel: str, fitted: Fit, unit: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from hilserver.cli.rig_tables import formula
     from hilserver.commissioning.calibrate import far_from_configured, value_now
-    from hilserver.margins.check import formula
 
     table = Table(title=f"{channel} in {unit or 'no unit'}", title_justify="left")
     for head in ("raw", "value", "so far", "fitted", "residual"):

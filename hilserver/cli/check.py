@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +10,11 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from hilserver.circuit.mechanisms import PlacedMechanism
+    from hilserver.margins.margins import RigMargins
+    from hilserver.rig.build import Rig
 
 
 def check(
@@ -20,16 +23,16 @@ def check(
         Path, typer.Option("--output", "-o", help="folder for drawings: of a circuit file (SVG), of mechanisms (PNG).")
     ] = Path("reports"),
 ) -> None:
-    """Is the configuration right? Nothing is started.
+    """Check a configuration. Nothing is started.
 
-    Says all that is wrong with the rig file, its circuit and its work cycle. Otherwise shows the channels, the virtual
-    circuit as a table, the limits and the rates; and whether the real valves are large and fast enough for the virtual
-    circuit, the tick short enough, and the loop of circuit, bridge and machine stable, with all margins.
+    Lists all errors in the rig file, its circuit and its work cycle. Without errors it shows the channels, the virtual
+    circuit, the limits and the rates as tables, and all margins: whether the real valves are large and fast enough for
+    the virtual circuit, the tick short enough, and the loop of circuit, bridge and machine stable.
 
-    A circuit file is drawn as a schematic, with ISO 1219 symbols, to be held beside your own drawing.
+    A circuit file is drawn as a schematic with ISO 1219 symbols, to be compared with your own drawing.
 
-    Mechanisms, of the rig's circuit and simulated machine, or of a circuit or mechanism file, are drawn at their start;
-    their degrees of freedom are counted and redundant constraints named.
+    Mechanisms (of the rig's circuit and simulated machine, or of a circuit or mechanism file) are drawn at their
+    initial position, with their degrees of freedom and redundant constraints.
     """
     from rich.console import Console
 
@@ -43,24 +46,61 @@ def check(
 
 
 def _rig(console: Console, file: Path, out: Path) -> list[str]:
-    """Tables of a rig; what is to be noted."""
-    from hilserver.margins.check import mechanisms, tables, warnings
+    """Tables of a rig; returns its notes."""
     from hilserver.margins.margins import margins
     from hilserver.rig.build import load_rig
     from hilserver.tick.program import compiled_program
 
     rig = load_rig(file)
     found = margins(rig, compiled_program(rig.library))
-    for table in tables(rig, found):
+    for table in _tables(rig, found):
         console.print(table)
-    return [*warnings(rig, found), *_mechanisms(console, mechanisms(rig), out, file.stem)]
+    return [*rig_notes(rig, found), *_mechanisms(console, mechanisms(rig), out, file.stem)]
+
+
+def _tables(rig: Rig, found: RigMargins) -> Iterator[Table]:
+    """Channels, limits, circuit, nodes, valves with their margins, rates and solver, one table each."""
+    from hilserver.cli import circuit_tables as circuit
+    from hilserver.cli import rig_tables as tables
+    from hilserver.cli.margin_tables import margin_tables
+
+    yield tables.channel_table(rig)
+    if rig.settings.limits:
+        yield tables.limit_table(rig)
+    yield circuit.component_table(rig.circuit)
+    yield circuit.node_table(rig)
+    if rig.settings.valves:
+        yield tables.valve_table(rig)
+        yield from margin_tables(found)
+    yield tables.rate_table(rig)
+    yield circuit.solver_table(rig)
+
+
+def rig_notes(rig: Rig, found: RigMargins) -> Iterator[str]:
+    """What is allowed, but insufficient or probably unintended: margins, solver, settings."""
+    from hilserver.margins.solver import solver_warning
+    from hilserver.rig.notes import notes
+    from hilserver.tick.program import compiled_program
+
+    yield from found.warnings({valve.bridge.strategy: None for valve in rig.settings.valves.values()})
+    if text := solver_warning(rig, compiled_program(rig.library)):
+        yield f"solver: {text}"
+    yield from notes(rig)
+
+
+def mechanisms(rig: Rig) -> tuple[PlacedMechanism, ...]:
+    """The mechanisms of the virtual circuit and of the simulated machines."""
+    from hilserver.circuit.model import read_part
+
+    machines = [tables["machine"] for tables in rig.sources.get("devices", {}).values() if "machine" in tables]
+    return sum((read_part(machine, rig.library).mechanisms for machine in machines), rig.circuit.mechanisms)
 
 
 def _circuit(console: Console, file: Path, out: Path) -> list[str]:
-    """Tables of a circuit or mechanism by itself; what is to be noted."""
+    """Tables of a circuit or mechanism file; returns its notes."""
     from hilserver.circuit.library import standard_library
     from hilserver.circuit.pack import pack
-    from hilserver.margins.check import component_table
+    from hilserver.cli.circuit_tables import component_table
     from hilserver.report.circuit_blocks import write_drawing
     from hilserver.simulation.circuit_run import read_circuit_file
 
@@ -74,7 +114,7 @@ def _circuit(console: Console, file: Path, out: Path) -> list[str]:
 
 
 def _mechanisms(console: Console, mechanisms: Iterable[PlacedMechanism], out: Path, stem: str) -> list[str]:
-    """Tables and drawings of mechanisms; what is to be noted."""
+    """Tables and drawings of mechanisms; returns their notes."""
     from hilserver.report.mechanisms import draw, summary
 
     notes: list[str] = []

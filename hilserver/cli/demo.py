@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from hilserver.protocol.commands import Command
-    from hilserver.protocol.published import State
+    from hilserver.protocol.published import ServerState
     from hilserver.service.supervisor import Supervisor
 
 
 @dataclass(frozen=True)
-class Step:
+class DemoStep:
     """One thing that the demo does: at this time after the start, in seconds."""
 
     at: float
@@ -90,19 +90,19 @@ async def show_panel(supervisor: Supervisor, stack: contextlib.AsyncExitStack) -
     typer.echo(f"Panel in the browser: {url}" if url else "No panel: pip install 'hilserver[panel]'")
 
 
-def script() -> list[Step]:
+def script() -> list[DemoStep]:
     """What the demo does, when."""
     from hilserver.protocol.commands import Arm, Cycle, Start, Stop, Switch
 
     lower: dict[str, JsonValue] = {"opening_pressure": "100 bar"}
     smaller: dict[str, JsonValue] = {"nominal_flow.flow": "25 l/min", "f45": "15 Hz"}
     return [
-        Step(0.2, "arm: the valve stays at null", Arm()),
-        Step(0.4, "start: the bridge drives the valve", Start()),
-        Step(0.6, "work cycle starts: lift, hold, lower", Cycle(action="start")),
-        Step(2.0, "relief valve: 150 bar -> 100 bar", Switch(component="relief", set=lower)),
-        Step(5.0, "4/3 valve: 40 l/min, 30 Hz -> 25 l/min, 15 Hz", Switch(component="main_valve", set=smaller)),
-        Step(9.0, "stop: ramp to null", Stop()),
+        DemoStep(0.2, "arm: the valve stays at null", Arm()),
+        DemoStep(0.4, "start: the bridge drives the valve", Start()),
+        DemoStep(0.6, "work cycle starts: lift, hold, lower", Cycle(action="start")),
+        DemoStep(2.0, "relief valve: 150 bar -> 100 bar", Switch(component="relief", set=lower)),
+        DemoStep(5.0, "4/3 valve: 40 l/min, 30 Hz -> 25 l/min, 15 Hz", Switch(component="main_valve", set=smaller)),
+        DemoStep(9.0, "stop: ramp to null", Stop()),
     ]
 
 
@@ -117,7 +117,7 @@ async def play(supervisor: Supervisor) -> None:
     from hilserver.client import request
 
     assert supervisor.address is not None
-    assert supervisor.observer is not None
+    assert supervisor.telemetry is not None
     console = Console()
     steps, done = script(), []
     began = time.monotonic()
@@ -133,13 +133,13 @@ async def play(supervisor: Supervisor) -> None:
                 done.append(f"{elapsed:5.1f} s  {step.text}  ({result})")
                 if not live:
                     console.print(done[-1])
-            row = supervisor.observer.latest()
+            row = supervisor.telemetry.latest()
             if row is not None and live:
-                view.update(live_table(supervisor.observer.state(row, 0), done, elapsed / LENGTH))
+                view.update(live_table(supervisor.telemetry.state(row, 0), done, elapsed / LENGTH))
             await asyncio.sleep(0.1)
 
 
-def live_table(state: State, done: list[str], progress: float) -> Table:
+def live_table(state: ServerState, done: list[str], progress: float) -> Table:
     """The rig at a glance."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table

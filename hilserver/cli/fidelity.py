@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from hilserver.fidelity.results import Fidelity
+    from hilserver.report.document import Grid
     from hilserver.rig.build import Rig
 
 
@@ -17,54 +20,55 @@ def fidelity(
     strategy: Annotated[
         list[str] | None,
         typer.Option(
-            help='bridge strategy to try; may be given several times, "all" for all that the rig can use. default: the '
-            "usual ones; with --drive the one in the rig file."
+            help='bridge strategy to try; may be repeated; "all" for all that the rig can use. default: the usual '
+            "ones; with --drive the one in the rig file."
         ),
     ] = None,
     input_: Annotated[
-        str | None, typer.Option("--input", help="input that is swept. default: the one that moves the virtual valve.")
+        str | None,
+        typer.Option("--input", help="input that is swept. default: the one that commands the virtual valve."),
     ] = None,
     amplitude: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="of the sines, as a share of half of the input's range.")
+        float, typer.Option(min=0.0, max=1.0, help="amplitude of the sines, as a share of half the input's range.")
     ] = 0.3,
     mean: Annotated[
-        float | None, typer.Option(help="value about which the sines go. default: the input's initial value.")
+        float | None, typer.Option(help="mean value of the sines. default: the input's initial value.")
     ] = None,
     frequency: Annotated[
         list[float] | None,
-        typer.Option(help="of a sine, Hz; may be given several times. default: 2, 3, 5, 7, 10, 14, 20 Hz."),
+        typer.Option(help="frequency of a sine, Hz; may be repeated. default: 2, 3, 5, 7, 10, 14, 20 Hz."),
     ] = None,
-    sweep: Annotated[bool, typer.Option(help="the sines, or the work cycle only.")] = True,
-    log: Annotated[
-        Path | None, typer.Option(help="evaluate this log (.arrow) of the rig instead; nothing is run.")
-    ] = None,
+    sweep: Annotated[bool, typer.Option(help="run the sines, or the work cycle only.")] = True,
+    log: Annotated[Path | None, typer.Option(help="evaluate this log (.arrow) of the rig; nothing is run.")] = None,
     drive: Annotated[
         bool, typer.Option("--drive", help="run the rig in real time, as hilserver run does, and evaluate its log.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="with --drive: do not ask before the machine moves.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="with --drive: don't ask for confirmation before the machine moves.")
+    ] = False,
     machine: Annotated[
         Path | None,
         typer.Option(help="with --log or --drive: circuit file of the machine. default: the rig file's cylinders."),
     ] = None,
     out: Annotated[Path, typer.Option("--output", "-o", help="folder of the report.")] = Path("reports"),
 ) -> None:
-    """How true is the rig to its virtual circuit? Over the work cycle, and over frequency.
+    """How closely does the rig follow its virtual circuit? Over the work cycle, and over frequency.
 
-    Each strategy of the bridge runs the rig's work cycle and a sweep of sines. What the machine did is held against the
-    direct simulation: the virtual circuit joined to a model of the machine, as if it were installed there. The report
-    (HTML and Markdown) has amplitude and phase errors over frequency, deviations over the work cycle, noise and
-    saturation of the command, and all strategies side by side.
+    Each strategy of the bridge runs the rig's work cycle and a sweep of sines. The motion of the machine is compared
+    with the reference simulation: the virtual circuit coupled directly to a model of the machine, as if it were
+    installed there. The report (HTML and Markdown) has amplitude and phase errors over frequency, deviations over the
+    work cycle, noise and saturation of the command, and all strategies side by side.
 
-    A simulated rig runs without a clock. A real one is driven with --drive, or evaluated by a log that holds its work
-    cycle.
+    A simulated rig runs in lockstep, without a clock. A real one is run with --drive, or evaluated by a log that
+    contains its work cycle.
     """
     from hilserver.errors import HilserverError
     from hilserver.rig.build import load_rig
 
     if log is not None and drive:
-        raise HilserverError("--log evaluates what was recorded, --drive records anew: give one of them.")
+        raise HilserverError("--log evaluates a recording, --drive makes a new one: give one of them.")
     if machine is not None and log is None and not drive:
-        raise HilserverError("--machine is for --log and --drive: a simulated rig has its machine in its device.")
+        raise HilserverError("--machine is for --log and --drive: the machine of a simulated rig is in its device.")
     rig = load_rig(file)
     if log is not None:
         from hilserver.fidelity.from_log import fidelity_of_log
@@ -95,26 +99,48 @@ def _sweep(
 
 
 def _driven(rig: Rig, strategy: list[str] | None, swept: str, sweep: dict[str, object] | None, yes: bool) -> Path:
-    """Let the rig run in real time; returns its log."""
+    """Run the rig in real time; returns its log."""
     import asyncio
 
     from hilserver.commissioning.driving import record_passes
-    from hilserver.fidelity.strategies import wanted, with_cycle
+    from hilserver.fidelity.strategies import selected, with_cycle
     from hilserver.fidelity.sweeps import after_cycle
 
     ready = with_cycle(rig, after_cycle(rig, swept, sweep)) if sweep is not None else rig
-    chosen = wanted(ready, strategy) if strategy else [None]
+    chosen = selected(ready, strategy) if strategy else [None]
     length = ready.cycle.duration if ready.cycle is not None else 0.0
-    what = f"{len(chosen)} time{'s' if len(chosen) > 1 else ''} {length:.1f} s"
+    passes = f"{len(chosen)} pass{'es' if len(chosen) > 1 else ''} of {length:.1f} s"
     if not yes:
-        typer.confirm(f"{rig.settings.name} is armed and its machine moves, {what}. Is everything clear?", abort=True)
+        typer.confirm(
+            f"{rig.settings.name} will be armed and its machine will move: {passes}. Is the area clear?", abort=True
+        )
     return asyncio.run(record_passes(ready, chosen, typer.echo))
+
+
+def tables(result: Fidelity) -> list[Table]:
+    """All strategies side by side: over the work cycle, and over frequency."""
+    from hilserver.fidelity.tables import cycle_grid, frequency_grid
+
+    title = f"{result.rig}: deviation from its virtual circuit"
+    return [_table(cycle_grid(result), title), _table(frequency_grid(result, "m^3/s"), "")]
+
+
+def _table(grid: Grid, title: str) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title, caption=grid.caption)
+    for number, head in enumerate(grid.head):
+        table.add_column(head, justify="right" if number else "left", no_wrap=not number)
+    for row in grid.rows:
+        table.add_row(*row)
+    return table
 
 
 def _report(result: Fidelity, out: Path) -> None:
     from rich.console import Console
 
-    from hilserver.fidelity.report import sentences, tables, write_report
+    from hilserver.fidelity.report import write_report
+    from hilserver.fidelity.summary import sentences
 
     console = Console(highlight=False, markup=False)
     for table in tables(result):

@@ -33,7 +33,8 @@ def panel(
     """
     from hilserver.client.place import where
     from hilserver.errors import HilserverError
-    from hilserver.panel.app import PORT, PanelSettings, free_port, serve
+    from hilserver.panel.app import serve
+    from hilserver.panel.settings import PORT, PanelSettings, free_port
 
     if (certificate is None) != (key is None):
         raise HilserverError("--certificate and --key belong together: give both or neither.")

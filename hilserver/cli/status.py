@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
     from hilserver.client import Session
     from hilserver.protocol.address import BrokerAddress
-    from hilserver.protocol.published import Description, DeviceStatus, LoopStatus, Margins, RecordingStatus, State
+    from hilserver.protocol.published import (
+        Description,
+        DeviceStatus,
+        LoopStatus,
+        MarginStatus,
+        RecordingStatus,
+        ServerState,
+    )
 
 EVENTS_SHOWN = 8
 """The latest events below the watched status."""
@@ -120,7 +127,9 @@ def watched_picture(session: Session) -> RenderableType:
     return Group(*parts)
 
 
-def picture(name: str, state: State, description: Description | None, margins: Margins | None) -> RenderableType:
+def picture(
+    name: str, state: ServerState, description: Description | None, margins: MarginStatus | None
+) -> RenderableType:
     """A state as people read it: mode, what is wrong, targets and measured values, margins, punctuality."""
     from rich.console import Group
     from rich.table import Table
@@ -156,7 +165,7 @@ def picture(name: str, state: State, description: Description | None, margins: M
     return Group(*parts)
 
 
-def asked_of_valves(state: State, margins: Margins) -> Table:
+def asked_of_valves(state: ServerState, margins: MarginStatus) -> Table:
     """How much of each real valve is asked for now, and the margins that were found before."""
     from rich.table import Table
 

@@ -10,7 +10,7 @@ import typer
 from hilserver.cli.switch import Broker
 
 if TYPE_CHECKING:
-    from hilserver.sequences.check import Done
+    from hilserver.sequences.check import Done, Verdict
     from hilserver.sequences.model import Sequence
 
 
@@ -41,7 +41,7 @@ def run_sequences(
 
     from hilserver.errors import HilserverError
     from hilserver.sequences.model import load_sequence
-    from hilserver.sequences.report import document, summary_line, verdict_line, write_junit
+    from hilserver.sequences.report import document, summary_line, write_junit
 
     if sum(given is not None for given in (rig, live, log)) > 1:
         raise HilserverError("choose one of --rig, --live and --log.")
@@ -97,3 +97,10 @@ def _live(sequence: Sequence, name: str | None, broker: str | None) -> Done:
             return await run_live(sequence, session)
 
     return asyncio.run(run())
+
+
+def verdict_line(verdict: Verdict) -> str:
+    """A verdict in the terminal."""
+    from hilserver.sequences.report import MARKS
+
+    return f"{MARKS[verdict.outcome]:8}{verdict.name}: {verdict.found}"

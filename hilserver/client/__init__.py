@@ -6,17 +6,17 @@
 from hilserver.client.asking import Status, read_status, request, send, status
 from hilserver.client.live import Client, CommandRefused, connect
 from hilserver.client.place import where
-from hilserver.client.samples import Recorder, Samples
+from hilserver.client.samples import Samples, TelemetryRecorder
 from hilserver.client.session import RequestFailed, Session, open_session
 
 __all__ = [
     "Client",
     "CommandRefused",
-    "Recorder",
     "RequestFailed",
     "Samples",
     "Session",
     "Status",
+    "TelemetryRecorder",
     "connect",
     "open_session",
     "read_status",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hilserver.client.session import open_session
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import Command
-from hilserver.protocol.published import Answer, CircuitStatus, Description, Margins, State
+from hilserver.protocol.published import Answer, CircuitStatus, Description, MarginStatus, ServerState
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class Status:
 
     online: bool
     description: Description | None
-    state: State | None
+    state: ServerState | None
     circuit: CircuitStatus | None
-    margins: Margins | None
+    margins: MarginStatus | None
 
 
 async def request(address: BrokerAddress, rig: str, command: Command, *, within: float = 5.0) -> Answer:

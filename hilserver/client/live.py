@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 from hilserver.client.place import where
-from hilserver.client.samples import Recorder, Samples
+from hilserver.client.samples import Samples, TelemetryRecorder
 from hilserver.client.session import RequestFailed, open_session
 from hilserver.errors import HilserverError, did_you_mean
 from hilserver.protocol import commands
-from hilserver.protocol.published import Answer, CircuitStatus, Description, Margins, State
+from hilserver.protocol.published import Answer, CircuitStatus, Description, MarginStatus, ServerState
 
 _Result = TypeVar("_Result")
 StartFrom = Literal["initial", "steady"]
@@ -84,7 +84,7 @@ class Client:
         return self._session.online
 
     @property
-    def state(self) -> State:
+    def state(self) -> ServerState:
         """The newest state (at most half a second old). Raises RequestFailed where server or broker are away."""
         return self._present(self._session.state, "state")
 
@@ -94,7 +94,7 @@ class Client:
         return self._present(self._session.circuit, "circuit")
 
     @property
-    def margins(self) -> Margins:
+    def margins(self) -> MarginStatus:
         """Whether the real valves can do what the circuit asks for. Raises RequestFailed."""
         return self._present(self._session.margins, "margins")
 
@@ -111,7 +111,7 @@ class Client:
             raise RequestFailed(f"the server of rig {self.rig} has not published its {what} yet.")
         return message
 
-    def wait(self, condition: Callable[[State], bool], within: float = 10.0) -> State:
+    def wait(self, condition: Callable[[ServerState], bool], within: float = 10.0) -> ServerState:
         """The first state for which the condition holds. Raises RequestFailed where there is none within so many s."""
         session = self._session
 
@@ -133,7 +133,7 @@ class Client:
         for name in channels:
             if name not in known and not name.startswith("circuit."):  # those change with the circuit
                 raise HilserverError(f'rig {self.rig} has no channel "{name}".{did_you_mean(name, known)}')
-        return _Recording(self, Recorder(channels, {name: info.unit for name, info in known.items()}))
+        return _Recording(self, TelemetryRecorder(channels, {name: info.unit for name, info in known.items()}))
 
     def record(self, seconds: float, *channels: str) -> Samples:
         """The samples of so many seconds from now on; see `recorder`."""
@@ -216,7 +216,7 @@ class Client:
 class _Recording:
     """A recorder at work; ends with its ``with`` block."""
 
-    def __init__(self, client: Client, recorder: Recorder) -> None:
+    def __init__(self, client: Client, recorder: TelemetryRecorder) -> None:
         self._client, self._recorder = client, recorder
         self.samples = recorder.samples
 

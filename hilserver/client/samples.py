@@ -52,7 +52,7 @@ def circuit_units(names: Iterable[str]) -> dict[str, str]:
     return {name: unit for name, unit in units.items() if unit}
 
 
-class Recorder:
+class TelemetryRecorder:
     """Collects the telemetry of a server until `stop`; made by `Client.recorder`."""
 
     def __init__(self, channels: tuple[str, ...], units: Mapping[str, str]) -> None:

@@ -16,7 +16,16 @@ from hilserver.errors import HilserverError
 from hilserver.protocol.address import BrokerAddress, LoginError
 from hilserver.protocol.commands import Command
 from hilserver.protocol.connection import connection, new_client
-from hilserver.protocol.published import Answer, CircuitStatus, Description, Event, Margins, Published, State, Telemetry
+from hilserver.protocol.published import (
+    Answer,
+    CircuitStatus,
+    Description,
+    Event,
+    MarginStatus,
+    Published,
+    ServerState,
+    Telemetry,
+)
 from hilserver.protocol.topics import Topics
 
 RETRY = 1.0
@@ -46,9 +55,9 @@ class Session:
         self.address, self.rig = address, rig
         self.availability: str | None = None
         self.description: Description | None = None
-        self.state: State | None = None
+        self.state: ServerState | None = None
         self.circuit: CircuitStatus | None = None
-        self.margins: Margins | None = None
+        self.margins: MarginStatus | None = None
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self.listeners: list[Callable[[Telemetry], object]] = []
         self.trouble = ""
@@ -174,11 +183,11 @@ class Session:
         if topic == topics.description:
             self.description = _parse(Description, payload)
         elif topic == topics.state:
-            self.state, self._state_at = _parse(State, payload), time.monotonic()
+            self.state, self._state_at = _parse(ServerState, payload), time.monotonic()
         elif topic == topics.circuit:
             self.circuit = _parse(CircuitStatus, payload)
         elif topic == topics.margins:
-            self.margins = _parse(Margins, payload)
+            self.margins = _parse(MarginStatus, payload)
 
     def _give_up(self, reason: str) -> None:
         for answer in self._waiting.values():

@@ -97,8 +97,8 @@ class LiveBench:
         return self._highest.pop(channel)
 
     def _look(self) -> Floats:
-        assert self._supervisor.observer is not None
-        row = self._supervisor.observer.latest()
+        assert self._supervisor.telemetry is not None
+        row = self._supervisor.telemetry.latest()
         assert row is not None  # it is RUNNING
         if header(row).mode != Mode.RUNNING:
             raise _left(self._supervisor.rig, row, "while its valves were moved")
@@ -155,10 +155,10 @@ async def _do(supervisor: Supervisor, *commands: Command) -> None:
 
 async def _pass(supervisor: Supervisor, strategy: str | None) -> None:
     """Wait for the end of the work cycle. Raises HilserverError where RUNNING ends before it."""
-    assert supervisor.observer is not None
+    assert supervisor.telemetry is not None
     while True:
         await asyncio.sleep(LOOK)
-        row = supervisor.observer.latest()
+        row = supervisor.telemetry.latest()
         if row is None:
             continue
         if header(row).mode != Mode.RUNNING:

@@ -1,4 +1,4 @@
-r"""How far two signals are apart, over a course and at a frequency; and how much of a command is noise."""
+"""Deviation between two signals, over a segment and at a frequency; and the noise of a command."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from scipy.signal import butter, sosfiltfilt
 from hilserver.numerics.arrays import Floats
 
 HARMONICS = 5
-"""Harmonics that are fitted beside a sine, so that what a valve makes of it does not spoil its amplitude and phase."""
+"""Harmonics fitted together with a sine, so that a valve's distortion does not affect its amplitude and phase."""
 TREND = 3
-"""Coefficients of the trend that is fitted beside it: a cylinder drifts under a sine."""
+"""Coefficients of the trend fitted together with it: a cylinder drifts under a sine."""
 NOISE_ORDER = 4
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """Of a quantity from its reference: RMS and largest, SI, and the reference's range."""
+    """Deviation of a quantity from its reference: RMS and largest, SI, and the range of the reference."""
 
     rms: float
     largest: float
@@ -27,7 +27,7 @@ class Deviation:
 
     @property
     def nrmse(self) -> float:
-        """RMS of the deviation by the range of the reference."""
+        """RMS of the deviation divided by the range of the reference."""
         return self.rms / self.range if self.range > 0.0 else nan
 
     @classmethod
@@ -43,10 +43,10 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Response:
-    """A quantity at a frequency (Hz) against its reference: amplitude ratio and phase in degrees, negative for late.
+    """A quantity at a frequency (Hz) against its reference: amplitude ratio, and phase in degrees, negative for a lag.
 
     ``ratio_deviation`` and ``phase_deviation``: standard deviations of both, where the quantity itself is uncertain.
-    NaN where the reference hardly swings.
+    NaN where the reference hardly oscillates at this frequency.
     """
 
     frequency: float
@@ -56,30 +56,31 @@ class Response:
     phase_deviation: float = 0.0
 
     @classmethod
-    def between(cls, time: Floats, values: Floats, reference: Floats, frequency: float, doubt: float = 0.0) -> Response:
-        """Response of ``values`` to a sine, against ``reference``; ``doubt``: standard deviation of the values.
+    def between(
+        cls, time: Floats, values: Floats, reference: Floats, frequency: float, deviation: float = 0.0
+    ) -> Response:
+        """Response of ``values`` to a sine, against ``reference``; ``deviation``: standard deviation of the values.
 
-        The worst is assumed of the doubt: that all of it lies at this frequency.
+        The worst case is assumed: that all of the deviation lies at this frequency.
         """
-        swing, wanted = sine_at(time, values, frequency), sine_at(time, reference, frequency)
-        if abs(wanted) <= max(doubt, 1e-9 * float(np.max(np.abs(reference), initial=0.0))):
+        actual, expected = sine_at(time, values, frequency), sine_at(time, reference, frequency)
+        if abs(expected) <= max(deviation, 1e-9 * float(np.max(np.abs(reference), initial=0.0))):
             return cls(frequency, nan, nan, nan, nan)
-        ratio = swing / wanted
+        ratio = actual / expected
         return cls(
             frequency,
             abs(ratio),
             degrees(np.angle(ratio)),
-            doubt / abs(wanted),
-            degrees(doubt / max(abs(swing), doubt)) if doubt > 0.0 else 0.0,
+            deviation / abs(expected),
+            degrees(deviation / max(abs(actual), deviation)) if deviation > 0.0 else 0.0,
         )
 
 
 def sine_at(time: Floats, values: Floats, frequency: float) -> complex:
     r"""Complex amplitude A of the part of ``values`` at a frequency (Hz): :math:`\Re(A\,e^{j 2\pi f t})`.
 
-    Least squares over the given samples, evenly spaced or not, beside harmonics and a slow drift; so whole periods need
-    not be whole numbers of samples. Least squares for known frequencies: IEEE Std 1057, four-parameter fit less the
-    search for the frequency.
+    Least squares over the given samples, evenly spaced or not, together with harmonics and a slow drift; a whole number
+    of periods need not be a whole number of samples. Source: IEEE Std 1057, three-parameter fit (known frequency).
 
     >>> t = np.arange(1000) * 1e-3
     >>> A = sine_at(t, 5.0 + 2.0 * t + 3.0 * np.cos(2 * np.pi * 7.0 * t), 7.0)
@@ -91,19 +92,21 @@ def sine_at(time: Floats, values: Floats, frequency: float) -> complex:
     spacing = 2.0 * span / max(len(time) - 1, 1)
     columns = [((time - middle) / span) ** power for power in range(TREND)]
     for harmonic in range(1, HARMONICS + 1):
-        if harmonic > 1 and harmonic * frequency * spacing > 0.4:  # not told from slower ones by so few samples
+        if harmonic > 1 and harmonic * frequency * spacing > 0.4:  # too few samples per period: aliases
             break
         angle = 2.0 * pi * harmonic * frequency * time
         columns += [np.cos(angle), np.sin(angle)]
     matrix = np.column_stack(columns)
-    found = np.linalg.solve(matrix.T @ matrix, matrix.T @ values)  # columns of one size, nearly orthogonal: well posed
+    found = np.linalg.solve(
+        matrix.T @ matrix, matrix.T @ values
+    )  # columns of similar norm, nearly orthogonal: well-conditioned
     return complex(found[TREND], -found[TREND + 1])
 
 
 def rms_above(values: Floats, corner: float, dt: float) -> float:
     """RMS of the part of evenly spaced values (``dt`` s apart) above a corner frequency, Hz; NaN for too few values.
 
-    Butterworth filter of fourth order, forwards and backwards: no phase, -6 dB at the corner.
+    Fourth-order Butterworth filter, forwards and backwards: zero phase, -6 dB at the corner.
 
     >>> t = np.arange(4000) * 1e-3
     >>> noise = rms_above(np.sin(2 * np.pi * 5 * t) + 0.1 * np.sin(2 * np.pi * 250 * t), 100.0, 1e-3)
@@ -118,8 +121,8 @@ def rms_above(values: Floats, corner: float, dt: float) -> float:
     return float(np.sqrt(np.mean(high * high)))
 
 
-def worst(responses: tuple[Response, ...]) -> tuple[float, float]:
-    """Largest amplitude error (as a share) and largest phase error (degrees, with its sign) of several frequencies."""
+def largest_errors(responses: tuple[Response, ...]) -> tuple[float, float]:
+    """Largest amplitude error (a share) and largest phase error (degrees), both signed, over several frequencies."""
     known = [r for r in responses if np.isfinite(r.ratio)]
     if not known:
         return nan, nan

@@ -1,4 +1,4 @@
-"""How true a rig is to its virtual circuit: what its machine did under each strategy, beside what it should have."""
+"""Fidelity of a rig: how closely its machine follows the reference simulation under each bridge strategy."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from numpy.typing import NDArray
 from hilserver.fidelity.measures import Deviation, Response, rms_above
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import Sine
-from hilserver.tick.bridge.ladder import BRIDGING, Strategy
+from hilserver.tick.bridge.ladder import BRIDGING, STRATEGY_NAMES, Strategy
 from hilserver.tick.codes import Saturation
 
 NO_BRIDGE = "no compensation"
 VARIANTS = {
-    NO_BRIDGE: "the virtual valve's command goes straight to the real valve, as one would do without a bridge",
+    NO_BRIDGE: "the virtual valve's command is passed on to the real valve, as without a bridge",
     **{name: Strategy[name].text for name in BRIDGING},
 }
-CANT = Saturation.CAPACITY | Saturation.NO_DROP | Saturation.RANGE | Saturation.SLEW | Saturation.NEAR_END
-"""Flags of a saturation that say that the valve can't do what is asked of it."""
+LIMITED = Saturation.CAPACITY | Saturation.NO_DROP | Saturation.RANGE | Saturation.SLEW | Saturation.NEAR_END
+"""Saturation flags of a valve that can't pass the requested flow."""
 NOISE_CORNER = 0.1
-"""A command's noise is what it has above this share of the tick rate."""
+"""Share of the tick rate above which a command counts as noise."""
+SATURATED_SHARE = 0.05
+"""Share of a sine's ticks with a saturated valve from which its results show the limits of the valve."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """Something that is compared: a name for the reader ("flow A"), SI unit, and how it is known of the machine.
+    """A quantity that is compared: its name for the reader ("flow A"), its SI unit, and how the actual value is known.
 
-    ``known``: "true" (a simulated machine's own value), "measured" or "estimated". ``other_edge``: the valve that
-    serves this port with its other edges, so that it can't follow the virtual circuit there; empty for all others.
+    ``known``: "true" (a value inside the simulated machine), "measured" or "estimated". ``other_edge``: the valve that
+    supplies this port through its other edges, so that it can't follow the virtual circuit there; empty otherwise.
     """
 
     name: str
@@ -43,94 +45,92 @@ class Quantity:
 
 
 @dataclass(frozen=True)
-class Course:
-    """A work cycle or a sweep under one strategy: series by quantity or valve, at the ends of the ticks.
+class SegmentResult:
+    """A work cycle or a sweep under one strategy: time series by quantity or valve, at the ends of the ticks, SI.
 
-    ``real``: what the machine did; ``truth``: the direct simulation, empty without one; ``asked``: the flow that the
-    virtual circuit wanted into a port in this very run. ``doubt``: standard deviation of what is estimated, which may
-    lie at any frequency; ``scatter``: that of what is measured, from tick to tick.
-    ``estimate``: flows as the bridge estimates them, and ``claim``, the standard deviation it states; where real flows
-    are true or measured. ``sines``: those of a sweep, s of ``time``. ``rest``: while nothing is asked for.
+    ``actual``: of the machine; ``reference``: of the reference simulation, empty without one; ``virtual``: flows that
+    the virtual circuit requested in the same run. ``uncertainty``: standard deviation of estimated quantities, which
+    may lie at any frequency; ``sensor_noise``: that of measured ones, independent from tick to tick.
+    ``estimate``: flows as the bridge estimates them, where the actual ones are true or measured;
+    ``stated_deviation``: the standard deviation that the bridge states for them. ``sines``: those of a sweep, in
+    seconds of ``time``. ``rest``: the ticks before a sweep in which nothing moves.
     """
 
     time: Floats
-    real: Mapping[str, Floats]
-    truth: Mapping[str, Floats]
-    asked: Mapping[str, Floats]
+    actual: Mapping[str, Floats]
+    reference: Mapping[str, Floats]
+    virtual: Mapping[str, Floats]
     command: Mapping[str, Floats]
     saturation: Mapping[str, Floats] = field(default_factory=dict)
-    doubt: Mapping[str, float] = field(default_factory=dict)
-    scatter: Mapping[str, float] = field(default_factory=dict)
+    uncertainty: Mapping[str, float] = field(default_factory=dict)
+    sensor_noise: Mapping[str, float] = field(default_factory=dict)
     estimate: Mapping[str, Floats] = field(default_factory=dict)
-    claim: Mapping[str, float] = field(default_factory=dict)
+    stated_deviation: Mapping[str, float] = field(default_factory=dict)
     sines: tuple[Sine, ...] = ()
     rest: slice | None = None
 
     @cached_property
     def deviations(self) -> dict[str, Deviation]:
-        """Of every quantity from the direct simulation."""
-        return _deviations(self.real, self.truth)
+        """Deviation of every quantity from the reference simulation."""
+        return _deviations(self.actual, self.reference)
 
     @cached_property
     def tracking(self) -> dict[str, Deviation]:
-        """Of flows from what the virtual circuit asked for in the same run: the bridge alone.
-
-        Without what the machine's pressures make of a deviation.
-        """
-        return _deviations(self.real, self.asked)
+        """Deviation of the flows from the virtual flows of the same run: the error of the bridge alone."""
+        return _deviations(self.actual, self.virtual)
 
     @cached_property
     def estimation(self) -> dict[str, Deviation]:
-        """Of the estimated flows from the real ones."""
-        return _deviations(self.estimate, self.real)
+        """Deviation of the estimated flows from the actual ones."""
+        return _deviations(self.estimate, self.actual)
 
     @cached_property
     def responses(self) -> dict[str, tuple[Response, ...]]:
-        """Of every quantity to each sine, against the direct simulation."""
-        return self._responses(self.truth)
+        """Response of every quantity to each sine, against the reference simulation."""
+        return self._responses(self.reference)
 
     @cached_property
     def tracking_responses(self) -> dict[str, tuple[Response, ...]]:
-        """Of flows to each sine, against what the virtual circuit asked for in the same run."""
-        return self._responses(self.asked)
+        """Response of the flows to each sine, against the virtual flows of the same run."""
+        return self._responses(self.virtual)
 
     def _responses(self, reference: Mapping[str, Floats]) -> dict[str, tuple[Response, ...]]:
         return {
             name: tuple(self._response(name, reference[name], sine) for sine in self.sines)
-            for name in self.real
+            for name in self.actual
             if name in reference and self.sines
         }
 
     def _response(self, name: str, reference: Floats, sine: Sine) -> Response:
-        counts = self.counts(sine)
-        fitted = sqrt(2.0 / max(int(counts.sum()), 1))  # what is left of scatter in the amplitude of so many samples
-        doubt = self.doubt.get(name, 0.0) + fitted * self.scatter.get(name, 0.0)
-        return Response.between(self.time[counts], self.real[name][counts], reference[counts], sine.frequency, doubt)
+        ticks = self.evaluated(sine)
+        averaged = sqrt(2.0 / max(int(ticks.sum()), 1))  # share of the noise left in an amplitude of so many samples
+        deviation = self.uncertainty.get(name, 0.0) + averaged * self.sensor_noise.get(name, 0.0)
+        return Response.between(self.time[ticks], self.actual[name][ticks], reference[ticks], sine.frequency, deviation)
 
-    def counts(self, sine: Sine) -> NDArray[np.bool_]:
-        """The ticks of a sine that count."""
+    def evaluated(self, sine: Sine) -> NDArray[np.bool_]:
+        """The ticks of a sine that are evaluated: whole periods after it has settled."""
         return (self.time > sine.counts + 1e-9) & (self.time <= sine.ends + 1e-9)
 
     @property
     def saturated(self) -> float:
-        """Share of the ticks in which a valve could not do what was asked for."""
+        """Share of the ticks in which a valve could not pass the requested flow."""
         return self._share_of(slice(None))
 
     def saturated_at(self, frequency: float) -> float:
-        """The same of the ticks that count of a sine."""
+        """The same for the evaluated ticks of the sine of this frequency, Hz."""
         (sine,) = (s for s in self.sines if s.frequency == frequency)
-        return self._share_of(self.counts(sine))
+        return self._share_of(self.evaluated(sine))
 
     def _share_of(self, ticks: slice | NDArray[np.bool_]) -> float:
-        flags = [(line[ticks].astype(np.int64) & CANT) > 0 for line in self.saturation.values()]
+        flags = [(series[ticks].astype(np.int64) & LIMITED) > 0 for series in self.saturation.values()]
         return float(np.mean(np.any(flags, axis=0))) if flags else 0.0
 
     def noise(self, valve: str, dt: float) -> float:
-        """RMS of a command above `NOISE_CORNER`; NaN where the course is too short."""
+        """RMS of a command above `NOISE_CORNER`; NaN where the segment is too short."""
         return rms_above(self.command[valve], NOISE_CORNER / dt, dt)
 
     def noise_at_rest(self, valve: str, dt: float) -> float:
-        """The same while nothing is asked for; NaN where the course has no rest."""
+        """The same at rest; NaN where the segment has no rest."""
         if self.rest is None:
             return float("nan")
         return rms_above(self.command[valve][self.rest], NOISE_CORNER / dt, dt)
@@ -142,32 +142,32 @@ def _deviations(values: Mapping[str, Floats], reference: Mapping[str, Floats]) -
 
 @dataclass(frozen=True)
 class Variant:
-    """One way of driving the real valves, and what came of it over work cycle and sweep; None: it was not run."""
+    """One way of driving the real valves, and its results over work cycle and sweep; None where it did not run."""
 
     name: str
-    cycle: Course | None = None
-    sweep: Course | None = None
+    cycle: SegmentResult | None = None
+    sweep: SegmentResult | None = None
 
     @property
-    def courses(self) -> tuple[Course, ...]:
-        """Those that there are."""
-        return tuple(course for course in (self.cycle, self.sweep) if course is not None)
+    def segments(self) -> tuple[SegmentResult, ...]:
+        """The segments that were run."""
+        return tuple(segment for segment in (self.cycle, self.sweep) if segment is not None)
 
     def saturations(self, valve: str) -> dict[int, float]:
-        """Share of all ticks with each flag of a valve's saturation; those that never came are left out."""
-        lines = [course.saturation[valve] for course in self.courses if valve in course.saturation]
-        flags = np.concatenate(lines or [np.zeros(1)]).astype(np.int64)
+        """Share of all ticks with each saturation flag of a valve; flags that never occurred are left out."""
+        series = [segment.saturation[valve] for segment in self.segments if valve in segment.saturation]
+        flags = np.concatenate(series or [np.zeros(1)]).astype(np.int64)
         shares = {flag: float(np.mean((flags & flag) > 0)) for flag in Saturation}
         return {flag: share for flag, share in shares.items() if share > 0.0}
 
 
 @dataclass(frozen=True)
 class Fidelity:
-    """What a rig and its bridge made of a work cycle and a sweep, under each strategy.
+    """How closely a rig followed its virtual circuit over a work cycle and a sweep, under each strategy.
 
-    ``truth``: what it was held against, empty without a direct simulation. ``left_out``: strategies that were not
-    tried, with the reason. ``ports_without_valve``: those that nothing drives. ``swept``: the input of the sweep.
-    ``notes``: what the reader has to know. ``circuit``: the virtual circuit's table.
+    ``reference``: describes the reference simulation; empty without one. ``left_out``: strategies that were not tried,
+    with the reason. ``ports_without_valve``: ports that no valve drives. ``swept``: the input of the sweep.
+    ``notes``: what the reader must know. ``circuit``: the virtual circuit as a table.
     """
 
     rig: str
@@ -175,7 +175,7 @@ class Fidelity:
     quantities: tuple[Quantity, ...]
     valves: Mapping[str, str]
     variants: tuple[Variant, ...]
-    truth: str
+    reference: str
     left_out: Mapping[str, str] = field(default_factory=dict)
     ports_without_valve: tuple[str, ...] = ()
     swept: str = ""
@@ -186,13 +186,20 @@ class Fidelity:
         """The variant of this name."""
         return next(variant for variant in self.variants if variant.name == name)
 
+    def followed(self) -> list[Quantity]:
+        """The quantities that the valves are to follow: positions, and flows into their own ports."""
+        return [q for q in self.quantities if q.unit != "Pa" and not q.other_edge]
+
     def cycle_errors(self, quantity: str) -> dict[str, Deviation]:
-        """Deviation of a quantity over the work cycle from the direct simulation, else the flow asked; by variant."""
+        """Deviation of a quantity over the work cycle, by variant.
+
+        From the reference simulation; without one, from the virtual flow of the same run.
+        """
         return {
             variant.name: found[quantity]
             for variant in self.variants
             if variant.cycle is not None
-            for found in [variant.cycle.deviations if self.truth else variant.cycle.tracking]
+            for found in [variant.cycle.deviations if self.reference else variant.cycle.tracking]
             if quantity in found
         }
 
@@ -202,9 +209,29 @@ class Fidelity:
             variant.name: found[quantity]
             for variant in self.variants
             if variant.sweep is not None
-            for found in [variant.sweep.responses if self.truth else variant.sweep.tracking_responses]
+            for found in [variant.sweep.responses if self.reference else variant.sweep.tracking_responses]
             if quantity in found
         }
+
+    def tracking(self, quantity: str) -> dict[str, Deviation]:
+        """Deviation of a flow over the work cycle from the virtual flow of the same run, by variant."""
+        return {v.name: v.cycle.tracking[quantity] for v in self.variants if v.cycle and quantity in v.cycle.tracking}
+
+    def valve_tracking(self, valve: str) -> dict[str, Deviation]:
+        """The same of the flow of a valve; empty where `cycle_errors` already says it."""
+        return self.tracking(f"flow {self.valves[valve]}") if self.reference else {}
+
+    def unachievable(self) -> dict[float, float]:
+        """Frequencies, Hz, at which the highest strategy that was tried saturates a valve, with the share of the ticks.
+
+        The same for all strategies, so that they are compared where the requested flow is achievable.
+        """
+        swept = {v.name: v.sweep for v in self.variants if v.sweep is not None}
+        if not swept:
+            return {}
+        sweep = swept[highest_strategy(swept)]
+        shares = {sine.frequency: sweep.saturated_at(sine.frequency) for sine in sweep.sines}
+        return {frequency: share for frequency, share in shares.items() if share > SATURATED_SHARE}
 
     def best(self, quantity: str) -> str:
         """The variant with the smallest deviation of a quantity over the work cycle."""
@@ -212,7 +239,13 @@ class Fidelity:
         return min(errors, key=lambda name: errors[name].rms)
 
     def gain(self, quantity: str, over: str) -> float:
-        """How many times smaller the best deviation is than that of variant ``over``."""
+        """Factor by which the best deviation is smaller than that of variant ``over``."""
         errors = self.cycle_errors(quantity)
         best = errors[self.best(quantity)].rms
         return errors[over].rms / best if best > 0.0 else float("inf")
+
+
+def highest_strategy(variants: Mapping[str, object]) -> str:
+    """The highest of these variants on the ladder of strategies."""
+    rungs = [name for name in STRATEGY_NAMES if name in variants and name != "flow_servo"]
+    return rungs[-1] if rungs else list(variants)[-1]

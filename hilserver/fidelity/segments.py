@@ -1,4 +1,4 @@
-"""A run of a rig as courses: the stretches in which its work cycle or its sweep ran, beside the direct simulation."""
+"""Segments of a run: the rows in which the work cycle or the sweep ran, and their results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from hilserver.circuit.model import RIG
 from hilserver.circuit.pack import PackedCircuit
-from hilserver.fidelity.results import Course
+from hilserver.fidelity.results import SegmentResult
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.rig.cycle import CycleSettings, Sine
 from hilserver.rig.settings import RigSettings
@@ -21,8 +21,8 @@ SETTLED = 0.6
 
 
 @dataclass(frozen=True)
-class Record:
-    """Rows of a run under one circuit: fixed columns by name, and the circuit's values, line by line as its names."""
+class CircuitRows:
+    """Rows of a run under one circuit: the fixed columns by name, and the circuit's values, one column per name."""
 
     columns: Mapping[str, Floats]
     circuit: PackedCircuit
@@ -31,18 +31,19 @@ class Record:
     def __len__(self) -> int:
         return len(self.values)
 
-    def part(self, rows: slice) -> Record:
-        """Some of its rows."""
-        return Record({name: column[rows] for name, column in self.columns.items()}, self.circuit, self.values[rows])
+    def part(self, rows: slice) -> CircuitRows:
+        """Some of the rows."""
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return CircuitRows(columns, self.circuit, self.values[rows])
 
     def virtual_flow(self, port: str) -> Floats | None:
-        """What the circuit passes into a port; None where it does not reach it."""
+        """Flow from the circuit into a port; None where the circuit is not connected to it."""
         name = f"{RIG}{port}.q"
         return self.values[:, self.circuit.names.index(name)] if name in self.circuit.names else None
 
     @property
     def ticks(self) -> Integers:
-        """How many ticks each row stands for: its own and the missed ones before it."""
+        """Number of ticks that each row covers: its own and the missed ones before it."""
         missed: Integers = np.rint(self.columns["missed"]).astype(np.int64)
         return missed + 1
 
@@ -51,8 +52,22 @@ class Record:
         seconds: Floats = self.ticks * np.float64(dt)
         return seconds
 
+    def per_tick(self, rows: slice, column: str) -> Floats:
+        """A column in every tick of some rows; missed ticks take the value of the row that makes up for them."""
+        values: Floats = np.repeat(self.columns[column][rows], self.part(rows).ticks)
+        return values
+
+    def inputs(self, rows: slice, names: list[str]) -> dict[str, Floats]:
+        """The operator's inputs in every tick of some rows."""
+        return {name: self.per_tick(rows, f"input.{name}") for name in names}
+
+    def at_row_ends(self, rows: slice, every_tick: Floats) -> Floats:
+        """Values in every tick of some rows, reduced to those at the ends of the rows."""
+        chosen: Floats = every_tick[np.cumsum(self.part(rows).ticks) - 1]
+        return chosen
+
     def strategy(self, settings: RigSettings) -> str:
-        """The strategy in all its rows, or those of several valves; empty where one changed on the way."""
+        """The strategy in all rows, or those of several valves; empty where a strategy was changed on the way."""
         used = {}
         for valve in settings.valves:
             numbers = np.unique(self.columns[f"valve.{valve}.strategy"])
@@ -64,7 +79,7 @@ class Record:
         return ", ".join(f"{valve}: {name}" for valve, name in used.items())
 
 
-def passes(record: Record) -> list[slice]:
+def passes(record: CircuitRows) -> list[slice]:
     """The rows of each pass of the work cycle, from its first tick to its last."""
     t = record.columns["cycle_time"]
     running = (record.columns["mode"] == Mode.RUNNING) & (t > 0.0)
@@ -74,8 +89,11 @@ def passes(record: Record) -> list[slice]:
 
 
 @dataclass(frozen=True)
-class Section:
-    """Rows of a pass: its work cycle, or its sweep with the sines, s from the section's begin."""
+class CycleSegment:
+    """Rows of a pass: the work cycle, or the sweep with its sines. Times in s from the beginning of the segment.
+
+    ``begins``: cycle time, s, at which the segment begins.
+    """
 
     rows: slice
     begins: float
@@ -83,65 +101,55 @@ class Section:
     rest: tuple[float, float] | None = None
 
 
-def sections(record: Record, rows: slice, cycle: CycleSettings) -> tuple[Section | None, Section | None]:
-    """Work cycle and sweep within a pass; None for what the cycle has not."""
+def segments_of(
+    record: CircuitRows, rows: slice, cycle: CycleSettings
+) -> tuple[CycleSegment | None, CycleSegment | None]:
+    """Work cycle and sweep within a pass; None for what the cycle does not have."""
     swept = [entry for entry in cycle.inputs.values() if entry.sweep is not None]
     if not swept:
-        return Section(rows, 0.0), None
+        return CycleSegment(rows, 0.0), None
     entry = swept[0]
     assert entry.sweep is not None
     turn = entry.sweep_begins
     first = rows.start + int(np.searchsorted(record.columns["cycle_time"][rows], turn + 1e-9, side="right"))
     shifted = tuple(Sine(s.frequency, s.begins - turn, s.counts - turn, s.ends - turn) for s in entry.sines)
-    sweep = Section(slice(first, rows.stop), turn, shifted, (SETTLED * entry.sweep.rest, entry.sweep.rest))
-    return (Section(slice(rows.start, first), 0.0) if first > rows.start else None), sweep
+    sweep = CycleSegment(slice(first, rows.stop), turn, shifted, (SETTLED * entry.sweep.rest, entry.sweep.rest))
+    return (CycleSegment(slice(rows.start, first), 0.0) if first > rows.start else None), sweep
 
 
-def course(
+def segment_result(
     settings: RigSettings,
-    record: Record,
-    section: Section,
-    real: Mapping[str, Floats],
-    truth: Mapping[str, Floats],
-    doubt: Mapping[str, float] | None = None,
-    scatter: Mapping[str, float] | None = None,
-) -> Course:
-    """The course of a section; ``real`` and ``truth`` belong to its rows, ``record`` has the whole run."""
-    part = record.part(section.rows)
-    time = part.columns["cycle_time"] - section.begins
-    asked = {f"flow {port}": flow for port in settings.ports if (flow := part.virtual_flow(port)) is not None}
-    estimate, claim = {}, {}
-    later = np.minimum(np.arange(section.rows.start, section.rows.stop) + 1, len(record) - 1)
+    record: CircuitRows,
+    segment: CycleSegment,
+    actual: Mapping[str, Floats],
+    reference: Mapping[str, Floats],
+    uncertainty: Mapping[str, float] | None = None,
+    sensor_noise: Mapping[str, float] | None = None,
+) -> SegmentResult:
+    """The result of a segment. ``actual`` and ``reference`` cover its rows, ``record`` the whole run."""
+    part = record.part(segment.rows)
+    time = part.columns["cycle_time"] - segment.begins
+    virtual = {f"flow {port}": flow for port in settings.ports if (flow := part.virtual_flow(port)) is not None}
+    estimate, stated = {}, {}
+    next_rows = np.minimum(np.arange(segment.rows.start, segment.rows.stop) + 1, len(record) - 1)
     for name, valve in settings.valves.items():
-        estimate[f"flow {valve.port}"] = record.columns[f"valve.{name}.flow_estimated"][later]
-        claim[f"flow {valve.port}"] = float(np.mean(part.columns[f"valve.{name}.flow_deviation"]))
+        estimate[f"flow {valve.port}"] = record.columns[f"valve.{name}.flow_estimated"][next_rows]
+        stated[f"flow {valve.port}"] = float(np.mean(part.columns[f"valve.{name}.flow_deviation"]))
     rest = None
-    if section.rest is not None:
-        a, b = np.searchsorted(time, section.rest)
+    if segment.rest is not None:
+        a, b = np.searchsorted(time, segment.rest)
         rest = slice(int(a), int(b))
-    return Course(
+    return SegmentResult(
         time=time,
-        real=real,
-        truth=truth,
-        asked=asked,
+        actual=actual,
+        reference=reference,
+        virtual=virtual,
         command={name: part.columns[f"valve.{name}.command"] for name in settings.valves},
         saturation={name: part.columns[f"valve.{name}.saturation"] for name in settings.valves},
-        doubt=doubt or {},
-        scatter=scatter or {},
+        uncertainty=uncertainty or {},
+        sensor_noise=sensor_noise or {},
         estimate=estimate,
-        claim=claim,
-        sines=section.sines,
+        stated_deviation=stated,
+        sines=segment.sines,
         rest=rest,
     )
-
-
-def inputs_of(record: Record, rows: slice, names: list[str]) -> dict[str, Floats]:
-    """The operator inputs in every tick of some rows, the missed ones too: the tick makes them good with its own."""
-    part = record.part(rows)
-    return {name: np.repeat(part.columns[f"input.{name}"], part.ticks) for name in names}
-
-
-def at_rows(record: Record, rows: slice, ticks: Floats) -> Floats:
-    """Of values in every tick those at the ends of the rows."""
-    chosen: Floats = ticks[np.cumsum(record.part(rows).ticks) - 1]
-    return chosen

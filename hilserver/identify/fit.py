@@ -20,6 +20,7 @@ from math import inf, log
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_toeplitz
+from scipy.optimize import least_squares
 from scipy.signal import lfilter
 
 from hilserver.numerics.arrays import Floats
@@ -37,8 +38,6 @@ LAGS = 60
 STEP = 1e-3
 """Of a parameter's usual size, for derivatives."""
 MOST_STEPS = 40
-MOST_CAUTION = 1e4
-"""Of Levenberg and Marquardt's damping: no step is better than where it is."""
 ROUGHLY, EXACTLY = 1e-5, 2e-7
 """Relative change of the sum of squares at which a fit is done: before the last filters, with them."""
 
@@ -203,39 +202,27 @@ class _Problem:
         return np.array(columns).T
 
     def solved(self, values: Values, tolerance: float) -> dict[str, float]:
-        """Levenberg and Marquardt's way down, within the parameters' bounds; what is not a parameter stays.
+        """The parameters with the least sum of squares, within their bounds; other values stay as they are.
 
-        A parameter at a bound that wants to leave it is held there for the step. Source: Nocedal & Wright, Numerical
-        Optimization, 2nd ed. 2006, ch. 10.3 and 16.7.
+        Trust region reflective (Branch, Coleman & Li, SIAM J. Sci. Comput. 21 (1999) 1), as SciPy has it.
         """
-        now, caution = dict(values), 1e-3
-        r = self.residual(now)
-        for _ in range(MOST_STEPS):
-            J, before = self.jacobian(now), float(r @ r)
-            A, g = J.T @ J, J.T @ r
-            while caution < MOST_CAUTION:
-                trial = self._step(now, A, g, caution)
-                r_trial = self.residual(trial)
-                if float(r_trial @ r_trial) < before:
-                    break
-                caution *= 5.0
-            else:
-                return now
-            now, r, caution = trial, r_trial, max(caution / 5.0, 1e-9)
-            if before - float(r @ r) < tolerance * before:
-                return now
-        return now
+        sizes = np.array([p.size for p in self.parameters.values()])
+        bounds = np.array([[p.lower, p.upper] for p in self.parameters.values()]).T / sizes
 
-    def _step(self, now: Values, A: Floats, g: Floats, caution: float) -> dict[str, float]:
-        z = np.array([now[n] / p.size for n, p in self.parameters.items()])
-        lower = np.array([p.lower / p.size for p in self.parameters.values()])
-        upper = np.array([p.upper / p.size for p in self.parameters.values()])
-        held = ((z <= lower) & (g > 0.0)) | ((z >= upper) & (g < 0.0)) | (np.diag(A) <= 0.0)
-        free = np.flatnonzero(~held)
-        B = A[np.ix_(free, free)]
-        z[free] -= np.linalg.solve(B + caution * np.diag(np.diag(B)), g[free])
-        z = np.clip(z, lower, upper)
-        return {**now, **{n: float(x * p.size) for x, (n, p) in zip(z, self.parameters.items(), strict=True)}}
+        def at(scaled: Floats) -> dict[str, float]:
+            return {**values, **dict(zip(self.parameters, (scaled * sizes).tolist(), strict=True))}
+
+        found = least_squares(
+            lambda scaled: self.residual(at(scaled)),
+            np.clip([values[name] for name in self.parameters] / sizes, *bounds),
+            jac=lambda scaled: self.jacobian(at(scaled)),
+            bounds=bounds,
+            x_scale="jac",
+            ftol=tolerance,
+            gtol=None,
+            max_nfev=MOST_STEPS,
+        )
+        return at(found.x)
 
     def fit(self, values: Values) -> Fit:
         """What the values are worth."""

@@ -1,24 +1,23 @@
-r"""Is the real valve large and fast enough for the virtual circuit, and the tick short enough? With margins.
+r"""Capacity, speed and rate: is the real valve large and fast enough for the circuit, and the tick short enough?
 
 **Capacity.** The flow coefficient of the real valve must be at least the total one of the circuit at the same pressure
-drop ([Virtual hydraulics] ch. 5). The circuit's is found on itself: its inputs at their ends, a port's pressure
-brought from nothing to the highest that the circuit makes there, the circuit at rest each time. With p_0 the pressure
-at which nothing flows and g the orifice law,
+drop ([Virtual hydraulics] ch. 5). That of the circuit is found from its steady states: its inputs at the ends of their
+ranges, a port's pressure between zero and the highest that the circuit reaches there. With p_0 the pressure without
+flow, and g the orifice law,
 
 .. math:: C = \max_p \frac{|Q(p)|}{g(|p_0 - p|)}
 
-for the flow into the port (the real valve's edge P-A) and out of it (A-T). What counts in the end is the margin at the
-real supply: the flow that the real valve passes at full command, by the flow that the circuit asks for.
+for the flow into the port (the real valve's edge P-A) and out of it (A-T). The margin at the real supply decides: the
+flow that the real valve passes at full command, divided by the flow that the circuit requests.
 
-**Speed.** The inputs are stepped from their initial values to their ends, with the ports' pressures held: the fastest
-change of the real valve's opening that the circuit asks for, against the fastest that the spool reaches on its way from
-null to full command, and that ``slew`` allows. Right after a step more may flow than at rest, until a supply is drawn
-down: this counts for the capacity too.
+**Speed.** The inputs are stepped from their initial values to the ends of their ranges, at constant pressures of the
+ports: the fastest change of the real valve's opening that the circuit requests, compared with the fastest that the
+spool reaches between null and full command, and with ``slew``. Right after a step the flow may exceed that at rest,
+until a supply is drawn down: the capacity includes it.
 
-**Rate.** The tick must run at 10 times the highest significant frequency ([Virtual hydraulics] ch. 5): of the
-circuit, as far as a motion has a part in a port's flow; of the real valve; of the machine; and (see
-:mod:`hilserver.margins.delay`) of the circuit on the machine, where a stiff virtual supply holds the pressure of a
-small chamber.
+**Rate.** The tick rate must be 10 times the highest significant frequency ([Virtual hydraulics] ch. 5): of the circuit,
+for modes that contribute to a port's flow; of the real valve; of the machine; and (see
+:mod:`hilserver.margins.delay`) of the circuit on the machine, where a stiff virtual supply acts on a small chamber.
 """
 
 from __future__ import annotations
@@ -50,21 +49,22 @@ from hilserver.simulation.machine import (
 from hilserver.tick.records import blank
 from hilserver.tick.row import ValveState
 from hilserver.tick.valve import valve_flow
+from hilserver.units import shown_value
 
 SHARES_OF_PRESSURE = (0.0, 0.25, 0.5, 0.75, 0.95)
 """Of the highest pressure at a port."""
 STEP_TIME = 0.2
-"""s after a step of an input over which the circuit is followed."""
-EVERY = 10.0
-"""Ticks per period of the highest significant frequency."""
+"""s over which the circuit is simulated after a step of an input."""
+TICKS_PER_PERIOD = 10.0
+"""Ticks per period of the highest significant frequency that are required."""
 LEAST_FLOW = 0.01
-"""Share of the nominal flow below which a flow counts as none."""
+"""Share of the nominal flow below which a flow counts as zero."""
 TO_PORT, TO_TANK = "P to port", "port to T"
 
 
 @dataclass(frozen=True)
-class Flow:
-    """A flow into a port, m³/s, at a pressure; ``closed``: the port's pressure with nothing flowing. SI.
+class PortFlow:
+    """A flow into a port, m³/s, at a pressure; ``closed``: the port's pressure without flow. SI.
 
     ``before``: the flow one tick before, after a step of an input; equal to ``q`` at rest.
     """
@@ -80,11 +80,11 @@ class Flow:
 
 @dataclass(frozen=True)
 class Capacity:
-    """Flow coefficients of circuit and real valve in one direction, m³/(s·sqrt(Pa)), and what the real supply leaves.
+    """Flow coefficients of circuit and real valve in one direction, m³/(s·sqrt(Pa)), and the margin at the real supply.
 
-    ``margin``: flow that the real valve passes at full command by the flow that the circuit asks for, the smallest
-    over the working range; ``worst``: where that is. Without a flow in this direction the margin is infinite.
-    ``supply``: the real one's pressure that this is reckoned with, Pa.
+    ``margin``: flow that the real valve passes at full command divided by the requested flow, smallest over the
+    working range; infinite without a flow in this direction. ``worst``: where it is smallest. ``supply``: real supply
+    pressure that the margin is calculated with, Pa.
     """
 
     valve: str
@@ -92,34 +92,34 @@ class Capacity:
     needed: float
     real: float
     margin: float
-    worst: Flow | None
+    worst: PortFlow | None
     supply: float
 
     @property
     def same_drop(self) -> float:
-        """Real by needed coefficient: the margin at the same drop."""
+        """Real divided by needed coefficient: the margin at the same pressure drop."""
         return self.real / self.needed if self.needed > 0.0 else inf
 
 
 @dataclass(frozen=True)
-class Speed:
-    """Fastest change of the real valve's opening, 1/s: asked for after a step, reached by the spool, let by slew."""
+class OpeningSpeed:
+    """Fastest change of the real valve's opening, 1/s: after a step, that of the spool, and that allowed by slew."""
 
     valve: str
-    asked: float
+    requested: float
     spool: float
     slew: float
     step: Mapping[str, float]
 
     @property
     def margin(self) -> float:
-        """Possible by asked."""
-        return min(self.spool, self.slew) / self.asked if self.asked > 0.0 else inf
+        """Possible divided by requested."""
+        return min(self.spool, self.slew) / self.requested if self.requested > 0.0 else inf
 
 
 @dataclass(frozen=True)
-class Frequency:
-    """A significant frequency, Hz, of something, and how many ticks a period has."""
+class SignificantFrequency:
+    """A significant frequency, Hz, what it belongs to, and the ticks per period."""
 
     what: str
     hertz: float
@@ -127,23 +127,26 @@ class Frequency:
 
 
 @dataclass(frozen=True)
-class Feasibility:
-    """Margins of all valves, and the frequencies. ``assumed``: valves whose real supply is not known.
+class CapacityResult:
+    """Margins of all valves, and the frequencies. ``assumed``: valves whose real supply pressure is unknown.
 
-    For those the highest pressure that the circuit makes at a port is taken for the real supply.
+    The highest pressure that the circuit reaches at a port is taken for it.
     """
 
     capacities: tuple[Capacity, ...]
-    speeds: tuple[Speed, ...]
-    frequencies: tuple[Frequency, ...]
+    speeds: tuple[OpeningSpeed, ...]
+    frequencies: tuple[SignificantFrequency, ...]
     assumed: tuple[str, ...]
 
 
-def feasibility(rig: Rig, program: Program, row: Floats | None = None, pause: Pause = no_pause) -> Feasibility:
-    """Examine the rig's circuit against its real valves. ``row``: of a running rig, for its supply pressures."""
+def capacity_margins(rig: Rig, program: Program, row: Floats | None = None, pause: Pause = no_pause) -> CapacityResult:
+    """Compare the rig's circuit with its real valves. ``row``: of a running rig, for its supply pressures."""
     closed = list(closed_ports(rig, program))
     highest = max((p for _, pressures in closed for p in pressures.values()), default=0.0)
-    flows = [*_at_rest(rig, program, closed, highest, pause), *_after_steps(rig, program, closed, highest, pause)]
+    flows = [
+        *_flows_at_rest(rig, program, closed, highest, pause),
+        *_flows_after_steps(rig, program, closed, highest, pause),
+    ]
     known = real_pressures(rig, row)
     capacities, speeds = [], []
     for name in rig.settings.valves:
@@ -153,43 +156,43 @@ def feasibility(rig: Rig, program: Program, row: Floats | None = None, pause: Pa
         speeds.append(_speed(rig, name, mine, real))
     assumed = tuple(name for name, pressures in known.items() if pressures is None)
     frequencies = tuple(_frequencies(rig, program, closed, highest, pause))
-    return Feasibility(tuple(capacities), tuple(speeds), frequencies, assumed)
+    return CapacityResult(tuple(capacities), tuple(speeds), frequencies, assumed)
 
 
-def warnings(found: Feasibility) -> Iterator[str]:
-    """What of it is too small, in words."""
+def warnings(found: CapacityResult) -> Iterator[str]:
+    """Insufficient margins, in words."""
     for capacity in found.capacities:
         if (flow := capacity.worst) is not None and capacity.margin < 1.0:
             yield (
-                f"valves.{capacity.valve}: {capacity.direction}, the virtual circuit asks for "
+                f"valves.{capacity.valve}: {capacity.direction}, the virtual circuit requests "
                 f"{1.0 / max(capacity.margin, 1e-3):.3g} times the flow that the real valve can pass "
-                f"({stated(flow)}) with {'an assumed' if capacity.valve in found.assumed else 'its'} supply of "
-                f"{capacity.supply / 1e5:.3g} bar; what it can't pass is reported as saturation."
+                f"({flow_text(flow)}) with {'an assumed' if capacity.valve in found.assumed else 'its'} supply of "
+                f"{shown_value(capacity.supply, 'Pa', 3)}. The run will report saturation there."
             )
     for speed in found.speeds:
         if speed.margin < 1.0:
             limit = "slew limit" if speed.slew < speed.spool else "spool"
             yield (
-                f"valves.{speed.valve}: a step of the inputs ({inputs_stated(speed.step)}) asks for an opening that "
-                f"changes by {speed.asked:.3g} full strokes per second, the {limit} allows "
+                f"valves.{speed.valve}: a step of the inputs ({inputs_text(speed.step)}) requests a change of the "
+                f"opening by {speed.requested:.3g} full strokes per second; the {limit} allows "
                 f"{min(speed.spool, speed.slew):.3g}."
             )
     for frequency in found.frequencies:
-        if frequency.ticks < EVERY:
+        if frequency.ticks < TICKS_PER_PERIOD:
             yield (
-                f"loop.rate: {frequency.what} has {frequency.hertz:.3g} Hz, {frequency.ticks:.2g} ticks per period; "
-                f"{EVERY:g} are needed for the bridge to follow it."
+                f"loop.rate: {frequency.what} has {frequency.hertz:.3g} Hz, {frequency.ticks:.2g} ticks per period. "
+                f"The bridge needs {TICKS_PER_PERIOD:g} to follow it."
             )
 
 
-def stated(flow: Flow) -> str:
-    """A flow and where it flows, in words."""
+def flow_text(flow: PortFlow) -> str:
+    """A flow and its operating point, in words."""
     when = "" if flow.at_rest else ", right after a step"
-    at = f"{flow.p / 1e5:.3g} bar in port {flow.port}, {inputs_stated(flow.inputs)}"
-    return f"{abs(flow.q) * 6e4:.3g} l/min at {at}{when}"
+    at = f"{shown_value(flow.p, 'Pa', 3)} in port {flow.port}, {inputs_text(flow.inputs)}"
+    return f"{shown_value(abs(flow.q), 'm^3/s', 3)} at {at}{when}"
 
 
-def inputs_stated(inputs: Mapping[str, float]) -> str:
+def inputs_text(inputs: Mapping[str, float]) -> str:
     """Inputs and their values, in words."""
     return ", ".join(f"{name} {value:g}" for name, value in inputs.items()) or "no input"
 
@@ -197,56 +200,58 @@ def inputs_stated(inputs: Mapping[str, float]) -> str:
 # --- flows of the circuit ---------------------------------------------------------------------------------------------
 
 Closed = Sequence[tuple[Mapping[str, float], Mapping[str, float]]]
-"""Inputs at their ends, and the pressures of the closed ports with them."""
+"""Inputs at the ends of their ranges, and the pressures of the closed ports with them."""
 
 
-def _at_rest(rig: Rig, program: Program, closed: Closed, highest: float, pause: Pause) -> Iterator[Flow]:
-    """Flows with the inputs at their ends over the pressure of one port, the others closed or at the highest."""
+def _flows_at_rest(rig: Rig, program: Program, closed: Closed, highest: float, pause: Pause) -> Iterator[PortFlow]:
+    """Steady flows over the pressure of one port, with the others closed or at the highest pressure."""
     for inputs, pressures in closed:
         for port in pressures:
             for others in (pressures, dict.fromkeys(pressures, highest)):
                 pause()
                 for share in SHARES_OF_PRESSURE:
                     at = {**others, port: share * highest}
-                    analysis = _held(rig, program, inputs, at)
+                    analysis = _with_boundary(rig, program, inputs, at)
                     with contextlib.suppress(NoEquilibrium):
                         analysis.steady_state()
                         analysis.rates(analysis.values[: analysis.n].copy())
                         q = float(analysis.outputs([f"{RIG}{port}.q"])[0])
-                        yield Flow(port, inputs, at[port], pressures[port], q, q, True)
+                        yield PortFlow(port, inputs, at[port], pressures[port], q, q, True)
 
 
-def _after_steps(rig: Rig, program: Program, closed: Closed, highest: float, pause: Pause) -> Iterator[Flow]:
-    """Flows in every tick after the inputs were stepped from their initial values to their ends."""
+def _flows_after_steps(rig: Rig, program: Program, closed: Closed, highest: float, pause: Pause) -> Iterator[PortFlow]:
+    """Flows in every tick after a step of the inputs from their initial values to the ends of their ranges."""
     dt, substeps = 1.0 / rig.settings.loop.rate, rig.circuit.solver.substeps
     start = next(input_levels(rig, ()))
     for target, pressures in closed:
         for share in SHARES_OF_PRESSURE:
             pause()
-            analysis = _held(rig, program, start, dict.fromkeys(pressures, share * highest))
+            analysis = _with_boundary(rig, program, start, dict.fromkeys(pressures, share * highest))
             try:
                 analysis.steady_state()
             except NoEquilibrium:
                 continue
-            _give(analysis, target)
+            _set_values(analysis, target)
             ports = list(pressures)
             names = [f"{RIG}{port}.q" for port in ports]
             before = analysis.outputs(names)
             for _ in range(round(STEP_TIME / dt)):
                 now = analysis.advance(substeps, dt / substeps).outputs(names)
                 for i, port in enumerate(ports):
-                    yield Flow(port, target, share * highest, pressures[port], float(now[i]), float(before[i]), False)
+                    yield PortFlow(
+                        port, target, share * highest, pressures[port], float(now[i]), float(before[i]), False
+                    )
                 before = now
 
 
-def _held(rig: Rig, program: Program, inputs: Mapping[str, float], pressures: Mapping[str, float]) -> Analysis:
+def _with_boundary(rig: Rig, program: Program, inputs: Mapping[str, float], pressures: Mapping[str, float]) -> Analysis:
     """The circuit with these inputs and pressures at its ports."""
     analysis = Analysis(program, rig.packed)
-    _give(analysis, {**inputs, **{f"{RIG}{port}.p": p for port, p in pressures.items()}})
+    _set_values(analysis, {**inputs, **{f"{RIG}{port}.p": p for port, p in pressures.items()}})
     return analysis
 
 
-def _give(analysis: Analysis, values: Mapping[str, float]) -> None:
+def _set_values(analysis: Analysis, values: Mapping[str, float]) -> None:
     for name, value in values.items():
         analysis.values[analysis.packed.values.index(name)] = value
 
@@ -254,7 +259,7 @@ def _give(analysis: Analysis, values: Mapping[str, float]) -> None:
 # --- against the real valve -------------------------------------------------------------------------------------------
 
 
-def _capacity(rig: Rig, name: str, direction: str, flows: Sequence[Flow], real: tuple[float, float]) -> Capacity:
+def _capacity(rig: Rig, name: str, direction: str, flows: Sequence[PortFlow], real: tuple[float, float]) -> Capacity:
     v, sign = rig.settings.valves[name], 1.0 if direction == TO_PORT else -1.0
     point = v.nominal_flow if direction == TO_PORT else v.nominal_flow_to_tank or v.nominal_flow
     needed, margin, worst = 0.0, inf, None
@@ -277,7 +282,7 @@ def _full_flow(rig: Rig, name: str, command: float, p: float, real: tuple[float,
     return valve_flow(command, p, *real, block, line)
 
 
-def _speed(rig: Rig, name: str, flows: Sequence[Flow], real: tuple[float, float]) -> Speed:
+def _speed(rig: Rig, name: str, flows: Sequence[PortFlow], real: tuple[float, float]) -> OpeningSpeed:
     v, fastest = rig.settings.valves[name], 0.0
     step: Mapping[str, float] = {}
     for flow in (flow for flow in flows if not flow.at_rest):
@@ -285,17 +290,17 @@ def _speed(rig: Rig, name: str, flows: Sequence[Flow], real: tuple[float, float]
         rate = abs(openings[1] - openings[0]) * rig.settings.loop.rate
         if rate > fastest:
             fastest, step = float(rate), flow.inputs
-    return Speed(name, fastest, spool_speed(v), v.slew, step)
+    return OpeningSpeed(name, fastest, spool_speed(v), v.slew, step)
 
 
 def _opening(rig: Rig, name: str, q: float, p: float, real: tuple[float, float]) -> float:
-    """Share of full opening with which the real valve passes ``q``, at most all of it."""
+    """Share of full opening at which the real valve passes ``q``, at most 1."""
     possible = _full_flow(rig, name, 1.0 if q > 0.0 else -1.0, p, real)
     return float(np.clip(abs(q / possible), 0.0, 1.0)) * np.sign(q) if possible * q > 0.0 else 0.0
 
 
 def spool_speed(v: ValveSettings) -> float:
-    r"""Fastest speed of the spool on its way from null to full command, full strokes per second.
+    r"""Highest speed of the spool between null and full command, full strokes per second.
 
     Peak of the impulse response: of first order 1/tau, of second order
 
@@ -313,28 +318,30 @@ def spool_speed(v: ValveSettings) -> float:
 # --- frequencies ------------------------------------------------------------------------------------------------------
 
 
-def _frequencies(rig: Rig, program: Program, closed: Closed, highest: float, pause: Pause) -> Iterator[Frequency]:
+def _frequencies(
+    rig: Rig, program: Program, closed: Closed, highest: float, pause: Pause
+) -> Iterator[SignificantFrequency]:
     rate = rig.settings.loop.rate
     if found := _of_circuit(rig, program, closed, highest, pause):
         state, hertz = max(found.items(), key=lambda item: item[1])
-        yield Frequency(f"the virtual circuit ({state})", hertz, rate / hertz)
+        yield SignificantFrequency(f"the virtual circuit ({state})", hertz, rate / hertz)
     for name, v in rig.settings.valves.items():
-        yield Frequency(f"valve {name} (-45°)", corner_frequency(v), rate / corner_frequency(v))
+        yield SignificantFrequency(f"valve {name} (-45°)", corner_frequency(v), rate / corner_frequency(v))
     if hertz := _of_machine(rig, program):
-        yield Frequency("the machine", hertz, rate / hertz)
+        yield SignificantFrequency("the machine", hertz, rate / hertz)
 
 
 def _of_circuit(rig: Rig, program: Program, closed: Closed, highest: float, pause: Pause) -> dict[str, float]:
-    """Highest significant frequency, Hz, by the state that has most part in it.
+    """Highest significant frequencies, Hz, by the state that contributes most.
 
-    With the inputs half-way too: a spool at its end does not move.
+    Also with the inputs half-way: a spool at its end stop does not move.
     """
     found: dict[str, float] = {}
     ports = rig.circuit.rig_ports()
     for inputs in (*(inputs for inputs, _ in closed), *input_levels(rig, (0.5,))):
         for share in SHARES_OF_PRESSURE:
             pause()
-            analysis = _held(rig, program, inputs, dict.fromkeys(ports, share * highest))
+            analysis = _with_boundary(rig, program, inputs, dict.fromkeys(ports, share * highest))
             try:
                 analysis.steady_state()
             except NoEquilibrium:
@@ -355,7 +362,7 @@ def _of_machine(rig: Rig, program: Program) -> float:
     alone, highest = machine_alone(rig, machine), 0.0
     for share in (0.1, 0.5, 0.9):
         analysis = Analysis(program, alone)
-        _give(analysis, machine.at_share(share))
+        _set_values(analysis, machine.at_share(share))
         poles = analysis.linearised().poles()
         highest = max(highest, float(np.abs(poles[np.abs(poles.imag) > 1e-3 * np.abs(poles)]).max(initial=0.0)))
     return highest / (2.0 * pi)

@@ -1,66 +1,23 @@
-"""Starting the panel: which rig, which broker, where browsers find it."""
+"""Starting the panel: in this process, or in a process of its own beside another program."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 
 from hilserver.errors import HilserverError
+from hilserver.panel.settings import LOOPBACK, PORT, PanelSettings, free_port
 from hilserver.protocol.address import BrokerAddress
-
-PORT = 8080
-LOOPBACK = "127.0.0.1"
-
-
-@dataclass(frozen=True)
-class PanelSettings:
-    """Which rig's panel, where its broker is, where browsers find it, where recordings lie (None: as the server says).
-
-    ``with_parent``: it ends when the process that started it ends. Of ``address``, user and password are not used: who
-    opens the panel gives their own.
-    """
-
-    rig: str
-    address: BrokerAddress
-    host: str = LOOPBACK
-    port: int = PORT
-    recordings: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    with_parent: bool = False
-
-    @property
-    def url(self) -> str:
-        """What to open in the browser."""
-        host = "127.0.0.1" if self.host == "0.0.0.0" else self.host
-        return f"http{'s' if self.certificate else ''}://{host}:{self.port}"
-
-
-def free_port(host: str, port: int, tries: int = 1) -> int:
-    """This port, or one of the next ``tries``, if nobody has it. Raises HilserverError."""
-    for number in range(port, port + tries):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, number))
-            except OSError as error:
-                reason = error.strerror
-            else:
-                return int(probe.getsockname()[1])
-    raise HilserverError(f"the panel can't listen on {host}:{port}: {reason}. Choose another place: --host, --port")
 
 
 @asynccontextmanager
 async def beside(rig: str, address: BrokerAddress) -> AsyncIterator[str | None]:
-    """A panel in a process of its own, as long as this lasts; its URL, None where NiceGUI is not installed."""
+    """A panel in a process of its own for the duration of the context; its URL, None where NiceGUI is not installed."""
     if find_spec("nicegui") is None:
         yield None
         return
@@ -70,7 +27,7 @@ async def beside(rig: str, address: BrokerAddress) -> AsyncIterator[str | None]:
         *(sys.executable, "-c", "from hilserver.cli import main; main()", "panel", *options),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is for us
+        start_new_session=True,  # Ctrl-C is for this process only
     )
     try:
         yield PanelSettings(rig, address, port=port).url
@@ -87,11 +44,13 @@ async def beside(rig: str, address: BrokerAddress) -> AsyncIterator[str | None]:
 def serve(settings: PanelSettings) -> None:
     """Serve the panel until Ctrl-C or SIGTERM. Raises HilserverError where NiceGUI is not installed.
 
-    It gives way to everything else on this machine: it shows a loop that must not notice it.
+    It runs at low priority: the panel must not disturb the loop that it shows.
     """
     if find_spec("nicegui") is None:
         raise HilserverError("the panel needs NiceGUI: pip install 'hilserver[panel]'")
-    os.environ.setdefault("NICEGUI_STORAGE_PATH", tempfile.gettempdir())  # nothing is stored; not even in this folder
+    os.environ.setdefault(
+        "NICEGUI_STORAGE_PATH", tempfile.gettempdir()
+    )  # nothing is stored, but NiceGUI creates the folder
     from hilserver.panel.web import Panel
 
     os.nice(10)

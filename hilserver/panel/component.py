@@ -16,7 +16,7 @@ from hilserver.protocol.published import Answer, TypeInfo
 
 
 @dataclass(frozen=True)
-class Field:
+class DatasheetField:
     """A datasheet value: dotted key, what it is, its text as given ("" where it is not), its default."""
 
     key: str
@@ -26,7 +26,7 @@ class Field:
     required: bool
 
 
-def fields_of(kind: TypeInfo | None, table: Mapping[str, Any]) -> list[Field]:
+def fields_of(kind: TypeInfo | None, table: Mapping[str, Any]) -> list[DatasheetField]:
     """The datasheet values of a component of this type as they stand in its table.
 
     Of a type that the server does not tell of, those that are given.
@@ -34,24 +34,24 @@ def fields_of(kind: TypeInfo | None, table: Mapping[str, Any]) -> list[Field]:
     if kind is None:
         skipped = ("type", "ports", "description")
         return [f for key, value in table.items() if key not in skipped for f in _given(key, value, "")]
-    found: list[Field] = []
+    found: list[DatasheetField] = []
     for key, info in kind.values.items():
         if isinstance(value := table.get(key), Mapping):
             found.extend(_given(key, value, info.description))
         else:
             given = "" if value is None else as_text(value)
             default = "" if info.default is None else as_text(info.default)
-            found.append(Field(key, info.description, given, default, info.required))
-    signals = [Field(p, "signal or number", as_text(table[p]), "", False) for p in kind.inputs if p in table]
+            found.append(DatasheetField(key, info.description, given, default, info.required))
+    signals = [DatasheetField(p, "signal or number", as_text(table[p]), "", False) for p in kind.inputs if p in table]
     return found + signals
 
 
-def _given(key: str, value: object, description: str) -> Iterator[Field]:
+def _given(key: str, value: object, description: str) -> Iterator[DatasheetField]:
     if isinstance(value, Mapping):
         for inner, part in value.items():
             yield from _given(f"{key}.{inner}", part, description)
     else:
-        yield Field(key, description, as_text(value), "", False)
+        yield DatasheetField(key, description, as_text(value), "", False)
 
 
 def as_text(value: object) -> str:
@@ -94,7 +94,7 @@ class ComponentDialog:
 
     def __init__(self, page: Page) -> None:
         self.page, self.name = page, ""
-        self._fields: dict[str, tuple[Field, ui.input]] = {}
+        self._fields: dict[str, tuple[DatasheetField, ui.input]] = {}
         # beside the rest, not over it: the buttons that stop the rig stay within reach
         dialog = ui.dialog().props("seamless position=right")
         with dialog as self.dialog, ui.column().classes("card component-dialog gap-3").style("width: 27rem"):
@@ -153,7 +153,7 @@ class ComponentDialog:
         other = self.page.connection.types[kind]
         return {key: table[key] for key in (*other.values, *other.inputs, *other.outputs) if key in table}
 
-    def _add_input(self, field: Field) -> None:
+    def _add_input(self, field: DatasheetField) -> None:
         title = field.key.replace("_", " ").replace(".", " · ")
         box = ui.input(title + (" *" if field.required else ""), value=field.given, placeholder=field.default)
         box.props(f'outlined dense stack-label data-field="{field.key}" hide-bottom-space').classes("w-full")
@@ -201,7 +201,10 @@ class ComponentDialog:
         )
         self._done.visible = True
         for key, (field, box) in list(self._fields.items()):
-            self._fields[key] = (Field(key, field.description, box.value or "", field.default, field.required), box)
+            self._fields[key] = (
+                DatasheetField(key, field.description, box.value or "", field.default, field.required),
+                box,
+            )
 
     def _refuse(self, reason: str) -> None:
         self._reason.set_text(reason)

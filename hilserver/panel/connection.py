@@ -29,7 +29,7 @@ from hilserver.protocol.published import (
     ComponentTypes,
     Description,
     Event,
-    State,
+    ServerState,
     Telemetry,
     TypeInfo,
 )
@@ -77,7 +77,7 @@ class Connection:
         self.refused: str | None = None
         self.trouble = "not connected yet"
         self.description: Description | None = None
-        self.state: State | None = None
+        self.state: ServerState | None = None
         self.state_at = 0.0
         self.circuit: CircuitStatus | None = None
         self.types: Mapping[str, TypeInfo] = {}
@@ -152,7 +152,7 @@ class Connection:
             case "telemetry":
                 self.history.add(Telemetry.model_validate_json(payload))
             case "state":
-                self.state, self.state_at = State.model_validate_json(payload), time.monotonic()
+                self.state, self.state_at = ServerState.model_validate_json(payload), time.monotonic()
             case "circuit":
                 self.circuit = CircuitStatus.model_validate_json(payload)
             case "types":

@@ -11,7 +11,7 @@ from nicegui import ui
 from hilserver.panel.display import Units
 from hilserver.panel.plots import Plot
 from hilserver.panel.view import Page, heading
-from hilserver.protocol.published import Figures, LoopStatus
+from hilserver.protocol.published import DurationFigures, LoopStatus
 
 _FIGURES = {"median": "median", "p99": "99 %", "p999": "99.9 %", "max": "max"}
 
@@ -69,7 +69,7 @@ class TimingView:
         return f'<table class="values"><tr><th>{units.of("s").unit}</th>{head}</tr>{body}</table>'
 
 
-def _figure_row(name: str, figures: Figures, units: Units) -> str:
+def _figure_row(name: str, figures: DurationFigures, units: Units) -> str:
     cells = "".join(f'<td class="number">{units.number(getattr(figures, key), "s")}</td>' for key in _FIGURES)
     return f"<tr><td>{escape(name)}</td>{cells}</tr>"
 

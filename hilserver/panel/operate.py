@@ -201,7 +201,7 @@ class ValvesView:
         self._box = ui.column().classes("w-full gap-3")
         self._choices: dict[str, ui.select] = {}
         self._chosen: dict[str, float] = {}
-        self._jogs: dict[str, Jog] = {}
+        self._jogs: dict[str, JogControl] = {}
         page.each_round(self._follow, "Operate")
         page.each_round(self._update, "Operate")
 
@@ -242,7 +242,7 @@ class ValvesView:
                 list(info.strategies), label="Strategy", on_change=lambda e: self._select(name, e.value)
             )
             self._choices[name].props("outlined dense options-dense").classes("w-full strategy")
-            self._jogs[name] = Jog(self.page, name, info.jog_limit)
+            self._jogs[name] = JogControl(self.page, name, info.jog_limit)
 
     async def _select(self, valve: str, strategy: str | None) -> None:
         if strategy is not None and strategy != self._present(valve):
@@ -267,7 +267,7 @@ class ValvesView:
         self.page.show("bars", bars)
 
 
-class Jog:
+class JogControl:
     """Moves a valve by hand while a button is held; the server ends a command that is not renewed (``jog_time``)."""
 
     def __init__(self, page: Page, valve: str, limit: float) -> None:

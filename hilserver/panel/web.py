@@ -14,11 +14,11 @@ from fastapi.responses import StreamingResponse
 from nicegui import app, background_tasks, ui
 from wsproto.utilities import LocalProtocolError
 
-from hilserver.panel.app import PanelSettings
 from hilserver.panel.connection import Connection, LogIn
 from hilserver.panel.display import Units
 from hilserver.panel.page import assets, build
 from hilserver.panel.recordings import DOWNLOADS, contents, folder_of
+from hilserver.panel.settings import PanelSettings
 from hilserver.record.folder import SUFFIX
 
 PATIENCE = 5.0
@@ -26,7 +26,7 @@ PATIENCE = 5.0
 
 
 @dataclass
-class Session:
+class UserSession:
     """What a browser has here: its connection, its units, and, if it logged in, the task that keeps it connected."""
 
     connection: Connection
@@ -39,8 +39,8 @@ class Panel:
 
     def __init__(self, settings: PanelSettings) -> None:
         self._settings = settings
-        self._sessions: dict[str, Session] = {}
-        self._open: Session | None = None
+        self._sessions: dict[str, UserSession] = {}
+        self._open: UserSession | None = None
 
     def run(self) -> None:
         """Serve until Ctrl-C or SIGTERM."""
@@ -71,9 +71,9 @@ class Panel:
         if self._settings.with_parent:
             background_tasks.create(_end_with(os.getppid()))
 
-    def _connect(self, user: str | None, password: str | None) -> Session:
+    def _connect(self, user: str | None, password: str | None) -> UserSession:
         connection = Connection(LogIn.typed(self._settings.address, user, password), self._settings.rig)
-        return Session(connection, asyncio.create_task(connection.run()))
+        return UserSession(connection, asyncio.create_task(connection.run()))
 
     async def _index(self) -> None:
         browser = str(app.storage.browser["id"])
@@ -84,7 +84,7 @@ class Panel:
             if self._open.connection.refused is not None:
                 self._ask(browser)
                 return
-            session = self._sessions[browser] = Session(self._open.connection)
+            session = self._sessions[browser] = UserSession(self._open.connection)
 
         def log_out() -> None:
             if (gone := self._sessions.pop(browser, None)) is not None and gone.task is not None:

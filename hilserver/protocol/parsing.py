@@ -28,7 +28,7 @@ PROBLEM_LIMIT = 20
 """Most problems that an answer lists."""
 
 
-class Refused(HilserverError):
+class PayloadError(HilserverError):
     """A payload that is no command. ``problems`` lists all that is wrong; ``id`` is the payload's, where readable."""
 
     def __init__(self, problems: Iterable[Problem], id: str | None = None) -> None:
@@ -45,7 +45,7 @@ def _one_line(text: str) -> str:
 
 
 def read_command(name: str, payload: bytes) -> Command:
-    """The command in a message on ``hil/<rig>/command/<name>``; raises Refused with all that is wrong."""
+    """The command in a message on ``hil/<rig>/command/<name>``; raises PayloadError with all that is wrong."""
     if len(payload) > PAYLOAD_LIMIT:
         size = f"{len(payload) / 1024:.0f} KiB"
         raise _refused(f"the payload has {size}; at most {PAYLOAD_LIMIT // 1024} KiB are read.", leading_id(payload))
@@ -58,11 +58,11 @@ def read_command(name: str, payload: bytes) -> Command:
     if len(value) > KEY_LIMIT:
         raise _refused(f"{len(value)} keys: no command has so many. Allowed: {', '.join(model.model_fields)}.", id)
     if flaws := list(_flaws(value, (), 0)):
-        raise Refused(flaws, id)
+        raise PayloadError(flaws, id)
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise Refused(problems_of(error, value, names=model.model_fields), id) from None
+        raise PayloadError(problems_of(error, value, names=model.model_fields), id) from None
 
 
 def leading_id(payload: bytes) -> str | None:
@@ -72,8 +72,8 @@ def leading_id(payload: bytes) -> str | None:
     return text if is_id(text) and "\ufffd" not in text else None
 
 
-def _refused(message: str, id: str | None = None) -> Refused:
-    return Refused([Problem(message)], id)
+def _refused(message: str, id: str | None = None) -> PayloadError:
+    return PayloadError([Problem(message)], id)
 
 
 def _read_json(payload: bytes) -> dict[str, object]:

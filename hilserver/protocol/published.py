@@ -107,7 +107,7 @@ class DeviceStatus(Published):
     restarts: int = Field(default=0, description="how often its I/O process was started again")
 
 
-class Figures(Published):
+class DurationFigures(Published):
     """What many durations come to; all in s. Percentiles are right to 1 %."""
 
     count: int = Field(description="how many there were")
@@ -123,9 +123,9 @@ class LoopStatus(Published):
     """How punctual the real-time loop has been since the server's start, by its own account; times in s."""
 
     period: float = Field(description="time from tick to tick as configured")
-    wake_up: Figures = Field(description="from a tick's deadline to its begin, missed ticks included")
-    work: Figures | None = Field(description="what a tick took in all; null before the second tick")
-    parts: dict[str, Figures] = Field(description="the same by parts: read, compute, write, publish")
+    wake_up: DurationFigures = Field(description="from a tick's deadline to its begin, missed ticks included")
+    work: DurationFigures | None = Field(description="what a tick took in all; null before the second tick")
+    parts: dict[str, DurationFigures] = Field(description="the same by parts: read, compute, write, publish")
     time_sync_error: float = Field(
         description="largest difference of ideal and actual simulation time, counted from the run's start"
     )
@@ -146,7 +146,7 @@ class RecordingStatus(Published):
     free_megabytes: float | None = Field(default=None, description="room on its disk; null: not known")
 
 
-class Demand(Published):
+class Utilisation(Published):
     """What the virtual circuit asks of a real valve: the largest since the last state, as shares of all that it can."""
 
     flow_to_port: float | None = Field(
@@ -160,7 +160,7 @@ class Demand(Published):
     speed_to_tank: float = Field(default=0.0, description="the same towards port to tank")
 
 
-class State(Published):
+class ServerState(Published):
     """How the server is. Retained, published when it changes and at a slow rate."""
 
     mode: Mode = Field(description="what the server may do with the valves")
@@ -179,7 +179,7 @@ class State(Published):
     devices: dict[str, DeviceStatus] = Field(default={}, description="failures of the devices, by device")
     recording: RecordingStatus | None = Field(default=None, description="the log; null: recording is switched off")
     strategies: dict[str, str] = Field(default={}, description="the strategy that drives each real valve, by valve")
-    demand: dict[str, Demand] = Field(default={}, description="how much of each real valve is asked for, by valve")
+    demand: dict[str, Utilisation] = Field(default={}, description="how much of each real valve is asked for, by valve")
     target: dict[str, float] = Field(default={}, description="what the server asks for, by channel")
     actual: dict[str, float | None] = Field(default={}, description="what is measured, by channel; null: not valid")
 
@@ -259,7 +259,7 @@ class DelayMargin(Published):
     at: str | None = Field(description="operating point at which it is smallest")
 
 
-class Margins(Published):
+class MarginStatus(Published):
     """Whether the real valves can do what the virtual circuit asks for, and the loop stays stable. Retained."""
 
     examined: bool = Field(
@@ -298,10 +298,10 @@ class Event(Published):
 
 PUBLISHED: dict[str, type[Published]] = {
     "description": Description,
-    "state": State,
+    "state": ServerState,
     "circuit": CircuitStatus,
     "types": ComponentTypes,
-    "margins": Margins,
+    "margins": MarginStatus,
     "telemetry": Telemetry,
     "event": Event,
     "answer": Answer,

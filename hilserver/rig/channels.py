@@ -25,10 +25,12 @@ class ChannelSettings(Datasheet):
     filter: Time = Field(default="0 s", ge=0, description="time constant of a first-order low-pass; also its lag")
     tare: AnyDifference | None = Field(default=None, description="what is taken from the scaled value: its zero error")
     valid_raw: tuple[Number, Number] | None = Field(
-        default=None, description="raw readings outside of these two are no samples (4 … 20 mA: 3.6 mA and 21 mA)"
+        default=None,
+        examples=[[-500, 5000]],
+        description="raw readings outside of these two are no samples (4 … 20 mA: 3.6 mA and 21 mA)",
     )
     valid: tuple[AnyQuantity, AnyQuantity] | None = Field(
-        default=None, description="values outside of these two are no samples"
+        default=None, examples=[["0 bar", "420 bar"]], description="values outside of these two are no samples"
     )
     valid_rate: AnyRate | None = Field(
         default=None, description="a value that changed faster since the last sample (filtered) is no sample"
@@ -38,6 +40,7 @@ class ChannelSettings(Datasheet):
     )
     noise: AnyQuantity | None = Field(
         default=None,
+        examples=["0.2 bar"],
         description="standard deviation of the sensor's noise (estimation); 0.02 % of the scale's range if not given",
     )
 

@@ -180,7 +180,9 @@ class OutputSettings(Datasheet):
         default=None, description="raw output when off and when on, e.g. [0, 1] for a digital line"
     )
     value: tuple[AnyQuantity, AnyQuantity] | None = Field(
-        default=None, description="instead of raw, with scale: the quantity when off and when on"
+        default=None,
+        examples=[["20 bar", "140 bar"]],
+        description="instead of raw, with scale: the quantity when off and when on",
     )
     scale: Scale | None = Field(default=None, description="value: what raw outputs stand for; points or current")
     on: Literal["armed", "running", "healthy", "heartbeat"] = Field(
@@ -226,7 +228,10 @@ class CylinderSettings(Datasheet):
     dead_volume_B: Volume = Field(default="0.1 l", gt=0, description="the same at the rod side, with the rod out")
     mass: Mass = Field(gt=0, description="moving mass with the load, reduced to the rod")
     bulk_modulus: Pressure | None = Field(
-        default=None, gt=0, description="effective one of oil and hoses; that of the circuit's oil if not given"
+        default=None,
+        examples=["1.2e9 Pa"],
+        gt=0,
+        description="effective one of oil and hoses; that of the circuit's oil if not given",
     )
 
     @model_validator(mode="after")
@@ -244,7 +249,9 @@ class CylinderSettings(Datasheet):
 class KeepSettings(Datasheet):
     """Which of a rig's recordings are kept; beyond that the oldest files go. Without a limit all are kept."""
 
-    age: Time | None = Field(default=None, gt=0, description="files last written longer ago than this go")
+    age: Time | None = Field(
+        default=None, examples=["30 d"], gt=0, description="files last written longer ago than this go"
+    )
     files: StrictInt | None = Field(default=None, ge=1, description="so many files are kept")
     gigabytes: Number | None = Field(default=None, gt=0, description="so much is kept, the running recording included")
     running: StrictBool = Field(
@@ -261,7 +268,9 @@ class RecordingSettings(Datasheet):
     )
     enabled: StrictBool = Field(default=True, description="record every run")
     max_megabytes: Number = Field(default=1000.0, gt=0, description="a new file is begun beyond this size")
-    max_duration: Time | None = Field(default=None, gt=0, description="a new file is begun after this time")
+    max_duration: Time | None = Field(
+        default=None, examples=["1 h"], gt=0, description="a new file is begun after this time"
+    )
     min_free_megabytes: Number = Field(
         default=500.0, ge=0, description="with less room than this on the disk nothing is recorded"
     )
@@ -280,7 +289,11 @@ class MqttSettings(BrokerAddress):
         default=(), description="embedded: the accounts that may command; the others only read"
     )
     command_lifetime: Time | None = Field(
-        default=None, ge=1, le=300, description="commands must have an id and expire within this time: no replays"
+        default=None,
+        examples=["30 s"],
+        ge=1,
+        le=300,
+        description="commands must have an id and expire within this time: no replays",
     )
     telemetry_rate: Frequency = Field(default="50 Hz", gt=0, le=1000, description="samples per second in telemetry")
     telemetry_batch: Time = Field(default="200 ms", gt=0, description="a batch is sent this often")

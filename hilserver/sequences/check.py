@@ -30,18 +30,18 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedChannels:
     """Channels over a sequence: ``time`` in s from its begin, SI values (NaN: none), units by channel."""
 
     time: Floats
     channels: Mapping[str, Floats]
     units: Mapping[str, str] = field(default_factory=dict)
 
-    def until(self, end: float) -> Recorded:
+    def until(self, end: float) -> RecordedChannels:
         """The same without what came after ``end``, s."""
         count = int(np.searchsorted(self.time, end + ROUNDING))
         channels = {name: values[:count] for name, values in self.channels.items()}
-        return Recorded(self.time[:count], channels, self.units)
+        return RecordedChannels(self.time[:count], channels, self.units)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Done:
 
     sequence: Sequence
     where: str
-    recorded: Recorded
+    recorded: RecordedChannels
     moments: tuple[tuple[float, str], ...]
     verdicts: tuple[Verdict, ...]
     log: str = ""
@@ -69,7 +69,7 @@ class Done:
         return FAILED not in outcomes and PASSED in outcomes
 
 
-def judged(sequence: Sequence, recorded: Recorded, effects: Mapping[str, float]) -> list[Verdict]:
+def judged(sequence: Sequence, recorded: RecordedChannels, effects: Mapping[str, float]) -> list[Verdict]:
     """The verdict on every expectation. ``effects``: when named steps took effect, s from the sequence's begin."""
     return [
         _judged(title_of(expectation, number), expectation, recorded, effects)
@@ -82,7 +82,7 @@ def title_of(expectation: Expectation, number: int) -> str:
     return expectation.name or f"{number}: {expectation.channel} {band_text(expectation)}"
 
 
-def _judged(title: str, e: Expectation, recorded: Recorded, effects: Mapping[str, float]) -> Verdict:
+def _judged(title: str, e: Expectation, recorded: RecordedChannels, effects: Mapping[str, float]) -> Verdict:
     if e.channel not in recorded.channels:
         return Verdict(title, FAILED, f'no channel "{e.channel}".{did_you_mean(e.channel, recorded.channels)}')
     if (unit := recorded.units.get(e.channel, e.unit)) != e.unit:

@@ -10,14 +10,13 @@ from contextlib import suppress
 
 import numpy as np
 
-from hilserver.client import Recorder, RequestFailed, Session
+from hilserver.client import RequestFailed, Session, TelemetryRecorder
 from hilserver.client.samples import Samples, circuit_units
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.protocol import commands, published
-from hilserver.sequences.check import FAILED, Done, Recorded, Verdict
+from hilserver.sequences.check import FAILED, Done, RecordedChannels, Verdict
 from hilserver.sequences.model import Fault, Sequence, Step
 from hilserver.sequences.play import Action, InputValue, Play, actions, check_inputs
-from hilserver.service.orders import Change
 
 LAST_SAMPLES = 5.0
 """s that the last telemetry may take."""
@@ -35,7 +34,7 @@ async def run_live(sequence: Sequence, session: Session) -> Done:
     assert session.state is not None
     circuit, strategies = session.circuit, session.state.strategies
     log = session.state.recording.file if session.state.recording else None
-    recorder = Recorder((), {})
+    recorder = TelemetryRecorder((), {})
     session.listeners.append(recorder.take)
     play = Play(sequence)
     run = _Run(session, play, recorder)
@@ -55,7 +54,7 @@ class _Run:
     ``changed``: whether the virtual circuit may have been; ``selected``: valves whose strategy may have been.
     """
 
-    def __init__(self, session: Session, play: Play, recorder: Recorder) -> None:
+    def __init__(self, session: Session, play: Play, recorder: TelemetryRecorder) -> None:
         assert session.state is not None
         self.session, self.play, self.recorder = session, play, recorder
         self.period = session.state.loop.period if session.state.loop is not None else math.nan
@@ -71,7 +70,9 @@ class _Run:
             if isinstance(action, InputValue) and self._is_past(action, todo[number + 1 :]):
                 continue
             assert not isinstance(action, Fault)
-            self.changed = self.changed or isinstance(action.command, Change)  # even if its answer gets lost
+            self.changed = self.changed or isinstance(
+                action.command, commands.CircuitCommand
+            )  # even if its answer gets lost
             self.selected |= {action.command.valve} if isinstance(action.command, commands.SelectStrategy) else set()
             answer = await self.session.request(action.command)
             at = self._effect(action, answer)
@@ -113,17 +114,17 @@ class _Run:
             raise RequestFailed(f"the server of rig {self.session.rig} sends no telemetry.") from None
         return self.recorder.newest("tick")
 
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecordedChannels:
         """The telemetry since time 0."""
         samples: Samples = self.recorder.samples()
         if "tick" not in samples.channels or self.tick is None:
-            return Recorded(np.empty(0), {})
+            return RecordedChannels(np.empty(0), {})
         time = (samples["tick"] - self.tick) * self.period
         kept = time >= -0.5 * self.period
         channels = {name: values[kept] for name, values in samples.channels.items() if name != "tick"}
         known = self.session.description.channels if self.session.description is not None else {}
         units = {name: known[name].unit for name in channels if name in known} | circuit_units(channels)
-        return Recorded(time[kept], channels, units)
+        return RecordedChannels(time[kept], channels, units)
 
 
 def _check(sequence: Sequence, session: Session) -> None:

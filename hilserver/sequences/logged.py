@@ -10,14 +10,14 @@ import numpy as np
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol.commands import SetInput
+from hilserver.protocol.commands import CircuitCommand, SetInput
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig
 from hilserver.sequences import check
 from hilserver.sequences.check import Done, Verdict
 from hilserver.sequences.model import Sequence, Step
 from hilserver.sequences.play import Collector, Play
-from hilserver.service.orders import Change, order_of
+from hilserver.service.loop_commands import loop_command
 from hilserver.simulation.replay import replay_log
 from hilserver.tick.codes import CommandKind
 from hilserver.tick.row import command_in
@@ -111,10 +111,10 @@ def _found(steps: list[Step], commands: list[Command], rig: Rig, dt: float) -> l
 
 def _record(step: Step, rig: Rig) -> tuple[float, ...]:
     """What the loop gets of a step; of a switch only that it is one."""
-    if isinstance(step.command, Change):
+    if isinstance(step.command, CircuitCommand):
         return (float(CommandKind.SWAP),)
-    order = order_of(rig, step.command)
-    return (float(order.kind), order.first, order.second)
+    record = loop_command(rig, step.command)
+    return (float(record.kind), record.first, record.second)
 
 
 def _same(logged: tuple[float, ...], wanted: tuple[float, ...]) -> bool:

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 from hilserver.components.base import Datasheet
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
 from hilserver.protocol.commands import Command
-from hilserver.protocol.parsing import Refused, read_command
+from hilserver.protocol.parsing import PayloadError, read_command
 from hilserver.rig.cycle import CycleInput
 from hilserver.sequences.table import read_csv
 from hilserver.tick.codes import Mode
@@ -223,7 +223,7 @@ def _step(table: Mapping[str, Any]) -> Step:
     else:
         try:
             command = read_command(table[SEND], json.dumps(payload).encode())
-        except Refused as error:
+        except PayloadError as error:
             problems += [Problem(text) for text in error.problems]
     if timing is None or command is None or problems:
         raise ConfigurationError(problems)

@@ -16,7 +16,7 @@ from hilserver.rig.build import Rig
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_table
 from hilserver.sequences import check
-from hilserver.sequences.check import Done, Recorded, Verdict, judged
+from hilserver.sequences.check import Done, RecordedChannels, Verdict, judged
 from hilserver.sequences.model import Fault, Step
 from hilserver.sequences.model import Sequence as TestSequence
 from hilserver.service.telemetry import VALVE_CHANNELS, channel_columns
@@ -86,7 +86,7 @@ class Collector:
         self._seen |= places.keys()
         self._parts.append(part)
 
-    def recorded(self, first_tick: float, period: float) -> Recorded:
+    def recorded(self, first_tick: float, period: float) -> RecordedChannels:
         """What was collected; time counts from ``first_tick`` on. Unknown names of the circuit are left out."""
         table = np.concatenate(self._parts) if self._parts else np.empty((0, len(self._columns) + len(self._circuit)))
         names = [*self._columns, *self._circuit]
@@ -94,7 +94,7 @@ class Collector:
         channels = {name: np.ascontiguousarray(table[:, place]) for place, name in enumerate(names)}
         time = (channels.pop("tick") - first_tick) * period
         known = {name: values for name, values in channels.items() if name not in self._circuit or name in self._seen}
-        return Recorded(time, known, self.units)
+        return RecordedChannels(time, known, self.units)
 
 
 def check_inputs(sequence: TestSequence, ranges: Mapping[str, tuple[float, float]]) -> list[Problem]:
@@ -165,7 +165,7 @@ class Play:
         self.ended, self.ended_at = reason, at
 
     def done(
-        self, where: str, recorded: Recorded, circuit: Mapping[str, Any], *, log: str = "", took: float = 0.0
+        self, where: str, recorded: RecordedChannels, circuit: Mapping[str, Any], *, log: str = "", took: float = 0.0
     ) -> Done:
         """The result: what was not carried out, or can't be judged any more, is skipped."""
         verdicts, recorded = list(self.verdicts), recorded.until(self.sequence.length)

@@ -1,4 +1,4 @@
-"""What a test sequence has to say: JUnit XML for CI, and a page with plots for people."""
+"""The results of a test sequence: JUnit XML for CI, and a page with plots for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hilserver.errors import HilserverError
 from hilserver.report.circuit_blocks import components, drawing
 from hilserver.report.document import Block, Document, Grid, Heading, Listing, Picture
 from hilserver.report.plots import panels_figure
-from hilserver.sequences.check import FAILED, PASSED, SKIPPED, Done, Verdict, title_of, window
+from hilserver.sequences.check import FAILED, PASSED, SKIPPED, Done, title_of, window
 from hilserver.sequences.model import Expectation
 from hilserver.tick.codes import Mode
 from hilserver.units import shown_unit
@@ -26,10 +26,10 @@ _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd]")
 
 
 def junit(results: Many[Done]) -> str:
-    """The results as JUnit XML: a suite per sequence, a case per step and expectation.
+    """The results as JUnit XML: one suite per sequence, one case per step and expectation.
 
-    Jenkins and the reporters of GitHub sum up the suites themselves or read the sums at the root; a case without a
-    time is shown by some as not a number, so that of the sequence stands at its suite and cases have 0.
+    Jenkins and the reporters of GitHub add up the suites themselves or read the totals of the root element. Some show a
+    case without a time as NaN: the time of the sequence is given for its suite, and cases have 0.
     """
     suites = [_suite(done) for done in results]
     sums = {key: str(sum(int(suite[key]) for suite in suites)) for key in ("tests", "failures", "errors", "skipped")}
@@ -65,7 +65,7 @@ def _suite(done: Done) -> dict[str, str]:
 
 
 def _clean(text: str) -> str:
-    """Without the characters that XML can't hold."""
+    """The text without the characters that XML does not allow."""
     return _NOT_XML.sub("\ufffd", text)
 
 
@@ -79,16 +79,11 @@ def write_junit(results: Many[Done], file: Path) -> Path:
     return file
 
 
-def verdict_line(verdict: Verdict) -> str:
-    """A verdict in the terminal."""
-    return f"{MARKS[verdict.outcome]:8}{verdict.name}: {verdict.found}"
-
-
 def summary_line(done: Done) -> str:
-    """How many of what, in a sentence."""
+    """The number of passed, failed and skipped results, in a sentence."""
     counts = {word: sum(v.outcome == word for v in done.verdicts) for word in (PASSED, FAILED, SKIPPED)}
-    told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    return f"{done.sequence.file}: {told} ({done.where}, {done.sequence.length:.4g} s in {done.took:.1f} s)"
+    shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    return f"{done.sequence.file}: {shown} ({done.where}, {done.sequence.length:.4g} s in {done.took:.1f} s)"
 
 
 def document(done: Done) -> Document:
@@ -101,19 +96,19 @@ def document(done: Done) -> Document:
     rows = tuple((v.name, MARKS[v.outcome], v.found) for v in done.verdicts)
     blocks += [Heading("Results"), Grid(("what", "result", "found"), rows)]
     if (figure := plot(done)) is not None:
-        about_plot = "What was expected is shaded, red where it was not met; dotted: a step or fault took effect."
-        blocks += [Heading("Course"), Picture("course", figure, about_plot)]
+        about_plot = "Expectations are shaded, red where they were not met; dotted lines: a step or fault took effect."
+        blocks += [Heading("Signals"), Picture("signals", figure, about_plot)]
     steps = tuple((f"{at:.4g}", text) for at, text in done.moments)
     if steps:
-        blocks += [Heading("What was done"), Grid(("time, s", "step or fault"), steps)]
+        blocks += [Heading("Steps and faults"), Grid(("time, s", "step or fault"), steps)]
     if done.circuit:
-        blocks += [Heading("The virtual circuit at the begin"), *drawing(done.circuit), components(done.circuit)]
+        blocks += [Heading("The virtual circuit at the beginning"), *drawing(done.circuit), components(done.circuit)]
     passed = "passed" if done.ok else "FAILED"
     return Document(f"{done.sequence.file.stem}: {passed}", blocks)
 
 
 def plot(done: Done) -> Figure | None:
-    """A panel per channel of which something is expected; below them the inputs and the valves' commands."""
+    """One panel per channel with an expectation; below them the inputs and the valves' commands."""
     recorded = done.recorded
     if len(recorded.time) == 0:
         return None

@@ -10,13 +10,13 @@ import numpy as np
 from hilserver.circuit.model import Circuit
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol import commands
+from hilserver.protocol.commands import CircuitCommand, Command
 from hilserver.rig.build import Rig
 from hilserver.sequences.check import Done
 from hilserver.sequences.model import Fault, Sequence
 from hilserver.sequences.play import Collector, InputValue, Play, actions, check_inputs, mode_of
-from hilserver.service.orders import Change, changed, order_of, why_refused
-from hilserver.service.switching import started, unstable
+from hilserver.service.loop_commands import loop_command, refusal_text
+from hilserver.service.switching import prepare_switch
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import Result
 from hilserver.tick.plant import (
@@ -102,15 +102,18 @@ class _Bench:
         if ticks > 0:
             self.collector.add(self.run.packed.names, self.run.run(ticks))
 
-    def execute(self, command: commands.Command) -> str:
+    def execute(self, command: Command) -> str:
         """Carry out a command in the next tick; returns why it is refused, empty where it is not."""
+        run = self.run
         try:
-            if isinstance(command, Change):
-                circuit, needs = self._change(command), ""
+            if isinstance(command, CircuitCommand):
+                new = prepare_switch(self.rig, run.program, self.circuit, run.packed, run.row, command)
+                circuit, needs = new.circuit, ""
+                run.swap(new.circuit, new.packed)
             else:
-                circuit, order = None, order_of(self.rig, command)
-                needs = order.needs
-                self.run.command(order.kind, order.first, order.second)
+                record = loop_command(self.rig, command)
+                circuit, needs = self.circuit, record.needs
+                run.command(record.kind, record.first, record.second)
         except ConfigurationError as error:
             self.run_until(self.now + self.dt)
             return "; ".join(map(str, error.problems))
@@ -119,21 +122,9 @@ class _Bench:
             return str(error)
         self.run_until(self.now + self.dt)
         if (result := int(header(self.run.row).result)) != Result.DONE:
-            return why_refused(command, needs, result, mode_of(self.run.row))
-        self.circuit = circuit or self.circuit
+            return refusal_text(command, needs, result, mode_of(self.run.row))
+        self.circuit = circuit
         return ""
-
-    def _change(self, command: Change) -> Circuit:
-        """Prepare another circuit, as the server does, and let the next tick take it."""
-        wanted, run = changed(self.rig, self.circuit, command), self.run
-        circuit = self.rig.read_circuit(wanted.source, wanted.file or "")
-        packed = self.rig.pack(circuit, wanted.file or "")
-        carried = packed.carried_from(run.packed)
-        packed = started(self.rig, run.program, circuit, packed, carried, run.row, wanted.steady)
-        if reason := unstable(self.rig, run.program, circuit, packed, carried, run.row):
-            raise ConfigurationError([Problem(reason, "solver")])
-        run.swap(circuit, packed)
-        return circuit
 
     # --- faults ------------------------------------------------------------------------------------------------------
 

@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from math import isfinite
 
 from hilserver.circuit.program import Program
-from hilserver.margins import capacity as feasibility
-from hilserver.margins import delay as stability
-from hilserver.margins import margins
+from hilserver.margins.capacity import Capacity, OpeningSpeed, flow_text
+from hilserver.margins.delay import DelayMargin
+from hilserver.margins.margins import RigMargins, margins
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol import published
 from hilserver.rig.build import Rig
-from hilserver.service.operator import Running
-from hilserver.service.orders import present_strategies
-from hilserver.service.telemetry import Observer
+from hilserver.service.operator import RunningCircuit
+from hilserver.service.strategies import present_strategies
+from hilserver.service.telemetry import TelemetryReader
 from hilserver.simulation.machine import real_pressures
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
@@ -44,12 +44,12 @@ class Ended(Exception):
 
 
 @dataclass(frozen=True)
-class Examination:
+class MarginResult:
     """What was found of a version of the circuit, or why nothing was; with the real supply pressures, Pa."""
 
     version: int
     supply: Mapping[str, float | None]
-    found: margins.Margins | None
+    found: RigMargins | None
     failure: str = ""
 
     def warnings(self, strategies: Mapping[str, str]) -> tuple[str, ...]:
@@ -59,32 +59,34 @@ class Examination:
         return tuple(self.found.warnings(dict.fromkeys(strategies.values())))
 
 
-class Examiner:
+class MarginMonitor:
     """Keeps an examination of the circuit that runs. ``running`` tells which one that is."""
 
-    def __init__(self, rig: Rig, program: Program, observer: Observer, running: Callable[[], Running]) -> None:
+    def __init__(
+        self, rig: Rig, program: Program, telemetry: TelemetryReader, running: Callable[[], RunningCircuit]
+    ) -> None:
         self._rig = rig
         self._program = program
-        self._observer = observer
+        self._telemetry = telemetry
         self._running = running
-        self._done: Examination | None = None
+        self._done: MarginResult | None = None
 
     def warnings(self) -> tuple[str, ...]:
         """What to know before arming, in words."""
-        row, done = self._observer.latest(), self._done
+        row, done = self._telemetry.latest(), self._done
         if row is None or done is None or done.version != self._running().version:
             return (PENDING,)
         return done.warnings(present_strategies(self._rig, row))
 
-    async def keep(self, publish: Callable[[published.Margins], None], tell: Callable[[str], None]) -> None:
+    async def keep(self, publish: Callable[[published.MarginStatus], None], tell: Callable[[str], None]) -> None:
         """Examine whenever there is something new, as long as the run lasts; ``tell`` gets each new warning once."""
         told: set[str] = set()
         while True:
             await asyncio.sleep(LOOK)
-            row = self._observer.latest()
+            row = self._telemetry.latest()
             if row is not None:
                 if self._is_new(row):
-                    publish(published.Margins(examined=False, version=self._running().version))
+                    publish(published.MarginStatus(examined=False, version=self._running().version))
                     self._done = await self._examine(row)
                 if self._done is not None:
                     status = status_of(self._done, present_strategies(self._rig, row))
@@ -101,14 +103,14 @@ class Examiner:
         now = supplies(self._rig, row)
         return header(row).mode == Mode.SAFE and any(_is_other(done.supply[name], p) for name, p in now.items())
 
-    async def _examine(self, row: Floats) -> Examination:
+    async def _examine(self, row: Floats) -> MarginResult:
         running, ended = self._running(), threading.Event()
         try:
             return await asyncio.to_thread(self._examined, running, row, ended)
         finally:
             ended.set()
 
-    def _examined(self, running: Running, row: Floats, ended: threading.Event) -> Examination:
+    def _examined(self, running: RunningCircuit, row: Floats, ended: threading.Event) -> MarginResult:
         """The examination, in its thread: half of the time it lets the others go on."""
         rig = dataclasses.replace(self._rig, circuit=running.circuit, packed=running.packed)
         supply, resumed = supplies(rig, row), time.perf_counter()
@@ -120,12 +122,12 @@ class Examiner:
             resumed = time.perf_counter()
 
         try:
-            return Examination(running.version, supply, margins.margins(rig, self._program, row, pause))
+            return MarginResult(running.version, supply, margins(rig, self._program, row, pause))
         except Ended:
             raise
         except Exception as error:  # whatever the circuit is: the run goes on without
             _log.exception("the margins of the real valves could not be examined; please report it")
-            return Examination(running.version, supply, None, f"the margins could not be examined: {error}")
+            return MarginResult(running.version, supply, None, f"the margins could not be examined: {error}")
 
 
 def supplies(rig: Rig, row: Floats) -> dict[str, float | None]:
@@ -142,9 +144,9 @@ def _is_other(before: float | None, now: float | None) -> bool:
 # --- as a message -----------------------------------------------------------------------------------------------------
 
 
-def status_of(done: Examination, present: Mapping[str, str]) -> published.Margins:
+def status_of(done: MarginResult, present: Mapping[str, str]) -> published.MarginStatus:
     """An examination as it is published; ``present``: the strategy of each valve."""
-    whole = published.Margins(
+    whole = published.MarginStatus(
         examined=True,
         version=done.version,
         warnings=done.warnings(present),
@@ -154,19 +156,19 @@ def status_of(done: Examination, present: Mapping[str, str]) -> published.Margin
     )
     if done.found is None:
         return whole
-    sizes, loop = done.found.feasibility, done.found.stability
+    capacity, delay = done.found.capacity, done.found.delay
     return whole.model_copy(
         update={
-            "capacity": tuple(map(_capacity, sizes.capacities)),
-            "speed": tuple(map(_speed, sizes.speeds)),
-            "rate": tuple(published.SignificantFrequency(**dataclasses.asdict(each)) for each in sizes.frequencies),
-            "delay": tuple(map(_delay, loop.margins)),
-            "unknown": loop.missing or None,
+            "capacity": tuple(map(_capacity, capacity.capacities)),
+            "speed": tuple(map(_speed, capacity.speeds)),
+            "rate": tuple(published.SignificantFrequency(**dataclasses.asdict(each)) for each in capacity.frequencies),
+            "delay": tuple(map(_delay, delay.margins)),
+            "unknown": delay.missing or None,
         }
     )
 
 
-def _capacity(found: feasibility.Capacity) -> published.CapacityMargin:
+def _capacity(found: Capacity) -> published.CapacityMargin:
     return published.CapacityMargin(
         valve=found.valve,
         direction=found.direction,
@@ -174,21 +176,21 @@ def _capacity(found: feasibility.Capacity) -> published.CapacityMargin:
         real=found.real,
         same_drop=_finite(found.same_drop),
         margin=_finite(found.margin),
-        at=feasibility.stated(found.worst) if found.worst is not None else None,
+        at=flow_text(found.worst) if found.worst is not None else None,
     )
 
 
-def _speed(found: feasibility.Speed) -> published.SpeedMargin:
+def _speed(found: OpeningSpeed) -> published.SpeedMargin:
     return published.SpeedMargin(
-        valve=found.valve, asked=found.asked, spool=found.spool, slew=found.slew, margin=_finite(found.margin)
+        valve=found.valve, asked=found.requested, spool=found.spool, slew=found.slew, margin=_finite(found.margin)
     )
 
 
-def _delay(found: stability.Margin) -> published.DelayMargin:
+def _delay(found: DelayMargin) -> published.DelayMargin:
     return published.DelayMargin(
         strategy=found.strategy,
-        late=found.late,
-        late_off=found.late_off,
+        late=found.delay,
+        late_off=found.delay_off,
         critical=_finite(found.critical),
         frequency=found.frequency,
         margin=_finite(found.margin),

@@ -26,15 +26,15 @@ from hilserver.errors import Problem, shown
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import Command
 from hilserver.protocol.connection import LOST, connection, new_client
-from hilserver.protocol.parsing import Refused, leading_id, read_command
+from hilserver.protocol.parsing import PayloadError, leading_id, read_command
 from hilserver.protocol.published import (
     Answer,
     CircuitStatus,
     ComponentTypes,
     Description,
     Event,
-    Margins,
-    State,
+    MarginStatus,
+    ServerState,
     Telemetry,
     refusal,
 )
@@ -186,7 +186,7 @@ class MqttService:
         """Publish which components a circuit may use (retained)."""
         self._retain(self.topics.types, types.payload())
 
-    def publish_state(self, state: State) -> None:
+    def publish_state(self, state: ServerState) -> None:
         """Publish how the server is (retained). Between two sends the latest state wins."""
         self._retain(self.topics.state, state.payload())
 
@@ -194,7 +194,7 @@ class MqttService:
         """Publish the virtual circuit that runs (retained)."""
         self._retain(self.topics.circuit, circuit.payload())
 
-    def publish_margins(self, margins: Margins) -> None:
+    def publish_margins(self, margins: MarginStatus) -> None:
         """Publish what was found of the circuit that runs (retained)."""
         self._retain(self.topics.margins, margins.payload())
 
@@ -337,9 +337,9 @@ class MqttService:
             return  # a retained command is being removed
         try:
             if message.retain:
-                raise Refused([Problem(_RETAINED.format(topic=topic))], leading_id(payload))
+                raise PayloadError([Problem(_RETAINED.format(topic=topic))], leading_id(payload))
             command = read_command(name, payload)
-        except Refused as error:
+        except PayloadError as error:
             self._answer(refusal(name, error.id, error.problems, self._clock()), reply)
             return
         if name == TRIP and command.id not in self._answered and not self._untimely(command):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import deque
 from collections.abc import Callable
@@ -17,14 +16,13 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.protocol import commands, published
-from hilserver.realtime.setup import swap_payload
+from hilserver.protocol.commands import Arm, CircuitCommand, Command
+from hilserver.protocol.published import Answer
 from hilserver.realtime.shared import LoopMemory
-from hilserver.record.run import packed_record
 from hilserver.rig.build import Rig
-from hilserver.service.orders import Change, Changed, Order, changed, order_of, refused, why_refused
-from hilserver.service.switching import started, unstable
-from hilserver.service.telemetry import CIRCUITS_KEPT, Observer
+from hilserver.service.loop_commands import LoopCommand, invalid, loop_command, refusal_text
+from hilserver.service.switching import prepare_switch
+from hilserver.service.telemetry import CIRCUITS_KEPT, TelemetryReader
 from hilserver.tick.codes import CommandKind, Fault, Mode, Result
 from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import command_in, header, headers
@@ -45,7 +43,7 @@ class NotTaken(HilserverError):
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningCircuit:
     """A circuit that the loop runs, or is about to."""
 
     circuit: Circuit
@@ -58,17 +56,17 @@ class Running:
 class Operator:
     """Executes one command at a time, or a trip beside it. ``running`` is the circuit that the loop runs."""
 
-    def __init__(self, rig: Rig, memory: LoopMemory, observer: Observer, program: Program) -> None:
-        self.running = Running(rig.circuit, rig.packed, 1, rig.settings.circuit)
+    def __init__(self, rig: Rig, memory: LoopMemory, telemetry: TelemetryReader, program: Program) -> None:
+        self.running = RunningCircuit(rig.circuit, rig.packed, 1, rig.settings.circuit)
         self.before_arming: Callable[[], tuple[str, ...]] = tuple
-        self._posted: Running | None = None
+        self._posted: RunningCircuit | None = None
         self._recent = deque([self.running], maxlen=CIRCUITS_KEPT)
         self._rig = rig
         self._memory = memory
-        self._observer = observer
+        self._telemetry = telemetry
         self._program = program
 
-    async def execute(self, command: commands.Command) -> published.Answer:
+    async def execute(self, command: Command) -> Answer:
         """Carry out a command, or refuse it with the reason. Nothing that it says can stop the loop."""
         try:
             result = await self._carry_out(command)
@@ -84,39 +82,39 @@ class Operator:
             self.running, self._posted = replace(self._posted, tick=int(header(row).tick)), None
             self._recent.append(self.running)
 
-    def ran(self, version: int) -> Running:
+    def ran(self, version: int) -> RunningCircuit:
         """The circuit of rows of this version; the present one where that is too long ago."""
         known = (*self._recent, self._posted)
         return next((circuit for circuit in known if circuit is not None and circuit.version == version), self.running)
 
-    async def _carry_out(self, command: commands.Command) -> dict[str, Any]:
-        if isinstance(command, Change):
-            return await self._switch(command, changed(self._rig, self.running.circuit, command))
-        done = await self._post(command, order_of(self._rig, command))
-        return {**done, "warnings": list(self.before_arming())} if isinstance(command, commands.Arm) else done
+    async def _carry_out(self, command: Command) -> dict[str, Any]:
+        if isinstance(command, CircuitCommand):
+            return await self._switch(command)
+        done = await self._post(command, loop_command(self._rig, command))
+        return {**done, "warnings": list(self.before_arming())} if isinstance(command, Arm) else done
 
     # --- plain commands ----------------------------------------------------------------------------------------------
 
-    async def _post(self, command: commands.Command, order: Order, payload: bytes = b"") -> dict[str, Any]:
+    async def _post(self, command: Command, order: LoopCommand, payload: bytes = b"") -> dict[str, Any]:
         """Post a record to the loop and wait for the tick that takes it. Raises HilserverError where it refuses."""
         record = no_command()
         asked = command_in(record)
         asked.kind, asked.a, asked.b = order.kind, order.first, order.second
-        cursor = self._observer.published
+        cursor = self._telemetry.published
         row = await self._taken(self._memory.mailbox.post(record, payload) + 1, cursor)
         self.adopt(row)
         result, mode = int(header(row).result), Mode(int(header(row).mode)).name
         if result != Result.DONE:
-            raise HilserverError(why_refused(command, order.needs, result, mode))
+            raise HilserverError(refusal_text(command, order.needs, result, mode))
         return {"mode": mode, "tick": int(header(row).tick)}
 
     async def _taken(self, number: int, cursor: int) -> Floats:
         """The row of the tick that took command ``number``, which is at or behind ``cursor``. Raises NotTaken."""
         deadline = time.monotonic() + ANSWER_TIMEOUT
         while time.monotonic() < deadline:
-            row = self._observer.latest()
+            row = self._telemetry.latest()
             if row is not None and header(row).command >= number:
-                rows = self._observer.since(cursor)
+                rows = self._telemetry.since(cursor)
                 taken: Floats = rows[int(np.argmax(headers(rows)["command"] >= number))]
                 return taken
             await asyncio.sleep(0.001)
@@ -124,18 +122,18 @@ class Operator:
 
     # --- switching ---------------------------------------------------------------------------------------------------
 
-    async def _switch(self, command: commands.Command, wanted: Changed) -> dict[str, Any]:
+    async def _switch(self, command: CircuitCommand) -> dict[str, Any]:
         """Prepare another circuit, try it on a copy, let the loop swap it in, and say how the command moved."""
         if self._posted is not None:
             raise HilserverError("the last switch still waits for the real-time loop to take it.")
         began = time.monotonic()
-        new, payload = await asyncio.to_thread(self._prepare, wanted)
+        new, payload = await asyncio.to_thread(self._prepare, command)
         prepared = time.monotonic() - began
-        cursor = self._observer.published
-        self._observer.expect(new.version, new.packed)
+        cursor = self._telemetry.published
+        self._telemetry.expect(new.version, new.packed)
         self._posted = new
         try:
-            done = await self._post(command, Order("", CommandKind.SWAP, float(new.version)), payload)
+            done = await self._post(command, LoopCommand("", CommandKind.SWAP, float(new.version)), payload)
         except NotTaken:
             raise
         except HilserverError:
@@ -148,27 +146,21 @@ class Operator:
             "version": new.version,
             "prepared_ms": 1e3 * prepared,
             "active_ms": 1e3 * active,
-            **self._effect(self._observer.since(max(cursor - 1, 0)), done["tick"]),
+            **self._effect(self._telemetry.since(max(cursor - 1, 0)), done["tick"]),
         }
 
-    def _prepare(self, wanted: Changed) -> tuple[Running, bytes]:
-        """Validate, pack and try a circuit; returns it with the mailbox's payload. Runs in a thread of its own."""
-        where = wanted.file or ""
-        circuit = self._rig.read_circuit(wanted.source, where)
-        packed = self._rig.pack(circuit, where)
-        carried = packed.carried_from(self.running.packed)
-        row = self._observer.latest()
-        if row is not None:
-            packed = started(self._rig, self._program, circuit, packed, carried, row, wanted.steady)
-            if reason := unstable(self._rig, self._program, circuit, packed, carried, row):
-                raise refused("solver", reason)
-        about = {k: v for k, v in packed_record(packed, circuit.source).items() if k not in ("index", "value")}
-        payload, room = swap_payload(packed, carried, json.dumps(about).encode()), self._memory.mailbox.payload_bytes
+    def _prepare(self, command: CircuitCommand) -> tuple[RunningCircuit, bytes]:
+        """Prepare a switch and try it; returns the circuit and the mailbox's payload. Runs in a thread of its own."""
+        row, running = self._telemetry.latest(), self.running
+        if row is None:
+            raise HilserverError("the real-time loop does not run yet.")
+        new = prepare_switch(self._rig, self._program, running.circuit, running.packed, row, command)
+        payload, room = new.payload(), self._memory.mailbox.payload_bytes
         if len(payload) > room:
-            raise HilserverError(f"the circuit is too large: {len(payload)} bytes packed, room for {room}.")
-        self._try(packed, carried)
-        file = wanted.file if wanted.whole else self.running.file
-        return Running(circuit, packed, self.running.version + 1, file), payload
+            raise HilserverError(f"the circuit is too large: {len(payload)} bytes packed, at most {room} are possible.")
+        self._try(new.packed, new.carried)
+        file = new.change.file if new.change.whole else running.file
+        return RunningCircuit(new.circuit, new.packed, running.version + 1, file), payload
 
     def _effect(self, rows: Floats, tick: int) -> dict[str, Any]:
         """How far each valve's command moved at most since the row before ``tick``, in % of its range; ticks missed."""
@@ -180,7 +172,7 @@ class Operator:
 
     def _try(self, packed: PackedCircuit, carried: Integers) -> None:
         """Step a copy of the running row with the new circuit. Raises HilserverError if it diverges or is too slow."""
-        row = self._observer.latest()
+        row = self._telemetry.latest()
         if row is None:
             raise HilserverError("the real-time loop does not run yet.")
         plan, dt = self._rig.plan, float(self._rig.plan.loop[0].dt)
@@ -199,14 +191,14 @@ class Operator:
             self._program.tick(plan.block, packed.index, packed.value, row, work, no_command())
             took.append(time.thread_time() - began)
             if head.fault == Fault.DIVERGED or np.abs(values).max() > BEYOND_ALL_BOUNDS:
-                raise refused(
+                raise invalid(
                     "solver",
                     "the circuit diverges when it is tried from the present state: "
                     "use more substeps, or the rosenbrock integrator.",
                 )
         typical = float(np.median(took))
         if typical > BUDGET * dt:
-            raise refused(
+            raise invalid(
                 "solver.substeps",
                 f"a tick would take {typical * 1e6:.0f} µs of {dt * 1e6:.0f} µs: "
                 "use fewer substeps or a smaller circuit.",

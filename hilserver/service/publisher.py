@@ -11,8 +11,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.protocol.published import CircuitStatus, Event
 from hilserver.service.mqtt import MqttService
 from hilserver.service.operator import Operator
-from hilserver.service.orders import present_strategies
-from hilserver.service.telemetry import Observer
+from hilserver.service.strategies import present_strategies
+from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 
@@ -25,9 +25,9 @@ LONGEST_ROUND = 1.0
 class Publisher:
     """Publishes in rounds: telemetry and events as they come, the state now and then, what changes at once."""
 
-    def __init__(self, mqtt: MqttService, observer: Observer, operator: Operator) -> None:
+    def __init__(self, mqtt: MqttService, telemetry: TelemetryReader, operator: Operator) -> None:
         self._mqtt = mqtt
-        self._observer = observer
+        self._telemetry = telemetry
         self._operator = operator
         self._version = 0
         self._shown: tuple[object, ...] = ()
@@ -35,22 +35,22 @@ class Publisher:
 
     async def run(self) -> None:
         """One round after the other."""
-        pause = min(self._observer.rig.settings.mqtt.telemetry_batch, LONGEST_ROUND)
+        pause = min(self._telemetry.rig.settings.mqtt.telemetry_batch, LONGEST_ROUND)
         while True:
             self.round()
             await asyncio.sleep(pause)
 
     def round(self) -> None:
         """Publish what is new."""
-        rows = self._observer.read()
+        rows = self._telemetry.read()
         if len(rows) == 0:
             return
-        for event in self._observer.events(rows):
+        for event in self._telemetry.events(rows):
             self.tell(event)
-        for text in self._observer.devices.news():
+        for text in self._telemetry.devices.news():
             self.tell_now(Event(kind="warning", text=text, tick=0, time=0.0))
-        if telemetry := self._observer.telemetry(rows):
-            self._mqtt.publish_telemetry(telemetry)
+        if batch := self._telemetry.batch(rows):
+            self._mqtt.publish_telemetry(batch)
         self._operator.adopt(rows[-1])
         if self._operator.running.version != self._version:
             self._version = self._operator.running.version
@@ -64,27 +64,27 @@ class Publisher:
 
     def tell_now(self, event: Event) -> None:
         """The same for what happens beside the loop: its tick and time are filled in."""
-        row = self._observer.latest()
+        row = self._telemetry.latest()
         self.tell(event.model_copy(update={"tick": 0 if row is None else int(header(row).tick), "time": time.time()}))
 
     def end(self, fault: str | None = None) -> None:
         """A last round, after the loop has ended; ``fault`` is told where the loop could not do so itself."""
         self.round()
-        row = self._observer.latest()
+        row = self._telemetry.latest()
         if row is None:
             return
         if fault is not None:
             header(row).mode = Mode.FAULT
             self.tell_now(Event(kind="fault", text=fault, tick=0, time=0.0))
-        state = self._observer.state(row, self._mqtt.telemetry_dropped)
+        state = self._telemetry.state(row, self._mqtt.telemetry_dropped)
         self._mqtt.publish_state(state if fault is None else state.model_copy(update={"fault": fault}))
 
     def _publish_state(self, row: Floats) -> None:
-        strategies = present_strategies(self._observer.rig, row)
-        shown = (header(row).mode, header(row).fault, strategies, tuple(self._observer.troubles))
+        strategies = present_strategies(self._telemetry.rig, row)
+        shown = (header(row).mode, header(row).fault, strategies, tuple(self._telemetry.troubles))
         if shown != self._shown or time.monotonic() >= self._due:
             self._shown, self._due = shown, time.monotonic() + STATE_EVERY
-            self._mqtt.publish_state(self._observer.state(row, self._mqtt.telemetry_dropped))
+            self._mqtt.publish_state(self._telemetry.state(row, self._mqtt.telemetry_dropped))
 
     def _circuit_status(self) -> CircuitStatus:
         running = self._operator.running

@@ -32,8 +32,8 @@ from hilserver.record.writer import is_being_written
 from hilserver.rig.build import Rig
 from hilserver.rig.settings import RecordingSettings
 from hilserver.service.children import Child, ChildFailed, all_ready
-from hilserver.service.operator import Running
-from hilserver.service.telemetry import Observer
+from hilserver.service.operator import RunningCircuit
+from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.row import header, headers
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ FIRST_DELAY, LONGEST_DELAY, STABLE_AFTER = 0.2, 60.0, 5.0
 LOOK_FOR_ROOM = 2.0
 """Seconds between two looks at a disk that is nearly full."""
 MORE_ROOM = 1.1
-"""Recording goes on with so many times the room at which it ended."""
+"""Recording resumes with so many times the free space at which it ended."""
 TIDY_EVERY = 60.0
 """Seconds between two looks for old recordings; there is one at each new file too."""
 CLOCK_JUMP = 3600.0
@@ -61,7 +61,7 @@ class Tell(Protocol):
         """``warn``: what happened is a warning though no trouble lasts."""
 
 
-class Recording:
+class RecorderProcess:
     """The recorder and its log. ``ran`` tells the circuit of a version, for the header of a new log."""
 
     def __init__(
@@ -70,8 +70,8 @@ class Recording:
         memory: LoopMemory,
         folder: Path,
         program: str,
-        ran: Callable[[int], Running],
-        observer: Observer,
+        ran: Callable[[int], RunningCircuit],
+        telemetry: TelemetryReader,
     ) -> None:
         self.log_file: Path | None = None
         """The first file of the log that is being written."""
@@ -82,7 +82,7 @@ class Recording:
         self._folder = folder
         self._program = program
         self._ran = ran
-        self._observer = observer
+        self._telemetry = telemetry
         self._file: Path | None = None  # the one that is being written
         self._before: Path | None = None  # the last file of the log before
         self._last_tick = -1  # that is written
@@ -94,11 +94,11 @@ class Recording:
 
     async def start_if_room(self) -> Child | None:
         """As `start`; None where the disk is nearly full: `keep` then waits for room."""
-        self._observer.recording = RecordingStatus()
+        self._telemetry.recording = RecordingStatus()
         try:
             return await self.start()
         except NoRoom as error:
-            self._observer.troubles[RECORDER] = f"not recorded: {error}"
+            self._telemetry.troubles[RECORDER] = f"not recorded: {error}"
             _log.warning("not recorded: %s", error)
             return None
 
@@ -129,7 +129,7 @@ class Recording:
         needed = self._settings.min_free_megabytes * 1e6
         free = shutil.disk_usage(folder).free
         if free < needed * (MORE_ROOM if self.recorder is not None else 1.0):
-            self._observer.recording = RecordingStatus(free_megabytes=free / 1e6)
+            self._telemetry.recording = RecordingStatus(free_megabytes=free / 1e6)
             raise NoRoom(f"{folder}: {no_room(free, needed)}.")
 
     def _first_version(self) -> int:
@@ -140,7 +140,7 @@ class Recording:
         new = rows[:count][headers(rows)["tick"][:count] > self._last_tick]
         return int(header(new[0]).circuit_version) if len(new) else 0
 
-    def _header(self, first: Running) -> LogHeader:
+    def _header(self, first: RunningCircuit) -> LogHeader:
         """The header of a log that begins with this circuit."""
         rig = dataclasses.replace(self._rig, circuit=first.circuit, packed=first.packed)
         header = run_header(rig, self._program, "real time")
@@ -160,7 +160,7 @@ class Recording:
                 self._remove_stub()
                 if self._is_over():
                     return
-                self._observer.recording = RecordingStatus()
+                self._telemetry.recording = RecordingStatus()
                 text = f"not recorded: the recorder ended ({reason.rstrip('.')}). Another one is started."
                 tell(RECORDER, text, text)
                 delay = FIRST_DELAY if time.monotonic() - began >= STABLE_AFTER else min(2 * delay, LONGEST_DELAY)
@@ -168,7 +168,7 @@ class Recording:
             while not self._is_over() and (trouble := await self._started_again()) is not None:
                 is_full = isinstance(trouble, NoRoom)
                 delay = FIRST_DELAY if is_full else min(2 * delay, LONGEST_DELAY)
-                self._observer.troubles[RECORDER] = f"not recorded: {trouble}"
+                self._telemetry.troubles[RECORDER] = f"not recorded: {trouble}"
                 await asyncio.sleep(LOOK_FOR_ROOM if is_full else delay)
             if not self._is_over():
                 tell(RECORDER, None, f"recorded again, in {self.log_file}")
@@ -197,9 +197,9 @@ class Recording:
 
     def _heard(self, message: dict[str, Any]) -> None:
         """The recorder says how the recording is."""
-        told, before = message["recording"], self._observer.recording or RecordingStatus()
+        told, before = message["recording"], self._telemetry.recording or RecordingStatus()
         file = Path(told["file"])
-        self._observer.recording = status = RecordingStatus(
+        self._telemetry.recording = status = RecordingStatus(
             file=told["file"],
             rows=told["rows"],
             tick=told["tick"],
@@ -238,7 +238,7 @@ class Recording:
                 text = f"old recordings can't be removed: {error}"
                 tell(OLD_LOGS, text, text)
             else:
-                self._observer.troubles.pop(OLD_LOGS, None)
+                self._telemetry.troubles.pop(OLD_LOGS, None)
                 if gone:
                     size = sum(file.size for file in gone) / 1e6
                     names = " … ".join(dict.fromkeys((gone[0].path.name, gone[-1].path.name)))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hilserver.circuit.program import Program
-from hilserver.margins.check import solver_trouble
+from hilserver.margins.solver import solver_warning
 from hilserver.protocol import commands, topics
 from hilserver.protocol.accounts import SERVER, Accounts
 from hilserver.protocol.address import BrokerAddress
@@ -27,14 +27,14 @@ from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.catalogue import component_types
 from hilserver.service.children import Child, all_ready
 from hilserver.service.loop import LoopProcesses, end_predecessor
-from hilserver.service.margin_monitor import Examiner
+from hilserver.service.margin_monitor import MarginMonitor
 from hilserver.service.mqtt import MqttService
 from hilserver.service.notify import Notifier
 from hilserver.service.operator import Operator
 from hilserver.service.publisher import Publisher
-from hilserver.service.recording import Recording
+from hilserver.service.recording import RecorderProcess
 from hilserver.service.restarts import STABLE_AFTER, Restarts
-from hilserver.service.telemetry import Observer, fault_text
+from hilserver.service.telemetry import TelemetryReader, fault_text
 from hilserver.tick.codes import Mode
 from hilserver.tick.program import compiled_program, is_compiled, warm_up, warm_up_analysis
 from hilserver.tick.row import header
@@ -58,9 +58,9 @@ class Supervisor:
         self.address: BrokerAddress | None = None
         """Where clients reach it; of an embedded broker without a log-in."""
         self.operator: Operator | None = None
-        self.observer: Observer | None = None
+        self.telemetry: TelemetryReader | None = None
         self.ready = asyncio.Event()
-        self._recording: Recording | None = None
+        self._recording: RecorderProcess | None = None
         self._stop = asyncio.Event()
 
     @property
@@ -113,15 +113,17 @@ class Supervisor:
         memory = await self._claim_memory(stack)
         folder = working_folder(self.rig.settings.name)
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        self.observer = observer = Observer(self.rig, memory)
-        processes = LoopProcesses(self.rig, memory, folder, observer.devices)
+        self.telemetry = telemetry = TelemetryReader(self.rig, memory)
+        processes = LoopProcesses(self.rig, memory, folder, telemetry.devices)
         if not is_compiled(self.rig.library):
             await self._compile(processes)
         program = compiled_program(self.rig.library)
-        self.operator = operator = Operator(self.rig, memory, observer, program)
-        examiner = Examiner(self.rig, program, observer, lambda: operator.running)
-        operator.before_arming = examiner.warnings
-        self._recording = recording = Recording(self.rig, memory, folder, program.folder.name, operator.ran, observer)
+        self.operator = operator = Operator(self.rig, memory, telemetry, program)
+        monitor = MarginMonitor(self.rig, program, telemetry, lambda: operator.running)
+        operator.before_arming = monitor.warnings
+        self._recording = recording = RecorderProcess(
+            self.rig, memory, folder, program.folder.name, operator.ran, telemetry
+        )
         stack.push_async_callback(self._recording.end)  # last: the log holds the end of the run
         stack.push_async_callback(processes.end)
         _background(stack, "the heartbeat", functools.partial(_every, BEAT, memory.supervisor_heartbeat.beat))
@@ -134,18 +136,18 @@ class Supervisor:
         await asyncio.to_thread(warm_up_analysis, program, self.rig.packed.index, self.rig.packed.value)
         await all_ready(*children)
         assert self.address is not None
-        observer.degradations = (*processes.degradations, *self.address.weaknesses())
-        for text in observer.degradations:
+        telemetry.degradations = (*processes.degradations, *self.address.weaknesses())
+        for text in telemetry.degradations:
             _log.warning("%s", text)
-        looking = asyncio.create_task(self._look_at_solver(program, observer))
+        looking = asyncio.create_task(self._look_at_solver(program, telemetry))
         stack.push_async_callback(_cancel, looking)
-        publisher = Publisher(mqtt, observer, operator)
+        publisher = Publisher(mqtt, telemetry, operator)
         self._watch(stack, processes, publisher, mqtt)
 
         def warn(text: str) -> None:
             publisher.tell_now(Event(kind="warning", text=text, tick=0, time=0.0))
 
-        _background(stack, "examining the circuit", lambda: examiner.keep(mqtt.publish_margins, warn))
+        _background(stack, "examining the circuit", lambda: monitor.keep(mqtt.publish_margins, warn))
         stack.callback(withdraw, announce(self.rig.settings.name, self.address))
         return processes, publisher
 
@@ -157,10 +159,10 @@ class Supervisor:
         self._notifier.status("compiling the circuit engine, which takes a minute or two")
         await processes.compile()
 
-    async def _look_at_solver(self, program: Program, observer: Observer) -> None:
+    async def _look_at_solver(self, program: Program, telemetry: TelemetryReader) -> None:
         """Warn, as long as the server runs, where the first circuit's integrator can't follow it."""
-        if text := await asyncio.to_thread(solver_trouble, self.rig, program):
-            observer.troubles["solver"] = f"solver: {text}"
+        if text := await asyncio.to_thread(solver_warning, self.rig, program):
+            telemetry.troubles["solver"] = f"solver: {text}"
             _log.warning("solver: %s", text)
 
     async def _claim_memory(self, stack: contextlib.AsyncExitStack) -> LoopMemory:
@@ -198,14 +200,14 @@ class Supervisor:
         self, stack: contextlib.AsyncExitStack, processes: LoopProcesses, publisher: Publisher, mqtt: MqttService
     ) -> None:
         """Everything that goes on in the background from now on."""
-        assert self.observer is not None
+        assert self.telemetry is not None
         assert self._recording is not None
-        observer, recording = self.observer, self._recording
+        telemetry, recording = self.telemetry, self._recording
 
         def tell(source: str, trouble: str | None, text: str, *, warn: bool = False) -> None:
-            observer.troubles.pop(source, None)
+            telemetry.troubles.pop(source, None)
             if trouble is not None:
-                observer.troubles[source] = trouble
+                telemetry.troubles[source] = trouble
             publisher.tell_now(Event(kind="warning" if trouble or warn else "info", text=text, tick=0, time=0.0))
 
         async def watch_device(device: Child) -> None:
@@ -213,7 +215,7 @@ class Supervisor:
             tell(device.name, text, text)
 
         settings = self.rig.settings
-        channels, inputs, valves = observer.channel_infos(), observer.input_infos(), observer.valve_infos()
+        channels, inputs, valves = telemetry.channel_infos(), telemetry.input_infos(), telemetry.valve_infos()
         description = topics.describe(
             settings.name,
             version("hilserver"),
@@ -242,14 +244,14 @@ class Supervisor:
 
     def _tick(self) -> float | None:
         """The loop's latest tick."""
-        assert self.observer is not None
-        row = self.observer.latest()
+        assert self.telemetry is not None
+        row = self.telemetry.latest()
         return None if row is None else float(header(row).tick)
 
     def _status(self) -> str:
         """How the rig is, in one line."""
-        assert self.observer is not None
-        row = self.observer.latest()
+        assert self.telemetry is not None
+        row = self.telemetry.latest()
         if row is None:
             return "starting"
         mode, fault = Mode(int(header(row).mode)).name, fault_text(self.rig, int(header(row).fault))

@@ -1,43 +1,148 @@
-"""Where the new parts of a circuit start at a switch: at measured pressures, or at rest around what is kept."""
+"""Switching the virtual circuit while it runs: from the command to the circuit that the loop takes over.
+
+The server and the test sequences prepare every switch with `prepare_switch`, so that both refuse the same circuits and
+start the accepted ones from the same state.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.analysis import Analysis, too_long
+from hilserver.circuit.change import with_component, with_values
 from hilserver.circuit.model import RIG, Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
+from hilserver.errors import did_you_mean
 from hilserver.numerics.arrays import Floats, Integers
+from hilserver.protocol.commands import CircuitCommand, SetParameter, Switch, SwitchCircuit
+from hilserver.realtime.setup import swap_payload
+from hilserver.record.run import packed_record
 from hilserver.rig.build import Rig
+from hilserver.service.loop_commands import invalid
+from hilserver.toml import read_toml
 
-LOOK_AHEAD = 0.2
-"""Seconds after which a circuit is looked at again with its inputs at their ends."""
-LOOKS = 100
-"""Steps until then."""
+SETTLED = 0.2
+"""Seconds after a step of the inputs at which the integrator is checked again."""
+STEPS = 100
+"""Integration steps in this time."""
 
 
-def started(
+@dataclass(frozen=True)
+class CircuitChange:
+    """The circuit that a command asks for, not validated yet.
+
+    ``source``: its table; ``steady``: new states start at their equilibrium; ``whole``: the command replaces the whole
+    circuit, by the one in ``file`` where that is given.
+    """
+
+    source: dict[str, Any]
+    steady: bool = False
+    whole: bool = False
+    file: str | None = None
+
+
+@dataclass(frozen=True)
+class PreparedSwitch:
+    """A circuit ready for the loop. ``carried``: for each value its index in the running circuit, -1: it is new."""
+
+    change: CircuitChange
+    circuit: Circuit
+    packed: PackedCircuit
+    carried: Integers
+
+    def payload(self) -> bytes:
+        """What the loop's mailbox takes: the arrays, and for the log the names and the circuit's table."""
+        record = packed_record(self.packed, self.circuit.source)
+        about = {key: value for key, value in record.items() if key not in ("index", "value")}
+        return swap_payload(self.packed, self.carried, json.dumps(about).encode())
+
+
+def prepare_switch(
+    rig: Rig, program: Program, running: Circuit, packed: PackedCircuit, row: Floats, command: CircuitCommand
+) -> PreparedSwitch:
+    """Read, check and pack the circuit that a command asks for, with the states it takes over and starts from.
+
+    ``running``, ``packed``: the circuit that the loop runs; ``row``: the newest row. Raises ConfigurationError where
+    the circuit is invalid or its integrator unsuitable, NoEquilibrium where its new states have none to start at.
+    """
+    change = circuit_change(rig, running, command)
+    file = change.file or ""
+    circuit = rig.read_circuit(change.source, file)
+    new = rig.pack(circuit, file)
+    carried = new.carried_from(packed)
+    new = with_start_values(rig, program, circuit, new, carried, row, change.steady)
+    if reason := instability(rig, program, circuit, new, carried, row):
+        raise invalid("solver", reason)
+    return PreparedSwitch(change, circuit, new, carried)
+
+
+def circuit_change(rig: Rig, running: Circuit, command: CircuitCommand) -> CircuitChange:
+    """The circuit that a command asks for while ``running`` runs. Raises ConfigurationError."""
+    match command:
+        case SetParameter():
+            return CircuitChange(with_values(running.source, command.component, command.set))
+        case Switch():
+            return CircuitChange(_switched(rig, running, command), command.start == "steady")
+        case SwitchCircuit():
+            source = _whole_circuit(rig, command)
+            return CircuitChange(source, command.start == "steady", whole=True, file=command.file)
+
+
+def _switched(rig: Rig, running: Circuit, command: Switch) -> dict[str, Any]:
+    """The table of the running circuit with other values of a component, or another component in its place."""
+    if command.set is not None:
+        return with_values(running.source, command.component, command.set)
+    kind = str(command.type)
+    source = with_component(running.source, command.component, kind, command.values or {})
+    new = rig.library.types.get(kind)
+    old = next((placed for placed in running.placed if placed.name == command.component), None)
+    if new is not None and old is not None:  # signals of the same name stay connected
+        table = source["components"][command.component]
+        for port in (*new.inputs, *new.outputs):
+            if port in old.signals:
+                table.setdefault(port, old.signals[port])
+    return source
+
+
+def _whole_circuit(rig: Rig, command: SwitchCircuit) -> dict[str, Any]:
+    """The table in the command, or that of a file in the folder of the rig's circuit."""
+    if command.circuit is not None:
+        return dict(command.circuit)
+    folder = (rig.file.parent / rig.settings.circuit).parent
+    name = str(command.file)
+    if Path(name).name != name:
+        raise invalid("file", f'"{name}" is not a plain file name; circuit files are in {folder}.')
+    if not (folder / name).is_file():
+        known = sorted(path.name for path in folder.glob("*.toml"))
+        raise invalid("file", f'there is no "{name}" in {folder}.' + did_you_mean(name, known))
+    return read_toml(folder / name, name)
+
+
+def with_start_values(
     rig: Rig, program: Program, circuit: Circuit, packed: PackedCircuit, carried: Integers, row: Floats, steady: bool
 ) -> PackedCircuit:
-    """The packed circuit with initial values for what is not carried over from the running one.
+    """The packed circuit with initial values for all states that are not carried over from the running circuit.
 
-    ``row``: the newest row. Nodes with ``pressure_from`` start at the pressure that the circuit sees at that port;
-    with ``steady``, the new states start where they come to rest while the kept ones are held. Raises NoEquilibrium
-    where they don't.
+    ``row``: the newest row. Nodes with ``pressure_from`` start at the pressure that the circuit reads at that port;
+    with ``steady``, the new states start at their equilibrium while the carried ones are held. Raises NoEquilibrium
+    where there is none.
     """
     first = int(packed.index[e.INITIAL])
     value = packed.value.copy()
     initial = value[first : first + len(packed.values)]
     for node, start in circuit.starts.items():
         if start.pressure_from is not None:
-            seen = row[rig.layout.bindings[RIG + start.pressure_from]]
+            measured = row[rig.layout.bindings[RIG + start.pressure_from]]
             for name in (f"{node}.content", f"{node}.p"):
                 if name in packed.values:
-                    initial[packed.values.index(name)] = seen
+                    initial[packed.values.index(name)] = measured
     new = replace(packed, value=value)
     if steady:
         kept = np.flatnonzero(carried[: packed.n_states] >= 0)
@@ -47,18 +152,18 @@ def started(
     return new
 
 
-def unstable(
+def instability(
     rig: Rig, program: Program, circuit: Circuit, packed: PackedCircuit, carried: Integers, row: Floats
 ) -> str | None:
-    """Why the circuit's integrator can't follow it; None where it can.
+    """Why the circuit's integrator is unstable or too coarse for it, in a sentence; None where it is suitable.
 
-    Looked at in the present state, and where the circuit is a fifth of a second after each input went to its ends.
+    Checked in the present state, and 0.2 s after a step of all inputs to each end of their ranges.
     """
     tick, solver = 1.0 / rig.settings.loop.rate, circuit.solver
     present = _present(rig, packed, carried, row)
     recorded, work = np.zeros(len(packed.recorded)), np.zeros(packed.work_size)
     index = packed.index.copy()
-    index[e.INTEGRATOR] = e.ROSENBROCK  # gets there whatever the circuit's own integrator would make of it
+    index[e.INTEGRATOR] = e.ROSENBROCK  # stable whatever the circuit's own integrator is
     index[e.SOLUTION_STEPS] = 0  # a mechanism's solution isn't shared by steps of another length
     states = [present]
     for end in (0, 1):
@@ -66,7 +171,7 @@ def unstable(
         for name, settings in rig.settings.inputs.items():
             if name in packed.values:
                 values[packed.values.index(name)] = settings.range[end]
-        program.advance(index, packed.value, values, recorded, work, LOOKS, LOOK_AHEAD / LOOKS)
+        program.advance(index, packed.value, values, recorded, work, STEPS, SETTLED / STEPS)
         if np.isfinite(values).all():
             states.append(values)
     texts = (
@@ -77,7 +182,7 @@ def unstable(
 
 
 def _present(rig: Rig, packed: PackedCircuit, carried: Integers, row: Floats) -> Floats:
-    """The circuit's values as they will be right after the switch: carried over, bound to the rig, or initial."""
+    """The circuit's values right after the switch: carried over, read from the rig, or initial."""
     first, n = int(packed.index[e.INITIAL]), len(packed.values)
     values = packed.value[first : first + n].copy()
     running = row[len(rig.layout.names) :]

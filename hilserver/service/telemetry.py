@@ -14,12 +14,12 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.protocol.published import (
     ChannelInfo,
+    DurationFigures,
     Event,
-    Figures,
     InputInfo,
     LoopStatus,
     RecordingStatus,
-    State,
+    ServerState,
     Telemetry,
     ValveInfo,
 )
@@ -27,8 +27,8 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.timing import Distribution, LoopTiming, lateness, work_before
 from hilserver.rig.build import Rig
 from hilserver.service.devices import DeviceReports
-from hilserver.service.orders import present_strategies, strategies_of
-from hilserver.service.utilisation import Demands
+from hilserver.service.strategies import offered_strategies, present_strategies
+from hilserver.service.utilisation import UtilisationMeter
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, Mode, Saturation
 from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.modes import is_enabled
@@ -48,7 +48,7 @@ LONGEST_GAP = 100
 """Most samples that may be missing within one telemetry message; after a longer gap a new one begins."""
 
 
-class Observer:
+class TelemetryReader:
     """Follows the ring from its own cursor.
 
     ``degradations``, ``recording`` and ``troubles`` (by source) appear in the state, the latter as warnings.
@@ -70,7 +70,7 @@ class Observer:
         self._timing = LoopTiming(1.0 / rig.settings.loop.rate)
         self._left_over = np.zeros((1, len(LOOP_CHANNELS)))
         self._channels = channel_columns(rig)
-        self._demands = Demands(rig)
+        self._demands = UtilisationMeter(rig)
 
     def expect(self, version: int, circuit: PackedCircuit) -> None:
         """Rows of this version of the circuit are about to come."""
@@ -107,7 +107,7 @@ class Observer:
 
     # --- state -------------------------------------------------------------------------------------------------------
 
-    def state(self, row: Floats, telemetry_dropped: int) -> State:
+    def state(self, row: Floats, telemetry_dropped: int) -> ServerState:
         """How the server is; of the demand the largest since the last call."""
         layout = self.rig.layout
         channels = layout.section("channel")
@@ -121,7 +121,7 @@ class Observer:
             target[f"valve.{valve}.command"] = float(row[block["demand"]])
             actual[f"valve.{valve}.flow"] = _number(row[block["flow_measured"]])
             actual[f"valve.{valve}.command"] = float(row[block["command"]])
-        return State(
+        return ServerState(
             mode=Mode(int(header(row).mode)).name,
             fault=fault_text(self.rig, int(header(row).fault)) or None,
             enabled=is_enabled(self.rig.plan, row) if self.rig.settings.enable is not None else None,
@@ -172,7 +172,7 @@ class Observer:
                 yield f"channel {name}: {reason}"
 
     def timing(self) -> dict[str, float]:
-        """Figures of the latest batch of rows, in seconds."""
+        """DurationFigures of the latest batch of rows, in seconds."""
         rows = self._recent
         if len(rows) == 0:
             return {}
@@ -251,7 +251,7 @@ class Observer:
 
     # --- telemetry ---------------------------------------------------------------------------------------------------
 
-    def telemetry(self, rows: Floats) -> Telemetry | None:
+    def batch(self, rows: Floats) -> Telemetry | None:
         """A batch of decimated samples, None where there is nothing new.
 
         Samples are those of every n-th tick; a missed one is null. The names are those of the newest row's circuit,
@@ -337,7 +337,7 @@ class Observer:
         """Real valves and the strategies that can drive them."""
         return {
             name: ValveInfo(
-                strategies=strategies_of(self.rig, name), jog_limit=s.bridge.jog_limit, description=s.description
+                strategies=offered_strategies(self.rig, name), jog_limit=s.bridge.jog_limit, description=s.description
             )
             for name, s in self.rig.settings.valves.items()
         }
@@ -362,9 +362,9 @@ def fault_text(rig: Rig, fault: int) -> str:
     return text_of_fault(fault)
 
 
-def _figures(distribution: Distribution) -> Figures | None:
+def _figures(distribution: Distribution) -> DurationFigures | None:
     found = distribution.figures()
-    return Figures(**asdict(found)) if found is not None else None
+    return DurationFigures(**asdict(found)) if found is not None else None
 
 
 def _number(value: float) -> float | None:

@@ -9,7 +9,7 @@ import numpy as np
 from hilserver.margins.capacity import LEAST_FLOW, spool_speed
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
-from hilserver.protocol.published import Demand
+from hilserver.protocol.published import Utilisation
 from hilserver.rig.build import Rig
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.codes import Mode
@@ -29,7 +29,7 @@ class _Valve:
     speed: float
 
 
-class Demands:
+class UtilisationMeter:
     """The largest demands since they were last taken. Outside of RUNNING, or by hand, nothing is asked for."""
 
     def __init__(self, rig: Rig) -> None:
@@ -52,10 +52,10 @@ class Demands:
             if len(rows):
                 self._add(name, valve, rows)
 
-    def take(self) -> dict[str, Demand]:
+    def take(self) -> dict[str, Utilisation]:
         """The largest since the last call, by valve."""
         found = {
-            name: Demand(**dict(zip(Demand.model_fields, largest.tolist(), strict=True)))
+            name: Utilisation(**dict(zip(Utilisation.model_fields, largest.tolist(), strict=True)))
             for name, largest in self._largest.items()
         }
         self._largest = {name: np.zeros(4) for name in self._valves}

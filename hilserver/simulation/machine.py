@@ -1,24 +1,25 @@
-"""What feasibility and stability are reckoned with: the rig's machine as a circuit, its real supply, its inputs."""
+"""The machine of a rig as a circuit, and the operating points of its circuit: inputs, closed ports, real supply."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import isfinite
 from typing import Any
 
 from hilserver.circuit.analysis import Analysis, NoEquilibrium
-from hilserver.circuit.mechanisms import PlacedMechanism
-from hilserver.circuit.model import Circuit, read_circuit
+from hilserver.circuit.library import Library
+from hilserver.circuit.model import Circuit, read_circuit, read_part
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import Program
+from hilserver.components.base import Fluid
 from hilserver.errors import ConfigurationError
 from hilserver.mechanics.tables import tables
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
-from hilserver.rig.settings import CylinderSettings, ValveSettings
+from hilserver.rig.build import Device, Rig
+from hilserver.rig.settings import CylinderSettings, RigSettings, ValveSettings
 from hilserver.rig.simulated import joined
 from hilserver.simulation.lockstep import LockstepRun
 
@@ -29,11 +30,11 @@ WARM_UP = 100
 THINNEST_ROD = 1e-6
 """m; a cylinder component has a rod."""
 MANY = 3
-"""More inputs than that are brought to their ends one by one, not all together."""
+"""With more inputs than this, each goes to the ends of its range by itself, not in all combinations."""
 
 
 Pause = Callable[[], None]
-"""Called between two steps of a long examination; it may sleep, or raise to end it."""
+"""Called between two steps of a long calculation; it may sleep, or raise to end it."""
 
 
 def no_pause() -> None:
@@ -42,29 +43,44 @@ def no_pause() -> None:
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine as a circuit's table, with the rig's ports as nodes, and where it comes from, in words.
+    """What the real valves drive: a circuit in which the nodes named like the rig's ports are these ports.
 
-    ``ports``: those that it moves with; others that the virtual circuit connects to count as closed.
-
-    ``loads``: signals of forces against growing positions, each with the area of the piston that it loads, m².
-    ``strokes``: of the cylinder at a node that moves, m. ``mechanisms``: those that it consists of.
+    ``source``: the circuit as a table; ``origin``: where it comes from, for the reader; ``file``: its circuit file, if
+    it has one. ``loads``: signals of forces against growing positions, N, each with its cylinder of the rig file.
     """
 
-    table: Mapping[str, Any]
+    source: Mapping[str, Any]
+    circuit: Circuit
     origin: str
-    ports: tuple[str, ...]
-    loads: Mapping[str, float]
-    strokes: Mapping[str, float]
-    mechanisms: tuple[PlacedMechanism, ...] = ()
+    file: str = ""
+    loads: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(
+        cls,
+        source: Mapping[str, Any],
+        library: Library,
+        origin: str,
+        file: str = "",
+        loads: Mapping[str, str] | None = None,
+    ) -> Machine:
+        """The machine of a circuit table. Raises ConfigurationError with all that is wrong with it."""
+        circuit = read_circuit(source, library, file)
+        return cls(circuit.source, circuit, origin, file, loads or {})
+
+    def ports(self, rig: Rig) -> tuple[str, ...]:
+        """The ports of a rig that the machine has; the others count as closed."""
+        nodes = self.circuit.hydraulic_nodes()
+        return tuple(port for port in rig.settings.ports if port in nodes)
 
     def at_share(self, share: float) -> dict[str, float]:
         """The values that put every cylinder at this share of its stroke.
 
-        A mechanism whose cylinders can't get there together stays where it starts.
+        A mechanism whose cylinders can't get there together stays at its initial position.
         """
-        moved = {node: share * stroke for node, stroke in self.strokes.items()}
+        moved = {node: share * stroke for node, stroke in self.strokes().items()}
         values = {f"{node}.x": x for node, x in moved.items()}
-        for placed in self.mechanisms:
+        for placed in self.circuit.mechanisms:
             given = {actuator: moved[node] for actuator, node in placed.nodes.items() if node in moved}
             for actuator in given:
                 del values[f"{placed.nodes[actuator]}.x"]
@@ -73,37 +89,73 @@ class Machine:
                 values |= {f"{placed.name}.{name}": x for name, _, x in found.states}
         return values
 
+    def strokes(self) -> dict[str, float]:
+        """Stroke, m, by the node that moves with a cylinder's rod."""
+        return {
+            placed.ports["rod"]: placed.component.stroke
+            for placed in self.circuit.placed
+            if "rod" in placed.ports and hasattr(placed.component, "stroke")
+        }
+
 
 def is_position(name: str) -> bool:
-    """Whether a state is a place or an angle: what a machine in steady motion does not keep."""
+    """Whether a state is a position or an angle, which changes while a machine moves steadily."""
     return name.endswith((".x", ".phi")) or (name.count(".") > 1 and name.endswith((".y", ".angle")))
 
 
 def machine_of(rig: Rig) -> Machine | None:
     """The machine: from ``[cylinders]``, else that of the simulated device; None where neither is given."""
-    loads: dict[str, float] = {}
-    if rig.settings.cylinders:
-        moduli = [s.bulk_modulus for s in rig.settings.cylinders.values() if s.bulk_modulus is not None]
+    cylinders = rig.settings.cylinders
+    if cylinders:
+        moduli = [s.bulk_modulus for s in cylinders.values() if s.bulk_modulus is not None]
         fluid = {"bulk_modulus": f"{min(moduli)} Pa"} if moduli else rig.circuit.source.get("fluid", {})
-        table = {"components": from_cylinders(rig.settings.cylinders), "fluid": fluid}
-        loads = {load_of(name): s.areas()[0] for name, s in rig.settings.cylinders.items()}
-        origin = "[cylinders], without friction"
-    else:
-        simulated = [tables["machine"] for tables in rig.sources.get("devices", {}).values() if "machine" in tables]
-        if not simulated:
-            return None
-        table, origin = simulated[0], "the simulated machine"
-    circuit = read_circuit(table, rig.library)
-    nodes = circuit.hydraulic_nodes()
-    closed = _plugs([port for port in rig.circuit.rig_ports() if port not in nodes])
-    whole = {**table, "components": {**table["components"], **closed}}
-    ports = tuple(port for port in rig.settings.ports if port in nodes)
-    return Machine(whole, origin, ports, loads, _strokes(circuit), circuit.mechanisms)
+        source = {"components": from_cylinders(cylinders), "fluid": fluid}
+        return Machine.read(source, rig.library, "[cylinders], without friction", loads=_loads(cylinders))
+    simulated = [tables["machine"] for tables in rig.sources.get("devices", {}).values() if "machine" in tables]
+    return Machine.read(simulated[0], rig.library, "the simulated machine") if simulated else None
 
 
-def _plugs(ports: Sequence[str]) -> dict[str, Any]:
-    """Components that close ports."""
-    return {f"plug_of_{port}": {"type": "volume", "ports": {"P": port}, "volume": PLUG} for port in ports}
+def machine_of_device(rig: Rig, device: Device) -> Machine:
+    """The machine of a simulated device."""
+    source, file = rig.sources["devices"][device.name]["machine"], device.config.machine
+    return Machine.read(source, rig.library, "the simulated machine", file)
+
+
+def machine_of_cylinders(
+    settings: RigSettings, library: Library, fluid: Mapping[str, Any], positions: Mapping[str, float]
+) -> Machine | None:
+    """The machine of the rig file's cylinders, loaded by measured outer forces; None without cylinders.
+
+    The forces contain the friction, so the cylinders have none. ``fluid``: that of the circuit, as given;
+    ``positions``: of the cylinders at the start, m, where a cylinder's own bulk modulus is matched.
+    """
+    if not settings.cylinders:
+        return None
+    components = from_cylinders(settings.cylinders)
+    oil = Fluid.model_validate(fluid)
+    for name, cylinder in settings.cylinders.items():
+        if cylinder.bulk_modulus is not None:
+            at = positions.get(name, 0.5 * cylinder.stroke)
+            components[f"cylinder_{name}"] |= _dead_volumes(cylinder, oil.bulk_modulus / cylinder.bulk_modulus, at)
+    source = {"components": components, **({"fluid": dict(fluid)} if fluid else {})}
+    origin = "the cylinders of the rig file, with the outer forces (load and friction) estimated in the same run"
+    return Machine.read(source, library, origin, loads=_loads(settings.cylinders))
+
+
+def _loads(cylinders: Mapping[str, CylinderSettings]) -> dict[str, str]:
+    return {load_of(name): name for name in cylinders}
+
+
+def _dead_volumes(s: CylinderSettings, ratio: float, x: float) -> dict[str, str]:
+    """Dead volumes that give each chamber ``ratio`` times the capacitance at position ``x``.
+
+    Hoses that make a chamber softer become oil.
+    """
+    area_A, area_B = s.areas()
+    sides = {"dead_volume_A": (s.dead_volume_A, area_A * x)}
+    if s.port_B is not None:
+        sides["dead_volume_B"] = (s.dead_volume_B, area_B * (s.stroke - x))
+    return {key: f"{max(ratio * (dead + swept) - swept, 1e-6)!r} m^3" for key, (dead, swept) in sides.items()}
 
 
 def from_cylinders(cylinders: Mapping[str, CylinderSettings]) -> dict[str, Any]:
@@ -143,36 +195,41 @@ def _cylinder(s: CylinderSettings, rod: str) -> dict[str, Any]:
     return table
 
 
-def _strokes(circuit: Circuit) -> dict[str, float]:
-    return {
-        placed.ports["rod"]: placed.component.stroke
-        for placed in circuit.placed
-        if "rod" in placed.ports and hasattr(placed.component, "stroke")
-    }
-
-
 def machine_alone(rig: Rig, machine: Machine) -> PackedCircuit:
     """The machine with a signal ``flow_into_<port>``, m³/s, for each of its ports."""
-    components = dict(machine.table["components"])
+    components = _with_plugs(rig, machine.source)
     components["outside_tank"] = {"type": "tank", "ports": {"T": "outside"}}
-    for port in machine.ports:
+    for port in machine.ports(rig):
         components[f"source_{port}"] = {
             "type": "flow_source",
             "ports": {"P": port, "T": "outside"},
             "flow": "1 m^3/s",
             "command": f"flow_into_{port}",
         }
-    return pack(read_circuit({**machine.table, "components": components}, rig.library), rig.library)
+    return pack(read_circuit({**machine.source, "components": components}, rig.library), rig.library)
 
 
-def circuit_on(rig: Rig, machine: Mapping[str, Any]) -> PackedCircuit:
-    """The rig's virtual circuit joined directly to a machine; with the circuit's oil. Raises ConfigurationError."""
-    table = {**machine, "fluid": rig.circuit.source.get("fluid", {})}
+def circuit_on(rig: Rig, machine: Machine | None) -> PackedCircuit:
+    """The rig's virtual circuit coupled directly to a machine, with the circuit's fluid; None: all ports closed.
+
+    Raises ConfigurationError.
+    """
+    source = machine.source if machine is not None else {}
+    table = {**source, "components": _with_plugs(rig, source), "fluid": rig.circuit.source.get("fluid", {})}
     return pack(read_circuit(joined(table, rig.circuit.source), rig.library), rig.library)
 
 
+def _with_plugs(rig: Rig, source: Mapping[str, Any]) -> dict[str, Any]:
+    """The components of a machine, and plugs at the ports of the virtual circuit that it does not have."""
+    components = source.get("components", {})
+    nodes = read_part(source, rig.library).hydraulic_nodes() if components else ()
+    closed = [port for port in rig.circuit.rig_ports() if port not in nodes]
+    plugs = {f"plug_of_{port}": {"type": "volume", "ports": {"P": port}, "volume": PLUG} for port in closed}
+    return {**components, **plugs}
+
+
 def input_levels(rig: Rig, shares: Sequence[float]) -> Iterator[dict[str, float]]:
-    """Values of the circuit's inputs: all at their initial ones; each of them so far towards either of its ends."""
+    """Values of the circuit's inputs: all initial; then each moved by these shares towards either end of its range."""
     initial = {name: s.initial for name, s in rig.settings.inputs.items() if name in rig.packed.values}
     yield initial
     for name in initial:
@@ -183,7 +240,7 @@ def input_levels(rig: Rig, shares: Sequence[float]) -> Iterator[dict[str, float]
 
 
 def input_ends(rig: Rig) -> Iterator[dict[str, float]]:
-    """Values of the circuit's inputs at their ends, in all combinations; each by itself where there are many inputs."""
+    """Values of the circuit's inputs at the ends of their ranges: in all combinations, or each by itself (`MANY`)."""
     ranges = {name: s.range for name, s in rig.settings.inputs.items() if name in rig.packed.values}
     if len(ranges) > MANY:
         yield from input_levels(rig, (1.0,))
@@ -192,11 +249,11 @@ def input_ends(rig: Rig) -> Iterator[dict[str, float]]:
 
 
 def closed_ports(rig: Rig, program: Program) -> Iterator[tuple[dict[str, float], dict[str, float]]]:
-    """Inputs at their ends, and the pressures, Pa, that the circuit brings to its ports when nothing leaves them."""
+    """Inputs at the ends of their ranges, and the pressures, Pa, of the closed ports with them."""
     ports = rig.circuit.rig_ports()
     if not ports:
         return
-    packed = circuit_on(rig, {"components": _plugs(ports)})
+    packed = circuit_on(rig, None)
     for inputs in input_ends(rig):
         analysis = Analysis(program, packed)
         for name, value in inputs.items():

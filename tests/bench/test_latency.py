@@ -96,7 +96,7 @@ def test_the_loop_is_compared_with_cyclictest_beside_it() -> None:
     assert report().ratio(loaded=False) == 2.0
     assert report().ratio(loaded=True) is None
     first, *others = latency_sentences(report(notes=("a note",)))
-    assert first == "no load: the loop's median is 2.00 times that of cyclictest beside it."
+    assert first == "no load: the loop's median is 2.00 times that of cyclictest."
     assert others == ["a note", "memory lock: refused. It costs. Do this."]
 
 
@@ -115,6 +115,7 @@ def test_report_as_data_is_json_and_as_pictures_can_be_seen(tmp_path: Path) -> N
 # --- the tests themselves ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.realtime
 def test_a_periodic_thread_notes_every_wake_and_the_missed_ticks_in_it() -> None:
     late = periodic(0.002, 100)
     assert 1 <= len(late) <= 100
@@ -170,6 +171,7 @@ def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.realtime
 def test_what_cyclictest_measured_beside_the_loop_is_in_the_report(on_path: Path) -> None:
     text = json.dumps({"thread": {"0": THREAD}})
     script = f"""
@@ -190,6 +192,7 @@ for file in files:
     assert result.notes == ()
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
@@ -226,6 +229,7 @@ def left_behind() -> set[str]:
     return found
 
 
+@pytest.mark.realtime
 def test_both_tests_without_load_and_with_it_and_nothing_is_left(on_path: Path) -> None:
     told: list[str] = []
     result = measure(SHORT, cyclictest=False, tell=told.append)
@@ -257,6 +261,7 @@ def test_a_measurement_that_does_not_end_is_an_error_and_leaves_nothing() -> Non
     assert left_behind() == set()
 
 
+@pytest.mark.realtime
 def test_command_takes_the_rigs_loop_and_options_over_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

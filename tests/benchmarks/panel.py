@@ -37,7 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from service_harness import Server, eventually, panel
 
-from hilserver.panel.app import free_port
+from hilserver.panel.settings import free_port
 from hilserver.realtime.timing import LoopTiming
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import headers

@@ -17,7 +17,8 @@ from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
 from hilserver.circuit.program import Program
-from hilserver.margins.check import solver_table, solver_trouble, stiffest
+from hilserver.cli.circuit_tables import solver_table
+from hilserver.margins.solver import solver_warning, stiffest
 from hilserver.tick.program import compiled_program
 
 CONFIG = Path(__file__).parents[2] / "config" / "circuits"
@@ -169,6 +170,6 @@ def test_a_circuit_without_states_can_follow_everything() -> None:
     rig = bench_rig()
     found = stiffest(rig, bench_program())
     assert found.time_constant == inf
-    assert solver_trouble(rig, bench_program()) is None
+    assert solver_warning(rig, bench_program()) is None
     Analysis(bench_program(), rig.packed).steady_state()
     assert solver_table(rig).row_count == 1

@@ -57,6 +57,7 @@ def test_own_component_stands_beside_the_built_in_ones(rig: Rig) -> None:
     assert "annular_gap" not in standard_library().types
 
 
+@pytest.mark.slow
 def test_live_switch_compiles_nothing_and_replays_without_the_file(rig: Rig, tmp_path: Path) -> None:
     """The demo's rig in lockstep, the gap switched in after 300 ticks; every bit again from the log alone."""
     log = tmp_path / "run.arrow"
@@ -90,6 +91,7 @@ def test_every_process_gets_the_text_that_the_supervisor_has_read(rig: Rig, tmp_
     assert [c.kernel.name for c in library.contracts] == [c.kernel.name for c in rig.library.contracts]
 
 
+@pytest.mark.realtime
 def test_own_component_in_real_time(tmp_path: Path) -> None:
     """A real server on the demo's rig: the gap is switched in over MQTT and its flow is in telemetry and log."""
     (tmp_path / "my_components.py").write_text(OWN)

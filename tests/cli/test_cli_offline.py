@@ -84,7 +84,7 @@ def test_check_warns_of_a_real_valve_that_is_too_small(hilserver: Command, files
     files.set("rig", "valves.main.nominal_flow.flow", "20 l/min")
     said = hilserver("check", files.write())
     assert said.code == 0
-    assert "Note: valves.main: port to T, the virtual circuit asks for 2.01 times the flow" in said.out
+    assert "Note: valves.main: port to T, the virtual circuit requests 2.01 times the flow" in said.out
 
 
 def test_check_of_the_actuator_log_rig_needs_no_log(hilserver: Command) -> None:
@@ -98,7 +98,7 @@ def test_simulate_reports_and_writes(hilserver: Command, tmp_path: Path) -> None
     assert (said.code, said.err) == (0, "")
     assert "times closer than no compensation" in said.out
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        f"demo-simulate{end}" for end in ("-circuit.svg", "-course.png", ".html", ".json", ".md")
+        f"demo-simulate{end}" for end in ("-circuit.svg", "-segments.png", ".html", ".json", ".md")
     ]
 
 
@@ -132,7 +132,7 @@ def test_replay_exits_with_0_for_the_same_and_with_1_for_another_result(
     assert hilserver("replay", forged, "--from-row", "301", "--report", tmp_path / "pages").code == 0
     assert hilserver("replay", forged, "--report", tmp_path / "pages").code == 1
     page = (tmp_path / "pages/forged-replay.html").read_text()
-    assert "NOT the same when computed once more" in page
+    assert "replayed with DIFFERENCES" in page
     assert '<td class="text">valve.main.output</td><td>300</td>' in page
     assert hilserver("replay", forged, "--tolerance", "10000").code == 0
 

@@ -22,10 +22,12 @@ import numpy as np
 import pytest
 from service_harness import Server, eventually
 
-from hilserver.client import Client, CommandRefused, Recorder, RequestFailed, connect
+from hilserver.client import Client, CommandRefused, RequestFailed, TelemetryRecorder, connect
 from hilserver.client.plotjuggler import LARGEST, datagrams
 from hilserver.errors import HilserverError
 from hilserver.protocol.published import Telemetry
+
+pytestmark = pytest.mark.realtime
 
 PATIENCE = 60.0
 """s; a loaded machine takes long to start a program."""
@@ -122,7 +124,7 @@ def test_a_connection_that_fails_leaves_no_thread(server: Server) -> None:
 
 
 def test_samples_of_channels_that_come_and_go() -> None:
-    recorder = Recorder((), {"p_A": "Pa"})
+    recorder = TelemetryRecorder((), {"p_A": "Pa"})
     recorder.take(Telemetry(t0=10.0, dt=0.5, channels={"p_A": (1.0, None), "old": (3.0, 4.0)}))
     recorder.take(Telemetry(t0=11.0, dt=0.5, channels={"p_A": (2.0,)}))
     samples = recorder.samples()
@@ -130,7 +132,7 @@ def test_samples_of_channels_that_come_and_go() -> None:
     assert [math.isnan(value) for value in samples["p_A"]] == [False, True, False]
     assert [math.isnan(value) for value in samples["old"]] == [False, False, True]
     assert samples.units == {"p_A": "Pa", "old": ""}
-    assert len(Recorder(("p_A",), {}).samples()) == 0
+    assert len(TelemetryRecorder(("p_A",), {}).samples()) == 0
 
 
 def test_watching_prints_each_state_for_other_programs(server: Server, client: Client) -> None:

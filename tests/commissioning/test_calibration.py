@@ -230,7 +230,7 @@ def demo(tmp_path: Path) -> Path:
 
 def test_points_of_a_file_become_the_scale(demo: Path, tmp_path: Path, hilserver: Command) -> None:
     (tmp_path / "points.csv").write_text("raw,value\n0.02,0\n5.0,124\n10.02,250\n")
-    assert 'there is no "demo-calibration.toml" yet' in hilserver("check", demo).out
+    assert '"demo-calibration.toml" does not exist yet' in hilserver("check", demo).out
     arguments = ("calibrate", demo, "p_S", "--points", tmp_path / "points.csv", "--note", "tester 4711")
     refused = hilserver(*arguments, answers=io.StringIO("n\n"))
     assert (refused.code, "Nothing was stored" in refused.out) == (1, True)

@@ -22,6 +22,8 @@ from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.tick.codes import Mode
 
+pytestmark = pytest.mark.realtime
+
 POINTS = 'points = [["0 s", 0.0], ["0.3 s", 0.5], ["0.8 s", 0.5], ["1.1 s", 0.0]]'
 
 
@@ -49,7 +51,7 @@ def test_two_passes_are_driven_recorded_and_evaluated(rig: Rig, tmp_path: Path) 
     assert [line.rpartition(" ")[2] for line in told] == ["inverse_static", "prediction"]
     result = fidelity_of_log(rig, log)
     assert [variant.name for variant in result.variants] == ["inverse_static", "prediction"]
-    assert result.truth == "the virtual circuit joined directly to the simulated machine"
+    assert result.reference == "the virtual circuit coupled directly to the simulated machine"
     for variant in result.variants:
         assert variant.cycle is not None
         assert variant.sweep is not None

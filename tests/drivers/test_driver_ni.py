@@ -694,6 +694,7 @@ ports = { T = "t" }
 """
 
 
+@pytest.mark.realtime
 def test_run_survives_an_unplugged_device_and_a_dead_loop_leaves_safe_values(tmp_path: Path, fake_ni: FakeNi) -> None:
     fake_ni.state.logging = 0
     (tmp_path / "circuit.toml").write_text(CIRCUIT)

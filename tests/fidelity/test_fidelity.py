@@ -1,4 +1,4 @@
-"""How true is the rig: amplitude, phase and noise, sweeps, simulated and recorded runs evaluated, the report."""
+"""Fidelity: amplitude, phase and noise, sweeps, evaluation of simulated and recorded runs, the report."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from hilserver.cli import main
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.fidelity.from_log import fidelity_of_log, unfiltered
 from hilserver.fidelity.measures import Response, rms_above, sine_at
-from hilserver.fidelity.report import asked_in_vain, sentences, write_report
+from hilserver.fidelity.report import write_report
 from hilserver.fidelity.results import NO_BRIDGE, Fidelity
-from hilserver.fidelity.strategies import compare, wanted, with_cycle
+from hilserver.fidelity.strategies import compare, selected, with_cycle
+from hilserver.fidelity.summary import sentences
 from hilserver.fidelity.sweeps import after_cycle, alone, sweep_of, usual_input
 from hilserver.numerics.arrays import Floats
 from hilserver.record.reader import LogReader, LogTable
@@ -98,7 +99,7 @@ def test_missing_ticks_do_not_matter() -> None:
 def test_what_hardly_swings_has_no_response() -> None:
     t = settled(5.0)
     still = Response.between(t, np.sin(t), np.full(len(t), 2.0), 5.0)
-    drowned = Response.between(t, np.sin(10 * np.pi * t), 0.1 * np.sin(10 * np.pi * t), 5.0, doubt=0.2)
+    drowned = Response.between(t, np.sin(10 * np.pi * t), 0.1 * np.sin(10 * np.pi * t), 5.0, deviation=0.2)
     assert np.isnan([still.ratio, still.phase, drowned.ratio, drowned.phase]).all()
 
 
@@ -106,8 +107,8 @@ def test_uncertainty_from_a_sensor_s_noise() -> None:
     """White noise of deviation sigma leaves sigma·sqrt(2/N) in the amplitude of N samples: 400 trials."""
     t = settled(5.0)[::5]
     reference, sigma, random = 2.0 * np.sin(10 * np.pi * t), 0.3, np.random.default_rng(1)
-    doubt = sigma * np.sqrt(2.0 / len(t))
-    stated = Response.between(t, reference, reference, 5.0, doubt)
+    deviation = sigma * np.sqrt(2.0 / len(t))
+    stated = Response.between(t, reference, reference, 5.0, deviation)
     trials = [
         Response.between(t, reference + sigma * random.standard_normal(len(t)), reference, 5.0) for _ in range(400)
     ]
@@ -216,10 +217,13 @@ def test_a_sweep_beside_an_input_that_the_work_cycle_leads_longer() -> None:
     ("arguments", "said"),
     [
         (("joystik",), "Did you mean joystick"),
-        (("joystick", (), 1.5), "sines of 1.5 about 0 leave the range of input joystick, -1 … 1"),
-        (("joystick", (), 0.3, 0.8), "sines of 0.3 about 0.8 leave the range"),
-        (("joystick", (), 0.0), "sines of 0 about 0"),
-        (("joystick", (250.0,)), "250 Hz can't be measured at 1000 ticks per second: above 0 and up to 100 Hz"),
+        (("joystick", (), 1.5), "sines of amplitude 1.5 about 0 leave the range of input joystick, -1 … 1"),
+        (("joystick", (), 0.3, 0.8), "sines of amplitude 0.3 about 0.8 leave the range"),
+        (("joystick", (), 0.0), "sines of amplitude 0 about 0"),
+        (
+            ("joystick", (250.0,)),
+            "250 Hz can't be measured at 1000 ticks per second. Allowed: above 0 and up to 100 Hz",
+        ),
         (("joystick", (-2.0,)), "-2 Hz can't be measured"),
     ],
 )
@@ -254,7 +258,7 @@ def test_over_frequency_each_rung_is_closer(exact: Fidelity) -> None:
         assert ahead == pytest.approx([0.0] * 3, abs=0.5)
         for response in exact.sweep_responses(quantity)["prediction"]:
             assert response.ratio == pytest.approx(1.0, abs=0.01)
-    assert not asked_in_vain(exact)
+    assert not exact.unachievable()
 
 
 def test_a_delay_that_the_bridge_does_not_know_is_seen_as_its_phase() -> None:
@@ -284,7 +288,7 @@ def test_a_valve_that_is_too_small_is_said_to_be_saturated() -> None:
     small = {"nominal_flow": {"flow": "3 l/min", "drop": "35 bar", "per": "edge"}}
     result = measured(both(true_valves(**small), of_valves(**small)), "inverse_static", frequencies=(2.0,))
     variant = result.variant("inverse_static")
-    assert list(asked_in_vain(result)) == [2.0]
+    assert list(result.unachievable()) == [2.0]
     assert variant.saturations("A")[Saturation.CAPACITY] > 0.3
     assert variant.cycle is not None
     assert variant.cycle.saturated > 0.3
@@ -293,9 +297,9 @@ def test_a_valve_that_is_too_small_is_said_to_be_saturated() -> None:
 
 def test_the_usual_strategies_and_all() -> None:
     rig = lift()
-    assert wanted(rig, ["all"]) == list(STRATEGY_NAMES[Strategy.inverse_static : Strategy.flow_servo])
-    assert {"inverse_static", "prediction", "feedback"} < set(wanted(rig, None)) < set(wanted(rig, ["all"]))
-    assert wanted(rig, ["second_order"]) == ["second_order"]
+    assert selected(rig, ["all"]) == list(STRATEGY_NAMES[Strategy.inverse_static : Strategy.flow_servo])
+    assert {"inverse_static", "prediction", "feedback"} < set(selected(rig, None)) < set(selected(rig, ["all"]))
+    assert selected(rig, ["second_order"]) == ["second_order"]
 
 
 # --- a recorded rig ---------------------------------------------------------------------------------------------------
@@ -351,7 +355,7 @@ def test_a_log_says_what_the_simulation_says(exact: Fidelity, by_log: Fidelity) 
 
 def test_passes_that_tell_nothing_are_left_out_with_the_reason(by_log: Fidelity) -> None:
     told = "\n".join(by_log.notes)
-    assert re.search(r"the pass that began at .* s: a strategy was changed on the way", told)
+    assert re.search(r"the pass that began at .* s: a strategy was changed during it", told)
     assert re.search(r"the pass that began at .* s: it ended, .* after 3\.?\d* of", told)
 
 
@@ -365,7 +369,7 @@ def test_without_a_machine_file_the_cylinders_are_the_machine(recorded: tuple[Ri
     """Load and gravity of the machine are known from the estimated force only."""
     rig, log = recorded
     result = fidelity_of_log(real(rig), log)
-    assert "the cylinders of the rig file" in result.truth
+    assert "the cylinders of the rig file" in result.reference
     for strategy in ("feedback", "inverse_static"):
         assert phases(result, strategy) == pytest.approx(phases(exact, strategy), abs=0.5)
         assert (
@@ -379,7 +383,7 @@ def test_without_cylinders_the_virtual_flow_of_the_run_is_what_is_left(
 ) -> None:
     rig, log = recorded
     result = fidelity_of_log(real(rig, {"cylinders": {}}), log)
-    assert result.truth == ""
+    assert result.reference == ""
     assert set(result.cycle_errors("flow A")) == {"feedback", "inverse_static"}
     assert not result.cycle_errors("position lift")
     assert phases(result, "inverse_static") == pytest.approx([-1.2 * f for f in SHORT], abs=2.0)
@@ -397,7 +401,7 @@ def test_a_machine_file_takes_the_cylinders_place(recorded: tuple[Rig, Path], tm
         )
     )
     result = fidelity_of_log(real(rig), log, machine)
-    assert result.truth.endswith("the machine in machine.toml")
+    assert result.reference.endswith("the machine in machine.toml")
     assert result.cycle_errors("position lift")["feedback"].nrmse < 1e-4
     machine.write_text(source.replace('A = "A"', 'A = "A_side"').replace("[nodes.A]", "[nodes.A_side]"))
     with pytest.raises(ConfigurationError, match=r'"rig.A" is a port that the machine in machine.toml does not have'):
@@ -407,13 +411,13 @@ def test_a_machine_file_takes_the_cylinders_place(recorded: tuple[Rig, Path], tm
 def test_logs_that_can_t_be_evaluated(recorded: tuple[Rig, Path], tmp_path: Path) -> None:
     rig, log = recorded
     other = replace(rig, settings=rig.settings.model_copy(update={"name": "other"}))
-    with pytest.raises(HilserverError, match=r'is a log of the rig "lift", .* is "other"'):
+    with pytest.raises(HilserverError, match=r'this is a log of the rig "lift", but .* is "other"'):
         fidelity_of_log(other, log)
     short = tmp_path / "short.arrow"
     with LockstepRun(rig, short) as run:
         run.start()
         run.run(100)
-    with pytest.raises(HilserverError, match=r"no whole pass of the work cycle is in it(.|\n)*after 0.1\d* of 2 s"):
+    with pytest.raises(HilserverError, match=r"no complete pass of the work cycle is in it(.|\n)*after 0.1\d* of 2 s"):
         fidelity_of_log(rig, short)
 
 
@@ -441,7 +445,7 @@ def test_ticks_before_a_channel_s_first_sample_are_no_measurement(
     assert result.cycle_errors("position lift") == by_log.cycle_errors("position lift")
     monkeypatch.undo()
     late(monkeypatch, channel, None)
-    with pytest.raises(HilserverError, match=rf'the channel "{channel}" never gave a sample in this run'):
+    with pytest.raises(HilserverError, match=rf'the channel "{channel}" has no sample in this run'):
         fidelity_of_log(*recorded)
 
 
@@ -451,7 +455,7 @@ def test_the_uncertainty_is_in_the_report(recorded: tuple[Rig, Path], by_log: Fi
     assert response.phase_deviation == pytest.approx(np.degrees(response.ratio_deviation), rel=0.1)
     text = next(path for path in write_report(by_log, tmp_path) if path.suffix == ".md").read_text()
     assert re.search(r"\| flow A \| estimated \| [\d.]+ l/min \| ±[\d.]+ % \| ±[\d.]+° \|", text)
-    assert "its error can't be seen in the flow" in text
+    assert "its error is not visible in the flow" in text
 
 
 # --- the report -------------------------------------------------------------------------------------------------------
@@ -506,7 +510,9 @@ def test_one_valve_for_both_ports_says_what_it_can_t_match(tmp_path: Path) -> No
     assert there is not None
     assert there.tracking["flow B"].rms == pytest.approx(here.tracking["flow B"].rms, rel=0.1)
     assert here.tracking["flow B"].nrmse > 20.0 * here.tracking["flow A"].nrmse
-    told = [text for text in sentences(by_log) if text.startswith("Port B is served by the other edges of valve main")]
+    told = [
+        text for text in sentences(by_log) if text.startswith("Port B is supplied by the other edges of valve main")
+    ]
     assert len(told) == 1
 
 
@@ -530,7 +536,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 def test_the_command_says_what_is_wrong(refused: Callable[..., str], recorded: tuple[Rig, Path]) -> None:
     actuator = ROOT / "config/rigs/actuator_log.toml"
     assert "give one of them" in refused(FILE, "--log", recorded[1], "--drive")
-    assert "a simulated rig has its machine in its device" in refused(FILE, "--machine", FILE)
+    assert "the machine of a simulated rig is in its device" in refused(FILE, "--machine", FILE)
     assert "Did you mean joystick" in refused(FILE, "--input", "joystik")
     assert "leave the range" in refused(FILE, "--amplitude", "0.5", "--mean", "0.8")
     assert "ten ticks per period" in refused(FILE, "--frequency", "120")

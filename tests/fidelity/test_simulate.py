@@ -1,4 +1,4 @@
-"""Lockstep runs, and the truth beside the bridged rig."""
+"""Lockstep runs, and the bridged rig compared with the reference simulation."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import pytest
 
 from hilserver.circuit.library import standard_library
 from hilserver.errors import ConfigurationError, HilserverError
-from hilserver.fidelity.report import sentences, write_simulation
-from hilserver.fidelity.results import NO_BRIDGE, VARIANTS, Course, Fidelity
+from hilserver.fidelity.report import write_simulation
+from hilserver.fidelity.results import NO_BRIDGE, VARIANTS, Fidelity, SegmentResult
 from hilserver.fidelity.strategies import simulate
+from hilserver.fidelity.summary import sentences
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import LockstepRun
@@ -187,10 +188,10 @@ def test_several_devices_and_valves_in_any_order_do_as_each_alone(tables: Tables
         assert np.array_equal(rows[:, mine], pair[:, theirs])
 
 
-# --- the truth beside the bridged rig ---------------------------------------------------------------------------------
+# --- the bridged rig and the reference simulation ---------------------------------------------------------------------
 
 
-def over_cycle(result: Fidelity) -> dict[str, Course]:
+def over_cycle(result: Fidelity) -> dict[str, SegmentResult]:
     return {variant.name: variant.cycle for variant in result.variants if variant.cycle is not None}
 
 
@@ -201,28 +202,28 @@ def test_best_bridge_beats_no_compensation_clearly(demo: Fidelity) -> None:
 
 
 def test_each_rung_of_the_ladder_follows_the_virtual_flow_more_closely(demo: Fidelity) -> None:
-    tracking = {name: course.tracking["flow A"].nrmse for name, course in over_cycle(demo).items() if course.tracking}
+    tracking = {name: cycle.tracking["flow A"].nrmse for name, cycle in over_cycle(demo).items() if cycle.tracking}
     rungs = ("prediction", "second_order", "inverse_lag_leakage", "inverse_lag", "inverse_static")
     values = [tracking[name] for name in rungs]
     assert values == sorted(values)
     assert tracking["prediction"] < 0.1 * tracking["inverse_static"] < 1e-3
 
 
-def test_truth_and_rig_start_alike(demo: Fidelity) -> None:
-    for strategy, course in over_cycle(demo).items():
-        for name, series in course.real.items():
-            assert abs(series[0] - course.truth[name][0]) < 0.01 * np.ptp(course.truth[name]), (strategy, name)
-            assert series.shape == course.truth[name].shape == course.time.shape
+def test_reference_simulation_and_rig_start_alike(demo: Fidelity) -> None:
+    for strategy, cycle in over_cycle(demo).items():
+        for name, series in cycle.actual.items():
+            assert abs(series[0] - cycle.reference[name][0]) < 0.01 * np.ptp(cycle.reference[name]), (strategy, name)
+            assert series.shape == cycle.reference[name].shape == cycle.time.shape
 
 
-def test_truth_does_not_depend_on_the_strategy(demo: Fidelity) -> None:
+def test_the_reference_simulation_does_not_depend_on_the_strategy(demo: Fidelity) -> None:
     first, *others = over_cycle(demo).values()
-    for course in others:
-        assert np.abs(course.truth["position rod"] - first.truth["position rod"]).max() < 1e-6
+    for cycle in others:
+        assert np.abs(cycle.reference["position rod"] - first.reference["position rod"]).max() < 1e-6
 
 
 def virtual_is_real(tables: Tables) -> Tables:
-    """The virtual circuit is what drives the machine already, so that truth and rig without compensation are one."""
+    """The virtual circuit drives the machine already: reference simulation and rig without compensation are one."""
     drive = tables["devices"]["rig"]["drive"]
     components = copy.deepcopy(drive["components"])
     components["servo_valve"] |= {"command": "joystick", "ports": {"P": "P", "T": "R", "A": "rig.A", "B": "rig.B"}}
@@ -234,7 +235,7 @@ def virtual_is_real(tables: Tables) -> Tables:
 def test_a_virtual_circuit_that_is_the_real_one_needs_no_compensation(tables: Tables) -> None:
     result = over_cycle(simulate(built(virtual_is_real(tables)), ["inverse_lag_leakage"]))
     without, bridged = result[NO_BRIDGE], result["inverse_lag_leakage"]
-    assert np.ptp(without.truth["position rod"]) > 0.2
+    assert np.ptp(without.reference["position rod"]) > 0.2
     for quantity in ("position rod", "flow A", "flow B", "pressure A"):
         assert without.deviations[quantity].nrmse < 1e-9
     for quantity in ("position rod", "flow A"):
@@ -247,26 +248,26 @@ def test_without_compensation_each_port_s_own_valve_gets_its_sign() -> None:
 
     size = {"nominal_flow": {"flow": "40 l/min", "drop": "35 bar", "per": "edge"}, "f90": "80 Hz"}
     drive = {"components": {"supply": {"pressure": "140 bar"}, "valve_A": size, "valve_B": size}}
-    course = over_cycle(simulate(lift({"devices": {"rig": {"drive": drive}}}), ["inverse_static"]))[NO_BRIDGE]
-    assert course.deviations["position rod"].nrmse < 0.05
-    assert np.array_equal(course.command["A"], -course.command["B"])
+    cycle = over_cycle(simulate(lift({"devices": {"rig": {"drive": drive}}}), ["inverse_static"]))[NO_BRIDGE]
+    assert cycle.deviations["position rod"].nrmse < 0.05
+    assert np.array_equal(cycle.command["A"], -cycle.command["B"])
 
 
 def test_a_late_output_is_late_without_compensation_too(tables: Tables) -> None:
     late = copy.deepcopy(virtual_is_real(tables))
     late["rig"]["devices"]["rig"]["actuators"]["valve"]["delay"] = "5 ms"
-    course = over_cycle(simulate(built(late), ["inverse_static"]))[NO_BRIDGE]
+    cycle = over_cycle(simulate(built(late), ["inverse_static"]))[NO_BRIDGE]
     moving = slice(600, None)  # the machine has come to rest before
-    shifted = course.real["flow A"][5:][moving] - course.truth["flow A"][:-5][moving]
-    assert np.abs(shifted).max() < 0.002 * np.ptp(course.truth["flow A"])
-    assert course.deviations["flow A"].largest > 0.02 * np.ptp(course.truth["flow A"])
+    shifted = cycle.actual["flow A"][5:][moving] - cycle.reference["flow A"][:-5][moving]
+    assert np.abs(shifted).max() < 0.002 * np.ptp(cycle.reference["flow A"])
+    assert cycle.deviations["flow A"].largest > 0.02 * np.ptp(cycle.reference["flow A"])
 
 
 def test_the_compared_flow_is_the_true_one_not_the_noisy_measurement(tables: Tables) -> None:
     noisy = copy.deepcopy(tables)
     noisy["rig"]["devices"]["rig"]["sensors"]["Q_A"]["noise"] = 0.05
     quiet, loud = (over_cycle(simulate(built(each), ["inverse_static"])) for each in (tables, noisy))
-    assert np.array_equal(quiet["inverse_static"].real["flow A"], loud["inverse_static"].real["flow A"])
+    assert np.array_equal(quiet["inverse_static"].actual["flow A"], loud["inverse_static"].actual["flow A"])
 
 
 def test_strategies_that_the_rig_can_t_use_are_left_out_with_the_reason(tables: Tables) -> None:
@@ -293,7 +294,7 @@ def test_without_an_input_at_the_virtual_valve_there_is_no_run_without_bridge(ta
     tables["circuit"]["components"]["main_valve"]["command"] = 0.1
     result = simulate(built(tables), ["inverse_static"])
     assert [variant.name for variant in result.variants] == ["inverse_static"]
-    assert "no compensation: no signal moves a virtual valve at port A" in "\n".join(sentences(result))
+    assert "no compensation: no signal commands a virtual valve at port A" in "\n".join(sentences(result))
 
 
 def test_every_strategy_is_explained() -> None:
@@ -311,7 +312,7 @@ def test_report_is_written(demo: Fidelity, tmp_path: Path) -> None:
     text = "\n".join(sentences(demo))
     assert "times closer than no compensation" in text
     assert "times closer than inverse_static" in text
-    assert "Port B is served by the other edges of valve main" in text
+    assert "Port B is supplied by the other edges of valve main" in text
 
 
 def test_a_rig_that_trips_on_the_way_is_no_result(tables: Tables) -> None:

@@ -17,8 +17,8 @@ from hilserver.margins.capacity import (
     TO_PORT,
     TO_TANK,
     Capacity,
-    Feasibility,
-    feasibility,
+    CapacityResult,
+    capacity_margins,
     spool_speed,
     warnings,
 )
@@ -46,13 +46,13 @@ CIRCUIT: dict[str, Any] = {
 }
 
 
-def found_of(rig: Mapping[str, Any] | None = None, circuit: Mapping[str, Any] | None = None) -> Feasibility:
+def found_of(rig: Mapping[str, Any] | None = None, circuit: Mapping[str, Any] | None = None) -> CapacityResult:
     """Of the bench's rig with a 4/3 valve on a stiff supply of 140 bar, the real one's too."""
     changes = merged({**INPUT, "channels": {"p_S": SUPPLY}}, rig or {})  # None takes a key away, there and in the rig
-    return feasibility(bench_rig(changes, merged(CIRCUIT, circuit or {})), program())
+    return capacity_margins(bench_rig(changes, merged(CIRCUIT, circuit or {})), program())
 
 
-def capacity(found: Feasibility, direction: str) -> Capacity:
+def capacity(found: CapacityResult, direction: str) -> Capacity:
     (one,) = (each for each in found.capacities if each.direction == direction)
     return one
 
@@ -104,7 +104,7 @@ def test_a_pump_limits_what_is_asked_for() -> None:
     }
     whole = merged(CIRCUIT, {"components": {"source": None}})
     rig = bench_rig(merged(INPUT, {"channels": {"p_S": SUPPLY}}), merged(whole, circuit))
-    one = capacity(feasibility(rig, program()), TO_PORT)
+    one = capacity(capacity_margins(rig, program()), TO_PORT)
     assert one.worst is not None
     assert one.margin > 2.0  # at 133 bar, the highest pressure that is looked at, it passes 27 l/min of the 12
     assert one.needed < 0.5 * 40 * L_MIN / sqrt(35e5)
@@ -122,7 +122,7 @@ def test_a_valve_that_is_too_small_is_told_in_both_directions() -> None:
     texts = list(warnings(found_of({"valves": {"main": small}, "loop": {"rate": "4 kHz"}})))
     assert len(texts) == 2
     for text, direction in zip(texts, (TO_PORT, TO_TANK), strict=True):
-        assert f"valves.main: {direction}, the virtual circuit asks for 2 times the flow" in text
+        assert f"valves.main: {direction}, the virtual circuit requests 2 times the flow" in text
 
 
 def test_a_smaller_edge_to_the_tank_is_told_by_itself() -> None:
@@ -134,14 +134,14 @@ def test_a_smaller_edge_to_the_tank_is_told_by_itself() -> None:
 
 def test_without_a_known_supply_the_circuits_highest_pressure_stands_for_it() -> None:
     rig = bench_rig(INPUT, CIRCUIT)
-    found = feasibility(rig, program())
+    found = capacity_margins(rig, program())
     assert found.assumed == ("main",)
     assert capacity(found, TO_PORT).margin == pytest.approx(1.5, rel=0.01)
     assert real_pressures(rig) == {"main": None}
 
 
 def test_the_lift_rig_is_large_and_fast_enough() -> None:
-    found = feasibility(load_rig(RIGS / "lift.toml"), program())
+    found = capacity_margins(load_rig(RIGS / "lift.toml"), program())
     assert found.assumed == ()
     assert list(warnings(found)) == []
     ways = [each for each in found.capacities if each.direction == TO_TANK]
@@ -156,9 +156,9 @@ def test_the_fastest_opening_is_that_of_the_virtual_spool_after_a_step() -> None
     """First order: from null towards 40/60 of the real valve's opening; the steepest tick is the first."""
     (speed,) = found_of().speeds
     tau = 1.0 / (2.0 * pi * 30.0)
-    assert speed.asked == pytest.approx(40 / 60 * (1.0 - exp(-1e-3 / tau)) / 1e-3, rel=0.01)
+    assert speed.requested == pytest.approx(40 / 60 * (1.0 - exp(-1e-3 / tau)) / 1e-3, rel=0.01)
     assert speed.spool == pytest.approx(2.0 * pi * 70.0)
-    assert speed.margin == pytest.approx(50.0 / speed.asked)  # the default slew
+    assert speed.margin == pytest.approx(50.0 / speed.requested)  # the default slew
     (text,) = warnings(found_of())
     assert "the slew limit allows 50" in text
 
@@ -197,7 +197,7 @@ def test_a_tick_that_is_too_long_is_told() -> None:
     assert by_name["the virtual circuit (valve.U)"].hertz == pytest.approx(30.0, rel=1e-3)
     assert by_name["valve main (-45°)"].ticks == pytest.approx(500 / 70)
     (text,) = (text for text in warnings(found) if "loop.rate" in text)
-    assert "valve main (-45°) has 70 Hz, 7.1 ticks per period; 10 are needed" in text
+    assert "valve main (-45°) has 70 Hz, 7.1 ticks per period. The bridge needs 10" in text
 
 
 # --- inputs -----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,9 @@ from rig_bench import bench_rig, merged, program
 
 from hilserver.circuit.analysis import Linear
 from hilserver.fidelity.strategies import simulate
-from hilserver.margins.delay import Loop, Stability, lateness, stability, warnings
+from hilserver.margins.bridge_delay import bridge_delay
+from hilserver.margins.delay import DelayResult, delay_margins, warnings
+from hilserver.margins.loop import DelayedLoop
 from hilserver.margins.margins import margins
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
@@ -34,9 +36,9 @@ def gain(Y: Any) -> Linear:
     return Linear(np.zeros((0, 0)), np.zeros((0, Y.shape[1])), np.zeros((Y.shape[0], 0)), Y, (), np.zeros(0))
 
 
-def loop(Z: Linear, Y: Linear, K: Any = None) -> Loop:
+def loop(Z: Linear, Y: Linear, K: Any = None) -> DelayedLoop:
     n = Z.D.shape[0]
-    return Loop(Z, Y, np.zeros((n, n)) if K is None else np.array(K, dtype=float), np.eye(n), tuple(range(n)))
+    return DelayedLoop(Z, Y, np.zeros((n, n)) if K is None else np.array(K, dtype=float), np.eye(n), tuple(range(n)))
 
 
 def oscillator(m: float, c: float, k: float) -> Linear:
@@ -148,7 +150,7 @@ RESTRICTOR = {
 def test_a_rig_with_a_laminar_restrictor_has_the_formulas_critical_delay() -> None:
     """Its supply is not known: without the real valve's own damping the machine over its stroke is the formula's."""
     rig = bench_rig({"cylinders": {"lift": CYLINDER}, "inputs": None}, RESTRICTOR)
-    found = stability(rig, program())
+    found = delay_margins(rig, program())
     assert not found.supply_known
     G, A = 12 / 6e4 / 100e5, 0.25 * pi * 0.05**2
     for point in found.points:
@@ -163,7 +165,7 @@ def test_the_fastest_motion_of_a_strongly_damped_rig_is_that_of_its_chamber() ->
     wide = {"components": {"way": {"nominal_flow": {"flow": "300 l/min"}}}}
     rig = bench_rig({"cylinders": {"lift": CYLINDER}, "inputs": None}, merged(RESTRICTOR, wide))
     G, A = 300 / 6e4 / 100e5, 0.25 * pi * 0.05**2
-    for point in stability(rig, program()).points:
+    for point in delay_margins(rig, program()).points:
         C = (0.4e-3 + A * point.stroke) / 1.5e9
         fast = np.abs(np.roots([400.0 * C, 400.0 * G, A * A])).max()
         assert point.fastest == pytest.approx(fast / (2.0 * pi), rel=1e-3)
@@ -180,7 +182,7 @@ def test_a_low_real_supply_makes_any_delay_safe(supply: float, swings: bool) -> 
     fixed = {"device": None, "source": None, "scale": None, "value": f"{supply} bar"}
     changes = {"cylinders": {"lift": CYLINDER}, "inputs": None, "channels": {"p_S": fixed}}
     circuit = merged(RESTRICTOR, {"components": {"tank": {"pressure": "100 bar"}}})
-    found = stability(bench_rig(changes, circuit), program())
+    found = delay_margins(bench_rig(changes, circuit), program())
     assert found.supply_known
     with_flow = [point for point in found.points if point.load > 0.0]
     assert with_flow
@@ -188,11 +190,11 @@ def test_a_low_real_supply_makes_any_delay_safe(supply: float, swings: bool) -> 
 
 
 def test_what_is_missing_is_said() -> None:
-    no_machine = stability(bench_rig(), program())
+    no_machine = delay_margins(bench_rig(), program())
     assert "[cylinders]" in no_machine.missing
     assert no_machine.margins == ()
     other_port = bench_rig({"cylinders": {"lift": {**CYLINDER, "port_A": "B"}}, "ports": {"B": "p_A"}})
-    assert "no valve drives a port" in stability(other_port, program()).missing
+    assert "no valve drives a port" in delay_margins(other_port, program()).missing
 
 
 def growth(rig: Rig, seconds: tuple[float, float]) -> float:
@@ -235,9 +237,9 @@ def test_a_rig_begins_to_swing_at_its_critical_delay(strategy: str) -> None:
     15 % more. (Whole ticks; the spool's lag counts as it is at the crossing's frequency.)
     """
     rig = slowly_lowering(strategy)
-    (point,) = (p for p in stability(rig, program()).points if p.inputs["joystick"] == -0.1 and p.stroke == 0.9)
+    (point,) = (p for p in delay_margins(rig, program()).points if p.inputs["joystick"] == -0.1 and p.stroke == 0.9)
     critical, omega = point.crossings[0]
-    more = 1e3 * (critical - lateness(rig, "A", strategy, omega))  # than the 1 ms of the rig file
+    more = 1e3 * (critical - bridge_delay(rig, "A", strategy, omega))  # than the 1 ms of the rig file
     assert 5.0 < more < 12.0
     tolerance = 0.15 * 1e3 * critical
     less, later = (slowly_lowering(strategy, round(1.0 + more + sign * tolerance)) for sign in (-1.0, 1.0))
@@ -245,7 +247,7 @@ def test_a_rig_begins_to_swing_at_its_critical_delay(strategy: str) -> None:
 
 
 def test_lateness_is_the_phase_of_the_real_flow() -> None:
-    """The virtual valve moves by a sine; the real flow follows that of the direct simulation as late as stated.
+    """The virtual valve moves by a sine; the real flow follows that of the reference simulation with the stated delay.
 
     But for two parts: the operator's input needs no sensor, and what it does in the coming tick is integrated at once.
     A strategy of the ladder's middle leads the circuit's own states; what is left for it is the valve's delay.
@@ -255,11 +257,11 @@ def test_lateness_is_the_phase_of_the_real_flow() -> None:
     rig = lift({"cycle": {"inputs": {"joystick": {"points": points}}}})
     strategies = ["inverse_static", "inverse_lag", "second_order", "prediction"]
     phase = {}
-    for name, course in ((v.name, v.cycle) for v in simulate(rig, strategies).variants if v.cycle is not None):
-        seen = course.time > 0.4
-        turn = np.exp(-2j * pi * frequency * course.time[seen])
-        phase[name] = np.angle((course.truth["flow A"][seen] @ turn) / (course.real["flow A"][seen] @ turn))
-    stated = {name: lateness(rig, "A", name, 2.0 * pi * frequency) for name in strategies}
+    for name, cycle in ((v.name, v.cycle) for v in simulate(rig, strategies).variants if v.cycle is not None):
+        late = cycle.time > 0.4
+        turn = np.exp(-2j * pi * frequency * cycle.time[late])
+        phase[name] = np.angle((cycle.reference["flow A"][late] @ turn) / (cycle.actual["flow A"][late] @ turn))
+    stated = {name: bridge_delay(rig, "A", name, 2.0 * pi * frequency) for name in strategies}
     expected = {
         "inverse_static": stated["inverse_static"] - sensor - tick,
         "inverse_lag": stated["inverse_lag"] - sensor - tick,
@@ -271,11 +273,11 @@ def test_lateness_is_the_phase_of_the_real_flow() -> None:
 
 
 @pytest.fixture(scope="module")
-def of_lift() -> Stability:
-    return stability(lift(), program())
+def of_lift() -> DelayResult:
+    return delay_margins(lift(), program())
 
 
-def test_a_margin_that_is_small_is_a_warning(of_lift: Stability) -> None:
+def test_a_margin_that_is_small_is_a_warning(of_lift: DelayResult) -> None:
     """The lift rig with the strategy that compensates nothing: on some load a port's pressure swings (below)."""
     static, predicting = of_lift.of("inverse_static"), of_lift.of("prediction")
     assert static is not None
@@ -284,11 +286,11 @@ def test_a_margin_that_is_small_is_a_warning(of_lift: Stability) -> None:
     assert predicting.margin > 5.0
     assert list(warnings(of_lift, ["prediction"])) == []
     (text,) = warnings(of_lift, ["inverse_static"])
-    assert "with strategy inverse_static the real flow comes" in text
+    assert "with strategy inverse_static the delay of the real flow is" in text
     assert str(static.where) in text
 
 
-def test_where_the_margin_is_below_one_the_rig_swings(of_lift: Stability) -> None:
+def test_where_the_margin_is_below_one_the_rig_swings(of_lift: DelayResult) -> None:
     """As the theory found on the lift rig: retracting at full speed from its end with a load that pulls half of the
     largest force, the pressures swing with the plain inverse; further in they come to rest.
     """
@@ -296,7 +298,7 @@ def test_where_the_margin_is_below_one_the_rig_swings(of_lift: Stability) -> Non
     rig = lift(both(pulling(), of_valves(bridge={"strategy": "inverse_static"})))
     for share, swings in ((0.9, True), (0.5, False)):
         critical, omega = pulled[share].crossings[0]
-        assert (critical < lateness(rig, "B", "inverse_static", omega)) == swings
+        assert (critical < bridge_delay(rig, "B", "inverse_static", omega)) == swings
     with LockstepRun(rig, program=program()) as run:
         rows = run.run_cycle()
     assert swing_of(rig, rows, 0.88, 0.92) > 3e5
@@ -306,11 +308,11 @@ def test_where_the_margin_is_below_one_the_rig_swings(of_lift: Stability) -> Non
 @pytest.mark.parametrize("strategy", ["prediction", "feedback", "adaptive"])
 def test_what_predicts_comes_to_rest_there_with_ten_ticks_per_period(strategy: str) -> None:
     """The same way, 140 Hz at its beginning: within the rate rule the pressures rest, and the position is that of the
-    direct simulation within 1 mm.
+    reference simulation within 1 mm.
     """
     rig = lift(both(pulling(), of_valves(bridge={"strategy": strategy}), {"rig": {"loop": {"rate": "1.5 kHz"}}}))
-    (course,) = (v.cycle for v in simulate(rig, [strategy]).variants if v.name == strategy and v.cycle is not None)
-    assert np.abs(course.real["position rod"] - course.truth["position rod"]).max() < 1e-3
+    (cycle,) = (v.cycle for v in simulate(rig, [strategy]).variants if v.name == strategy and v.cycle is not None)
+    assert np.abs(cycle.actual["position rod"] - cycle.reference["position rod"]).max() < 1e-3
     with LockstepRun(rig, program=program()) as run:
         rows = run.run_cycle()
     assert swing_of(rig, rows, 0.88, 0.92) < 0.03e5
@@ -319,7 +321,7 @@ def test_what_predicts_comes_to_rest_there_with_ten_ticks_per_period(strategy: s
 
 
 def swing_of(rig: Rig, rows: Floats, low: float, high: float) -> float:
-    """Standard deviation of the pressure in port B from a smooth course, between two positions, Pa."""
+    """Standard deviation of the pressure in port B from a smooth curve, between two positions, Pa."""
     x, p = (rows[:, rig.layout.column(f"channel.{name}")] for name in ("x", "p_B"))
     part = p[(x > low) & (x < high) & (headers(rows)["time"] > 0.5)]
     return float(np.std(part - np.polyval(np.polyfit(np.arange(len(part)), part, 2), np.arange(len(part)))))
@@ -341,7 +343,7 @@ def pulling() -> dict[str, Any]:
     }
 
 
-def test_the_rate_rule_sees_a_small_chamber_on_a_stiff_supply(of_lift: Stability) -> None:
+def test_the_rate_rule_sees_a_small_chamber_on_a_stiff_supply(of_lift: DelayResult) -> None:
     """Fastest with port B's chamber at its smallest, and the largest drop at the virtual valve's edge to it."""
     point = of_lift.fastest()
     assert point is not None

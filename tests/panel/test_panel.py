@@ -37,9 +37,14 @@ from hilserver.simulation.lockstep import LockstepRun
 PATH = os.environ.get("PATH", "") + ":/usr/sbin"
 CHROMIUM = shutil.which("chromium", path=PATH)
 MOSQUITTO = shutil.which("mosquitto", path=PATH)
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or MOSQUITTO is None, reason="not installed: chromium or mosquitto (make test-programs)"
-)
+pytestmark = [
+    pytest.mark.realtime,
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        CHROMIUM is None or MOSQUITTO is None, reason="not installed: chromium or mosquitto (make test-programs)"
+    ),
+]
 COMMAND = (sys.executable, "-c", "from hilserver.cli import main; main()", "panel")
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"

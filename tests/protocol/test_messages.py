@@ -13,8 +13,17 @@ from jsonschema import Draft202012Validator
 from message_schemas import SCHEMAS, flaws
 
 from hilserver.protocol.commands import COMMANDS, Command, Jog, Switch
-from hilserver.protocol.parsing import Refused, leading_id, read_command
-from hilserver.protocol.published import Answer, ChannelInfo, InputInfo, Published, State, Telemetry, ValveInfo, refusal
+from hilserver.protocol.parsing import PayloadError, leading_id, read_command
+from hilserver.protocol.published import (
+    Answer,
+    ChannelInfo,
+    InputInfo,
+    Published,
+    ServerState,
+    Telemetry,
+    ValveInfo,
+    refusal,
+)
 from hilserver.protocol.topics import Topics, describe, schema_files, schemas
 
 
@@ -35,7 +44,7 @@ def test_there_are_many_malformed_payloads() -> None:
 
 @pytest.mark.parametrize(("name", "payload", "expected"), MALFORMED, ids=[str(i) for i in range(len(MALFORMED))])
 def test_malformed_payload_is_refused_with_a_reason(name: str, payload: bytes, expected: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(PayloadError) as refused:
         read_command(name, payload)
     reason = str(refused.value)
     assert expected in reason
@@ -46,7 +55,7 @@ def test_malformed_payload_is_refused_with_a_reason(name: str, payload: bytes, e
 
 
 def test_all_problems_are_named_at_once() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(PayloadError) as refused:
         read_command("jog", b'{"id": "7", "valve": 3, "comand": 0.1}')
     assert refused.value.id == "7"
     assert [problem.partition(":")[0] for problem in refused.value.problems] == ["valve", "command", "comand"]
@@ -54,7 +63,7 @@ def test_all_problems_are_named_at_once() -> None:
 
 def test_problems_are_bounded() -> None:
     payload = b'{"component": "a", "set": {"a": [' + b"NaN," * 12_000 + b"1]}}"
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(PayloadError) as refused:
         read_command("switch", payload)
     assert len(refused.value.problems) == 21
     assert refused.value.problems[-1] == "and 11980 more problems."
@@ -64,7 +73,7 @@ def test_problems_are_bounded() -> None:
 def test_any_bytes_are_read_or_refused(name: str, payload: bytes) -> None:
     try:
         command = read_command(name, payload)
-    except Refused as refused:
+    except PayloadError as refused:
         refusal(name, refused.id, refused.problems, 0.0).payload()
     else:
         assert type(command) is COMMANDS[name]
@@ -82,7 +91,7 @@ _keys = sorted({key for model in COMMANDS.values() for key in model.model_fields
 def test_what_is_read_holds_finite_numbers_only(name: str, values: dict[str, Any]) -> None:
     try:
         command = read_command(name, json.dumps(values).encode())
-    except Refused as refused:
+    except PayloadError as refused:
         refusal(name, refused.id, refused.problems, 0.0).payload()
     else:
         json.dumps(command.model_dump(), allow_nan=False)
@@ -127,7 +136,7 @@ def test_a_command_makes_its_answer() -> None:
 def test_numbers_that_are_not_finite_are_written_as_null() -> None:
     telemetry = Telemetry(t0=1.0, dt=0.01, channels={"p_A": (1e5, math.nan, math.inf)})
     assert json.loads(telemetry.payload())["channels"] == {"p_A": [1e5, None, None]}
-    state = State(mode="SAFE", tick=0, time=0.0, actual={"p_A": math.nan}, timing={"late": -math.inf})
+    state = ServerState(mode="SAFE", tick=0, time=0.0, actual={"p_A": math.nan}, timing={"late": -math.inf})
     assert json.loads(state.payload())["actual"] == {"p_A": None}
     assert json.loads(state.payload())["timing"] == {"late": None}
     answer = Answer(id=None, command="arm", ok=True, time=0.0, result={"values": [math.nan]})
@@ -135,7 +144,7 @@ def test_numbers_that_are_not_finite_are_written_as_null() -> None:
 
 
 def test_a_reader_ignores_what_a_newer_server_adds() -> None:
-    assert State.model_validate_json('{"mode": "SAFE", "tick": 1, "time": 2.0, "new": 3}').tick == 1
+    assert ServerState.model_validate_json('{"mode": "SAFE", "tick": 1, "time": 2.0, "new": 3}').tick == 1
 
 
 def test_schema_of_every_message() -> None:

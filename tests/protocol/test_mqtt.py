@@ -27,7 +27,15 @@ from hilserver.client import RequestFailed, read_status, request
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import COMMANDS, Arm, Command, Jog
 from hilserver.protocol.connection import connection, new_client
-from hilserver.protocol.published import Answer, CircuitStatus, ComponentTypes, Event, Margins, State, Telemetry
+from hilserver.protocol.published import (
+    Answer,
+    CircuitStatus,
+    ComponentTypes,
+    Event,
+    MarginStatus,
+    ServerState,
+    Telemetry,
+)
 from hilserver.protocol.topics import describe
 from hilserver.service.broker import EmbeddedBroker, Program, _free_port
 from hilserver.service.mqtt import MqttService
@@ -42,7 +50,7 @@ NEEDS_AMQTT = pytest.mark.skipif(
 )
 PROGRAMS = [pytest.param("mosquitto", marks=NEEDS_MOSQUITTO), pytest.param("amqtt", marks=NEEDS_AMQTT)]
 
-STATE = State(mode="SAFE", tick=1000, time=1.7e9)
+STATE = ServerState(mode="SAFE", tick=1000, time=1.7e9)
 
 
 class RecordingCommands:
@@ -444,7 +452,7 @@ def _publish_all(service: MqttService) -> None:
     service.publish_state(STATE)
     service.publish_circuit(CircuitStatus(source={"components": {}}, version=1, tick=5))
     service.publish_types(ComponentTypes(types={}))
-    service.publish_margins(Margins(examined=False, version=1))
+    service.publish_margins(MarginStatus(examined=False, version=1))
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -11,6 +11,8 @@ import pytest
 
 from hilserver.realtime.clock import GridClock
 
+pytestmark = pytest.mark.realtime
+
 
 @pytest.fixture
 def on_alarm() -> Iterator[Callable[[Callable[[], None], float, float], None]]:

@@ -20,6 +20,8 @@ from hilserver.record.format import RecordError
 from hilserver.tick.codes import Mode
 from hilserver_drivers.modbus import Modbus
 
+pytestmark = pytest.mark.realtime
+
 MAX_AGE = 0.6
 """s; ample for a busy machine."""
 ON = 1.0

@@ -15,7 +15,7 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.timing import Distribution, LoopTiming, lateness, work_before
 from hilserver.rig.build import Rig, load_rig
 from hilserver.rig.plan import first_row
-from hilserver.service.telemetry import Observer
+from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.row import COLUMN, TIMES, header
 
 # --- distributions ----------------------------------------------------------------------------------------------------
@@ -116,12 +116,12 @@ def publish(memory: LoopMemory, rows: Floats) -> None:
 
 
 def test_state_has_the_figures_since_the_start(rig: Rig, memory: LoopMemory) -> None:
-    observer = Observer(rig, memory)
-    assert observer.loop_status() is None
+    reader = TelemetryReader(rig, memory)
+    assert reader.loop_status() is None
     rows = rows_of(rig, (0, 2e-5, 0.0), (1, 3e-5, 8e-5), (0, 2e-5, 4e-5))
     publish(memory, rows)
-    observer.read()
-    state = observer.state(rows[-1], 0)
+    reader.read()
+    state = reader.state(rows[-1], 0)
     assert state.missed_ticks == 1
     assert state.timing["wake_up_max"] == pytest.approx(1.03e-3)
     assert state.loop is not None
@@ -134,36 +134,36 @@ def test_state_has_the_figures_since_the_start(rig: Rig, memory: LoopMemory) -> 
 
 
 def test_ticks_that_nobody_could_read_are_no_missed_ticks(rig: Rig, memory: LoopMemory) -> None:
-    observer = Observer(rig, memory)
+    reader = TelemetryReader(rig, memory)
     publish(memory, rows_of(rig, *[(0, 1e-5, 2e-5)] * 150, (4, 1e-5, 2e-5), *[(0, 1e-5, 2e-5)] * 120))
-    rows = observer.read()
+    rows = reader.read()
     assert len(rows) < 271  # the ring has room for 100
-    assert observer.missed == 4
+    assert reader.missed == 4
 
 
 def test_no_peak_is_lost_between_two_telemetry_samples(rig: Rig, memory: LoopMemory) -> None:
     """At 1 kHz and 50 Hz a sample stands for 20 ticks, wherever a batch of rows ends."""
-    observer = Observer(rig, memory)
+    reader = TelemetryReader(rig, memory)
     ticks = [(0, 1e-5, 2e-5)] * 60
     ticks[5], ticks[33], ticks[50] = (0, 7e-5, 2e-5), (0, 1e-5, 9e-5), (2, 3e-5, 2e-5)
     rows = rows_of(rig, *ticks)
     seen: dict[str, list[float | None]] = {"loop.wake_up": [], "loop.work": [], "loop.missed": []}
     for batch in np.split(rows, [10, 35]):
         publish(memory, batch)
-        telemetry = observer.telemetry(observer.read())
+        telemetry = reader.batch(reader.read())
         for name, values in seen.items():
             values += telemetry.channels[name] if telemetry is not None else ()
     assert seen["loop.wake_up"] == pytest.approx([1e-5, 7e-5, 1e-5, 2.03e-3])
     assert seen["loop.work"] == pytest.approx([2e-5, 2e-5, 9e-5, 2e-5])
     assert seen["loop.missed"] == [0.0, 0.0, 0.0, 2.0]
-    assert set(seen) <= set(observer.channel_infos())
+    assert set(seen) <= set(reader.channel_infos())
 
 
 def test_status_shows_them_in_microseconds(rig: Rig, memory: LoopMemory) -> None:
-    observer = Observer(rig, memory)
+    reader = TelemetryReader(rig, memory)
     publish(memory, rows_of(rig, (0, 2e-5, 0.0), (1, 3e-5, 8e-5)))
-    observer.read()
-    status = observer.loop_status()
+    reader.read()
+    status = reader.loop_status()
     assert status is not None
     console = Console(width=200)
     with console.capture() as shown:
@@ -179,6 +179,6 @@ def test_status_shows_them_in_microseconds(rig: Rig, memory: LoopMemory) -> None
     ]
     assert "1030.0" in lines[1]
     assert "80.0" in lines[2]
-    assert worst(status, observer.missed) == (
+    assert worst(status, reader.missed) == (
         "2 ticks of 1000 µs, 1 missed; time synchronisation error 1030 µs, minimum step 80 µs"
     )

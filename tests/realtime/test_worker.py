@@ -24,6 +24,8 @@ from hilserver.record.format import RecordError
 from hilserver.rig.build import load_rig
 from hilserver.tick.codes import Mode
 
+pytestmark = pytest.mark.realtime
+
 PUMP_ON = 5.0
 
 

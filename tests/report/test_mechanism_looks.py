@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from hilserver.circuit.library import standard_library
-from hilserver.margins.check import mechanisms
+from hilserver.cli.check import mechanisms
 from hilserver.mechanics.model import read_mechanism
 from hilserver.report.mechanisms import draw, drawing, drawn_poses, start_poses, summary
 from hilserver.rig.build import load_rig

@@ -15,7 +15,7 @@ from service_harness import Server, rig_text
 from hilserver.client import connect
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.rig.build import Rig, load_rig
-from hilserver.sequences.check import FAILED, PASSED, SKIPPED, Done, Recorded, Verdict, judged
+from hilserver.sequences.check import FAILED, PASSED, SKIPPED, Done, RecordedChannels, Verdict, judged
 from hilserver.sequences.live import run_live
 from hilserver.sequences.logged import check_log
 from hilserver.sequences.model import Sequence, load_sequence
@@ -58,7 +58,7 @@ def outcomes(done: Done) -> list[str]:
 
 TIME = np.arange(0.0, 2.0, 0.1)
 """s; ramp: 10 bar/s from 0 on, up to 10 bar."""
-RAMP = Recorded(
+RAMP = RecordedChannels(
     TIME,
     {
         "p": np.minimum(10e5 * TIME, 10e5),
@@ -322,6 +322,7 @@ def test_command_writes_report_and_junit(tmp_path: Path, hilserver: Command, seq
 # --- live ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.realtime
 def test_the_example_passes_on_a_running_server(tmp_path: Path, sequence: Load) -> None:
     """Afterwards the rig is as it was: SAFE, with its circuit. Its log gives the verdicts once more."""
     with Server(tmp_path) as server, connect(server.name, f"127.0.0.1:{server.port}") as client:

@@ -15,17 +15,17 @@ from lift_bench import both, lift, of_valves
 from rig_bench import program
 from service_harness import Panel, Server, panel
 
-from hilserver.margins import margins
+from hilserver.margins.margins import margins
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol import published
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
-from hilserver.service import margin_monitor as examining
-from hilserver.service.margin_monitor import PENDING, Examiner, status_of
-from hilserver.service.operator import Running
-from hilserver.service.telemetry import Observer
-from hilserver.service.utilisation import Demands
+from hilserver.service import margin_monitor
+from hilserver.service.margin_monitor import PENDING, MarginMonitor, status_of
+from hilserver.service.operator import RunningCircuit
+from hilserver.service.telemetry import TelemetryReader
+from hilserver.service.utilisation import UtilisationMeter
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header, headers
@@ -54,30 +54,30 @@ def rows_of(rig: Rig, flows: list[float], first_tick: int = 1, **values: float) 
 
 
 def test_flow_is_told_as_a_share_of_what_passes_by_direction_the_largest_since_the_last(rig: Rig) -> None:
-    demands = Demands(rig)
+    demands = UtilisationMeter(rig)
     demands.add(rows_of(rig, [0.0, 0.3 * FULL, 0.25 * FULL]))
     demands.add(rows_of(rig, [-1.2 * FULL, 0.1 * FULL], first_tick=4))
     found = demands.take()["A"]
     assert (found.flow_to_port, found.flow_to_tank) == pytest.approx((0.3, 1.2))
-    assert demands.take() == {"A": published.Demand(), "B": published.Demand()}
+    assert demands.take() == {"A": published.Utilisation(), "B": published.Utilisation()}
 
 
 def test_speed_is_told_as_a_share_of_what_spool_and_slew_limit_allow(rig: Rig) -> None:
     """The lift rig's spool reaches 230.5 full strokes per second (omega 503 1/s, d 0.7), its slew limit allows 400."""
-    demands = Demands(rig)
+    demands = UtilisationMeter(rig)
     demands.add(rows_of(rig, [0.0, 0.1 * FULL]))
     demands.add(rows_of(rig, [-0.1 * FULL], first_tick=4))  # two ticks later
     found = demands.take()["A"]
     assert found.speed_to_port == pytest.approx(0.1 / 1e-3 / 230.5, rel=1e-3)
     assert found.speed_to_tank == pytest.approx(0.2 / 2e-3 / 230.5, rel=1e-3)
     slow = lift(of_valves(slew="100 1/s"))
-    demands = Demands(slow)
+    demands = UtilisationMeter(slow)
     demands.add(rows_of(slow, [0.0, 0.1 * FULL]))
     assert demands.take()["A"].speed_to_port == pytest.approx(1.0)
 
 
 def test_a_flow_without_a_drop_is_not_possible(rig: Rig) -> None:
-    demands = Demands(rig)
+    demands = UtilisationMeter(rig)
     demands.add(rows_of(rig, [1e-4, -1e-4], channel__p_A=220e5))
     found = demands.take()["A"]
     assert found.payload().startswith(b'{"flow_to_port":null,')
@@ -91,28 +91,28 @@ def test_otherwise_nothing_is_asked_for(rig: Rig, other: Mapping[str, float]) ->
     rows = rows_of(rig, [0.5 * FULL, -0.5 * FULL])
     for name, value in other.items():
         rows[:, rig.layout.column(name)] = value
-    demands = Demands(rig)
+    demands = UtilisationMeter(rig)
     demands.add(rows)
-    assert demands.take()["A"] == published.Demand()
+    assert demands.take()["A"] == published.Utilisation()
 
 
-# --- examiner ---------------------------------------------------------------------------------------------------------
+# --- monitor ---------------------------------------------------------------------------------------------------------
 
 
 class Bench:
-    """An examiner over a ring of rows without a loop, and all that it publishes and tells."""
+    """An monitor over a ring of rows without a loop, and all that it publishes and tells."""
 
     def __init__(self, rig: Rig, memory: LoopMemory) -> None:
         self.rig, self.memory = rig, memory
-        self.running = Running(rig.circuit, rig.packed, 1, None)
-        self.examiner = Examiner(rig, program(), Observer(rig, memory), lambda: self.running)
-        self.published: list[published.Margins] = []
+        self.running = RunningCircuit(rig.circuit, rig.packed, 1, None)
+        self.monitor = MarginMonitor(rig, program(), TelemetryReader(rig, memory), lambda: self.running)
+        self.published: list[published.MarginStatus] = []
         self.told: list[str] = []
         self._new = asyncio.Event()
         self.row = first_row(rig.layout, rig.plan, rig.packed)
         header(self.row).mode = Mode.SAFE
 
-    def publish(self, message: published.Margins) -> None:
+    def publish(self, message: published.MarginStatus) -> None:
         self.published.append(message)
         self._new.set()
 
@@ -125,7 +125,7 @@ class Bench:
         header(self.row).tick += 1.0
         self.memory.ring.publish(self.row)
 
-    async def until(self, condition: Callable[[published.Margins], bool]) -> published.Margins:
+    async def until(self, condition: Callable[[published.MarginStatus], bool]) -> published.MarginStatus:
         """What is published next for which this holds."""
         start = len(self.published)
         async with asyncio.timeout(60):
@@ -135,10 +135,10 @@ class Bench:
         return next(filter(condition, self.published[start:]))
 
     def go(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Let the examiner run while ``work`` goes on."""
+        """Let the monitor run while ``work`` goes on."""
 
         async def both_of_them() -> None:
-            keeping = asyncio.create_task(self.examiner.keep(self.publish, self.told.append))
+            keeping = asyncio.create_task(self.monitor.keep(self.publish, self.told.append))
             try:
                 await work()
             finally:
@@ -151,7 +151,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """Of the lift rig with a valve that is too small at port A, and a strategy there that is too late."""
-    monkeypatch.setattr(examining, "LOOK", 0.02)
+    monkeypatch.setattr(margin_monitor, "LOOK", 0.02)
     small = {"nominal_flow": {"flow": "20 l/min"}, "bridge": {"strategy": "inverse_static"}}
     rig = lift({"rig": {"valves": {"A": small}}})
     with LoopMemory.create(tmp_path / "segment", row_width=rig.layout.width, ring_rows=1000, mailbox_slots=4) as memory:
@@ -161,18 +161,18 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 def test_what_is_too_small_is_told_before_arming(bench: Bench) -> None:
     async def work() -> None:
         bench.show(channel__p_S=210e5)
-        assert bench.examiner.warnings() == (PENDING,)
+        assert bench.monitor.warnings() == (PENDING,)
         found = await bench.until(lambda each: each.examined)
-        assert bench.published[0] == published.Margins(examined=False, version=1)
+        assert bench.published[0] == published.MarginStatus(examined=False, version=1)
         assert found.supply == {"A": 210e5, "B": 210e5}
         assert found.strategies == {"A": "inverse_static", "B": "feedback"}
-        assert found.warnings == bench.examiner.warnings()
+        assert found.warnings == bench.monitor.warnings()
         texts = "\n".join(found.warnings)
-        assert "valves.A: P to port, the virtual circuit asks for" in texts
-        assert "valves.A: port to T, the virtual circuit asks for" in texts
+        assert "valves.A: P to port, the virtual circuit requests" in texts
+        assert "valves.A: port to T, the virtual circuit requests" in texts
         assert "with its supply of 210 bar" in texts
         assert "valves.B" not in texts
-        assert "with strategy inverse_static the real flow comes" in texts
+        assert "with strategy inverse_static the delay of the real flow is" in texts
         assert "with strategy feedback" not in texts
         assert [(each.valve, each.margin is not None and each.margin < 1.0) for each in found.capacity] == [
             ("A", True), ("A", True), ("B", False), ("B", False)
@@ -195,8 +195,8 @@ def test_examined_again_after_a_switch_and_at_another_supply_but_not_while_it_ru
         assert bench.published[-1] == on
         small = {"components": {"main_valve": {"nominal_flow": {"flow": "10 l/min"}}}}
         other = lift({"circuit": small})
-        bench.running = Running(other.circuit, other.packed, 2, None)
-        assert bench.examiner.warnings() == (PENDING,)
+        bench.running = RunningCircuit(other.circuit, other.packed, 2, None)
+        assert bench.monitor.warnings() == (PENDING,)
         switched = await bench.until(lambda each: each.examined and each.version == 2)
         assert switched.supply["A"] == 150e5
         assert switched.capacity[0].needed < 0.5 * on.capacity[0].needed
@@ -235,7 +235,7 @@ def test_a_rig_that_is_stopped_meanwhile_does_not_wait_for_the_examination(
         bench.show()
         await asyncio.to_thread(begun.wait, 10.0)
 
-    monkeypatch.setattr(margins, "margins", endless)
+    monkeypatch.setattr(margin_monitor, "margins", endless)
     bench.go(work)  # comes back: the thread has ended too
     assert len(ended) == 1
     assert bench.told == []
@@ -249,22 +249,24 @@ def test_a_circuit_that_can_not_be_examined_runs_all_the_same(bench: Bench, monk
         bench.show()
         found = await bench.until(lambda each: each.examined)
         assert found.unknown == "the margins could not be examined: Singular matrix"
-        assert bench.examiner.warnings() == (found.unknown,)
+        assert bench.monitor.warnings() == (found.unknown,)
 
-    monkeypatch.setattr(margins, "margins", broken)
+    monkeypatch.setattr(margin_monitor, "margins", broken)
     bench.go(work)
 
 
 def test_what_is_published_is_what_was_found(rig: Rig) -> None:
     """Infinite margins are null, as of a valve at which nothing is asked for; the message survives the way."""
     still = lift(both({"circuit": {"components": {"main_valve": {"ports": {"A": "plug"}}}}}, _PLUG))
-    found = margins.margins(still, program())
-    message = status_of(examining.Examination(3, {"A": None, "B": 210e5}, found), {"A": "feedback", "B": "feedback"})
-    assert published.Margins.model_validate_json(message.payload()) == message
+    found = margins(still, program())
+    message = status_of(
+        margin_monitor.MarginResult(3, {"A": None, "B": 210e5}, found), {"A": "feedback", "B": "feedback"}
+    )
+    assert published.MarginStatus.model_validate_json(message.payload()) == message
     nothing = [each for each in message.capacity if each.valve == "A"]
     assert [(each.margin, each.at) for each in nothing] == [(None, None), (None, None)]
     assert message.rate == tuple(
-        published.SignificantFrequency(**dataclasses.asdict(each)) for each in found.feasibility.frequencies
+        published.SignificantFrequency(**dataclasses.asdict(each)) for each in found.capacity.frequencies
     )
 
 
@@ -274,6 +276,7 @@ _PLUG = {"circuit": {"components": {"plug": {"type": "volume", "ports": {"P": "p
 # --- a real server ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.realtime
 def test_a_server_says_so_before_arming_and_shows_what_is_asked_for(tmp_path: Path) -> None:
     small = {"nominal_flow =": 'nominal_flow = { flow = "20 l/min", drop = "35 bar", per = "edge" }'}
     with Server(tmp_path, changes=small) as server:
@@ -288,7 +291,7 @@ def test_a_server_says_so_before_arming_and_shows_what_is_asked_for(tmp_path: Pa
 
 async def arm_and_run(user: Panel) -> None:
     found = await user.see("margins", lambda each: each["examined"], within=60.0)
-    assert any("valves.main: P to port, the virtual circuit asks for" in text for text in found["warnings"])
+    assert any("valves.main: P to port, the virtual circuit requests" in text for text in found["warnings"])
     armed = await user.do("arm")
     assert armed["result"]["warnings"] == user.all("margins")[-1]["warnings"]
     await user.do("start")

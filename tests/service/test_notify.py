@@ -106,6 +106,7 @@ def test_the_environment_is_read_and_kept_from_children(
     assert not given.keys() & os.environ.keys()
 
 
+@pytest.mark.realtime
 def test_ready_and_watchdog_follow_the_ticks(manager: Manager) -> None:
     """The ticks are the test's; between two steps the notifier looks several times."""
     tick: float | None = None
@@ -142,6 +143,7 @@ def environment(manager: Manager, watchdog: float = 0.4) -> dict[str, str]:
     return {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": f"{watchdog * 1e6:.0f}"}
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("manager", ["abstract"], indirect=True)
 def test_a_server_is_ready_when_it_ticks_and_silent_when_its_loop_hangs(manager: Manager, tmp_path: Path) -> None:
     """Its supervisor is told to be patient, so that it does not end the hanging loop by itself."""
@@ -179,6 +181,7 @@ def test_a_server_is_ready_when_it_ticks_and_silent_when_its_loop_hangs(manager:
         assert manager.listen()[-1] == {"STOPPING": "1", "STATUS": "stopping"}
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("manager", ["path"], indirect=True)
 def test_children_do_not_speak_for_the_service(manager: Manager, tmp_path: Path) -> None:
     with Server(tmp_path, environment=environment(manager)) as server:
@@ -188,6 +191,7 @@ def test_children_do_not_speak_for_the_service(manager: Manager, tmp_path: Path)
             assert name == "supervisor" or b"NOTIFY_SOCKET" not in inherited
 
 
+@pytest.mark.realtime
 @pytest.mark.parametrize("manager", ["path"], indirect=True)
 def test_a_start_that_fails_is_never_ready(manager: Manager, tmp_path: Path) -> None:
     changes = {"embedded =": 'embedded = false\nuser = "x"\npassword_file = "none"', "port = 0": "port = 1"}
@@ -203,6 +207,7 @@ def test_a_start_that_fails_is_never_ready(manager: Manager, tmp_path: Path) -> 
     assert not any("READY" in message for message in manager.listen())
 
 
+@pytest.mark.realtime
 def test_after_a_restart_the_rig_is_safe_however_it_was_before(tmp_path: Path) -> None:
     async def run_cycle(server: Server) -> None:
         async with panel(server) as user:
@@ -222,6 +227,7 @@ def test_after_a_restart_the_rig_is_safe_however_it_was_before(tmp_path: Path) -
 # --- directories of a service ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.realtime
 def test_a_service_keeps_its_files_where_systemd_says(tmp_path: Path) -> None:
     folders = {name: tmp_path / name for name in ("runtime", "logs-of-service")}
     for folder in folders.values():
@@ -292,6 +298,7 @@ def test_a_damaged_count_delays_nothing(tmp_path: Path, text: str) -> None:
     assert Restarts(tmp_path / "failures").delay() == restarts_module.LONGEST
 
 
+@pytest.mark.realtime
 def test_starts_that_fail_are_counted_and_an_orderly_end_is_none(tmp_path: Path) -> None:
     given = {"RUNTIME_DIRECTORY": str(tmp_path)}
     broken = tmp_path / "broken.toml"
@@ -311,6 +318,7 @@ def test_starts_that_fail_are_counted_and_an_orderly_end_is_none(tmp_path: Path)
 # --- safe values when nobody is left ---------------------------------------------------------------------------------
 
 
+@pytest.mark.realtime
 def test_safe_values_after_everything_was_killed(tmp_path: Path) -> None:
     card, io = ProbeDevice(tmp_path / "card"), ProbeDevice(tmp_path / "io")
     card.measure(a=5.0, b=8.0)

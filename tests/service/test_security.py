@@ -30,7 +30,7 @@ from hilserver.protocol.accounts import Accounts, AccountsError
 from hilserver.protocol.address import BrokerAddress, LoginError, read_address, read_password
 from hilserver.protocol.commands import COMMANDS, Arm, Command, Jog
 from hilserver.protocol.connection import new_client
-from hilserver.protocol.published import Answer, State
+from hilserver.protocol.published import Answer, ServerState
 from hilserver.protocol.topics import Topics, describe
 from hilserver.rig.settings import MqttSettings
 from hilserver.service.broker import BrokerError, EmbeddedBroker, Program
@@ -39,7 +39,7 @@ from hilserver.service.mqtt import MqttService, identifier
 ROOT = Path(__file__).parents[2]
 TOPICS = Topics("lab")
 V3, V5 = aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5
-STATE = State(mode="SAFE", tick=7, time=0.0)
+STATE = ServerState(mode="SAFE", tick=7, time=0.0)
 
 
 class Commands:
@@ -503,6 +503,7 @@ def test_accounts_of_the_embedded_broker(tmp_path: Path) -> None:
     run(work())
 
 
+@pytest.mark.realtime
 @NEEDS_MOSQUITTO
 def test_a_server_with_accounts_and_a_local_enable(tmp_path: Path) -> None:
     """The whole of it: a viewer is not heard, an operator is, and at the rig the key is off."""
@@ -541,6 +542,7 @@ def test_a_server_with_accounts_and_a_local_enable(tmp_path: Path) -> None:
         run(work(server))
 
 
+@pytest.mark.realtime
 @NEEDS_MOSQUITTO
 def test_nothing_unlawful_reaches_the_loop_of_a_real_server(lab: Lab, tmp_path: Path) -> None:
     """A server in processes of its own, over TLS: what its loop was asked to do is counted in the shared memory."""
@@ -597,6 +599,7 @@ def test_nothing_unlawful_reaches_the_loop_of_a_real_server(lab: Lab, tmp_path: 
             server.__exit__()
 
 
+@pytest.mark.realtime
 def test_a_server_does_not_start_with_a_password_that_others_can_read(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret")
     (tmp_path / "password").chmod(0o644)

@@ -34,6 +34,8 @@ from hilserver.record.summary import WORK
 from hilserver.rig.build import load_rig
 from hilserver.tick.codes import Fault, Mode
 
+pytestmark = pytest.mark.realtime
+
 DEMO = load_rig(Path(__file__).parents[2] / "config" / "rigs" / "demo.toml").settings
 SLEW = DEMO.valves["main"].slew / DEMO.loop.rate
 """Of the demo's valve, per tick."""

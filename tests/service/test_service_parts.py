@@ -26,7 +26,7 @@ from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.rig.plan import first_row
 from hilserver.service.children import Child, ChildFailed, all_ready
-from hilserver.service.telemetry import LONGEST_GAP, Observer
+from hilserver.service.telemetry import LONGEST_GAP, TelemetryReader
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode
 from hilserver.tick.program import LINKED, is_compiled, no_command
 from hilserver.tick.row import command_in, header
@@ -92,34 +92,34 @@ class Loop:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# observer
+# telemetry
 
 
 def test_telemetry_is_on_the_grid_with_null_for_what_is_missing_or_no_number(rig: Rig, memory: LoopMemory) -> None:
-    loop, observer = Loop(rig, memory), Observer(rig, memory)
+    loop, reader = Loop(rig, memory), TelemetryReader(rig, memory)
     loop.tick(25)
     loop.tick(missed=30)  # tick 40 is missing
     loop.tick(10, channel__p_A=np.nan)
-    telemetry = observer.telemetry(observer.read())
+    telemetry = reader.batch(reader.read())
     assert telemetry is not None
     assert telemetry.channels["tick"] == (0, 20, None, 60)
     assert telemetry.channels["p_A"] == (0.0, 0.0, None, None)
     assert telemetry.channels["x"] == (0.25, 0.25, None, 0.25)
     assert (telemetry.t0, telemetry.dt) == (1.8e9, 0.02)
     loop.tick(19)
-    telemetry = observer.telemetry(observer.read())
+    telemetry = reader.batch(reader.read())
     assert telemetry is not None
     assert telemetry.channels["tick"] == (80,)
     loop.tick(5)
-    assert observer.telemetry(observer.read()) is None
+    assert reader.batch(reader.read()) is None
 
 
 def test_a_long_pause_makes_no_long_telemetry(rig: Rig, memory: LoopMemory) -> None:
-    loop, observer = Loop(rig, memory), Observer(rig, memory)
+    loop, reader = Loop(rig, memory), TelemetryReader(rig, memory)
     loop.tick(5)
     loop.tick(missed=20 * (LONGEST_GAP + 1))
     loop.tick(40)
-    telemetry = observer.telemetry(observer.read())
+    telemetry = reader.batch(reader.read())
     assert telemetry is not None
     assert len(telemetry.channels["tick"]) == 2
 
@@ -135,15 +135,15 @@ def test_samples_of_another_circuit_stand_under_the_names_they_share(rig: Rig, m
     }
     packed = rig.pack(rig.read_circuit(source))
     start = len(rig.layout.names)
-    loop, observer = Loop(rig, memory), Observer(rig, memory)
-    observer.expect(2, packed)
+    loop, reader = Loop(rig, memory), TelemetryReader(rig, memory)
+    reader.expect(2, packed)
     loop.row[start + rig.packed.names.index("supply.p")] = 1e7
     loop.tick(30)
     loop.row[start:] = 0.0
     loop.row[start + packed.names.index("supply.p")] = 2e7
     loop.row[start + packed.names.index("pump.q_P")] = 1e-3
     loop.tick(20, circuit_version=2.0)
-    telemetry = observer.telemetry(observer.read())
+    telemetry = reader.batch(reader.read())
     assert telemetry is not None
     assert telemetry.channels["circuit.supply.p"] == (1e7, 1e7, 2e7)
     assert telemetry.channels["circuit.pump.q_P"][2] == 1e-3
@@ -154,13 +154,13 @@ def test_a_reading_that_is_no_sample_is_told_with_its_reason(memory: LoopMemory)
     demo = load_rig(Path(__file__).parents[2] / "config" / "rigs" / "demo.toml")
     channels = {**demo.settings.channels, "p_S": demo.settings.channels["p_S"].model_copy(update={"valid_raw": (1, 9)})}
     rig = dataclasses.replace(demo, settings=demo.settings.model_copy(update={"channels": channels}))
-    loop, observer = Loop(rig, memory), Observer(rig, memory)
+    loop, reader = Loop(rig, memory), TelemetryReader(rig, memory)
     plan = rig.plan
     loop.row[plan.layout[0].age : plan.layout[0].errors] = loop.row[plan.layout[0].stale : plan.layout[0].change] = 0.0
     loop.tick(raw__p_S=5.0)
-    assert list(observer.warnings(observer.read()[-1])) == []
+    assert list(reader.warnings(reader.read()[-1])) == []
     loop.tick(raw__p_S=0.5, stale__p_S=1e-3, raw__p_A=np.nan, stale__p_A=1e-3, raw__x=5.0, stale__x=1e-3)
-    assert list(observer.warnings(observer.read()[-1])) == [
+    assert list(reader.warnings(reader.read()[-1])) == [
         "channel p_A: the device has no sample",
         "channel p_S: raw 0.5 is outside of 1 … 9",
         "channel x: it changes faster than valid_rate",
@@ -168,9 +168,9 @@ def test_a_reading_that_is_no_sample_is_told_with_its_reason(memory: LoopMemory)
 
 
 def test_events_name_what_happened_in_order(rig: Rig, memory: LoopMemory) -> None:
-    loop, observer = Loop(rig, memory), Observer(rig, memory)
+    loop, reader = Loop(rig, memory), TelemetryReader(rig, memory)
     loop.tick(3, mode=Mode.SAFE)
-    assert observer.events(observer.read()) == []
+    assert reader.events(reader.read()) == []
     loop.tick(mode=Mode.ARMED)
     loop.tick(mode=Mode.RUNNING)
     for violated in (1.0, 0.0, 1.0, 1.0, 0.0):
@@ -179,7 +179,7 @@ def test_events_name_what_happened_in_order(rig: Rig, memory: LoopMemory) -> Non
     loop.tick(missed=4)
     loop.tick(missed=1)
     loop.tick(mode=Mode.FAULT, fault=FIRST_LIMIT_FAULT + rig.layout.limits.index("p_A_high"))
-    events = observer.events(observer.read())
+    events = reader.events(reader.read())
     assert [(event.kind, event.text, event.tick) for event in events] == [
         ("info", "ARMED", 3),
         ("info", "RUNNING", 4),
@@ -190,35 +190,35 @@ def test_events_name_what_happened_in_order(rig: Rig, memory: LoopMemory) -> Non
     ]
     assert events[2].details == {"ticks": [5, 7]}
     assert events[4].details == {"ticks": [15, 17]}
-    assert observer.missed == 5
-    assert observer.events(observer.read()) == []
+    assert reader.missed == 5
+    assert reader.events(reader.read()) == []
 
 
 def test_the_local_enable_is_told_and_shown(demo_with_key: Rig, tmp_path: Path) -> None:
     rig = demo_with_key
     with memory_for(rig, tmp_path) as memory:
-        loop, observer = Loop(rig, memory), Observer(rig, memory)
+        loop, reader = Loop(rig, memory), TelemetryReader(rig, memory)
         plan = rig.plan
         loop.row[plan.layout[0].stale : plan.layout[0].change] = 0.0
         loop.tick(channel__key=1.0)
-        assert observer.events(observer.read()) == []
-        assert observer.state(loop.row, 0).enabled is True
+        assert reader.events(reader.read()) == []
+        assert reader.state(loop.row, 0).enabled is True
         loop.tick(channel__key=0.0)
-        assert [(event.kind, event.text) for event in observer.events(observer.read())] == [
+        assert [(event.kind, event.text) for event in reader.events(reader.read())] == [
             ("warning", "the local enable is off")
         ]
-        state = observer.state(loop.row, 0)
+        state = reader.state(loop.row, 0)
         assert state.enabled is False
         assert "the local enable is off: nobody can arm or start the rig" in state.warnings
         for on in (1.0, 0.0, 1.0):  # a contact that bounces
             loop.tick(channel__key=on)
-        assert [event.text for event in observer.events(observer.read())] == ["the local enable is on"]
+        assert [event.text for event in reader.events(reader.read())] == ["the local enable is on"]
 
 
 def test_without_a_local_enable_nothing_is_said_of_it(rig: Rig, memory: LoopMemory) -> None:
-    loop, observer = Loop(rig, memory), Observer(rig, memory)
+    loop, reader = Loop(rig, memory), TelemetryReader(rig, memory)
     loop.tick()
-    state = observer.state(loop.row, 0)
+    state = reader.state(loop.row, 0)
     assert state.enabled is None
     assert not [text for text in state.warnings if "enable" in text]
 

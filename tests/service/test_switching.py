@@ -17,7 +17,7 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, load_rig
-from hilserver.service.switching import started, unstable
+from hilserver.service.switching import instability, with_start_values
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.program import compiled_program
 
@@ -48,7 +48,7 @@ def start_of(machine: LockstepRun, source: dict[str, Any], steady: bool) -> tupl
     circuit = rig.read_circuit(source)
     packed = rig.pack(circuit)
     carried = packed.carried_from(rig.packed)
-    new = started(rig, compiled_program(rig.library), circuit, packed, carried, machine.row, steady)
+    new = with_start_values(rig, compiled_program(rig.library), circuit, packed, carried, machine.row, steady)
     first = int(new.index[e.INITIAL])
     return new, new.value[first : first + len(new.values)]
 
@@ -111,5 +111,5 @@ def test_a_circuit_that_its_integrator_cannot_follow_is_said_so(machine: Lockste
         circuit = rig.read_circuit(source)
         packed = rig.pack(circuit)
         carried = packed.carried_from(rig.packed)
-        text = unstable(rig, compiled_program(rig.library), circuit, packed, carried, machine.row)
+        text = instability(rig, compiled_program(rig.library), circuit, packed, carried, machine.row)
         assert (text is not None and "supply.content" in text and "substeps" in text) == wrong

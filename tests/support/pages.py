@@ -16,20 +16,26 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import shlex
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hilserver.cli import main
+from hilserver.service.broker import _free_port
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -37,6 +43,7 @@ FILES = sorted(
     [*(ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md", "config/README.md")), *DOCS.rglob("*.md")]
 )
 DEMO = "config/rigs/demo.toml"
+OFFLINE = ("run: offline", "run: offline, refused", "run: offline, any exit code")
 
 BLOCK = re.compile(r"(?:^<!-- (.*?) -->\n)?^( *)```(\w*)\n(.*?)^ *```$", re.M | re.S)
 ANSWER = re.compile(r"(type its value:|\[y/N\]:) ?(.*)$", re.M)
@@ -72,6 +79,12 @@ IN_A_TEST = (
     (r"(?<![\w/])/(usr/share|etc|root)/", r"$MACHINE/\1/"),
 )
 """What a test does instead of what a page says: patterns and their replacements, line by line."""
+
+
+SENT = re.compile(r"hilserver (send|switch) .*")
+"""Carried out in this process, without a process's start; others need the time until the state has come."""
+HERE = re.compile(r"hilserver (?!doctor|latency|bench)[^;&|<>$\n]*")
+"""Of the offline examples, all but shell scripts and what looks at its own process and at the clock."""
 
 
 @dataclass(frozen=True)
@@ -202,8 +215,8 @@ class Workplace:
     def carry_out(self, block: Block) -> None:
         """Run the commands of a block one after the other."""
         for command, shown in block.commands:
-            sent = re.match("hilserver (send|switch) ", command)  # others need the time until the state has come
-            run = self.run_here if sent else self.run
+            here = HERE if block.mark in OFFLINE else SENT
+            run = self.run_here if here.fullmatch(command.strip()) else self.run
             code, output = run(command)
             right = "any exit code" in block.mark or (code != 0) == block.mark.endswith("refused")
             assert right, f"{block}: {command}: exit code {code}\n{output}"
@@ -248,3 +261,41 @@ def end(process: subprocess.Popen[str]) -> str:
         process.kill()
         process.communicate()
         raise
+
+
+def page_of(place: Workplace, command: str, context: ssl.SSLContext | None = None) -> str:
+    """Start a panel on a free port of this machine, read the page that it serves, and end it."""
+    command = re.sub(r"--host \S+|--port \S+", "", command).strip() + f" --port {_free_port()}"
+    panel = place.start(place.in_a_test(command))
+    try:
+        address = re.search(r"https?://\S+", said_until(panel, "Ctrl-C ends it"))
+        assert address is not None
+        url = address[0].replace("127.0.0.1", "localhost")
+        deadline = time.monotonic() + 30.0
+        while True:
+            try:
+                with urllib.request.urlopen(url, context=context) as answer:
+                    return str(answer.read().decode())
+            except OSError:
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+    finally:
+        end(panel)
+
+
+def over(base: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with the values of ``part`` in it; a fixed channel, and a scale, replace another as a whole."""
+    merged = dict(base)
+    for key, value in part.items():
+        both_tables = isinstance(value, Mapping) and isinstance(base.get(key), Mapping)
+        merged[key] = over(base[key], value) if both_tables and "value" not in value and key != "scale" else value
+    return merged
+
+
+def inline(value: object) -> str:
+    """A value in TOML, tables as inline tables; texts and numbers are written as in JSON."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {inline(part)}" for key, part in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(inline, value)) + "]"
+    return json.dumps(value)

@@ -1,4 +1,4 @@
-"""The whole bridge on the lift rig: two servo valves of 80 Hz, 2 ms of I/O delay, against the direct simulation."""
+"""The whole bridge on the lift rig: two servo valves of 80 Hz, 2 ms of I/O delay, against the reference simulation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from lift_bench import LEAKAGE, SMALL, both, delays, hard, lift, of_valves, ratio, sines, true_valves
 
 from hilserver.errors import ConfigurationError
-from hilserver.fidelity.results import Course
+from hilserver.fidelity.results import SegmentResult
 from hilserver.fidelity.strategies import simulate
 from hilserver.numerics.arrays import Floats
 from hilserver.record.reader import LogReader
@@ -36,14 +36,14 @@ def true_value(run: LockstepRun, name: str) -> Floats:
     return run.true_values("rig")[:, list(names).index(name)]
 
 
-def deviations(rig: Rig, *strategies: str) -> dict[str, Course]:
-    """What came of each strategy over the work cycle."""
+def deviations(rig: Rig, *strategies: str) -> dict[str, SegmentResult]:
+    """Result of each strategy over the work cycle."""
     return {v.name: v.cycle for v in simulate(rig, strategies).variants if v.cycle is not None}
 
 
-def nrmse(course: Course) -> tuple[float, float]:
+def nrmse(cycle: SegmentResult) -> tuple[float, float]:
     """Of the position, and of the worse of the flows."""
-    of = {name: deviation.nrmse for name, deviation in course.deviations.items()}
+    of = {name: deviation.nrmse for name, deviation in cycle.deviations.items()}
     return of["position rod"], max(of["flow A"], of["flow B"])
 
 
@@ -51,7 +51,7 @@ def nrmse(course: Course) -> tuple[float, float]:
 def test_the_work_cycle_with_all_parameters_known(split: tuple[str, str]) -> None:
     """Position and flow within 0.05 % NRMSE, however the delay is split; each rung is closer than the one below.
 
-    (Where all is known there is hardly anything left for the feedback to mend.)
+    (Where all parameters are known, hardly anything is left for the feedback to compensate.)
     """
     result = deviations(lift(delays(*split)), "inverse_static", "second_order", "prediction", "feedback")
     position, flow = nrmse(result["feedback"])
@@ -74,18 +74,20 @@ def test_the_work_cycle_with_wrong_parameters_noise_overlap_and_leakage(flow: fl
 
 @pytest.mark.parametrize(("case", "phase", "amplitude"), [("exact", 5.0, 0.05), ("hard", 8.0, 0.08)])
 def test_sines_from_2_to_20_hz(case: str, phase: float, amplitude: float) -> None:
-    """The real flow against that of the direct simulation, 30 % of the joystick."""
+    """The real flow against that of the reference simulation, 30 % of the joystick."""
     frequencies = (2.0, 5.0, 10.0, 20.0)
     cycle, spans = sines(frequencies)
     result = deviations(lift(both(SMALL, cycle, hard() if case == "hard" else {})), "feedback", "inverse_static")
-    for name, course in result.items():
+    for name, segment in result.items():
         for (start, end), f in zip(spans, frequencies, strict=True):
-            got = ratio(course.real["flow A"][start:end], course.truth["flow A"][start:end], f)
+            got = ratio(segment.actual["flow A"][start:end], segment.reference["flow A"][start:end], f)
             if name == "feedback":
                 assert abs(np.degrees(np.angle(got))) < phase
                 assert abs(got) == pytest.approx(1.0, abs=amplitude)
             elif name == "inverse_static" and case == "exact":
-                assert np.degrees(np.angle(got)) == pytest.approx(-1.2 * f, abs=1.0)  # 3.3 ms late: what it mends
+                assert np.degrees(np.angle(got)) == pytest.approx(
+                    -1.2 * f, abs=1.0
+                )  # 3.3 ms late: what feedback compensates
 
 
 def test_an_adaptive_bridge_finds_gain_and_delay() -> None:

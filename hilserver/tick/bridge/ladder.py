@@ -46,31 +46,31 @@ class Strategy(IntEnum):
         return member
 
     manual = 0, "commands by hand, within the jog limits"
-    inverse_static = 1, "opening that passes the virtual flow at the measured drop"
-    inverse_lag = 2, "the same, and lead against the real spool's first-order lag"
-    inverse_lag_leakage = 3, "as inverse_lag, and the real valve's leakage taken off"
-    second_order = 4, "lead against a spool of second order, from the virtual circuit's own derivatives"
-    null_region = 5, "as second_order, and through the overlap without a jump", Needs.NOTHING, Gains.OVERLAP
-    supply_droop = 6, "as null_region, and the supply pressure carried on", Needs.NOTHING, Gains.SUPPLY_SENSOR
+    inverse_static = 1, "opening that passes the virtual flow at the measured pressure drop"
+    inverse_lag = 2, "the same, with a lead that compensates the first-order lag of the real spool"
+    inverse_lag_leakage = 3, "as inverse_lag, with the leakage of the real valve compensated"
+    second_order = 4, "lead for a second-order spool, from the derivatives of the virtual circuit"
+    null_region = 5, "as second_order, with the overlap crossed without a jump", Needs.NOTHING, Gains.OVERLAP
+    supply_droop = 6, "as null_region, with the supply pressure extrapolated", Needs.NOTHING, Gains.SUPPLY_SENSOR
     prediction = (
         7,
-        "as supply_droop, for the moment when the command acts: circuit and machine are foreseen",
+        "as supply_droop, for the time at which the command takes effect: circuit and machine are predicted",
         Needs.NOTHING,
         Gains.DELAY_OR_CYLINDER,
     )
     feedback = (
         8,
-        "as prediction, and what did not flow is made good",
+        "as prediction, with the volume that did not flow added to the command",
         Needs.FLOW_OR_CYLINDER,
         Gains.FLOW_OR_POSITION,
     )
     adaptive = (
         9,
-        "as feedback, and the valve's flow gain is tracked",
+        "as feedback, with the valve's flow gain and delay tracked",
         Needs.FLOW_OR_CYLINDER,
         Gains.FLOW_OR_POSITION,
     )
-    flow_servo = 10, "PID on the measured flow", Needs.FLOW_SENSOR
+    flow_servo = 10, "PID control of the measured flow", Needs.FLOW_SENSOR
 
 
 STRATEGY_NAMES = tuple(Strategy.__members__)

@@ -1,0 +1,109 @@
+"""Tables of a virtual circuit for the terminal: components, nodes, solver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from rich.table import Table
+
+from hilserver.circuit import engine as e
+from hilserver.circuit.analysis import Stiffness
+from hilserver.circuit.model import RIG, Circuit
+from hilserver.circuit.pack import TABLE_WIDTHS
+from hilserver.cli.rig_tables import new_table
+from hilserver.margins.solver import stiffest
+from hilserver.rig.build import Rig
+from hilserver.tick.program import compiled_program
+from hilserver.units import shown_value
+
+
+def component_table(circuit: Circuit) -> Table:
+    """The circuit: components as on the drawing, with the values of their datasheets."""
+    table = new_table("Virtual circuit", "component", "type", "connections", "datasheet")
+    for placed in circuit.placed:
+        given = circuit.source["components"][placed.name]
+        hidden = {"type", "ports", "description", *placed.signals}
+        values = [f"{key} {written(value)}" for key, value in given.items() if key not in hidden]
+        connections = [f"{port}: {node}" for port, node in (*placed.ports.items(), *placed.signals.items())]
+        table.add_row(placed.name, placed.component.type_name, "\n".join(connections), "\n".join(values))
+    table.caption = circuit.description
+    return table
+
+
+def node_table(rig: Rig) -> Table:
+    """The nodes of the circuit at rest: pressure, and capacitance as a volume of oil; motion and mass; states."""
+    table = new_table("Nodes and states at rest", "node or state", "kind", "start", "volume or mass")
+    packed, totals = rig.packed, _sums_at_rest(rig)
+    volumes = {
+        packed.values[place]: total * rig.circuit.fluid.bulk_modulus for place, total in totals[e.HYDRAULIC].items()
+    }
+    masses = {packed.values[place]: total for place, total in totals[e.MECHANICAL].items()}
+    first = int(packed.index[e.INITIAL])
+    for place, (name, unit) in enumerate(zip(packed.values, packed.kinds, strict=True)):
+        start = packed.value[first + place]
+        if name in volumes:
+            table.add_row(
+                name.removesuffix(".content"), "hydraulic", shown_value(start, "Pa"), f"{volumes[name] * 1e3:.4g} l"
+            )
+        elif name in masses:
+            inertia = f"{masses[name]:.4g} {'kg' if unit == 'm' else 'kg·m²'}"
+            table.add_row(name.rpartition(".")[0], "mechanical", shown_value(start, unit), inertia)
+        elif place < packed.n_states:
+            table.add_row(name, "state", shown_value(start, "" if unit == "1" else unit), "")
+        elif name.startswith(RIG) and name.endswith(".p"):
+            table.add_row(name.removesuffix(".p"), "measured", "", "")
+    return table
+
+
+def _sums_at_rest(rig: Rig) -> dict[int, dict[int, float]]:
+    """Total capacitance or mass by the place of the node's first value, at the initial values of the circuit."""
+    program, packed = compiled_program(rig.library), rig.packed
+    z, y = np.zeros(len(packed.values)), np.zeros(len(packed.recorded))
+    work = np.zeros(packed.work_size)
+    program.load(packed.index, packed.value, z)
+    program.derivatives(packed.index, packed.value, z, y, work)
+    found: dict[int, dict[int, float]] = {}
+    for header in (e.HYDRAULIC, e.MECHANICAL):
+        start, width = int(packed.index[header]), TABLE_WIDTHS[header]
+        lines = packed.index[start : start + width * int(packed.index[header - 1])].reshape(-1, width)
+        found[header] = {int(line[0]): float(work[int(line[1]) + 1]) for line in lines}
+    return found
+
+
+def solver_table(rig: Rig) -> Table:
+    """Whether the integrator's step is short enough for the fastest motion in the circuit."""
+    table = new_table("Solver", "integrator", "step", "fastest time constant", "of", "longest stable step")
+    found = stiffest(rig, compiled_program(rig.library))
+    step = 1.0 / rig.settings.loop.rate / rig.circuit.solver.substeps
+    longest = found.longest_step(rig.circuit.solver.integrator)
+    table.add_row(
+        f"{rig.circuit.solver.integrator} × {rig.circuit.solver.substeps}",
+        f"{step * 1e6:.0f} µs",
+        f"{found.time_constant * 1e3:.3g} ms",
+        _owner(rig, found),
+        "any (L-stable)" if np.isinf(longest) else f"{longest * 1e6:.0f} µs",
+    )
+    return table
+
+
+def _owner(rig: Rig, found: Stiffness) -> str:
+    """The component or node that a state belongs to, in words."""
+    owner = found.state.rpartition(".")[0]
+    if not owner:
+        return found.state
+    at = [placed.name for placed in rig.circuit.placed if owner in placed.ports.values()]
+    return f'node "{owner}" ({", ".join(at)})' if at else f"component {owner}"
+
+
+def written(value: object) -> str:
+    """A value of a circuit file on one line.
+
+    >>> written({"flow": "40 l/min", "per": "edge"}), written([["5 bar", "20 l/min"], ["15 bar", "60 l/min"]])
+    ('flow 40 l/min, per edge', '5 bar, 20 l/min; 15 bar, 60 l/min')
+    """
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {written(entry)}" for key, entry in value.items())
+    if isinstance(value, list):
+        return ("; " if any(isinstance(entry, list) for entry in value) else ", ").join(map(written, value))
+    return str(value)

@@ -1,0 +1,89 @@
+"""Tables of the margins for the terminal: capacity, speed, frequencies, delay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isinf, sqrt
+
+from rich.table import Table
+
+from hilserver.cli.rig_tables import new_table
+from hilserver.margins.capacity import TICKS_PER_PERIOD, CapacityResult, flow_text, inputs_text
+from hilserver.margins.delay import LEAST_MARGIN, PARAMETER_ERROR, DelayResult
+from hilserver.margins.margins import RigMargins
+from hilserver.units import shown_value
+
+DROP = 35e5
+"""Pa over an edge, at which flow coefficients are shown as flows."""
+
+
+def margin_tables(found: RigMargins) -> Iterator[Table]:
+    """Capacity, speed, frequencies and delay, one table each."""
+    yield _capacity_table(found.capacity)
+    yield _speed_table(found.capacity)
+    yield _frequency_table(found.capacity)
+    yield _delay_table(found.delay)
+
+
+def _capacity_table(found: CapacityResult) -> Table:
+    table = new_table(
+        "Capacity", "valve", "direction", "circuit", "real valve", "margin", "at the real supply", "smallest at"
+    )
+    for capacity in found.capacities:
+        if capacity.worst is None:
+            table.add_row(capacity.valve, capacity.direction, "no flow", "", "", "", "")
+            continue
+        flows = [shown_value(C * sqrt(DROP), "m^3/s") for C in (capacity.needed, capacity.real)]
+        margin = "?" if capacity.valve in found.assumed else f"{capacity.margin:.3g}"
+        same = f"{capacity.same_drop:.3g}"
+        table.add_row(capacity.valve, capacity.direction, *flows, same, margin, flow_text(capacity.worst))
+    table.caption = (
+        f"Flow at full command with {shown_value(DROP, 'Pa')} over an edge; margin: real valve divided by circuit, at "
+        "the same drop and at the real supply. At least 1 is required."
+    )
+    if found.assumed:
+        table.caption += f" The real supply of {', '.join(found.assumed)} is unknown until it is measured."
+    return table
+
+
+def _speed_table(found: CapacityResult) -> Table:
+    table = new_table(
+        "Speed", "valve", "requested after a step of the inputs", "the spool reaches", "slew allows", "margin"
+    )
+    for speed in found.speeds:
+        requested = f"{speed.requested:.3g} 1/s" + (f" ({inputs_text(speed.step)})" if speed.requested else "")
+        margin = "-" if isinf(speed.margin) else f"{speed.margin:.3g}"
+        table.add_row(speed.valve, requested, f"{speed.spool:.3g} 1/s", f"{speed.slew:.3g} 1/s", margin)
+    table.caption = "Change of the real valve's opening, full strokes per second. Below 1, it lags after a step."
+    return table
+
+
+def _frequency_table(found: CapacityResult) -> Table:
+    table = new_table("Highest significant frequencies", "of", "frequency", "ticks per period")
+    for frequency in found.frequencies:
+        table.add_row(frequency.what, f"{frequency.hertz:.3g} Hz", f"{frequency.ticks:.3g}")
+    table.caption = f"At least {TICKS_PER_PERIOD:g} ticks per period are required."
+    return table
+
+
+def _delay_table(found: DelayResult) -> Table:
+    if found.missing:
+        table = new_table("Delay", "unknown")
+        table.add_row(found.missing)
+        return table
+    slower = f"delay, all {PARAMETER_ERROR:.0%} slower"
+    table = new_table("Delay", "strategy", "delay", slower, "critical delay", "frequency", "margin", "at")
+    for margin in found.margins:
+        delays = [f"{1e3 * margin.delay:.2f} ms", f"{1e3 * margin.delay_off:.2f} ms"]
+        if margin.where is None:
+            table.add_row(margin.strategy, *delays, "none", "", "any", "")
+        else:
+            critical = [f"{1e3 * margin.critical:.2f} ms", f"{margin.frequency:.3g} Hz", f"{margin.margin:.3g}"]
+            table.add_row(margin.strategy, *delays, *critical, str(margin.where))
+    table.caption = (
+        f"Machine: {found.origin}, at {len(found.points)} operating points. Margin: critical delay divided by actual "
+        f"delay, with all parameters off; at least {LEAST_MARGIN:g} is required."
+    )
+    if not found.supply_known:
+        table.caption += " Without the damping of the real valves: their supply is unknown until it is measured."
+    return table

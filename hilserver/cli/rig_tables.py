@@ -1,0 +1,165 @@
+"""Tables of a rig for the terminal: channels, limits, real valves, rates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from rich.table import Table
+
+from hilserver.circuit.model import RIG
+from hilserver.rig.build import Rig
+from hilserver.rig.channels import ChannelSettings, LimitSettings
+from hilserver.rig.plan import corner_frequency
+from hilserver.rig.settings import ValveSettings
+from hilserver.units import shown_value
+
+
+def new_table(title: str, *heads: str) -> Table:
+    """An empty table."""
+    table = Table(title=title, title_justify="left")
+    for head in heads:
+        table.add_column(head)
+    return table
+
+
+def channel_table(rig: Rig) -> Table:
+    """Source, scale, range and use of each channel."""
+    heads = ("channel", "source", "raw", "value", "valid", "filter", "used as")
+    table = new_table("Channels", *heads, *(["calibrated"] if rig.calibrations else []))
+    roles = _roles(rig)
+    for name, channel in rig.settings.channels.items():
+        origin = f"{channel.device}.{channel.source}" if channel.device else "fixed"
+        low_pass = f"{channel.filter * 1e3:g} ms" if channel.filter else ""
+        used = ", ".join(roles.get(name, []))
+        last = rig.calibrations[name][-1] if name in rig.calibrations else None
+        calibrated = [f"{last.date[:10]} {last.note}".rstrip() if last is not None else ""] if rig.calibrations else []
+        table.add_row(name, origin, *_scaled(channel), _valid(channel), low_pass, used, *calibrated)
+    return table
+
+
+def _scaled(channel: ChannelSettings) -> tuple[str, str]:
+    """Raw readings and the values that they represent."""
+    kind = " abs." if channel.absolute else ""
+    if channel.value is not None:
+        return "", shown_value(channel.value.value, channel.unit) + kind
+    assert channel.scale is not None
+    if channel.scale.polynomial is not None:
+        raw, value = "polynomial", f"{formula(channel.scale.polynomial)} {channel.scale.unit}"
+    else:
+        points, values = channel.scale.raw or (4.0, 20.0), channel.scale.value or channel.scale.current or ()
+        raw = f"{points[0]:g} … {points[-1]:g}" + (" mA" if channel.scale.current else "")
+        raw += f", {len(points)} points" if len(points) > 2 else ""
+        value = f"{shown_value(values[0].value, channel.unit)} … {shown_value(values[-1].value, channel.unit)}"
+    if channel.tare is not None:
+        value += f", minus {shown_value(channel.tare.value, channel.unit)}"
+    return raw, value + kind
+
+
+def formula(polynomial: Sequence[float]) -> str:
+    """A polynomial of the raw reading in words.
+
+    >>> formula((0.5, -25.0, 0.01))
+    '0.5 - 25·raw + 0.01·raw^2'
+    """
+    powers = ("", "·raw", *(f"·raw^{n}" for n in range(2, len(polynomial))))
+    terms = [f"{number:.6g}{power}" for number, power in zip(polynomial, powers, strict=False)]
+    return " + ".join(terms).replace("+ -", "- ")
+
+
+def _valid(channel: ChannelSettings) -> str:
+    """Ranges in which a sample is valid."""
+    if channel.value is not None:
+        return ""
+    low, high = channel.raw_limits()
+    found = [f"raw {low:g} … {high:g}"] if np.isfinite(low) else []
+    if channel.valid is not None:
+        first, last = channel.valid
+        found.append(f"{shown_value(first.value, channel.unit)} … {shown_value(last.value, channel.unit)}")
+    if channel.valid_rate is not None:
+        found.append(f"{shown_value(channel.valid_rate.value, channel.unit)} per second")
+    return ", ".join(found)
+
+
+def _roles(rig: Rig) -> dict[str, list[str]]:
+    roles: dict[str, list[str]] = {}
+    for port, channel in rig.settings.ports.items():
+        roles.setdefault(channel, []).append(f"{RIG}{port}")
+    for name, valve in rig.settings.valves.items():
+        for word in ("supply", "tank", "flow"):
+            if channel_name := getattr(valve, word):
+                roles.setdefault(channel_name, []).append(f"{word} of valve {name}")
+    return roles
+
+
+def limit_table(rig: Rig) -> Table:
+    """Limits and their actions."""
+    table = new_table("Limits", "limit", "channel", "allowed", "action")
+    for name, limit in rig.settings.limits.items():
+        table.add_row(name, limit.channel, _allowed(limit, rig.settings.channels[limit.channel].unit), limit.action)
+    return table
+
+
+def _allowed(limit: LimitSettings, unit: str) -> str:
+    parts = []
+    if limit.min is not None:
+        parts.append(f"≥ {shown_value(limit.min.value, unit)}")
+    if limit.max is not None:
+        parts.append(f"≤ {shown_value(limit.max.value, unit)}")
+    if limit.max_age is not None:
+        parts.append(f"not older than {limit.max_age * 1e3:g} ms")
+    if limit.max_rate is not None:
+        parts.append(f"not faster than {shown_value(limit.max_rate.value, limit.max_rate.unit)} per second")
+    if limit.slow_down is not None:
+        parts.append(f"slower from {shown_value(limit.slow_down.value, unit)} before it")
+    return ", ".join(parts)
+
+
+def valve_table(rig: Rig) -> Table:
+    """The real valves, one per column."""
+    valves = rig.settings.valves
+    table = new_table("Real valves", "", *valves)
+    rows: dict[str, list[str]] = {}
+    for valve in valves.values():
+        for key, value in _properties(valve):
+            rows.setdefault(key, []).append(value)
+    for key, values in rows.items():
+        table.add_row(key, *values)
+    return table
+
+
+def _properties(valve: ValveSettings) -> Iterator[tuple[str, str]]:
+    drop, point = valve.nominal_flow.edge_drop(), valve.nominal_flow
+    yield "port", valve.port + (f", other edges at {valve.other_port}" if valve.other_port else "")
+    yield f"flow at {shown_value(drop, 'Pa')} per edge", shown_value(point.flow, "m^3/s")
+    if valve.f90 is not None:
+        yield "-90° frequency", f"{valve.f90:g} Hz, damping {valve.damping:g}"
+    yield "-45° frequency", f"{corner_frequency(valve):.4g} Hz"
+    yield "delay", f"{valve.delay * 1e3:g} ms"
+    yield "strategy", valve.bridge.strategy
+    yield "output", f"{valve.device}.{valve.output}, raw {valve.raw[0]:g} … {valve.raw[1]:g}"
+    yield (
+        "command",
+        f"{valve.range[0]:g} … {valve.range[1]:g}, at most {valve.slew:g} full scales per second, safe {valve.safe:g}",
+    )
+
+
+def rate_table(rig: Rig) -> Table:
+    """Tick, integration steps, telemetry."""
+    settings, solver = rig.settings, rig.circuit.solver
+    table = new_table("Rates", "what", "value")
+    tick = 1.0 / settings.loop.rate
+    table.add_row("tick", f"{tick * 1e3:g} ms ({settings.loop.rate:g} Hz)")
+    table.add_row(
+        "circuit", f"{solver.integrator}, {solver.substeps} steps of {tick / solver.substeps * 1e6:g} µs per tick"
+    )
+    table.add_row("missed ticks", f"up to {settings.loop.max_missed} in succession are made up for")
+    table.add_row(
+        "telemetry", f"{settings.mqtt.telemetry_rate:g} Hz, sent every {settings.mqtt.telemetry_batch * 1e3:g} ms"
+    )
+    if rig.cycle is not None:
+        table.add_row(
+            "work cycle",
+            f"{rig.cycle.duration:g} s{', repeated' if rig.cycle.repeat else ''}: {', '.join(rig.cycle.inputs)}",
+        )
+    return table

@@ -1,0 +1,67 @@
+"""Delay of a bridge: the time by which the real flow follows the virtual one, at a frequency."""
+
+from __future__ import annotations
+
+from math import atan, atan2, pi
+
+import numpy as np
+
+from hilserver.rig.build import Rig
+from hilserver.rig.plan import time_constant
+from hilserver.rig.settings import ValveSettings
+from hilserver.tick.estimator import TREND_TIME
+
+LEADING = ("inverse_lag", "inverse_lag_leakage")
+PREDICTING = ("prediction", "feedback", "adaptive")
+"""Strategies that predict over the whole delay; those in between lead the circuit's own states only."""
+
+
+def bridge_delay(rig: Rig, valve: str, strategy: str, omega: float, off: float = 0.0) -> float:
+    """Delay of the real flow behind the virtual one, s: phase lag at ``omega`` (1/s), divided by ``omega``.
+
+    Without what the strategy compensates. ``off``: share by which sensors and valve are slower than configured.
+    """
+    settings, v = rig.settings, rig.settings.valves[valve]
+    sensor = settings.channels[settings.ports[v.port]]
+    hold = 0.5 / settings.loop.rate
+    filtered = atan(omega * sensor.filter) / omega
+    known = sensor.delay + v.delay + hold + spool_lag(v, omega)
+    delay = (1.0 + off) * (sensor.delay + v.delay) + hold + filtered + spool_lag(v, omega, 1.0 + off)
+    if strategy in PREDICTING:
+        if any(v.port in (cylinder.port_A, cylinder.port_B) for cylinder in settings.cylinders.values()):
+            return delay - known
+        return delay - _lead(
+            omega, v.delay + hold + time_constant(v), TREND_TIME
+        )  # the pressure is extrapolated linearly
+    if strategy in LEADING:
+        return delay - _lead(omega, time_constant(v) + hold, v.bridge.lead_filter)
+    if strategy == "flow_servo":
+        return (1.0 + off) * sensor.delay + filtered + servo_lag(rig, valve, omega, off)
+    return delay
+
+
+def _lead(omega: float, lead: float, filtered: float) -> float:
+    """Phase lead of ``1 + lead·s/(1 + filtered·s)`` divided by ``omega``, s."""
+    return float(np.angle(1.0 + 1j * omega * lead / (1.0 + 1j * omega * filtered))) / omega
+
+
+def spool_lag(v: ValveSettings, omega: float, slower: float = 1.0) -> float:
+    """Phase lag of the spool divided by ``omega``, s."""
+    if v.f90 is None:
+        return atan(omega * slower * time_constant(v)) / omega
+    w = omega * slower / (2.0 * pi * v.f90)
+    return atan2(2.0 * v.damping * w, 1.0 - w * w) / omega
+
+
+def servo_lag(rig: Rig, valve: str, omega: float, off: float) -> float:
+    """Phase lag of the flow servo's closed loop divided by ``omega``, s, at the valve's nominal drop."""
+    settings, v = rig.settings, rig.settings.valves[valve]
+    assert v.flow is not None
+    s, slower = 1j * omega, 1.0 + off
+    integral = 1.0 / (s * v.bridge.integral_time) if v.bridge.integral_time > 0.0 else 0.0
+    derivative = s * v.bridge.derivative_time / (1.0 + s * v.bridge.derivative_filter)
+    actuator = np.exp(-s * (0.5 / settings.loop.rate + slower * v.delay + spool_lag(v, omega, slower)))
+    sensor = np.exp(-s * slower * settings.channels[v.flow].delay) / (1.0 + s * settings.channels[v.flow].filter)
+    forward = v.bridge.gain * (1.0 + integral) * actuator
+    loop = v.bridge.gain * (1.0 + integral + derivative) * actuator * sensor
+    return float(-np.angle(forward / (1.0 + loop))) / omega

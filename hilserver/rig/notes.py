@@ -1,0 +1,56 @@
+"""Settings of a rig that are allowed, but probably unintended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hilserver.circuit.model import RIG
+from hilserver.driver import Pace
+from hilserver.errors import shown
+from hilserver.rig.build import Rig
+from hilserver.tick.codes import Watched
+
+LEAST_PERIODS = 3.0
+"""Periods of a slow device that the age limit of its samples must allow: reading, answer, another clock."""
+
+
+def notes(rig: Rig) -> Iterator[str]:
+    """Settings that are probably unintended, in words."""
+    yield from _age_limits(rig)
+    if rig.settings.calibration is not None and "calibration" not in rig.sources:
+        yield f"calibration: {shown(rig.settings.calibration)} does not exist yet; hilserver calibrate creates it."
+    for device in rig.devices:
+        if device.is_replayed and not (rig.file.parent / device.config.file).is_file():
+            file = shown(device.config.file)
+            yield f"devices.{device.name}.file: {file} does not exist yet; give it to hilserver replay with --file."
+        if device.driver.pace is Pace.SLOW and device.outputs and not device.inputs:
+            yield (
+                f"devices.{device.name}: has outputs in use but no channel, so the loop can't notice its loss. Read "
+                "one of its channels, with an age limit."
+            )
+    yield from _unused(rig)
+
+
+def _age_limits(rig: Rig) -> Iterator[str]:
+    """Channels of slow devices whose samples exceed their age limit before the next ones arrive."""
+    periods = {d.name: 1.0 / d.config.rate for d in rig.devices if d.driver.pace is Pace.SLOW}
+    names = list(rig.settings.channels)
+    for line in rig.plan.limit:
+        name = names[line.channel]
+        period = periods.get(rig.settings.channels[name].device or "")
+        if line.watched == Watched.AGE and period is not None and line.upper < LEAST_PERIODS * period:
+            yield (
+                f"channels.{name}: its device is read every {period * 1e3:g} ms, but samples older than "
+                f"{line.upper * 1e3:g} ms violate a limit: allow {LEAST_PERIODS:g} periods (max_age of a "
+                "limit, or loop.max_age)."
+            )
+
+
+def _unused(rig: Rig) -> Iterator[str]:
+    used = set(rig.circuit.inputs())
+    for name in rig.settings.inputs:
+        if name not in used:
+            yield f"inputs.{name}: no component of the circuit reads it."
+    for port in rig.settings.ports:
+        if port not in rig.circuit.rig_ports():
+            yield f"ports.{port}: no component of the circuit connects to {RIG}{port}: its virtual flow is 0."
