@@ -12,8 +12,9 @@ from rig_bench import bench_rig
 from hilserver.rig.plan import first_row
 from hilserver.tick import plan as plan_module
 from hilserver.tick import row as row_module
+from hilserver.tick.addresses import CELL
 from hilserver.tick.plan import Plan, make_plan, plan_on, table_of
-from hilserver.tick.records import CELL, Struct, blank, cells_of, dtype_of, record_at, value
+from hilserver.tick.records import Struct, blank, cells_of, dtype_of, record_at, value
 from hilserver.tick.row import Header, ValveState, column_reference, header, matches, unit_of_column, valve_state
 
 RECORDS = [
