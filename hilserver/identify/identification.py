@@ -1,12 +1,12 @@
-r"""What the real valves of a rig are like, from a recording of commands and measured values.
+r"""Identification of a rig's real valves from a recording of commands and measured values.
 
-A valve's flow into a port is known from a cylinder's chamber (continuity: volume swept and oil compressed)
+A valve's flow into a port follows from the chamber of a cylinder (continuity: swept volume and compression)
 
 .. math:: \int Q\,dt = \pm A\,x + \int C\,dp + \int c\,(p - p_{other})\,dt
 
-or from a flow sensor; a spool sensor shows the spool itself. The valve's model (:mod:`hilserver.identify.model`)
-is fitted to all of these that there are, by :mod:`hilserver.identify.fit`. Volumes are compared as changes per
-tick and filtered alike on both sides: nothing is differentiated to get at a flow.
+or from a flow sensor; a spool sensor measures the spool itself. The valve's model (:mod:`hilserver.identify.model`) is
+fitted to all signals that are available, by :mod:`hilserver.identify.fit`. Volumes are compared as changes per tick,
+with the same filter on both sides: no signal is differentiated to obtain a flow.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from hilserver.rig.settings import ValveSettings
 from hilserver.tick.cylinder import chamber_A, chamber_B
 
 LEAST_PRESSURE = 1e5
-"""Pa gauge: a chamber with less holds air as well as oil."""
+"""Pa gauge, below which a chamber contains air as well as oil."""
 END_OF_STROKE = 0.005
-"""Share of the stroke at either end that is left out: stops and cushions."""
+"""Share of the stroke at either end that is left out: end stops and cushions."""
 AROUND_ENDS = 0.02
-"""s before and after the piston was there, or the pressure so low."""
+"""s that are left out before and after the piston is there, or the pressure that low."""
 SMOOTHING = 0.025
-"""s over which a pressure is smoothed for how much the oil's elasticity is off: its noise must not pass for it."""
+"""s over which a pressure is smoothed to identify the elasticity of the oil, so that its noise is not taken for it."""
 LARGEST_DAMPING = 3.0
-"""Above it a spool of second order is one of first."""
+"""Above it, a second-order spool counts as first-order."""
 USEFUL_FREQUENCY = 0.15
-"""Share of itself: the largest standard deviation with which a frequency is worth something."""
+"""Largest relative standard deviation with which a frequency is still useful."""
 SIGNIFICANT = 3.0
 """Standard deviations."""
 
@@ -52,19 +52,19 @@ NULLS = (-0.03, 0.0, 0.03)
 ROUGH_POLE = 0.9
 OTHER_DELAYS = (-2e-3, -1.5e-3, -1e-3, -0.5e-3, 0.5e-3, 1e-3, 1.5e-3, 2e-3)
 OTHER_DAMPINGS = (0.5, 0.75, 1.1)
-"""From these it sets out, whatever the rig file says, so that it is not caught in a valley beside the right one."""
+"""Start values that don't depend on the rig file, so that the fit does not end in a local minimum."""
 
 
 class NotIdentifiable(HilserverError):
-    """Nothing in the rig or in the recording shows what the valve passes."""
+    """Neither rig nor recording shows the flow of the valve."""
 
 
 @dataclass(frozen=True)
 class Chamber:
-    """A port of a valve at a cylinder's chamber, over the ticks. ``turn`` is -1 at the valve's other edges.
+    """A port of a valve at the chamber of a cylinder, tick by tick. ``turn`` is -1 at the valve's other edges.
 
-    ``law_port``, ``law_tank``: the orifice law of the drops p_S - p and p - p_T; per tick, m³: ``volume`` that went in,
-    ``compressed``: the smoothed part that only compressed the oil; ``past``: Pa·s, what drives oil past the piston.
+    ``law_port``, ``law_tank``: orifice law of the drops p_S - p and p - p_T; per tick, m³: ``volume`` into the chamber,
+    ``compressed``: the smoothed part that compressed the oil; ``past``: Pa·s, which drives leakage past the piston.
     """
 
     port: str
@@ -79,7 +79,7 @@ class Chamber:
 
 @dataclass(frozen=True)
 class Sensor:
-    """A flow or spool sensor of a valve: the signal at the ticks; ``delay_known``: its channel says how late it is."""
+    """A flow or spool sensor of a valve: the signal at the ticks; ``delay_known``: its channel has a delay."""
 
     channel: str
     measured: Floats
@@ -88,7 +88,7 @@ class Sensor:
 
 
 class Experiment:
-    """What a recording holds about one valve: the signals, and what the model says of them."""
+    """The signals of one valve in a recording, and the model's prediction of them."""
 
     def __init__(self, rig: Rig, recording: Recording, valve: str) -> None:
         self.rig, self.valve, self.dt = rig, valve, recording.dt
@@ -117,7 +117,7 @@ class Experiment:
         return orifice_law(p_S - p, v.transition_pressure), orifice_law(p - p_T, v.transition_pressure)
 
     def _chamber(self, recording: Recording, port: str, turn: float) -> Chamber | None:
-        """The chamber at a port; None where no cylinder with a measured position is there."""
+        """The chamber at a port; None without a cylinder with a measured position."""
         for number, cylinder in enumerate(self.rig.settings.cylinders.values()):
             if cylinder.position is not None and port in (cylinder.port_A, cylinder.port_B):
                 line, position = self.rig.plan.cylinder[number], cylinder.position
@@ -160,21 +160,21 @@ class Experiment:
                 signals.append(Signal(name, sensor.measured, sensor.used, summed=False))
         if not signals:
             raise NotIdentifiable(
-                f"{self.rig.file}: valves.{self.valve}: nothing shows what this valve passes: it takes a cylinder with "
-                "a measured position at its port (cylinders.…), or a channel of its flow or its spool."
+                f"{self.rig.file}: valves.{self.valve}: the flow of this valve is not known. Required: a cylinder "
+                "with a measured position at its port (cylinders.…), or a channel of its flow or its spool."
             )
         for signal in signals:
             if signal.used.sum() * self.dt < 1.0:
                 raise NotIdentifiable(
-                    f"{self.rig.file}: valves.{self.valve}: less than a second of {signal.name} can be used: samples "
-                    "are missing, or the piston is at its end, or there is no pressure."
+                    f"{self.rig.file}: valves.{self.valve}: less than a second of {signal.name} is usable: samples "
+                    "are missing, the piston is at its end stop, or there is no pressure."
                 )
         return signals
 
-    # --- what is to be found -----------------------------------------------------------------------------------------
+    # --- parameters -------------------------------------------------------------------------------------------------
 
     def parameters(self, second_order: bool) -> dict[str, Parameter]:
-        """The valve's parameters, then those of the sensors and of the machine that come in."""
+        """The valve's parameters, then those of sensors and machine that affect the signals."""
         v, q = self.settings, self.settings.nominal_flow.flow
         to_tank = (v.nominal_flow_to_tank or v.nominal_flow).coefficient() / self.C_PA
         leak = v.leakage.coefficient() / self.C_PA if v.leakage else 0.0
@@ -215,26 +215,26 @@ class Experiment:
         return found
 
     def predict(self, values: Values) -> list[Floats]:
-        """What the signals should have been."""
-        said = []
+        """The model's prediction of the signals."""
+        predicted = []
         key = self._motion_of(values)
         edges = values.get("overlap", 0.0), values.get("gone_at", 0.1)
         C = self.C_PA * np.array([values.get("C_PA", 1.0), values.get("C_AT", 1.0), values.get("leakage", 0.0)])
         for number, chamber in enumerate(self.chambers):
             volume = (C * self.dt) @ self._shares(number, key, *edges)
             volume -= (values[f"elasticity {chamber.port}"] - 1.0) * chamber.compressed
-            said.append(volume - values["piston_leakage"] * chamber.past)
+            predicted.append(volume - values["piston_leakage"] * chamber.past)
         way = np.ascontiguousarray(self._follow(key).way[:, 0])
         if self.flow is not None and self.flow_laws is not None:
             flow = self._late(C @ shares_now(way, *self.flow_laws, *edges), values.get("flow_delay", 0.0))
-            said.append(values.get("flow_gain", 1.0) * flow + values.get("flow_zero", 0.0))
+            predicted.append(values.get("flow_gain", 1.0) * flow + values.get("flow_zero", 0.0))
         if self.spool is not None:
-            seen = self._late(way, values.get("spool_delay", 0.0))
-            said.append(values["spool_gain"] * seen + values.get("spool_zero", 0.0))
-        return said
+            spool = self._late(way, values.get("spool_delay", 0.0))
+            predicted.append(values["spool_gain"] * spool + values.get("spool_zero", 0.0))
+        return predicted
 
     def way(self, values: Values) -> Spool:
-        """The spool's way."""
+        """The position of the spool."""
         return self._follow(self._motion_of(values))
 
     @staticmethod
@@ -262,7 +262,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Identified:
-    """What is known of a valve. ``left_out``: parameters that the recording does not show, with their deviation."""
+    """The identified valve. ``left_out``: parameters that the recording does not identify, with their deviation."""
 
     experiment: Experiment
     second_order: bool
@@ -271,24 +271,24 @@ class Identified:
 
     @property
     def values(self) -> dict[str, float]:
-        """All parameters: as found, as configured where they were left out."""
+        """All parameters: identified, or configured where they were left out."""
         start = self.experiment.parameters(self.second_order)
         return {name: p.start for name, p in start.items()} | self.fit.values
 
     @property
     def is_of_second_order(self) -> bool:
-        """Whether the recording shows a spool of second order, and not one that could as well be of first."""
+        """Whether the recording shows a second-order spool, not one that a first-order model describes as well."""
         known = {"frequency", "damping"} <= set(self.fit.values)
         return self.second_order and known and self.values["damping"] < LARGEST_DAMPING
 
 
 def identify_valve(rig: Rig, recording: Recording, valve: str, order: int | None = None) -> Identified:
-    """Fit a valve's model to a recording. ``order`` of the spool: 1, 2, or None: as the recording shows it.
+    """Fit a valve's model to a recording. ``order`` of the spool: 1, 2, or None: chosen by the recording.
 
-    Raises NotIdentifiable where nothing shows what the valve passes.
+    Raises NotIdentifiable where neither rig nor recording shows the flow of the valve.
     """
     experiment = Experiment(rig, recording, valve)
-    start = setting_out(experiment)
+    start = start_values(experiment)
     second = _reduced(experiment, True, start) if order != 1 else None
     if second is not None and (order == 2 or second.is_of_second_order):
         return second
@@ -297,13 +297,13 @@ def identify_valve(rig: Rig, recording: Recording, valve: str, order: int | None
     if second is None:
         return first
     parameters = len(second.fit.values) - len(first.fit.values)
-    better = second.fit.unlikely - first.fit.unlikely + 2.0 * parameters  # Akaike's criterion
+    better = second.fit.deviance - first.fit.deviance + 2.0 * parameters  # Akaike information criterion
     needed = SIGNIFICANT**2 if second.left_out.keys() & {"frequency", "damping"} else -(SIGNIFICANT**2)
     return first if better > needed else second
 
 
-def setting_out(experiment: Experiment) -> dict[str, float]:
-    """Values to begin with: the best of a coarse grid, its linear parameters solved for."""
+def start_values(experiment: Experiment) -> dict[str, float]:
+    """Start values: the best of a coarse grid, with the linear parameters solved for."""
     values = {name: p.start for name, p in experiment.parameters(True).items()}
     values["damping"] = 0.8
     by_motion = [{"lag": delay + lag_of(f, 0.8), "frequency": f} for delay in DELAYS for f in FREQUENCIES]
@@ -316,14 +316,14 @@ def setting_out(experiment: Experiment) -> dict[str, float]:
 
 
 def _solved(experiment: Experiment, values: dict[str, float]) -> tuple[float, dict[str, float]]:
-    """(cost, values) with the flow coefficients that fit best."""
+    """(cost, values) with the best flow coefficients."""
     linear = [name for name in ("C_PA", "C_AT", "leakage") if name in values]
     off = values | dict.fromkeys(linear, 0.0)
 
     def filtered(values: Values, shares: bool) -> Floats:
-        said = experiment.predict(values)
+        predicted = experiment.predict(values)
         parts = []
-        for signal, y in zip(experiment.signals, said, strict=True):
+        for signal, y in zip(experiment.signals, predicted, strict=True):
             deviation = float(np.std(signal.measured[signal.used])) or 1.0
             whiten = Whitener(ROUGH_POLE if signal.summed else 0.0, np.ones(1), deviation)
             parts.append(whiten(y if shares else signal.measured - y, signal.used))
@@ -341,13 +341,13 @@ def _solved(experiment: Experiment, values: dict[str, float]) -> tuple[float, di
 
 
 def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Identified:
-    """Fit, and once more without the parameters that the recording does not show: these as configured."""
+    """Fit, and again without the parameters that the recording does not identify: these as configured."""
     wanted: dict[str, Parameter] = experiment.parameters(second_order)
     fixed = {name: p.start for name, p in wanted.items()}
     left_out: dict[str, float] = {}
     values = {name: start.get(name, p.start) for name, p in wanted.items()}
     while True:
-        found = fit(wanted, experiment.signals, experiment.predict, {**fixed, **values}, as_late)
+        found = fit(wanted, experiment.signals, experiment.predict, {**fixed, **values}, with_same_lag)
         unknown = _unknown(wanted, found)
         if not unknown:
             return Identified(experiment, second_order, found, left_out)
@@ -356,8 +356,8 @@ def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Ident
         values = {name: found.values[name] for name in wanted}
 
 
-def as_late(values: Values) -> Iterator[dict[str, float]]:
-    """Other motions whose slow movements are just as late: delay and lag make up for each other."""
+def with_same_lag(values: Values) -> Iterator[dict[str, float]]:
+    """Other motions with the same lag in slow movements, where delay and spool compensate each other."""
     if "damping" not in values:
         return
     for more in OTHER_DELAYS:
@@ -370,11 +370,11 @@ def as_late(values: Values) -> Iterator[dict[str, float]]:
 def _unknown(wanted: Mapping[str, Parameter], found: Fit) -> dict[str, float]:
     """Parameters that are not known well enough, with their deviations: the least known is left out first.
 
-    Frequency and damping go together: one without the other would make up for it.
+    Frequency and damping go together: either would compensate for the other.
     """
     unknown: dict[str, float] = {}
     if "gone_at" in wanted and found.values["leakage"] < SIGNIFICANT * found.deviations["leakage"]:
-        unknown["gone_at"] = found.deviations["gone_at"]  # where there is no leakage, it does not end anywhere
+        unknown["gone_at"] = found.deviations["gone_at"]  # without leakage there is no point at which it ends
     useful = {name: p.useful for name, p in wanted.items()}
     if "frequency" in useful:
         useful["frequency"] = USEFUL_FREQUENCY * found.values["frequency"]
@@ -390,12 +390,12 @@ def _unknown(wanted: Mapping[str, Parameter], found: Fit) -> dict[str, float]:
 
 
 def lag_of(frequency: float, damping: float) -> float:
-    """How late a spool is when it moves slowly, s. ``frequency``: f90; f45 where ``damping`` is 0."""
+    """Lag of a spool in slow movements, s. ``frequency``: f90; f45 where ``damping`` is 0."""
     return damping / (pi * frequency) if damping > 0.0 else 1.0 / (2.0 * pi * frequency)
 
 
 def delay_of(values: Values) -> float:
-    """The delay: what is left of the lag without the spool's. (They are known together far better than each alone.)"""
+    """The delay: the lag minus that of the spool. (Their sum is known far better than either.)"""
     return values["lag"] - lag_of(values["frequency"], values.get("damping", 0.0))
 
 
