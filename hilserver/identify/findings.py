@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import floor, inf, isfinite, log10, pi, sqrt
 
-from hilserver.identify.identification import Identified, delay_of, lag_of
+from hilserver.identify.identification import Identified
+from hilserver.identify.model import delay_of, lag_of
 from hilserver.units import shown_unit
 
 MOST_DIGITS = 5

@@ -13,6 +13,7 @@ C_PA, C_AT and the leakage coefficient.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from math import floor, pi
 from typing import Any, NamedTuple
 
@@ -44,6 +45,16 @@ class Motion(NamedTuple):
         if self.damping == 0.0:
             return np.array(spool_matrix(1.0 / omega, 0.0, 0.0, h))
         return np.array(spool_matrix(0.0, omega, self.damping, h))
+
+
+def lag_of(frequency: float, damping: float) -> float:
+    """Lag of a spool in slow movements, s. ``frequency``: f90; f45 where ``damping`` is 0."""
+    return damping / (pi * frequency) if damping > 0.0 else 1.0 / (2.0 * pi * frequency)
+
+
+def delay_of(values: Mapping[str, float]) -> float:
+    """The delay: the lag minus that of the spool. (Their sum is known far better than either.)"""
+    return values["lag"] - lag_of(values["frequency"], values.get("damping", 0.0))
 
 
 class Spool(NamedTuple):

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.signal import coherence, csd
 
-from hilserver.identify.identification import Identified, delay_of
-from hilserver.identify.model import Motion, follow, mean_shares, shares_now
+from hilserver.identify.identification import Identified
+from hilserver.identify.model import Motion, delay_of, follow, mean_shares, shares_now
 from hilserver.numerics.arrays import Floats
 from hilserver.units import shown_unit
 

@@ -10,7 +10,8 @@ import numpy as np
 from hilserver.components.shared.edges import NominalFlow
 from hilserver.identify.findings import Finding, delay_deviation, findings, joined, leakage_point, rounded
 from hilserver.identify.fit import Fit
-from hilserver.identify.identification import SIGNIFICANT, Identified, delay_of
+from hilserver.identify.identification import SIGNIFICANT, Identified
+from hilserver.identify.model import delay_of
 from hilserver.identify.plots import bode_figure, flow_figure, residual_figure
 from hilserver.identify.recorded import Recording
 from hilserver.report.document import Block, Document, Grid, Heading, Listing, Picture
