@@ -517,7 +517,7 @@ def field_row(key: str, field: FieldInfo) -> Row:
     """Key, how it is written, default, allowed range, description."""
     model = model_in(field.annotation)
     text = field.description or (docstring(model).split("\n")[0] if model else "")
-    return (f"`{key}`", written(field.annotation, field.metadata), default(field), allowed(field), cell(text))
+    return (f"`{key}`", example_of(field), default(field), allowed(field), cell(text))
 
 
 def field_table(rows: Iterator[Row]) -> str:
@@ -532,6 +532,16 @@ def model_in(annotation: Any) -> type[BaseModel] | None:
     if get_origin(annotation) is tuple:
         return None
     return next((model for part in get_args(annotation) if (model := model_in(part))), None)
+
+
+def example_of(field: FieldInfo) -> str:
+    """An example of the key's own, else its default where this is a quantity other than 0, else one of its kind."""
+    if field.examples:
+        return f"`{json.dumps(field.examples[0], ensure_ascii=False)}`"
+    of_a_unit = any(isinstance(mark, Unit) for mark in field.metadata)
+    if of_a_unit and isinstance(field.default, str) and float(field.default.split()[0]) != 0.0:
+        return f"`{json.dumps(field.default)}`"
+    return written(field.annotation, field.metadata)
 
 
 def written(annotation: Any, metadata: list[Any] | tuple[Any, ...] = ()) -> str:

@@ -1,1 +1,1 @@
-"""Benchmarks: the tick by its parts, drivers, wake-up latency."""
+"""Benchmarks: the tick and its parts, component types, drivers, wake-up latency."""

@@ -1,4 +1,4 @@
-"""How long a tick takes on this machine: as a whole, by its parts, and compared with an earlier measurement."""
+"""The time per tick on this machine: the whole tick, with devices, with the log; comparison with earlier results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hilserver.simulation.replay import replay_log
 from hilserver.tick import columns as c
 
 IDLE = 0.5
-"""Load per processor below which a machine counts as idle."""
+"""Load per CPU below which a machine counts as idle."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ def benchmarks(
 ) -> list[Benchmark]:
     """Time the tick alone, the tick with the rig's devices, with logging, and the replay of that log.
 
-    Each with the virtual circuit integrated in every number of ``substeps`` per tick (simulated devices keep their
-    own). ``ticks`` per batch: default one work cycle, which is started anew in each. Raises ConfigurationError where
-    the rig has devices that need a clock of their own.
+    Each with every number of ``substeps`` per tick of the virtual circuit (simulated devices keep their own).
+    ``ticks`` per batch: default one work cycle, which is restarted in each. Raises ConfigurationError if the rig has
+    devices that work in real time only.
     """
     with tempfile.TemporaryDirectory(prefix="hilserver-bench-") as folder:
         return [
@@ -61,7 +61,7 @@ def benchmarks(
 
 
 def with_substeps(rig: Rig, number: int) -> Rig:
-    """The rig with its virtual circuit integrated in so many steps per tick."""
+    """The rig with this number of integration steps per tick of its virtual circuit."""
     source: dict[str, Any] = copy.deepcopy(dict(rig.circuit.source))
     source["solver"] = {**source.get("solver", {}), "substeps": number}
     circuit = rig.read_circuit(source)
@@ -86,7 +86,7 @@ def _with(rig: Rig, number: int, folder: Path, ticks: int | None, repeats: int) 
 
 
 def _cycle(run: LockstepRun, ticks: int) -> None:
-    """A batch that begins the work cycle anew."""
+    """A batch that restarts the work cycle."""
     if run.rig.cycle is not None:
         run.command(c.CYCLE, 1.0)
     run.run(ticks)
@@ -105,7 +105,7 @@ def _tick_alone(recorded: RecordedInputs) -> Callable[[], object]:
 
 
 def _measured(name: str, circuit: str, dt: float, ticks: int, repeats: int, batch: Callable[[], object]) -> Benchmark:
-    """A batch of ticks run once to warm up, then timed so many times."""
+    """Run a batch of ticks once to warm up, then time it ``repeats`` times."""
     batch()
     times = []
     for _ in range(repeats):
@@ -117,17 +117,17 @@ def _measured(name: str, circuit: str, dt: float, ticks: int, repeats: int, batc
 
 
 def busy(load: float | None = None, cpus: int | None = None) -> list[str]:
-    """What is to be said of a machine that has other work; nothing of an idle one. (Before anything is measured.)
+    """A note if the machine is busy with other work; to be called before anything is measured.
 
     >>> busy(0.4, 2)
     []
     >>> busy(5.0, 2)
-    ['The machine is busy (load 5.0 on 2 CPUs): what is measured now is slower than it could be.']
+    ['The machine is busy (load 5.0 on 2 CPUs): measured times are longer than on an idle machine.']
     """
     load, cpus = os.getloadavg()[0] if load is None else load, cpus or len(os.sched_getaffinity(0))
     if load < IDLE * cpus:
         return []
-    text = f"The machine is busy (load {load:.1f} on {cpus} CPUs): what is measured now is slower than it could be."
+    text = f"The machine is busy (load {load:.1f} on {cpus} CPUs): measured times are longer than on an idle machine."
     return [text]
 
 
@@ -136,7 +136,7 @@ def busy(load: float | None = None, cpus: int | None = None) -> list[str]:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """All that a benchmark of a rig has measured."""
+    """The results of a benchmark of a rig."""
 
     rig: str
     results: Sequence[Benchmark] = ()
@@ -144,10 +144,10 @@ class BenchReport:
     components: Sequence[ComponentCost] = ()
     drivers: Sequence[DriverCost] = ()
     notes: Sequence[str] = ()
-    """What was not measured and why, and what else is to be known."""
+    """What was not measured and why, and other remarks."""
 
     def figures(self) -> dict[str, Any]:
-        """As data; times in µs, those of a kernel's call in ns."""
+        """The results as data; times in µs, calls of kernels in ns."""
         lists = ("results", "parts", "components", "drivers")
         tables = {name: [asdict(entry) for entry in getattr(self, name)] for name in lists}
         return {"machine": machine(), "rig": self.rig, "unit": "us per tick", **tables, "notes": [*self.notes]}
@@ -155,7 +155,7 @@ class BenchReport:
 
 @dataclass(frozen=True)
 class Change:
-    """A figure then and now; ``unit``: µs (less is better), or Hz (more is)."""
+    """A figure before and now; ``unit``: µs (less is better) or Hz (more is better)."""
 
     what: str
     unit: str
@@ -164,12 +164,12 @@ class Change:
 
     @property
     def slower(self) -> float:
-        """How many times slower it is now than then."""
+        """How many times slower it is now than before."""
         return self.new / self.old if self.unit == "µs" else self.old / self.new
 
 
 def compare(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
-    """What stands in both reports (as data), then and now; figures of nothing are left out."""
+    """The figures that both results (as data) contain; those that are 0 are left out."""
     before, now = dict(_comparable(old)), dict(_comparable(new))
     return [
         Change(*key, before[key], value) for key, value in now.items() if before.get(key, 0.0) > 0.0 and value > 0.0
@@ -177,13 +177,13 @@ def compare(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """In what the two measurements were not made alike, in sentences."""
+    """Differences in the conditions of the two measurements, in sentences."""
     then, now = ({"rig": report.get("rig"), **report.get("machine", {})} for report in (old, new))
-    return [f"{key}: {then.get(key)} then, {now[key]} now." for key in now if then.get(key) != now[key]]
+    return [f"{key}: {then.get(key)} before, {now[key]} now." for key in now if then.get(key) != now[key]]
 
 
 def _comparable(report: dict[str, Any]) -> Iterator[tuple[tuple[str, str], float]]:
-    """(what, unit) and value of every figure that is worth comparing."""
+    """(name, unit) and value of every figure that can be compared."""
     for entry in report.get("results", ()):
         yield (f"{entry['name']}, {entry['circuit']}", "µs"), entry["median"]
     for entry in report.get("parts", ()):
@@ -201,12 +201,12 @@ def _comparable(report: dict[str, Any]) -> Iterator[tuple[tuple[str, str], float
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """An earlier report. Raises HilserverError where it is none."""
+    """Read an earlier result. Raises HilserverError if the file is not one."""
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         list(_comparable(report)), report["machine"]["processor"]
     except OSError as error:
         raise HilserverError(f"{path}: can't be read: {error.strerror}.") from error
     except (ValueError, AttributeError, KeyError, TypeError) as error:
-        raise HilserverError(f"{path}: is no report of hilserver bench --json.") from error
+        raise HilserverError(f"{path}: is not a result of hilserver bench --json.") from error
     return dict(report)

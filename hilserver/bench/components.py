@@ -32,12 +32,12 @@ class ComponentCost:
 
 
 def component_costs(rig: Rig, repeats: int = 7, at: Floats | None = None) -> list[ComponentCost]:
-    """What each component type of the circuit costs, the most expensive first, and last what none of them does.
+    """The cost of each component type of the circuit, the highest first, and last the rest (`REST`).
 
-    ``at``: values of the running circuit (default: the initial ones). Each type's kernel calls are timed by themselves,
-    over and over, and counted as often as the circuit is evaluated in a tick. What is left of the circuit's time is
-    that of its nodes, the integrator and the way to the kernels. Looking ahead, which some strategies do with a copy of
-    the circuit, is not in it.
+    ``at``: values of the running circuit (default: the initial ones). The kernel calls of each type are timed alone, in
+    many repetitions, and multiplied by the number of evaluations per tick. The rest of the circuit's time is that of
+    its nodes, the integrator and the dispatch to the kernels. The look-ahead of some strategies, which runs a copy of
+    the circuit, is not included.
     """
     program, packed = compiled_program(rig.library), rig.packed
     z, y, work = np.zeros(len(packed.values)), np.zeros(len(packed.recorded)), np.zeros(packed.work_size)
@@ -52,7 +52,7 @@ def component_costs(rig: Rig, repeats: int = 7, at: Floats | None = None) -> lis
     substeps = int(packed.index[e.SUBSTEPS])
     circuit = advance(packed.index, 20 * substeps, rig.plan.loop[c.DT] / substeps) / 20
     stages = {e.EULER: 1.0, e.RK4: 4.0}.get(int(packed.index[e.INTEGRATOR]))
-    if stages is None:  # it divides its steps where it has to: as many as its time is worth, one of Euler's being one
+    if stages is None:  # its steps vary: the equivalent number of Euler steps, by time
         euler = packed.index.copy()
         euler[e.INTEGRATOR] = e.EULER
         stages = circuit / (advance(euler, 1000, 0.0) / 1000) / substeps
@@ -70,7 +70,7 @@ def component_costs(rig: Rig, repeats: int = 7, at: Floats | None = None) -> lis
 
 
 def _types(rig: Rig) -> Iterator[tuple[str, list[Indices], bool]]:
-    """Component types of the circuit with the lines of their kernel calls; sampled kernels by themselves."""
+    """Component types of the circuit with their kernel calls; sampled kernels are listed separately."""
     kinds = {contract.kind: contract.component.type_name for contract in rig.library.contracts}
     index = rig.packed.index
     for sampled, number, table in ((False, e.N_CALLS, e.CALLS), (True, e.N_SAMPLED, e.SAMPLED)):
@@ -82,7 +82,7 @@ def _types(rig: Rig) -> Iterator[tuple[str, list[Indices], bool]]:
 
 
 def repeated(index: Indices, calls: list[Indices], sampled: bool) -> Indices:
-    """The index with a table of these calls only, over and over: at least 2000 of them."""
+    """The index with a table of these calls only, repeated to at least `CALLS`."""
     table = np.tile(np.concatenate(calls), -(-CALLS // len(calls)))
     new = np.concatenate([index, table])
     new[e.SAMPLED if sampled else e.CALLS] = len(index)

@@ -1,4 +1,4 @@
-"""What the devices of a rig cost the loop: reading and writing, each by itself."""
+"""The cost of a rig's devices: reading and writing, timed separately."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from hilserver.numerics.arrays import Floats
 from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.process import make_driver
+from hilserver.realtime.segment import SharedMemoryError, segment_path
 from hilserver.realtime.setup import device_setups
-from hilserver.realtime.shared import ALIVE, LoopMemory, SharedMemoryError, segment_path
+from hilserver.realtime.shared import ALIVE, LoopMemory
 from hilserver.realtime.worker import RemoteDevice, WorkerMemory
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
@@ -27,7 +28,7 @@ LOOP, WORKER = "loop", "I/O process"
 
 @dataclass(frozen=True)
 class DriverCost:
-    """What a device costs in each turn, µs; ``where`` it does: in the loop, or in its own I/O process."""
+    """The cost of a device per tick, µs; ``where``: in the loop, or in its own I/O process."""
 
     device: str
     driver: str
@@ -37,11 +38,11 @@ class DriverCost:
 
 
 def driver_costs(rig: Rig, opened: bool = False, turns: int = 500, repeats: int = 7) -> list[DriverCost]:
-    """Reading and writing of each device of the rig, medians of repeated batches of ``turns``.
+    """Time reading and writing of each device of the rig: medians of repeated batches of ``turns``.
 
-    Simulated and slow devices are timed on what the loop has of them, shared memory; no process and no hardware is
-    needed. ``opened``: the devices themselves are opened, too, and read and written: nothing but their safe values.
-    Raises DriverError where one can't be opened, HilserverError while a server of this rig runs.
+    For simulated and slow devices, the loop's access to shared memory is timed; this needs neither their processes nor
+    hardware. ``opened``: also open, read and write the devices themselves; only safe values are written.
+    Raises DriverError if a device can't be opened, HilserverError if a server of this rig is running.
     """
     if opened:
         _refuse_while_it_runs(rig)
@@ -59,11 +60,11 @@ def driver_costs(rig: Rig, opened: bool = False, turns: int = 500, repeats: int 
 
 
 def _refuse_while_it_runs(rig: Rig) -> None:
-    """Two must not write the same device."""
+    """Two processes must not write to the same device."""
     with contextlib.suppress(SharedMemoryError):
         memory = LoopMemory.attach(segment_path(rig.settings.name))
         if memory.loop_heartbeat.age() < ALIVE:
-            raise HilserverError(f"the server of {rig.settings.name} runs: end it before its devices are opened here.")
+            raise HilserverError(f"the server of {rig.settings.name} is running: stop it before opening its devices.")
 
 
 def _reading(driver: Driver, raw: Floats, ages: Floats) -> Callable[[], object]:
@@ -78,7 +79,7 @@ Opened = contextlib.AbstractContextManager[Driver]
 
 
 def _devices(setup: DeviceSetup, opened: bool) -> Iterator[tuple[str, Opened]]:
-    """What of a device can be timed: where it costs, and how it is opened."""
+    """The accesses to a device that can be timed: where they take place, and how it is opened."""
     kind, _ = setup.configured()
     if issubclass(kind, PlantDriver):
         yield LOOP, _simulated(setup)
@@ -90,7 +91,7 @@ def _devices(setup: DeviceSetup, opened: bool) -> Iterator[tuple[str, Opened]]:
 
 @contextlib.contextmanager
 def _simulated(setup: DeviceSetup) -> Iterator[Driver]:
-    """A simulated device whose process has given one reading."""
+    """A simulated device whose process has published one reading."""
     path = segment_path(f"bench-{os.getpid()}-{setup.name}")
     memory = DeviceMemory.create(path, len(setup.inputs), len(setup.outputs))
     with contextlib.closing(memory):
@@ -103,7 +104,7 @@ def _simulated(setup: DeviceSetup) -> Iterator[Driver]:
 
 @contextlib.contextmanager
 def _stand_in(setup: DeviceSetup) -> Iterator[Driver]:
-    """The loop's side of a slow device whose worker has given one reading."""
+    """The loop's side of a slow device whose worker has published one reading."""
     path = segment_path(f"bench-{os.getpid()}-{setup.name}")
     memory = WorkerMemory.create(path, len(setup.inputs), len(setup.outputs))
     with contextlib.closing(memory):
@@ -116,7 +117,7 @@ def _stand_in(setup: DeviceSetup) -> Iterator[Driver]:
 
 @contextlib.contextmanager
 def _itself(setup: DeviceSetup) -> Iterator[Driver]:
-    """The device, opened, with its safe values; it keeps them."""
+    """The opened device at its safe values, which it keeps."""
     kind, config = setup.configured()
     driver = kind(setup.name, config, setup.inputs, setup.outputs)
     with contextlib.closing(driver):

@@ -1,4 +1,4 @@
-"""How late does the loop wake on this machine? Without and with load, side by side with cyclictest (rt-tests)."""
+"""Wake-up latency of the loop on this machine, without and with load, compared with cyclictest (rt-tests)."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.realtime.latency import HandOver
 from hilserver.realtime.scheduling import Scheduling
-from hilserver.realtime.shared import segment_path
+from hilserver.realtime.segment import segment_path
 from hilserver.realtime.timing import Figures
 
 PERIODIC, SEMAPHORE = "periodic thread", "semaphore hand-over"
 HILSERVER, CYCLICTEST = "hilserver", "cyclictest"
 LOAD_PERIOD = 3.1e-3
-"""Period of the background load in s, as in the source: in no ratio to a loop's."""
+"""Period of the background load in s: incommensurate with a loop's period."""
 BATCH = 500
-"""Ticks of which least and largest value are kept, as in the source."""
+"""Ticks per batch, of which minimum and maximum are kept."""
 EDGES = 1e-7 * 10.0 ** (np.arange(81) / 10.0)
 """Edges of a histogram's bins in s: ten to a decade, from 0.1 µs to 10 s."""
 CYCLICTEST_LONGEST = 1_000_000
-"""The longest latency in ns that cyclictest's histogram tells apart."""
+"""The maximum latency in ns that cyclictest's histogram resolves."""
 CYCLICTEST_PLACES = (None, "/usr/sbin:/usr/bin:/usr/local/sbin")
 PATIENCE = 20.0
-"""Seconds that a measurement may take longer than it should."""
+"""Seconds that a measurement may overrun."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What is measured: at which rate (1/s), how long (s), set up how, beside which load.
+    """The conditions of a measurement: rate (1/s), duration (s) of each measurement, scheduling, background load.
 
-    ``busy``: share of each processor's time that the background load computes; 0 leaves out the loaded runs.
+    ``busy``: share of each CPU's time that the background load uses; 0: measure without load only.
     """
 
     rate: float = 1000.0
@@ -54,7 +54,7 @@ class Conditions:
 
     @property
     def period(self) -> float:
-        """From tick to tick, s."""
+        """Period of the ticks, s."""
         return 1.0 / self.rate
 
     @property
@@ -65,7 +65,7 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Durations:
-    """LatencyMeasurement durations: rising values in s, how often each came, and what was too long to be told apart."""
+    """Measured durations: ascending values in s, the count of each, and the number ``beyond`` the range of values."""
 
     values: Floats
     counts: Integers
@@ -75,24 +75,24 @@ class Durations:
 
     @classmethod
     def of(cls, durations: Floats) -> Durations:
-        """Those of an array."""
+        """The durations in an array, s."""
         values = np.sort(durations)
         return cls(values, np.ones(len(values), dtype=np.int64), float(values.mean()), float(values[-1]))
 
     def percentile(self, percent: float) -> float:
-        """What so many percent do not exceed, s; infinite where that is among those too long to be told apart."""
+        """The percentile, s; infinite if it lies beyond the range of values."""
         upto = np.cumsum(self.counts)
         rank = max(math.ceil((int(upto[-1]) + self.beyond) * percent / 100.0), 1)
         return float(self.values[np.searchsorted(upto, rank)]) if rank <= upto[-1] else math.inf
 
     def figures(self) -> Figures:
-        """What they come to."""
+        """Count, minimum, mean, percentiles and maximum."""
         median, p99, p999 = (self.percentile(percent) for percent in (50.0, 99.0, 99.9))
         count = int(self.counts.sum()) + self.beyond
         return Figures(count, float(self.values[0]), self.mean, median, p99, p999, self.max)
 
     def histogram(self, edges: Floats) -> Integers:
-        """How many lie between each two edges; the outer bins hold what lies beyond them."""
+        """The number of durations in each bin; the outer bins also hold those beyond the edges."""
         inside = np.clip(self.values, edges[0], np.nextafter(edges[-1], 0.0))
         found = np.histogram(inside, edges, weights=self.counts)[0].astype(np.int64)
         found[min(int(np.searchsorted(edges, self.max)), len(found)) - 1] += self.beyond
@@ -101,7 +101,7 @@ class Durations:
 
 @dataclass(frozen=True)
 class LatencyMeasurement:
-    """One measurement. ``batches``: least and largest value of every 500 ticks in order, s (hilserver's own only)."""
+    """One measurement. ``batches``: minimum and maximum of every 500 ticks in order, s (hilserver's own only)."""
 
     test: str
     by: str
@@ -111,13 +111,13 @@ class LatencyMeasurement:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Its name in tables and plots."""
         return f"{self.by if self.test == PERIODIC else 'semaphore'}, {load_words(self.loaded)}"
 
 
 @dataclass(frozen=True)
 class LatencyReport:
-    """What was measured under which conditions; ``notes`` say what is missing and why."""
+    """All measurements and their conditions; ``notes``: what is missing and why."""
 
     conditions: Conditions
     degradations: tuple[str, ...]
@@ -125,11 +125,11 @@ class LatencyReport:
     notes: tuple[str, ...] = ()
 
     def find(self, test: str, by: str, loaded: bool) -> LatencyMeasurement | None:
-        """One measurement, None where it was not made."""
+        """One measurement; None if it was not made."""
         return next((m for m in self.measured if (m.test, m.by, m.loaded) == (test, by, loaded)), None)
 
     def ratio(self, loaded: bool) -> float | None:
-        """Median of the loop's wake-up over that of cyclictest beside it; None without cyclictest."""
+        """Median of the loop's wake-up latency divided by that of cyclictest; None without cyclictest."""
         own, other = (self.find(PERIODIC, by, loaded) for by in (HILSERVER, CYCLICTEST))
         if own is None or other is None:
             return None
@@ -139,15 +139,15 @@ class LatencyReport:
 def measure(
     conditions: Conditions, *, cyclictest: bool = True, tell: Callable[[str], None] = lambda _: None
 ) -> LatencyReport:
-    """Measure the scheduling error of a periodic thread and a semaphore's hand-over, without load, then with it.
+    """Measure the wake-up latency of a periodic thread and of a semaphore hand-over, without load, then with load.
 
-    cyclictest runs beside the periodic thread where it is installed, at the same priority for the same time.
-    Raises HilserverError where a measurement does not come to its end.
+    cyclictest runs at the same time as the periodic thread if it is installed, with the same priority and duration.
+    Raises HilserverError if a measurement does not finish.
     """
     notes: list[str] = []
     program = find_cyclictest() if cyclictest else None
     if cyclictest and program is None:
-        notes.append("cyclictest is not installed (Debian: apt-get install rt-tests): nothing to compare with.")
+        notes.append("cyclictest is not installed (Debian: apt-get install rt-tests), so there is no comparison.")
     measured: list[LatencyMeasurement] = []
     with tempfile.TemporaryDirectory(prefix="hilserver-latency-") as folder, _Process(conditions.scheduling) as loop:
         for loaded in (False, True) if conditions.busy > 0.0 else (False,):
@@ -166,12 +166,12 @@ def measure(
 
 
 def load_words(loaded: bool) -> str:
-    """For people."""
+    """Its name in tables and plots."""
     return "with load" if loaded else "no load"
 
 
 def batches(durations: Floats) -> Floats:
-    """Least and largest of every 500 durations in order, float64[n, 2]."""
+    """Minimum and maximum of every 500 durations in order, float64[n, 2]."""
     starts = np.arange(0, len(durations), BATCH)
     return np.stack([np.minimum.reduceat(durations, starts), np.maximum.reduceat(durations, starts)], axis=1)
 
@@ -180,7 +180,7 @@ def batches(durations: Floats) -> Floats:
 
 
 class _Process:
-    """A process of `hilserver.realtime.latency`, set up as the real-time process is."""
+    """A process of `hilserver.realtime.latency`, configured as the real-time process."""
 
     def __init__(self, scheduling: Scheduling) -> None:
         text = json.dumps({**asdict(scheduling), "cpus": sorted(scheduling.cpus) if scheduling.cpus else None})
@@ -196,13 +196,13 @@ class _Process:
         self.real_time = bool(ready["real_time"])
 
     def order(self, **content: Any) -> None:
-        """Tell it what to do."""
+        """Send it an order."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # its answer, or the lack of one, says why
             self._process.stdin.write(json.dumps(content) + "\n")
 
     def answer(self, within: float) -> dict[str, Any]:
-        """What it says next. Raises HilserverError where that does not come within so many seconds."""
+        """Its next answer. Raises HilserverError if there is none within this number of seconds."""
         assert self._process.stdout is not None
         timer = threading.Timer(within, self._process.kill)
         timer.start()
@@ -216,17 +216,17 @@ class _Process:
     def _last_words(self, within: float) -> str:
         assert self._process.stderr is not None
         said = self._process.stderr.read().strip()
-        return said.splitlines()[-1] if said else f"its process ended, or took longer than {within:g} s."
+        return said.splitlines()[-1] if said else f"its process ended or took longer than {within:g} s."
 
     def measure(self, conditions: Conditions, into: Path, **order: Any) -> Floats:
-        """Give an order that measures, and return what it measured."""
+        """Send an order to measure and return the durations."""
         self.order(into=str(into), period=conditions.period, **order)
         self.answer(conditions.duration + PATIENCE)
         durations: Floats = np.load(into)
         return durations
 
     def end(self) -> None:
-        """End it at once."""
+        """Kill it."""
         self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert pipe is not None
@@ -243,7 +243,7 @@ class _Process:
 
 @contextlib.contextmanager
 def _background_load(conditions: Conditions) -> Iterator[None]:
-    """An ordinary process on each processor that the loop may use, busy for its share of every 3.1 ms."""
+    """A process without real-time priority on each CPU that the loop may use, busy for its share of every 3.1 ms."""
     allowed = os.sched_getaffinity(0)
     with contextlib.ExitStack() as stack:
         for cpu in (conditions.scheduling.cpus or allowed) & allowed or allowed:
@@ -257,7 +257,7 @@ def _background_load(conditions: Conditions) -> Iterator[None]:
 def _periodic(
     conditions: Conditions, loop: _Process, program: str | None, work: Path
 ) -> tuple[Floats, Durations | str | None]:
-    """The loop's lateness in order; what cyclictest measured beside it, or why it did not."""
+    """The loop's wake-up delays in order; what cyclictest measured at the same time, or why it did not."""
     with contextlib.ExitStack() as stack:
         other = stack.enter_context(_Cyclictest(program, conditions, loop, work)) if program is not None else None
         late = loop.measure(conditions, work / "late.npy", do="periodic", ticks=conditions.ticks)
@@ -265,7 +265,7 @@ def _periodic(
 
 
 def _hand_over(conditions: Conditions, loop: _Process, work: Path) -> Floats:
-    """Wake-up after a semaphore was posted: by a process of the next higher priority, as an interrupt would."""
+    """Wake-up delays after a semaphore was posted by a process of the next higher priority, as by an interrupt."""
     scheduling = conditions.scheduling
     above = min(scheduling.priority + 1, 99) if scheduling.priority is not None else None
     path = segment_path(f"latency-{os.getpid()}")
@@ -285,18 +285,18 @@ def _hand_over(conditions: Conditions, loop: _Process, work: Path) -> Floats:
 
 
 def find_cyclictest() -> str | None:
-    """The program, also where only root has its folder on the path; None where it is not installed."""
+    """The program, also if only root has its folder on the path; None if it is not installed."""
     return next(filter(None, (shutil.which("cyclictest", path=place) for place in CYCLICTEST_PLACES)), None)
 
 
 def cyclictest_command(
     program: str, conditions: Conditions, real_time: bool, locked: bool, result: Path, options: str = ""
 ) -> list[str]:
-    """Let cyclictest do what the loop does: one thread, same interval, priority, processors and time.
+    """The command that makes cyclictest do what the loop does: one thread, same interval, priority, CPUs and duration.
 
-    ``real_time``, ``locked``: what the system granted the loop; ``options``: its help, which says what it knows. It is
-    kept from tuning the system (--default-system): the loop beside it would be measured on another machine than it
-    has to run on.
+    ``real_time``, ``locked``: what the system granted the loop; ``options``: its help text, which lists its options. It
+    must not tune the system (--default-system), or the loop would be measured under other conditions than it runs
+    in.
     """
     scheduling = conditions.scheduling
     fifo = real_time and scheduling.priority is not None
@@ -319,7 +319,7 @@ def read_cyclictest(text: str) -> Durations:
 
 
 class _Cyclictest:
-    """cyclictest beside the loop, from begin to end of a ``with``."""
+    """cyclictest at the same time as the loop, for the duration of a ``with`` block."""
 
     def __init__(self, program: str, conditions: Conditions, loop: _Process, work: Path) -> None:
         self._result, self._limit = work / "cyclictest.json", conditions.duration + PATIENCE
@@ -332,13 +332,13 @@ class _Cyclictest:
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, start_new_session=True, **both)
 
     def samples(self) -> Durations | str:
-        """What it measured, once it has ended; or why there is nothing."""
+        """Its measurement, once it has ended, or the reason why there is none."""
         try:
             said = self._process.communicate(timeout=self._limit)[0].strip().splitlines()
         except subprocess.TimeoutExpired:
-            return "cyclictest did not come to its end: nothing to compare with."
+            return "cyclictest did not finish, so there is no comparison."
         if self._process.returncode != 0 or not self._result.exists():
-            return f"cyclictest failed ({said[-1] if said else self._process.returncode}): nothing to compare with."
+            return f"cyclictest failed ({said[-1] if said else self._process.returncode}), so there is no comparison."
         return read_cyclictest(self._result.read_text())
 
     def __enter__(self) -> Self:

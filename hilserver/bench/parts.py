@@ -258,7 +258,7 @@ def _counter() -> Any:
 
 
 def parts_around(rig: Rig, repeats: int = 7) -> list[PartCost]:
-    """What a real-time loop spends around its tick, devices left aside; and the recorder, in its own process."""
+    """The cost of the real-time loop around its tick, without devices, and of the recorder in its own process."""
     width = rig.layout.width
     with TemporaryDirectory(prefix="hilserver-bench-") as folder, contextlib.ExitStack() as stack:
         memory = LoopMemory.create(Path(folder) / "loop", row_width=width, ring_rows=1000)
@@ -273,7 +273,7 @@ def parts_around(rig: Rig, repeats: int = 7) -> list[PartCost]:
 
 
 def _empty_call(rig: Rig) -> Callable[[], object]:
-    """Handing the tick its arguments, without a tick."""
+    """A call with the tick's arguments that does nothing."""
     nothing = numba.njit(_nothing, **HEAPLESS)
     row, work, command = np.zeros(rig.layout.width), work_array(rig.packed, rig.plan), no_command()
     return lambda: nothing(rig.plan, rig.packed.index, rig.packed.value, row, work, command)
@@ -294,7 +294,7 @@ def _publishing(memory: LoopMemory) -> Callable[[], object]:
 
 
 def median_time(repeats: int, turns: int, action: Callable[[], object]) -> float:
-    """µs per call, median of so many batches; one more warms up."""
+    """µs per call, median of ``repeats`` batches after one to warm up."""
     times = []
     for _ in range(repeats + 1):
         begin = time.perf_counter()

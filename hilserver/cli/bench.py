@@ -27,14 +27,14 @@ def bench(
         typer.Option(
             min=1,
             max=1000,
-            help="Integration steps of the virtual circuit per tick; may be given several times, the first one also "
-            "for parts and rates. Default: 2 and 10, and the circuit's own.",
+            help="Integration steps of the virtual circuit per tick; may be given several times. The first one also "
+            "applies to parts and rates. Default: 2 and 10; for parts and rates as in the circuit file.",
         ),
     ] = None,
     ticks: Annotated[int | None, typer.Option(min=1, help="Ticks per batch. Default: one work cycle.")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Batches; the median counts.")] = 7,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of batches, of which the median is reported.")] = 7,
     rates: Annotated[
-        bool, typer.Option("--rates/--no-rates", help="run the server at rising rates, until one is too high.")
+        bool, typer.Option("--rates/--no-rates", help="run the server at increasing rates until it can't keep up.")
     ] = True,
     rate: Annotated[
         list[float] | None,
@@ -43,22 +43,22 @@ def bench(
     duration: Annotated[float, typer.Option("--duration", "-d", min=0.5, help="seconds at each rate.")] = 2.0,
     devices: Annotated[
         bool,
-        typer.Option("--devices", help="open the rig's devices and time them; they get their safe values only."),
+        typer.Option("--devices", help="open the rig's devices and time them; only their safe values are written."),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="The figures as JSON, for --compare.")] = False,
-    compare: Annotated[Path | None, typer.Option(help="an earlier report (JSON) to compare with.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON, for --compare.")] = False,
+    compare: Annotated[Path | None, typer.Option(help="earlier result (JSON) to compare with.")] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(min=0.0, help="with --compare: exit code 1 where a figure is slower by more percent than this."),
+        typer.Option(min=0.0, help="with --compare: exit code 1 if a figure is slower by more than this percentage."),
     ] = None,
 ) -> None:
-    """How fast is this machine with this rig, and what takes how long?
+    """Measure how fast this machine runs a rig, and where the time goes.
 
-    Times the tick alone (scaling, limits, virtual circuit, bridge), with the simulated rig, with full-rate logging,
-    and the replay of that log, without waiting for real time. Then what the tick consists of: by part, by component
-    type of the circuit, by device. Last, the server itself runs at rising rates until the machine no longer keeps up.
+    Times the tick alone (scaling, limits, virtual circuit, bridge), the tick with the simulated rig, with full-rate
+    logging, and the replay of that log, all as fast as possible. Then breaks the tick down by part, by component type
+    of the circuit, and by device. Finally the server itself runs at increasing rates until the machine can't keep up.
 
-    Of a rig with hardware only circuit and devices are timed, the devices themselves with --devices only.
+    For a rig with hardware, only circuit and devices are timed, and the devices themselves only with --devices.
     """
     import sys
 
@@ -91,14 +91,14 @@ def bench(
                 console.print(f"Note: {line}", soft_wrap=True)
     slower = [change for change in changes if tolerance is not None and change.slower > 1.0 + tolerance / 100.0]
     for change in slower:
-        print(f"{change.what}: {change.slower:.2f} times slower than then.", file=sys.stderr)
+        print(f"{change.what}: {change.slower:.2f} times slower than before.", file=sys.stderr)
     raise typer.Exit(1 if slower else 0)
 
 
 def _measured(
     rig: Rig, chosen: Rig, substeps: Sequence[int], ticks: int | None, repeats: int, devices: bool
 ) -> BenchReport:
-    """All but the rates; ``chosen``: the rig for its parts; ``devices``: whether to open hardware."""
+    """All but the rates; ``chosen``: the rig for the parts; ``devices``: whether to open hardware."""
     from hilserver.bench.bench import BenchReport, benchmarks, busy
     from hilserver.bench.components import component_costs
     from hilserver.bench.drivers import driver_costs
@@ -123,14 +123,14 @@ def _measured(
 
 
 def _tables(report: BenchReport, trials: Sequence[RateTrial]) -> list[Table | str]:
-    """What was measured, for people."""
+    """The results as tables and notes."""
     tables = [_bench_table(report.results, report.rig)] if report.results else []
     tables += [_parts_table(report.parts), _components_table(report.components), _drivers_table(report.drivers)]
     return [*tables, *([_rates_table(trials)] if trials else []), *(f"Note: {note}" for note in report.notes)]
 
 
 def _bench_table(rows: Sequence[Benchmark], rig: str) -> Table:
-    """Times per tick."""
+    """The times per tick."""
     from rich.table import Table
 
     table = Table(title=f"{rig}: µs per tick, median of repeated batches")
@@ -145,7 +145,7 @@ def _bench_table(rows: Sequence[Benchmark], rig: str) -> Table:
 
 
 def _parts_table(parts: Sequence[PartCost]) -> Table:
-    """What a tick consists of."""
+    """The cost of each part."""
     table = _costs("by part: µs per tick, median", "part", "where", "µs")
     for part in parts:
         table.add_row(part.name, part.where, f"{part.median:.2f}")
@@ -153,7 +153,7 @@ def _parts_table(parts: Sequence[PartCost]) -> Table:
 
 
 def _components_table(costs: Sequence[ComponentCost]) -> Table:
-    """What the circuit consists of."""
+    """The cost of each component type."""
     from hilserver.bench.components import REST
 
     table = _costs("the circuit by component type", "type", "calls", "ns per call", "µs per tick")
@@ -164,7 +164,7 @@ def _components_table(costs: Sequence[ComponentCost]) -> Table:
 
 
 def _drivers_table(costs: Sequence[DriverCost]) -> Table:
-    """What the devices cost."""
+    """The cost of each device."""
     table = _costs("devices: µs per turn, median", "device", "driver", "where", "read", "write")
     for cost in costs:
         table.add_row(cost.device, cost.driver, cost.where, f"{cost.read:.2f}", f"{cost.write:.2f}")
@@ -172,8 +172,8 @@ def _drivers_table(costs: Sequence[DriverCost]) -> Table:
 
 
 def _changes_table(changes: Sequence[Change], old: str) -> Table:
-    """What is slower or faster than in an earlier report."""
-    table = _costs(f"compared with {old}", "what", "then", "now", "", "times slower")
+    """All figures compared with those of an earlier result."""
+    table = _costs(f"compared with {old}", "figure", "before", "now", "unit", "slowdown")
     for change in changes:
         table.add_row(change.what, f"{change.old:.2f}", f"{change.new:.2f}", change.unit, f"{change.slower:.2f}")
     return table
@@ -190,14 +190,14 @@ def _costs(title: str, first: str, *others: str) -> Table:
 
 
 def _rates_table(trials: Sequence[RateTrial]) -> Table:
-    """How the server did at each rate."""
+    """The results of the server at each rate."""
     from rich.table import Table
 
     from hilserver.commissioning.rates import highest_rate
 
     highest = highest_rate(trials)
     shown = f"{highest:g} Hz" if highest is not None else "none of these"
-    table = Table(title=f"the server in real time, µs; highest rate that was sustained: {shown}")
+    table = Table(title=f"the server in real time, µs; highest sustained rate: {shown}")
     for head in ("Hz", "missed", "wake-up", "99 %", "work", "99 %", "99.9 %", "lost", "sustained"):
         table.add_column(head, justify="right")
     for t in trials:

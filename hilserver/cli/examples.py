@@ -1,4 +1,4 @@
-"""Where the example configurations are: in the checkout, or installed beside the package."""
+"""The location of the example configurations: in the source tree, or installed with the package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hilserver.errors import HilserverError
 
 
 def example(name: str) -> Path:
-    """Path of an example configuration, like ``rigs/demo.toml``. Raises HilserverError where it is not installed."""
+    """Path of an example configuration, like ``rigs/demo.toml``. Raises HilserverError if it is not installed."""
     places = [Path(hilserver.__file__).parent.parent / "config", Path(sys.prefix) / "share" / "hilserver" / "config"]
     for place in places:
         if (place / name).is_file():

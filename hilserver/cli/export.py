@@ -10,24 +10,24 @@ import typer
 
 def export(
     log: Annotated[
-        Path, typer.Argument(help="Log of hilserver (.arrow); the parts of a long run are found by themselves.")
+        Path, typer.Argument(help="Log of hilserver (.arrow); further files of a long run are found automatically.")
     ],
-    out: Annotated[Path, typer.Argument(help="File to write; .csv, .parquet or .mf4 says the format.")],
-    format: Annotated[str | None, typer.Option(help="csv, parquet or mf4, where its name does not say it.")] = None,
+    out: Annotated[Path, typer.Argument(help="File to write; its suffix (.csv, .parquet, .mf4) selects the format.")],
+    format: Annotated[str | None, typer.Option(help="csv, parquet or mf4, if the suffix is another one.")] = None,
     columns: Annotated[
         list[str] | None,
         typer.Option(help='Columns to write, like "channel.*"; may be given several times. Default: all.'),
     ] = None,
-    every: Annotated[int, typer.Option(min=1, help="Keep one row of so many.")] = 1,
+    every: Annotated[int, typer.Option(min=1, help="Keep every n-th row only.")] = 1,
 ) -> None:
     """Write a log as CSV, Parquet or MDF4, for other tools.
 
-    One column per logged quantity (SI units; raw readings as they came), one per value of the virtual circuit.
+    One column per logged quantity (SI units; raw readings unchanged), one per value of the virtual circuit.
     """
     from hilserver.record.export import export as write
 
     done = write(log, out, format, columns=tuple(columns or ("*",)), every=every)
-    torn = " The log has no end mark; all whole rows were written." if done.torn and not done.damages else ""
+    torn = " The log has no end mark; all complete rows were written." if done.torn and not done.damages else ""
     print(f"{out}: {done.rows} rows, {len(done.columns)} columns.{torn}")
     for damage in done.damages:
         print(f"The log is damaged: {damage}.")

@@ -23,35 +23,39 @@ BAR = 12
 def latency(
     rig: Annotated[
         Path | None,
-        typer.Argument(help="rig file (TOML) whose loop's rate, priority, CPUs and memory lock are taken."),
+        typer.Argument(help="rig file (TOML) with the rate, priority, CPUs and memory lock to use."),
     ] = None,
-    duration: Annotated[float, typer.Option("--duration", "-d", min=0.1, help="seconds of each measurement.")] = 10.0,
+    duration: Annotated[float, typer.Option("--duration", "-d", min=0.1, help="seconds per measurement.")] = 10.0,
     rate: Annotated[
-        float | None, typer.Option(min=1, max=20_000, help="ticks per second. default: the rig's, else 1000.")
+        float | None, typer.Option(min=1, max=20_000, help="ticks per second. default: the rig's, or 1000.")
     ] = None,
     priority: Annotated[
-        int | None, typer.Option(min=0, max=99, help="SCHED_FIFO priority; 0: none. default: the rig's, else 80.")
+        int | None,
+        typer.Option(min=0, max=99, help="SCHED_FIFO priority; 0: none. default: the rig's, or 80."),
     ] = None,
     cpu: Annotated[
-        list[int] | None, typer.Option(min=0, help="a CPU to run on; may be given several times. default: the rig's.")
+        list[int] | None,
+        typer.Option(min=0, help="CPU to run on; may be given several times. default: the rig's."),
     ] = None,
     lock: Annotated[bool | None, typer.Option("--lock/--no-lock", help="keep all memory in RAM.")] = None,
     busy: Annotated[
-        float, typer.Option(min=0, max=1, help="share of each CPU that the background load takes; 0: no loaded runs.")
+        float,
+        typer.Option(min=0, max=1, help="share of each CPU that the background load uses; 0: no load."),
     ] = 2 / 3,
     compare: Annotated[
-        bool, typer.Option("--cyclictest/--no-cyclictest", help="run cyclictest beside it, where it is installed.")
+        bool, typer.Option("--cyclictest/--no-cyclictest", help="run cyclictest at the same time, if it is installed.")
     ] = True,
     output: Annotated[Path, typer.Option("--output", "-o", help="folder for the plot (PNG) and the figures.")] = Path(
         "reports"
     ),
-    json: Annotated[bool, typer.Option("--json", help="the figures as JSON; writes no files.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print the figures as JSON and write no files.")] = False,
 ) -> None:
-    """How late does the loop wake on this machine?
+    """Measure the wake-up latency of the real-time loop on this machine.
 
-    Measures in a process that is set up exactly as the real-time process is: how late a periodic thread wakes after its
-    deadline, side by side with cyclictest; and how long a thread takes to wake after a semaphore was posted. Both
-    without load and beside a load on every CPU that the loop may use. No device is touched.
+    Measures, in a process that is configured exactly as the real-time process: the delay with which a periodic thread
+    wakes up after its deadline, compared with cyclictest running at the same time; and the delay with which a thread
+    wakes up after a semaphore was posted. Both without load and with a load on every CPU that the loop may use. No
+    device is accessed.
     """
     import sys
 
@@ -87,13 +91,13 @@ def latency(
 
 
 def latency_table(report: LatencyReport) -> Table:
-    """Figures of every measurement."""
+    """The figures of all measurements."""
     from rich.table import Table
 
     c = report.conditions
     priority = f"SCHED_FIFO {c.scheduling.priority}" if c.scheduling.priority is not None else "ordinary scheduler"
     cpus = f", CPUs {', '.join(map(str, sorted(c.scheduling.cpus)))}" if c.scheduling.cpus else ""
-    table = Table(title=f"wake-up at {c.rate:g} Hz, {priority}{cpus}: µs late, {c.duration:g} s each")
+    table = Table(title=f"wake-up at {c.rate:g} Hz, {priority}{cpus}: delay in µs, {c.duration:g} s each")
     table.add_column("what")
     for head in ("min", "avg", "median", "99 %", "99.9 %", "max"):
         table.add_column(head, justify="right", no_wrap=True, min_width=6)
@@ -105,13 +109,13 @@ def latency_table(report: LatencyReport) -> Table:
 
 
 def latency_histograms(report: LatencyReport) -> list[Table]:
-    """How often each measurement was how late, without load and with it."""
+    """Histograms of the delays, without load and with load."""
     groups = [[m for m in report.measured if m.loaded is loaded] for loaded in (False, True)]
     return [_histogram(measured) for measured in groups if measured]
 
 
 def _histogram(measured: list[LatencyMeasurement]) -> Table:
-    """A column of bars, which grow with the logarithm, for each measurement."""
+    """One column of bars per measurement; the length of a bar is logarithmic."""
     import numpy as np
     from rich.table import Table
 

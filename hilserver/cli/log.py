@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from hilserver.record.reader import Damage
 
 LogFile = Annotated[
-    Path, typer.Argument(help="Log of hilserver (.arrow); the parts of a long run are found by themselves.")
+    Path, typer.Argument(help="Log of hilserver (.arrow); further files of a long run are found automatically.")
 ]
 log = typer.Typer(help="List, check and repair recordings.", no_args_is_help=True)
 
 
 @log.command("list")
 def list_(folder: Annotated[Path, typer.Argument(help="Folder of the logs.")] = Path("logs")) -> None:
-    """List the recordings in a folder: rig, begin, end, files, size, and how the last file ends."""
+    """List the recordings in a folder: rig, start, last change, number of files, size and state."""
     from datetime import UTC, datetime
 
     from rich.console import Console
@@ -28,7 +28,7 @@ def list_(folder: Annotated[Path, typer.Argument(help="Folder of the logs.")] = 
 
     from hilserver.record.folder import recordings
 
-    table = Table("recording", "rig", "begun (UTC)", "last written", "files", "MB", "state", box=None)
+    table = Table("recording", "rig", "started (UTC)", "last written", "files", "MB", "state", box=None)
     for recorded in recordings(folder):
         header = recorded.header
         table.add_row(
@@ -45,19 +45,19 @@ def list_(folder: Annotated[Path, typer.Argument(help="Folder of the logs.")] = 
 
 @log.command()
 def check(path: LogFile) -> None:
-    """Read a log and compare all checksums. Exit code 1 where something is missing or damaged."""
+    """Read a log and verify all checksums. The exit code is 1 if anything is missing or damaged."""
     from hilserver.record.repair import check_log
 
     checked = check_log(path)
     files = f"{len(checked.files)} file{'s' if len(checked.files) != 1 else ''}"
-    print(f"{path}: {files}, {checked.rows} whole rows.")
+    print(f"{path}: {files}, {checked.rows} complete rows.")
     _name(checked.damages)
     if checked.being_written:
-        print("It is being written.")
+        print("It is still being written.")
     elif checked.torn and not checked.damages:
-        print("It has no end mark: its writer was killed, or the machine went down.")
+        print("It has no end mark: the recorder was killed, or the machine lost power.")
     if not checked.ok:
-        print(f"hilserver log repair {path} saves what is whole.")
+        print(f"hilserver log repair {path} recovers all complete rows.")
         raise typer.Exit(1)
 
 
@@ -65,19 +65,19 @@ def check(path: LogFile) -> None:
 def repair(
     path: LogFile,
     out: Annotated[
-        Path | None, typer.Option("--output", "-o", help="New log. Default: <name>-repaired.arrow beside the old one.")
+        Path | None, typer.Option("--output", "-o", help="New log. Default: <name>-repaired.arrow in the same folder.")
     ] = None,
 ) -> None:
-    """Write all that is whole in a damaged log to a new log, and say what is lost. The damaged one stays as it is."""
+    """Write all complete rows of a damaged log to a new log and report what is lost. The damaged log is not changed."""
     from hilserver.record.repair import repair_log
 
     repaired = repair_log(path, out)
     if repaired is None:
-        print(f"{path} is whole: there is nothing to repair.")
+        print(f"{path} is complete: there is nothing to repair.")
         return
     _name(repaired.damages)
     more = f" and {len(repaired.files) - 1} more" if len(repaired.files) > 1 else ""
-    print(f"{repaired.files[0]}{more}: {repaired.rows} rows saved.")
+    print(f"{repaired.files[0]}{more}: {repaired.rows} rows recovered.")
 
 
 def _name(damages: Iterable[Damage]) -> None:

@@ -15,33 +15,34 @@ if TYPE_CHECKING:
 
 def replay(
     what: Annotated[
-        Path, typer.Argument(help="Log of hilserver (.arrow), or rig file (.toml) with a device of driver replay.")
+        Path,
+        typer.Argument(help="Log of hilserver (.arrow), or rig file (.toml) with a device of driver replay."),
     ],
     file: Annotated[
         Path | None,
-        typer.Option(help="Rig file only: recorded samples (CSV or tab-separated) instead of the file named there."),
+        typer.Option(help="Rig file only: samples (CSV or tab-separated) to use instead of the rig's file."),
     ] = None,
     out: Annotated[
-        Path, typer.Option("--output", "-o", help="Rig file only: folder for the log and the page about it.")
+        Path, typer.Option("--output", "-o", help="Rig file only: folder for the log and its report.")
     ] = Path("reports"),
     report: Annotated[
-        Path | None, typer.Option(help="Log only: write a page about the replay into this folder.", metavar="FOLDER")
+        Path | None, typer.Option(help="Log only: folder for a report on the replay.", metavar="FOLDER")
     ] = None,
-    from_row: Annotated[int, typer.Option(min=0, help="Log only: begin at this row; it is taken as it stands.")] = 0,
+    from_row: Annotated[int, typer.Option(min=0, help="Log only: first row; it is taken from the log unchanged.")] = 0,
     tolerance: Annotated[
         float | None,
         typer.Option(
             min=0.0,
-            help="Log only: allowed deviation, as a share of a column's range. Default: none where the same program "
-            "wrote the log, 1e-6 where another version did.",
+            help="Log only: permitted deviation as a fraction of a column's range. Default: 0 if the same program "
+            "wrote the log, otherwise 1e-6.",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Log only: the result as JSON.")] = False,
 ) -> None:
-    """Run recorded measurements through the virtual circuit and the bridge once more.
+    """Run recorded measurements through the virtual circuit and the bridge again.
 
-    A log of hilserver: the same inputs and commands, tick by tick; every value is compared with the recorded one. What
-    differs is listed, and the exit code is 1 where it differs by more than the tolerance.
+    A log of hilserver: the recorded inputs and commands are applied tick by tick, and every computed value is compared
+    with the recorded one. Differences are listed; the exit code is 1 if one exceeds the tolerance.
 
     A rig file: recorded pressures of another system drive the virtual circuit, the work cycle moves the operator's
     command, and the servo command is computed and logged for the whole record. A page shows pressures, virtual flow
@@ -74,13 +75,15 @@ def _log(path: Path, from_row: int, tolerance: float | None, json: bool, report:
 
 
 def _differences_table(result: Replayed) -> Table:
-    """The same for the terminal."""
+    """The differences as a table for the terminal."""
     from rich.table import Table
 
     from hilserver.simulation.report import differences
 
     grid = differences(result)
-    table = Table(title=f"{result.log.name}: what the replay computes otherwise", caption="deviations in SI units")
+    table = Table(
+        title=f"{result.log.name}: values that the replay computes differently", caption="deviations in SI units"
+    )
     for number, head in enumerate(grid.head):
         table.add_column(head, justify="right" if number else "left")
     for row in grid.rows:

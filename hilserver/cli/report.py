@@ -1,4 +1,4 @@
-"""``hilserver report``: a page about a run."""
+"""``hilserver report``: the report on a run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import typer
 
 def report(
     log: Annotated[
-        Path, typer.Argument(help="log of hilserver (.arrow); the parts of a long run are found by themselves")
+        Path, typer.Argument(help="log of hilserver (.arrow); further files of a long run are found automatically")
     ],
     out: Annotated[Path, typer.Option("--output", "-o", help="folder to write to")] = Path("reports"),
 ) -> None:
-    """Write a page about a run: plots, how true it was, timing, what happened, circuit, configuration, version.
+    """Write the report on a run: plots, accuracy of each valve, timing, events, circuit, configuration and version.
 
-    One HTML file that needs nothing else, to be kept or sent; beside it the same as Markdown with its pictures.
+    The report is one self-contained HTML file, and the same as Markdown with its pictures.
     """
     from hilserver.report.run_report import write_run_report
 

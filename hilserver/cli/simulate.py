@@ -11,34 +11,35 @@ import typer
 def simulate(
     file: Annotated[
         Path,
-        typer.Argument(help="rig file (TOML) with a simulated rig and a work cycle; a whole circuit; a mechanism."),
+        typer.Argument(help="rig file (TOML) with a simulated rig and a work cycle; circuit file; mechanism file."),
     ],
     out: Annotated[
-        Path, typer.Option("--output", "-o", help="folder for the page (HTML) and the figures (JSON) or values.")
+        Path, typer.Option("--output", "-o", help="folder for the report (HTML) and the figures (JSON) or values.")
     ] = Path("reports"),
     strategy: Annotated[
         list[str] | None,
-        typer.Option(help="rig: bridge strategy to try; may be given several times. default: all possible ones."),
+        typer.Option(help="rig: bridge strategy to run; may be given several times. default: all possible ones."),
     ] = None,
-    cycle: Annotated[Path | None, typer.Option(help="circuit: work cycle file that leads its inputs.")] = None,
+    cycle: Annotated[Path | None, typer.Option(help="circuit: work cycle file for its inputs.")] = None,
     duration: Annotated[
         float | None,
-        typer.Option(min=0.001, help="circuit: seconds to run. default: the cycle's length, else 10."),
+        typer.Option(min=0.001, help="circuit: seconds to run. default: the duration of the work cycle, or 10."),
     ] = None,
-    table: Annotated[str, typer.Option(help="circuit: csv or parquet, the format of the values.")] = "csv",
+    table: Annotated[str, typer.Option(help="circuit: file format of the values, csv or parquet.")] = "csv",
     animation: Annotated[
-        bool, typer.Option("--animation/--no-animation", help="circuit: its mechanisms in motion, as GIF files.")
+        bool, typer.Option("--animation/--no-animation", help="circuit: animate its mechanisms as GIF files.")
     ] = True,
 ) -> None:
-    """How closely does the rig follow the virtual circuit? Or: what does a circuit do by itself?
+    """Simulate a rig and report how closely it follows the virtual circuit, or run a circuit on its own.
 
-    With a rig file: runs the work cycle with the virtual circuit joined directly to the simulated machine (the truth),
-    and with the bridged rig beside it: once for each bridge strategy and once without compensation, where the virtual
-    valve's command goes straight to the real valve. Reports how far position and flow are from the truth.
+    With a rig file: runs the work cycle with the virtual circuit connected directly to the simulated machine (the
+    reference simulation), then with the bridged rig: once for each bridge strategy, and once without a bridge, where
+    the virtual valve's command goes straight to the real valve. Reports the deviations of position and flow from the
+    reference.
 
-    With a circuit file that has its cylinder and load in it: runs it over a work cycle, plots pressures, flows and
-    positions and writes all values, and an animation of each mechanism in it. No hardware, no real time. A mechanism
-    file is run like a circuit that has nothing else in it.
+    With a circuit file that includes its cylinder and load: runs the circuit over a work cycle, plots pressures, flows
+    and positions, writes all values, and animates each of its mechanisms. No hardware is used, and the run is not in
+    real time. A mechanism file is run as a circuit that consists of the mechanism only.
     """
     from hilserver.errors import HilserverError
     from hilserver.simulation.circuit_run import is_circuit_file

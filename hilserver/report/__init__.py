@@ -1,1 +1,1 @@
-"""Pages for the reader: documents, plots, drawings."""
+"""Reports: documents as HTML and Markdown, plots, drawings of circuits and mechanisms."""

@@ -1,4 +1,4 @@
-"""What pages say of a circuit: its schematic, its components with their datasheet values, what a switch changed."""
+"""Blocks about a circuit: its schematic, its components with their datasheet values, the changes of a switch."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from hilserver.errors import HilserverError
 from hilserver.report.document import Block, Diagram, Grid
 
 Source = Mapping[str, Any]
-"""A circuit's table, as it is written in its file."""
+"""A circuit as the table in its file."""
 
 
 def drawing(source: Source, name: str = "circuit") -> Iterator[Diagram]:
-    """The schematic; none of a circuit without components."""
+    """The schematic; nothing for a circuit without components."""
     if parts := source.get("components"):
         nodes = [str(node) for table in parts.values() for node in table.get("ports", {}).values()]
         machine = "; grey frames: ports of the machine" if any(node.startswith(RIG) for node in nodes) else ""
-        yield Diagram(name, picture(source), f"The circuit, symbols by ISO 1219{machine}.")
+        yield Diagram(name, picture(source), f"The circuit, with symbols according to ISO 1219{machine}.")
 
 
 def write_drawing(source: Source, file: Path) -> Path:
-    """Write the schematic as a file of its own (SVG). Raises HilserverError where it can't be written."""
+    """Write the schematic as an SVG file. Raises HilserverError if it can't be written."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(picture(source), encoding="utf-8")
@@ -35,7 +35,7 @@ def write_drawing(source: Source, file: Path) -> Path:
 
 
 def components(source: Source) -> Grid:
-    """What the circuit consists of."""
+    """The components of a circuit."""
     rows = []
     for name, table in source.get("components", {}).items():
         rest = {key: value for key, value in table.items() if key not in ("type", "ports", "description")}
@@ -45,10 +45,10 @@ def components(source: Source) -> Grid:
 
 
 def changes(before: Source, after: Source) -> Block:
-    """What is different in a circuit."""
+    """The datasheet values that differ between two circuits."""
     old, new = (dict(line.split(" = ", 1) for line in _values(circuit)) for circuit in (before, after))
     rows = tuple((key, old.get(key, "–"), new.get(key, "–")) for key in {**old, **new} if old.get(key) != new.get(key))
-    return Grid(("key", "before", "after"), rows) if rows else "The same circuit once more."
+    return Grid(("key", "before", "after"), rows) if rows else "The same circuit again."
 
 
 def _values(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Courses of any length in a memory that does not grow: smallest and largest value of every few rows."""
+"""Signals of any length in bounded memory: minimum and maximum of groups of consecutive rows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 from hilserver.numerics.arrays import Floats
 
 MOST_BINS = 8192
-"""Bins that are kept at most; beyond that two neighbours become one."""
+"""Maximum number of bins; beyond it, neighbouring bins are merged."""
 
 
 class Envelope:
-    """Smallest and largest values of columns, of ``rows_per_bin`` rows each, as many as it takes. NaN is passed over.
+    """Minimum and maximum of each column in bins of ``rows_per_bin`` rows, which grow as needed. NaN is ignored.
 
     >>> envelope = Envelope()
     >>> envelope.add(np.arange(20_000.0).reshape(-1, 1))
@@ -28,7 +28,7 @@ class Envelope:
         self._rest: Floats | None = None
 
     def add(self, rows: Floats) -> None:
-        """Take rows, float64[n, columns]."""
+        """Add rows, float64[n, columns]."""
         rows = rows if self._rest is None else np.concatenate([self._rest, rows])
         count = len(rows) // self.rows_per_bin
         whole = rows[: count * self.rows_per_bin].reshape(count, self.rows_per_bin, rows.shape[1])
@@ -42,7 +42,7 @@ class Envelope:
             self._halve()
 
     def bounds(self) -> tuple[Floats, Floats]:
-        """Smallest and largest values, float64[bins, columns]; some bins may hold fewer rows."""
+        """Minima and maxima, each float64[bins, columns]; some bins may hold fewer rows."""
         low, high = list(self._low), list(self._high)
         if self._rest is not None and len(self._rest):
             low.append(np.fmin.reduce(self._rest, axis=0)[np.newaxis])
@@ -53,7 +53,7 @@ class Envelope:
 
     def _halve(self) -> None:
         low, high = np.concatenate(self._low), np.concatenate(self._high)
-        if len(low) % 2:  # an odd bin stays alone
+        if len(low) % 2:  # an odd bin has no neighbour
             low, high = np.concatenate([low, low[-1:]]), np.concatenate([high, high[-1:]])
         self._low, self._high = [np.fmin(low[::2], low[1::2])], [np.fmax(high[::2], high[1::2])]
         self._count = len(low) // 2

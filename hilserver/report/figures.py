@@ -11,7 +11,7 @@ from hilserver.errors import HilserverError
 
 
 def write_json(figures: Any, path: Path) -> Path:
-    """Figures as a JSON file; numbers that are not finite become null."""
+    """Write figures as a JSON file; NaN and infinity become null. Raises HilserverError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json_text(figures) + "\n", encoding="utf-8")
@@ -21,7 +21,7 @@ def write_json(figures: Any, path: Path) -> Path:
 
 
 def json_text(figures: Any) -> str:
-    """Figures as JSON text that every reader takes: null instead of NaN and infinity."""
+    """Figures as standard JSON text: null instead of NaN and infinity."""
     return json.dumps(_finite(figures), indent=1, allow_nan=False)
 
 

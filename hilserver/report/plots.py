@@ -1,4 +1,4 @@
-"""Plots of runs as PNG files. No window, no global state of matplotlib."""
+"""Plots of runs as PNG files, without windows and without matplotlib's global state."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hilserver.numerics.arrays import Floats
 from hilserver.units import shown_unit
 
 MOST_POINTS = 20_000
-"""Points per line: beyond that a plot shows the extremes of every few ticks."""
+"""Maximum number of points per line; longer ones are plotted as minimum and maximum of groups of ticks."""
 REFERENCE = "reference"
-"""The line of this name is dashed and black."""
+"""Name of the line that is plotted dashed and black."""
 VIRTUAL = " virtual"
-"""A line whose name ends so is broad, for the measured one to be seen on it."""
+"""A line whose name ends with this is wide, so that the measured one on top of it leaves it visible."""
 MOST_INSIDE = 6
-"""Lines whose legend is inside the panel; that of more is beside it."""
+"""Maximum number of lines for a legend inside the panel; with more it is beside the panel."""
 
 Lines = Mapping[str, Floats]
 
@@ -33,14 +33,14 @@ Panel = tuple[str, str, Lines]
 
 
 def plot_panels(time: Floats, panels: Sequence[Panel], title: str, path: Path) -> Path:
-    """One panel after the other above a common time axis, as a PNG file; returns ``path``."""
+    """Panels above a common time axis as a PNG file; returns ``path``."""
     return save(panels_figure(time, panels, title), path)
 
 
 def panels_figure(
     time: Floats, panels: Sequence[Panel], title: str, colours: Mapping[str, object] | None = None
 ) -> Figure:
-    """The same as a figure; ``colours`` of lines by name, where one is to keep its colour from panel to panel."""
+    """Panels above a common time axis; ``colours``: of lines by name that keep their colour in all panels."""
     figure = new_figure(len(panels), title)
     axes = list(figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0])
     for axis, (label, unit, lines) in zip(axes, panels, strict=True):
@@ -50,7 +50,7 @@ def panels_figure(
 
 
 def new_figure(panels: int, title: str) -> Figure:
-    """An empty figure as high as so many panels need."""
+    """An empty figure with the height for this number of panels."""
     figure = Figure(figsize=(10, 2.6 * panels + 0.6), layout="constrained")
     figure.suptitle(title)
     FigureCanvasAgg(figure)
@@ -77,7 +77,7 @@ def _panel(axis: Axes, time: Floats, label: str, unit: str, lines: Lines, colour
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write a figure as PNG; returns ``path``. Raises HilserverError where it can't be written."""
+    """Write a figure as PNG; returns ``path``. Raises HilserverError if it can't be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=120)
@@ -87,7 +87,7 @@ def save(figure: Figure, path: Path) -> Path:
 
 
 def _thinned(time: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """At most MOST_POINTS points: smallest and largest value of every few, so that no peak is lost."""
+    """At most MOST_POINTS points: minimum and maximum of each group, so that no peak is lost."""
     group = -(-2 * len(values) // MOST_POINTS)
     if group <= 2:
         return time, values

@@ -1,4 +1,4 @@
-"""A page about one run, from its log: plots, how true it was, timing, what happened, circuit and configuration."""
+"""The report on a run, from its log: plots, accuracy of the valves, timing, events, circuit and configuration."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ from hilserver.report.envelope import Envelope
 from hilserver.report.plots import Panel, panels_figure
 from hilserver.tick import columns as c
 from hilserver.tick.bridge import columns as b
+from hilserver.units import shown_unit
 
 MOST_EVENTS = 200
-"""Events that a page lists."""
+"""Maximum number of events in a report."""
 QUANTITIES = {"Pa": "pressure", "m": "position", "N": "force"}
-"""What is measured in a unit."""
+"""The quantity that is measured in a unit."""
 SATURATED = b.CAPACITY | b.NO_DROP | b.RANGE
 COMMAND_NAMES = {
     c.ARM: "arm", c.DISARM: "disarm", c.START: "start", c.STOP: "stop", c.RESET: "reset", c.STRATEGY: "strategy",
     c.JOG: "jog", c.CYCLE: "cycle", c.SWAP: "switch", c.ESTOP: "trip",
 }  # fmt: skip
-"""Commands that are told; new values of inputs are in the plot."""
+"""Commands that are listed; new values of inputs are in the plot."""
 
 
 def write_run_report(log: Path, folder: Path) -> Path:
-    """Write the page about a run, HTML and Markdown, and return the former. Raises HilserverError."""
+    """Write the report on a run as HTML and Markdown and return the former. Raises HilserverError."""
     page, *_ = run_report(log).write(folder, log.stem)
     return page
 
 
 def run_report(path: Path) -> Document:
-    """The page. The log is read once and never held in memory. Raises RecordError where it can't be read."""
+    """The report on a run. The log is read once and not held in memory. Raises RecordError if it can't be read."""
     reader = LogReader(path)
     run = _Run(reader.header)
     for batch in reader.batches():
@@ -51,11 +52,11 @@ def run_report(path: Path) -> Document:
         raise RecordError(path, "holds no rows.")
     header = reader.header
     blocks: list[Block] = [Facts(tuple(_about(reader, run)))]
-    blocks += [Heading("Course"), Picture("course", _plot(run), _plot_caption(run))]
+    blocks += [Heading("Signals"), Picture("signals", _plot(run), _plot_caption(run))]
     if run.valves:
         blocks += [Heading("Valves"), _valve_table(run)]
     blocks += [Heading("Timing"), *_timing(run)]
-    blocks += [Heading("What happened"), _event_table(run)]
+    blocks += [Heading("Events"), _event_table(run)]
     blocks += _circuits(run)
     blocks.append(Heading("Configuration"))
     for name, table in header.configuration.items():
@@ -66,7 +67,7 @@ def run_report(path: Path) -> Document:
 
 @dataclass
 class _Valve:
-    """Sums over the rows in RUNNING. Flows in m^3/s."""
+    """Sums over the rows in mode RUNNING. Flows in m^3/s."""
 
     rows: int = 0
     known: int = 0
@@ -77,7 +78,7 @@ class _Valve:
     saturated: int = 0
 
     def add(self, virtual: Floats, measured: Floats, flags: Floats) -> None:
-        """Take rows in RUNNING."""
+        """Add rows in mode RUNNING."""
         deviation = measured - virtual
         deviation = deviation[np.isfinite(deviation)]
         self.rows += len(virtual)
@@ -90,7 +91,7 @@ class _Valve:
 
 @dataclass
 class _Run:
-    """What is collected from the batches of a log."""
+    """The data collected from the batches of a log."""
 
     header: LogHeader
     rows: int = 0
@@ -99,8 +100,8 @@ class _Run:
     last: float = 0.0
     envelope: Envelope = field(default_factory=Envelope)
     valves: dict[str, _Valve] = field(default_factory=dict)
-    happened: list[tuple[float, int, str]] = field(default_factory=list)
-    told: int = 0
+    listed_events: list[tuple[float, int, str]] = field(default_factory=list)
+    count: int = 0
     circuits: list[tuple[float, Mapping[str, Any]]] = field(default_factory=list)
     _before: Floats | None = None
 
@@ -118,7 +119,7 @@ class _Run:
         self.circuits = [(0.0, packed.get("source", {}))]
 
     def take(self, batch: Batch) -> None:
-        """Take a batch of the log."""
+        """Add a batch of the log."""
         column = {name: batch.column(name) for name in self.header.columns}
         time = column["time"]
         if self.rows == 0:
@@ -137,34 +138,34 @@ class _Run:
             row = number - batch.start
             self._event(float(time[row]), int(column["tick"][row]), int(column["result"][row]), event)
         self._changes_in(column)
-        self.happened = sorted(self.happened, key=lambda entry: entry[:2])[:MOST_EVENTS]
+        self.listed_events = sorted(self.listed_events, key=lambda entry: entry[:2])[:MOST_EVENTS]
 
     def _sampled(self, column: Mapping[str, Floats], name: str) -> Floats:
-        """A column; NaN where a channel has had no sample yet."""
+        """A column; NaN for a channel that has no sample yet."""
         stale = column.get(name.replace("channel.", "stale.", 1))
         return column[name] if stale is None else np.where(np.isfinite(stale), column[name], np.nan)
 
     def _changes_in(self, column: Mapping[str, Floats]) -> None:
-        """Changes of mode, and limits that are violated."""
+        """Changes of mode, violations of limits, missed ticks."""
         now = np.stack([column[name] for name in ("mode", *self._limits)], axis=1)
         change = np.diff(now, axis=0, prepend=now[:1] if self._before is None else self._before)
         self._before = now[-1:]
         for row in map(int, np.flatnonzero(change[:, 0])):
             fault = self._fault(int(column["fault"][row]))
             text = c.MODE_NAMES[int(now[row, 0])] + (f": {fault}" if fault else "")
-            self._tell(column, row, text)
+            self._add_row_event(column, row, text)
         for place, name in enumerate(self._limits, 1):
             for row in map(int, np.flatnonzero(change[:, place] > 0)):
-                self._tell(column, row, f"{name.replace('.', ' ')} is violated")
+                self._add_row_event(column, row, f"{name.replace('.', ' ')} is violated")
         for row in map(int, np.flatnonzero(column["missed"])):
-            self._tell(column, row, f"{column['missed'][row]:.0f} ticks missed and made good")
+            self._add_row_event(column, row, f"{column['missed'][row]:.0f} missed ticks made up")
 
-    def _tell(self, column: Mapping[str, Floats], row: int, text: str) -> None:
-        self._happens(float(column["time"][row]), int(column["tick"][row]), text)
+    def _add_row_event(self, column: Mapping[str, Floats], row: int, text: str) -> None:
+        self._add(float(column["time"][row]), int(column["tick"][row]), text)
 
-    def _happens(self, time: float, tick: int, text: str) -> None:
-        self.told += 1
-        self.happened.append((time, tick, text))
+    def _add(self, time: float, tick: int, text: str) -> None:
+        self.count += 1
+        self.listed_events.append((time, tick, text))
 
     def _fault(self, number: int) -> str:
         if number >= c.FAULT_LIMIT:
@@ -172,24 +173,24 @@ class _Run:
         return c.FAULT_TEXTS.get(number, f"fault {number}")
 
     def _event(self, time: float, tick: int, result: int, event: Event) -> None:
-        """What the log says by itself; ``result``: of the command in this tick."""
+        """Add an event of the log; ``result``: of the command in this tick."""
         if is_circuit(event):
             self.circuits.append((time, event["packed"].get("source", {})))
         elif event.get("kind") == "command":
             kind = int(np.asarray(event["record"])[c.COMMAND_KIND])
             if kind in COMMAND_NAMES:
                 refused = f", refused: {c.RESULT_TEXTS[result]}" if result != c.DONE else ""
-                self._happens(time, tick, f"command {COMMAND_NAMES[kind]}{refused}")
+                self._add(time, tick, f"command {COMMAND_NAMES[kind]}{refused}")
         elif event.get("kind") == "lost":
-            self._happens(time, tick, "rows before this one were lost")
+            self._add(time, tick, "the rows before this one were lost")
 
 
 def _about(reader: LogReader, run: _Run) -> Iterator[tuple[str, str]]:
     header = reader.header
     yield "Rig", header.rig
-    yield "Began", f"{header.started[:19].replace('T', ' ')} UTC"
+    yield "Started", f"{header.started[:19].replace('T', ' ')} UTC"
     yield (
-        "Length",
+        "Duration",
         (
             f"{run.last - run.first + header.period_s:.4g} s: {run.rows} ticks of {1e3 * header.period_s:g} ms, "
             f"{run.missed} missed, {len(run.circuits) - 1} switches of the circuit"
@@ -205,7 +206,7 @@ def _about(reader: LogReader, run: _Run) -> Iterator[tuple[str, str]]:
     files = f" and {len(reader.parts) - 1} more files" if len(reader.parts) > 1 else ""
     yield "Log", f"{reader.path}{files}"
     if reader.torn and not reader.damages:
-        yield "Torn", "The log has no end mark: its writer was killed, or still writes."
+        yield "Incomplete", "The log has no end mark: the recorder was killed, or is still writing."
     yield from (("Damaged", str(damage)) for damage in reader.damages)
 
 
@@ -216,7 +217,7 @@ def _plot(run: _Run) -> Figure:
     values = {name: both[:, place] for place, name in enumerate(run.shown)}
     units = _channel_units(run.header)
     flows = {name: v for name, v in values.items() if name.endswith((".flow_virtual", ".flow_measured")) and _any(v)}
-    for name, unit in units.items():  # a sensor at a valve measures the valve's flow: once is enough
+    for name, unit in units.items():  # a sensor at a valve measures the valve's flow, which is plotted already
         if unit == "m^3/s" and not any(_same(values[name], flow) for flow in flows.values()):
             flows[name] = values[name]
     others = {name: unit for name, unit in units.items() if unit != "m^3/s"}
@@ -236,19 +237,19 @@ def _plot(run: _Run) -> Figure:
 
 
 def _plot_caption(run: _Run) -> str:
-    parts = ["Dotted: the circuit was switched."] if len(run.circuits) > 1 else []
+    parts = ["Dotted lines: switches of the circuit."] if len(run.circuits) > 1 else []
     if run.envelope.rows_per_bin > 1:
-        parts.append(f"Smallest and largest value of every {run.envelope.rows_per_bin} ticks.")
+        parts.append(f"Minimum and maximum of every {run.envelope.rows_per_bin} ticks.")
     return " ".join(parts) or "Every tick."
 
 
 def _same(one: Floats, other: Floats) -> bool:
-    """Whether two columns are, but for a few rows such as those before the first sample."""
+    """Whether two columns are equal except for a few rows, such as those before the first sample."""
     return float(np.mean(one == other)) > 0.99
 
 
 def _short(column: str) -> str:
-    """A column's name without what the panel says anyway."""
+    """A column's name without what the label of the panel already says."""
     return re.sub(r"^(channel|input|valve)\.", "", column).replace(".flow_", " ").replace(".command", "")
 
 
@@ -257,31 +258,40 @@ def _any(values: Floats) -> bool:
 
 
 def _channel_units(header: LogHeader) -> dict[str, str]:
-    """SI units of the channels; logs of early versions know none."""
+    """SI units of the channels; logs of early versions have none."""
     return {name: header.units.get(name, "") for name in header.columns if name.startswith("channel.")}
 
 
 def _valve_table(run: _Run) -> Grid:
     rows = tuple((name, *_valve_cells(valve, run.header.period_s)) for name, valve in run.valves.items())
-    flow = ("virtual flow,\nrange, l/min", "RMS deviation,\nl/min", "of range", "largest,\nl/min")
-    return Grid(("valve", "RUNNING, s", *flow, "saturated"), rows, "Measured against virtual flow while RUNNING.")
+    flow = ("virtual flow,\nrange, l/min", "RMS deviation,\nl/min", "share of\nrange", "maximum\ndeviation, l/min")
+    return Grid(
+        ("valve", "RUNNING, s", *flow, "saturated"),
+        rows,
+        "Measured compared with virtual flow in mode RUNNING.",
+    )
 
 
 def _valve_cells(valve: _Valve, period: float) -> tuple[str, ...]:
-    flow = valve.high - valve.low
+    flow, (_, factor) = valve.high - valve.low, shown_unit("m^3/s")
     deviations = ("–", "–", "–")
     if valve.known and flow > 0.0:
         rms = (valve.squares / valve.known) ** 0.5
-        deviations = (f"{rms * 6e4:.3g}", f"{100 * rms / flow:.2g} %", f"{valve.largest * 6e4:.3g}")
+        deviations = (f"{rms * factor:.3g}", f"{100 * rms / flow:.2g} %", f"{valve.largest * factor:.3g}")
     if valve.rows == 0:
         return "0", "–", *deviations, "–"
-    return f"{valve.rows * period:.4g}", f"{flow * 6e4:.1f}", *deviations, f"{100 * valve.saturated / valve.rows:.2g} %"
+    return (
+        f"{valve.rows * period:.4g}",
+        f"{flow * factor:.1f}",
+        *deviations,
+        f"{100 * valve.saturated / valve.rows:.2g} %",
+    )
 
 
 def _timing(run: _Run) -> Iterator[Block]:
     timing = run.timing
     if timing.work.count == 0:
-        yield "The run had no clock: there is nothing to say of its timing."
+        yield "The run was not in real time and has no timing."
         return
     named: dict[str, Distribution] = {"wake-up after the deadline": timing.wake_up, "work per tick": timing.work}
     named |= {f"  {name}": part for name, part in timing.parts.items()}
@@ -298,15 +308,15 @@ def _microseconds(f: Figures) -> tuple[str, ...]:
 
 
 def _event_table(run: _Run) -> Block:
-    if not run.happened:
-        return "Nothing: no command, no change of mode, no violated limit."
-    rows = tuple((f"{time:.3f}", f"{tick}", text) for time, tick, text in run.happened)
-    more = run.told - len(rows)
-    return Grid(("time, s", "tick", "what"), rows, f"and {more} more." if more > 0 else "")
+    if not run.listed_events:
+        return "No commands, changes of mode, or violated limits."
+    rows = tuple((f"{time:.3f}", f"{tick}", text) for time, tick, text in run.listed_events)
+    more = run.count - len(rows)
+    return Grid(("time, s", "tick", "event"), rows, f"{more} more not listed." if more > 0 else "")
 
 
 def _circuits(run: _Run) -> Iterator[Block]:
-    """The first circuit, and what became of it; it is drawn again where it looks different."""
+    """The first circuit and its later versions, drawn again if they look different."""
     looks, before = "", run.circuits[0][1]
     for number, (time, source) in enumerate(run.circuits):
         yield Heading(f"Circuit from {time:.4g} s on" if number else "Circuit")

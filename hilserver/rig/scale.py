@@ -64,7 +64,7 @@ class Curve:
             back = [(v, r) for r, v in self.points]
             return _on_lines(tuple(sorted(back)), value)
         if len(self.coefficients) != 2:
-            raise ValueError("a polynomial can't be turned round: give points")
+            raise ValueError("a polynomial can't be inverted: give points")
         return (value - self.coefficients[0]) / self.coefficients[1]
 
     def less(self, offset: float) -> Curve:
@@ -85,16 +85,22 @@ class Scale(Datasheet):
     Two points give a straight line, more of them straight lines from point to point.
     """
 
-    raw: tuple[Number, ...] | None = Field(default=None, description="raw readings of two or more points")
-    value: tuple[AnyQuantity, ...] | None = Field(default=None, description="the values they stand for, with units")
+    raw: tuple[Number, ...] | None = Field(
+        default=None, examples=[[0, 10]], description="raw readings of two or more points"
+    )
+    value: tuple[AnyQuantity, ...] | None = Field(
+        default=None, examples=[["0 bar", "250 bar"]], description="the values they stand for, with units"
+    )
     current: tuple[AnyQuantity, AnyQuantity] | None = Field(
         default=None,
+        examples=[["0 bar", "400 bar"]],
         description="4 … 20 mA: the values at 4 mA and at 20 mA, from raw readings in A (in V over a shunt); below "
         "3.6 mA (broken wire) and above 21 mA there is no sample",
     )
     shunt: Resistance | None = Field(default=None, gt=0, description="current: the resistor whose voltage is read")
     polynomial: tuple[Number, ...] | None = Field(
         default=None,
+        examples=[[0.2, 25.03, -0.004]],
         min_length=2,
         max_length=HIGHEST_DEGREE + 1,
         description="value in `unit` = c0 + c1·raw + c2·raw² …: [c0, c1, …]",
@@ -156,7 +162,7 @@ class Scale(Datasheet):
         return Curve((v0 - gain * r0, gain))
 
     def live_range(self) -> tuple[float, float] | None:
-        """Raw readings outside of which there is no sample; None where the scale says nothing of it."""
+        """Raw readings outside of which there is no sample; None where the scale does not define any."""
         return self._readings(LIVE) if self.current is not None else None
 
     def _readings(self, currents: tuple[float, float]) -> tuple[float, float]:

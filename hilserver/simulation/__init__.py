@@ -1,1 +1,1 @@
-"""Runs without a clock: lockstep, replay, logs of other systems, a circuit by itself."""
+"""Runs without a clock: lockstep, replay, third-party logs, circuit runs, and the machine model."""

@@ -1,4 +1,4 @@
-"""A circuit by itself, without rig and machine: its inputs from a work cycle, all its values over time."""
+"""Circuit runs: a circuit on its own, without a rig, its inputs from a work cycle; all its values over time."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from hilserver.tick.program import compiled_program
 from hilserver.toml import read_toml
 
 TICK = 1e-3
-"""s between two values of a run; the circuit's ``substeps`` divide it, as at a rig with the usual 1 kHz."""
+"""Time between two values of a run, s; divided by the circuit's ``substeps``, as on a rig with the usual 1 kHz."""
 USUAL_DURATION = 10.0
-"""s, where neither a work cycle nor the caller says how long."""
+"""Duration in s if neither a work cycle nor the caller gives one."""
 
 
 TABLES: Mapping[str, Callable[[pa.Table, str], None]] = {
@@ -47,9 +47,9 @@ TABLES: Mapping[str, Callable[[pa.Table, str], None]] = {
 
 @dataclass(frozen=True)
 class CircuitRun:
-    """What became of a circuit: time (s) at the end of every tick, and every value of the circuit by name, SI.
+    """The result of a circuit run: time (s) at the end of every tick, and all values of the circuit by name, SI.
 
-    ``inputs``: names of the signals that the work cycle led.
+    ``inputs``: names of the signals that the work cycle set.
     """
 
     name: str
@@ -62,12 +62,12 @@ class CircuitRun:
 
 
 def is_circuit_file(file: Path) -> bool:
-    """Whether it is a circuit or mechanism file, not a rig file. Raises ConfigurationError where unreadable."""
+    """Whether a file is a circuit or mechanism file, not a rig file. Raises ConfigurationError if it can't be read."""
     return bool({"components", "mechanisms", "bodies"} & read_toml(file).keys())
 
 
 def read_circuit_file(file: Path, library: Library) -> Circuit:
-    """A circuit file; a mechanism file as a circuit that consists of the mechanism. Raises ConfigurationError."""
+    """Read a circuit file, or a mechanism file as a circuit of one mechanism. Raises ConfigurationError."""
     source = read_toml(file)
     if "bodies" not in source:
         return read_circuit(source, library, str(file))
@@ -79,14 +79,14 @@ def read_circuit_file(file: Path, library: Library) -> Circuit:
 def run_circuit_file(
     file: Path, library: Library, cycle_file: Path | None = None, duration: float | None = None
 ) -> CircuitRun:
-    """Run a circuit file over a work cycle file; ``duration`` in s, default: the cycle's length, else 10 s.
+    """Run a circuit file over a work cycle file; ``duration`` in s, default: that of the cycle, or 10 s.
 
-    Raises ConfigurationError with all that is wrong with both files or with how they fit, HilserverError where the
-    result is no longer finite.
+    Raises ConfigurationError with all problems of both files and of their combination, HilserverError if the result
+    is no longer finite.
     """
     circuit = read_circuit_file(file, library)
     cycle = read_cycle(cycle_file) if cycle_file is not None else None
-    problems = [*_not_by_itself(circuit, str(file)), *_misfits(circuit, cycle, str(file), str(cycle_file))]
+    problems = [*_machine_ports(circuit, str(file)), *_misfits(circuit, cycle, str(file), str(cycle_file))]
     if problems:
         raise ConfigurationError(problems)
     return run_circuit(circuit, library, cycle, duration, name=file.stem, file=str(file))
@@ -109,15 +109,15 @@ def run_circuit(
     name: str = "circuit",
     file: str = "",
 ) -> CircuitRun:
-    """Run a circuit from its initial values; inputs that the cycle does not lead stay 0.
+    """Run a circuit from its initial values; inputs that the cycle does not set stay 0.
 
-    Raises ConfigurationError where it can't be packed, HilserverError where the result is no longer finite.
+    Raises ConfigurationError if it can't be packed, HilserverError if the result is no longer finite.
     """
     packed = pack(circuit, library, file=file)
     length = duration if duration is not None else (cycle.duration if cycle else USUAL_DURATION)
     program = compiled_program(library)
     inputs = tuple(signal for signal in circuit.inputs() if cycle and signal in cycle.inputs)
-    given = _led(program, cycle, inputs, round(length / TICK))
+    given = _given_inputs(program, cycle, inputs, round(length / TICK))
     rows = run_packed(program, packed, TICK, inputs, given)
     time = np.arange(1.0, len(rows) + 1.0, dtype=np.float64) * TICK
     lost = ~np.isfinite(rows).all(axis=1)
@@ -136,10 +136,10 @@ def run_packed(
     given: Floats,
     start: Floats | None = None,
 ) -> Floats:
-    """A circuit run by itself: all values (columns: ``circuit.names``) at the end of every tick of ``dt`` seconds.
+    """Run a packed circuit: all values (columns: ``circuit.names``) at the end of every tick of ``dt`` seconds.
 
-    ``given[k, j]`` is the signal ``driven[j]`` in tick k; signals that the circuit does not have are left out.
-    ``start``: where the circuit's ``values`` begin, if not at its initial ones.
+    ``given[k, j]`` is the signal ``driven[j]`` in tick k; signals that the circuit does not have are ignored.
+    ``start``: the circuit's ``values`` at the start, default: its initial values.
     """
     used = [(circuit.values.index(name), j) for j, name in enumerate(driven) if name in circuit.values]
     n = len(circuit.values)
@@ -156,13 +156,13 @@ def run_packed(
 
 
 def initial_values(circuit: PackedCircuit) -> Floats:
-    """The initial ones of a circuit's ``values``."""
+    """The initial values of a circuit's ``values``."""
     first = int(circuit.index[e.INITIAL])
     return circuit.value[first : first + len(circuit.values)].copy()
 
 
-def _led(program: Program, cycle: CycleSettings | None, inputs: tuple[str, ...], ticks: int) -> Floats:
-    """The inputs in every tick: those at its begin, as at a rig."""
+def _given_inputs(program: Program, cycle: CycleSettings | None, inputs: tuple[str, ...], ticks: int) -> Floats:
+    """The inputs in every tick: their values at its start, as on a rig."""
     given = np.zeros((ticks, len(inputs)))
     if cycle is None:
         return given
@@ -175,15 +175,15 @@ def _led(program: Program, cycle: CycleSettings | None, inputs: tuple[str, ...],
     return given
 
 
-def _not_by_itself(circuit: Circuit, file: str) -> list[Problem]:
-    text = "is measured on the machine; a circuit that runs by itself has cylinder and load of its own."
+def _machine_ports(circuit: Circuit, file: str) -> list[Problem]:
+    text = "is a port of the real machine. A circuit that is run on its own must include its cylinder and load."
     return [Problem(f"{RIG}{port} {text}", "components", file) for port in circuit.rig_ports()]
 
 
 def _misfits(circuit: Circuit, cycle: CycleSettings | None, file: str, cycle_file: str) -> list[Problem]:
-    """Inputs that nothing leads, and led ones that do not exist."""
+    """Inputs that nothing sets, and inputs of the cycle that do not exist."""
     needed, led = circuit.inputs(), list(cycle.inputs) if cycle else []
-    text = "is written by no component: lead it by a work cycle (--cycle FILE), or by a signal component."
+    text = "is not set by any component: set it with a work cycle (--cycle FILE) or with a signal component."
     missing = [Problem(f'signal "{name}" {text}', "components", file) for name in needed if name not in led]
     return missing + [
         Problem(f'"{name}" is not an input of {file}.' + did_you_mean(name, needed), f"inputs.{name}", cycle_file)
@@ -196,15 +196,15 @@ def _diverged(packed: PackedCircuit, rows: Floats, tick: int, what: str) -> str:
     wrong = packed.names[int(np.argmax(~np.isfinite(rows[tick])))]
     steps = int(packed.index[e.SUBSTEPS])
     return (
-        f"{what}: {wrong} is no longer a number after {tick * TICK:g} s: the step of {TICK / steps * 1e6:.0f} µs is "
-        'too long for the circuit. Give more solver.substeps, or integrator = "rosenbrock".'
+        f"{what}: {wrong} is not finite after {tick * TICK:g} s: the step of {TICK / steps * 1e6:.0f} µs is "
+        'too long for this circuit. Increase solver.substeps, or set integrator = "rosenbrock".'
     )
 
 
 def step_note(run: CircuitRun, looks: int = 20) -> str | None:
-    """What to change if the integrator's step was too long for the fastest motion; else None.
+    """What to change if the integrator's step was too long for the fastest dynamics; else None.
 
-    Looked at in the beginning (a run that swings because of its step shows less of it) and so many times over the run.
+    Checked at the start (a run that oscillates because of its step shows less of it) and at ``looks`` times of the run.
     """
     packed, solver = run.packed, run.circuit.solver
     rows = np.column_stack([run.series[name] for name in packed.values])
@@ -217,14 +217,14 @@ def step_note(run: CircuitRun, looks: int = 20) -> str | None:
     return too_long(found, solver.integrator, TICK, solver.substeps)
 
 
-# --- what is shown of it ----------------------------------------------------------------------------------------------
+# --- results ----------------------------------------------------------------------------------------------------------
 
 
 def panels(run: CircuitRun) -> list[tuple[str, str, dict[str, Floats]]]:
-    """Inputs, pressures, flows, positions, speeds: (label, SI unit, lines by name) of those that there are.
+    """Panels of inputs, pressures, flows, positions and speeds that the circuit has: (label, SI unit, lines by name).
 
-    Of flows that are the same or opposite (what a pump takes from the tank and gives) the first is shown, and none
-    below 1 % of the largest (what fills a load-sensing line).
+    Of equal or opposite flows (into and out of a pump) only the first is shown, and no flow below 1 % of the maximum
+    (such as into a load-sensing line).
     """
     circuit = run.circuit
     signals = dict.fromkeys(
@@ -251,7 +251,7 @@ def _node(name: str) -> str:
 
 
 def _different(lines: dict[str, Floats]) -> dict[str, Floats]:
-    """Without lines that are small beside the others, and those that another is up to its sign."""
+    """Without lines that are small compared with the others, and those that equal another except for the sign."""
     kept: dict[str, Floats] = {}
     sizes = {name: float(np.abs(line).max(initial=0.0)) for name, line in lines.items()}
     largest = max(sizes.values(), default=0.0)
@@ -271,37 +271,37 @@ def plot(run: CircuitRun) -> Figure:
 
 
 def document(run: CircuitRun) -> Document:
-    """The page about a run."""
+    """The report on a run."""
     facts = (
-        ("Length", f"{run.time[-1]:g} s, {len(run.time)} ticks of {1e3 * TICK:g} ms"),
+        ("Duration", f"{run.time[-1]:g} s, {len(run.time)} ticks of {1e3 * TICK:g} ms"),
         ("Solver", f"{run.circuit.solver.integrator}, {run.circuit.solver.substeps} steps per tick"),
         ("Software", f"hilserver {version('hilserver')}"),
     )
-    course = Picture("course", plot(run), "Inputs, pressures, flows and motion, as far as the circuit has them.")
+    signals = Picture("signals", plot(run), "Inputs, pressures, flows and motion of the circuit.")
     blocks: list[Block] = [run.circuit.description] if run.circuit.description else []
-    blocks += [Facts(facts), Heading("Course"), course]
+    blocks += [Facts(facts), Heading("Signals"), signals]
     if run.circuit.placed:
         blocks += [Heading("Circuit"), *drawing(run.circuit.source), components(run.circuit.source)]
     return Document(run.name, blocks)
 
 
 def write_animations(run: CircuitRun, folder: Path) -> list[Path]:
-    """Each mechanism in motion, as a GIF file. Raises HilserverError where it can't be written."""
+    """Animate each mechanism as a GIF file. Raises HilserverError if it can't be written."""
     found = []
     for placed in run.circuit.mechanisms:
         name = run.name if len(run.circuit.mechanisms) == 1 else f"{run.name}_{placed.name}"
-        course = poses_at(placed, run.series)
-        found.append(animate(placed.mechanism, run.time, course, folder / f"{name}.gif", placed.name))
+        poses = poses_at(placed, run.series)
+        found.append(animate(placed.mechanism, run.time, poses, folder / f"{name}.gif", placed.name))
     return found
 
 
 def write_run(run: CircuitRun, folder: Path, suffix: str = "csv") -> list[Path]:
-    """A page about it, and all values as a table (``csv`` or ``parquet``; SI, time first); returns the files.
+    """Write the report on a run and all values as a table (``csv`` or ``parquet``; SI, time first); returns the files.
 
-    What components remember between steps is left out. Raises HilserverError where a file can't be written.
+    The memory of components is left out. Raises HilserverError if a file can't be written.
     """
     if suffix not in TABLES:
-        raise HilserverError(f"{suffix} is not a format of tables.{did_you_mean(suffix, TABLES)}")
+        raise HilserverError(f"{suffix} is not a table format.{did_you_mean(suffix, TABLES)}")
     kinds = dict(zip(run.packed.values, run.packed.kinds, strict=True))
     left_out = {"t", *(name for name, kind in kinds.items() if kind == "constant" or kind.startswith("memory"))}
     columns = {"time": run.time, **{name: line for name, line in run.series.items() if name not in left_out}}

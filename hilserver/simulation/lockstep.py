@@ -30,13 +30,13 @@ from hilserver.tick.plant import PlantArrays
 from hilserver.tick.program import compiled_program, no_command, work_array
 
 BLOCK = 10_000
-"""Ticks per call of the compiled loop, at most: so that Ctrl-C is heard."""
+"""Maximum number of ticks per call of the compiled loop, so that Ctrl-C takes effect."""
 LOG_BATCH = 1000
 
 
 @dataclass
 class _Command:
-    """A command that waits for its tick; for a swap also the circuit."""
+    """A command that waits for its tick; for a switch also the circuit."""
 
     record: Floats
     circuit: Circuit | None = None
@@ -45,7 +45,7 @@ class _Command:
 
 @dataclass
 class _Player:
-    """A device that plays samples back: its driver, and the columns of the row that it fills."""
+    """A device that replays samples: its driver, and the columns of the row that it fills."""
 
     driver: Driver
     columns: list[int]
@@ -57,7 +57,7 @@ class LockstepRun:
     """Runs a rig tick by tick without waiting; ``row`` is its memory, as in the real-time loop.
 
     Commands wait in a queue and are taken one per tick, in order, beginning with the next tick. With ``log`` every
-    tick is recorded there as in a real-time run (Ticks begin at 0; there is no wall clock, so ``utc`` is 0).
+    tick is recorded there as in a real-time run. (Ticks start at 0; there is no wall clock, so ``utc`` is 0.)
     ``trace=True`` keeps the simulated devices' true values, see `true_values`.
 
     Raises ConfigurationError for devices that need a clock of their own.
@@ -104,12 +104,10 @@ class LockstepRun:
                 self._players.append(_Player(player, columns, np.zeros(len(slots)), np.zeros(len(slots))))
             else:
                 name = rig.settings.devices[device.name]["driver"]
-                text = (
-                    f'"{name}" works in real time only; without a clock the drivers simulated and replay can be used.'
-                )
+                text = f'"{name}" works in real time only; only the drivers simulated and replay work without a clock.'
                 raise ConfigurationError([Problem(text, f"devices.{device.name}.driver", str(rig.file))])
 
-    # --- what there is ---------------------------------------------------------------------------------------------
+    # --- properties ------------------------------------------------------------------------------------------------
 
     @property
     def dt(self) -> float:
@@ -123,7 +121,7 @@ class LockstepRun:
 
     @property
     def fault(self) -> str:
-        """What tripped the rig; empty without a fault."""
+        """The cause of the trip; empty without a fault."""
         number = int(self.row[c.FAULT])
         if number >= c.FAULT_LIMIT:
             return f"limit {self.rig.layout.limits[number - c.FAULT_LIMIT]}"
@@ -159,13 +157,13 @@ class LockstepRun:
         self.command(c.STRATEGY, _index(valve, list(self.rig.settings.valves), "a valve"), number)
 
     def swap(self, circuit: Circuit, packed: PackedCircuit | None = None) -> None:
-        """Queue another circuit, already packed or not. Raises ConfigurationError where the rig can't run it."""
+        """Queue a switch to another circuit, packed or not. Raises ConfigurationError if the rig can't run it."""
         swaps = sum(waiting.circuit is not None for waiting in self._queue)
         record = self._record(c.SWAP, self.row[c.CIRCUIT_VERSION] + swaps + 1)
         self._queue.append(_Command(record, circuit, packed or self.rig.pack(circuit)))
 
     def miss(self, ticks: int) -> None:
-        """Let the next tick come so many ticks late."""
+        """Delay the next tick by this number of ticks."""
         self._late = ticks
 
     def _record(self, kind: int, a: float, b: float = 0.0) -> Floats:
@@ -178,9 +176,9 @@ class LockstepRun:
     # --- running ---------------------------------------------------------------------------------------------------
 
     def start(self) -> Floats:
-        """Arm, start, and begin the work cycle where there is one; returns the rows of these ticks.
+        """Arm, start, and start the work cycle if there is one; returns the rows of these ticks.
 
-        Raises HilserverError where the rig refuses, with its reason.
+        Raises HilserverError with the reason if the rig does not start.
         """
         self.command(c.ARM)
         self.command(c.START)
@@ -208,7 +206,7 @@ class LockstepRun:
         return np.concatenate([rows, self.run(max(ticks, 0))])
 
     def run(self, ticks: int, *, hold_commands: bool = False) -> Floats:
-        """Run so many ticks; returns their rows, float64[ticks, width]. ``hold_commands``: leave the queue waiting."""
+        """Run this number of ticks; returns their rows, float64[ticks, width]. ``hold_commands``: take no command."""
         rows = np.empty((ticks, self.rig.layout.width))
         done = 0
         while done < ticks:
@@ -221,7 +219,7 @@ class LockstepRun:
         return rows
 
     def _next_command(self) -> dict[int, list[Event]]:
-        """Put the next waiting command before the coming tick; returns its events."""
+        """Hand the next waiting command to the next tick; returns its events."""
         if not self._queue:
             return {}
         waiting = self._queue.popleft()
@@ -246,7 +244,7 @@ class LockstepRun:
             self.program.run_recorded(*arguments, rows)
 
     def _traced(self, name: str, attached: Attached, ticks: int) -> Attached:
-        """The device with room for its true values in these ticks, where they are wanted."""
+        """The device with room for its true values in these ticks, if they are traced."""
         if self._traces is None:
             return attached
         trace = np.empty((ticks, len(attached.plant.values)))

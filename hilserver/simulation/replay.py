@@ -1,4 +1,4 @@
-"""Replay of hilserver's own logs: the same inputs and commands once more, every value compared."""
+"""Replay of hilserver's own logs: the recorded inputs and commands again, every computed value compared."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from hilserver.tick.plan import Plan
 from hilserver.tick.program import compiled_program, no_command, work_array
 
 OTHER_VERSION_TOLERANCE = 1e-6
-"""Of a column's range: what is allowed where log and replay ran different programs, unless the user says otherwise."""
+"""Default tolerance if log and replay were computed by different programs, as a fraction of a column's range."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A column that is not bit-identical: where first, and the largest deviation, SI and by the column's range."""
+    """A column that is not bit-identical: first difference, maximum deviation in SI and relative to its range."""
 
     column: str
     first_row: int
@@ -39,7 +39,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class StartingRow:
-    """A row that was taken as it is, because what came before it is not known."""
+    """A row that was taken from the log unchanged, because the row before it is not known."""
 
     row: int
     tick: int
@@ -48,7 +48,7 @@ class StartingRow:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What came of a replay. ``tolerance`` is by a column's range; 0 asks for the same bits."""
+    """The result of a replay. ``tolerance`` is a fraction of a column's range; 0 requires bit-identical values."""
 
     log: Path
     software: str
@@ -66,29 +66,29 @@ class Replayed:
 
     @property
     def beyond(self) -> tuple[Difference, ...]:
-        """The differences beyond the tolerance."""
+        """The differences that exceed the tolerance."""
         return tuple(d for d in self.differences if not d.relative <= self.tolerance)
 
     @property
     def ok(self) -> bool:
-        """Whether something was compared, and nothing is beyond the tolerance."""
+        """Whether rows were compared and no difference exceeds the tolerance."""
         return self.compared > 0 and not self.beyond
 
 
 Watch = Callable[[Rig, Sequence[str], Floats], object]
-"""Gets the rig, the names of the circuit's values, and rows as they were computed."""
+"""Called with the rig, the names of the circuit's values, and computed rows."""
 
 
 def replay_log(
     path: Path, *, from_row: int = 0, tolerance: float | None = None, watch: Watch | None = None
 ) -> Replayed:
-    """Replay a log (and the parts that follow it) from a row on.
+    """Replay a log (and the following files of the run) from a row on.
 
-    Row 0 of a run is computed from nothing; any other row to begin with is taken as it stands, and so is a row after
-    rows that the log has lost. With the program that wrote the log the recorded arrays of its circuits are used and
-    all must be bit-identical; with another one circuits are packed anew from their source, and compared within
-    ``tolerance``. ``watch`` gets all rows. Raises RecordError where the log can't be used, ConfigurationError where
-    its rig can't be built any more.
+    Row 0 of a run is computed from the initial state. Any other first row is taken from the log unchanged, and so is
+    the first row after rows that are lost. With the program that wrote the log, the recorded arrays of its circuits
+    are used and all values must be bit-identical; with another one, circuits are rebuilt from their source and values
+    compared within ``tolerance``. ``watch`` is called with all rows. Raises RecordError if the log can't be used,
+    ConfigurationError if its rig can't be built any more.
     """
     reader = LogReader(path)
     replay = _Replay(reader.header, path, from_row, watch)
@@ -123,7 +123,7 @@ def replay_log(
 
 @dataclass
 class _Found:
-    """Where a column first differed, and by how much it did at most."""
+    """The first difference of a column, and the maximum one."""
 
     row: int
     tick: int
@@ -132,7 +132,7 @@ class _Found:
 
 @dataclass
 class _Names:
-    """Which columns of the logged rows are which of the replayed rows."""
+    """The columns that logged and replayed rows have in common."""
 
     logged: Integers
     replayed: Integers
@@ -147,7 +147,7 @@ class _Names:
 
 
 class _Replay:
-    """A rig built from a log's header, fed with the log's inputs and commands, batch by batch."""
+    """A rig built from a log's header and run with the log's inputs and commands, batch by batch."""
 
     def __init__(self, header: LogHeader, path: Path, from_row: int, watch: Watch | None) -> None:
         self.rig = _rig_of(header, path)
@@ -168,7 +168,7 @@ class _Replay:
         self._inputs = input_columns(self.rig.plan)
 
     def take(self, batch: Batch) -> None:
-        """Replay and compare a batch of the log, but for the rows before the one to begin with."""
+        """Replay and compare a batch of the log, except for rows before the first one to replay."""
         first = max(self._from_row - batch.start, 0)
         if first >= len(batch):
             return
@@ -183,20 +183,22 @@ class _Replay:
             self._segment(batch, rows[begin:end], begin, events.get(begin, []), gaps.get(begin, ""))
 
     def _gaps(self, batch: Batch, first: int) -> dict[int, str]:
-        """Rows of the batch that can't be computed from the row before, with the reason."""
+        """Rows of the batch that can't be computed from the row before, each with the reason."""
         ticks, missed = batch.column("tick"), batch.column("missed")
         before = np.concatenate([[self._row[c.TICK]], ticks[:-1]])
         broken = np.flatnonzero(ticks - before != missed + 1.0)
-        gaps = {int(row): "rows before it are lost" for row in broken if row >= first}
+        gaps = {int(row): "the rows before it are lost" for row in broken if row >= first}
         for number, event in batch.events:
             if event.get("kind") == "lost" and number - batch.start >= first:
-                gaps[number - batch.start] = "its command is lost" if "command" in event else "rows before it are lost"
+                gaps[number - batch.start] = (
+                    "its command is lost" if "command" in event else "the rows before it are lost"
+                )
         if not self._known:
-            gaps[first] = "the replay begins here"
+            gaps[first] = "the replay starts here"
         return gaps
 
     def _segment(self, batch: Batch, rows: Floats, begin: int, events: list[Event], gap: str) -> None:
-        """Rows of one circuit without a gap; a command at the first one at most."""
+        """Replay rows of one circuit without a gap, in which only the first has a command."""
         number = batch.start + begin
         if gap:
             self._use(batch.circuit)
@@ -217,14 +219,14 @@ class _Replay:
                 self._watch(self.rig, self._packed.names, computed)
 
     def _begin_at(self, logged: Floats, number: int, reason: str) -> None:
-        """Take a row of the log as it stands."""
+        """Take a row of the log unchanged."""
         self._row = first_row(self.rig.layout, self.rig.plan, self._packed)
         self._row[self._columns.replayed] = logged[self._columns.logged]
         self._known = True
         self.starts.append(StartingRow(number, int(self._row[c.TICK]), reason))
 
     def _use(self, version: CircuitVersion) -> PackedCircuit:
-        """Make a recorded circuit the present one; returns the one before."""
+        """Make a recorded circuit the current one; returns the previous one."""
         before, self._packed = self._packed, self._packed_of(version.packed)
         self._version = version
         self._work = work_array(self._packed, self.rig.plan)
@@ -235,7 +237,7 @@ class _Replay:
         return before
 
     def _switch(self, version: CircuitVersion) -> None:
-        """Go over to a recorded circuit, as the loop did."""
+        """Switch to a recorded circuit, as the loop did."""
         before = self._use(version)
         carried = version.packed["carried"] if self.same_program else self._packed.carried_from(before)
         self.switches += 1
@@ -247,7 +249,7 @@ class _Replay:
         return self.rig.pack(self.rig.read_circuit(record["source"], str(self._path)), str(self._path))
 
     def _run(self, rows: Floats, command: Floats) -> Floats:
-        """What the tick makes of the recorded inputs of these rows."""
+        """The rows that the tick computes from the recorded inputs of these rows."""
         order = np.full(self._fixed + len(self._packed.names), -1, dtype=np.int64)
         order[self._columns.replayed] = self._columns.logged
         places = order[self._inputs]
@@ -291,21 +293,21 @@ def input_columns(plan: Plan) -> Integers:
 
 
 def _rig_of(header: LogHeader, path: Path) -> Rig:
-    """The rig of a log, from the sources in its header. Raises RecordError where it can't be built any more."""
+    """The rig of a log, from the sources in its header. Raises RecordError if it can't be built any more."""
     sources = {key: value for key, value in header.configuration.items() if key != "file"}
     if "rig" not in sources or "circuit" not in sources:
-        raise RecordError(path, "does not hold the configuration of its rig: it can't be replayed.")
+        raise RecordError(path, "does not contain the configuration of its rig and can't be replayed.")
     try:
         return assemble(sources, Path(str(header.configuration.get("file", path))), library_in(sources))
     except ConfigurationError as error:
         problems = "\n".join(f"  {problem}" for problem in error.problems)
-        text = f"was written by {header.software}; this version refuses the configuration it holds:\n{problems}"
+        text = f"was written by {header.software}; this version does not accept its configuration:\n{problems}"
         raise RecordError(path, text) from None
 
 
 @dataclass
 class _Scale:
-    """Range of a column over a log, and its largest value."""
+    """Range of a column over a log."""
 
     low: float = field(default=np.inf)
     high: float = field(default=-np.inf)
@@ -325,7 +327,7 @@ def _scales(reader: LogReader, names: set[str]) -> dict[str, _Scale]:
 
 
 def _relative(deviation: float, scale: _Scale) -> float:
-    """A deviation by the column's range; by its value where it never changes; as it is where that is 0."""
+    """A deviation relative to the column's range; to its value if it is constant; unchanged if that is 0."""
     span = scale.high - scale.low if scale.high >= scale.low else 0.0
     unit = span or max(abs(scale.high), abs(scale.low)) if np.isfinite(scale.high) else 1.0
     return deviation / (unit or 1.0)

@@ -1,4 +1,4 @@
-"""The result of a replay: its sentences, its differences as a table, its figures, its page."""
+"""The result of a replay: sentences, table of differences, figures, report."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from hilserver.simulation.replay import Replayed
 
 
 def differences(result: Replayed) -> Grid:
-    """The columns that differ."""
+    """The columns that differ, as a table."""
     rows = []
     for d in result.differences:
         relative = f"{d.relative:.2g}" if math.isfinite(d.relative) else "not finite"
         rows.append((d.column, f"{d.first_tick}", f"{d.largest:.3g}", relative, f"{result.tolerance:.2g}"))
-    head = ("column", "first tick", "largest deviation", "of range", "tolerance")
-    return Grid(head, tuple(rows), "What the replay computes otherwise; deviations in SI units.")
+    head = ("column", "first tick", "maximum deviation", "of range", "tolerance")
+    return Grid(head, tuple(rows), "Values that the replay computes differently; deviations in SI units.")
 
 
 def replay_sentences(result: Replayed) -> list[str]:
-    """What was compared, how, and what came of it."""
+    """What was compared and the result, in sentences."""
     program = (
         "by the same program"
         if result.same_program
-        else "by another program or version: circuits packed anew from their source"
+        else "by another program or version: its circuits were rebuilt from their source"
     )
     sentences = [f"{result.log}: {result.rows} rows, written {program} ({result.software})."]
     if result.torn and not result.damages:
-        sentences.append("The log has no end mark: its writer was killed, or still writes.")
+        sentences.append("The log has no end mark: the recorder was killed, or is still writing.")
     sentences += [f"The log is damaged: {damage}." for damage in result.damages]
     for start in result.starts[:5]:
-        sentences.append(f"Row {start.row} (tick {start.tick}) was taken as it stands: {start.reason}.")
+        sentences.append(f"Row {start.row} (tick {start.tick}) was taken from the log unchanged: {start.reason}.")
     if len(result.starts) > 5:
         sentences.append(f"So were {len(result.starts) - 5} more rows.")
     if result.only_in_log:
@@ -50,13 +50,13 @@ def replay_sentences(result: Replayed) -> list[str]:
         )
     else:
         sentences.append(
-            f"{compared}: {len(result.beyond)} beyond the tolerance of {result.tolerance:.2g} of the range."
+            f"{compared}: {len(result.beyond)} exceed the tolerance of {result.tolerance:.2g} of their range."
         )
     return sentences
 
 
 def replay_figures(result: Replayed) -> dict[str, Any]:
-    """The same as data."""
+    """The result as data for JSON."""
     return {
         "log": str(result.log),
         "ok": result.ok,
@@ -73,10 +73,10 @@ def replay_figures(result: Replayed) -> dict[str, Any]:
 
 
 def write_replay_report(result: Replayed, folder: Path) -> Path:
-    """Write the page about a replay, on it what there is to say of the run itself. Raises HilserverError."""
+    """Write the report on a replay, which includes the report on the run. Raises HilserverError."""
     run = run_report(result.log)
     found: list[Block] = [Heading("Replay"), Listing(tuple(replay_sentences(result)))]
     found += [differences(result)] if result.differences else []
-    outcome = "computed once more" if result.ok else "NOT the same when computed once more"
+    outcome = "replayed" if result.ok else "replayed with DIFFERENCES"
     page, *_ = Document(f"{run.title}, {outcome}", (*found, *run.blocks)).write(folder, f"{result.log.stem}-replay")
     return page

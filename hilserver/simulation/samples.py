@@ -1,4 +1,4 @@
-"""The samples of another system's log, brought onto the grid of the ticks."""
+"""The samples of a third-party log, resampled to the grid of the ticks."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Recordings:
 class TickSamples:
     """A `hilserver.driver.SampleSource`: in each tick the last sample taken at or before it, and its age.
 
-    A log slower than the ticks is held from sample to sample, of a faster one the samples between two ticks are left
-    out. The first tick is at the time of the first sample, the last one at or just before the last sample.
+    A slower log is held from sample to sample; of a faster one, only the last sample before each tick is used. The
+    first tick is at the time of the first sample, the last one at or just before the last sample.
     """
 
     table: SampleTable
@@ -65,28 +65,28 @@ class TickSamples:
         return True
 
     def described(self, dt: float) -> str:
-        """In one sentence: what the log's samples are and what was done with them."""
+        """The log's samples and how they were resampled, in one sentence."""
         count, duration = len(self.table.time), float(self.table.time[-1] - self.table.time[0])
         spacing = duration / max(count - 1, 1)
         text = (
             f"{count} samples, {spacing * 1e3:g} ms apart on average, over {duration:g} s; ticks {dt * 1e3:g} ms apart"
         )
         if spacing > 1.001 * dt:
-            return text + ": each sample is held until the next."
-        return text + (": of several samples within a tick the last is taken." if spacing < 0.999 * dt else ".")
+            return text + ": each sample is held until the next one."
+        return text + (": of several samples within a tick, the last one is used." if spacing < 0.999 * dt else ".")
 
 
 def read_samples(device: Device, rig_file: Path, dt: float) -> TickSamples:
-    """The log of a replay device. Raises ConfigurationError, or RecordError where the log can't be used."""
+    """The log of a replay device. Raises ConfigurationError, or RecordError if the log can't be used."""
     config: Any = device.config
     path = Path(config.file)
     candidates = [path] if path.is_absolute() else [rig_file.parent / path, path]
     found = next((candidate for candidate in candidates if candidate.is_file()), None)
     if found is None:
-        text = f'no such file: "{config.file}", neither beside the rig file nor in the working folder.'
+        text = f'no such file: "{config.file}", neither in the folder of the rig file nor in the working folder.'
         raise ConfigurationError([Problem(text, f"devices.{device.name}.file", str(rig_file))])
     if (config.sample_rate is None) == (config.time_column is None):
-        text = "give either sample_rate or time_column: when the samples were taken."
+        text = "give either sample_rate or time_column, to define the time of each sample."
         raise ConfigurationError([Problem(text, f"devices.{device.name}.sample_rate", str(rig_file))])
     table = read_table(
         found,

@@ -1,4 +1,4 @@
-"""Logs of other systems as the sensors of a rig; the work cycle moves the operator's command."""
+"""Replay of third-party logs: their samples as the sensors of a rig, the work cycle as the operator."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import BLOCK, LockstepRun
+from hilserver.units import shown_unit
 
 
 @dataclass(frozen=True)
 class ThirdPartyRun:
-    """A recorded machine driven through a rig: the log that was written, and the columns that are plotted, by name."""
+    """A third-party log replayed into a rig: the log that was written, and the plotted columns by name."""
 
     rig: Rig
     log: Path
@@ -37,7 +38,7 @@ def rig_with_file(path: Path, file: Path | None) -> Rig:
     if file is None:
         return rig
     if len(names) > 1:
-        text = f"--file is for one device, here {', '.join(names)} have driver replay: name their files in the rig."
+        text = f"--file is for one device, but {', '.join(names)} replay files: name their files in the rig file."
         raise ConfigurationError([Problem(text, "devices", str(path))])
     sources = copy.deepcopy(dict(rig.sources))
     sources["rig"]["devices"][names[0]]["file"] = str(file.absolute())
@@ -45,14 +46,14 @@ def rig_with_file(path: Path, file: Path | None) -> Rig:
 
 
 def replay_samples(rig: Rig, log: Path) -> ThirdPartyRun:
-    """Arm and start the rig on the first samples and run it to the last one; every tick goes into ``log``.
+    """Arm and start the rig with the first samples and run it to the last one; every tick is recorded in ``log``.
 
-    Raises HilserverError where the rig refuses to start; a trip on the way is told in the result.
+    Raises HilserverError if the rig does not start; a trip during the run is reported in the result.
     """
     with LockstepRun(rig, log) as run:
         total = run.ticks_recorded
         if total is None:
-            raise HilserverError(f"{rig.file}: no device has the driver replay: there is nothing to replay.")
+            raise HilserverError(f"{rig.file}: no device has the driver replay, so there is nothing to replay.")
         columns = _plotted(rig)
         kept = [run.start()[:, list(columns.values())]]
         done = len(kept[0])
@@ -77,14 +78,15 @@ def _plotted(rig: Rig) -> dict[str, int]:
 
 
 def third_party_sentences(run: ThirdPartyRun) -> list[str]:
-    """What was replayed into what."""
+    """The result in sentences."""
+    unit, factor = shown_unit("m^3/s")
     sentences = [f"Device {text}" for text in run.samples]
     sentences.append(f"{run.ticks} ticks; the rig ended in mode {run.mode}{f' ({run.fault})' if run.fault else ''}.")
     for valve in run.rig.layout.valves:
         flow, command = run.series[f"valve.{valve}.flow_virtual"], run.series[f"valve.{valve}.command"]
         share = (run.series[f"valve.{valve}.saturation"] > 0.0).mean()
         sentences.append(
-            f"Valve {valve}: virtual flow {flow.min() * 6e4:.3g} … {flow.max() * 6e4:.3g} l/min, "
+            f"Valve {valve}: virtual flow {factor * flow.min():.3g} … {factor * flow.max():.3g} {unit}, "
             f"command {command.min():.3g} … {command.max():.3g}, saturated in {share:.1%} of the ticks."
         )
     return sentences

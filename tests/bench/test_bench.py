@@ -38,7 +38,8 @@ from hilserver.commissioning.rates import (
 )
 from hilserver.errors import ConfigurationError, DriverError, HilserverError
 from hilserver.numerics import shape
-from hilserver.realtime.shared import LoopMemory, segment_path
+from hilserver.realtime.segment import segment_path
+from hilserver.realtime.shared import LoopMemory
 from hilserver.record.format import Event
 from hilserver.record.reader import LogReader
 from hilserver.record.run import run_header
@@ -317,7 +318,7 @@ def test_devices_are_not_opened_beside_a_running_server(modbus: ModbusServer) ->
     memory = LoopMemory.create(segment_path(rig.settings.name), row_width=rig.layout.width, ring_rows=10)
     with contextlib.closing(memory):
         memory.loop_heartbeat.beat()
-        with pytest.raises(HilserverError, match="runs: end it"):
+        with pytest.raises(HilserverError, match="is running: stop it"):
             driver_costs(rig, opened=True)
 
 
@@ -434,8 +435,8 @@ def test_other_machines_and_versions_are_named() -> None:
     assert differences(old, new) == []
     old["machine"] = {**old["machine"], "processor": "abacus", "kernel": "none"}
     assert differences(old, new) == [
-        f"processor: abacus then, {new['machine']['processor']} now.",
-        f"kernel: none then, {new['machine']['kernel']} now.",
+        f"processor: abacus before, {new['machine']['processor']} now.",
+        f"kernel: none before, {new['machine']['kernel']} now.",
     ]
 
 
@@ -449,7 +450,7 @@ def test_a_report_is_read_back(tmp_path: Path) -> None:
 def test_a_report_that_is_none(text: str, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     file.write_text(text)
-    with pytest.raises(HilserverError, match=r"report\.json: is no report of hilserver bench --json"):
+    with pytest.raises(HilserverError, match=r"report\.json: is not a result of hilserver bench --json"):
         read_report(file)
     with pytest.raises(HilserverError, match=r"none\.json: can't be read: No such file"):
         read_report(tmp_path / "none.json")
@@ -478,7 +479,7 @@ def test_a_report_is_compared_and_what_is_slower_fails(
         assert text in said.out
     (line,) = said.err.splitlines()
     assert line.startswith("part: circuit: ")
-    assert line.endswith(" times slower than then.")
+    assert line.endswith(" times slower than before.")
 
 
 def test_of_a_rig_with_hardware_the_circuit_is_timed_and_nothing_is_opened(

@@ -96,7 +96,7 @@ def test_the_loop_is_compared_with_cyclictest_beside_it() -> None:
     assert report().ratio(loaded=False) == 2.0
     assert report().ratio(loaded=True) is None
     first, *others = latency_sentences(report(notes=("a note",)))
-    assert first == "no load: the loop's median is 2.00 times that of cyclictest beside it."
+    assert first == "no load: the loop's median is 2.00 times that of cyclictest."
     assert others == ["a note", "memory lock: refused. It costs. Do this."]
 
 

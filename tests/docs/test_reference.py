@@ -8,18 +8,20 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from os.path import normpath
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 from urllib.parse import urlsplit
 
 import generate
 import pytest
 import yaml  # type: ignore[import-untyped]
 from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -33,7 +35,9 @@ from hilserver.protocol import topics
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import COMMANDS
 from hilserver.rig.calibration import Calibration
+from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.cycle import CycleSettings
+from hilserver.rig.scale import Scale
 from hilserver.rig.settings import RigSettings
 from hilserver.sequences import model as sequences
 from hilserver.units import Quantity
@@ -256,6 +260,41 @@ def test_every_key_says_what_it_is_and_how_it_is_written() -> None:
         for key, kind, _, _, text in rows:
             assert kind.strip(), f"{page}: {key}: how is it written?"
             assert text.strip(), f"{page}: {key}: what is it?"
+
+
+def values_of(field: FieldInfo) -> list[Any]:
+    """The values in the cell *example* of a key: none where it only names a kind, such as text."""
+    parts = generate.example_of(field).split(" or ")
+    return [tomllib.loads(f"value = {part[1:-1]}")["value"] for part in parts if re.fullmatch("`[^`]*`", part)]
+
+
+@pytest.mark.parametrize(("page", "model"), FILES, ids=lambda part: getattr(part, "__name__", part))
+def test_examples_of_a_key_are_accepted_by_the_key(page: str, model: type[BaseModel]) -> None:
+    for owner in models_in(model):
+        for key, field in owner.model_fields.items():
+            kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+            validator = TypeAdapter(kind)
+            for value in values_of(field):
+                try:
+                    validator.validate_python(value)
+                except ValidationError as error:
+                    pytest.fail(f"{page}: {owner.__name__}.{key} refuses its example: {error}")
+
+
+@pytest.mark.parametrize(
+    ("model", "complete"),
+    [
+        (ChannelSettings, {"device": "daq", "source": "ai0", "scale": {"raw": [0, 10], "value": ["0 bar", "250 bar"]}}),
+        (Scale, {"raw": {"value": ["0 bar", "250 bar"]}, "value": {"raw": [0, 10]}, "polynomial": {"unit": "bar"}}),
+    ],
+    ids=lambda part: getattr(part, "__name__", ""),
+)
+def test_examples_are_accepted_beside_the_other_keys(model: type[BaseModel], complete: dict[str, Any]) -> None:
+    """Where a model compares its keys; ``complete``: the others that it requires, of a Scale by key."""
+    for key, field in model.model_fields.items():
+        others = complete.get(key, {}) if model is Scale else {} if key == "value" else complete
+        for value in values_of(field) if key != "shunt" else ():
+            model.model_validate({**others, key: value})
 
 
 @pytest.mark.parametrize("kind", standard_library().types)

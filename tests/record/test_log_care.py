@@ -233,17 +233,19 @@ def test_the_commands_list_check_and_repair(tmp_path: Path) -> None:
     assert "crane  2026-11-20 10:12:00" in text
     assert "being written, continues run.003.arrow" in text
     assert "is not a log of hilserver" in text
-    assert run("log", "check", path) == (0, f"{path}: 4 files, 200 whole rows.\n")
+    assert run("log", "check", path) == (0, f"{path}: 4 files, 200 complete rows.\n")
     damage(path, 20)
     code, text = run("log", "check", path)
     assert code == 1
-    assert "190 whole rows" in text
+    assert "190 complete rows" in text
     assert "10 rows missing before row 20" in text
     assert f"hilserver log repair {path}" in text
     code, text = run("log", "repair", path)
     assert code == 0
-    assert "190 rows saved" in text
-    assert run("log", "repair", tmp_path / "run-repaired.arrow")[1].endswith("is whole: there is nothing to repair.\n")
+    assert "190 rows recovered" in text
+    assert run("log", "repair", tmp_path / "run-repaired.arrow")[1].endswith(
+        "is complete: there is nothing to repair.\n"
+    )
     code, text = run("export", path, tmp_path / "run.csv")
     assert "190 rows" in text
     assert "The log is damaged: run.arrow, byte" in text

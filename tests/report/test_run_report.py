@@ -61,7 +61,7 @@ def test_figures_are_those_of_the_log(log: Path) -> None:
     assert float(row[1]) == pytest.approx(np.count_nonzero(columns["mode"] == c.RUNNING) * 1e-3)
     ticks = len(columns["tick"])
     assert f"{ticks} ticks of 1 ms, 0 missed, 1 switches of the circuit" in page.markdown(
-        {"course": "", "circuit-0": ""}
+        {"signals": "", "circuit-0": ""}
     )
 
 
@@ -93,8 +93,8 @@ def test_a_plot_shows_each_flow_once_and_no_channel_before_its_first_sample(log:
             values[layout.column("channel.x")], values[layout.column("stale.x")] = 0.0, np.inf
 
     path = rewritten(log, tmp_path / "late.arrow", rows=late)
-    (course,) = (block for block in run_report(path).blocks if isinstance(block, Picture))
-    shown = {axis.get_ylabel(): {str(line.get_label()): line for line in axis.lines} for axis in course.figure.axes}
+    (signals,) = (block for block in run_report(path).blocks if isinstance(block, Picture))
+    shown = {axis.get_ylabel(): {str(line.get_label()): line for line in axis.lines} for axis in signals.figure.axes}
     assert [name for name in shown["flow, l/min"] if not name.startswith("_")] == ["main virtual", "main measured"]
     position = np.asarray(shown["position, mm"]["x"].get_ydata(), dtype=float)
     assert np.isnan(position[:40]).all()

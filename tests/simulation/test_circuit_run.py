@@ -88,7 +88,7 @@ def test_written_values_are_those_of_the_run(circuit: Path, suffix: str, read: o
 
 
 def test_what_does_not_fit_is_refused(circuit: Path) -> None:
-    assert 'signal "demand" is written by no component: lead it by a work cycle (--cycle FILE)' in refused(circuit)
+    assert 'signal "demand" is not set by any component: set it with a work cycle (--cycle FILE)' in refused(circuit)
     cycle = circuit.parent / "cycle.toml"
     cycle.write_text(CYCLE.replace("demand", "demant"))
     assert 'inputs.demant: "demant" is not an input of' in refused(circuit, cycle)
@@ -96,7 +96,7 @@ def test_what_does_not_fit_is_refused(circuit: Path) -> None:
     cycle.write_text(CYCLE.replace("hold", "jump"))
     assert "cycle.toml: inputs.demand.shape" in refused(circuit, cycle)
     lift = ROOT / "config/circuits/lift.toml"
-    assert "rig.A is measured on the machine" in refused(lift, ROOT / "config/cycles/lift.toml")
+    assert "rig.A is a port of the real machine" in refused(lift, ROOT / "config/cycles/lift.toml")
 
 
 def test_a_step_that_is_too_long_is_said(circuit: Path) -> None:
@@ -122,7 +122,7 @@ def test_command_line(circuit: Path) -> None:
     assert (said.returncode, said.stderr) == (0, "")
     assert "filling: 0.2 s" in said.stdout
     assert sorted(path.name for path in (circuit.parent / "out").iterdir()) == [
-        f"filling{end}" for end in ("-circuit.svg", "-course.png", ".csv", ".html", ".md")
+        f"filling{end}" for end in ("-circuit.svg", "-signals.png", ".csv", ".html", ".md")
     ]
     for arguments, text in (
         ((circuit, "--strategy", "inverse_lag"), "--strategy has no meaning for a circuit file"),

@@ -186,7 +186,7 @@ def test_a_tampered_output_is_named_with_its_tick(rig: Rig, log: Path, tmp_path:
     (difference,) = result.beyond
     assert (difference.column, difference.first_row, difference.first_tick) == ("valve.main.command", 800, 800)
     assert difference.largest == pytest.approx(0.01)
-    assert "1 beyond the tolerance" in replay_sentences(result)[-1]
+    assert "1 exceed the tolerance" in replay_sentences(result)[-1]
 
 
 def test_a_tampered_input_shows_in_all_that_follows_from_it(rig: Rig, log: Path, tmp_path: Path) -> None:
@@ -261,10 +261,10 @@ def test_log_whose_configuration_is_refused_today_says_so(log: Path, tmp_path: P
     configuration = dict(LogReader(log).header.configuration)
     configuration["rig"] = {**configuration["rig"], "loop": {"rate": "1 furlong"}}
     path = rewritten(log, tmp_path / "other.arrow", header={"configuration": configuration})
-    with pytest.raises(RecordError, match=r"refuses the configuration it holds:\n.*loop\.rate"):
+    with pytest.raises(RecordError, match=r"does not accept its configuration:\n.*loop\.rate"):
         replay_log(path)
     path = rewritten(log, tmp_path / "none.arrow", header={"configuration": {}})
-    with pytest.raises(RecordError, match="does not hold the configuration of its rig"):
+    with pytest.raises(RecordError, match="does not contain the configuration of its rig"):
         replay_log(path)
 
 
