@@ -201,7 +201,7 @@ def test_ctrl_c_ends_without_a_traceback() -> None:
             time.sleep(2.5)
             assert process.poll() is None
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=120)
         finally:
             process.kill()
     assert process.returncode == 130

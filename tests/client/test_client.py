@@ -144,7 +144,7 @@ def test_watching_prints_each_state_for_other_programs(server: Server, client: C
         modes = (json.loads(line)["state"]["mode"] for line in process.stdout)
         assert next(mode for mode in modes if mode != "SAFE") == "ARMED"
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=120)
         assert (process.returncode, errors) == (0, "")
     finally:
         process.kill()

@@ -160,7 +160,7 @@ def test_dialogue(block: Block, tmp_path: Path) -> None:
         said += "\n"
         process.stdin.write(f"{typed}\n")
         process.stdin.flush()
-    said += process.communicate(timeout=60)[0]
+    said += process.communicate(timeout=120)[0]
     assert process.returncode == 0, said
     place.compare(command, shown, said)
 

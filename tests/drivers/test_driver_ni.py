@@ -726,7 +726,7 @@ async def unplug_and_kill(server: Server, ni: FakeNi) -> None:
             state = await user.see("state", lambda state: "disconnected" in state["devices"]["daq"]["errors"], start)
             assert "device daq" in state["devices"]["daq"]["last_error"]
             ni.plug()
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(60):
                 while not (await user.command("reset"))["ok"]:  # noqa: ASYNC110 - another process
                     await asyncio.sleep(0.05)
             await has(0.0, 0.0)

@@ -133,7 +133,7 @@ def served(folder: Path, broker: Broker, server: Server, *options: str, scheme: 
         assert process.poll() is None, said.read_text()
         yield f"{scheme}://127.0.0.1:{port}"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) in (0, -signal.SIGTERM)
+        assert process.wait(60) in (0, -signal.SIGTERM)
     finally:
         process.kill()
         process.wait()

@@ -83,7 +83,7 @@ class Panel:
 
     async def see(self, topic: str, where: Callable[[Any], bool] = lambda payload: True) -> Any:
         """The next payload on this topic for which ``where`` is true."""
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(60):
             while True:
                 message = await self.see_message(topic)
                 payload = bytes(message.payload)
@@ -92,7 +92,7 @@ class Panel:
                     return value
 
     async def see_message(self, topic: str) -> aiomqtt.Message:
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(60):
             async for message in self.client.messages:
                 if message.topic.value == topic:
                     return message
@@ -124,7 +124,7 @@ async def panel_when_there(port: int) -> AsyncIterator[Panel]:
 async def serving(service: MqttService) -> AsyncIterator[None]:
     task = asyncio.create_task(service.run())
     try:
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(60):
             await service.wait_connected()
         yield
         assert not task.done(), "run() ended by itself"
@@ -354,7 +354,7 @@ def test_retained_command_is_refused_at_once_and_at_each_connection() -> None:
             await user.send("start", {"id": "7"}, retain=True)
             answer = await user.answer("7")
             assert answer["reason"] == (
-                "retained commands are refused: this one would come again at each connection. "
+                "retained commands are refused: this one would be delivered at each connection. "
                 "Remove it with: mosquitto_pub -r -n -t hil/lab/command/start"
             )
             async with serving(MqttService(lab.address, "lab", lab.commands)):

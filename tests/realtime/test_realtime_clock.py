@@ -67,7 +67,7 @@ def test_missed_periods_are_counted_and_the_grid_is_kept() -> None:
     assert clock.missed >= 2
     assert clock.tick == tick + clock.missed + 1
     assert clock.deadline_ns == deadline_ns + (clock.missed + 1) * 5_000_000
-    assert 0.0 <= clock.wake_error < 0.005
+    assert 0.0 <= clock.wake_error <= (time.monotonic_ns() - clock.deadline_ns) * 1e-9
 
 
 def test_a_signal_does_not_end_the_wait_early(on_alarm: Callable[[Callable[[], None], float, float], None]) -> None:

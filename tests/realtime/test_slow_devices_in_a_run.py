@@ -125,7 +125,7 @@ def test_unplugged_it_trips_by_age_and_plugged_in_again_it_goes_on(run: Run, nam
             await asyncio.to_thread(run.benches[name].plug)
             bench = run.benches[name]
             await asyncio.to_thread(bench.measure, {input_: span[1] for input_, span in bench.input_span.items()})
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(60):
                 while not (await user.command("reset"))["ok"]:  # noqa: ASYNC110 - another process
                     await asyncio.sleep(0.05)
             await user.do("arm")

@@ -14,7 +14,7 @@ import numpy as np
 import probe
 import pytest
 from probe import ProbeDevice
-from probe_rig import CIRCUIT, RIG
+from probe_rig import CIRCUIT, MAX_AGE, RIG
 from service_harness import Panel, Server, eventually, panel, read_log
 
 from hilserver.commissioning.calibrate import measure
@@ -86,7 +86,7 @@ async def recovers(run: Run, user: Panel) -> None:
     await until(lambda: run.io.condition == probe.WORKS)
     reads = run.io.reads
     await until(lambda: run.io.reads > reads + 5)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while not (await user.command("reset"))["ok"]:  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.05)
     await be_running(run, user)
@@ -127,7 +127,10 @@ def test_values_go_both_ways_with_their_ages(lasting: Run) -> None:
         assert user.all("state")[-1]["devices"].keys() == {"card", "io"}
 
         columns = await until(lambda: logged(lasting, user.all("state")[-1]["tick"]))
-        assert np.median(columns["age.x"][columns["mode"] == Mode.RUNNING]) < 0.02  # read every 5 ms
+        ages = columns["age.x"][columns["mode"] == Mode.RUNNING]
+        assert ages.min() >= 0.0
+        assert ages.max() <= MAX_AGE
+        assert (np.diff(ages) < 0.0).any(), "no other sample came"
 
     talk(lasting, watch)
 
@@ -205,7 +208,8 @@ def test_a_worker_that_ends_or_hangs_is_replaced_and_the_loop_does_not_notice(la
         state = await user.see("state", start=len(user.seen))
         assert state["devices"]["io"]["restarts"] > before["devices"]["io"]["restarts"]
         assert not any("device io" in text for text in state["warnings"])
-        assert state["missed_ticks"] < before["missed_ticks"] + 500
+        missed, ticks = (state[key] - before[key] for key in ("missed_ticks", "tick"))
+        assert missed < ticks / 2
 
     talk(lasting, watch)
 
@@ -242,8 +246,8 @@ def tripped_in_time(columns: dict[str, Any], device: str, limit: str) -> None:
     channel = limit.removesuffix(".age")
     tripped = np.flatnonzero(np.diff((columns["mode"] == Mode.FAULT).astype(int)) == 1)[-1] + 1
     stale = columns[f"stale.{channel}"]
-    assert stale[tripped] > 0.3
-    assert stale[tripped - 1] <= 0.3 + 1e-9
+    assert stale[tripped] > MAX_AGE
+    assert stale[tripped - 1] <= MAX_AGE + 1e-9
     assert columns[f"errors.{device}"][tripped] > 0
 
 
@@ -256,8 +260,8 @@ async def paused(run: Run, process: str, seconds: float) -> None:
 FAULTS: dict[str, Callable[[Run, Panel], Awaitable[Any]]] = {
     "tripped by the operator": lambda _, user: user.do("trip"),
     ".age was violated": lambda run, _: asyncio.to_thread(be, run.card, probe.UNPLUGGED),
-    "more ticks in a row were missed": lambda run, _: paused(run, "loop", 0.4),  # 200 ticks
-    "the supervisor's heartbeat stopped": lambda run, _: paused(run, "supervisor", 1.8),  # ends itself after 3 s
+    "more ticks in a row were missed": lambda run, _: paused(run, "loop", 1.4),  # 700 ticks
+    "the supervisor's heartbeat stopped": lambda run, _: paused(run, "supervisor", 3.5),  # ends itself after 4.5 s
 }
 
 
@@ -338,7 +342,7 @@ def test_a_loop_that_dies_leaves_safe_values(run: Run, fate: str) -> None:
         eventually(lambda: run.card.output("u") == 0.0)
         run.server.kill("supervisor", number=signal.SIGTERM)
     elif fate == "hangs":
-        eventually(lambda: "it hangs and is killed" in run.server.stderr)
+        eventually(lambda: "has not ticked for" in run.server.stderr)
         run.card.condition = probe.WORKS
     assert run.server.wait_exit() == (0 if fate == "gives up" else 1)
     assert_safe(run)

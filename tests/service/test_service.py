@@ -28,9 +28,8 @@ from service_harness import (
 from service_inputs import malformed, random_switch
 
 from hilserver.realtime.device import DeviceMemory
-from hilserver.realtime.shared import segment_path
+from hilserver.realtime.segment import segment_path
 from hilserver.record.reader import LogTable
-from hilserver.record.summary import WORK
 from hilserver.rig.build import load_rig
 from hilserver.tick.codes import Fault, Mode
 
@@ -144,7 +143,7 @@ def test_with_nobody_left_the_devices_own_watchdog_makes_it_safe(tmp_path: Path)
     with Server(tmp_path) as server:
         device = set_in_motion(server)
         server.kill("supervisor", "loop")
-        eventually(lambda: applied(device) == 0.0, 1.0)
+        eventually(lambda: applied(device) == 0.0)
         command = np.zeros(device.commands.width)
         device.commands.latest(command)
         assert command[1] != 0.0, "somebody wrote a safe command: this was not the watchdog"
@@ -313,7 +312,7 @@ def test_a_start_on_a_taken_port_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         server = Server(tmp_path, changes={"port = 0": f"port = {port}"})
-        assert refused_start(server) == f"port {port} on 127.0.0.1 is taken already: is another broker running?"
+        assert refused_start(server) == f"port {port} on 127.0.0.1 is already in use: is another broker running?"
     assert server.leaves() == []
 
 
@@ -499,7 +498,7 @@ def test_missed_ticks_are_counted_and_made_good_and_too_many_trip(lasting: Serve
         await be_running(user)
         start = len(user.seen)
         await pause(0.05)
-        event = await user.see("event", lambda event: "ticks missed and made good" in event["text"], start)
+        event = await user.see("event", lambda event: "ticks missed and compensated" in event["text"], start)
         assert event["details"]["ticks"][0] == event["tick"]
         assert user.all("state")[-1]["mode"] == "RUNNING"
         await user.do("disarm")
@@ -526,6 +525,7 @@ def test_missed_ticks_are_counted_and_made_good_and_too_many_trip(lasting: Serve
 
 
 def test_200_random_switches_under_load(tmp_path: Path) -> None:
+    """Each in its tick, none lost, the command smooth; how long they take is told by tests/benchmarks/switching.py."""
     random = np.random.default_rng(1)
     answers: list[Any] = []
 
@@ -553,22 +553,4 @@ def test_200_random_switches_under_load(tmp_path: Path) -> None:
     assert np.abs(np.diff(commands(table))).max() <= SLEW * (1 + 1e-12)
     assert np.abs(commands(table)).max() > 0.1
     assert_no_gap(table)
-    work = np.sum([columns[name] for name in WORK], axis=0)  # of the tick before
-    active = np.array([result["active_ms"] for result in results])
-    moved = max(result["command_moved_percent"]["main"] for result in results)
-    missed, at_switch = columns["missed"], work[switched + 1]
-    silence = np.quantile(columns["heartbeat_age"][np.isfinite(columns["heartbeat_age"])], [0.99, 1.0])
-    print(
-        f"\nrequest to active: median {np.median(active):.1f} ms, largest {active.max():.1f} ms; "
-        f"command moved by {moved:.2f} % at most within 50 ms; "
-        f"work per tick: median {np.median(work) * 1e6:.0f} µs, 99.9 % {np.quantile(work, 0.999) * 1e6:.0f} µs, "
-        f"in ticks that switch: median {np.median(at_switch) * 1e6:.0f} µs, largest {at_switch.max() * 1e6:.0f} µs; "
-        f"supervisor silent for {silence[0] * 1e3:.0f} ms (99 %), {silence[1] * 1e3:.0f} ms at most; "
-        f"missed {missed.sum():.0f} of {len(work)} ticks in {np.count_nonzero(missed)} places, "
-        f"after work of {work[missed > 0] * 1e6} µs"
-    )
-    assert np.median(active) <= 100.0
-    assert silence[0] < 0.3, "something blocks the supervisor's event loop"
-    assert np.median(work) < 0.5e-3
-    assert np.median(at_switch) < 0.5e-3
-    assert np.mean(work > 1e-3) < 0.01, "the loop's own work does not fit into its ticks"
+    assert Mode.FAULT not in columns["mode"]

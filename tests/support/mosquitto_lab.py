@@ -68,7 +68,7 @@ class Lab:
                 program, "-c", self.folder / "mosquitto.conf", stdout=log, stderr=log
             )
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 for port in (self.port, self.plain_port):
                     await self._listens(broker, port)
             yield

@@ -256,7 +256,7 @@ def end(process: subprocess.Popen[str]) -> str:
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
     try:
-        return process.communicate(timeout=30)[0]
+        return process.communicate(timeout=120)[0]
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()

@@ -23,7 +23,8 @@ from message_schemas import flaws
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.connection import new_client
 from hilserver.realtime.device import DeviceMemory
-from hilserver.realtime.shared import LoopMemory, segment_path
+from hilserver.realtime.segment import segment_path
+from hilserver.realtime.shared import LoopMemory
 from hilserver.record.reader import LogReader, LogTable
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -35,6 +36,8 @@ MODULES = {
     "hilserver.record.recorder": "recorder",
     "mosquitto": "broker",
 }
+PATIENCE = 60.0
+"""Seconds for what must come at some time; a busy machine is slow, and only a failure takes so long."""
 _numbers = itertools.count()
 
 
@@ -165,7 +168,7 @@ class Server:
     def alive(self) -> set[str]:
         return {name for name, pid in self.pids.items() if is_alive(pid)}
 
-    def wait_exit(self, timeout: float = 15.0) -> int:
+    def wait_exit(self, timeout: float = PATIENCE) -> int:
         """Wait for the end of the supervisor; returns its exit code."""
         assert self.process is not None
         return self.process.wait(timeout)
@@ -195,7 +198,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def eventually(condition: Callable[[], Any], timeout: float = 10.0) -> Any:
+def eventually(condition: Callable[[], Any], timeout: float = PATIENCE) -> Any:
     """Wait until the condition holds; returns its value."""
     deadline = time.monotonic() + timeout
     while not (value := condition()):
@@ -239,7 +242,7 @@ class Panel:
         return [payload for name, payload in self.seen if name == topic]
 
     async def see(
-        self, topic: str, where: Callable[[Any], bool] = lambda _: True, start: int = 0, within: float = 15.0
+        self, topic: str, where: Callable[[Any], bool] = lambda _: True, start: int = 0, within: float = PATIENCE
     ) -> Any:
         """The first payload on this topic for which ``where`` holds, among those from number ``start`` on."""
         async with asyncio.timeout(within):

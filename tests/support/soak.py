@@ -207,7 +207,7 @@ def _inline(value: Any) -> str:
 async def be_running(user: Panel) -> None:
     """What an operator does after whatever has happened, until the rig runs with its work cycle."""
     reasons: set[str] = set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             for name in ("reset", "arm", "start"):
                 answer = await user.command(name)
@@ -333,7 +333,7 @@ async def loop_stalls(soak: Soak) -> None:
         soak.server.kill("loop", number=signal.SIGSTOP)
         await asyncio.sleep(0.1)
         soak.server.kill("loop", number=signal.SIGCONT)
-        await user.see("event", lambda event: "ticks missed and made good" in event["text"])
+        await user.see("event", lambda event: "ticks missed and compensated" in event["text"])
         assert (await user.see("state", start=len(user.seen)))["mode"] == "RUNNING"
 
 
