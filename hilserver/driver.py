@@ -80,8 +80,8 @@ class Driver(ABC):
     """A device. The loop calls ``read`` and ``write`` once a tick, with the channels in the order of construction.
 
     ``open`` raises DriverError for what a run can't start with. A running device raises it only where it must not go
-    on. What can mend itself (time-out, bad frame, unplugged) raises nothing: the samples are NaN, the driver counts the
-    failure (``failed``), tries again by itself, and never blocks longer than its stated time-out.
+    on. What can recover by itself (time-out, bad frame, unplugged) raises nothing: the samples are NaN, the driver
+    counts the failure (``failed``), tries again by itself, and never blocks longer than its stated time-out.
     """
 
     Config: ClassVar[type[DriverConfig]]

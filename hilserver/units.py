@@ -1,7 +1,7 @@
 """Units at the edge: ``"40 l/min"`` in the configuration is 6.667e-4 m^3/s inside.
 
 Every dimensional configuration value is a text with a unit and becomes an SI float once, when the file is loaded.
-Pressures are gauge pressures (0 bar is the atmosphere) unless a field says absolute.
+Pressures are gauge pressures (0 bar is the atmosphere) unless a field is marked absolute.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 ATMOSPHERE = 101_325.0
 """Pa; absolute pressure = gauge pressure + ATMOSPHERE (standard atmosphere, ISO 2533)."""
+BAR = 1e5
+"""Pa."""
+L_MIN = 1.0 / 6e4
+"""A litre per minute, m^3/s."""
 
 
 @functools.cache
@@ -47,9 +51,9 @@ _LONGEST = 80
 
 
 def parse(text: str) -> Any:
-    """``"36 l/min"`` -> a pint quantity. ValueError says what is wrong.
+    """``"36 l/min"`` -> a pint quantity. Raises ValueError with the reason.
 
-    Only a number and a product of units is read: pint would calculate whatever the text says, ``9**9**9**9`` too.
+    Only a number and a product of units is read: pint would evaluate any expression, ``9**9**9**9`` too.
     """
     number = _NUMBER.match(text)
     if number is None or len(text) > _LONGEST:
@@ -67,7 +71,7 @@ def parse(text: str) -> Any:
 
 
 def to_si(text: str, unit: str) -> float:
-    """Convert ``"35 bar"`` to a float in the SI ``unit``; ValueError says what is wrong and what would be right.
+    """Convert ``"35 bar"`` to a float in the SI ``unit``; raises ValueError with what is wrong and what would be right.
 
     >>> to_si("36 l/min", "m^3/s")
     0.0006
@@ -140,7 +144,7 @@ _BY_LETTER = {
 
 
 def unit_of_value(name: str) -> str:
-    """SI unit of a virtual circuit's value by the letter in the last part of its name; empty where it tells none.
+    """SI unit of a virtual circuit's value by the letter in the last part of its name; empty where it implies none.
 
     >>> unit_of_value("supply.p"), unit_of_value("pump.q_P"), unit_of_value("joystick")
     ('Pa', 'm^3/s', '')
@@ -242,7 +246,7 @@ class Quantity(BaseModel):
 
 
 def quantity(raw: object) -> Quantity:
-    """``"250 bar"`` -> Quantity(value=2.5e7, unit="Pa"); a plain number has no unit. ValueError says what is right."""
+    """``"250 bar"`` -> Quantity(value=2.5e7, unit="Pa"); a plain number has no unit. Raises ValueError."""
     return _any_quantity(raw, "dimensionless", "250 bar")
 
 

@@ -16,7 +16,9 @@ class ReplayConfig(DriverConfig):
 
     file: str = Field(description="the log, relative to the rig file or to the working folder")
     columns: tuple[str, ...] = Field(min_length=1, description="columns to read; channels name them as source")
-    sample_rate: Frequency | None = Field(default=None, gt=0, description="rows per second, unless time_column says it")
+    sample_rate: Frequency | None = Field(
+        default=None, gt=0, description="rows per second, unless time_column gives it"
+    )
     time_column: str | None = Field(default=None, description="column of the time stamps in seconds")
     delimiter: Literal[",", ";", "\t", " "] | None = Field(
         default=None, description="default: found out from the header"

@@ -22,7 +22,9 @@ class Sensor(_Part):
 
     of: str = Field(description="value of the simulated circuit: a node (A), or a component's result (line.q_A)")
     raw: tuple[Number, Number] = Field(default=(0.0, 10.0), description="raw readings at the ends of the range")
-    value: tuple[AnyQuantity, AnyQuantity] = Field(description="values at the ends of the range")
+    value: tuple[AnyQuantity, AnyQuantity] = Field(
+        description="values at the ends of the range", examples=[["0 bar", "250 bar"]]
+    )
     noise: Number = Field(default=0.0, ge=0, description="standard deviation of the noise, share of the range")
     bits: int = Field(default=0, ge=0, le=32, description="resolution of the converter; 0: none")
     delay: Time = Field(default="0 s", ge=0, le=1, description="transport delay, rounded to whole ticks")
@@ -92,5 +94,5 @@ class SimulatedRig(PlantDriver):
         self.plant.make_safe()
 
     def close(self) -> None:
-        """Let go of the plant."""
+        """Release the plant."""
         self.plant.close()

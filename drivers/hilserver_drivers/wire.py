@@ -25,7 +25,7 @@ MOST_WAITING = 1_000_000
 
 
 class WireError(Exception):
-    """No connection, or it broke; the text says why. The wire is closed."""
+    """No connection, or a broken one; the text gives the reason. The wire is closed."""
 
 
 class TcpSettings(BaseModel):
@@ -116,7 +116,7 @@ class Wire(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the connection; may be called more than once."""
+        """Close the connection; may be called more than once."""
 
     def send(self, data: bytes, deadline: float) -> None:
         """Send all of ``data``. Raises WireError where it can't be sent until the deadline: half a message is lost."""
@@ -251,7 +251,7 @@ class SerialWire(Wire):
 
 
 def reason(why: object) -> str:
-    """Why something failed, in words; says what to do about the common causes."""
+    """Why something failed, in words, with the remedy for the common causes."""
     if isinstance(why, PermissionError) or getattr(why, "errno", None) == 13:
         return "permission denied: the user must be in the group of the device file (often dialout)"
     if isinstance(why, TimeoutError):

@@ -15,7 +15,7 @@ from hilserver.errors import DriverError
 from hilserver_drivers.wire import Retry, Wire, WireError
 
 ATTEMPTS = 3
-"""Requests before a device is given up at the start, and before a safe value is said to be lost."""
+"""Requests before a device is given up at the start, and before a safe value is reported as lost."""
 PAUSE = 0.02
 """s between attempts to connect for the safe values."""
 
@@ -64,7 +64,7 @@ class WireDriver(Driver):
 
     @abstractmethod
     def _connected(self) -> None:
-        """Begin anew: nothing holds of the connection before."""
+        """Start afresh: nothing of the previous connection is valid."""
 
     @abstractmethod
     def _put(self, job: Any, data: bytes, deadline: float) -> bool:
@@ -164,7 +164,7 @@ class WireDriver(Driver):
         self._forget()
 
     def _forget(self) -> None:
-        """All outputs are to be written anew: the device may have been off."""
+        """All outputs must be written again: the device may have been off."""
         for job in self._writes:
             job.written = None
 

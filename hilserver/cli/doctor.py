@@ -10,14 +10,14 @@ import typer
 
 def doctor(
     rig: Annotated[
-        Path | None, typer.Argument(help="rig file (TOML): its loop, broker and log folder are examined.")
+        Path | None, typer.Argument(help="rig file (TOML): its loop, broker and log folder are checked.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="the findings as JSON.")] = False,
 ) -> None:
     """Is this machine fit for the rig?
 
-    Looks at kernel, CPUs, limits, clock, broker, cache, shared memory and disk, and says of each finding what it costs
-    and which command mends it. Changes nothing, touches no device.
+    Looks at kernel, CPUs, limits, clock, broker, cache, shared memory and disk, and reports for each finding what it
+    costs and which command fixes it. Changes nothing, touches no device.
 
     Exit code: 0 fit (notes do not count), 1 it runs, but less well than it could, 2 it can't run so.
     """

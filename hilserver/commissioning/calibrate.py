@@ -53,7 +53,7 @@ def measured_channel(rig: Rig, name: str) -> ChannelSettings:
 
 
 def calibration_file(rig: Rig) -> Path:
-    """Where the rig's calibrations are kept. Raises HilserverError where the rig file does not say."""
+    """Where the rig's calibrations are kept. Raises HilserverError where the rig file does not name the file."""
     if rig.settings.calibration is None:
         example = f"{rig.file.stem}-calibration.toml"
         raise HilserverError(f'{rig.file}: names no calibration file. Write at its top: calibration = "{example}"')
@@ -101,7 +101,7 @@ def measure(rig: Rig, source: Source, name: str, seconds: float) -> Measured:
 
 
 def same_as_before(measured: Measured, points: list[tuple[float, float]]) -> bool:
-    """Whether a reading can't be told from an earlier one: its noise is as large as the difference."""
+    """Whether a reading can't be distinguished from an earlier one: its noise is as large as the difference."""
     least = NOISE * measured.deviation + ROUNDING * abs(measured.raw)
     return any(abs(measured.raw - raw) <= least for raw, _ in points)
 

@@ -1,19 +1,20 @@
-"""Which devices the installed drivers find on this machine, and what a rig file would say of them."""
+"""Which devices the installed drivers find on this machine, with the tables that describe them in a rig file."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import tomlkit
 
 from hilserver.driver import ChannelInfo, Driver, FoundDevice, installed_drivers
 from hilserver.errors import DriverError
 
 
 def described(drivers: Mapping[str, type[Driver]] | None = None) -> Iterator[str]:
-    """All devices that are found, line by line: what each is, its table for a rig file, its channels.
+    """All devices that are found, line by line: what each one is, its table for a rig file, its channels.
 
-    ``drivers``: by name; default: those that are installed. One that can't look says why.
+    ``drivers``: by name; default: those that are installed. A driver that can't search reports why.
     """
     for name, driver in (installed_drivers() if drivers is None else drivers).items():
         try:
@@ -28,9 +29,9 @@ def described(drivers: Mapping[str, type[Driver]] | None = None) -> Iterator[str
 
 def _device(driver: str, device: FoundDevice) -> Iterator[str]:
     yield f"  {device.name}: {device.description}"
-    yield f"    [devices.{device.name}]"
-    for key, value in {"driver": driver, **device.settings}.items():
-        yield f"    {key} = {_toml(value)}"
+    table = {key: _inline(value) for key, value in {"driver": driver, **device.settings}.items()}
+    for line in tomlkit.dumps({"devices": {device.name: table}}).splitlines():
+        yield f"    {line}"
     for what, channels in (("inputs", device.inputs), ("outputs", device.outputs)):
         if channels:
             yield f"    {what}: {', '.join(_grouped(channels))}"
@@ -42,9 +43,12 @@ def _grouped(channels: Sequence[ChannelInfo]) -> Iterator[str]:
         yield info.name if after is not None and after.unit == info.unit else f"{info.name} ({info.unit or 'number'})"
 
 
-def _toml(value: Any) -> str:
+def _inline(value: Any) -> Any:
+    """A setting with its tables in a single line each."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_toml(part)}" for key, part in value.items()) + " }"
+        table = tomlkit.inline_table()
+        table.update({key: _inline(part) for key, part in value.items()})
+        return table
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+        return [_inline(part) for part in value]
+    return value

@@ -1,4 +1,4 @@
-"""Is everything there that a run needs? Machine, limits, clock, broker, cache, disk; what each lack costs and mends it.
+"""Is everything there that a run needs? Machine, limits, clock, broker, cache, disk; what is missing, what fixes it.
 
 Nothing is changed, no device is touched; the disk's speed is measured with a file that is removed again.
 """
@@ -50,7 +50,7 @@ def diagnose(
 ) -> list[Finding]:
     """All findings for a rig, or for a rig file of defaults.
 
-    ``host``: another machine than this one; ``clock``: what says how wrong the system's clock may be.
+    ``host``: another machine than this one; ``clock``: the largest error of the system's clock.
     """
     loop = rig.settings.loop if rig is not None else LoopSettings()
     scheduling = Scheduling(loop.priority, frozenset(loop.cpus) or None, loop.lock_memory)
@@ -233,7 +233,7 @@ def check_space(folder: Path, free: float, rate: float, kept_free: float = 0.0) 
         "disk space",
         state,
         found,
-        "When the disk is nearly full the run goes on without being recorded",
+        "When the disk is nearly full, the run continues without being recorded",
         f"Remove or move old logs: du -h {folder.absolute()} | sort -h   (or recording.keep, or another folder)",
     )
 

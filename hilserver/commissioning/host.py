@@ -1,4 +1,4 @@
-"""Is this machine fit for a real-time loop? What the kernel says of itself below /proc and /sys.
+"""Is this machine fit for a real-time loop? What the kernel reports below /proc and /sys.
 
 Sources of what is checked: the kernel's own documentation (admin-guide/kernel-parameters, admin-guide/pm/cpuidle and
 cpufreq, timers/no_hz, scheduler/sched-rt-group) and the Linux Foundation's real-time wiki (HOWTO build a cyclictest
@@ -29,7 +29,7 @@ CAP_IPC_LOCK, CAP_SYS_NICE = 14, 23
 
 @dataclass(frozen=True)
 class Finding:
-    """What was looked at and found; unless it is ok, what that costs and the command that mends it.
+    """What was looked at and found; unless it is ok, what that costs and the command that fixes it.
 
     ``state``: "ok"; "note" (good to know, costs nothing on most rigs); "warning" (hilserver runs, but less well);
     "error" (it can't run, or can't do what the rig file asks for).

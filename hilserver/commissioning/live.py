@@ -17,7 +17,8 @@ import numpy as np
 from hilserver.driver import Driver, Plant, SampleSource
 from hilserver.errors import DriverError, HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.realtime.shared import ALIVE, LoopMemory, SharedMemoryError, segment_path
+from hilserver.realtime.segment import SharedMemoryError, segment_path
+from hilserver.realtime.shared import ALIVE, LoopMemory
 from hilserver.rig.build import Device, Rig
 from hilserver.rig.plan import first_row
 from hilserver.simulation.samples import read_samples
@@ -222,7 +223,7 @@ def settled(rig: Rig, source: Source) -> Floats:
 
 
 def units_of_raw(rig: Rig) -> dict[str, str]:
-    """Unit of the raw reading of every measured channel, as its device says."""
+    """Unit of the raw reading of every measured channel, as its device reports it."""
     found: dict[str, str] = {}
     for device in rig.devices:
         units = {info.name: info.unit for info in device.driver.channels(device.config)[0]}

@@ -35,7 +35,11 @@ class Fluid(Datasheet):
     polytropic_exponent: Number = Field(default=1.4, ge=1, le=1.67, description="of the free air, kappa")
     density: Density = Field(default="870 kg/m^3", gt=0, description="of the oil")
     vapour_pressure: Pressure = Field(
-        default="-1 bar", ge=-ATMOSPHERE, le=0, description="gauge; a node's pressure does not fall below it"
+        default="-1 bar",
+        ge=-ATMOSPHERE,
+        le=0,
+        description="gauge; a node's pressure does not fall below it",
+        examples=["-1 bar"],
     )
 
     def parameters(self) -> dict[str, float]:

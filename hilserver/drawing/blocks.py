@@ -1,4 +1,4 @@
-"""Blocks: a component with all that is placed together with it: its tanks, its name and signals, what it moves."""
+"""Blocks: a component with everything placed together with it: tanks, name, signals, and what it moves."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _port_place(item: Item, port: str) -> Point:
 
 
 def _foot(item: Item) -> float:
-    """Below this height an item has neither symbol nor name."""
+    """The height below which an item has neither symbol nor name."""
     return max(item.y + item.symbol.height, item.label[1]) + 10.0
 
 
@@ -175,7 +175,7 @@ def _way_from_bar(item: Item, port: str, bar: float) -> tuple[Point, ...]:
 
 
 def _settle(block: Block) -> None:
-    """Move everything down by what stands out above, and make the block as high as what is in it."""
+    """Move the contents down by what protrudes at the top, and set the block's height to that of its contents."""
     up = max(0.0, -min(item.y for item in block.items))
     places = [point for wire in block.wires for point in wire.points]
     low = max((*(_foot(item) for item in block.items[1:]), *(y + 4.0 for _, y in places), block.height))

@@ -20,7 +20,7 @@ from hilserver.drawing.symbols import Point
 
 
 def draw(source: Mapping[str, Any]) -> Drawing:
-    """The drawing of a circuit from its table (checked before: it is one that runs)."""
+    """The drawing of a circuit from its table, which must be a valid circuit."""
     parts = sorted_parts(read_parts(source))
     rows = Rows(parts)
     blocks = make_blocks(parts, rows)

@@ -1,4 +1,4 @@
-"""What a drawing of a circuit consists of, each thing at its place."""
+"""The elements of a circuit's drawing with their positions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hilserver.drawing.symbols import Point, Symbol
 
 @dataclass(frozen=True)
 class Item:
-    """A symbol at its place."""
+    """A symbol and its position."""
 
     part: DrawnComponent
     symbol: Symbol
@@ -40,7 +40,7 @@ class Mark:
 
 @dataclass
 class Drawing:
-    """All that is drawn."""
+    """All elements of a drawing."""
 
     width: float = 0.0
     height: float = 0.0

@@ -1,4 +1,4 @@
-"""Where the blocks of a drawing are placed across and upwards."""
+"""Horizontal and vertical placement of the blocks of a drawing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GAP, TRACK, MARGIN = 26.0, 22.0, 20.0
 
 
 def place_across(all_blocks: list[Block], lines: Lines) -> None:
-    """Places across the page: symbols near what they are connected to, none over another."""
+    """Place blocks horizontally: near what they are connected to, without overlap."""
     rows = _rows(all_blocks)
     for blocks in rows.values():
         blocks.sort(key=lambda block: not block.items)
@@ -39,7 +39,7 @@ def _wanted(block: Block, lines: Lines) -> float:
 
 
 def place_upwards(all_blocks: list[Block], lines: Lines) -> float:
-    """Heights of blocks and lines; returns the whole height."""
+    """Set the heights of blocks and lines; returns the total height."""
     rows, y = _rows(all_blocks), MARGIN
     for row in range(max((*rows, *lines), default=0), -1, -1):
         blocks = rows.get(row, [])

@@ -1,4 +1,4 @@
-"""Which way up each component is drawn, in which row it stands, and in which zone each node's line runs.
+"""Orientation and row of each component, and the zone of each node's line.
 
 Each hydraulic node is a horizontal line in a *zone*; between two zones is a *row* of symbols, both counted from the
 lowest. A component stands in the row above the nodes at its lower ports and below those at its upper ones.
@@ -96,7 +96,7 @@ class Rows:
         return bool(part.mechanical) and not self._sides(part, "top") and "drive" not in part.mechanical
 
     def _keep_within_reach(self) -> None:
-        """A node's line is in no zone below or above all its ends."""
+        """Keep each node's line within the zones of its ends."""
         zones: dict[str, list[int]] = {}
         for part in self.parts:
             for side, zone in (("top", self.row[part.name] + 1), ("bottom", self.row[part.name])):

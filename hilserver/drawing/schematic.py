@@ -27,7 +27,7 @@ def schematic(source: Mapping[str, Any]) -> str:
 
 
 def picture(source: Mapping[str, Any]) -> str:
-    """The schematic as a picture that needs nothing else: for reports, and for a file of its own."""
+    """The schematic as a self-contained picture, for reports and files."""
     head, rest = schematic(source).split("\n", 1)
     return f"{head}\n<style>\n{STYLE}</style>\n{rest.replace(_BUTTON, '')}"
 

@@ -52,7 +52,7 @@ class Symbol:
 
 @functools.cache
 def symbol(kind: str) -> Symbol | None:
-    """The symbol of a type of component; None where the library has none (a component of the user's own)."""
+    """The symbol of a component type; None if there is none (a custom component)."""
     file = files("hilserver.components").joinpath("symbols", f"{kind}.svg")
     if not kind.isidentifier() or not file.is_file():
         return None

@@ -69,7 +69,8 @@ class Body(Datasheet):
     mass: Mass = Field(gt=0, description="m")
     inertia: Moments = Field(
         description="about the centre of mass: J in a plane; [xx, yy, zz] or [xx, yy, zz, xy, xz, yz] in space, "
-        "elements of the tensor along the drawing's axes"
+        "elements of the tensor along the drawing's axes",
+        examples=["12 kg*m^2"],
     )
     centre: Point = Field(description="centre of mass in the drawing")
     outline: tuple[Point, ...] | None = Field(

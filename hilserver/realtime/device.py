@@ -23,9 +23,10 @@ from hilserver.circuit.library import library_of
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
+from hilserver.realtime.queues import Ring
 from hilserver.realtime.scheduling import Scheduling, prepare
+from hilserver.realtime.segment import Segment, SharedMemoryError
 from hilserver.realtime.setup import read_setup
-from hilserver.realtime.shared import Ring, Segment, SharedMemoryError
 from hilserver.realtime.talk import say
 from hilserver.tick import columns as c
 from hilserver.tick.plant import SAFE_RAW
@@ -64,7 +65,7 @@ class DeviceMemory:
         return cls(segment, segment.shape[0], segment.shape[1])
 
     def close(self) -> None:
-        """Let go of the segment."""
+        """Release the segment."""
         self._segment.close()
 
 
@@ -100,7 +101,7 @@ class RemotePlant:
         self.write(self._safe)
 
     def close(self) -> None:
-        """Let go of the shared memory."""
+        """Release the shared memory."""
         self._memory.close()
 
 

@@ -25,7 +25,7 @@ from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.scheduling import Scheduling, prepare
-from hilserver.realtime.shared import Segment
+from hilserver.realtime.segment import Segment
 from hilserver.realtime.talk import say
 
 BEFORE_POSTING = 0.2
@@ -73,7 +73,7 @@ class HandOver:
             raise HilserverError(f"{what}: {os.strerror(ctypes.get_errno())}.")
 
     def close(self) -> None:
-        """Let go of the shared memory."""
+        """Release the shared memory."""
         self.segment.close()
 
 

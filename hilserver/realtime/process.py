@@ -1,7 +1,7 @@
 """The real-time process: wait, read, tick, write, publish. One thread, no asyncio, no compiler, no garbage collection.
 
-Started by the supervisor as ``python -m hilserver.realtime.process SEGMENT SETUP``; says ``ready`` and what it could
-not get from the system on its standard output, as JSON lines.
+Started by the supervisor as ``python -m hilserver.realtime.process SEGMENT SETUP``; reports ``ready`` and what the
+operating system did not grant on its standard output, as JSON lines.
 
 It ends in order by itself: where the supervisor asks for it, is gone, or SIGTERM comes, the valves ramp to null first.
 """
@@ -116,7 +116,7 @@ class Loop:
                 self._reports.append(FailureReport(device.driver))
 
     def close(self) -> None:
-        """Safe values first, on every device, whatever happened before; then let go of them."""
+        """Safe values first, on every device, whatever happened before; then release them."""
         for device in self.devices:
             for action in (device.driver.make_safe, device.driver.close):
                 try:

@@ -31,7 +31,7 @@ class Scheduling:
 
 @dataclass(frozen=True)
 class Degradation:
-    """One thing that couldn't be had: the loop runs, but less well."""
+    """One thing that the operating system does not grant: the loop runs, but less well."""
 
     what: str
     why: str

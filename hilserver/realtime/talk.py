@@ -1,4 +1,4 @@
-"""What a child process says to the supervisor: JSON lines on its standard output."""
+"""What a child process reports to the supervisor: JSON lines on its standard output."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ LONGEST_SENTENCE = 500
 
 
 def say(**content: Any) -> None:
-    """A line for the supervisor. Where it is dead nobody listens, and that stops nothing."""
+    """A line for the supervisor. If the supervisor is dead nobody listens, and nothing stops because of it."""
     with contextlib.suppress(OSError):
         os.write(1, json.dumps(content).encode() + b"\n")
 
 
 class FailureReport:
-    """Tells the supervisor of a device's failures as they are counted, but not more often than it can be read."""
+    """Reports a device's failures to the supervisor as they are counted, but at most once per BETWEEN_REPORTS."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -30,7 +30,7 @@ class FailureReport:
         self._due = 0.0
 
     def tell(self) -> None:
-        """Say what has failed since, if anything, and if it is time to."""
+        """Report new failures, if there are any and a report is due."""
         errors = self._driver.errors
         if (count := errors.total()) == self._told or (now := time.monotonic()) < self._due:
             return

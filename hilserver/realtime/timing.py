@@ -1,6 +1,6 @@
 """How punctual a loop was, computed outside of it, from the rows it published.
 
-What a tick's row says of time: when the loop woke, and what the tick *before* took (its own row was out by then).
+What a tick's row records about time: when the loop woke, and what the tick *before* took (its own row was out by then).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from hilserver.numerics.arrays import Floats, Integers
 from hilserver.tick import columns as c
 
 SHORTEST, LONGEST, BIN = 1e-8, 1e3, 1.01
-"""Durations in s that are told apart, and the ratio from one bin of a distribution to the next."""
+"""Durations in s that are distinguished, and the ratio from one bin of a distribution to the next."""
 PARTS = dict(zip(("read", "compute", "write", "publish"), c.TIMES, strict=True))
-"""What a tick consists of, in its order -> the column that says how long it took in the tick before."""
+"""What a tick consists of, in its order -> the column with its duration in the tick before."""
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,10 @@ from hilserver.driver import ChannelInfo, Driver, Floats, SlowDriverConfig
 from hilserver.errors import DriverError, HilserverError
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.devices import DeviceSetup
+from hilserver.realtime.queues import Ring
 from hilserver.realtime.scheduling import Scheduling, prepare
-from hilserver.realtime.shared import Heartbeat, Ring, Segment
+from hilserver.realtime.segment import Segment
+from hilserver.realtime.shared import Heartbeat
 from hilserver.realtime.talk import FailureReport, say
 
 ROWS = 64
@@ -103,7 +105,7 @@ class WorkerMemory:
         return self.commands.publish(command) + 1
 
     def close(self) -> None:
-        """Let go of the segment."""
+        """Release the segment."""
         self.segment.close()
 
 
@@ -151,7 +153,7 @@ class RemoteDevice(Driver):
             self._memory.request_safe_values()
 
     def close(self) -> None:
-        """Let go of the shared memory; the worker is the supervisor's."""
+        """Release the shared memory; the worker belongs to the supervisor."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None

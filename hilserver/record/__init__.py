@@ -1,18 +1,18 @@
-"""The record of a run, and the records of others.
+"""The log of a run, its export, and third-party logs.
 
 `format`
     The log's header, events and schema, and `RecordError`.
 `writer`, `reader`
     The log: an Arrow IPC *stream*, one record batch after the other, each with its place in the run and a checksum.
-    What was flushed is there after ``kill -9``; the reader leaves out what isn't whole and names it.
+    Flushed batches survive ``kill -9``; the reader skips incomplete data and reports it.
 `repair`
-    What is missing in a damaged log, and a new log of all that is whole.
+    Check of a damaged log, and a new log of all its complete batches.
 `folder`
-    The recordings in a folder, and which of them may go.
+    The recordings in a folder, and which of them may be deleted.
 `export`
     A log as CSV or Parquet.
 `tables`
-    CSV and tab-separated files of other people as samples for replay.
+    CSV and tab-separated files of other systems as samples for replay.
 
 A log's columns are the fixed part of the row, one float64 column per name, then ``circuit`` (list<float64>: the
 circuit's values, whose number and names change when the circuit is switched) and ``events`` (list<string>: JSON

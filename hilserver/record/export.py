@@ -1,4 +1,4 @@
-"""A log as CSV, Parquet or MDF4, for the tools that people already have."""
+"""Export of a log as CSV, Parquet or MDF4, for other tools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hilserver.record.mdf import TIME, MdfWriter
 from hilserver.record.reader import Batch, Damage, LogReader
 
 _CHUNK_ROWS = 20_000
-"""Rows that are held in memory and written at once."""
+"""Rows that are held in memory and written together."""
 
 FORMATS: Mapping[str, Callable[[str, pa.Schema], AbstractContextManager[Any]]] = {
     "csv": pa.csv.CSVWriter,
@@ -31,7 +31,7 @@ FORMATS: Mapping[str, Callable[[str, pa.Schema], AbstractContextManager[Any]]] =
 
 @dataclass(frozen=True)
 class Exported:
-    """What was exported: number of rows, names of the columns, and what the log lacks (see `LogReader`)."""
+    """The result of an export: number of rows, names of the columns, damages of the log (see `LogReader`)."""
 
     rows: int
     columns: tuple[str, ...]
@@ -58,7 +58,7 @@ def export(
     if format not in FORMATS:
         raise RecordError(target, f"{format or 'no suffix'} is not an export format.{did_you_mean(format, FORMATS)}")
     if every < 1:
-        raise RecordError(target, f"every {every} rows can't be kept: give a whole number from 1 on.")
+        raise RecordError(target, f"every must be a whole number from 1 on, not {every}.")
     if any(target.exists() and target.samefile(part) for part in source.parts):
         raise RecordError(target, "is the log itself: choose another name for the export.")
     names, events = _survey(source, every)
@@ -83,7 +83,7 @@ def export(
 
 
 def _survey(source: LogReader, every: int) -> tuple[list[str], dict[int, list[Event]]]:
-    """All columns of the run, and the events by the row that is kept at or before theirs."""
+    """All columns of the run, and the events by the last kept row at or before their own."""
     circuit: dict[str, None] = {}
     events: dict[int, list[Event]] = {}
     for batch in source.batches():
@@ -112,7 +112,7 @@ def _schema(source: LogReader, names: Sequence[str]) -> pa.Schema:
 
 
 def _tables(source: LogReader, schema: pa.Schema, events: Mapping[int, list[Event]], every: int) -> Iterator[pa.Table]:
-    """The kept rows in chunks."""
+    """The kept rows, in chunks."""
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in source.batches():

@@ -1,4 +1,4 @@
-"""The logs in a folder: their names, what recordings there are, and which of them may go."""
+"""The logs in a folder: their names, the recordings, and which of them may be deleted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SUFFIX = ".arrow"
 
 
 def new_log(folder: Path, rig: str, now: datetime) -> Path:
-    """The path of a new log: ``<UTC>_<rig>.arrow``, with a number behind the time where that is taken.
+    """The path of a new log: ``<UTC>_<rig>.arrow``, with a number after the time if that name is taken.
 
     >>> new_log(Path("no such folder"), "lab", datetime(2026, 11, 21, 1, 17, 45)).name
     '2026-11-21T01-17-45_lab.arrow'
@@ -32,7 +32,7 @@ def new_log(folder: Path, rig: str, now: datetime) -> Path:
 
 @dataclass(frozen=True)
 class LogFile:
-    """A file of a rig's recordings; ``run`` is the name that all files of its recording begin with."""
+    """A file of a rig's recordings; ``run`` is the common start of the names of all files of its recording."""
 
     path: Path
     run: str
@@ -42,7 +42,7 @@ class LogFile:
 
 
 def files_of(folder: Path, rig: str) -> list[LogFile]:
-    """The files of a rig's recordings by their names, the oldest first."""
+    """The files of a rig's recordings, the oldest first, according to their names."""
     name = re.compile(rf"(\d{{4}}-\d\d-\d\dT\d\d-\d\d-\d\d)(-\d+)?_{re.escape(rig)}(\.\d{{3,}})?{re.escape(SUFFIX)}")
     found: list[tuple[tuple[str, int, int], LogFile]] = []
     for path in folder.glob(f"*{SUFFIX}"):
@@ -58,7 +58,7 @@ def files_of(folder: Path, rig: str) -> list[LogFile]:
 
 
 def superfluous(files: Sequence[LogFile], keep: KeepSettings, now: float, running: Path | None) -> list[LogFile]:
-    """The files that are beyond what is to be kept: the oldest, none behind one that stays.
+    """The files that exceed what is to be kept: the oldest ones, and none that is newer than one that stays.
 
     ``files`` as `files_of` gives them, ``now`` in Unix time. ``running`` is the file that is being written: all files
     of its recording stay, or it alone, as ``keep`` says.
@@ -78,7 +78,7 @@ def superfluous(files: Sequence[LogFile], keep: KeepSettings, now: float, runnin
 
 @dataclass(frozen=True)
 class StoredRecording:
-    """A recording in a folder: its files, the first one's header, how its last file ends or why it can't be read."""
+    """A recording in a folder: its files, the header of the first, and its state or why it can't be read."""
 
     files: tuple[Path, ...]
     size: int
@@ -88,9 +88,9 @@ class StoredRecording:
 
 
 def recordings(folder: Path) -> list[StoredRecording]:
-    """The recordings in a folder, in the order of their names. Only headers and ends are read: `check_log` reads all.
+    """The recordings in a folder, by name. Only headers and ends are read; `check_log` reads everything.
 
-    Raises `RecordError` where the folder can't be read.
+    Raises `RecordError` if the folder can't be read.
     """
     if not folder.is_dir():
         raise RecordError(folder, "is not a folder.")

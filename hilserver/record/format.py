@@ -29,7 +29,7 @@ CIRCUIT = "circuit"
 EVENTS = "events"
 
 Event = dict[str, Any]
-"""Something that happened in a tick: a JSON object with at least ``kind``; numpy arrays within it are kept exactly."""
+"""An event in a tick: a JSON object with at least ``kind``; NumPy arrays in it are stored exactly."""
 
 
 class RecordError(HilserverError):
@@ -42,7 +42,7 @@ class RecordError(HilserverError):
 
 
 class LogHeader(BaseModel):
-    """What a log says about its run: everything that replay needs beside the rows.
+    """The header of a log: everything that a replay needs in addition to the rows.
 
     ``columns`` are the names of the row's fixed part, ``circuit_names`` those of the circuit's values in the first row,
     which follow it. ``configuration`` holds rig, circuit and cycle as given, ``packed`` what was made of them (numpy
@@ -205,7 +205,7 @@ def numbers(array: pa.Array) -> NDArray[Any]:
 
 
 def batch_metadata(batch: pa.RecordBatch, row: int, circuit: int) -> dict[bytes, bytes]:
-    """What a batch says beside its rows: its place in the run, and a checksum over all of it."""
+    """Metadata of a batch: its place in the run, and a checksum of its contents."""
     place = {ROW_KEY: str(row).encode(), CIRCUIT_KEY: str(circuit).encode()}
     return {**place, CHECKSUM_KEY: checksum(batch, place)}
 

@@ -1,4 +1,4 @@
-"""On what machine, and with what software, a figure was measured."""
+"""The computer and the software with which a figure was measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 
 def machine() -> dict[str, str]:
-    """Processor, kernel and software, for figures that are compared later."""
+    """Processor, kernel and software versions, for later comparison of figures."""
     return {
         "processor": processor(),
         "cpus": str(len(os.sched_getaffinity(0))),
@@ -25,7 +25,7 @@ def machine() -> dict[str, str]:
 
 
 def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name as the kernel knows it."""
+    """The processor's name as reported by the kernel."""
     for line in cpuinfo.read_text().splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "model name":

@@ -14,13 +14,13 @@ from hilserver.errors import HilserverError
 from hilserver.record.format import EVENTS, METADATA_KEY
 
 TIME = "time"
-"""The column that all others are measured over."""
+"""The column that is the time base of all others."""
 
 
 class MdfWriter:
     """Writes tables that have a column ``time`` as one group of channels with their units.
 
-    What happened is in the attachment ``events.json``, what the log says of its run in ``hilserver.json``.
+    Events are in the attachment ``events.json``, the header of the log in ``hilserver.json``.
     """
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
@@ -70,7 +70,7 @@ class MdfWriter:
                     ("events.json", json.dumps(self._events).encode()),
                 ):
                     self._mdf.attach(content, file_name=name, mime="application/json")
-                saved = Path(self._mdf.save(self._path, overwrite=True, compression=1))  # it insists on a suffix
+                saved = Path(self._mdf.save(self._path, overwrite=True, compression=1))  # asammdf adds a suffix
                 saved.replace(self._path)
         finally:
             self._mdf.close()

@@ -1,4 +1,4 @@
-"""Reads the log of a run, also one whose writer was killed, batch by batch or at once."""
+"""Reads the log of a run, even if its writer was killed, batch by batch or all at once."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class LogTable:
 class Damage:
     """A place in a log where rows are missing: in ``file`` at ``byte``, in front of the ``row``-th row that was read.
 
-    ``lost`` is the number of rows that are missing there, None where nobody can know: at the end, and in logs of older
+    ``lost`` is the number of rows that are missing there, None if unknown: at the end, and in logs of older
     versions.
     """
 
@@ -119,9 +119,9 @@ class Damage:
 class LogReader:
     """A log and the parts that follow it.
 
-    `batches` leaves out what is damaged and goes on behind it; `damages` says what is missing where. When it came to
-    its end, ``torn`` (till then None) is True if something is missing, or if the log has no end mark, because its
-    writer was killed, ran out of disk or still writes.
+    `batches` skips damaged data and continues after it; `damages` lists what is missing. When all batches are read,
+    ``torn`` (until then None) is True if anything is missing or the log has no end mark, because its writer was
+    killed, ran out of disk space or is still writing.
 
     Raises `RecordError` if the file is no log, holds nothing, or is of a newer format, and, unless ``gaps`` are
     allowed, if a part of the run is missing between others.
@@ -138,11 +138,11 @@ class LogReader:
 
     @property
     def damages(self) -> tuple[Damage, ...]:
-        """What is missing in the rows that `batches` has given so far."""
+        """What is missing before and between the rows that `batches` has yielded so far."""
         return tuple(self._reading.damages)
 
     def batches(self) -> Iterator[Batch]:
-        """All whole batches in order; only one is held in memory."""
+        """All complete batches in order; only one is held in memory."""
         self._reading = reading = _Reading(self.header)
         torn = False
         for path in self.parts:
@@ -177,7 +177,7 @@ class LogReader:
 
 @dataclass(frozen=True)
 class _Hole:
-    """A place in a file where something is that is no whole batch, or where something should be."""
+    """A place in a file with something that is not a complete batch, or where something is missing."""
 
     byte: int
     reason: str
@@ -194,7 +194,7 @@ class _Whole:
 
 
 class _Reading:
-    """Where one is in a run: the row, the circuit, and what is missing since the last whole batch."""
+    """The state of reading a run: row, circuit, and what is missing since the last complete batch."""
 
     def __init__(self, header: LogHeader) -> None:
         self._run = header
@@ -227,7 +227,7 @@ class _Reading:
         self._is_sure = False
 
     def batch(self, path: Path, whole: _Whole) -> Batch | None:
-        """The next batch to read; None where it can't be understood because of what is missing before it."""
+        """The next batch; None if it can't be interpreted because of what is missing before it."""
         if self._next_row is not None and whole.row is not None and whole.row != self._next_row:
             if whole.row < self._next_row:
                 self.damages.append(Damage(path, whole.byte, self._start, 0, "a batch is there that was read before"))

@@ -1,12 +1,12 @@
-"""The recorder process: rows from the ring into the log, with the commands that were taken in them.
+"""The recorder process: writes the rows of the ring and the commands taken in them to the log.
 
-It loses nothing when the supervisor or the real-time process dies, and ends when the loop has ended.
+It loses no rows if the supervisor or the real-time process dies, and it ends after the loop has ended.
 
-It begins with the oldest row in the ring that ran the header's circuit: so a recorder that takes over from a killed one
-repeats some seconds rather than leaving a gap. It ends its log before the disk is full.
+It starts with the oldest row in the ring that belongs to the header's circuit, so that a recorder that replaces a
+killed one repeats some seconds rather than leaving a gap. It ends its log before the disk is full.
 
 Started as ``python -m hilserver.record.recorder SEGMENT HEADER LOG LIMITS``, the last being a JSON object as `Limits`;
-lines on its standard output are for the supervisor, once a second how the recording is.
+it reports to the supervisor in lines on its standard output, the state of the recording once a second.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ import numpy as np
 
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
+from hilserver.realtime.queues import Message
 from hilserver.realtime.setup import read_swap_payload, read_swap_text
-from hilserver.realtime.shared import LoopMemory, Message
+from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.talk import say
 from hilserver.record.format import Event, LogHeader, RecordError, decode
 from hilserver.record.run import command_event, swap_events
@@ -38,18 +39,18 @@ ROWS = 2000
 POLL = 0.02
 FLUSH_EVERY = 1.0
 LOOP_GONE = 5.0
-"""Seconds without a row in which the loop counts as ended, if it did not say so itself."""
+"""Seconds without a row after which the loop counts as ended if it has not reported its end."""
 STOPPING = 0.3
-"""The same, once the recorder was asked to end or the loop's process is gone."""
+"""The same after a request to end, or if the process of the loop has disappeared."""
 CIRCUIT_VERSION = "circuit_version"
-"""Key in the header's ``extra``: the version of the header's circuit, as the rows count them."""
+"""Key in the header's ``extra``: the version of the header's circuit, as counted in the rows."""
 PREVIOUS_TICK = "previous_tick"
 """Key in the header's ``extra``: the last tick of the run that is in an earlier log, -1 for none."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a file of the log, and the room that is left alone on its disk; in bytes."""
+    """Maximum size and number of rows of a file; minimum free space on its disk. Sizes in bytes."""
 
     max_bytes: int | None = None
     max_rows: int | None = None
@@ -84,7 +85,7 @@ class LogRecorder:
         self._flushed = time.monotonic()
 
     def step(self) -> int:
-        """Log what is new; returns how many rows were read. Raises RecordError where they can't be written or read."""
+        """Log new rows; returns how many were read. Raises RecordError if they can't be written or read."""
         count, self._cursor, lost = self._memory.ring.read(self._cursor, self._rows)
         rows = self._rows[:count]
         if self._sequence < 0:
@@ -105,7 +106,7 @@ class LogRecorder:
         return count
 
     def report(self, free: int | None = None) -> None:
-        """Tell how the recording is; to be called when all rows are flushed."""
+        """Report the state of the recording; to be called when all rows are flushed."""
         if self._tick < 0:
             return
         self._tell(
@@ -121,10 +122,10 @@ class LogRecorder:
         )
 
     def _keep_room(self) -> None:
-        """End the log where the disk is nearly full. Raises RecordError then."""
+        """End the log and raise RecordError if the disk is nearly full."""
         try:
             free = shutil.disk_usage(self._writer.path.parent).free
-        except OSError:  # nobody can say; a write will
+        except OSError:  # unknown; a failing write will report it
             return self.report()
         if free < self._min_free:
             self._writer.close()
@@ -141,7 +142,7 @@ class LogRecorder:
         return max(int(rows[0, c.TICK] - rows[0, c.MISSED]) - 1 - int(previous), 0)
 
     def _first(self, rows: Floats) -> Floats:
-        """These rows from the first one on that ran the header's circuit."""
+        """These rows from the first one that belongs to the header's circuit."""
         found = np.flatnonzero(rows[:, c.CIRCUIT_VERSION] >= self._version)
         if len(found) == 0:
             return rows[:0]
@@ -176,7 +177,7 @@ class LogRecorder:
 
 
 def no_room(free: float, needed: float) -> str:
-    """Why nothing is recorded, in words; both in bytes."""
+    """The reason for not recording, in words; both in bytes."""
     return f"only {free / 1e6:.0f} MB are free on its disk; {needed / 1e6:.0f} MB are left free (min_free_megabytes)"
 
 
@@ -192,7 +193,7 @@ def message_events(message: Message) -> list[Event]:
 
 
 class _End:
-    """When the recorder ends: the loop has ended, or the recorder is asked to and no more rows come."""
+    """The condition for the end: the loop has ended, or the recorder was asked to end and there are no more rows."""
 
     def __init__(self, memory: LoopMemory) -> None:
         self._memory = memory
@@ -200,7 +201,7 @@ class _End:
         self._asked = False
 
     def ask(self, *_: Any) -> None:
-        """Asked to end; a signal handler. The rows of a loop that is just ramping to null still come."""
+        """Request the end; a signal handler. Rows of a loop that is still ramping to null are recorded."""
         self._asked = True
 
     def reached(self, rows_read: int) -> bool:

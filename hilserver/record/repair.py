@@ -1,4 +1,4 @@
-"""Damaged logs: what is missing in them, and a new log of all that is whole."""
+"""Damaged logs: check for missing rows, and recovery of all complete batches into a new log."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hilserver.record.reader import Batch, CircuitVersion, Damage, LogReader
 from hilserver.record.writer import LogWriter, is_being_written
 
 REPAIRED = "repaired"
-"""Key in the ``extra`` of a repaired log's header: the file it was made of, and what is missing."""
+"""Key in the ``extra`` of a repaired log's header: its source file, and what is missing."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What is in a log: its files, whole rows, what is missing. ``torn`` as with `LogReader`."""
+    """The contents of a log: files, number of complete rows, damages. ``torn`` as in `LogReader`."""
 
     files: tuple[Path, ...]
     rows: int
@@ -27,13 +27,13 @@ class Checked:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is missing: the log has its end mark, or is being written."""
+        """Whether nothing is missing: the log has its end mark or is still being written."""
         return not self.torn or (self.being_written and not self.damages)
 
 
 @dataclass(frozen=True)
 class Repaired:
-    """A repaired log: its files, its rows, and what was not to be saved."""
+    """A repaired log: its files, its number of rows, and what could not be recovered."""
 
     files: tuple[Path, ...]
     rows: int
@@ -41,9 +41,9 @@ class Repaired:
 
 
 def check_log(path: Path) -> Checked:
-    """Read a log and its following parts and compare all checksums.
+    """Read a log and the following files of the run and verify all checksums.
 
-    Raises `RecordError` where not even the header can be read.
+    Raises `RecordError` if the header can't be read.
     """
     reader = LogReader(path, gaps=True)
     written = any(map(is_being_written, reader.parts))
@@ -55,16 +55,16 @@ def check_log(path: Path) -> Checked:
 
 
 def repair_log(path: Path, out: Path | None = None) -> Repaired | None:
-    """Write all whole rows of a damaged log and its following parts to a new log; None where nothing is to be repaired.
+    """Write all complete rows of a damaged log and its following files to a new log; None if it is not damaged.
 
-    The new log, ``<run>-repaired.arrow`` unless ``out`` says otherwise, says in its header and, as events ``lost``, in
-    the rows behind a gap what is missing. It is replayed like any other. The damaged one stays as it is.
+    The new log is ``<run>-repaired.arrow`` unless ``out`` is given. What is missing is noted in its header and as
+    events ``lost`` in the rows after each gap. It can be replayed like any other log. The damaged log is not changed.
 
     Raises `RecordError` if the log is being written or has no readable header, and if the new one can't be written.
     """
     checked = check_log(path)
     if checked.being_written:
-        raise RecordError(path, "is being written: a log can be repaired when its recording has ended.")
+        raise RecordError(path, "is still being written: a log can be repaired after its recording has ended.")
     if checked.ok:
         return None
     reader = LogReader(path, gaps=True)
@@ -90,7 +90,7 @@ def repair_log(path: Path, out: Path | None = None) -> Repaired | None:
 
 
 def _require_room(files: tuple[Path, ...], out: Path) -> int:
-    """The size of the largest of these files. Raises `RecordError` where there is no room for all once more."""
+    """The size of the largest of these files. Raises `RecordError` if there is no space for a copy of all."""
     sizes = [file.stat().st_size for file in files]
     try:
         free = shutil.disk_usage(out.parent).free
@@ -98,12 +98,12 @@ def _require_room(files: tuple[Path, ...], out: Path) -> int:
         raise RecordError(out, f"can't be created: {error.strerror}.") from error
     if free < sum(sizes):
         needed = f"{sum(sizes) / 1e6:.0f} MB are needed, {free / 1e6:.0f} MB are free"
-        raise RecordError(out, f"has no room: {needed}. Another folder: --output.")
+        raise RecordError(out, f"does not fit on its disk: {needed}. Choose another folder with --output.")
     return max(sizes)
 
 
 def _with_gaps(reader: LogReader) -> Iterator[tuple[Batch, dict[int, list[Event]]]]:
-    """The batches with their events by row; added to them: what is lost, and a circuit that begins behind it."""
+    """The batches with their events by row, and added events for lost rows and for a circuit that starts after them."""
     known, last = 0, CircuitVersion(0, reader.header.circuit_names, reader.header.packed)
     for batch in reader.batches():
         events: dict[int, list[Event]] = {}

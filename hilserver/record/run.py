@@ -1,4 +1,4 @@
-"""What the log of a run says beside its rows: the header, and the commands as events in the tick that took them."""
+"""The header of a run's log, and commands as events in the tick that took them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_header(rig: Rig, program: str, kind: str) -> LogHeader:
 
 
 def units_of(rig: Rig) -> dict[str, str]:
-    """SI units of the log's columns, as far as they are known: channels, flows, times, values of the circuit."""
+    """SI units of the log's columns, where known: channels, flows, times, values of the circuit."""
     units = {f"channel.{name}": settings.unit for name, settings in rig.settings.channels.items()}
     units |= {name: "m^3/s" for name in rig.layout.names if name.startswith("valve.") and ".flow_" in name}
     units |= {c.HEADER_NAMES[k]: "s" for k in (c.TIME, c.UTC, c.HEARTBEAT_AGE, c.CYCLE_TIME, c.WAKE_ERROR, *c.TIMES)}
@@ -45,13 +45,13 @@ def units_of(rig: Rig) -> dict[str, str]:
 
 
 def rows_per_file(rig: Rig) -> int | None:
-    """Rows after which a new file of the log is begun, by ``recording.max_duration``."""
+    """Maximum number of rows per file, from ``recording.max_duration``."""
     duration = rig.settings.recording.max_duration
     return None if duration is None else max(round(duration * rig.settings.loop.rate), 1)
 
 
 def packed_record(packed: PackedCircuit, source: Mapping[str, Any], carried: Any = None) -> dict[str, Any]:
-    """A packed circuit in header and events: arrays, names, its source, and the carry-over map of a switch."""
+    """A packed circuit as stored in header and events: arrays, names, source, and the carry-over map of a switch."""
     record = {
         "index": packed.index,
         "value": packed.value,
@@ -64,7 +64,7 @@ def packed_record(packed: PackedCircuit, source: Mapping[str, Any], carried: Any
 
 
 def unpacked_record(record: Mapping[str, Any]) -> PackedCircuit:
-    """The inverse of packed_record."""
+    """The inverse of `packed_record`."""
     return PackedCircuit(
         np.asarray(record["index"], dtype=np.uint64),
         np.asarray(record["value"], dtype=np.float64),

@@ -1,4 +1,4 @@
-"""What a log says at a glance: how well the real valve followed the virtual flow, how the loop kept its time."""
+"""Summary of a log: how accurately the real valves followed the virtual flow, and the timing of the loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORK = tuple(c.HEADER_NAMES[column] for column in c.TIMES)
 
 @dataclass(frozen=True)
 class ValveSummary:
-    """How one real valve followed its virtual flow while RUNNING. Flows in m^3/s; shares 0 … 1; NaN: not measured."""
+    """Accuracy of a real valve in mode RUNNING. Flows in m^3/s; fractions 0 … 1; NaN: not measured."""
 
     valve: str
     flow_range: float
@@ -28,7 +28,7 @@ class ValveSummary:
 
     @property
     def nrmse(self) -> float:
-        """RMS deviation of the measured from the virtual flow, as a share of the virtual flow's range."""
+        """RMS deviation of the measured from the virtual flow, divided by the range of the virtual flow."""
         return self.rms / self.flow_range if self.flow_range > 0 else float("nan")
 
 
@@ -50,7 +50,7 @@ class RunSummary:
 
 
 def summarise(path: Path) -> RunSummary:
-    """Read a log and sum it up. Raises RecordError where it can't be read."""
+    """Read a log and summarise it. Raises RecordError if it can't be read."""
     return _summary(path, LogReader(path).read_all())
 
 

@@ -1,4 +1,4 @@
-"""Logs of other people: CSV and tab-separated files as samples for replay."""
+"""Third-party logs: CSV and tab-separated files as samples for replay."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BadCells:
 
 @dataclass(frozen=True)
 class TableReport:
-    """What was found in a table: delimiter, bad cells by column, numbers of ragged lines."""
+    """Properties of a table that was read: delimiter, bad cells by column, numbers of ragged lines."""
 
     path: Path
     rows: int
@@ -55,7 +55,7 @@ class TableReport:
 
 @dataclass(frozen=True)
 class SampleTable:
-    """Samples of a foreign log: ``time`` float64[n] in s, never falling; ``values`` float64[n, columns], NaN if bad."""
+    """Samples of a third-party log: ``time`` float64[n] in s, ascending; ``values`` float64[n, columns], NaN if bad."""
 
     columns: tuple[str, ...]
     time: NDArray[np.float64]
@@ -112,7 +112,7 @@ def _wrong_options(
     header_line: int,
 ) -> str:
     if not columns:
-        return "no columns of it were asked for."
+        return "no columns were given to read from it."
     if (sample_rate_hz is None) == (time_column is None):
         return "give either its sample rate or the name of its time column."
     if sample_rate_hz is not None and not 0.0 < sample_rate_hz < np.inf:

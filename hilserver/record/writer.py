@@ -1,4 +1,4 @@
-"""Writes the log of a run: rows in, record batches out, in files that survive ``kill -9`` and a full disk."""
+"""Writes the log of a run as record batches, to files that survive ``kill -9`` and a full disk."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from hilserver.record.format import (
 )
 
 _BUFFER_BYTES = 1 << 20
-"""More than a batch: so each batch goes to the operating system in one write."""
+"""Larger than a batch, so that each batch is handed to the operating system in one write."""
 
 
 class LogWriter:
     """Appends rows to a new log, ``batch_rows`` at a time.
 
-    A batch is handed to the operating system when it is full, when the circuit changes and at `flush`: from then on
-    killing the process loses nothing of it. The file is forced to disk with a batch at least ``fsync_every_s`` seconds
-    after the last time: a power failure costs that much. A file with more than ``max_bytes``, or ``max_rows`` rows, is
+    A batch is handed to the operating system when it is full, when the circuit changes, and by `flush`; after that,
+    killing the process does not lose it. The file is synchronised to disk at most every ``fsync_every_s`` seconds,
+    which is what a power failure may lose. A file with more than ``max_bytes``, or ``max_rows`` rows, is
     ended, and the run goes on in ``<name>.001.arrow`` and so on, each with the header of the run, the circuit of its
     first row and the name of the file before. ``file`` is the one that is being written, ``rows`` counts the rows of
     the run that were handed to the operating system. The file is locked (flock) as long as it is being written.
 
-    Raises `RecordError` if the file can't be written (disk full); what was written before stays readable.
+    Raises `RecordError` if the file can't be written (disk full); everything written before remains readable.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class LogWriter:
 
     @property
     def size(self) -> int:
-        """Bytes of the file that is being written, up to the last whole batch."""
+        """Size of the current file in bytes, up to the last complete batch."""
         return self._part.size if self._part is not None else 0
 
     def append(self, rows: NDArray[np.float64], events: Mapping[int, Sequence[Event]] | None = None) -> None:
         """Append ``rows``, float64[n, width]: fixed part, then the circuit's values; further columns are not logged.
 
-        ``events`` are the events by row of ``rows`` (0 … n-1). A `circuit_event` says that the circuit is another one
-        from its row on: the row's circuit part then has as many values as the event has names.
+        ``events``: by row of ``rows`` (0 … n-1). From a `circuit_event` on, the rows belong to another circuit: their
+        circuit part has as many values as the event has names.
         """
         if self._closed:
             raise RecordError(self.path, "can't be appended to: it is closed.")
@@ -99,7 +99,7 @@ class LogWriter:
         self._append_rows(rows[start:])
 
     def flush(self) -> None:
-        """Hand the rows that wait for a full batch to the operating system."""
+        """Hand the pending rows of an incomplete batch to the operating system."""
         if self._pending == 0:
             return
         batch = _record_batch(self._schema, self._rows[: self._pending], self._events)
@@ -117,7 +117,7 @@ class LogWriter:
             self._end_part()
 
     def close(self) -> None:
-        """Write what is pending and the end mark. May be called again, and after an error."""
+        """Write pending rows and the end mark. May be called repeatedly, and after an error."""
         if self._closed:
             return
         self.flush()
@@ -175,13 +175,13 @@ class LogWriter:
             raise
 
     def _refuse_old_parts(self) -> None:
-        """A part left over from another run would later be in the way, or be taken for one of this run."""
+        """Refuse a file of another run that would be read as a part of this one."""
         for part in later_parts(self.path, self.header.part):
             raise RecordError(part, f"exists already and would be read as a part of {self.path.name}: move it away.")
 
 
 class _Part:
-    """One file of a log; ``size`` is its length up to the last whole batch."""
+    """One file of a log; ``size`` is its length up to the last complete batch."""
 
     def __init__(self, path: Path, header: LogHeader) -> None:
         self.size = 0
@@ -221,7 +221,7 @@ class _Part:
 
 
 class _File:
-    """A new file whose ``write`` writes all or raises; as much of Python's file interface as Arrow calls."""
+    """A new file whose ``write`` writes everything or raises; the part of Python's file interface that Arrow uses."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -246,13 +246,13 @@ class _File:
             rest = rest[written:]
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Nothing is buffered here."""
 
     def sync(self) -> None:
         os.fsync(self._descriptor)
 
     def abandon(self, size: int) -> None:
-        """Cut what lies behind ``size``, as far as that still works, and close."""
+        """Truncate the file to ``size``, if that is still possible, and close it."""
         if not self.closed:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, size)
@@ -265,7 +265,7 @@ class _File:
 
 
 def is_being_written(path: Path) -> bool:
-    """Whether a process writes this log now. Raises OSError where the file can't be opened."""
+    """Whether a process is writing this log. Raises OSError if the file can't be opened."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -279,7 +279,7 @@ def is_being_written(path: Path) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Force a new file's name to disk: after a power failure it would else be gone, whatever was forced into it."""
+    """Synchronise the folder to disk; otherwise a new file could be missing after a power failure."""
     with suppress(OSError):  # not every file system can do so
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

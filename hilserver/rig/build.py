@@ -127,11 +127,11 @@ def load_rig(path: Path | str, library: Library | None = None) -> Rig:
 def _own_library(sources: dict[str, Any], file: Path) -> Library:
     """The standard library and the files that the rig names, whose text goes into the sources.
 
-    Raises ConfigurationError: without their components the circuit can't be judged.
+    Raises ConfigurationError: without their components the circuit can't be checked.
     """
     names = sources["rig"].get("library", ())
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        return standard_library()  # the settings' check says what is wrong
+        return standard_library()  # the settings' check reports what is wrong
     problems: list[Problem] = []
     own = []
     for name in dict.fromkeys(names):

@@ -6,7 +6,6 @@ from its own. The file is only ever added to.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import tomlkit
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
 
 from hilserver.components.base import Datasheet
@@ -178,16 +178,15 @@ def source_of(channel: ChannelSettings) -> str:
 
 def as_text(channel: str, entry: Calibration) -> str:
     """An entry as it stands in the file."""
-    lines = [f"[[{channel}]]", *(f"{key} = {json.dumps(getattr(entry, key), ensure_ascii=False)}" for key in _TEXTS)]
-    for key in ("polynomial", "tare", "largest_residual"):
+    table = tomlkit.table()
+    for key in ("date", "note", "source", "unit", "polynomial", "tare", "largest_residual"):
         if (value := getattr(entry, key)) is not None:
-            lines.append(f"{key} = {json.dumps(value)}")
+            table.add(key, list(value) if isinstance(value, tuple) else value)
     if entry.points:
-        lines += ["points = [", *(f"    [{raw!r}, {value!r}]," for raw, value in entry.points), "]"]
-    return "\n".join([*lines, ""])
-
-
-_TEXTS = ("date", "note", "source", "unit")
+        table.add("points", tomlkit.array([list(point) for point in entry.points]).multiline(True))  # type: ignore[arg-type]
+    entries = tomlkit.aot()
+    entries.append(table)
+    return tomlkit.dumps({channel: entries})
 
 
 def add(file: Path, channel: str, entry: Calibration) -> None:

@@ -20,10 +20,14 @@ class ChannelSettings(Datasheet):
     device: DeviceName | None = Field(default=None, description="name of the device that measures it")
     source: Text | None = Field(default=None, description="the device's name of the channel")
     scale: Scale | None = Field(default=None, description="raw reading to value")
-    value: AnyQuantity | None = Field(default=None, description="a fixed value, where nothing measures it")
+    value: AnyQuantity | None = Field(
+        default=None, description="a fixed value, where nothing measures it", examples=["0 bar"]
+    )
     absolute: StrictBool = Field(default=False, description="the values are absolute pressures; inside all are gauge")
     filter: Time = Field(default="0 s", ge=0, description="time constant of a first-order low-pass; also its lag")
-    tare: AnyDifference | None = Field(default=None, description="what is taken from the scaled value: its zero error")
+    tare: AnyDifference | None = Field(
+        default=None, description="zero error, subtracted from the scaled value", examples=["0.3 bar"]
+    )
     valid_raw: tuple[Number, Number] | None = Field(
         default=None,
         examples=[[-500, 5000]],
@@ -33,7 +37,9 @@ class ChannelSettings(Datasheet):
         default=None, examples=[["0 bar", "420 bar"]], description="values outside of these two are no samples"
     )
     valid_rate: AnyRate | None = Field(
-        default=None, description="a value that changed faster since the last sample (filtered) is no sample"
+        default=None,
+        description="a value that changed faster since the last sample (filtered) is no sample",
+        examples=["50000 bar/s"],
     )
     delay: Time = Field(
         default="0 s", ge=0, le=0.1, description="age of a new sample: sensor, converter, transmission (prediction)"
@@ -133,12 +139,12 @@ class LimitSettings(Datasheet):
     """What a channel must keep to, and what happens when it doesn't."""
 
     channel: ChannelName = Field(description="the channel that is monitored")
-    min: AnyQuantity | None = Field(default=None, description="lowest allowed value")
-    max: AnyQuantity | None = Field(default=None, description="highest allowed value")
+    min: AnyQuantity | None = Field(default=None, description="lowest allowed value", examples=["-0.5 bar"])
+    max: AnyQuantity | None = Field(default=None, description="highest allowed value", examples=["280 bar"])
     max_age: Time | None = Field(default=None, gt=0, description="oldest allowed sample")
-    max_rate: AnyRate | None = Field(default=None, description='fastest allowed change, like "5000 bar/s"')
+    max_rate: AnyRate | None = Field(default=None, description="fastest allowed change", examples=["5000 bar/s"])
     action: Literal["warn", "stop", "hold", "ramp", "trip"] = Field(
-        description="warn: report only; stop: no command of `valves` beyond min or max, the way back is free; "
+        description="warn: report only; stop: no command of `valves` further beyond min or max, the return is free; "
         "hold: keep the command; ramp: to null, leave RUNNING; trip: FAULT, latched"
     )
     valves: dict[ValveName, Literal[1, -1]] = Field(
@@ -146,7 +152,9 @@ class LimitSettings(Datasheet):
         description="stop: the valves that move it; 1: a positive command makes the channel rise, -1: fall",
     )
     slow_down: AnyDifference | None = Field(
-        default=None, description="stop: within this distance before min and max the command is reduced in proportion"
+        default=None,
+        description="stop: within this distance before min and max the command is reduced in proportion",
+        examples=["20 mm"],
     )
 
     @model_validator(mode="after")

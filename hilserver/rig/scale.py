@@ -64,7 +64,7 @@ class Curve:
             back = [(v, r) for r, v in self.points]
             return _on_lines(tuple(sorted(back)), value)
         if len(self.coefficients) != 2:
-            raise ValueError("a polynomial can't be turned round: give points")
+            raise ValueError("a polynomial can't be inverted: give points")
         return (value - self.coefficients[0]) / self.coefficients[1]
 
     def less(self, offset: float) -> Curve:
@@ -162,7 +162,7 @@ class Scale(Datasheet):
         return Curve((v0 - gain * r0, gain))
 
     def live_range(self) -> tuple[float, float] | None:
-        """Raw readings outside of which there is no sample; None where the scale says nothing of it."""
+        """Raw readings outside of which there is no sample; None where the scale does not define any."""
         return self._readings(LIVE) if self.current is not None else None
 
     def _readings(self, currents: tuple[float, float]) -> tuple[float, float]:

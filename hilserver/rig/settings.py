@@ -23,7 +23,7 @@ from hilserver.rig.references import (
     Text,
 )
 from hilserver.rig.scale import Scale
-from hilserver.units import AnyQuantity, Frequency, Length, Mass, Number, Pressure, Rate, Time, Volume
+from hilserver.units import BAR, AnyQuantity, Frequency, Length, Mass, Number, Pressure, Rate, Time, Volume
 
 
 class LoopSettings(Datasheet):
@@ -31,14 +31,16 @@ class LoopSettings(Datasheet):
 
     rate: Frequency = Field(default="1 kHz", ge=1, le=20_000, description="ticks per second")
     max_missed: StrictInt = Field(
-        default=5, ge=0, le=10_000, description="missed ticks in a row that are made good; more trip"
+        default=5, ge=0, le=10_000, description="consecutive missed ticks that are caught up; more of them trip the rig"
     )
     max_age: Time = Field(
         default="20 ms",
         gt=0,
         description="oldest allowed sample of a channel without a max_age limit of its own; trips",
     )
-    heartbeat_timeout: Time = Field(default="1 s", gt=0, description="supervisor silent for so long: ramp to null")
+    heartbeat_timeout: Time = Field(
+        default="1 s", gt=0, description="the supervisor has been silent for this long: ramp to null"
+    )
     priority: StrictInt = Field(default=80, ge=1, le=99, description="SCHED_FIFO priority")
     cpus: tuple[Annotated[StrictInt, Field(ge=0, le=1023)], ...] = Field(
         default=(), description="CPUs the loop may use; empty: any"
@@ -93,7 +95,7 @@ class BridgeSettings(Datasheet):
         description="opening over which the jump across the overlap is eased, so that noise does not chase the spool",
     )
     feedback_time: Time = Field(
-        default="15 ms", gt=0, le=10, description="feedback: time in which a missing volume is made good"
+        default="15 ms", gt=0, le=10, description="feedback: time constant with which a missing volume is compensated"
     )
     gain: Number = Field(
         default=0.5, ge=0, description="flow servo: command per flow error, in units of the nominal flow"
@@ -138,7 +140,9 @@ class ValveSettings(Datasheet):
     leakage: Leakage | None = Field(default=None, description="datasheet leakage at null")
     device: DeviceName = Field(description="device that drives the valve")
     output: Text = Field(description="the device's name of the output channel")
-    raw: tuple[Number, Number] = Field(description="raw output at command -1 and +1, e.g. [-10, 10] for volts")
+    raw: tuple[Number, Number] = Field(
+        description="raw output at command -1 and +1; -10 and 10 for volts", examples=[[-10, 10]]
+    )
     polarity: Literal[1, -1] = Field(default=1, description="-1: a positive command opens A-T")
     null: Number = Field(default=0.0, gt=-0.5, lt=0.5, description="command at which the spool is centred")
     dither: Dither = Field(default_factory=Dither, description="small sine on the command")
@@ -169,8 +173,8 @@ class ValveSettings(Datasheet):
             point = getattr(self, key)
             if point is not None and point.edge_drop() < self.transition_pressure:
                 raise ValueError(
-                    f"{key}.drop is {point.edge_drop() / 1e5:g} bar over one edge, below the transition_pressure of "
-                    f"{self.transition_pressure / 1e5:g} bar: give a point above it, or a lower transition_pressure"
+                    f"{key}.drop is {point.edge_drop() / BAR:g} bar over one edge, below the transition_pressure of "
+                    f"{self.transition_pressure / BAR:g} bar: give a point above it, or a lower transition_pressure"
                 )
         return self
 
@@ -182,7 +186,7 @@ class OutputSettings(Datasheet):
     device: DeviceName = Field(description="device that has the output")
     output: Text = Field(description="the device's name of the output channel")
     raw: tuple[Number, Number] | None = Field(
-        default=None, description="raw output when off and when on, e.g. [0, 1] for a digital line"
+        default=None, description="raw output when off and when on; 0 and 1 for a digital line", examples=[[0, 1]]
     )
     value: tuple[AnyQuantity, AnyQuantity] | None = Field(
         default=None,
@@ -192,7 +196,7 @@ class OutputSettings(Datasheet):
     scale: Scale | None = Field(default=None, description="value: what raw outputs stand for; points or current")
     on: Literal["armed", "running", "healthy", "heartbeat"] = Field(
         description="armed: in ARMED and RUNNING; running: in RUNNING; healthy: as long as there is no fault, once all "
-        "channels have samples; heartbeat: changes in every tick while healthy, for a watchdog that wants edges"
+        "channels have samples; heartbeat: changes in every tick while healthy, for a watchdog that requires edges"
     )
 
     @model_validator(mode="after")
@@ -272,9 +276,9 @@ class RecordingSettings(Datasheet):
         description="relative to the folder hilserver is started in; default: $LOGS_DIRECTORY (systemd), else logs",
     )
     enabled: StrictBool = Field(default=True, description="record every run")
-    max_megabytes: Number = Field(default=1000.0, gt=0, description="a new file is begun beyond this size")
+    max_megabytes: Number = Field(default=1000.0, gt=0, description="a new file is started beyond this size")
     max_duration: Time | None = Field(
-        default=None, examples=["1 h"], gt=0, description="a new file is begun after this time"
+        default=None, examples=["1 h"], gt=0, description="a new file is started after this time"
     )
     min_free_megabytes: Number = Field(
         default=500.0, ge=0, description="with less room than this on the disk nothing is recorded"

@@ -38,7 +38,8 @@ from hilserver.commissioning.rates import (
 )
 from hilserver.errors import ConfigurationError, DriverError, HilserverError
 from hilserver.numerics import shape
-from hilserver.realtime.shared import LoopMemory, segment_path
+from hilserver.realtime.segment import segment_path
+from hilserver.realtime.shared import LoopMemory
 from hilserver.record.format import Event
 from hilserver.record.reader import LogReader
 from hilserver.record.run import run_header
@@ -365,7 +366,7 @@ def test_a_log_of_a_rig_that_never_ran(rig: Rig, tmp_path: Path) -> None:
     writer = LogWriter(tmp_path / "run.arrow", run_header(rig, "bench", "lockstep"))
     writer.append(np.zeros((10, rig.layout.width)))
     writer.close()
-    with pytest.raises(HilserverError, match="did not come to run"):
+    with pytest.raises(HilserverError, match="did not reach RUNNING"):
         judged(LogReader(tmp_path / "run.arrow"), 1000.0)
 
 

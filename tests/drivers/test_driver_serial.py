@@ -32,8 +32,9 @@ from serial_bench import (
 from serial_port import Port, Served
 
 from hilserver.errors import DriverError, problems_of
-from hilserver_drivers.binary import CRCS, check_size, check_value, decode, encode, limits, size_of
+from hilserver_drivers.binary import decode, encode, limits, size_of
 from hilserver_drivers.serial_line import SerialLine
+from hilserver_drivers.serial_line.checks import CRCS, check_size, check_value
 from hilserver_drivers.serial_line.messages import FrameJob, FrameReader, LineReader
 from hilserver_drivers.serial_line.settings import Frame, Input, Lines, Output, SerialConfig
 
@@ -89,7 +90,7 @@ PUBLISHED = {
 @pytest.mark.parametrize("name", CRCS)
 def test_crc_has_its_published_check_value(name: Any) -> None:
     assert check_value(name, b"123456789") == PUBLISHED[name]
-    assert 8 * check_size(name) == CRCS[name].width
+    assert 8 * check_size(name) == CRCS[name][0]
 
 
 @given(st.binary(max_size=300))

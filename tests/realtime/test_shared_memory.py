@@ -16,15 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilserver.realtime.shared import (
-    Heartbeat,
-    LoopMemory,
-    MailboxFull,
-    Ring,
-    Segment,
-    SharedMemoryError,
-    segment_path,
-)
+from hilserver.realtime.queues import MailboxFull, Ring
+from hilserver.realtime.segment import Segment, SharedMemoryError, segment_path
+from hilserver.realtime.shared import Heartbeat, LoopMemory
 
 WIDTH = 300
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -32,6 +26,8 @@ Start = Callable[..., "subprocess.Popen[str]"]
 _HEADER = """
 import os, resource, signal, sys, time
 import numpy as np
+from hilserver.realtime.queues import *
+from hilserver.realtime.segment import *
 from hilserver.realtime.shared import *
 path = sys.argv[1]
 """

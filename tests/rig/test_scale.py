@@ -260,7 +260,7 @@ def test_an_output_in_engineering_units() -> None:
         ({"value": ["0 bar", "1 bar"]}, "give raw, or value and scale"),
         ({"value": ["0 mm", "1 mm"], "scale": LOOP}, "same kind of quantity"),
         ({"value": ["1 bar", "1 bar"], "scale": LOOP}, "must differ"),
-        ({"value": ["0 bar", "1 bar"], "scale": {"polynomial": [0, 1, 1], "unit": "bar"}}, "can't be turned round"),
+        ({"value": ["0 bar", "1 bar"], "scale": {"polynomial": [0, 1, 1], "unit": "bar"}}, "can't be inverted"),
     ],
 )
 def test_an_output_without_two_levels_is_refused(values: dict[str, Any], reason: str) -> None:

@@ -23,7 +23,8 @@ from message_schemas import flaws
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.connection import new_client
 from hilserver.realtime.device import DeviceMemory
-from hilserver.realtime.shared import LoopMemory, segment_path
+from hilserver.realtime.segment import segment_path
+from hilserver.realtime.shared import LoopMemory
 from hilserver.record.reader import LogReader, LogTable
 
 CONFIG = Path(__file__).parents[2] / "config"

@@ -1,4 +1,4 @@
-"""The Modbus driver: channels grouped into requests, asked in turn; what fails is counted and tried again later."""
+"""The Modbus driver: channels grouped into requests, asked in turn; failures are counted and retried later."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hilserver_drivers.wire import WireError, library
 from hilserver_drivers.wire_driver import ATTEMPTS, WireDriver, WriteJob
 
 WRONG_SETTINGS = (1, 2, 3)
-"""Exceptions that trying again does not mend."""
+"""Exceptions that a retry does not clear."""
 
 
 # --- what is asked for -----------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ class Request:
 
 
 class BadAnswer(Exception):
-    """There is no usable answer; ``name`` is what is counted, the text says it to the user."""
+    """There is no usable answer; ``name`` is what is counted, the text is for the user."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(text)
@@ -120,9 +120,7 @@ def examine(request: Request, unit: int, pdu: bytes) -> bytes:
         raise BadAnswer("wrong length", f"an answer of {len(pdu)} bytes instead of {request.size}")
     if not pdu.startswith(request.head):
         if len(request.head) == 2:
-            raise BadAnswer(
-                "wrong length", f"the answer says it has {pdu[1]} bytes of data instead of {request.head[1]}"
-            )
+            raise BadAnswer("wrong length", f"the answer announces {pdu[1]} bytes of data instead of {request.head[1]}")
         raise BadAnswer("wrong echo", "the answer does not repeat what was to be written")
     return pdu[len(request.head) :]
 
@@ -136,7 +134,7 @@ class Line(ABC):
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
         self.stray: list[BadAnswer] = []
-        """What came uncalled, not yet counted."""
+        """What came unrequested, not yet counted."""
 
     @abstractmethod
     def start_anew(self) -> None:
@@ -186,7 +184,7 @@ class TcpLine(Line):
                 if protocol != 0:
                     raise self._lost("wrong protocol", f"protocol {protocol} instead of 0")
                 if not 3 <= length <= 254:
-                    raise self._lost("wrong length", f"a frame says that {length} bytes follow: 3 to 254 can")
+                    raise self._lost("wrong length", f"a frame announces {length} bytes: 3 to 254 are possible")
                 if len(self._buffer) >= 6 + length:
                     pdu, self._buffer = self._buffer[7 : 6 + length], self._buffer[6 + length :]
                     self._silent = 0
@@ -210,7 +208,7 @@ class TcpLine(Line):
 
 
 class RtuLine(Line):
-    """Frames with unit and CRC on a serial line. They have no number: nothing but time tells late answers apart.
+    """Frames with unit and CRC on a serial line. They have no number: late answers are distinguished by time alone.
 
     So after a request without an answer nothing is asked for one more time-out, and what comes in between is dropped.
     """
@@ -233,7 +231,7 @@ class RtuLine(Line):
     def ask(self, request: Request, deadline: float) -> bytes:
         """The data of the answer."""
         if dropped := self.wire.waiting():
-            self.stray.append(BadAnswer("unexpected bytes", f"{len(dropped)} bytes came uncalled"))
+            self.stray.append(BadAnswer("unexpected bytes", f"{len(dropped)} bytes came unrequested"))
         time.sleep(max(self._last + self._gap - time.monotonic(), 0.0))
         self.wire.send(self._framer.encode(request.pdu, request.unit, 0), deadline)
         frame = self._frame(request, deadline)

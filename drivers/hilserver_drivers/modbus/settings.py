@@ -36,7 +36,7 @@ class _Place(_Settings):
 
     @property
     def needs_type(self) -> bool:
-        """Whether the table does not say it all."""
+        """Whether the table leaves something open."""
         return not self.is_bit
 
     @property
@@ -62,7 +62,7 @@ class Input(_Place):
 
     @property
     def needs_type(self) -> bool:
-        """Whether neither table nor bit say it all."""
+        """Whether table and bit leave something open."""
         return not self.is_bit and self.bit is None
 
     @model_validator(mode="after")

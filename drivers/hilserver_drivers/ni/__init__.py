@@ -1,7 +1,7 @@
 """NI-DAQmx: analog, digital and counter channels of a card, a USB device or a CompactDAQ chassis.
 
-``settings``: what the rig file says of a device; ``system``: NI's driver on this machine and what it says when it
-refuses; ``connection``: the tasks of a device that is there; ``driver``: reading, writing, losing and finding it.
+``settings``: the settings of a device in the rig file; ``system``: NI's driver on this machine and what it reports when
+it refuses; ``connection``: the tasks of a device that is there; ``driver``: reading, writing, losing and finding it.
 nidaqmx (extra ``ni``) and NI's driver are loaded when a device is opened, not before.
 """
 

@@ -79,7 +79,7 @@ class Connection:
             self._reset_watchdog()
 
     def close(self) -> None:
-        """Let go of all tasks; the outputs stay as they are."""
+        """Release all tasks; the outputs stay as they are."""
         self._tasks.close()
 
     # --- building ---
@@ -223,7 +223,7 @@ class Connection:
             with suppress(nidaqmx.DaqError):  # the property is not there on devices without a sample clock
                 modes = self._system.devices[device].ai_samp_modes
             if single_point not in modes:
-                text = f"{device} samples on demand: it has no hardware-timed single point, which sample_clock asks for"
+                text = f"{device} samples on demand: it has no hardware-timed single point, which sample_clock requires"
                 self._driver.failed("no hardware timing", f"device {self._driver.name}: {text}.")
                 return
         task.timing.cfg_samp_clk_timing(self._config.sample_clock, sample_mode=single_point)

@@ -42,7 +42,7 @@ LOOK_AGAIN = (0.1, 2.0)
 LAST_CHANCE = 1.0
 """Seconds that make_safe waits for a device that is gone."""
 SILENCE = 1.0
-"""Seconds of time-outs after which the tasks are built anew."""
+"""Seconds of time-outs after which the tasks are created again."""
 
 
 class NiDaq(Driver):
@@ -145,7 +145,7 @@ class NiDaq(Driver):
                 raise DriverError(f"device {self.name} did not get its safe values: {self.last_error}")
 
     def close(self) -> None:
-        """Let go of the device; its outputs stay as they are, and its watchdog is off."""
+        """Release the device; its outputs stay as they are, and its watchdog is off."""
         self._over.set()
         self._hurry.set()
         if self._searcher is not None:

@@ -1,4 +1,4 @@
-"""What a rig file says of an NI-DAQmx device: its terminals, what is connected to them, clock and watchdog."""
+"""The settings of an NI-DAQmx device in the rig file: its terminals, what is connected to them, clock and watchdog."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIGNALS: Mapping[str, tuple[Signal, ...]] = {
     "port": ("digital",),
     "ctr": ("encoder", "edges"),
 }
-"""What a kind of terminal can be; the first is the default, except for counters, which must say it."""
+"""What a kind of terminal can be; the first is the default, except for counters, which must state it."""
 
 
 class _Part(BaseModel):
@@ -40,7 +40,7 @@ class Channel(_Part):
         description='NI\'s name of the terminal: "ai0", "port0/line3", "ctr0"; in a chassis "cDAQ1Mod2/ai0"'
     )
     signal: Signal | None = Field(
-        default=None, description="voltage (default) or current; digital; encoder or edges (a counter must say which)"
+        default=None, description="voltage (default) or current; digital; encoder or edges (a counter must state which)"
     )
     range: tuple[Number, Number] | None = Field(
         default=None, description="least and greatest value in V or A; default: -10 to 10 V, 0 to 0.02 A"
@@ -52,7 +52,7 @@ class Channel(_Part):
             names = " or ".join({"port": "port0/line0"}.get(t, f"{t}0") for t in self.terminals_allowed)
             raise ValueError(f'channel: "{self.channel}" is none of the terminals {names}')
         if self.terminal == "ctr" and self.signal is None:
-            raise ValueError(f"signal: what is at {self.channel}? Say encoder (two tracks) or edges (counted pulses)")
+            raise ValueError(f"signal: what is at {self.channel}? Write encoder (two tracks) or edges (counted pulses)")
         if self.kind not in SIGNALS[self.terminal]:
             allowed = " or ".join(SIGNALS[self.terminal])
             raise ValueError(f"signal: {self.channel} can be {allowed}, not {self.kind}")

@@ -1,4 +1,4 @@
-"""NI's driver on this machine: what it knows, stores and says when it refuses something."""
+"""NI's driver on this machine: what it knows, stores, and reports when it refuses something."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Refused(DriverError):
 
 @contextmanager
 def doing(device: str, what: str) -> Iterator[None]:
-    """Raise what NI-DAQmx says inside as DriverError with the device and what was being done."""
+    """Raise an error of NI-DAQmx inside as DriverError with the device and what was being done."""
     import nidaqmx
 
     try:

@@ -1,4 +1,4 @@
-"""The serial driver: asks for messages or listens to them, sends commands; what fails is counted and tried again."""
+"""The serial driver: asks for messages or listens to them, sends commands; failures are counted and retried."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class SerialLine(WireDriver):
 
     @classmethod
     def discover(cls) -> Sequence[FoundDevice]:
-        """The serial ports of this machine; what is attached to them can't be told without talking to it."""
+        """The serial ports of this machine; what is attached to them is not known without talking to it."""
         ports = library("serial.tools.list_ports", "serial", "serial").comports(include_links=False)
         return [
             FoundDevice(
@@ -231,9 +231,9 @@ class SerialLine(WireDriver):
         return self._wire
 
     def _drop(self, wire: Wire) -> None:
-        """What comes uncalled before something is asked for is no answer."""
+        """What arrives unrequested, before a question, is no answer."""
         if dropped := wire.waiting().strip():
-            self._failed("unexpected bytes", f"{dropped[:40]!r} came uncalled")
+            self._failed("unexpected bytes", f"{dropped[:40]!r} came unrequested")
 
     def _disturbed(self, wire: Wire, job: Job) -> None:
         """Let the line settle: a late answer shall not be taken for that to the next request."""

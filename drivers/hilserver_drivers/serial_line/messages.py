@@ -13,7 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from hilserver.driver import Floats
-from hilserver_drivers.binary import check_size, check_value, decode, encode, limits, size_of
+from hilserver_drivers.binary import decode, encode, limits, size_of
+from hilserver_drivers.serial_line.checks import check_size, check_value
 from hilserver_drivers.serial_line.settings import Frame, Input, Lines, Output, as_line
 from hilserver_drivers.wire_driver import WriteJob
 
@@ -219,7 +220,7 @@ class FrameReader(Reader):
         while self._find_start():
             head = self._buffer[: len(self._head)]
             if not self._head.startswith(head):
-                self._wrong("wrong length", f"a frame says it has another length ({head.hex(' ')})")
+                self._wrong("wrong length", f"a frame announces another length ({head.hex(' ')})")
             elif len(self._buffer) < self._form.total:
                 return
             elif not self._is_right(frame := self._buffer[: self._form.total]):

@@ -12,7 +12,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from hilserver.driver import SlowDriverConfig
 from hilserver.errors import shown
 from hilserver.units import Number, Time
-from hilserver_drivers.binary import ByteOrder, CheckName, NumberType, check_size, limits, size_of
+from hilserver_drivers.binary import ByteOrder, NumberType, limits, size_of
+from hilserver_drivers.serial_line.checks import CheckName, check_size
 from hilserver_drivers.wire import PortSettings
 
 
@@ -50,7 +51,7 @@ def _pattern(text: str) -> None:
 
 
 def as_line(text: str, value: float, decimal: str = ".") -> str:
-    """A number put into a text that says how: where, how many digits.
+    """A number put into a text that gives its place and number of digits.
 
     >>> as_line("V {:+.2f} V", 1.5, decimal=",")
     'V +1,50 V'
@@ -137,7 +138,7 @@ class Frame(_Settings):
     @model_validator(mode="after")
     def _can_be_found(self) -> Frame:
         if not _hex(self.start) and self.check == "none":
-            raise ValueError("without start and check nothing tells where a frame begins")
+            raise ValueError("without start and check the beginning of a frame can't be found")
         if self.length_size == 1 and self.total > 255:
             raise ValueError("the frame is too long for a length of one byte")
         if self.check_from >= self.total - check_size(self.check):
@@ -204,7 +205,7 @@ class SerialConfig(SlowDriverConfig, PortSettings):
         min_length=1,
         description="asks for a message: text, or with frames hexadecimal digits; without: it comes by itself",
     )
-    answer: Text | None = Field(default=None, min_length=1, description="line that says that an output was taken over")
+    answer: Text | None = Field(default=None, min_length=1, description="line that confirms an output")
     timeout: Time = Field(
         default="100 ms", gt=0, le=10, description="longest time for one read or write; longest silence of a device"
     )
