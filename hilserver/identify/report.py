@@ -14,6 +14,7 @@ from hilserver.identify.identification import SIGNIFICANT, Identified, delay_of
 from hilserver.identify.plots import bode_figure, flow_figure, residual_figure
 from hilserver.identify.recorded import Recording
 from hilserver.report.document import Block, Document, Grid, Heading, Listing, Picture
+from hilserver.units import BAR, L_MIN
 
 ABOUT_FLOW = "Flow over the spool's position, at the nominal drop: measured, means of many samples, and the model."
 ABOUT_BODE = (
@@ -78,12 +79,12 @@ def _toml(f: Finding, value: float) -> str:
 
 
 def _point(f: Finding, point: NominalFlow) -> str:
-    return f'{{ flow = {_toml(f, f.value)}, drop = "{point.drop / 1e5:g} bar", per = "{point.per}" }}'
+    return f'{{ flow = {_toml(f, f.value)}, drop = "{point.drop / BAR:g} bar", per = "{point.per}" }}'
 
 
 def _leakage_value(found: Identified, f: Finding, gone: Finding) -> str:
     point = leakage_point(found)
-    text = f'{{ flow = {_toml(f, f.value)}, drop = "{point.drop / 1e5:g} bar", per = "{point.per}"'
+    text = f'{{ flow = {_toml(f, f.value)}, drop = "{point.drop / BAR:g} bar", per = "{point.per}"'
     if gone.known:
         text += f", gone_at = {rounded(gone.value, gone.deviation)}"
     elif gone.configured is not None:
@@ -151,7 +152,7 @@ def notes(found: Identified) -> list[str]:
                 "(bulk_modulus, dead volumes, air)."
             )
     if _significant(fit, "piston_leakage", values.get("piston_leakage", 0.0), 0.0):
-        lines.append(f"Oil passes the piston: {values['piston_leakage'] * 6e4 * 1e7:.2g} l/min at 100 bar.")
+        lines.append(f"Oil passes the piston: {values['piston_leakage'] / L_MIN * 100 * BAR:.2g} l/min at 100 bar.")
     if e.flow and _significant(fit, "flow_gain", values.get("flow_gain", 1.0) - 1.0, 0.005):
         gain = f"{values['flow_gain']:.4f} ± {fit.deviations['flow_gain']:.2g}"
         lines.append(
