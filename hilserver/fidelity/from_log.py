@@ -162,7 +162,7 @@ class _Evaluation:
         if (machine := self._machine(record, segment.rows, circuit)) is not None:
             coupled = reference_simulation(machine, circuit, self.then.library, str(self.log))
             reference = self._reference_values(record, segment.rows, circuit, coupled)
-            self.reference = f"the virtual circuit coupled directly to {machine.origin}"
+            self.reference = f"the virtual circuit connected directly to {machine.origin}"
         return segment_result(self.settings, record, segment, actual, reference, uncertainty, sensor_noise)
 
     def _actual(self, record: CircuitRows, rows: slice) -> tuple[dict[str, Floats], dict[str, float], dict[str, float]]:

@@ -97,7 +97,7 @@ def compare(
         quantities=comparison.quantities(),
         valves=driven,
         variants=tuple(Variant(name, **kinds) for name, kinds in results.items() if kinds),
-        reference=f"the virtual circuit coupled directly to {comparison.reference.machine.origin}",
+        reference=f"the virtual circuit connected directly to {comparison.reference.machine.origin}",
         left_out=left_out | ({NO_BRIDGE: comparison.no_command} if comparison.no_command else {}),
         ports_without_valve=tuple(p for p in rig.circuit.rig_ports() if p not in {*driven.values(), *others}),
         swept=swept,

@@ -1,4 +1,4 @@
-"""A test sequence by the log of a run of it: replayed without hardware, with the software as it is today."""
+"""A test sequence on the log of a run of it: replayed without hardware, with this version of the software."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hilserver.simulation.replay import replay_log
 from hilserver.tick import columns as c
 
 PUNCTUAL = 1.0
-"""s by which a step may have been early or late in a log, counted from the first one."""
+"""Largest deviation of a step's time in a log, s, relative to the first step."""
 
 Command = tuple[float, tuple[float, ...]]
 """Of a log: tick, and what was commanded: kind and numbers."""

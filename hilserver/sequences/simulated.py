@@ -32,7 +32,7 @@ from hilserver.tick.plant import (
 )
 
 GETTING_READY = 1.0
-"""s that a rig may take from its first tick to SAFE."""
+"""Seconds allowed from the first tick to SAFE."""
 
 
 def simulate_sequence(sequence: Sequence, rig: Rig, log: Path | None = None) -> Done:
@@ -128,7 +128,7 @@ class _Bench:
     # --- faults ------------------------------------------------------------------------------------------------------
 
     def fail(self, fault: Fault) -> None:
-        """Let something fail from the next tick on, or heal it."""
+        """Inject a fault from the next tick on, or clear it."""
         if fault.ticks is not None:
             self.run.miss(fault.ticks)
             return
@@ -172,7 +172,7 @@ class _Bench:
 
 
 def _check(sequence: Sequence, rig: Rig) -> None:
-    """Raise ConfigurationError where the sequence names what the rig has not."""
+    """Raise ConfigurationError where the sequence names inputs or devices that the rig does not have."""
     file = str(sequence.file)
     problems = check_inputs(sequence, {name: entry.range for name, entry in rig.settings.inputs.items()})
     plants = {d.name: d for d in rig.devices if d.is_simulated}

@@ -1,4 +1,4 @@
-"""Carries out the operator's commands: checks them, prepares circuits outside of the loop, posts to the loop."""
+"""Carries out the operator's commands: checks them, prepares circuits outside the loop, posts records to the loop."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from hilserver.tick.program import no_command, work_array
 
 ANSWER_TIMEOUT = 2.0
 TRIAL_TICKS, LEAST_TICKS = 100, 9
-"""Ticks that a circuit is tried for, and after which one that is far too slow is not tried any further."""
+"""Ticks of the trial of a circuit, and least ticks before a trial that is far too slow is ended."""
 BEYOND_ALL_BOUNDS = 1e12
-"""No value of a circuit in SI units is as large: 1e12 Pa are 10 million bar."""
+"""A larger value, in SI units, means that the circuit diverges: 1e12 Pa are 10 million bar."""
 BUDGET = 0.5
-"""Largest share of the tick that a circuit may take; above it a switch is refused, since it would miss ticks."""
+"""Largest share of the tick for a circuit; above it a switch is refused, since it would cause missed ticks."""
 WATCHED = 0.05
-"""Seconds after a switch over which the command's movement is reported."""
+"""Seconds after a switch for which the movement of the commands is reported."""
 
 
 class NotTaken(HilserverError):
-    """A command that the loop did not take in time; it may still take it."""
+    """The loop did not take a command in time; it may still take it."""
 
 
 @dataclass(frozen=True)
 class RunningCircuit:
-    """A circuit that the loop runs, or is about to."""
+    """A circuit that the loop runs, or is about to run."""
 
     circuit: Circuit
     packed: PackedCircuit
@@ -53,7 +53,7 @@ class RunningCircuit:
 
 
 class Operator:
-    """Executes one command at a time, or a trip beside it. ``running`` is the circuit that the loop runs."""
+    """Executes one command at a time, or a trip at the same time. ``running``: the circuit that the loop runs."""
 
     def __init__(self, rig: Rig, memory: LoopMemory, telemetry: TelemetryReader, program: Program) -> None:
         self.running = RunningCircuit(rig.circuit, rig.packed, 1, rig.settings.circuit)
@@ -66,7 +66,7 @@ class Operator:
         self._program = program
 
     async def execute(self, command: Command) -> Answer:
-        """Carry out a command, or refuse it with the reason. Nothing that it says can stop the loop."""
+        """Carry out a command, or refuse it with the reason. No command can stop the loop."""
         try:
             result = await self._carry_out(command)
         except ConfigurationError as error:
@@ -76,13 +76,13 @@ class Operator:
         return command.answer(time=time.time(), tick=result["tick"], result=result)
 
     def adopt(self, row: Floats) -> None:
-        """Take note where the loop took a posted circuit, be it after its answer had to be given."""
+        """Note where the loop has taken a posted circuit, even after its answer was given."""
         if self._posted is not None and row[c.CIRCUIT_VERSION] >= self._posted.version:
             self.running, self._posted = replace(self._posted, tick=int(row[c.TICK])), None
             self._recent.append(self.running)
 
     def ran(self, version: int) -> RunningCircuit:
-        """The circuit of rows of this version; the present one where that is too long ago."""
+        """The circuit of this version; the present one where that is no longer known."""
         known = (*self._recent, self._posted)
         return next((circuit for circuit in known if circuit is not None and circuit.version == version), self.running)
 
@@ -121,9 +121,9 @@ class Operator:
     # --- switching ---------------------------------------------------------------------------------------------------
 
     async def _switch(self, command: CircuitCommand) -> dict[str, Any]:
-        """Prepare another circuit, try it on a copy, let the loop swap it in, and say how the command moved."""
+        """Prepare another circuit, try it on a copy, let the loop swap it in, and report how far the commands moved."""
         if self._posted is not None:
-            raise HilserverError("the last switch still waits for the real-time loop to take it.")
+            raise HilserverError("the last switch is still waiting for the real-time loop.")
         began = time.monotonic()
         new, payload = await asyncio.to_thread(self._prepare, command)
         prepared = time.monotonic() - began
@@ -177,14 +177,14 @@ class Operator:
         work = work_array(packed, self._rig.plan)
         self._program.swap(plan, row, packed.index, packed.value, carried, work)
         row[c.MISSED] = row[c.HEARTBEAT_AGE] = row[c.DEVICE_ERROR] = 0.0
-        if row[c.MODE] != c.RUNNING:  # no fault of the rig may hide one of the circuit
+        if row[c.MODE] != c.RUNNING:  # a fault of the rig must not hide one of the circuit
             row[c.MODE], row[c.FAULT] = c.SAFE, c.NO_FAULT
         start = len(self._rig.layout.names)
         values = row[start : start + len(packed.names)]
         took: list[float] = []
         while len(took) < TRIAL_TICKS and not (len(took) >= LEAST_TICKS and np.median(took) > BUDGET * dt):
             row[c.TICK] += 1.0
-            began = time.thread_time()  # of this thread: what it waits for others is not the circuit's
+            began = time.thread_time()  # CPU time of this thread only
             self._program.tick(plan, packed.index, packed.value, row, work, no_command())
             took.append(time.thread_time() - began)
             if row[c.FAULT] == c.FAULT_DIVERGED or np.abs(values).max() > BEYOND_ALL_BOUNDS:

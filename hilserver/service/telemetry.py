@@ -1,4 +1,4 @@
-"""Reads the ring for people: state, telemetry, events. It only looks; the loop does not notice."""
+"""Telemetry: state, decimated samples and events, read from the loop's ring without disturbing the loop."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from hilserver.tick.modes import is_enabled
 
 VALVE_CHANNELS = {"flow_virtual": "m^3/s", "flow_measured": "m^3/s", "demand": "", "command": "", "saturation": ""}
 LOOP_CHANNELS = {
-    "loop.wake_up": ("s", "from a tick's deadline to its begin; the largest since the last sample"),
-    "loop.work": ("s", "what a tick took; the largest since the last sample"),
+    "loop.wake_up": ("s", "from a tick's deadline to its start; the largest since the last sample"),
+    "loop.work": ("s", "computing time of a tick; the largest since the last sample"),
     "loop.missed": ("", "ticks missed since the last sample"),
 }
 LONGEST_LIST = 20
@@ -48,7 +48,7 @@ LONGEST_GAP = 100
 
 
 class TelemetryReader:
-    """Follows the ring from its own cursor.
+    """Reads the ring from its own cursor.
 
     ``degradations``, ``recording`` and ``troubles`` (by source) appear in the state, the latter as warnings.
     """
@@ -72,7 +72,7 @@ class TelemetryReader:
         self._demands = UtilisationMeter(rig)
 
     def expect(self, version: int, circuit: PackedCircuit) -> None:
-        """Rows of this version of the circuit are about to come."""
+        """Note the circuit of coming rows of this version."""
         self._circuits[version] = circuit
         for old in [number for number in self._circuits if number < version - CIRCUITS_KEPT]:
             del self._circuits[old]
@@ -107,7 +107,7 @@ class TelemetryReader:
     # --- state -------------------------------------------------------------------------------------------------------
 
     def state(self, row: Floats, telemetry_dropped: int) -> ServerState:
-        """How the server is; of the demand the largest since the last call."""
+        """The state of the server; utilisation is the largest since the last call."""
         layout = self.rig.layout
         channels = layout.section("channel")
         measured = {name: _number(row[column]) for name, column in channels.items()}
@@ -141,7 +141,7 @@ class TelemetryReader:
         )
 
     def warnings(self, row: Floats) -> Iterator[str]:
-        """Violated limits, saturated valves and other troubles, in words."""
+        """Violated limits, saturated valves and other problems, as sentences."""
         yield from self.troubles.values()
         layout = self.rig.layout
         for name, column in layout.section("limit").items():
@@ -149,7 +149,7 @@ class TelemetryReader:
                 yield f"limit {name} is violated"
         yield from self._invalid_samples(row)
         if not is_enabled(self.rig.plan, row):
-            yield "the local enable is off: nobody can arm or start the rig"
+            yield "the local enable is off: the rig can't be armed or started"
         for valve in layout.valves:
             flags = int(row[layout.column(f"valve.{valve}.saturation")])
             for flag, text in b.SATURATION_TEXTS.items():
@@ -157,7 +157,7 @@ class TelemetryReader:
                     yield f"valve {valve}: {text}"
 
     def _invalid_samples(self, row: Floats) -> Iterator[str]:
-        """Channels whose latest reading is no sample, with the reason."""
+        """Channels whose latest reading is invalid, with the reason."""
         plan = self.rig.plan
         for number, (name, settings) in enumerate(self.rig.settings.channels.items()):
             slot = int(plan.channel[number, c.RAW_SLOT])
@@ -184,7 +184,7 @@ class TelemetryReader:
         }
 
     def loop_status(self) -> LoopStatus | None:
-        """How punctual the loop has been since its start; None before the first tick."""
+        """Timing of the loop since its start; None before the first tick."""
         timing = self._timing
         wake_up = _figures(timing.wake_up)
         if wake_up is None:
@@ -204,7 +204,7 @@ class TelemetryReader:
     def events(self, rows: Floats) -> list[Event]:
         """What happened in these rows, in order: changes of mode, faults, switches, enable, limits, missed ticks.
 
-        The enable, a limit, and missed ticks are told once for all these rows.
+        The enable, a limit, and missed ticks are reported once for all these rows.
         """
         if len(rows) == 0:
             return []
@@ -221,7 +221,7 @@ class TelemetryReader:
                 found.append(_event("warning", f"limit {name} is violated", violated[0], ticks=_ticks(violated)))
         missed = rows[rows[:, c.MISSED] > 0]
         if len(missed):
-            text = f"{missed[:, c.MISSED].sum():.0f} ticks missed and made good"
+            text = f"{missed[:, c.MISSED].sum():.0f} ticks missed and compensated"
             found.append(_event("warning", text, missed[0], ticks=_ticks(missed)))
         return sorted(found, key=lambda event: event.tick)
 
@@ -341,7 +341,7 @@ class TelemetryReader:
 
 
 def channel_columns(rig: Rig) -> dict[str, int]:
-    """Where the channels of telemetry stand in the row, but for the circuit's and the loop's."""
+    """Columns of the telemetry channels in a row, except those of circuit and loop."""
     layout = rig.layout
     columns = {name: layout.column(f"channel.{name}") for name in rig.settings.channels}
     columns |= {f"input.{name}": column for name, column in layout.section("input").items()}
@@ -352,7 +352,7 @@ def channel_columns(rig: Rig) -> dict[str, int]:
 
 
 def fault_text(rig: Rig, fault: int) -> str:
-    """A fault's reason in words; empty for none."""
+    """The reason of a fault, as a text; empty where there is none."""
     if fault >= c.FAULT_LIMIT:
         name = rig.layout.limits[fault - c.FAULT_LIMIT]
         return f"limit {name} was violated (action trip)"

@@ -1,4 +1,4 @@
-"""How much of each real valve the virtual circuit asks for: its flow and its speed, as shares of what it can do."""
+"""Utilisation of the real valves: flow and speed that the virtual circuit requires, as shares of the possible ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ root = np.vectorize(root_of_drop, otypes=[np.float64])
 
 @dataclass(frozen=True)
 class _Valve:
-    """What is read of a row, and what the valve can do: line of the plan, columns, speed in full strokes per second."""
+    """A valve: line of the plan, columns of the row, maximum speed in full strokes per second."""
 
     line: Floats
     flow: int
@@ -28,7 +28,7 @@ class _Valve:
 
 
 class UtilisationMeter:
-    """The largest demands since they were last taken. Outside of RUNNING, or by hand, nothing is asked for."""
+    """The largest utilisation since the last `take`. Outside RUNNING, or when driven by hand, it is zero."""
 
     def __init__(self, rig: Rig) -> None:
         self._rate = rig.settings.loop.rate
@@ -45,7 +45,7 @@ class UtilisationMeter:
         self._last: dict[str, Floats] = {}
 
     def add(self, rows: Floats) -> None:
-        """Look at rows that follow the ones before."""
+        """Evaluate the rows that follow those of the last call."""
         for name, valve in self._valves.items():
             if len(rows):
                 self._add(name, valve, rows)
@@ -63,18 +63,18 @@ class UtilisationMeter:
         share = shares(valve.line, rows, valve.flow)
         share[(rows[:, c.MODE] != c.RUNNING) | (rows[:, valve.strategy] == b.MANUAL)] = 0.0
         now = np.column_stack([rows[:, c.TICK], np.clip(share, -1.0, 1.0)])
-        course = np.vstack([self._last.get(name, now[:1]), now])
+        segment = np.vstack([self._last.get(name, now[:1]), now])
         self._last[name] = now[-1:]
-        ticks = np.maximum(np.diff(course[:, 0]), 1.0)
-        speed = np.diff(course[:, 1]) * self._rate / ticks / valve.speed
+        ticks = np.maximum(np.diff(segment[:, 0]), 1.0)
+        speed = np.diff(segment[:, 1]) * self._rate / ticks / valve.speed
         new = [share.max(), -share.min(), speed.max(), -speed.min()]
         self._largest[name] = np.fmax(self._largest[name], new) + 0.0  # no -0.0
 
 
 def shares(line: Floats, rows: Floats, flow: int) -> Floats:
-    """Virtual flow by what the real valve passes at full command, in each row; negative to the tank.
+    """Virtual flow divided by the flow of the real valve at full command, in each row; negative to the tank.
 
-    Infinite where there is no drop in its direction. Flows of less than 1 % of the nominal one count as none.
+    Infinite without a pressure drop in its direction. Flows below 1 % of the nominal flow count as zero.
     """
     q, p = rows[:, flow], rows[:, int(line[b.CHANNEL_P])]
     to_port = q > 0.0

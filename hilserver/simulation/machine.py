@@ -211,7 +211,7 @@ def machine_alone(rig: Rig, machine: Machine) -> PackedCircuit:
 
 
 def circuit_on(rig: Rig, machine: Machine | None) -> PackedCircuit:
-    """The rig's virtual circuit coupled directly to a machine, with the circuit's fluid; None: all ports closed.
+    """The rig's virtual circuit connected directly to a machine, with the circuit's fluid; None: all ports closed.
 
     Raises ConfigurationError.
     """

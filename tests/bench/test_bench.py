@@ -366,7 +366,7 @@ def test_a_log_of_a_rig_that_never_ran(rig: Rig, tmp_path: Path) -> None:
     writer = LogWriter(tmp_path / "run.arrow", run_header(rig, "bench", "lockstep"))
     writer.append(np.zeros((10, rig.layout.width)))
     writer.close()
-    with pytest.raises(HilserverError, match="did not come to run"):
+    with pytest.raises(HilserverError, match="did not reach RUNNING"):
         judged(LogReader(tmp_path / "run.arrow"), 1000.0)
 
 

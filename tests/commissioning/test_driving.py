@@ -51,7 +51,7 @@ def test_two_passes_are_driven_recorded_and_evaluated(rig: Rig, tmp_path: Path) 
     assert [line.rpartition(" ")[2] for line in told] == ["inverse_static", "prediction"]
     result = fidelity_of_log(rig, log)
     assert [variant.name for variant in result.variants] == ["inverse_static", "prediction"]
-    assert result.reference == "the virtual circuit coupled directly to the simulated machine"
+    assert result.reference == "the virtual circuit connected directly to the simulated machine"
     for variant in result.variants:
         assert variant.cycle is not None
         assert variant.sweep is not None

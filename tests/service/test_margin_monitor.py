@@ -245,7 +245,7 @@ def test_a_circuit_that_can_not_be_examined_runs_all_the_same(bench: Bench, monk
     async def work() -> None:
         bench.show()
         found = await bench.until(lambda each: each.examined)
-        assert found.unknown == "the margins could not be examined: Singular matrix"
+        assert found.unknown == "the margins could not be calculated: Singular matrix"
         assert bench.monitor.warnings() == (found.unknown,)
 
     monkeypatch.setattr(margin_monitor, "margins", broken)

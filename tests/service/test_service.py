@@ -312,7 +312,7 @@ def test_a_start_on_a_taken_port_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         server = Server(tmp_path, changes={"port = 0": f"port = {port}"})
-        assert refused_start(server) == f"port {port} on 127.0.0.1 is taken already: is another broker running?"
+        assert refused_start(server) == f"port {port} on 127.0.0.1 is already in use: is another broker running?"
     assert server.leaves() == []
 
 
@@ -498,7 +498,7 @@ def test_missed_ticks_are_counted_and_made_good_and_too_many_trip(lasting: Serve
         await be_running(user)
         start = len(user.seen)
         await pause(0.05)
-        event = await user.see("event", lambda event: "ticks missed and made good" in event["text"], start)
+        event = await user.see("event", lambda event: "ticks missed and compensated" in event["text"], start)
         assert event["details"]["ticks"][0] == event["tick"]
         assert user.all("state")[-1]["mode"] == "RUNNING"
         await user.do("disarm")

@@ -183,7 +183,7 @@ def test_events_name_what_happened_in_order(rig: Rig, memory: LoopMemory) -> Non
         ("info", "RUNNING", 4),
         ("warning", "limit stroke is violated", 5),
         ("switch", "version 2 of the circuit is active", 10),
-        ("warning", "5 ticks missed and made good", 15),
+        ("warning", "5 ticks missed and compensated", 15),
         ("fault", "FAULT: limit p_A_high was violated (action trip)", 18),
     ]
     assert events[2].details == {"ticks": [5, 7]}
@@ -207,7 +207,7 @@ def test_the_local_enable_is_told_and_shown(demo_with_key: Rig, tmp_path: Path) 
         ]
         state = reader.state(loop.row, 0)
         assert state.enabled is False
-        assert "the local enable is off: nobody can arm or start the rig" in state.warnings
+        assert "the local enable is off: the rig can't be armed or started" in state.warnings
         for on in (1.0, 0.0, 1.0):  # a contact that bounces
             loop.tick(channel__key=on)
         assert [event.text for event in reader.events(reader.read())] == ["the local enable is on"]
