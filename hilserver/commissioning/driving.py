@@ -16,7 +16,8 @@ from hilserver.protocol.commands import Arm, Command, Cycle, Disarm, Jog, Select
 from hilserver.rig.build import Rig
 from hilserver.service.supervisor import Supervisor
 from hilserver.service.telemetry import fault_text
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
+from hilserver.tick.row import header
 
 LOOK = 0.05
 """s between two polls of the rig."""
@@ -99,7 +100,7 @@ class LiveBench:
         assert self._supervisor.telemetry is not None
         row = self._supervisor.telemetry.latest()
         assert row is not None  # it is RUNNING
-        if row[c.MODE] != c.RUNNING:
+        if header(row).mode != Mode.RUNNING:
             raise _left(self._supervisor.rig, row, "while its valves were moved")
         for name, column in self._columns.items():
             self._highest[name] = max(self._highest.get(name, -inf), float(row[column]))
@@ -160,13 +161,13 @@ async def _pass(supervisor: Supervisor, strategy: str | None) -> None:
         row = supervisor.telemetry.latest()
         if row is None:
             continue
-        if row[c.MODE] != c.RUNNING:
+        if header(row).mode != Mode.RUNNING:
             raise _left(supervisor.rig, row, "in its work cycle" + (f" with {strategy}" if strategy else ""))
-        if row[c.CYCLE_TIME] < 0.0:
+        if header(row).cycle_time < 0.0:
             return
 
 
 def _left(rig: Rig, row: Floats, when: str) -> HilserverError:
     """The error for a rig that is no longer RUNNING."""
-    reason = fault_text(rig, int(row[c.FAULT])) or "a limit ended it"
-    return HilserverError(f"{rig.settings.name} went to {c.MODE_NAMES[int(row[c.MODE])]} {when}: {reason}.")
+    reason = fault_text(rig, int(header(row).fault)) or "a limit ended it"
+    return HilserverError(f"{rig.settings.name} went to {Mode(int(header(row).mode)).name} {when}: {reason}.")

@@ -23,7 +23,7 @@ from hilserver.record.reader import LogReader
 from hilserver.record.summary import WORK
 from hilserver.rig.build import Rig, assemble
 from hilserver.service.supervisor import Supervisor
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
 
 RATES = (500.0, 1000.0, 2000.0, 3000.0, 5000.0, 7000.0, 10_000.0, 14_000.0, 20_000.0)
 """Rates that are tried, 1/s, up to the highest that a rig file may have."""
@@ -174,8 +174,8 @@ def judged(log: LogReader, rate: float) -> RateTrial:
         for name, pieces in read.items():
             pieces.append(batch.column(name).copy())
     columns = {name: np.concatenate(pieces) for name, pieces in read.items()}
-    running = columns["tick"][columns["mode"] == c.RUNNING]
-    rows = (columns["mode"] == c.RUNNING) & (columns["tick"] >= running.min(initial=np.inf) + WARMING_UP * rate)
+    running = columns["tick"][columns["mode"] == Mode.RUNNING]
+    rows = (columns["mode"] == Mode.RUNNING) & (columns["tick"] >= running.min(initial=np.inf) + WARMING_UP * rate)
     if not rows.any():
         raise HilserverError(f"at {rate:g} Hz the rig did not reach RUNNING.")
     work = 1e6 * np.sum([columns[name][rows] for name in WORK], axis=0)

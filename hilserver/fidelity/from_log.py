@@ -23,7 +23,6 @@ from hilserver.rig.build import Rig, assemble, library_in
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.settings import RigSettings
 from hilserver.simulation.machine import Machine, machine_of_cylinders, machine_of_device
-from hilserver.tick import columns as c
 from hilserver.tick.program import compiled_program
 from hilserver.toml import read_toml
 
@@ -100,7 +99,7 @@ class _Evaluation:
 
     def __init__(self, then: Rig, today: Rig, machine_file: Path | None, log: Path) -> None:
         self.then, self.today, self.machine_file, self.log = then, today, machine_file, log
-        self.settings, self.dt = then.settings, float(then.plan.loop[c.DT])
+        self.settings, self.dt = then.settings, float(then.plan.loop[0].dt)
         self.program: Program = compiled_program(then.library)
         self.reference = ""
         self.quantities: dict[str, Quantity] = {}

@@ -19,8 +19,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.record.format import RecordError
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig
-from hilserver.tick import columns as c
-from hilserver.tick.bridge.columns import RAW_GAIN, RAW_OFFSET
+from hilserver.tick.codes import Mode
 
 LONGEST_GAP = 20
 """Ticks without a sample of a channel, or without a row, over which values are interpolated."""
@@ -77,7 +76,7 @@ def recording_of_columns(rig: Rig, columns: Mapping[str, Floats], source: str) -
     dt, ticks = 1.0 / rig.settings.loop.rate, columns["tick"]
     grid = np.arange(ticks[0], ticks[-1] + 1.0)
     row = np.searchsorted(ticks, grid, side="right") - 1
-    lost, fault = grid > ticks[row], columns["mode"][row] == c.FAULTED
+    lost, fault = grid > ticks[row], columns["mode"][row] == Mode.FAULT
     known = ~widened(lost | fault, 0, round(SETTLING / dt))
     channels = {}
     for name in _measured(rig):
@@ -86,7 +85,7 @@ def recording_of_columns(rig: Rig, columns: Mapping[str, Floats], source: str) -
     commands = {}
     for number, (name, valve) in enumerate(rig.settings.valves.items()):
         line = rig.plan.valve[number]
-        share = (columns[f"valve.{name}.output"][row] - line[RAW_OFFSET]) / line[RAW_GAIN]
+        share = (columns[f"valve.{name}.output"][row] - line.raw_offset) / line.raw_gain
         commands[name] = valve.polarity * (share - valve.null)
     return Recording(source, dt, commands, channels | _fixed(rig, len(grid)), known)
 

@@ -22,7 +22,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.settings import CylinderSettings
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick import columns as c
+from hilserver.tick.codes import CommandKind, Result
+from hilserver.tick.row import header
 
 LEAST_DROP = 1e5
 """Pa, at which the speed of the piston is calculated at least."""
@@ -238,11 +239,11 @@ class LockstepBench:
         self._highest: dict[str, float] = {}
         self._commands: dict[str, float] = {}
         self._keep(self._run.run(1))
-        for kind in (c.ARM, c.START):
+        for kind in (CommandKind.ARM, CommandKind.START):
             self._run.command(kind)
             self._keep(self._run.run(1))
-            if (result := int(self._run.row[c.RESULT])) != c.DONE:
-                raise HilserverError(f"{rig.file}: the rig does not start: {c.RESULT_TEXTS[result]}.")
+            if (result := int(header(self._run.row).result)) != Result.DONE:
+                raise HilserverError(f"{rig.file}: the rig does not start: {Result(result).text}.")
 
     def hold(self, commands: Mapping[str, float], seconds: float) -> None:
         """Jog the valves for so many seconds; jogs are renewed before they expire."""
@@ -250,7 +251,7 @@ class LockstepBench:
         renewed = round(0.5 * min(s.bridge.jog_time for s in self.rig.settings.valves.values()) / self._run.dt)
         while ticks > 0:
             for name, command in commands.items():
-                self._run.command(c.JOG, float(list(self.rig.settings.valves).index(name)), command)
+                self._run.command(CommandKind.JOG, float(list(self.rig.settings.valves).index(name)), command)
             count = max(min(ticks, renewed), len(commands))
             self._keep(self._run.run(count))
             ticks -= count

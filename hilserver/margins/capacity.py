@@ -45,7 +45,8 @@ from hilserver.simulation.machine import (
     no_pause,
     real_pressures,
 )
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.records import blank
+from hilserver.tick.row import ValveState
 from hilserver.tick.valve import valve_flow
 from hilserver.units import shown_value
 
@@ -275,8 +276,8 @@ def _capacity(rig: Rig, name: str, direction: str, flows: Sequence[PortFlow], re
 
 def _full_flow(rig: Rig, name: str, command: float, p: float, real: tuple[float, float]) -> float:
     """Flow into the port through the real valve at full command."""
-    block, line = np.zeros(b.BLOCK), rig.plan.valve[list(rig.settings.valves).index(name)]
-    block[b.GAIN_PA] = block[b.GAIN_AT] = 1.0
+    block, line = blank(ValveState), rig.plan.valve[list(rig.settings.valves).index(name)]
+    block.gain_PA = block.gain_AT = 1.0
     return valve_flow(command, p, *real, block, line)
 
 

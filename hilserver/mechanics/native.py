@@ -17,7 +17,6 @@ from hilserver.mechanics import chain, planar, recursion, recursive
 from hilserver.mechanics.columns import ABSOLUTE, METHOD
 from hilserver.mechanics.planar import planar_motion, planar_rates, planar_settle
 from hilserver.mechanics.recursive import recursive_motion, recursive_rates, recursive_settle
-from hilserver.numerics import linear
 
 ANY = 1 << 40
 """Stands for the length of an array, which nothing looks at."""
@@ -29,9 +28,7 @@ SIGNATURES: dict[str, Any] = {
     "settle_mechanism": types.void(*_ARRAYS, types.float64),
 }
 """The entry points by name: index, numbers, values, derivatives with scratch space, block of a mechanism."""
-NAMES = ("carray", "ANY", "ABSOLUTE", "METHOD")
-"""What the entry points read besides."""
-CALLED: tuple[ModuleType, ...] = (linear, planar, chain, recursion, recursive)
+CALLED: tuple[ModuleType, ...] = (planar, chain, recursion, recursive)
 """Modules with the functions that the entry points call."""
 
 

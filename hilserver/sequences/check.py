@@ -12,7 +12,7 @@ import numpy as np
 from hilserver.errors import did_you_mean
 from hilserver.numerics.arrays import Floats
 from hilserver.sequences.model import Expectation, Sequence
-from hilserver.tick.columns import MODE_NAMES
+from hilserver.tick.codes import Mode
 from hilserver.units import shown_unit
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
@@ -144,7 +144,7 @@ def band_text(e: Expectation) -> str:
 
 
 def _shown(value: float, e: Expectation) -> str:
-    if e.channel == "mode" and 0 <= value < len(MODE_NAMES) and value == int(value):
-        return MODE_NAMES[int(value)]
+    if e.channel == "mode" and 0 <= value < len(Mode) and value == int(value):
+        return Mode(int(value)).name
     unit, factor = shown_unit(e.unit)
     return f"{value * factor:.4g} {unit}".strip()

@@ -20,7 +20,8 @@ from hilserver.sequences.check import Done, RecordedChannels, Verdict, judged
 from hilserver.sequences.model import Fault, Step
 from hilserver.sequences.model import Sequence as TestSequence
 from hilserver.service.telemetry import VALVE_CHANNELS, channel_columns
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
+from hilserver.tick.row import header
 from hilserver.tick.signals import cycle_value
 
 CIRCUIT = "circuit."
@@ -184,4 +185,4 @@ class Play:
 
 def mode_of(row: Floats) -> str:
     """The mode of a row, by name."""
-    return c.MODE_NAMES[int(row[c.MODE])]
+    return Mode(int(header(row).mode)).name

@@ -27,7 +27,8 @@ from hilserver.service.operator import RunningCircuit
 from hilserver.service.strategies import present_strategies
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.simulation.machine import real_pressures
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
+from hilserver.tick.row import header
 
 LOOK = 0.2
 """Seconds between two checks whether the margins are outdated."""
@@ -100,7 +101,7 @@ class MarginMonitor:
         if done is None or done.version != self._running().version:
             return True
         now = supplies(self._rig, row)
-        return row[c.MODE] == c.SAFE and any(_is_other(done.supply[name], p) for name, p in now.items())
+        return header(row).mode == Mode.SAFE and any(_is_other(done.supply[name], p) for name, p in now.items())
 
     async def _calculate(self, row: Floats) -> MarginResult:
         running, ended = self._running(), threading.Event()

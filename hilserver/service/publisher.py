@@ -13,7 +13,8 @@ from hilserver.service.mqtt import MqttService
 from hilserver.service.operator import Operator
 from hilserver.service.strategies import present_strategies
 from hilserver.service.telemetry import TelemetryReader
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
+from hilserver.tick.row import header
 
 _log = logging.getLogger(__name__)
 STATE_EVERY = 0.5
@@ -64,7 +65,7 @@ class Publisher:
     def tell_now(self, event: Event) -> None:
         """Publish an event outside the loop: the present tick and time are filled in."""
         row = self._telemetry.latest()
-        self.tell(event.model_copy(update={"tick": 0 if row is None else int(row[c.TICK]), "time": time.time()}))
+        self.tell(event.model_copy(update={"tick": 0 if row is None else int(header(row).tick), "time": time.time()}))
 
     def end(self, fault: str | None = None) -> None:
         """A last round, after the loop has ended; ``fault`` is published where the loop could not report it."""
@@ -73,14 +74,14 @@ class Publisher:
         if row is None:
             return
         if fault is not None:
-            row[c.MODE] = c.FAULTED
+            header(row).mode = Mode.FAULT
             self.tell_now(Event(kind="fault", text=fault, tick=0, time=0.0))
         state = self._telemetry.state(row, self._mqtt.telemetry_dropped)
         self._mqtt.publish_state(state if fault is None else state.model_copy(update={"fault": fault}))
 
     def _publish_state(self, row: Floats) -> None:
         strategies = present_strategies(self._telemetry.rig, row)
-        shown = (row[c.MODE], row[c.FAULT], strategies, tuple(self._telemetry.troubles))
+        shown = (header(row).mode, header(row).fault, strategies, tuple(self._telemetry.troubles))
         if shown != self._shown or time.monotonic() >= self._due:
             self._shown, self._due = shown, time.monotonic() + STATE_EVERY
             self._mqtt.publish_state(self._telemetry.state(row, self._mqtt.telemetry_dropped))

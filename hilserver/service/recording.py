@@ -34,7 +34,7 @@ from hilserver.rig.settings import RecordingSettings
 from hilserver.service.children import Child, ChildFailed, all_ready
 from hilserver.service.operator import RunningCircuit
 from hilserver.service.telemetry import TelemetryReader
-from hilserver.tick import columns as c
+from hilserver.tick.row import header, headers
 
 _log = logging.getLogger(__name__)
 FIRST_DELAY, LONGEST_DELAY, STABLE_AFTER = 0.2, 60.0, 5.0
@@ -137,8 +137,8 @@ class RecorderProcess:
         ring = self._memory.ring
         rows = np.empty((ring.capacity, ring.width))
         count, _, _ = ring.read(max(ring.published - ring.capacity, 0), rows)
-        new = rows[:count][rows[:count, c.TICK] > self._last_tick]
-        return int(new[0, c.CIRCUIT_VERSION]) if len(new) else 0
+        new = rows[:count][headers(rows)["tick"][:count] > self._last_tick]
+        return int(header(new[0]).circuit_version) if len(new) else 0
 
     def _header(self, first: RunningCircuit) -> LogHeader:
         """The header of a log that starts with this circuit."""

@@ -36,8 +36,9 @@ from hilserver.service.publisher import Publisher
 from hilserver.service.recording import RecorderProcess
 from hilserver.service.restarts import STABLE_AFTER, Restarts
 from hilserver.service.telemetry import TelemetryReader, fault_text
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
 from hilserver.tick.program import compiled_program, is_compiled, warm_up, warm_up_analysis
+from hilserver.tick.row import header
 
 _log = logging.getLogger(__name__)
 BEAT = 0.02
@@ -246,7 +247,7 @@ class Supervisor:
         """The loop's latest tick."""
         assert self.telemetry is not None
         row = self.telemetry.latest()
-        return None if row is None else float(row[c.TICK])
+        return None if row is None else float(header(row).tick)
 
     def _status(self) -> str:
         """Mode and fault, in one line."""
@@ -254,7 +255,7 @@ class Supervisor:
         row = self.telemetry.latest()
         if row is None:
             return "starting"
-        mode, fault = c.MODE_NAMES[int(row[c.MODE])], fault_text(self.rig, int(row[c.FAULT]))
+        mode, fault = Mode(int(header(row).mode)).name, fault_text(self.rig, int(header(row).fault))
         return f"{mode}: {fault}" if fault else mode
 
     async def _succeed(self) -> None:

@@ -16,7 +16,7 @@ from hilserver.realtime.timing import Distribution, LoopTiming, lateness, work_b
 from hilserver.rig.build import Rig, load_rig
 from hilserver.rig.plan import first_row
 from hilserver.service.telemetry import TelemetryReader
-from hilserver.tick import columns as c
+from hilserver.tick.row import COLUMN, TIMES, header
 
 # --- distributions ----------------------------------------------------------------------------------------------------
 
@@ -73,9 +73,9 @@ def rows_of(rig: Rig, *ticks: tuple[int, float, float]) -> Floats:
     """Rows of ticks with (ticks missed before, wake-up error, work of the tick before): the work in equal parts."""
     row, rows = first_row(rig.layout, rig.plan, rig.packed), []
     for missed, wake_error, work in ticks:
-        row[c.TICK] += missed + 1
-        row[c.MISSED], row[c.WAKE_ERROR] = missed, wake_error
-        row[list(c.TIMES)] = work / 4
+        header(row).tick += missed + 1
+        header(row).missed, header(row).wake_error = missed, wake_error
+        row[[COLUMN[name] for name in TIMES]] = work / 4
         rows.append(row.copy())
     return np.array(rows)
 

@@ -31,7 +31,7 @@ from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.segment import segment_path
 from hilserver.record.reader import LogTable
 from hilserver.rig.build import load_rig
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Fault, Mode
 
 pytestmark = pytest.mark.realtime
 
@@ -87,8 +87,8 @@ def test_without_its_supervisor_the_loop_ramps_to_null_and_everything_ends(tmp_p
         table = read_log(server.logs[0])
         assert not table.torn
         assert_ramped_to_null(table)
-        assert table.columns["mode"][-1] == c.FAULTED
-        assert table.columns["fault"][-1] == c.FAULT_SUPERVISOR
+        assert table.columns["mode"][-1] == Mode.FAULT
+        assert table.columns["fault"][-1] == Fault.SUPERVISOR
         assert not segment_path(f"{server.name}-rig").exists()
 
 
@@ -255,7 +255,7 @@ def test_a_signal_ends_it_in_order(tmp_path: Path) -> None:
         assert not table.torn
         assert_ramped_to_null(table)
         assert_no_gap(table)
-        assert table.columns["mode"][-1] == c.SAFE
+        assert table.columns["mode"][-1] == Mode.SAFE
         assert "Traceback" not in server.stderr
 
 
@@ -553,4 +553,4 @@ def test_200_random_switches_under_load(tmp_path: Path) -> None:
     assert np.abs(np.diff(commands(table))).max() <= SLEW * (1 + 1e-12)
     assert np.abs(commands(table)).max() > 0.1
     assert_no_gap(table)
-    assert c.FAULTED not in columns["mode"]
+    assert Mode.FAULT not in columns["mode"]
