@@ -42,6 +42,9 @@ from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.settings import RigSettings
 from hilserver.sequences.model import Expectation, Fault, SequenceFile, StepTiming
 from hilserver.simulation.circuit_run import plot, run_circuit_file
+from hilserver.tick import codes
+from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.row import column_reference
 from hilserver.toml import read_toml
 from hilserver.units import PlainNumber, Quantity, Unit
 
@@ -97,6 +100,7 @@ SOURCES = {
     "circuit/model.py": "circuit-file.md",
     "mechanics/model.py": "mechanism-file.md",
     "rig/settings.py": "rig-file.md",
+    "tick/row.py": "log.md",
 }
 """The modules that declare the keys of a file, and the page generated from each."""
 
@@ -129,6 +133,7 @@ def pages() -> dict[str, str]:
         "reference/sequence-file.md": sequence_file_page(),
         "reference/commands.md": commands_page(),
         "reference/mqtt.md": mqtt_page(),
+        "reference/log.md": log_page(),
     }
 
 
@@ -142,7 +147,7 @@ def repository_pages() -> dict[str, str]:
     return {
         "index.md": readme.replace("[Apache-2.0](LICENSE)", "Apache-2.0"),
         "circuits.md": circuits_page(),
-        "changelog.md": (ROOT / "CHANGELOG.md").read_text(),
+        "changelog.md": (ROOT / "CHANGELOG.md").read_text().replace("](docs/", "]("),
         "security.md": (ROOT / "SECURITY.md").read_text().replace("](docs/", "]("),
         "decisions/index.md": "\n".join([*lines, *(f"- [{title}]({name})" for name, title in titles)]),
     }
@@ -684,6 +689,24 @@ def command_text(name: str, command: Any) -> str:
 
 
 # --- MQTT -------------------------------------------------------------------------------------------------------------
+
+
+def log_page() -> str:
+    """Reference of the log's columns, from the records of the row."""
+    intro = """\
+[Recording and replay](../recording.md) explains how a log is made and read. These are the columns of every log; `*`
+stands for a name of the rig file (a channel, a valve, …), `<k>` for a number of ticks. Values are in SI units, gauge
+pressures; *SI* stands for the unit of the channel, *raw* for that of the device."""
+    rows = [
+        (f"`{cell(name)}`".replace("&lt;", "<"), found.unit, cell(found.description))
+        for name, found in column_reference()
+    ]
+    parts = ["# Columns of the log", intro, table(("column", "unit", "meaning"), rows)]
+    enums = (codes.Mode, codes.Fault, codes.Result, codes.Saturation, Strategy)
+    for meanings in enums:
+        rows = [(str(int(m)), f"`{m.name}`", cell(getattr(m, "text", ""))) for m in meanings]
+        parts += [f"## Values of `{meanings.__name__.lower()}`", table(("number", "name", "meaning"), rows)]
+    return "\n\n".join(parts) + "\n"
 
 
 def mqtt_page() -> str:

@@ -22,7 +22,8 @@ from hilserver.record.machine import machine
 from hilserver.rig.build import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
-from hilserver.tick import columns as c
+from hilserver.tick.codes import CommandKind
+from hilserver.tick.row import header
 
 IDLE = 0.5
 """Load per CPU below which a machine counts as idle."""
@@ -81,14 +82,14 @@ def _with(rig: Rig, number: int, folder: Path, ticks: int | None, repeats: int) 
             "tick, devices and full-rate log": partial(_cycle, logged, count),
         }
         found = [_measured(name, circuit, run.dt, count, repeats, batch) for name, batch in cases.items()]
-    ticks_logged = int(logged.row[c.TICK]) + 1
+    ticks_logged = int(header(logged.row).tick) + 1
     return [*found, _measured("replay of that log", circuit, run.dt, ticks_logged, 3, partial(replay_log, log))]
 
 
 def _cycle(run: LockstepRun, ticks: int) -> None:
     """A batch that restarts the work cycle."""
     if run.rig.cycle is not None:
-        run.command(c.CYCLE, 1.0)
+        run.command(CommandKind.CYCLE, 1.0)
     run.run(ticks)
 
 

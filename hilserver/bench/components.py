@@ -12,7 +12,6 @@ from hilserver.bench.parts import median_time
 from hilserver.circuit import engine as e
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.rig.build import Rig
-from hilserver.tick import columns as c
 from hilserver.tick.program import compiled_program
 
 REST = "nodes, integrator, calls"
@@ -50,7 +49,7 @@ def component_costs(rig: Rig, repeats: int = 7, at: Floats | None = None) -> lis
         return median_time(repeats, 20, lambda: program.advance(index, *arguments, steps, h))
 
     substeps = int(packed.index[e.SUBSTEPS])
-    circuit = advance(packed.index, 20 * substeps, rig.plan.loop[c.DT] / substeps) / 20
+    circuit = advance(packed.index, 20 * substeps, rig.plan.loop[0].dt / substeps) / 20
     stages = {e.EULER: 1.0, e.RK4: 4.0}.get(int(packed.index[e.INTEGRATOR]))
     if stages is None:  # its steps vary: the equivalent number of Euler steps, by time
         euler = packed.index.copy()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import statistics
 import time
 from collections.abc import Callable
@@ -32,10 +33,9 @@ from hilserver.record.run import run_header
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.simulation.replay import input_columns
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.program import no_command, work_array
+from hilserver.tick.row import input_columns, valve_columns
 
 PARTS = {
     "scale_channels": "scaling",
@@ -51,7 +51,8 @@ PARTS = {
 }
 """The part of the tick that a function belongs to; a function that is not listed is a part of its own name."""
 LOOK_AHEAD = "look-ahead"
-PLAIN_STRATEGY = b.STRATEGY_NAMES.index("inverse_lag_leakage")
+MEMORY = ("hilserver.tick.plan", "hilserver.tick.row")
+PLAIN_STRATEGY = Strategy["inverse_lag_leakage"]
 """The best strategy without look-ahead."""
 TURNS = 2000
 """Calls that are timed together."""
@@ -110,19 +111,19 @@ class RecordedInputs:
     @property
     def circuit(self) -> Floats:
         """The values of the circuit after the last tick."""
-        first = self.rig.plan.layout[c.CIRCUIT]
+        first = self.rig.plan.layout[0].circuit
         return self.last[first : first + len(self.rig.packed.values)].copy()
 
     def arguments(self, row: Floats) -> tuple[Any, ...]:
         """Arguments of `run_recorded` for one run over these inputs, which changes ``row``."""
         rig, rows = self.rig, np.empty((len(self.given), 1))
         work, command, columns = work_array(rig.packed, rig.plan), no_command(), input_columns(rig.plan)
-        return rig.plan, rig.packed.index, rig.packed.value, row, work, command, columns, self.given, rows
+        return rig.plan.block, rig.packed.index, rig.packed.value, row, work, command, columns, self.given, rows
 
     def without_look_ahead(self) -> RecordedInputs | None:
         """The same inputs with a strategy without look-ahead; None if no valve's strategy looks ahead."""
-        places = self.rig.plan.layout[c.VALVE] + b.BLOCK * np.arange(len(self.rig.plan.valve)) + b.STRATEGY_NOW
-        ahead = (self.row[places] >= b.SECOND_ORDER) & (self.row[places] <= b.ADAPTIVE)
+        places = np.array(valve_columns(self.rig.plan, "strategy"))
+        ahead = (self.row[places] >= Strategy.second_order) & (self.row[places] <= Strategy.adaptive)
         if not ahead.any():
             return None
         row = self.row.copy()
@@ -191,9 +192,10 @@ timed_tick = functools.cache(TimedTick)
 
 
 def _is_part(item: Any) -> bool:
-    """Whether a global name of the tick is a compiled function of the tick's package."""
-    function = getattr(item, "py_func", None)
-    return function is not None and function.__module__.startswith("hilserver.tick.")
+    """Whether a global name of the tick is one of its parts, and not a function that finds something in plan or row."""
+    function = getattr(item, "py_func", item)
+    module = getattr(function, "__module__", "")
+    return inspect.isfunction(function) and module.startswith("hilserver.tick.") and module not in MEMORY
 
 
 def _recompiled(function: Any, **replaced: Any) -> Any:
@@ -276,7 +278,7 @@ def _empty_call(rig: Rig) -> Callable[[], object]:
     """A call with the tick's arguments that does nothing."""
     nothing = numba.njit(_nothing, **HEAPLESS)
     row, work, command = np.zeros(rig.layout.width), work_array(rig.packed, rig.plan), no_command()
-    return lambda: nothing(rig.plan, rig.packed.index, rig.packed.value, row, work, command)
+    return lambda: nothing(rig.plan.block, rig.packed.index, rig.packed.value, row, work, command)
 
 
 def _nothing(*_arguments):  # type: ignore[no-untyped-def]

@@ -17,7 +17,8 @@ import platform
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from enum import EnumType
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -31,7 +32,6 @@ from hilserver.circuit.dispatch import is_pair
 from hilserver.circuit.library import Contract, Library
 from hilserver.errors import ConfigurationError, Problem
 from hilserver.mechanics import native
-from hilserver.numerics import linear
 
 GENERATED = ("evaluate", "evaluate_sampled")
 COMPLETE = "complete"
@@ -69,44 +69,49 @@ def build(
 ) -> Program:
     """Link ``engine`` and ``modules`` to the library's kernels; each function is compiled at its first call.
 
-    All linked modules share one scope: their functions see each other, compiled, under their names. Those that are not
-    ``to_call``, but only to be compiled, don't wait for the mechanisms' machine code.
+    Linked are functions that reach the library's ``evaluate``, each library its own copy of them: all functions of
+    these modules. What they call of other modules is imported there as usual (`numba.extending.register_jitable`).
+    Programs that are not ``to_call``, but only to be compiled, don't wait for the mechanisms' machine code.
     """
-    linked = [linear, engine, *modules]
+    linked = [engine, *modules]
     folder = program_folder(library, modules, root)
     folder.mkdir(parents=True, exist_ok=True)
     generated = _import_generated(dispatch.generate(library), folder)
     for contract in library.contracts:
         vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **KERNEL_OPTIONS)
-    scope = _scope(linked)
+    given = _mechanisms(folder.parent)[0] if to_call else _declared(folder.parent)
     with _cached_in(folder):
-        compiled = {name: numba.njit(getattr(generated, name), cache=True, **HEAPLESS) for name in GENERATED}
-        compiled |= _linked(linked, scope, folder)
-    scope |= _mechanisms(folder.parent)[0] if to_call else _declared(folder.parent)
-    scope.update(compiled)
-    return Program(compiled, folder)
+        given = given | {name: numba.njit(getattr(generated, name), cache=True, **HEAPLESS) for name in GENERATED}
+        compiled = _linked(linked, {vars(engine)[name]: made for name, made in given.items()}, folder)
+    return Program({**{name: given[name] for name in GENERATED}, **compiled}, folder)
 
 
 def program_folder(library: Library, modules: Sequence[ModuleType] = (), root: Path | None = None) -> Path:
     """Where `build` keeps what it compiles: named by a hash of all that goes into it."""
-    linked = [linear, engine, *modules, native, *native.CALLED]
+    linked = [engine, *modules, native, *native.CALLED]
     return _writable(root or cache_root()) / _fingerprint(library.contracts, linked, dispatch.generate(library))
 
 
-def _linked(modules: Sequence[ModuleType], scope: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The modules' own functions, each to be compiled with ``scope`` for its globals.
+def _linked(modules: Sequence[ModuleType], given: Mapping[Any, Any], folder: Path) -> dict[str, Any]:
+    """The modules' own functions by name, each to be compiled with its module's globals.
 
-    Their full names tell the folder. The linker knows functions by these: where a process loads two programs, one would
-    else call the functions of the other.
+    There, the linked functions stand in place of those that they were made of, and what is ``given`` in place of what
+    it stands for. Their full names tell the folder: the linker knows functions by these, and where a process loads two
+    programs, one would else call the functions of the other.
     """
-    found = {}
+    scopes, made, found = {}, dict(given), {}
     for module in modules:
+        scopes[module] = dict(vars(module))
         for name, function in vars(module).items():
-            if _is_own(module, function) and name not in (*GENERATED, *native.SIGNATURES):
-                copy = FunctionType(function.__code__, scope, name, function.__defaults__)
+            if _is_own(module, function) and function not in given:
+                if name in found:
+                    raise TypeError(f"{module.__name__}: another linked module has a function {name}: rename one")
+                copy = FunctionType(function.__code__, scopes[module], name, function.__defaults__)
                 copy.__module__, copy.__qualname__ = module.__name__, f"{name}_{folder.name}"
                 options = {**HEAPLESS, "_nrt": _gives_arrays(function)}  # False would be inherited from a caller
-                found[name] = numba.njit(copy, cache=True, **options)
+                found[name] = made[function] = numba.njit(copy, cache=True, **options)
+    for scope in scopes.values():
+        scope.update({name: made[item] for name, item in scope.items() if inspect.isfunction(item) and item in made})
     return found
 
 
@@ -123,10 +128,9 @@ def _mechanisms(place: Path) -> tuple[dict[str, Any], list[Any]]:
     """
     folder = mechanisms_folder(place)
     folder.mkdir(parents=True, exist_ok=True)
-    scope = _scope(native.CALLED)
-    kept = []
+    scope, kept = dict(vars(native)), []
     with _cached_in(folder):
-        scope |= _linked(native.CALLED, scope, folder) | {name: vars(native)[name] for name in native.NAMES}
+        scope |= _linked(native.CALLED, {}, folder)
         for name, signature in native.SIGNATURES.items():
             copy = FunctionType(vars(native)[name].__code__, scope, name)
             copy.__module__ = native.__name__
@@ -211,21 +215,6 @@ def _essence(error: Exception) -> str:
     return f"{wrong[0] if wrong else text}" + (f" (line {line})" if line else "")
 
 
-def _scope(linked: Sequence[ModuleType]) -> dict[str, Any]:
-    """The names of all linked modules. Raises TypeError where a name means different things in two of them."""
-    scope: dict[str, Any] = {"__name__": engine.__name__}  # numba imports it when it loads from the cache
-    owners: dict[str, str] = {}
-    for module in linked:
-        for name, item in vars(module).items():
-            if name.startswith("__") or name in (*GENERATED, *native.SIGNATURES):
-                continue
-            if name in scope and scope[name] is not item and scope[name] != item:
-                raise TypeError(f"{name} is one thing in {owners[name]}, another in {module.__name__}: rename one")
-            scope[name] = item
-            owners.setdefault(name, module.__name__)
-    return scope
-
-
 def _gives_arrays(function: Any) -> bool:
     """Whether a function returns parts of its arrays, by its annotation."""
     return "Floats" in str(function.__annotations__.get("return"))
@@ -269,14 +258,19 @@ def _fingerprint(contracts: Sequence[Contract], linked: Sequence[ModuleType], te
 def _collect(function: Any, seen: dict[str, str]) -> None:
     """Note a function's source, and what the global names in it stand for: constants, and functions in turn."""
     function = getattr(function, "py_func", function)  # a helper that its author compiled with numba.njit
+    more, function = getattr(function, "compiled_with", ""), inspect.unwrap(function)
     name = f"{function.__module__}.{function.__qualname__}"
     if name in seen:
         return
-    seen[name] = inspect.getsource(function)
+    seen[name] = inspect.getsource(function) + more
     for word in function.__code__.co_names:
         item = function.__globals__.get(word)
-        if isinstance(item, bool | int | float | str | tuple):
+        if isinstance(item, bool | int | float | str | tuple | np.dtype):
             seen[f"{function.__module__}.{word}"] = repr(item)
+        elif isinstance(item, EnumType):
+            seen[f"{item.__module__}.{item.__qualname__}"] = repr(item.__members__)
+        elif hasattr(item, "_fields"):
+            seen[f"{item.__module__}.{item.__qualname__}"] = repr(item._fields)
         elif inspect.isfunction(item) or hasattr(item, "py_func"):
             _collect(item, seen)
 

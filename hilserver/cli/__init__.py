@@ -1,7 +1,7 @@
 """The command ``hilserver``: one module per command, no logic in them.
 
-The modules import what is heavy (Numba, pyarrow, matplotlib) inside of their functions, so that ``hilserver --help``
-is quick.
+The modules import heavy libraries (Numba, pyarrow, matplotlib) inside their functions, so that ``hilserver --help`` is
+fast.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ app.command("doctor")(doctor.doctor)
 
 
 def main() -> None:
-    """Run the command line. What is wrong for the user goes to standard error: exit code 2, no traceback."""
+    """Run the command line. Errors of the user go to standard error: exit code 2, no traceback."""
     try:
         with no_interrupt_lost():
             app()
@@ -86,9 +86,9 @@ def main() -> None:
 
 @contextlib.contextmanager
 def no_interrupt_lost() -> Iterator[None]:
-    """Ctrl-C that meets Python where C has called it goes no further: it comes once more, a moment later.
+    """Send Ctrl-C again, a moment later, if it arrives in a Python callback called from C, where it would be lost.
 
-    The library that loads compiled code calls like that.
+    The library that loads compiled code uses such callbacks.
     """
     usual = sys.unraisablehook
 
@@ -106,6 +106,6 @@ def no_interrupt_lost() -> Iterator[None]:
 
 
 def fail(text: str) -> None:
-    """End with a text for the user."""
+    """Exit with code 2 and a message to the user."""
     print(text, file=sys.stderr)
     sys.exit(2)

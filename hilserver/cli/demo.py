@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DemoStep:
-    """One thing that the demo does: at this time after the start, in seconds."""
+    """A command of the demo. ``at``: s after the start."""
 
     at: float
     text: str
@@ -33,8 +33,8 @@ class DemoStep:
 def demo(
     rig: Annotated[Path | None, typer.Option(help="another rig file than the demo's own")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="folder of the page about the run")] = Path("reports"),
-    panel: Annotated[bool, typer.Option(help="show it in the browser too: the panel's address is printed")] = True,
-    stay: Annotated[bool, typer.Option("--stay", help="go on until Ctrl-C, for you to drive it in the panel")] = False,
+    panel: Annotated[bool, typer.Option(help="show it in the browser, too: prints the panel's address")] = True,
+    stay: Annotated[bool, typer.Option("--stay", help="go on until Ctrl-C: drive it in the panel")] = False,
 ) -> None:
     """See it work: a virtual pump, relief valve and 4/3 valve move a simulated machine through its servo valve.
 
@@ -82,7 +82,7 @@ def demo(
 
 
 async def show_panel(supervisor: Supervisor, stack: contextlib.AsyncExitStack) -> None:
-    """Start the panel beside the demo and say where it is."""
+    """Start the panel beside the demo and print its address."""
     from hilserver.panel.app import beside
 
     assert supervisor.address is not None
@@ -91,7 +91,7 @@ async def show_panel(supervisor: Supervisor, stack: contextlib.AsyncExitStack) -
 
 
 def script() -> list[DemoStep]:
-    """What the demo does, when."""
+    """The commands of the demo."""
     from hilserver.protocol.commands import Arm, Cycle, Start, Stop, Switch
 
     lower: dict[str, JsonValue] = {"opening_pressure": "100 bar"}
@@ -182,9 +182,10 @@ def live_table(state: ServerState, done: list[str], progress: float) -> Table:
 
 
 def report(log: Path, folder: Path) -> None:
-    """Print what came of it, and write the page about the run."""
+    """Print the results, and write the page about the run."""
     from hilserver.record.summary import summarise
     from hilserver.report.run_report import write_run_report
+    from hilserver.units import L_MIN
 
     summary = summarise(log)
     typer.echo("")
@@ -195,7 +196,7 @@ def report(log: Path, folder: Path) -> None:
     for valve in summary.valves:
         typer.echo(
             f"valve {valve.valve}: measured against virtual flow: NRMSE {100 * valve.nrmse:.2f} %, "
-            f"largest deviation {valve.largest * 6e4:.2f} l/min of {valve.flow_range * 6e4:.0f} l/min; "
+            f"largest deviation {valve.largest / L_MIN:.2f} l/min of {valve.flow_range / L_MIN:.0f} l/min; "
             f"saturated {100 * valve.saturated:.1f} % of the time"
         )
     typer.echo(

@@ -13,28 +13,28 @@ if TYPE_CHECKING:
 
 def identify(
     file: Annotated[Path, typer.Argument(metavar="RIG", help="rig file (TOML).", show_default=False)],
-    valve: Annotated[
-        list[str] | None, typer.Option(help="valve to identify; may be given several times. default: all.")
-    ] = None,
+    valve: Annotated[list[str] | None, typer.Option(help="valve to identify; may be repeated. default: all.")] = None,
     log: Annotated[
-        Path | None, typer.Option(help="a recorded log (.arrow) of this rig. default: move the simulated rig.")
+        Path | None, typer.Option(help="log (.arrow) of this rig to evaluate. default: move the simulated rig.")
     ] = None,
     drive: Annotated[
         bool, typer.Option("--drive", help="move the rig in real time, as hilserver run does, and evaluate its log.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="with --drive: do not ask before the machine moves.")] = False,
-    seconds: Annotated[float, typer.Option(min=5.0, max=600.0, help="length of the sequence.")] = 60.0,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="with --drive: don't ask for confirmation before the machine moves.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(min=5.0, max=600.0, help="duration of the sequence, s.")] = 60.0,
     largest: Annotated[float, typer.Option(min=0.05, max=1.0, help="largest command of the sequence.")] = 0.6,
     order: Annotated[
-        int | None, typer.Option(min=1, max=2, help="of the spool. default: as the recording shows it.")
+        int | None, typer.Option(min=1, max=2, help="order of the spool model. default: chosen by the recording.")
     ] = None,
     out: Annotated[Path, typer.Option("--output", "-o", help="folder of the report.")] = Path("reports"),
 ) -> None:
-    """What are the real valves like? Flow coefficients, spool, delay, leakage, overlap, null, hysteresis.
+    """Identify the real valves: flow coefficients, spool, delay, leakage, overlap, null, hysteresis.
 
-    The valves are moved by a bounded sequence of manual commands: those of a simulated rig without a clock, those of a
-    real one with --drive. Or a log is taken in which they moved much. The result is a fragment of the rig file with
-    standard deviations, and a report with plots.
+    The valves are moved by a bounded sequence of manual commands: those of a simulated rig in lockstep, those of a
+    real one with --drive. Alternatively a log is evaluated in which they move over a wide range (--log). The result is
+    a fragment of the rig file with standard deviations, and a report with plots.
     """
     from hilserver.errors import HilserverError, did_you_mean
     from hilserver.identify.identification import identify_valve
@@ -49,7 +49,7 @@ def identify(
         if name not in rig.settings.valves:
             raise HilserverError(f'{file}: "{name}" is not a valve.{did_you_mean(name, rig.settings.valves)}')
     if log is not None and drive:
-        raise HilserverError("--log evaluates what was recorded, --drive records anew: give one of them.")
+        raise HilserverError("--log evaluates a recording, --drive makes a new one: give one of them.")
     if drive:
         log = _driven(rig, wanted, seconds, largest, yes)
     recording = recording_of_log(rig, log) if log is not None else recorded_sequence(rig, wanted, seconds, largest)
@@ -72,8 +72,8 @@ def _driven(rig: Rig, valves: list[str], seconds: float, largest: float, yes: bo
     if not yes:
         name, names = rig.settings.name, ", ".join(valves)
         typer.confirm(
-            f"{name} is armed and {names} moved by hand, up to {largest:.0%}, for {seconds:g} s: the machine moves. "
-            "Is everything clear?",
+            f"{name} will be armed and {names} moved with commands up to {largest:.0%} for {seconds:g} s: the machine "
+            "will move. Is the area clear?",
             abort=True,
         )
     return asyncio.run(record_by_hand(rig, valves, seconds, largest))

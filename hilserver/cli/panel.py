@@ -14,11 +14,11 @@ def panel(
     rig: Rig = None,
     broker: Broker = None,
     host: Annotated[
-        str, typer.Option(help="address to listen at; 0.0.0.0: for every device in the network")
+        str, typer.Option(help="address to listen on; 0.0.0.0: for every device in the network")
     ] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(help="port; default: 8080 or the next free one")] = None,
     recordings: Annotated[
-        Path | None, typer.Option(help="folder of the recordings; default: where the server says that it records")
+        Path | None, typer.Option(help="folder of the recordings; default: the one that the server reports")
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="TLS: certificate (PEM); with --key")] = None,
     key: Annotated[Path | None, typer.Option(help="TLS: private key (PEM) of the certificate")] = None,
@@ -28,8 +28,8 @@ def panel(
 ) -> None:
     """Serve the panel of a rig until Ctrl-C; open the address that it prints in a browser.
 
-    Where the broker has accounts, each user logs in with their own; who may only read there can only look here. To the
-    broker, the panel is a client like any other: it may run on the rig's PC or elsewhere.
+    Where the broker has accounts, each user logs in with their own; read-only accounts can watch but not operate. To
+    the broker, the panel is a client like any other: it may run on the rig's PC or elsewhere.
     """
     from hilserver.client.place import where
     from hilserver.errors import HilserverError

@@ -24,7 +24,7 @@ def plotjuggler(
     """Send a running server's telemetry to PlotJuggler, until Ctrl-C.
 
     In PlotJuggler: Streaming, UDP Server, port 9870, protocol json, with "use field timestamp if available". Load the
-    layout then: it shows the curves that exist by then. SI units.
+    layout after that: it shows only curves that exist already. SI units.
     """
     import asyncio
     from contextlib import suppress
@@ -40,7 +40,7 @@ def plotjuggler(
         try:
             asyncio.run(_stream(name, address, host, int(port), layout))
         except OSError as error:
-            raise HilserverError(f"{to}: can't be sent to: {error.strerror or error}.") from None
+            raise HilserverError(f"{to}: sending failed: {error.strerror or error}.") from None
 
 
 async def _stream(rig: str, address: BrokerAddress, host: str, port: int, file: Path | None) -> None:
@@ -48,22 +48,22 @@ async def _stream(rig: str, address: BrokerAddress, host: str, port: int, file: 
     from hilserver.client.plotjuggler import layout, stream
     from hilserver.protocol.published import Telemetry
 
-    seen: dict[str, None] = {}
+    channels: dict[str, None] = {}
 
     def note(telemetry: Telemetry) -> None:
-        seen.update(dict.fromkeys(telemetry.channels))
+        channels.update(dict.fromkeys(telemetry.channels))
 
     async with open_session(address, rig, telemetry=True) as session:
         session.listeners.append(note)
         try:
-            await session.until(lambda: bool(seen) and session.description is not None, within=5.0)
+            await session.until(lambda: bool(channels) and session.description is not None, within=5.0)
         except TimeoutError:
             raise RequestFailed(f"the server of rig {rig} sends no telemetry.") from None
         session.listeners.remove(note)
         if file is not None and session.description is not None:
             units = {name: info.unit for name, info in session.description.channels.items()}
-            _write(file, layout(units, seen))
-        typer.echo(f"{len(seen)} channels of rig {rig} go to {host}:{port} by UDP. Ctrl-C ends it.")
+            _write(file, layout(units, channels))
+        typer.echo(f"{len(channels)} channels of rig {rig} go to {host}:{port} by UDP. Ctrl-C ends it.")
         await stream(session, host, port)
 
 

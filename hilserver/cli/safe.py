@@ -8,9 +8,9 @@ from hilserver.cli.run import RigFile
 
 
 def safe(rig: RigFile) -> None:
-    """Write the safe values of all devices of a rig, when no server of it is left to do so.
+    """Write the safe values of all devices of a rig whose server has died.
 
-    The service does it after a failure (ExecStopPost in its unit). Exit code 1 where a device could not be given them.
+    The service does it after a failure (ExecStopPost in its unit). Exit code 1 where that failed for a device.
     """
     from hilserver.rig.build import load_rig
     from hilserver.service.safe import make_rig_safe
@@ -22,5 +22,5 @@ def safe(rig: RigFile) -> None:
         else:
             typer.echo(f"device {device} could not be given its safe values: {trouble}", err=True)
     if not troubles:
-        typer.echo("The rig has no devices but simulated ones.")
+        typer.echo("The rig has only simulated devices.")
     raise typer.Exit(int(any(troubles.values())))

@@ -1,4 +1,4 @@
-"""``hilserver status``: how a running server is, once or all the time."""
+"""``hilserver status``: the state of a running server, once or continuously."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 EVENTS_SHOWN = 8
 """The latest events below the watched status."""
 REDRAWN = 0.25
-"""s between two pictures at least."""
+"""Least time between two updates of the screen, s."""
 
 
 def status(
@@ -35,13 +35,13 @@ def status(
     broker: Broker = None,
     as_json: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
     watched: Annotated[
-        bool, typer.Option("--watch", "-w", help="all the time, with the latest events, until Ctrl-C")
+        bool, typer.Option("--watch", "-w", help="continuously, with the latest events, until Ctrl-C")
     ] = False,
 ) -> None:
-    """Show how a running server is: mode, faults, warnings, targets and measured values, timing.
+    """Show the state of a running server: mode, faults, warnings, targets and measured values, timing.
 
-    --watch goes on while server or broker are away, and says so. Where the output is no terminal, or with --json, it
-    prints each state one after the other, for other programs.
+    --watch goes on, and reports it, while server or broker are offline. With --json, or where the output is not a
+    terminal, it prints one state after the other, for other programs.
     """
     import asyncio
     from contextlib import suppress
@@ -68,8 +68,8 @@ def status(
         return
     console = Console()
     if found.state is None or not found.online:
-        seen = f", last seen in mode {found.state.mode}" if found.state else ""
-        console.print(f"{name}: offline{seen}", highlight=False)
+        last = f", last known mode {found.state.mode}" if found.state else ""
+        console.print(f"{name}: offline{last}", highlight=False)
         raise typer.Exit(1)
     console.print(picture(name, found.state, found.description, found.margins), soft_wrap=True)
 
@@ -109,7 +109,7 @@ async def _print_each(session: Session, console: Console, as_json: bool) -> None
 
 
 def watched_picture(session: Session) -> RenderableType:
-    """The status now, or why there is none, and the latest events."""
+    """The present status, or why there is none, and the latest events."""
     from datetime import datetime
 
     from rich.console import Group
@@ -130,7 +130,7 @@ def watched_picture(session: Session) -> RenderableType:
 def picture(
     name: str, state: ServerState, description: Description | None, margins: MarginStatus | None
 ) -> RenderableType:
-    """A state as people read it: mode, what is wrong, targets and measured values, margins, punctuality."""
+    """A state for people: mode, problems, targets and measured values, margins, timing."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -157,21 +157,21 @@ def picture(
         table.add_row(key, *shown, display(0.0, unit)[1])
     parts.append(table)
     if margins is not None and state.demand:
-        parts.append(asked_of_valves(state, margins))
+        parts.append(utilisation_table(state, margins))
         parts += [Text(f"- {text}", style="yellow") for text in margins.warnings]
     if state.loop is not None:
-        parts += [punctuality(state.loop), worst(state.loop, state.missed_ticks)]
+        parts += [timing_table(state.loop), timing_summary(state.loop, state.missed_ticks)]
     parts.append("now: " + "  ".join(f"{key} {value * 1e6:.0f} µs" for key, value in state.timing.items()))
     return Group(*parts)
 
 
-def asked_of_valves(state: ServerState, margins: MarginStatus) -> Table:
-    """How much of each real valve is asked for now, and the margins that were found before."""
+def utilisation_table(state: ServerState, margins: MarginStatus) -> Table:
+    """The present utilisation of each real valve, and its margins."""
     from rich.table import Table
 
     now = ("flow to port", "flow to tank", "opening speed")
     found = ("capacity margin", "speed margin", "delay margin")
-    table = Table("asked of a real valve", "strategy", *now, *found, box=None)
+    table = Table("utilisation of a real valve", "strategy", *now, *found, box=None)
     for valve, demand in state.demand.items():
         strategy = state.strategies.get(valve, "?")
         fastest = max(demand.speed_to_port, demand.speed_to_tank)
@@ -195,7 +195,7 @@ def percent(share: float | None) -> str:
 
 
 def smallest(margins: list[float | None], examined: bool = True) -> str:
-    """The smallest margin as it is shown; null is any.
+    """The smallest margin as it is shown; None: any.
 
     >>> smallest([1.52, None]), smallest([None]), smallest([]), smallest([], examined=False)
     ('1.5', 'any', '?', '...')
@@ -209,14 +209,14 @@ def smallest(margins: list[float | None], examined: bool = True) -> str:
 
 
 def recorded(recording: RecordingStatus) -> str:
-    """Where a run is recorded, and how much."""
+    """File and size of the recording."""
     free = "" if recording.free_megabytes is None else f", {recording.free_megabytes / 1e3:.1f} GB free"
     lost = f", [red]{recording.lost} lost[/red]" if recording.lost else ""
     return f"recorded: {recording.rows} rows{lost}, {recording.file} ({recording.megabytes:.1f} MB{free})"
 
 
-def punctuality(loop: LoopStatus) -> Table:
-    """How punctual the loop has been since the start of the server, in µs."""
+def timing_table(loop: LoopStatus) -> Table:
+    """Timing of the loop since the start of the server, in µs."""
     from rich.table import Table
 
     table = Table("since the start, µs", *("min", "mean", "median", "99 %", "99.9 %", "max"), box=None)
@@ -231,8 +231,8 @@ def punctuality(loop: LoopStatus) -> Table:
     return table
 
 
-def worst(loop: LoopStatus, missed: int) -> str:
-    """The worst of it in a sentence."""
+def timing_summary(loop: LoopStatus, missed: int) -> str:
+    """Its extremes, in a line."""
     return (
         f"{loop.wake_up.count} ticks of {loop.period * 1e6:.0f} µs, {missed} missed; time synchronisation error "
         f"{loop.time_sync_error * 1e6:.0f} µs, minimum step {loop.minimum_step * 1e6:.0f} µs"
@@ -240,16 +240,16 @@ def worst(loop: LoopStatus, missed: int) -> str:
 
 
 def failures(report: DeviceStatus) -> str:
-    """What a device's driver has counted, and the latest of it.
+    """The failures that a device's driver has counted, and the latest one.
 
     >>> from hilserver.protocol.published import DeviceStatus
     >>> failures(DeviceStatus(errors={"timeout": 3}, last_error="device io: no answer within 0.2 s.", restarts=1))
-    '3 × timeout, 1 × I/O process started again; the latest: device io: no answer within 0.2 s.'
+    '3 × timeout, 1 × I/O process restarted; latest: device io: no answer within 0.2 s.'
     """
     counts = [f"{count} × {name}" for name, count in sorted(report.errors.items())]
     if report.restarts:
-        counts.append(f"{report.restarts} × I/O process started again")
-    return ", ".join(counts) + (f"; the latest: {report.last_error}" if report.last_error else "")
+        counts.append(f"{report.restarts} × I/O process restarted")
+    return ", ".join(counts) + (f"; latest: {report.last_error}" if report.last_error else "")
 
 
 def display(value: float, unit: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ Broker = Annotated[
         "--broker",
         "-b",
         envvar="HILSERVER_BROKER",
-        help="its MQTT broker: host:port, or a TOML file with address and log-in; default: of the server on this PC",
+        help="its MQTT broker: host:port, or a TOML file with address and login; default: that of the local server",
     ),
 ]
 
@@ -30,17 +30,17 @@ def switch(
         str, typer.Argument(help="name of the component in the circuit; or a circuit file with --circuit")
     ],
     values: Annotated[list[str] | None, typer.Argument(help='new values, like nominal_flow.flow="60 l/min"')] = None,
-    kind: Annotated[str | None, typer.Option("--type", "-t", help="put a component of this type in its place")] = None,
+    kind: Annotated[str | None, typer.Option("--type", "-t", help="replace it by a component of this type")] = None,
     circuit: Annotated[bool, typer.Option("--circuit", help="switch to the whole circuit of this file")] = False,
     steady: Annotated[
-        bool, typer.Option("--steady", help="new states start where they come to rest, not at their initial values")
+        bool, typer.Option("--steady", help="new states start at equilibrium instead of at their initial values")
     ] = False,
     rig: Rig = None,
     broker: Broker = None,
 ) -> None:
     """Change the virtual hydraulics while it runs: a component's values, its type, or the whole circuit.
 
-    The change is prepared and tried outside of the loop and takes effect at one tick; what is refused changes nothing.
+    The change is prepared and tried outside the loop and takes effect at one tick; a refused one changes nothing.
 
     Examples: hilserver switch main_valve nominal_flow.flow="60 l/min"  |  hilserver switch --circuit lift_small.toml
     """
@@ -81,8 +81,8 @@ def send(
     from hilserver.protocol.parsing import read_command
 
     answer = ask(read_command(command, json.dumps(_assignments(values or [])).encode()), rig, broker)
-    said = {key: value for key, value in answer.result.items() if key != "warnings"}
-    typer.echo(f"{command}: done. " + ", ".join(f"{key} {value}" for key, value in said.items()))
+    shown = {key: value for key, value in answer.result.items() if key != "warnings"}
+    typer.echo(f"{command}: done. " + ", ".join(f"{key} {value}" for key, value in shown.items()))
     for text in _texts(answer.result.get("warnings")):
         typer.echo(f"- {text}")
 
@@ -101,7 +101,7 @@ def ask(command: Command, rig: str | None, broker: str | None) -> Answer:
 
 
 def _whole_circuit(file: str, start: Literal["initial", "steady"]) -> Command:
-    """A circuit file of this machine is sent as it is; another name is looked up by the server."""
+    """A circuit file on this machine is sent as it is; any other name is a file on the server."""
     from pathlib import Path
 
     from hilserver.protocol.commands import SwitchCircuit
@@ -113,7 +113,7 @@ def _whole_circuit(file: str, start: Literal["initial", "steady"]) -> Command:
 
 
 def _assignments(values: list[str]) -> dict[str, Any]:
-    """``["a.b=1", "c=60 l/min"]`` -> {"a.b": 1, "c": "60 l/min"}; what is JSON is taken as such."""
+    """``["a.b=1", "c=60 l/min"]`` -> {"a.b": 1, "c": "60 l/min"}; JSON is parsed."""
     from hilserver.errors import HilserverError
 
     found: dict[str, Any] = {}

@@ -25,17 +25,16 @@ def run_sequences(
     ] = None,
     broker: Broker = None,
     log: Annotated[
-        Path | None, typer.Option(help="log of a run of the sequence: replay it, hold that to the expectations")
+        Path | None, typer.Option(help="log of a run of the sequence: replay it and check the expectations")
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="write the results there as JUnit XML, for CI")] = None,
     out: Annotated[Path, typer.Option("--output", "-o", help="folder for reports and logs")] = Path("reports"),
 ) -> None:
-    """Run test sequences: what is done to a rig over time, and what must come of it.
+    """Run test sequences: commands and faults over time, and the expected behaviour of the rig.
 
-    In simulation, without a clock, unless told otherwise: the rig's devices must be simulated or recorded ones. With
-    --live on a running server, in real time, which is disarmed at the end. With --log by the log of such a run,
-    computed once more by this version: no rig is needed. A report with plots per sequence; the exit code is 1 where
-    something failed.
+    By default in simulation, without a clock: the rig's devices must be simulated or replayed. With --live on a
+    running server, in real time; it is disarmed at the end. With --log on the log of such a run, replayed with this
+    version: no rig is needed. Writes a report with plots for each sequence; the exit code is 1 where one failed.
     """
     from datetime import UTC, datetime
 

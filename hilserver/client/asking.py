@@ -1,4 +1,4 @@
-"""One question to a running server: send one command and wait for its answer; read its status."""
+"""A single request to a running server: send one command and wait for its answer, or read the status."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hilserver.protocol.published import Answer, CircuitStatus, Description, Mar
 
 @dataclass(frozen=True)
 class Status:
-    """What the broker holds about a server; None where nothing is retained. If not online, it is from before."""
+    """The retained topics of a server; None where nothing is retained. If not ``online``, they are outdated."""
 
     online: bool
     description: Description | None
@@ -24,7 +24,7 @@ class Status:
 
 
 async def request(address: BrokerAddress, rig: str, command: Command, *, within: float = 5.0) -> Answer:
-    """Send one command and return its answer; a command without an id gets one, and expires when nobody waits any more.
+    """Send one command and return its answer; a command without an id gets one, and expires after ``within``.
 
     ``within`` in s, for the connection and for the answer each. Raises RequestFailed with the reason; a refused
     command is an answer, no error.
@@ -36,7 +36,7 @@ async def request(address: BrokerAddress, rig: str, command: Command, *, within:
 async def read_status(address: BrokerAddress, rig: str, *, within: float = 5.0) -> Status:
     """The retained topics of a server. ``within`` in s. Raises RequestFailed with the reason."""
     async with open_session(address, rig, within=within) as session:
-        with suppress(TimeoutError):  # a topic that was never published doesn't come
+        with suppress(TimeoutError):  # a topic that was never published does not arrive
             await session.until(
                 lambda: None not in (session.description, session.state, session.circuit, session.margins),
                 min(within, 1.0),

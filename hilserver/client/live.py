@@ -22,7 +22,7 @@ StartFrom = Literal["initial", "steady"]
 
 
 class CommandRefused(HilserverError):
-    """The server did not carry out a command. ``answer`` is what it said; nothing was changed."""
+    """The server did not carry out a command. ``answer`` gives the reasons; nothing was changed."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -30,10 +30,10 @@ class CommandRefused(HilserverError):
 
 
 class Client:
-    """A running server. ``with connect() as rig:`` makes one and ends it.
+    """A running server. ``with connect() as rig:`` opens and closes the connection.
 
     Every command is a method; it returns the server's answer, raises CommandRefused where the server refuses, and
-    RequestFailed where it could not be asked. ``within`` is the time in s that one command may take.
+    RequestFailed where the server can't be reached. ``within``: time allowed for one command, s.
     """
 
     def __init__(self, rig: str | None = None, broker: str | None = None, *, within: float = 5.0) -> None:
@@ -41,7 +41,7 @@ class Client:
         self.within = within
         self._stack = AsyncExitStack()
         self._loop = asyncio.new_event_loop()
-        # A thread of its own: a notebook has an event loop already, and the connection must be kept alive meanwhile.
+        # A thread of its own: a notebook already has an event loop, and the connection has to stay alive.
         self._thread = threading.Thread(target=self._loop.run_forever, name="hilserver client", daemon=True)
         self._thread.start()
         try:
@@ -80,22 +80,22 @@ class Client:
 
     @property
     def online(self) -> bool:
-        """Whether broker and server are there."""
+        """Whether broker and server are online."""
         return self._session.online
 
     @property
     def state(self) -> ServerState:
-        """The newest state (at most half a second old). Raises RequestFailed where server or broker are away."""
+        """The newest state (at most half a second old). Raises RequestFailed where server or broker are offline."""
         return self._present(self._session.state, "state")
 
     @property
     def circuit(self) -> CircuitStatus:
-        """The virtual circuit that runs. Raises RequestFailed where server or broker are away."""
+        """The running virtual circuit. Raises RequestFailed where server or broker are offline."""
         return self._present(self._session.circuit, "circuit")
 
     @property
     def margins(self) -> MarginStatus:
-        """Whether the real valves can do what the circuit asks for. Raises RequestFailed."""
+        """Whether the real valves are sufficient for the circuit, and the loop is stable. Raises RequestFailed."""
         return self._present(self._session.margins, "margins")
 
     @property
@@ -112,7 +112,7 @@ class Client:
         return message
 
     def wait(self, condition: Callable[[ServerState], bool], within: float = 10.0) -> ServerState:
-        """The first state for which the condition holds. Raises RequestFailed where there is none within so many s."""
+        """The first state that meets the condition. Raises RequestFailed where there is none within ``within`` s."""
         session = self._session
 
         def holds() -> bool:
@@ -121,13 +121,13 @@ class Client:
         try:
             self._do(session.until(holds, within))
         except TimeoutError:
-            raise RequestFailed(f"rig {self.rig}: not as wanted within {within:g} s.") from None
+            raise RequestFailed(f"rig {self.rig}: the condition was not met within {within:g} s.") from None
         return self.state
 
     def recorder(self, *channels: str) -> _Recording:
-        """Samples from now on: ``with rig.recorder("p_A") as recording: …``, then ``recording.samples()``.
+        """Record samples from now on: ``with rig.recorder("p_A") as recording: …``, then ``recording.samples()``.
 
-        Without names all channels of the telemetry. Raises HilserverError for a channel that there is not.
+        Without names, all channels of the telemetry. Raises HilserverError for an unknown channel.
         """
         known = self.description.channels
         for name in channels:
@@ -136,7 +136,7 @@ class Client:
         return _Recording(self, TelemetryRecorder(channels, {name: info.unit for name, info in known.items()}))
 
     def record(self, seconds: float, *channels: str) -> Samples:
-        """The samples of so many seconds from now on; see `recorder`."""
+        """Record for this time, s; see `recorder`."""
         with self.recorder(*channels) as recording:
             time.sleep(seconds)
         return recording.samples()
@@ -167,7 +167,7 @@ class Client:
         return self.do(commands.Stop())
 
     def reset(self) -> Answer:
-        """FAULT to SAFE, once the cause is gone."""
+        """FAULT to SAFE, once the cause is removed."""
         return self.do(commands.Reset())
 
     def trip(self) -> Answer:
@@ -187,7 +187,7 @@ class Client:
         values: Mapping[str, Any] | None = None,
         start: StartFrom = "initial",
     ) -> Answer:
-        """Change datasheet values of a component (``set``), or put another type in its place (``type``, ``values``)."""
+        """Change datasheet values of a component (``set``), or replace it by another type (``type``, ``values``)."""
         change = {"set": set, "type": type, "values": values}
         given = {key: dict(value) if isinstance(value, Mapping) else value for key, value in change.items() if value}
         return self.do(commands.Switch.model_validate({"component": component, "start": start, **given}))
@@ -195,17 +195,17 @@ class Client:
     def switch_circuit(
         self, circuit: Mapping[str, Any] | None = None, *, file: str | None = None, start: StartFrom = "initial"
     ) -> Answer:
-        """Change the whole circuit: a table laid out like a circuit file, or the name of a file on the server."""
+        """Replace the whole circuit: by a table laid out like a circuit file, or by a file on the server."""
         return self.do(
             commands.SwitchCircuit(circuit=dict(circuit) if circuit is not None else None, file=file, start=start)
         )
 
     def strategy(self, valve: str, strategy: str) -> Answer:
-        """Select how the virtual flow becomes the command of a real valve."""
+        """Select the strategy that turns the virtual flow into the command of a real valve."""
         return self.do(commands.SelectStrategy(valve=valve, strategy=strategy))
 
     def jog(self, valve: str, command: float) -> Answer:
-        """Move a real valve by hand, -1 … 1; needs the strategy ``manual``."""
+        """Move a real valve by hand, -1 … 1; requires the strategy ``manual``."""
         return self.do(commands.Jog(valve=valve, command=float(command)))
 
     def cycle(self, action: Literal["start", "stop"] = "start") -> Answer:
@@ -231,8 +231,8 @@ class _Recording:
 def connect(rig: str | None = None, broker: str | None = None, *, within: float = 5.0) -> Client:
     """Connect to a running server.
 
-    ``broker``: ``host:port``, or a TOML file with address and log-in; without one the server that runs on this machine,
+    ``broker``: ``host:port``, or a TOML file with address and login; without one the server that runs on this machine,
     called ``rig`` if there are several. ``within``: time in s for the connection, and for each command's answer. Raises
-    HilserverError where that names no server, RequestFailed where it can't be reached.
+    HilserverError where no such server is found, RequestFailed where it can't be reached.
     """
     return Client(rig, broker, within=within)

@@ -1,4 +1,4 @@
-"""Which server is meant: the one on this machine, or one at a broker elsewhere."""
+"""Finding a server: on this machine, or at a remote broker."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hilserver.protocol.running import find
 def where(rig: str | None = None, broker: str | None = None) -> tuple[str, BrokerAddress]:
     """The rig's name and its broker.
 
-    ``broker``: ``host:port``, or a TOML file with address and log-in (``docs/mqtt.md``); without one the server that
-    runs on this machine, called ``rig`` if there are several. Raises HilserverError where that names no server.
+    ``broker``: ``host:port``, or a TOML file with address and login (``docs/mqtt.md``); without one the server that
+    runs on this machine, called ``rig`` if there are several. Raises HilserverError where no such server is found.
     """
     if broker is None:
         return find(rig)

@@ -1,8 +1,8 @@
 """Telemetry for PlotJuggler: its UDP server takes JSON, its layouts are XML.
 
-As its source says (plotjuggler_plugins/DataStreamUDP and the JSON parser, version 3): a datagram of at most 2048 bytes
-is one sample, its ``timestamp`` (s) counts where that is switched on, and a value ``p_A`` becomes the curve ``/p_A``.
-A layout shows the curves that exist when it is loaded, so the stream has to be there first.
+According to its source (plotjuggler_plugins/DataStreamUDP and the JSON parser, version 3), a datagram of at most 2048
+bytes is one sample, its ``timestamp`` (s) is used where enabled, and a value ``p_A`` becomes the curve ``/p_A``.
+A layout shows only curves that exist when it is loaded, so the stream has to be started first.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Samples:
 
 
 def circuit_units(names: Iterable[str]) -> dict[str, str]:
-    """SI units of the virtual circuit's values, as far as their names tell.
+    """SI units of the virtual circuit's values, as far as they follow from the names.
 
     >>> circuit_units(["circuit.supply.p", "circuit.pump.q_P", "p_A"])
     {'circuit.supply.p': 'Pa', 'circuit.pump.q_P': 'm^3/s'}
@@ -60,7 +60,7 @@ class TelemetryRecorder:
         self._batches: list[Telemetry] = []
 
     def take(self, batch: Telemetry) -> None:
-        """Keep one telemetry message."""
+        """Store one telemetry message."""
         self._batches.append(batch)
 
     def newest(self, channel: str) -> float:
@@ -72,7 +72,7 @@ class TelemetryRecorder:
         return math.nan
 
     def samples(self) -> Samples:
-        """What was collected so far."""
+        """All samples collected so far."""
         import numpy as np
 
         batches = list(self._batches)

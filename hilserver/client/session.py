@@ -1,4 +1,4 @@
-"""One connection to a running server: follows what it publishes, sends commands, comes back by itself."""
+"""A connection to a running server: follows its topics, sends commands, reconnects by itself."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from hilserver.protocol.published import (
 from hilserver.protocol.topics import Topics
 
 RETRY = 1.0
-"""Seconds between two attempts to reach a broker that went away."""
+"""Seconds between two attempts to reconnect."""
 LOOK_UP = 2.0
-"""Seconds in which a broker says at most what it holds of a rig."""
+"""Seconds allowed for the broker to send the retained topics of a rig."""
 FIRST_STATE = 1.0
-"""Seconds in which a server that has just started publishes its first state at most."""
+"""Seconds allowed for a server that has just started to publish its first state."""
 EVENTS_KEPT = 100
 _AVAILABILITIES = "hil/+/availability"
 _Message = TypeVar("_Message", bound=Published)
 
 
 class RequestFailed(HilserverError):
-    """The server could not be asked: no broker, no such rig, server offline, or no answer in time."""
+    """The server could not be reached: no broker, no such rig, server offline, or no answer in time."""
 
 
 class Session:
-    """A server as it is now; all of it belongs to one event loop. Made by `open_session`.
+    """The present state of a server; belongs to one event loop. Created by `open_session`.
 
-    ``description``, ``state``, ``circuit`` and ``margins`` are the newest ones, None where nothing was published.
-    ``events`` are the latest, ``listeners`` get each telemetry message. ``trouble`` says why there is no connection,
-    empty where there is.
+    ``description``, ``state``, ``circuit`` and ``margins`` are the latest messages, None where nothing was published.
+    ``events`` are the latest ones, ``listeners`` get each telemetry message. ``trouble``: why there is no connection;
+    empty while there is one.
     """
 
     def __init__(self, address: BrokerAddress, rig: str, *, telemetry: bool = False) -> None:
@@ -71,22 +71,22 @@ class Session:
 
     @property
     def online(self) -> bool:
-        """Whether broker and server are there."""
+        """Whether broker and server are online."""
         return self._client is not None and self.availability == "online"
 
     async def until(self, condition: Callable[[], bool], within: float | None = None) -> None:
-        """Return once the condition holds; TimeoutError if it does not within so many s."""
+        """Return once the condition holds. Raises TimeoutError where it does not within ``within`` s."""
         async with asyncio.timeout(within):
             while not condition():
                 await self.next_news()
 
     async def next_news(self) -> None:
-        """Return with the next message, or when the connection is lost or there again."""
+        """Return with the next message, or when the connection is lost or restored."""
         self._news.clear()
         await self._news.wait()
 
     async def request(self, command: Command, *, within: float = 5.0) -> Answer:
-        """Send one command and return its answer; it gets an id, and expires when nobody waits any more (``within`` s).
+        """Send one command and return its answer; it gets an id and expires after ``within`` s.
 
         Raises RequestFailed with the reason; a refused command is an answer, no error.
         """
@@ -104,8 +104,8 @@ class Session:
         except TimeoutError:
             raise RequestFailed(
                 f"the server of rig {self.rig} did not answer {command.name} within {within:g} s. "
-                "It may still be carried out: look at the status before sending it again. "
-                "Or this log-in may not command: then the broker passed nothing on."
+                "It may still be carried out: check the status before sending it again. "
+                "Or this login may not command: then the broker did not forward it."
             ) from None
         except aiomqtt.MqttError as error:
             raise RequestFailed(_no_broker(self.address, error)) from None
@@ -113,7 +113,7 @@ class Session:
             del self._waiting[command.id]
 
     def _prepared(self, command: Command, within: float) -> Command:
-        """The command with an id, and with an expiry by the server's clock, not ours."""
+        """The command with an id, and with an expiry by the server's clock."""
         if command.id is None:
             command = command.model_copy(update={"id": uuid.uuid4().hex})
         if command.expires is None and self.state is not None:
@@ -127,7 +127,7 @@ class Session:
     # --- the connection ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Follow the server until cancelled; a broker that is away is tried again for ever."""
+        """Follow the server until cancelled; reconnects for ever."""
         while True:
             try:
                 client = new_client(self.address, aiomqtt.ProtocolVersion.V311)
@@ -151,7 +151,7 @@ class Session:
             await asyncio.sleep(RETRY)
 
     def _subscriptions(self) -> list[tuple[str, int]]:
-        """In this order: brokers send what is retained as it was asked for, so that the availability comes last."""
+        """The topics, availability last: brokers send retained messages in the order of subscription."""
         topics = self._topics
         wanted = [topics.description, topics.state, topics.circuit, topics.margins, topics.event, topics.answer]
         return [(topic, 1) for topic in [*wanted, *([topics.telemetry] * self._telemetry), _AVAILABILITIES]]
@@ -178,7 +178,7 @@ class Session:
             self._keep(topic, payload)
 
     def _keep(self, topic: str, payload: bytes) -> None:
-        """The newest of what is retained."""
+        """Store a retained message."""
         topics = self._topics
         if topic == topics.description:
             self.description = _parse(Description, payload)
@@ -195,14 +195,14 @@ class Session:
                 answer.set_exception(RequestFailed(reason))
 
     async def first_contact(self, within: float) -> None:
-        """Wait for what the broker holds of the server. Raises RequestFailed where it knows none of this name."""
+        """Wait for the retained topics of the server. Raises RequestFailed where the broker knows no such rig."""
         try:
             await self.until(lambda: self._client is not None or bool(self.trouble), within)
         except TimeoutError:
             raise RequestFailed(_no_broker(self.address, f"no connection within {within:g} s")) from None
         with suppress(TimeoutError):
             await self.until(lambda: self.availability is not None or bool(self.trouble), min(within, LOOK_UP))
-        if self.availability == "online":  # it says so before it says how it is
+        if self.availability == "online":  # published before its first state
             with suppress(TimeoutError):
                 await self.until(lambda: self.state is not None or bool(self.trouble), min(within, FIRST_STATE))
         if self.trouble:
@@ -219,7 +219,7 @@ _START = "Start it with: hilserver run"
 async def open_session(
     address: BrokerAddress, rig: str, *, within: float = 5.0, telemetry: bool = False
 ) -> AsyncIterator[Session]:
-    """A session with the server of ``rig``; with ``telemetry`` its samples come too.
+    """Open a session with the server of ``rig``; ``telemetry``: subscribe to its samples, too.
 
     ``within`` in s, for the connection. Raises RequestFailed where there is no broker, or it knows no such rig.
     """
@@ -234,7 +234,7 @@ async def open_session(
 
 
 def _no_broker(address: BrokerAddress, reason: object) -> str:
-    return f"MQTT broker {address}: {reason}. Does it run, and is the address right?"
+    return f"MQTT broker {address}: {reason}. Is it running, and is the address right?"
 
 
 def _parse(model: type[_Message], payload: bytes) -> _Message:

@@ -1,4 +1,4 @@
-"""A rig driven in real time for its log: through its work cycle, or its valves by hand to show what they are like."""
+"""A rig driven in real time for its log: through its work cycle, or through the identification sequence."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from hilserver.protocol.commands import Arm, Command, Cycle, Disarm, Jog, Select
 from hilserver.rig.build import Rig
 from hilserver.service.supervisor import Supervisor
 from hilserver.service.telemetry import fault_text
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
+from hilserver.tick.row import header
 
 LOOK = 0.05
-"""s between two looks at the rig."""
+"""s between two polls of the rig."""
 LOOK_BY_HAND = 0.005
-"""The same while valves are moved by hand."""
+"""The same during the identification sequence."""
 TIMEOUT = 5.0
-"""s for a command to be answered."""
+"""s within which a command must be answered."""
 CALM = 0.5
 """s between two passes, with the valves at null."""
 
 
 async def record_passes(rig: Rig, strategies: Sequence[str | None], tell: Callable[[str], object]) -> Path:
-    """Run a server of the rig, let its work cycle run once under each strategy, end the server; returns the log.
+    """Run a server of the rig, its work cycle once under each strategy, then stop the server; returns the log.
 
     None stands for the strategies of the rig file. ``tell`` gets a line per pass. Raises HilserverError where the
-    server can't start, a command is refused, or the rig leaves RUNNING on the way; the valves are at null then.
+    server can't start, a command is refused, or the rig leaves RUNNING too early; the valves are at null then.
     """
     if rig.cycle is None:
         raise HilserverError(f"{rig.file}: there is no work cycle to run (cycle = …).")
@@ -40,9 +41,9 @@ async def record_passes(rig: Rig, strategies: Sequence[str | None], tell: Callab
 
 
 async def record_by_hand(rig: Rig, valves: Sequence[str], seconds: float, largest: float) -> Path:
-    """Run a server of the rig, move valves by hand as `identify` wants it, end the server; returns the log.
+    """Run a server of the rig and the identification sequence on it, then stop the server; returns the log.
 
-    Raises HilserverError where the server can't start, a command is refused, or the rig leaves RUNNING on the way.
+    Raises HilserverError where the server can't start, a command is refused, or the rig leaves RUNNING too early.
     """
     ended = threading.Event()
 
@@ -73,7 +74,7 @@ class LiveBench:
         self._due = time.monotonic()
 
     def hold(self, commands: Mapping[str, float], seconds: float) -> None:
-        """Jog the valves and let the time pass; jogs are renewed before they end."""
+        """Jog the valves for so many seconds; jogs are renewed before they expire."""
         self._due = max(self._due, time.monotonic()) + seconds
         while True:
             jogs = [Jog(valve=name, command=command) for name, command in commands.items()]
@@ -99,7 +100,7 @@ class LiveBench:
         assert self._supervisor.telemetry is not None
         row = self._supervisor.telemetry.latest()
         assert row is not None  # it is RUNNING
-        if row[c.MODE] != c.RUNNING:
+        if header(row).mode != Mode.RUNNING:
             raise _left(self._supervisor.rig, row, "while its valves were moved")
         for name, column in self._columns.items():
             self._highest[name] = max(self._highest.get(name, -inf), float(row[column]))
@@ -109,7 +110,7 @@ class LiveBench:
 async def _served(rig: Rig, conversation: Callable[[Supervisor], Awaitable[None]], what: str) -> Path:
     """Run a server of the rig for a conversation with it; returns the log."""
     if not rig.settings.recording.enabled:
-        raise HilserverError(f"{rig.file}: recording.enabled is false, but the log is what is evaluated.")
+        raise HilserverError(f"{rig.file}: recording.enabled is false, but the log is required for the evaluation.")
     supervisor = Supervisor(rig)
     serving = asyncio.create_task(supervisor.run())
     ready = asyncio.create_task(supervisor.ready.wait())
@@ -123,7 +124,7 @@ async def _served(rig: Rig, conversation: Callable[[Supervisor], Awaitable[None]
         talking.cancel()
         await serving
         if interrupted:
-            raise HilserverError(f"{rig.settings.name} ended before {what}; what was recorded: {supervisor.log_file}")
+            raise HilserverError(f"{rig.settings.name} ended before {what}; recorded so far: {supervisor.log_file}")
         await talking
     await serving
     if supervisor.log_file is None:
@@ -144,7 +145,7 @@ async def _passes(supervisor: Supervisor, strategies: Sequence[str | None], tell
 
 
 async def _do(supervisor: Supervisor, *commands: Command) -> None:
-    """Commands, one after the other. Raises HilserverError where one is refused."""
+    """Execute commands, one after the other. Raises HilserverError where one is refused."""
     assert supervisor.operator is not None
     for command in commands:
         answer = await supervisor.operator.execute(command)
@@ -160,13 +161,13 @@ async def _pass(supervisor: Supervisor, strategy: str | None) -> None:
         row = supervisor.telemetry.latest()
         if row is None:
             continue
-        if row[c.MODE] != c.RUNNING:
+        if header(row).mode != Mode.RUNNING:
             raise _left(supervisor.rig, row, "in its work cycle" + (f" with {strategy}" if strategy else ""))
-        if row[c.CYCLE_TIME] < 0.0:
+        if header(row).cycle_time < 0.0:
             return
 
 
 def _left(rig: Rig, row: Floats, when: str) -> HilserverError:
-    """What to say of a rig that is not RUNNING any more."""
-    reason = fault_text(rig, int(row[c.FAULT])) or "a limit ended it"
-    return HilserverError(f"{rig.settings.name} went to {c.MODE_NAMES[int(row[c.MODE])]} {when}: {reason}.")
+    """The error for a rig that is no longer RUNNING."""
+    reason = fault_text(rig, int(header(row).fault)) or "a limit ended it"
+    return HilserverError(f"{rig.settings.name} went to {Mode(int(header(row).mode)).name} {when}: {reason}.")

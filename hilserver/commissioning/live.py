@@ -22,7 +22,7 @@ from hilserver.realtime.shared import ALIVE, LoopMemory
 from hilserver.rig.build import Device, Rig
 from hilserver.rig.plan import first_row
 from hilserver.simulation.samples import read_samples
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Watched
 from hilserver.tick.plant import SAFE_RAW
 from hilserver.tick.program import compiled_program
 from hilserver.tick.signals import check_limits, scale_channels
@@ -88,7 +88,7 @@ class OpenDevices:
                 self._open(device, place, stack)
 
     def _open(self, device: Device, place: slice, stack: contextlib.ExitStack) -> None:
-        raw, age = (int(self._rig.plan.layout[section]) for section in (c.RAW, c.AGE))
+        raw, age = self._rig.plan.layout[0].raw, self._rig.plan.layout[0].age
         try:
             driver = _reader(self._rig, device)
             stack.callback(driver.close)
@@ -124,7 +124,7 @@ class _StillPlant:
 
     def __init__(self, rig: Rig, name: str) -> None:
         self._program, self._arrays = compiled_program(rig.library), rig.plants()[name]
-        self._dt, self._done = float(rig.plan.loop[c.DT]), time.monotonic()
+        self._dt, self._done = float(rig.plan.loop[0].dt), time.monotonic()
         self._command = self._arrays.actuator[:, SAFE_RAW].copy()
 
     def read(self, values: Floats, ages: Floats) -> None:
@@ -159,7 +159,7 @@ class _ReadingHost:
     def samples(self, device: str) -> SampleSource:
         """The recorded samples."""
         (replayed,) = (d for d in self.rig.devices if d.name == device)
-        return read_samples(replayed, self.rig.file, float(self.rig.plan.loop[c.DT]))
+        return read_samples(replayed, self.rig.file, float(self.rig.plan.loop[0].dt))
 
 
 def _reader(rig: Rig, device: Device) -> Driver:
@@ -197,17 +197,17 @@ def readings(rig: Rig, row: Floats) -> list[Reading]:
     """The measured channels of a row."""
     plan, found = rig.plan, []
     for number, (name, settings) in enumerate(rig.settings.channels.items()):
-        slot = int(plan.channel[number, c.RAW_SLOT])
+        slot = int(plan.channel[number].slot)
         if slot < 0:
             continue
-        raw, age = float(row[plan.layout[c.RAW] + slot]), float(row[plan.layout[c.AGE] + slot])
+        raw, age = float(row[plan.layout[0].raw + slot]), float(row[plan.layout[0].age + slot])
         raw = raw if math.isfinite(age) else math.nan
-        stale = float(row[plan.layout[c.STALE] + number])
+        stale = float(row[plan.layout[0].stale + number])
         trouble = settings.why_invalid(raw)
         if not trouble and stale > age:
             trouble = "it changes faster than valid_rate"
         trouble = trouble or _too_old(rig, row, number)
-        value = float(row[plan.layout[c.CHANNEL] + number]) if math.isfinite(stale) else math.nan
+        value = float(row[plan.layout[0].channel + number]) if math.isfinite(stale) else math.nan
         found.append(Reading(name, raw, value, stale, trouble))
     return found
 
@@ -234,7 +234,7 @@ def units_of_raw(rig: Rig) -> dict[str, str]:
 def _too_old(rig: Rig, row: Floats, channel: int) -> str:
     """The channel's age limit, if it is violated, in words."""
     for number, line in enumerate(rig.plan.limit):
-        if line[c.LIMIT_CHANNEL] == channel and line[c.LIMIT_KIND] == c.BY_AGE:
-            if row[rig.plan.layout[c.LIMIT] + number] > 0.0:
-                return f"too old: {line[c.LIMIT_UPPER] * 1e3:g} ms are allowed"
+        if line.channel == channel and line.watched == Watched.AGE:
+            if row[rig.plan.layout[0].limit + number] > 0.0:
+                return f"too old: {line.upper * 1e3:g} ms are allowed"
     return ""

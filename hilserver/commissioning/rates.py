@@ -23,23 +23,23 @@ from hilserver.record.reader import LogReader
 from hilserver.record.summary import WORK
 from hilserver.rig.build import Rig, assemble
 from hilserver.service.supervisor import Supervisor
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
 
 RATES = (500.0, 1000.0, 2000.0, 3000.0, 5000.0, 7000.0, 10_000.0, 14_000.0, 20_000.0)
-"""What is tried, 1/s, up to the highest that a rig file may ask for."""
+"""Rates that are tried, 1/s, up to the highest that a rig file may have."""
 MOST_MISSED = 0.01
 """Share of the ticks that may be missed at a rate that counts as sustained: a shared machine loses some at any."""
 WARMING_UP = 0.3
-"""Seconds of each run that are not judged."""
+"""Seconds of each run that are not evaluated."""
 PATIENCE = 5.0
-"""Seconds in which a rig must have samples of all its channels."""
+"""Seconds within which a rig must have samples of all its channels."""
 
 
 @dataclass(frozen=True)
 class RateTrial:
     """A run at one rate. Times in µs; ``missed`` is a share of the ticks; ``lost`` counts rows that the log lacks.
 
-    ``work`` is all that the loop does in a tick: reading, computing, writing, publishing.
+    ``work`` is the whole work of the loop in a tick: reading, computing, writing, publishing.
     """
 
     rate: float
@@ -72,8 +72,8 @@ def try_rates(
     """Run the server for ``duration`` seconds at each of these rates (1/s), RUNNING its work cycle.
 
     Without ``rates``: at rising ones, until one is not sustained. The circuit takes as many integration steps per tick
-    at every rate. Everything of a run takes part: simulated device, recorder, broker. Raises ConfigurationError where
-    the rig has other than simulated devices, HilserverError where a run does not come to its end.
+    at every rate. A run includes everything: simulated device, recorder, broker. Raises ConfigurationError where
+    the rig has other than simulated devices, HilserverError where a run does not complete.
     """
     refuse_hardware(rig)
     trials = []
@@ -88,7 +88,7 @@ def try_rates(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Missed ticks are no news here."""
+    """Don't log missed ticks: they are expected here."""
     log = logging.getLogger("hilserver")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -112,7 +112,7 @@ def refuse_hardware(rig: Rig) -> None:
 def rig_at(rig: Rig, rate: float, folder: Path) -> Rig:
     """The rig at another rate, under another name, with a broker of its own and its log in ``folder``.
 
-    Nothing in it trips or refuses: missed ticks and old samples are what is to be seen, and nobody is at the rig.
+    Nothing in it trips or refuses: missed ticks and old samples are to be measured, and nobody is at the rig.
     """
     sources: dict[str, Any] = copy.deepcopy(dict(rig.sources))
     table = sources["rig"]
@@ -139,7 +139,7 @@ async def _run_at(rig: Rig, duration: float) -> RateTrial:
             await asyncio.wait({running}, timeout=WARMING_UP + duration)
         preparing.cancel()
         if running.done() and running.exception() is None:  # Ctrl-C, or its loop died
-            raise HilserverError(f"the run at {rig.settings.loop.rate:g} Hz was ended before its time.")
+            raise HilserverError(f"the run at {rig.settings.loop.rate:g} Hz ended too early.")
         log = supervisor.log_file
     finally:
         supervisor.stop()
@@ -166,7 +166,7 @@ async def _begin(supervisor: Supervisor) -> None:
 
 
 def judged(log: LogReader, rate: float) -> RateTrial:
-    """What the log of a run says, its beginning left aside. Raises HilserverError where it holds nothing else."""
+    """The result of a run by its log, without the warm-up. Raises HilserverError where the log has nothing else."""
     read: dict[str, list[Floats]] = {name: [] for name in ("tick", "mode", "missed", "wake_error", *WORK)}
     lost = 0
     for batch in log.batches():
@@ -174,10 +174,10 @@ def judged(log: LogReader, rate: float) -> RateTrial:
         for name, pieces in read.items():
             pieces.append(batch.column(name).copy())
     columns = {name: np.concatenate(pieces) for name, pieces in read.items()}
-    running = columns["tick"][columns["mode"] == c.RUNNING]
-    rows = (columns["mode"] == c.RUNNING) & (columns["tick"] >= running.min(initial=np.inf) + WARMING_UP * rate)
+    running = columns["tick"][columns["mode"] == Mode.RUNNING]
+    rows = (columns["mode"] == Mode.RUNNING) & (columns["tick"] >= running.min(initial=np.inf) + WARMING_UP * rate)
     if not rows.any():
-        raise HilserverError(f"at {rate:g} Hz the rig did not come to run.")
+        raise HilserverError(f"at {rate:g} Hz the rig did not reach RUNNING.")
     work = 1e6 * np.sum([columns[name][rows] for name in WORK], axis=0)
     late = 1e6 * (columns["missed"][rows] / rate + columns["wake_error"][rows])
     ticks, missed = len(work), float(columns["missed"][rows].sum())

@@ -23,7 +23,6 @@ from hilserver.rig.build import Rig, assemble, library_in
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.settings import RigSettings
 from hilserver.simulation.machine import Machine, machine_of_cylinders, machine_of_device
-from hilserver.tick import columns as c
 from hilserver.tick.program import compiled_program
 from hilserver.toml import read_toml
 
@@ -100,7 +99,7 @@ class _Evaluation:
 
     def __init__(self, then: Rig, today: Rig, machine_file: Path | None, log: Path) -> None:
         self.then, self.today, self.machine_file, self.log = then, today, machine_file, log
-        self.settings, self.dt = then.settings, float(then.plan.loop[c.DT])
+        self.settings, self.dt = then.settings, float(then.plan.loop[0].dt)
         self.program: Program = compiled_program(then.library)
         self.reference = ""
         self.quantities: dict[str, Quantity] = {}
@@ -162,7 +161,7 @@ class _Evaluation:
         if (machine := self._machine(record, segment.rows, circuit)) is not None:
             coupled = reference_simulation(machine, circuit, self.then.library, str(self.log))
             reference = self._reference_values(record, segment.rows, circuit, coupled)
-            self.reference = f"the virtual circuit coupled directly to {machine.origin}"
+            self.reference = f"the virtual circuit connected directly to {machine.origin}"
         return segment_result(self.settings, record, segment, actual, reference, uncertainty, sensor_noise)
 
     def _actual(self, record: CircuitRows, rows: slice) -> tuple[dict[str, Floats], dict[str, float], dict[str, float]]:

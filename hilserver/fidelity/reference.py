@@ -1,4 +1,4 @@
-"""The reference simulation: the virtual circuit coupled directly to a model of the machine, as if installed there.
+"""The reference simulation: the virtual circuit connected directly to a model of the machine, as if installed there.
 
 A rig with a bridge is compared with it. The machine is a circuit file; without one it is built from the cylinders in
 the rig file.
@@ -62,7 +62,7 @@ def reference_simulation(machine: Machine, virtual: Circuit, library: Library, f
     shared = _nodes(machine.source) & {node for node in _nodes(virtual.source) if not node.startswith(RIG)}
     if shared:
         name = machine.file or "the machine built from the cylinders of the rig file"
-        text = f"{name} has a node of this name too. Coupled directly, they would be one node: rename it."
+        text = f"{name} has a node of this name too. Connected directly, they would be one node: rename it."
         raise ConfigurationError([Problem(f'"{node}": {text}', "components", file) for node in sorted(shared)])
     missing = [port for port in virtual.rig_ports() if port not in _nodes(machine.source)]
     if missing:

@@ -14,23 +14,15 @@ from numpy.typing import NDArray
 from hilserver.fidelity.measures import Deviation, Response, rms_above
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import Sine
-from hilserver.tick.bridge.columns import CAPACITY, NEAR_END, NO_DROP, RANGE, SATURATION_TEXTS, SLEW, STRATEGY_NAMES
+from hilserver.tick.bridge.ladder import BRIDGING, STRATEGY_NAMES, Strategy
+from hilserver.tick.codes import Saturation
 
 NO_BRIDGE = "no compensation"
 VARIANTS = {
     NO_BRIDGE: "the virtual valve's command is passed on to the real valve, as without a bridge",
-    "inverse_static": "opening that passes the virtual flow at the measured pressure drop",
-    "inverse_lag": "the same, with a lead that compensates the first-order lag of the real spool",
-    "inverse_lag_leakage": "as inverse_lag, with the leakage of the real valve compensated",
-    "second_order": "lead for a second-order spool, from the derivatives of the virtual circuit",
-    "null_region": "as second_order, with the overlap crossed without a jump",
-    "supply_droop": "as null_region, with the supply pressure extrapolated",
-    "prediction": "as supply_droop, for the time at which the command takes effect: circuit and machine are predicted",
-    "feedback": "as prediction, with the volume that did not flow added to the command",
-    "adaptive": "as feedback, with the valve's flow gain and delay tracked",
-    "flow_servo": "PID control of the measured flow",
+    **{name: Strategy[name].text for name in BRIDGING},
 }
-LIMITED = CAPACITY | NO_DROP | RANGE | SLEW | NEAR_END
+LIMITED = Saturation.CAPACITY | Saturation.NO_DROP | Saturation.RANGE | Saturation.SLEW | Saturation.NEAR_END
 """Saturation flags of a valve that can't pass the requested flow."""
 NOISE_CORNER = 0.1
 """Share of the tick rate above which a command counts as noise."""
@@ -165,7 +157,7 @@ class Variant:
         """Share of all ticks with each saturation flag of a valve; flags that never occurred are left out."""
         series = [segment.saturation[valve] for segment in self.segments if valve in segment.saturation]
         flags = np.concatenate(series or [np.zeros(1)]).astype(np.int64)
-        shares = {flag: float(np.mean((flags & flag) > 0)) for flag in SATURATION_TEXTS}
+        shares = {flag: float(np.mean((flags & flag) > 0)) for flag in Saturation}
         return {flag: share for flag, share in shares.items() if share > 0.0}
 
 

@@ -13,8 +13,8 @@ from hilserver.fidelity.results import SegmentResult
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.rig.cycle import CycleSettings, Sine
 from hilserver.rig.settings import RigSettings
-from hilserver.tick import columns as c
-from hilserver.tick.bridge.columns import STRATEGY_NAMES
+from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.codes import Mode
 
 SETTLED = 0.6
 """Share of a sweep's rest after which the machine counts as being at rest."""
@@ -73,7 +73,7 @@ class CircuitRows:
             numbers = np.unique(self.columns[f"valve.{valve}.strategy"])
             if len(numbers) > 1:
                 return ""
-            used[valve] = STRATEGY_NAMES[int(numbers[0])]
+            used[valve] = Strategy(int(numbers[0])).name
         if len(set(used.values())) == 1:
             return next(iter(used.values()))
         return ", ".join(f"{valve}: {name}" for valve, name in used.items())
@@ -82,7 +82,7 @@ class CircuitRows:
 def passes(record: CircuitRows) -> list[slice]:
     """The rows of each pass of the work cycle, from its first tick to its last."""
     t = record.columns["cycle_time"]
-    running = (record.columns["mode"] == c.RUNNING) & (t > 0.0)
+    running = (record.columns["mode"] == Mode.RUNNING) & (t > 0.0)
     begins = running & ~np.concatenate([[False], running[:-1] & (t[1:] > t[:-1])])
     ends = np.concatenate([~running[1:] | begins[1:], [True]]) & running
     return [slice(int(a), int(b) + 1) for a, b in zip(np.flatnonzero(begins), np.flatnonzero(ends), strict=True)]

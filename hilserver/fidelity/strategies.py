@@ -30,9 +30,9 @@ from hilserver.rig.settings import RigSettings, ValveSettings
 from hilserver.rig.simulated import plant_circuit
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.machine import machine_of_device
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.ladder import STRATEGY_NAMES, Strategy
 from hilserver.tick.bridge.strategies import raw_output
+from hilserver.tick.plan import plan_on
 from hilserver.tick.plant import FROM_RAW, TARGET, TICKS_LATE, VALUE_ZERO, PlantArrays
 from hilserver.tick.program import compiled_program
 
@@ -97,7 +97,7 @@ def compare(
         quantities=comparison.quantities(),
         valves=driven,
         variants=tuple(Variant(name, **kinds) for name, kinds in results.items() if kinds),
-        reference=f"the virtual circuit coupled directly to {comparison.reference.machine.origin}",
+        reference=f"the virtual circuit connected directly to {comparison.reference.machine.origin}",
         left_out=left_out | ({NO_BRIDGE: comparison.no_command} if comparison.no_command else {}),
         ports_without_valve=tuple(p for p in rig.circuit.rig_ports() if p not in {*driven.values(), *others}),
         swept=swept,
@@ -121,15 +121,15 @@ def usable(rig: Rig, strategies: Sequence[str], by_user: bool) -> tuple[list[str
     """
     left_out: dict[str, str] = {}
     for name in strategies:
-        if name not in b.STRATEGY_NAMES or name == "manual":
-            known = [name for name in b.STRATEGY_NAMES if name != "manual"]
+        if name not in STRATEGY_NAMES or name == "manual":
+            known = [name for name in STRATEGY_NAMES if name != "manual"]
             raise HilserverError(f'{rig.file}: "{name}" is not a strategy to compare.{did_you_mean(name, known)}')
         refused, idle = _against(rig, cannot, name), _against(rig, gains_nothing, name)
         if refused and by_user:
             raise HilserverError(f"{rig.file}: {_sentence(name, refused)}.")
         if refused or (len(idle) == len(rig.settings.valves) and not by_user):
             left_out[name] = _sentence(name, refused or idle)
-    return [name for name in b.STRATEGY_NAMES if name in strategies and name not in left_out], left_out
+    return [name for name in STRATEGY_NAMES if name in strategies and name not in left_out], left_out
 
 
 def _against(rig: Rig, reason: Callable[[RigSettings, ValveSettings, str], str], strategy: str) -> dict[str, str]:
@@ -188,7 +188,7 @@ class _Comparison:
 
     @property
     def dt(self) -> float:
-        return float(self.rig.plan.loop[c.DT])
+        return float(self.rig.plan.loop[0].dt)
 
     def quantities(self) -> tuple[Quantity, ...]:
         """Positions of the machine, flows into its ports, and the pressures there."""
@@ -253,9 +253,9 @@ class _Comparison:
 
     def _bridged(self, rig: Rig, strategy: str) -> tuple[CircuitRows, Floats]:
         """A work cycle with this strategy for every valve: its rows, and the true values of the plant."""
-        first = rig.plan.valve.copy()
-        first[:, b.STRATEGY_FIRST] = b.STRATEGY_NAMES.index(strategy)
-        with LockstepRun(replace(rig, plan=rig.plan._replace(valve=first)), program=self.program, trace=True) as run:
+        plan = plan_on(rig.plan.block.copy())
+        plan.valve["strategy_first"][:] = Strategy[strategy]
+        with LockstepRun(replace(rig, plan=plan), program=self.program, trace=True) as run:
             rows = run.run_cycle()
             if run.mode != "RUNNING":
                 reason = f" ({run.fault})" if run.fault else ""

@@ -8,7 +8,7 @@ from math import isfinite
 from hilserver.fidelity.measures import Deviation, largest_errors
 from hilserver.fidelity.results import NO_BRIDGE, Fidelity, highest_strategy
 from hilserver.fidelity.tables import number, percent, signed
-from hilserver.tick.bridge.columns import STRATEGY_NAMES
+from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.units import shown_unit
 
 

@@ -15,29 +15,20 @@ from hilserver.fidelity.results import (
     Variant,
 )
 from hilserver.report.document import Grid
-from hilserver.tick.bridge.columns import (
-    CAPACITY,
-    NEAR_END,
-    NO_DROP,
-    OSCILLATION,
-    RANGE,
-    SATURATION_TEXTS,
-    SLEW,
-    SPOOL_FAULT,
-)
+from hilserver.tick.codes import Saturation
 from hilserver.units import shown_unit
 
 NOTHING = "–"
 """A cell without a value."""
 SATURATED = f"a valve was saturated in more than {SATURATED_SHARE:.0%} of the ticks: the request is not achievable"
-SHORT = {
-    CAPACITY: "capacity",
-    NO_DROP: "no drop",
-    RANGE: "range",
-    SLEW: "slew",
-    NEAR_END: "end stop",
-    OSCILLATION: "oscillation",
-    SPOOL_FAULT: "spool fault",
+SHORT: dict[int, str] = {
+    Saturation.CAPACITY: "capacity",
+    Saturation.NO_DROP: "no drop",
+    Saturation.RANGE: "range",
+    Saturation.SLEW: "slew",
+    Saturation.NEAR_END: "end stop",
+    Saturation.OSCILLATION: "oscillation",
+    Saturation.SPOOL_FAULT: "spool fault",
 }
 """Column heads for the flags of a valve's saturation."""
 
@@ -153,7 +144,7 @@ def command_grid(result: Fidelity) -> Grid:
             cells += [_share(shares[variant.name, valve].get(flag, 0.0)) if known else NOTHING for flag in flags]
             rows.append((variant.name, valve, *cells))
     head = ("strategy", "valve", "noise", "noise at rest", *(SHORT[flag] for flag in flags))
-    texts = [f"{SHORT[flag]}: {SATURATION_TEXTS[flag]}" for flag in flags]
+    texts = [f"{SHORT[flag]}: {Saturation(flag).text}" for flag in flags]
     return Grid(head, tuple(rows), "; ".join(["Saturation: share of the ticks of work cycle and sweep", *texts]) + ".")
 
 

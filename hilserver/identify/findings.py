@@ -1,23 +1,25 @@
-"""What was found of a valve, in the terms of datasheet and rig file, with standard deviations."""
+"""The identified properties of a valve as in datasheet and rig file, with standard deviations."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor, inf, isfinite, log10, pi, sqrt
 
-from hilserver.identify.identification import Identified, delay_of, lag_of
+from hilserver.identify.identification import Identified
+from hilserver.identify.model import delay_of, lag_of
+from hilserver.units import shown_unit
 
 MOST_DIGITS = 5
-"""Behind the point."""
+"""After the decimal point."""
 USUAL_LEAK_DROP = 70e5
-"""Pa, for the leakage of a valve whose rig file has none."""
+"""Pa, at which leakage is stated where the rig file has none."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A property of a valve: SI value and standard deviation (inf: not to be seen), as configured, and how to show it.
+    """A property of a valve: SI value, standard deviation (inf: not identifiable), configured value, and shown unit.
 
-    ``key``: of the rig file, empty where it has none; ``factor``: from SI to ``unit``.
+    ``key``: of the rig file, empty where there is none; ``factor``: from SI to ``unit``.
     """
 
     name: str
@@ -30,11 +32,11 @@ class Finding:
 
     @property
     def known(self) -> bool:
-        """Whether the recording shows it."""
+        """Whether the recording identifies it."""
         return isfinite(self.deviation)
 
     def text(self) -> str:
-        """``"58.8 l/min"``, to the digits that mean something."""
+        """``"58.8 l/min"``, with its significant digits."""
         return joined(rounded(self.value * self.factor, self.deviation * self.factor), self.unit)
 
     def deviation_text(self) -> str:
@@ -57,11 +59,11 @@ def findings(found: Identified) -> list[Finding]:
             Finding(
                 "flow P to port, full command", "nominal_flow",
                 values["C_PA"] * C * sqrt(drop), sd("C_PA", C * sqrt(drop)),
-                v.nominal_flow.flow, "l/min", 6e4,
+                v.nominal_flow.flow, *shown_unit("m^3/s"),
             ),
             Finding(
                 "flow port to T, full command", "nominal_flow_to_tank", values["C_AT"] * C * sqrt(to_tank.edge_drop()),
-                sd("C_AT", C * sqrt(to_tank.edge_drop())), to_tank.flow, "l/min", 6e4,
+                sd("C_AT", C * sqrt(to_tank.edge_drop())), to_tank.flow, *shown_unit("m^3/s"),
             ),
         ]  # fmt: skip
     result += _motion(found)
@@ -70,9 +72,10 @@ def findings(found: Identified) -> list[Finding]:
         result.append(Finding("overlap", "overlap", values["overlap"], sd("overlap"), v.overlap))
         leak = leakage_point(found)
         shown = leak.flow_of(values["leakage"] * C), leak.flow_of(sd("leakage", C))
-        result.append(Finding("leakage at null", "leakage", *shown, v.leakage.flow if v.leakage else 0.0, "l/min", 6e4))
+        configured = v.leakage.flow if v.leakage else 0.0
+        result.append(Finding("leakage at null", "leakage", *shown, configured, *shown_unit("m^3/s")))
         gone = v.leakage.gone_at if v.leakage else None
-        result.append(Finding("opening at which it is gone", "gone_at", values["gone_at"], sd("gone_at"), gone))
+        result.append(Finding("opening at which it ends", "gone_at", values["gone_at"], sd("gone_at"), gone))
     null = v.null - v.polarity * values["null"]
     result.append(Finding("null", "null", null, sd("null"), v.null))
     result.append(Finding("hysteresis", "", values["hysteresis"], sd("hysteresis"), None))
@@ -81,13 +84,13 @@ def findings(found: Identified) -> list[Finding]:
 
 @dataclass(frozen=True)
 class LeakagePoint:
-    """A drop at which leakage is told, per edge or per valve."""
+    """The pressure drop at which leakage is stated, per edge or per valve."""
 
     drop: float
     per: str
 
     def flow_of(self, coefficient: float) -> float:
-        """The inverse of Leakage.coefficient."""
+        """Flow of a leakage coefficient: the inverse of Leakage.coefficient."""
         return coefficient * sqrt(self.drop) if self.per == "edge" else 2.0 * coefficient * sqrt(0.5 * self.drop)
 
 
@@ -114,7 +117,7 @@ def _motion(found: Identified) -> list[Finding]:
 
 
 def delay_deviation(found: Identified) -> float:
-    """Of the lag less that of the spool; infinite where these two can't be told apart."""
+    """Standard deviation of the delay, the lag minus that of the spool; infinite where they can't be separated."""
     values, known = found.values, found.fit.deviations
     names = {"lag", "frequency"} | ({"damping"} if found.second_order else set())
     if not names <= set(known):
@@ -127,7 +130,7 @@ def delay_deviation(found: Identified) -> float:
 
 
 def rounded(value: float, deviation: float) -> str:
-    """A value to the digits that its standard deviation leaves it, and one more.
+    """A value rounded to two digits of its standard deviation.
 
     >>> rounded(58.80315, 0.012), rounded(71.8, 2.1), rounded(0.03, 0.0), rounded(-1e-9, 1e-3)
     ('58.803', '71.8', '0.03', '0.0000')

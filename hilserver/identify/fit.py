@@ -1,13 +1,13 @@
-r"""Least squares on what a model says of recorded signals (output error), with residuals that need not be white.
+r"""Least squares on the output error of a model, with residuals that need not be white.
 
-Residuals of one signal are alike in colour over the whole recording; a filter that makes them white (a leaky sum where
-the signal is a change per tick, then an autoregressive model of the residuals) is applied to both sides alike and
-found anew after each fit: generalised least squares. Standard deviations come from the Jacobian J and the
-filtered residuals r
+The residuals of a signal have one spectrum over the whole recording. A whitening filter (a leaky sum where the signal
+is a change per tick, then an autoregressive model of the residuals) is applied to measured and modelled signal, and
+found again after each fit: generalised least squares. Standard deviations come from the Jacobian J and the filtered
+residuals r
 
 .. math:: \mathrm{cov} = (J^T J)^{-1} \Big(\sum_{k,l} w_{k-l}\,J_k r_k r_l J_l^T\Big) (J^T J)^{-1}
 
-so that colour that is left over, and noise that is not equally strong everywhere, are in them.
+so that they include remaining correlation, and noise of varying strength.
 Sources: Ljung, System Identification, 2nd ed. 1999, ch. 7; Newey & West, Econometrica 55 (1987) 703.
 """
 
@@ -26,27 +26,28 @@ from scipy.signal import lfilter
 from hilserver.numerics.arrays import Floats
 
 MOST_ROUNDS = 12
-"""Fits, each with the filters found in the one before, until one gains less than DONE."""
+"""Fits, each with the filters from the one before, until the gain falls below DONE."""
 NEARLY, DONE = 30.0, 1.0
-"""Gain of a round in the sum of squares (whose terms are 1 on average): one standard deviation is a gain of 1."""
+"""Reduction of the sum of squares by a fit (its terms are 1 on average): one standard deviation is 1."""
 ORDER = 30
 """Order of the autoregressive models."""
 POLES = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
-"""Of the leaky sum of a signal that is a change per tick: noise of the sum, and drift of the sum, are then white."""
+"""Poles of the leaky sum of a signal that is a change per tick, which whitens noise and drift of the sum."""
 LAGS = 60
-"""Ticks over which filtered residuals may still depend on each other."""
+"""Ticks over which filtered residuals may still be correlated."""
 STEP = 1e-3
-"""Of a parameter's usual size, for derivatives."""
-MOST_STEPS = 40
+"""Step for derivatives, as a share of a parameter's size."""
+MOST_EVALUATIONS = 40
+"""Steps of a fit, accepted or not."""
 ROUGHLY, EXACTLY = 1e-5, 2e-7
-"""Relative change of the sum of squares at which a fit is done: before the last filters, with them."""
+"""Relative change of the sum of squares at which a fit ends: with preliminary filters, with final ones."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A number to be found.
+    """A parameter to be identified.
 
-    ``size``: how much it may well be off; ``useful``: the largest standard deviation with which it is worth something.
+    ``size``: its typical error; ``useful``: the largest standard deviation with which the result is still useful.
     """
 
     start: float
@@ -58,7 +59,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Signal:
-    """A recorded signal: ``measured`` where ``used``. ``summed``: it is the change per tick of what has the noise."""
+    """A recorded signal: ``measured`` where ``used``. ``summed``: it is the change per tick of a noisy quantity."""
 
     name: str
     measured: Floats
@@ -68,16 +69,16 @@ class Signal:
 
 Values = Mapping[str, float]
 Predict = Callable[[Values], Sequence[Floats]]
-"""What the model says of all signals."""
+"""The model's prediction of all signals."""
 Others = Callable[[Values], Iterable[Values]]
-"""Values that may do as well as these, at another place: a fit goes on from the best of them."""
+"""Values that may fit as well as these, in another valley: a fit continues from the best of them."""
 
 
 @dataclass(frozen=True)
 class Whitener:
-    """A filter that makes the residuals of a signal white, and of standard deviation 1.
+    """A filter that makes the residuals of a signal white, with standard deviation 1.
 
-    ``pole``: 1 sums up for ever, 0 not at all; ``model``: of what comes out of that, autoregressive.
+    ``pole``: of the leaky sum, 0 for none; ``model``: autoregressive, of its output.
     """
 
     pole: float
@@ -91,13 +92,13 @@ class Whitener:
 
     @classmethod
     def of(cls, residual: Floats, used: NDArray[np.bool_], summed: bool) -> Whitener:
-        """The filter for residuals such as these: the one that leaves least."""
+        """The filter for these residuals: the one with the smallest output."""
         tried = [cls._with_pole(residual, used, pole) for pole in (POLES if summed else (0.0,))]
         return min(tried, key=lambda whitener: whitener.deviation)
 
     @classmethod
     def _with_pole(cls, residual: Floats, used: NDArray[np.bool_], pole: float) -> Whitener:
-        """The autoregressive model after Yule and Walker."""
+        """The autoregressive model by the Yule-Walker equations."""
         rough, model = cls(pole, np.ones(1))(residual, used), np.ones(1)
         if not np.any(rough):
             return cls(pole, model)
@@ -111,33 +112,33 @@ class Whitener:
 
 @dataclass(frozen=True)
 class Fit:
-    """What was found.
+    """The result of a fit.
 
-    ``white``: the filtered residuals by signal; ``unlikely``: -2 times the logarithm of the likelihood; ``normal``,
-    ``scatter``: J^T J and the sum in the middle of the covariance, of parameters by their size.
+    ``white``: the filtered residuals by signal; ``deviance``: -2 times the log-likelihood; ``normal``, ``scatter``:
+    J^T J and the sum in the middle of the covariance, of parameters divided by their size.
     """
 
     values: dict[str, float]
     deviations: dict[str, float]
     covariance: Floats
     white: dict[str, Floats]
-    unlikely: float
+    deviance: float
     normal: Floats
     scatter: Floats
     sizes: Floats
 
     def covariance_with(self, names: Sequence[str]) -> Floats:
-        """Covariance of these parameters if all others were known; infinite for one that nothing depends on."""
+        """Covariance of these parameters with all others known; infinite for one without influence."""
         places = [list(self.values).index(name) for name in names]
-        seen = np.array([k for k, place in enumerate(places) if self.normal[place, place] > 0.0], dtype=np.int64)
-        here = np.ix_(np.array(places)[seen], np.array(places)[seen])
+        active = np.array([k for k, place in enumerate(places) if self.normal[place, place] > 0.0], dtype=np.int64)
+        here = np.ix_(np.array(places)[active], np.array(places)[active])
         norm = np.sqrt(np.diag(self.normal[here]))
         inverse = np.linalg.pinv(self.normal[here] / np.outer(norm, norm), rcond=1e-12, hermitian=True)
         robust = inverse @ (self.scatter[here] / np.outer(norm, norm)) @ inverse
-        widest = np.maximum(np.diag(robust), np.diag(inverse))  # never below what white residuals would give
-        wider = np.sqrt(widest / np.maximum(np.diag(robust), 1e-300)) * self.sizes[places][seen] / norm
+        widest = np.maximum(np.diag(robust), np.diag(inverse))  # never below that of white residuals
+        wider = np.sqrt(widest / np.maximum(np.diag(robust), 1e-300)) * self.sizes[places][active] / norm
         covariance = np.diag(np.full(len(names), inf))
-        covariance[np.ix_(seen, seen)] = robust * np.outer(wider, wider)
+        covariance[np.ix_(active, active)] = robust * np.outer(wider, wider)
         return covariance
 
     def deviation_of(self, gradient: Mapping[str, float]) -> float:
@@ -153,11 +154,11 @@ def fit(
     start: Values,
     others: Others | None = None,
 ) -> Fit:
-    """Find the parameters, beginning with the values of ``start``."""
+    """Identify the parameters, starting from the values of ``start``."""
     values, gained = dict(start), inf
     for _ in range(MOST_ROUNDS):
         pairs = zip(signals, predict(values), strict=True)
-        whiteners = {s.name: Whitener.of(s.measured - said, s.used, s.summed) for s, said in pairs}
+        whiteners = {s.name: Whitener.of(s.measured - modelled, s.used, s.summed) for s, modelled in pairs}
         problem = _Problem(parameters, signals, predict, whiteners)
         before = problem.cost(values)
         if gained < NEARLY and others is not None:
@@ -172,15 +173,15 @@ def fit(
 
 @dataclass(frozen=True)
 class _Problem:
-    """Least squares on filtered residuals, of parameters by their usual size."""
+    """Least squares on filtered residuals, of parameters divided by their size."""
 
     parameters: Mapping[str, Parameter]
     signals: Sequence[Signal]
     predict: Predict
     whiteners: Mapping[str, Whitener]
 
-    def filtered(self, said: Sequence[Floats]) -> Floats:
-        pairs = zip(self.signals, said, strict=True)
+    def filtered(self, signals: Sequence[Floats]) -> Floats:
+        pairs = zip(self.signals, signals, strict=True)
         return np.concatenate([self.whiteners[s.name](y, s.used) for s, y in pairs])
 
     def residual(self, values: Values) -> Floats:
@@ -188,7 +189,7 @@ class _Problem:
         return self.filtered([s.measured - y for s, y in pairs])
 
     def cost(self, values: Values) -> float:
-        """Sum of the squares."""
+        """Sum of squares."""
         r = self.residual(values)
         return float(r @ r)
 
@@ -220,12 +221,12 @@ class _Problem:
             x_scale="jac",
             ftol=tolerance,
             gtol=None,
-            max_nfev=MOST_STEPS,
+            max_nfev=MOST_EVALUATIONS,
         )
         return at(found.x)
 
     def fit(self, values: Values) -> Fit:
-        """What the values are worth."""
+        """The result at these values, with standard deviations."""
         r, J = self.residual(values), self.jacobian(values)
         lengths = [len(s.measured) for s in self.signals]
         white = zip([s.name for s in self.signals], np.split(r, np.cumsum(lengths)[:-1]), strict=True)
@@ -234,7 +235,7 @@ class _Problem:
             deviations={},
             covariance=np.empty((0, 0)),
             white=dict(white),
-            unlikely=sum(2.0 * s.used.sum() * log(self.whiteners[s.name].deviation) for s in self.signals)
+            deviance=sum(2.0 * s.used.sum() * log(self.whiteners[s.name].deviation) for s in self.signals)
             + float(r @ r),
             normal=J.T @ J,
             scatter=_scatter(J, r, lengths),

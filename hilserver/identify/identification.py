@@ -1,47 +1,24 @@
-r"""What the real valves of a rig are like, from a recording of commands and measured values.
-
-A valve's flow into a port is known from a cylinder's chamber (continuity: volume swept and oil compressed)
-
-.. math:: \int Q\,dt = \pm A\,x + \int C\,dp + \int c\,(p - p_{other})\,dt
-
-or from a flow sensor; a spool sensor shows the spool itself. The valve's model (:mod:`hilserver.identify.model`)
-is fitted to all of these that there are, by :mod:`hilserver.identify.fit`. Volumes are compared as changes per
-tick and filtered alike on both sides: nothing is differentiated to get at a flow.
-"""
+"""Identification of a rig's real valves: start values, choice of the parameters and of the spool's order."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import inf, pi, sqrt
+from math import pi
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.interpolate import CubicSpline
 
-from hilserver.errors import HilserverError
-from hilserver.identify.fit import Fit, Parameter, Signal, Values, Whitener, fit
-from hilserver.identify.model import Motion, Spool, follow, mean_shares, orifice_law, shares_now
-from hilserver.identify.recorded import SETTLING, Recording, widened
+from hilserver.identify.experiment import Experiment
+from hilserver.identify.fit import Fit, Parameter, Values, Whitener, fit
+from hilserver.identify.model import delay_of, lag_of
+from hilserver.identify.recorded import Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
-from hilserver.rig.plan import corner_frequency
-from hilserver.rig.settings import ValveSettings
-from hilserver.tick.cylinder import chamber_A, chamber_B
 
-LEAST_PRESSURE = 1e5
-"""Pa gauge: a chamber with less holds air as well as oil."""
-END_OF_STROKE = 0.005
-"""Share of the stroke at either end that is left out: stops and cushions."""
-AROUND_ENDS = 0.02
-"""s before and after the piston was there, or the pressure so low."""
-SMOOTHING = 0.025
-"""s over which a pressure is smoothed for how much the oil's elasticity is off: its noise must not pass for it."""
 LARGEST_DAMPING = 3.0
-"""Above it a spool of second order is one of first."""
+"""Above it, a second-order spool counts as first-order."""
 USEFUL_FREQUENCY = 0.15
-"""Share of itself: the largest standard deviation with which a frequency is worth something."""
+"""Largest relative standard deviation with which a frequency is still useful."""
 SIGNIFICANT = 3.0
 """Standard deviations."""
 
@@ -52,217 +29,12 @@ NULLS = (-0.03, 0.0, 0.03)
 ROUGH_POLE = 0.9
 OTHER_DELAYS = (-2e-3, -1.5e-3, -1e-3, -0.5e-3, 0.5e-3, 1e-3, 1.5e-3, 2e-3)
 OTHER_DAMPINGS = (0.5, 0.75, 1.1)
-"""From these it sets out, whatever the rig file says, so that it is not caught in a valley beside the right one."""
-
-
-class NotIdentifiable(HilserverError):
-    """Nothing in the rig or in the recording shows what the valve passes."""
-
-
-@dataclass(frozen=True)
-class Chamber:
-    """A port of a valve at a cylinder's chamber, over the ticks. ``turn`` is -1 at the valve's other edges.
-
-    ``law_port``, ``law_tank``: the orifice law of the drops p_S - p and p - p_T; per tick, m³: ``volume`` that went in,
-    ``compressed``: the smoothed part that only compressed the oil; ``past``: Pa·s, what drives oil past the piston.
-    """
-
-    port: str
-    turn: float
-    law_port: Floats
-    law_tank: Floats
-    volume: Floats
-    compressed: Floats
-    past: Floats
-    used: NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Sensor:
-    """A flow or spool sensor of a valve: the signal at the ticks; ``delay_known``: its channel says how late it is."""
-
-    channel: str
-    measured: Floats
-    used: NDArray[np.bool_]
-    delay_known: bool
-
-
-class Experiment:
-    """What a recording holds about one valve: the signals, and what the model says of them."""
-
-    def __init__(self, rig: Rig, recording: Recording, valve: str) -> None:
-        self.rig, self.valve, self.dt = rig, valve, recording.dt
-        self.settings: ValveSettings = rig.settings.valves[valve]
-        self.command = recording.commands[valve]
-        self.C_PA = self.settings.nominal_flow.coefficient()
-        settled = np.arange(len(self.command)) * self.dt >= SETTLING
-        self._known = recording.known & settled
-        self.chambers = [chamber for port in self._ports() if (chamber := self._chamber(recording, *port)) is not None]
-        self.flow = self._sensor(recording, self.settings.flow)
-        self.spool = self._sensor(recording, self.settings.spool)
-        self.flow_laws = self._laws(recording, self.settings.port) if self.flow is not None else None
-        self.signals = self._signals()
-        self._follow = functools.lru_cache(maxsize=2)(self._follow_now)
-        self._shares = functools.lru_cache(maxsize=4)(self._shares_now)
-
-    # --- signals -----------------------------------------------------------------------------------------------------
-
-    def _ports(self) -> list[tuple[str, float]]:
-        other = self.settings.other_port
-        return [(self.settings.port, 1.0), *([(other, -1.0)] if other is not None else [])]
-
-    def _laws(self, recording: Recording, port: str) -> tuple[Floats, Floats]:
-        p, v = recording.channels[self.rig.settings.ports[port]], self.settings
-        p_S, p_T = recording.channels[v.supply], recording.channels[v.tank]
-        return orifice_law(p_S - p, v.transition_pressure), orifice_law(p - p_T, v.transition_pressure)
-
-    def _chamber(self, recording: Recording, port: str, turn: float) -> Chamber | None:
-        """The chamber at a port; None where no cylinder with a measured position is there."""
-        for number, cylinder in enumerate(self.rig.settings.cylinders.values()):
-            if cylinder.position is not None and port in (cylinder.port_A, cylinder.port_B):
-                line, position = self.rig.plan.cylinder[number], cylinder.position
-                break
-        else:
-            return None
-        ports, at_B = self.rig.settings.ports, port == cylinder.port_B
-        other = cylinder.port_A if at_B else cylinder.port_B
-        p, x = recording.channels[ports[port]], recording.channels[position]
-        p_other = recording.channels[ports[other]] if other is not None else np.zeros(len(p))
-        area_A, area_B = cylinder.areas()
-        capacitance = chamber_B if at_B else chamber_A
-        middle = zip(_middle(x).tolist(), _middle(p).tolist(), strict=True)
-        C = np.array([capacitance(x_now, p_now, line) for x_now, p_now in middle])
-        swept = (-area_B if at_B else area_A) * np.diff(x)
-        inside = np.abs(x / cylinder.stroke - 0.5) < 0.5 - END_OF_STROKE
-        around = round(AROUND_ENDS / self.dt)
-        good = self._known & ~widened(~inside | (p < LEAST_PRESSURE), around, around)
-        return Chamber(
-            port=port,
-            turn=turn,
-            law_port=(laws := self._laws(recording, port))[0],
-            law_tank=laws[1],
-            volume=swept + C * np.diff(p),
-            compressed=C * np.diff(_smoothed(p, round(SMOOTHING / self.dt))),
-            past=_middle(p - p_other) * self.dt,
-            used=good[:-1] & good[1:],
-        )
-
-    def _sensor(self, recording: Recording, channel: str | None) -> Sensor | None:
-        if channel is None or self.rig.settings.channels[channel].device is None:
-            return None
-        delay_known = "delay" in self.rig.settings.channels[channel].model_fields_set
-        return Sensor(channel, recording.channels[channel], self._known, delay_known)
-
-    def _signals(self) -> list[Signal]:
-        signals = [Signal(f"volume {c.port}", c.volume, c.used, summed=True) for c in self.chambers]
-        for name, sensor in (("flow", self.flow), ("spool", self.spool)):
-            if sensor is not None:
-                signals.append(Signal(name, sensor.measured, sensor.used, summed=False))
-        if not signals:
-            raise NotIdentifiable(
-                f"{self.rig.file}: valves.{self.valve}: nothing shows what this valve passes: it takes a cylinder with "
-                "a measured position at its port (cylinders.…), or a channel of its flow or its spool."
-            )
-        for signal in signals:
-            if signal.used.sum() * self.dt < 1.0:
-                raise NotIdentifiable(
-                    f"{self.rig.file}: valves.{self.valve}: less than a second of {signal.name} can be used: samples "
-                    "are missing, or the piston is at its end, or there is no pressure."
-                )
-        return signals
-
-    # --- what is to be found -----------------------------------------------------------------------------------------
-
-    def parameters(self, second_order: bool) -> dict[str, Parameter]:
-        """The valve's parameters, then those of the sensors and of the machine that come in."""
-        v, q = self.settings, self.settings.nominal_flow.flow
-        to_tank = (v.nominal_flow_to_tank or v.nominal_flow).coefficient() / self.C_PA
-        leak = v.leakage.coefficient() / self.C_PA if v.leakage else 0.0
-        gone = v.leakage.gone_at if v.leakage else 0.1
-        f45 = corner_frequency(v)
-        f90 = v.f90 or f45 / (sqrt(v.damping**2 + 1.0) - v.damping)
-        lag = lag_of(f90, v.damping) if second_order else lag_of(f45, 0.0)
-        found: dict[str, Parameter] = {}
-        if self.chambers or self.flow:
-            found |= {
-                "C_PA": Parameter(1.0, 0.05, 20.0, 1.0, 0.05),
-                "C_AT": Parameter(to_tank, 0.05, 20.0, 1.0, 0.05),
-                "leakage": Parameter(leak, 0.0, 0.3, 0.01, 0.003),
-                "gone_at": Parameter(gone, 0.02, 0.6, 0.1, 0.04),
-                "overlap": Parameter(v.overlap, 0.0, 0.3, 0.02, 0.01),
-            }
-        found |= {
-            "frequency": Parameter(f90 if second_order else f45, 2.0, 1000.0, 50.0, inf),
-            **({"damping": Parameter(v.damping, 0.1, 10.0, 0.5, 0.2)} if second_order else {}),
-            "lag": Parameter(v.delay + lag, 0.0, 0.1, 1e-3, 0.7e-3),
-            "null": Parameter(0.0, -0.4, 0.4, 0.02, 0.005),
-            "hysteresis": Parameter(0.0, 0.0, 0.2, 0.01, 0.005),
-        }
-        found |= {f"elasticity {c.port}": Parameter(1.0, 0.1, 10.0, 1.0, 0.3) for c in self.chambers}
-        if self.chambers:
-            found["piston_leakage"] = Parameter(0.0, 0.0, q / 1e6, 0.01 * q / 1e7, 0.002 * q / 1e7)
-        if self.flow and self.chambers:
-            found |= {
-                "flow_gain": Parameter(1.0, 0.3, 3.0, 1.0, 0.1),
-                "flow_zero": Parameter(0.0, -q, q, 0.01 * q, 0.05 * q),
-            }
-            found |= {} if self.flow.delay_known else {"flow_delay": Parameter(0.0, -5e-3, 0.05, 1e-3, 1e-3)}
-        if self.spool:
-            found["spool_gain"] = Parameter(1.0, 0.3, 3.0, 1.0, 0.1)
-            if self.chambers or self.flow:
-                found["spool_zero"] = Parameter(0.0, -0.5, 0.5, 0.02, 0.02)
-                found |= {} if self.spool.delay_known else {"spool_delay": Parameter(0.0, -5e-3, 0.05, 1e-3, 1e-3)}
-        return found
-
-    def predict(self, values: Values) -> list[Floats]:
-        """What the signals should have been."""
-        said = []
-        key = self._motion_of(values)
-        edges = values.get("overlap", 0.0), values.get("gone_at", 0.1)
-        C = self.C_PA * np.array([values.get("C_PA", 1.0), values.get("C_AT", 1.0), values.get("leakage", 0.0)])
-        for number, chamber in enumerate(self.chambers):
-            volume = (C * self.dt) @ self._shares(number, key, *edges)
-            volume -= (values[f"elasticity {chamber.port}"] - 1.0) * chamber.compressed
-            said.append(volume - values["piston_leakage"] * chamber.past)
-        way = np.ascontiguousarray(self._follow(key).way[:, 0])
-        if self.flow is not None and self.flow_laws is not None:
-            flow = self._late(C @ shares_now(way, *self.flow_laws, *edges), values.get("flow_delay", 0.0))
-            said.append(values.get("flow_gain", 1.0) * flow + values.get("flow_zero", 0.0))
-        if self.spool is not None:
-            seen = self._late(way, values.get("spool_delay", 0.0))
-            said.append(values["spool_gain"] * seen + values.get("spool_zero", 0.0))
-        return said
-
-    def way(self, values: Values) -> Spool:
-        """The spool's way."""
-        return self._follow(self._motion_of(values))
-
-    @staticmethod
-    def _motion_of(values: Values) -> tuple[float, ...]:
-        frequency, damping = values["frequency"], values.get("damping", 0.0)
-        return frequency, damping, delay_of(values), values["null"], values["hysteresis"]
-
-    def _follow_now(self, key: tuple[float, ...]) -> Spool:
-        frequency, damping, delay, null, hysteresis = key
-        return follow(self.command, self.dt, Motion(frequency, damping, delay), null, hysteresis)
-
-    def _shares_now(self, number: int, key: tuple[float, ...], overlap: float, gone_at: float) -> Floats:
-        c = self.chambers[number]
-        return mean_shares(self._follow(key), c.turn, c.law_port, c.law_tank, overlap, gone_at)
-
-    def _late(self, signal: Floats, delay: float) -> Floats:
-        if delay == 0.0:
-            return signal
-        time = np.arange(len(signal)) * self.dt
-        return np.asarray(CubicSpline(time, signal)(np.maximum(time - delay, 0.0)), dtype=np.float64)
-
-
-# --- fitting ---------------------------------------------------------------------------------------------------------
+"""Start values that don't depend on the rig file, so that the fit does not end in a local minimum."""
 
 
 @dataclass(frozen=True)
 class Identified:
-    """What is known of a valve. ``left_out``: parameters that the recording does not show, with their deviation."""
+    """The identified valve. ``left_out``: parameters that the recording does not identify, with their deviation."""
 
     experiment: Experiment
     second_order: bool
@@ -271,24 +43,24 @@ class Identified:
 
     @property
     def values(self) -> dict[str, float]:
-        """All parameters: as found, as configured where they were left out."""
+        """All parameters: identified, or configured where they were left out."""
         start = self.experiment.parameters(self.second_order)
         return {name: p.start for name, p in start.items()} | self.fit.values
 
     @property
     def is_of_second_order(self) -> bool:
-        """Whether the recording shows a spool of second order, and not one that could as well be of first."""
+        """Whether the recording shows a second-order spool, not one that a first-order model describes as well."""
         known = {"frequency", "damping"} <= set(self.fit.values)
         return self.second_order and known and self.values["damping"] < LARGEST_DAMPING
 
 
 def identify_valve(rig: Rig, recording: Recording, valve: str, order: int | None = None) -> Identified:
-    """Fit a valve's model to a recording. ``order`` of the spool: 1, 2, or None: as the recording shows it.
+    """Fit a valve's model to a recording. ``order`` of the spool: 1, 2, or None: chosen by the recording.
 
-    Raises NotIdentifiable where nothing shows what the valve passes.
+    Raises NotIdentifiable where neither rig nor recording shows the flow of the valve.
     """
     experiment = Experiment(rig, recording, valve)
-    start = setting_out(experiment)
+    start = start_values(experiment)
     second = _reduced(experiment, True, start) if order != 1 else None
     if second is not None and (order == 2 or second.is_of_second_order):
         return second
@@ -297,13 +69,13 @@ def identify_valve(rig: Rig, recording: Recording, valve: str, order: int | None
     if second is None:
         return first
     parameters = len(second.fit.values) - len(first.fit.values)
-    better = second.fit.unlikely - first.fit.unlikely + 2.0 * parameters  # Akaike's criterion
+    better = second.fit.deviance - first.fit.deviance + 2.0 * parameters  # Akaike information criterion
     needed = SIGNIFICANT**2 if second.left_out.keys() & {"frequency", "damping"} else -(SIGNIFICANT**2)
     return first if better > needed else second
 
 
-def setting_out(experiment: Experiment) -> dict[str, float]:
-    """Values to begin with: the best of a coarse grid, its linear parameters solved for."""
+def start_values(experiment: Experiment) -> dict[str, float]:
+    """Start values: the best of a coarse grid, with the linear parameters solved for."""
     values = {name: p.start for name, p in experiment.parameters(True).items()}
     values["damping"] = 0.8
     by_motion = [{"lag": delay + lag_of(f, 0.8), "frequency": f} for delay in DELAYS for f in FREQUENCIES]
@@ -316,14 +88,14 @@ def setting_out(experiment: Experiment) -> dict[str, float]:
 
 
 def _solved(experiment: Experiment, values: dict[str, float]) -> tuple[float, dict[str, float]]:
-    """(cost, values) with the flow coefficients that fit best."""
+    """(cost, values) with the best flow coefficients."""
     linear = [name for name in ("C_PA", "C_AT", "leakage") if name in values]
     off = values | dict.fromkeys(linear, 0.0)
 
     def filtered(values: Values, shares: bool) -> Floats:
-        said = experiment.predict(values)
+        predicted = experiment.predict(values)
         parts = []
-        for signal, y in zip(experiment.signals, said, strict=True):
+        for signal, y in zip(experiment.signals, predicted, strict=True):
             deviation = float(np.std(signal.measured[signal.used])) or 1.0
             whiten = Whitener(ROUGH_POLE if signal.summed else 0.0, np.ones(1), deviation)
             parts.append(whiten(y if shares else signal.measured - y, signal.used))
@@ -341,13 +113,13 @@ def _solved(experiment: Experiment, values: dict[str, float]) -> tuple[float, di
 
 
 def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Identified:
-    """Fit, and once more without the parameters that the recording does not show: these as configured."""
+    """Fit, and again without the parameters that the recording does not identify: these as configured."""
     wanted: dict[str, Parameter] = experiment.parameters(second_order)
     fixed = {name: p.start for name, p in wanted.items()}
     left_out: dict[str, float] = {}
     values = {name: start.get(name, p.start) for name, p in wanted.items()}
     while True:
-        found = fit(wanted, experiment.signals, experiment.predict, {**fixed, **values}, as_late)
+        found = fit(wanted, experiment.signals, experiment.predict, {**fixed, **values}, with_same_lag)
         unknown = _unknown(wanted, found)
         if not unknown:
             return Identified(experiment, second_order, found, left_out)
@@ -356,8 +128,8 @@ def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Ident
         values = {name: found.values[name] for name in wanted}
 
 
-def as_late(values: Values) -> Iterator[dict[str, float]]:
-    """Other motions whose slow movements are just as late: delay and lag make up for each other."""
+def with_same_lag(values: Values) -> Iterator[dict[str, float]]:
+    """Other motions with the same lag in slow movements, where delay and spool compensate each other."""
     if "damping" not in values:
         return
     for more in OTHER_DELAYS:
@@ -370,11 +142,11 @@ def as_late(values: Values) -> Iterator[dict[str, float]]:
 def _unknown(wanted: Mapping[str, Parameter], found: Fit) -> dict[str, float]:
     """Parameters that are not known well enough, with their deviations: the least known is left out first.
 
-    Frequency and damping go together: one without the other would make up for it.
+    Frequency and damping go together: either would compensate for the other.
     """
     unknown: dict[str, float] = {}
     if "gone_at" in wanted and found.values["leakage"] < SIGNIFICANT * found.deviations["leakage"]:
-        unknown["gone_at"] = found.deviations["gone_at"]  # where there is no leakage, it does not end anywhere
+        unknown["gone_at"] = found.deviations["gone_at"]  # without leakage there is no point at which it ends
     useful = {name: p.useful for name, p in wanted.items()}
     if "frequency" in useful:
         useful["frequency"] = USEFUL_FREQUENCY * found.values["frequency"]
@@ -387,23 +159,3 @@ def _unknown(wanted: Mapping[str, Parameter], found: Fit) -> dict[str, float]:
         together = ("frequency", "damping") if names[worst] in ("frequency", "damping") else (names[worst],)
         unknown |= {name: float(deviations[names.index(name)]) for name in together if name in names}
     return unknown
-
-
-def lag_of(frequency: float, damping: float) -> float:
-    """How late a spool is when it moves slowly, s. ``frequency``: f90; f45 where ``damping`` is 0."""
-    return damping / (pi * frequency) if damping > 0.0 else 1.0 / (2.0 * pi * frequency)
-
-
-def delay_of(values: Values) -> float:
-    """The delay: what is left of the lag without the spool's. (They are known together far better than each alone.)"""
-    return values["lag"] - lag_of(values["frequency"], values.get("damping", 0.0))
-
-
-def _middle(values: Floats) -> Floats:
-    return 0.5 * (values[1:] + values[:-1])
-
-
-def _smoothed(values: Floats, ticks: int) -> Floats:
-    window = np.hanning(2 * (ticks // 2) + 3)[1:-1]
-    padded = np.pad(values, len(window) // 2, mode="edge")
-    return np.convolve(padded, window / window.sum(), "valid")

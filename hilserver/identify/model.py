@@ -1,18 +1,19 @@
-r"""The real valve as `identify` fits it: from recorded commands to the flow that it should have passed.
+r"""Model of a real valve for identification: from recorded commands to its flow.
 
 The command u of a tick passes a play of half width h/2 (hysteresis, scaled so that full command is full stroke), is
-shifted by the null offset U_0, held for a tick, late by the delay (of any length, not only whole ticks), and followed
-exactly by a spool of first or second order:
+shifted by the null offset U_0, held for a tick and delayed (by any time, not only whole ticks). A first- or
+second-order spool follows it, calculated exactly:
 
 .. math:: U_{in} = \frac{\mathrm{play}(u)}{1 - h/2} + U_0, \qquad \ddot U = \omega^2 (U_{in} - U) - 2 d\,\omega\,\dot U
 
-Its flow is the bridge's own characteristic (:mod:`hilserver.tick.valve`), written as the sum of three shares: of
-C_PA, of C_AT and of the leakage, in each of which it is linear.
+The flow has the characteristic of the bridge (:mod:`hilserver.tick.valve`), as a sum of three shares that are linear in
+C_PA, C_AT and the leakage coefficient.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from math import floor, pi
 from typing import Any, NamedTuple
 
@@ -28,29 +29,39 @@ from hilserver.numerics.valve import leakage_fade, opening_past_overlap
 from hilserver.rig.plan import spool_matrix
 
 QUICK = 2e-3
-"""Of full stroke in a tick, or the part of one before or after a new command arrives."""
+"""Share of the stroke in a tick (or the part before or after a new command) from which a spool counts as quick."""
 
 
 class Motion(NamedTuple):
-    """How a spool follows: ``frequency``, Hz, is f90 with ``damping``, f45 where ``damping`` is 0; ``delay`` in s."""
+    """Dynamics of a spool: ``frequency``, Hz, is f90 with ``damping``, f45 where ``damping`` is 0; ``delay`` in s."""
 
     frequency: float
     damping: float
     delay: float
 
     def matrix(self, h: float) -> Floats:
-        """How the spool's distance from a held command, and its speed, go on in ``h`` seconds: row by row."""
+        """Transition matrix over ``h`` s of the spool's distance from a held command and of its speed, row by row."""
         omega = 2.0 * pi * self.frequency
         if self.damping == 0.0:
             return np.array(spool_matrix(1.0 / omega, 0.0, 0.0, h))
         return np.array(spool_matrix(0.0, omega, self.damping, h))
 
 
-class Spool(NamedTuple):
-    """A spool over the ticks: a new command arrives after the ``share`` of a tick.
+def lag_of(frequency: float, damping: float) -> float:
+    """Lag of a spool in slow movements, s. ``frequency``: f90; f45 where ``damping`` is 0."""
+    return damping / (pi * frequency) if damping > 0.0 else 1.0 / (2.0 * pi * frequency)
 
-    ``way``, float64[ticks, 5]: at the begin of the tick, in the middle and at the end of the time until then, in the
-    middle and at the end of the rest.
+
+def delay_of(values: Mapping[str, float]) -> float:
+    """The delay: the lag minus that of the spool. (Their sum is known far better than either.)"""
+    return values["lag"] - lag_of(values["frequency"], values.get("damping", 0.0))
+
+
+class Spool(NamedTuple):
+    """Position of a spool, tick by tick; a new command arrives after the ``share`` of a tick.
+
+    ``way``, float64[ticks, 5]: at the beginning of the tick, in the middle and at the end of the part before the new
+    command, in the middle and at the end of the part after it.
     """
 
     way: Floats
@@ -58,7 +69,7 @@ class Spool(NamedTuple):
 
 
 def follow(command: Floats, dt: float, motion: Motion, null: float, hysteresis: float) -> Spool:
-    """The spool under commands that are held for ``dt`` seconds each; it begins at rest at the first."""
+    """The spool under commands that are held for ``dt`` s each, at rest at the first one."""
     late = floor(motion.delay / dt)
     share = motion.delay / dt - late
     before, after = motion.matrix(0.5 * share * dt), motion.matrix(0.5 * (1.0 - share) * dt)
@@ -67,19 +78,19 @@ def follow(command: Floats, dt: float, motion: Motion, null: float, hysteresis: 
 
 
 def shares_now(U: Floats, to_port: Floats, to_tank: Floats, overlap: float, gone_at: float) -> Floats:
-    """What passes with the spool at ``U`` per unit of C_PA, C_AT and leakage, sqrt(Pa): float64[3, len(U)].
+    """Flow with the spool at ``U`` per unit of C_PA, C_AT and leakage coefficient, sqrt(Pa): float64[3, len(U)].
 
     ``to_port``, ``to_tank``: the orifice law of the drops p_S - p and p - p_T. For the port at the valve's other edges
-    turn ``U`` round.
+    reverse the sign of ``U``.
     """
     shares: Floats = compiled().shares_of(U, to_port, to_tank, overlap, gone_at)
     return shares
 
 
 def mean_shares(spool: Spool, turn: float, to_port: Floats, to_tank: Floats, overlap: float, gone_at: float) -> Floats:
-    """The same as a mean over each tick, but for the last: float64[3, ticks - 1]. ``turn``: -1 at the other edges.
+    """The same as means over each tick except the last: float64[3, ticks - 1]. ``turn``: -1 at the other edges.
 
-    The drops change evenly from tick to tick.
+    The pressure drops change linearly from tick to tick.
     """
     shares: Floats = compiled().mean_shares_of(*spool, turn, to_port, to_tank, overlap, gone_at)
     return shares
@@ -125,7 +136,7 @@ def _through_play(command: Floats, half: float, null: float) -> Floats:
 
 
 def _spool_way(target: Floats, late: int, before: Floats, after: Floats) -> Floats:
-    """Exact for held commands; at the ends of its stroke the spool rests."""
+    """Exact for held commands; the spool stops at the ends of its stroke."""
     n = len(target)
     way = np.empty((n, 5))
     U, speed = target[0], 0.0
@@ -154,9 +165,9 @@ def _shares_of(U: Floats, to_port: Floats, to_tank: Floats, overlap: float, gone
 def _mean_shares_of(
     way: Floats, share: float, turn: float, to_port: Floats, to_tank: Floats, overlap: float, gone_at: float
 ) -> Floats:
-    """Simpson's rule over both parts of each tick: on its three positions, or on many along the parabola through them.
+    """Simpson's rule over both parts of each tick, on its three positions or on many along the parabola through them.
 
-    Many where the spool is quick: it may pass corners of the characteristic.
+    Many where the spool is quick, since it may cross corners of the characteristic.
     """
     n = len(to_port) - 1
     mean = np.zeros((3, n))

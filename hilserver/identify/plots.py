@@ -1,4 +1,4 @@
-"""Plots of an identified valve: flow over the spool's position, Bode plot, residuals."""
+"""Plots of an identified valve: flow over spool position, Bode plot, residuals."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.signal import coherence, csd
 
-from hilserver.identify.identification import Identified, delay_of
-from hilserver.identify.model import Motion, follow, mean_shares, shares_now
+from hilserver.identify.identification import Identified
+from hilserver.identify.model import Motion, delay_of, follow, mean_shares, shares_now
 from hilserver.numerics.arrays import Floats
+from hilserver.units import shown_unit
 
-LITRES = 6e4
-"""l/min per m³/s."""
+FLOW_UNIT, PER_FLOW = shown_unit("m^3/s")
 BINS = 60
 LEAST_SAMPLES = 10
-"""In a bin that is shown."""
+"""In a bin that is plotted."""
 NULL_REGION = 0.08
 SEGMENT = 1.0
 """s, of the averaged spectra."""
@@ -31,9 +31,10 @@ SHOWN_LAGS = 100
 
 @dataclass(frozen=True)
 class _Flow:
-    """The flow into a port, tick by tick: as measured, by the model, and by one whose spool was infinitely fast.
+    """The flow into a port, tick by tick: measured, modelled, and modelled with an infinitely fast spool.
 
-    ``spool`` as it is for this port; ``at_nominal``: factor to the nominal drop over the edge that is open.
+    ``spool``: position, positive for flow into this port; ``at_nominal``: factor to the flow at
+    the nominal drop over the open edge.
     """
 
     label: str
@@ -57,37 +58,37 @@ def _flows(found: Identified) -> list[_Flow]:
         volume = c.volume + (values[f"elasticity {c.port}"] - 1.0) * c.compressed + values["piston_leakage"] * c.past
         laws = c.law_port, c.law_tank
         middle = 0.5 * (way.way[1:, 0] + way.way[:-1, 0])
-        said, at_once = (C @ mean_shares(spool, c.turn, *laws, *edges) for spool in (way, instant))
+        modelled, at_once = (C @ mean_shares(spool, c.turn, *laws, *edges) for spool in (way, instant))
         law = np.where(c.turn * middle > 0.0, laws[0][:-1], laws[1][:-1])
         flows.append(
-            _Flow(f"port {c.port}", c.turn * middle, volume / e.dt, said, at_once, _factor(found, law), c.used)
+            _Flow(f"port {c.port}", c.turn * middle, volume / e.dt, modelled, at_once, _factor(found, law), c.used)
         )
     if e.flow is not None and e.flow_laws is not None:
         now, at_once_now = (np.ascontiguousarray(spool.way[:, 0]) for spool in (way, instant))
         measured = (e.flow.measured - values.get("flow_zero", 0.0)) / values.get("flow_gain", 1.0)
-        said, at_once = (C @ shares_now(U, *e.flow_laws, *edges) for U in (now, at_once_now))
+        modelled, at_once = (C @ shares_now(U, *e.flow_laws, *edges) for U in (now, at_once_now))
         law = np.where(now > 0.0, *e.flow_laws)
-        flows.append(_Flow(e.flow.channel, now, measured, said, at_once, _factor(found, law), e.flow.used))
+        flows.append(_Flow(e.flow.channel, now, measured, modelled, at_once, _factor(found, law), e.flow.used))
     return flows
 
 
 def _factor(found: Identified, law: Floats) -> Floats:
-    """From the flow at a drop to that at the nominal one; where there is hardly a drop, nothing can be said."""
+    """Factor from the flow at a drop to that at the nominal drop; NaN where there is hardly any drop."""
     v = found.experiment.settings
     enough = law > sqrt(v.transition_pressure)
     return np.where(enough, sqrt(v.nominal_flow.edge_drop()) / np.where(enough, law, 1.0), np.nan)
 
 
 def flow_figure(found: Identified) -> Figure:
-    """Measured and model's flow over the spool's position: the whole range, and the null region."""
+    """Measured and modelled flow over the spool position: whole range, and null region."""
     figure, axes = _figure(1, 2)
     for flow in _flows(found):
         for axis, reach in zip(axes, (1.0, NULL_REGION), strict=True):
             at, measured, model = _means(flow, reach)
-            axis.plot(at, model * LITRES, lw=0.9, label=f"model, {flow.label}")
-            axis.plot(at, measured * LITRES, ".", ms=4, label=f"measured, {flow.label}")
+            axis.plot(at, model * PER_FLOW, lw=0.9, label=f"model, {flow.label}")
+            axis.plot(at, measured * PER_FLOW, ".", ms=4, label=f"measured, {flow.label}")
     for axis, title in zip(axes, ("whole range", "null region"), strict=True):
-        axis.set(xlabel="spool position, of full stroke", ylabel="flow at the nominal drop, l/min", title=title)
+        axis.set(xlabel="spool position, of full stroke", ylabel=f"flow at the nominal drop, {FLOW_UNIT}", title=title)
         axis.grid(alpha=0.3)
         if axis.lines:
             axis.legend(fontsize=7)
@@ -109,13 +110,13 @@ def _means(flow: _Flow, reach: float) -> tuple[Floats, Floats, Floats]:
 
 
 def bode_figure(found: Identified) -> Figure:
-    """Measured frequency response, and the model's."""
+    """Measured and modelled frequency response."""
     e, values = found.experiment, found.values
     figure, axes = _figure(2, 1)
     sets = [(f.label, f.instant, f.measured, f.model, f.used) for f in _flows(found)]
     if e.spool is not None:
-        seen = (e.spool.measured - values.get("spool_zero", 0.0)) / values["spool_gain"]
-        sets.append((e.spool.channel, e.command, seen, e.way(values).way[:, 0], e.spool.used))
+        measured_spool = (e.spool.measured - values.get("spool_zero", 0.0)) / values["spool_gain"]
+        sets.append((e.spool.channel, e.command, measured_spool, e.way(values).way[:, 0], e.spool.used))
     for label, instant, measured, model, used in sets:
         f, ratio, deviation = _against_model(instant, measured, model, used, e.dt)
         _points(axes, f, ratio * _model_response(f, found), deviation, label)
@@ -133,20 +134,20 @@ def bode_figure(found: Identified) -> Figure:
 def _against_model(
     instant: Floats, measured: Floats, model: Floats, used: NDArray[np.bool_], dt: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Frequencies, ratio of measured to modelled response, its standard deviation: where the coherence is enough.
+    """Frequencies, ratio of measured to modelled response, its standard deviation: where the coherence is sufficient.
 
-    The ratio leaves out what both have alike: overlap, drops that change, commands that are held.
+    Effects that both share cancel: overlap, varying pressure drops, held commands.
     Source of the deviation: Bendat & Piersol, Random Data, 4th ed. 2010, table 9.6.
     """
     x, y, z = (np.where(used, signal[: len(used)], 0.0) for signal in (instant, measured, model))
     setting = {"fs": 1.0 / dt, "nperseg": min(round(SEGMENT / dt), len(used))}
-    f, seen = csd(x, y, **setting)
-    _, said = csd(x, z, **setting)
+    f, actual = csd(x, y, **setting)
+    _, modelled = csd(x, z, **setting)
     _, shared = coherence(x, y, **setting)
     good = (f > 0.0) & (f < 0.45 / dt) & (shared > LEAST_COHERENCE)
     segments = len(used) / setting["nperseg"]
     deviation = np.sqrt((1.0 - shared[good]) / (2.0 * shared[good] * segments))
-    return f[good], seen[good] / said[good], deviation
+    return f[good], actual[good] / modelled[good], deviation
 
 
 def _model_response(f: Floats, found: Identified) -> Floats:
@@ -174,7 +175,7 @@ def _degrees(response: Floats) -> Floats:
 
 
 def residual_figure(found: Identified) -> Figure:
-    """Filtered residuals of every signal: over time, and their autocorrelation."""
+    """Filtered residuals of every signal over time, and their autocorrelation."""
     figure, axes = _figure(1, 2)
     dt = found.experiment.dt
     for signal in found.experiment.signals:

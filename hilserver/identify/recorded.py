@@ -1,7 +1,8 @@
-"""What `identify` looks at: commands and measured values over time, from a log or a run.
+"""Recordings for identification: commands and measured values over time, from a log or a run.
 
-Raw readings are scaled as the rig file says now, and each is put at the time at which it was true: its tick less its
-age and its channel's ``delay``. Low-pass filters of channels are left out: they would be taken for a lag of the valve.
+Raw readings are scaled by the current rig file. Each is assigned to the time at which it was measured: its tick minus
+its age and the ``delay`` of its channel. Low-pass filters of channels are not applied: they would appear as a lag of
+the valve.
 """
 
 from __future__ import annotations
@@ -18,13 +19,12 @@ from hilserver.numerics.arrays import Floats
 from hilserver.record.format import RecordError
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig
-from hilserver.tick import columns as c
-from hilserver.tick.bridge.columns import RAW_GAIN, RAW_OFFSET
+from hilserver.tick.codes import Mode
 
-LONGEST_HOLE = 20
-"""Ticks without a sample of a channel, or without a row, that are bridged."""
+LONGEST_GAP = 20
+"""Ticks without a sample of a channel, or without a row, over which values are interpolated."""
 SETTLING = 0.1
-"""s after a hole in the commands until the spool no longer shows what was in it."""
+"""s after a gap in the commands until they no longer affect the spool."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class Recording:
 
 
 def columns_needed(rig: Rig) -> list[str]:
-    """The columns of a log that are looked at."""
+    """The columns of a log that are evaluated."""
     names = ["tick", "mode", *(f"valve.{name}.output" for name in rig.settings.valves)]
     return names + [f"{word}.{name}" for name in _measured(rig) for word in ("raw", "age")]
 
 
 def recording_of_log(rig: Rig, path: Path) -> Recording:
-    """From a log of hilserver. Raises RecordError where it is none, or lacks what the rig file names."""
+    """From a log of hilserver. Raises RecordError where it is none, or has no column of a channel of the rig file."""
     reader = LogReader(path)
     rate = 1.0 / reader.header.period_s
     if abs(rate / rig.settings.loop.rate - 1.0) > 1e-6:
@@ -76,7 +76,7 @@ def recording_of_columns(rig: Rig, columns: Mapping[str, Floats], source: str) -
     dt, ticks = 1.0 / rig.settings.loop.rate, columns["tick"]
     grid = np.arange(ticks[0], ticks[-1] + 1.0)
     row = np.searchsorted(ticks, grid, side="right") - 1
-    lost, fault = grid > ticks[row], columns["mode"][row] == c.FAULTED
+    lost, fault = grid > ticks[row], columns["mode"][row] == Mode.FAULT
     known = ~widened(lost | fault, 0, round(SETTLING / dt))
     channels = {}
     for name in _measured(rig):
@@ -85,7 +85,7 @@ def recording_of_columns(rig: Rig, columns: Mapping[str, Floats], source: str) -
     commands = {}
     for number, (name, valve) in enumerate(rig.settings.valves.items()):
         line = rig.plan.valve[number]
-        share = (columns[f"valve.{name}.output"][row] - line[RAW_OFFSET]) / line[RAW_GAIN]
+        share = (columns[f"valve.{name}.output"][row] - line.raw_offset) / line.raw_gain
         commands[name] = valve.polarity * (share - valve.null)
     return Recording(source, dt, commands, channels | _fixed(rig, len(grid)), known)
 
@@ -101,9 +101,9 @@ def _fixed(rig: Rig, ticks: int) -> dict[str, Floats]:
 def _on_grid(
     rig: Rig, name: str, time: Floats, raw: Floats, grid: Floats, known: NDArray[np.bool_], dt: float
 ) -> Floats:
-    """A channel's values at the times of the grid, straight between its samples; clears ``known`` where it has none.
+    """A channel's values at the times of the grid, interpolated linearly; clears ``known`` where it has none.
 
-    A sample that comes again with a greater age is taken once; one that is not valid is left out.
+    A repeated sample with a greater age counts once; an invalid one is left out.
     """
     settings = rig.settings.channels[name]
     value = settings.curve().values(raw)
@@ -115,12 +115,12 @@ def _on_grid(
     time, value = time[new], value[new]
     if len(time) < 2:
         raise HilserverError(f"{rig.file}: channel {name} has no samples in this recording.")
-    known &= _near(time, grid, LONGEST_HOLE * dt)
+    known &= _near(time, grid, LONGEST_GAP * dt)
     return np.interp(grid, time, value)
 
 
 def _near(time: Floats, grid: Floats, longest: float) -> NDArray[np.bool_]:
-    """Where the grid lies between two of these times that are no farther apart than that."""
+    """Where the grid lies between two of these times that are at most ``longest`` s apart."""
     after = np.searchsorted(time, grid - 1e-9)
     gap = np.diff(time, prepend=-np.inf, append=np.inf)[after]
     near: NDArray[np.bool_] = (gap <= longest) | (np.abs(grid - time[np.minimum(after, len(time) - 1)]) < 1e-9)
@@ -128,7 +128,7 @@ def _near(time: Floats, grid: Floats, longest: float) -> NDArray[np.bool_]:
 
 
 def widened(where: NDArray[np.bool_], before: int, after: int) -> NDArray[np.bool_]:
-    """True also so many places before and after.
+    """True also at so many places before and after.
 
     >>> widened(np.array([False, False, True, False, False]), 1, 0)
     array([False,  True,  True, False, False])

@@ -1,4 +1,4 @@
-"""What `identify` has to say: a fragment of the rig file, sentences, and a report with plots."""
+"""Results of identification: a fragment of the rig file, notes, and a report with plots."""
 
 from __future__ import annotations
 
@@ -10,29 +10,33 @@ import numpy as np
 from hilserver.components.shared.edges import NominalFlow
 from hilserver.identify.findings import Finding, delay_deviation, findings, joined, leakage_point, rounded
 from hilserver.identify.fit import Fit
-from hilserver.identify.identification import SIGNIFICANT, Identified, delay_of
+from hilserver.identify.identification import SIGNIFICANT, Identified
+from hilserver.identify.model import delay_of
 from hilserver.identify.plots import bode_figure, flow_figure, residual_figure
 from hilserver.identify.recorded import Recording
 from hilserver.report.document import Block, Document, Grid, Heading, Listing, Picture
+from hilserver.units import shown_value
 
-ABOUT_FLOW = "Flow over the spool's position, at the nominal drop: measured, means of many samples, and the model."
+PISTON_DROP = 1e7
+"""Pa, at which leakage past the piston is stated."""
+ABOUT_FLOW = "Flow over spool position at the nominal drop: measured (means of many samples) and modelled."
 ABOUT_BODE = (
-    "Frequency response of the spool: the model, and measured (with one standard deviation), by the ratio of measured "
-    "to modelled flow."
+    "Frequency response of the spool: modelled, and measured (with one standard deviation) by the ratio of measured to "
+    "modelled flow."
 )
 ABOUT_RESIDUALS = (
-    "What the model does not explain, filtered so that it should be white: over time, and its autocorrelation with the "
-    "band that holds 95 % of it by chance."
+    "Residuals of the model, whitened: over time, and their autocorrelation with the band that contains 95 % of the "
+    "values of white noise."
 )
 
 # --- the fragment of the rig file -------------------------------------------------------------------------------------
 
 
 def fragment(results: Sequence[Identified], recording: Recording) -> str:
-    """TOML to be put into the rig file: what was found, with standard deviations; what was not, as comments."""
+    """TOML for the rig file: identified values with standard deviations; others as comments."""
     lines = [
         f"# hilserver identify: {recording.duration:.0f} s of {recording.source}",
-        "# One standard deviation behind each value. Merge the keys into the rig file.",
+        "# Each value is followed by its standard deviation. Merge the keys into the rig file.",
     ]
     for found in results:
         lines += ["", f"[valves.{found.experiment.valve}]", *_valve_lines(found)]
@@ -61,14 +65,10 @@ def _valve_lines(found: Identified) -> list[str]:
         lines.append(f"{f.key} = {value}".ljust(78) + f" # ± {f.deviation_text()}")
     replaced = "f45" if found.second_order else "f90 and damping"
     if found.second_order == (v.f45 is not None):
-        lines.append(f"# take out of the rig file: {replaced}")
-    hysteresis = by_key.get("")
-    others = {f.name: f for f in findings(found)}
-    hysteresis = others["hysteresis"]
+        lines.append(f"# remove from the rig file: {replaced}")
+    hysteresis = next(f for f in findings(found) if f.name == "hysteresis")
     if hysteresis.known:
-        lines.append(
-            f"# hysteresis: {hysteresis.text()} ± {hysteresis.deviation_text()} of full command; there is no key for it"
-        )
+        lines.append(f"# hysteresis: {hysteresis.text()} ± {hysteresis.deviation_text()} of full command (no key)")
     return lines
 
 
@@ -78,12 +78,14 @@ def _toml(f: Finding, value: float) -> str:
 
 
 def _point(f: Finding, point: NominalFlow) -> str:
-    return f'{{ flow = {_toml(f, f.value)}, drop = "{point.drop / 1e5:g} bar", per = "{point.per}" }}'
+    drop = shown_value(point.drop, "Pa", 6)
+    return f'{{ flow = {_toml(f, f.value)}, drop = "{drop}", per = "{point.per}" }}'
 
 
 def _leakage_value(found: Identified, f: Finding, gone: Finding) -> str:
     point = leakage_point(found)
-    text = f'{{ flow = {_toml(f, f.value)}, drop = "{point.drop / 1e5:g} bar", per = "{point.per}"'
+    drop = shown_value(point.drop, "Pa", 6)
+    text = f'{{ flow = {_toml(f, f.value)}, drop = "{drop}", per = "{point.per}"'
     if gone.known:
         text += f", gone_at = {rounded(gone.value, gone.deviation)}"
     elif gone.configured is not None:
@@ -99,7 +101,7 @@ def document(results: Sequence[Identified], recording: Recording) -> Document:
     rig = results[0].experiment.rig
     blocks: list[Block] = [
         f"{recording.duration:.1f} s of {recording.source}, {1.0 / recording.dt:g} samples per second; "
-        f"{np.mean(recording.known):.1%} of them can be used.",
+        f"{np.mean(recording.known):.1%} of them are usable.",
     ]
     for found in results:
         name = found.experiment.valve
@@ -115,60 +117,61 @@ def document(results: Sequence[Identified], recording: Recording) -> Document:
 
 
 def table(found: Identified) -> Grid:
-    """What was found, beside what is configured."""
+    """Identified and configured values."""
     rows = []
     for f in findings(found):
         configured = "" if f.configured is None else joined(f"{f.configured * f.factor:.5g}", f.unit)
         rows.append((f.name, f.text() if f.known else "-", f.deviation_text(), configured))
-    return Grid(("", "found", "standard deviation", "rig file"), tuple(rows))
+    return Grid(("", "identified", "standard deviation", "rig file"), tuple(rows))
 
 
 def notes(found: Identified) -> list[str]:
-    """What the numbers rest on, and what else was seen."""
+    """The signals behind the values, and further observations."""
     e, fit, values = found.experiment, found.fit, found.values
-    seen = [f"the oil in the chamber at port {c.port} (position and pressure)" for c in e.chambers]
-    seen += [f"the flow sensor {e.flow.channel}"] if e.flow else []
-    seen += [f"the spool sensor {e.spool.channel}"] if e.spool else []
-    lines = [
-        f"Seen by: {', '.join(seen)}. The spool counts as one of {'second' if found.second_order else 'first'} order."
-    ]
+    sources = [f"the oil in the chamber at port {c.port} (position and pressure)" for c in e.chambers]
+    sources += [f"the flow sensor {e.flow.channel}"] if e.flow else []
+    sources += [f"the spool sensor {e.spool.channel}"] if e.spool else []
+    lines = [f"Identified from: {', '.join(sources)}. Order of the spool model: {2 if found.second_order else 1}."]
     if not all(name in fit.deviations for name in ("frequency", *(["damping"] if found.second_order else []))):
         lag = Finding("", "", values["lag"], fit.deviations.get("lag", inf), None, "ms", 1e3)
         lines.append(
-            "The recording has too little fast movement to tell the delay from the spool's lag: their sum is "
-            f"{lag.text()} ± {lag.deviation_text()}; the frequency was taken as configured."
+            "The recording has too little fast movement to separate the delay from the lag of the spool: their sum is "
+            f"{lag.text()} ± {lag.deviation_text()}; the frequency is taken from the rig file."
         )
     lines.append(
-        "The delay is that between command and spool, as far as the delays of the channels are right: what is missing "
-        "in those is in it."
+        "The delay is that between command and spool, provided that the delays of the channels are right: it includes "
+        "what is missing in those."
     )
     for chamber in e.chambers:
         name = f"elasticity {chamber.port}"
         if _significant(fit, name, values[name] - 1.0, 0.03):
             share = f"{values[name]:.3f} ± {fit.deviations[name]:.2g}"
             lines.append(
-                f"The oil at port {chamber.port} gives {share} times as much as configured "
+                f"The elasticity of the oil at port {chamber.port} is {share} times the configured one "
                 "(bulk_modulus, dead volumes, air)."
             )
     if _significant(fit, "piston_leakage", values.get("piston_leakage", 0.0), 0.0):
-        lines.append(f"Oil passes the piston: {values['piston_leakage'] * 6e4 * 1e7:.2g} l/min at 100 bar.")
+        lines.append(
+            f"Leakage past the piston: {shown_value(values['piston_leakage'] * PISTON_DROP, 'm^3/s', 2)} at "
+            f"{shown_value(PISTON_DROP, 'Pa')}."
+        )
     if e.flow and _significant(fit, "flow_gain", values.get("flow_gain", 1.0) - 1.0, 0.005):
         gain = f"{values['flow_gain']:.4f} ± {fit.deviations['flow_gain']:.2g}"
         lines.append(
-            f"The flow sensor {e.flow.channel} reads {gain} times what "
-            "goes into the chamber; the flow coefficients are by the chamber."
+            f"The flow sensor {e.flow.channel} reads {gain} times the flow into the chamber; the flow coefficients are "
+            "those by the chamber."
         )
     for word, sensor in (("flow", e.flow), ("spool", e.spool)):
         late = f"{word}_delay"
         if sensor and _significant(fit, late, values.get(late, 0.0), 1e-4):
             more, known = values[late] * 1e3, e.rig.settings.channels[sensor.channel].delay * 1e3
             lines.append(
-                f"The {word} sensor {sensor.channel} is {more:.2f} ms ± {fit.deviations[late] * 1e3:.2g} ms later than "
-                f'its channel says: give it delay = "{more + known:.2g} ms".'
+                f"The {word} sensor {sensor.channel} lags {more:.2f} ms ± {fit.deviations[late] * 1e3:.2g} ms more "
+                f'than configured: set its delay = "{more + known:.2g} ms".'
             )
     if delay_of(values) < -SIGNIFICANT * delay_deviation(found):
-        lines.append("The delay is below 0: the delays of the channels are given too long.")
-    lines += [f"Not identifiable, taken as configured: {', '.join(found.left_out)}."] if found.left_out else []
+        lines.append("The delay is negative: the configured delays of the channels are too long.")
+    lines += [f"Not identifiable, taken from the rig file: {', '.join(found.left_out)}."] if found.left_out else []
     return lines
 
 

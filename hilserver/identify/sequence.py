@@ -1,10 +1,10 @@
-"""Moves a rig so that its valves show what they are like: manual commands in steps, bounded in size, way and time.
+"""Identification sequence: manual commands in steps, bounded in size, travel and time.
 
-Valves of one cylinder move it together, its port A against its port B. A round has a staircase through the null region,
-up and down (overlap, leakage, null, hysteresis), steps of random size and length (delay and motion of the spool), and a
-staircase to the largest command (flow gain). Rounds grow: the first goes to a part of the largest command only; as soon
-as a pressure comes near its limit they go back and grow no more. No step is made that could leave the middle of the
-stroke.
+The valves of a cylinder move it together, port A against port B. A round has a staircase through the null region, up
+and down (overlap, leakage, null, hysteresis), a staircase to the largest command (flow gain), and steps of random size
+and length (delay and dynamics of the spool). The first round uses only a part of the largest command, the following
+ones more; as soon as a pressure approaches its limit, commands are reduced and no longer increased. No step is made
+that could leave the middle range of the stroke.
 """
 
 from __future__ import annotations
@@ -22,37 +22,40 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.settings import CylinderSettings
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick import columns as c
+from hilserver.tick.codes import CommandKind, Result
+from hilserver.tick.row import header
 
+LEAST_DROP = 1e5
+"""Pa, at which the speed of the piston is calculated at least."""
 MARGIN = 0.15
-"""Share of the way between the ends, or between the position's limits, that is kept free at either end."""
+"""Share of the stroke, or of the range between the position's limits, that is kept free at either end."""
 NEAR_LIMIT = 0.4
-"""Share of the way from the supply's pressure to a pressure's limit, beyond which commands become smaller."""
-LESS = 0.7
-"""Times as large."""
+"""Share of the range between supply pressure and a pressure's limit, above which commands are reduced."""
+REDUCTION = 0.7
+"""Factor by which commands are reduced."""
 ROUNDS = (0.3, 0.55, 0.8, 1.0)
 """Shares of the largest command, round by round."""
 NULL_REGION, NULL_STEPS = 0.12, 16
 SHORTEST, LONGEST = 0.02, 0.15
-"""s of a random step."""
+"""Duration of a random step, s."""
 STAIRS = (0.25, 0.5, 0.75, 1.0)
 STAIR_TIME = 0.08
 NEAR_MIDDLE = 0.2
-"""Of half the window: the piston is there."""
+"""Share of half the range within which the piston is centred."""
 CREEP, STRONGER = 0.2, 1.1
-"""Share of the largest command with which the piston is brought there at first; times as much where it hardly moves."""
+"""Share of the largest command with which the piston is centred at first; factor where it hardly moves."""
 STUCK = 10.0
-"""s without any progress after which it is given up."""
+"""s without progress after which centring fails."""
 
 
 class Bench(Protocol):
     """A rig in mode RUNNING whose valves take manual commands."""
 
     reaction: float
-    """s that pass at most until a measured value is known here."""
+    """Longest time until a measured value is known here, s."""
 
     def hold(self, commands: Mapping[str, float], seconds: float) -> None:
-        """Hold these commands, by valve. Raises HilserverError where the rig does not run any more."""
+        """Hold these commands, by valve. Raises HilserverError where the rig no longer runs."""
 
     def now(self, channel: str) -> float:
         """The latest value of a channel, SI."""
@@ -63,14 +66,14 @@ class Bench(Protocol):
 
 @dataclass(frozen=True)
 class Group:
-    """Valves that are moved together: +1 where a positive command extends the cylinder (or alone), -1 where not."""
+    """Valves that are moved together: +1 where a positive command extends the cylinder (or without one), else -1."""
 
     valves: Mapping[str, float]
     cylinder: CylinderSettings | None
 
 
 def groups_of(rig: Rig, valves: list[str]) -> list[Group]:
-    """The valves that are wanted, with those that must move with them."""
+    """The selected valves, with those that must move with them."""
     found: list[Group] = []
     for name in valves:
         if any(name in group.valves for group in found):
@@ -87,7 +90,7 @@ def groups_of(rig: Rig, valves: list[str]) -> list[Group]:
 
 
 class Sequence:
-    """The course of a group's commands on a bench. ``largest``: no command goes beyond."""
+    """The commands of a group on a bench. ``largest``: upper limit of all commands."""
 
     def __init__(self, rig: Rig, bench: Bench, group: Group, largest: float, seed: int = 1) -> None:
         self.rig, self.bench, self.group, self.largest = rig, bench, group, largest
@@ -97,14 +100,14 @@ class Sequence:
             if group.cylinder.position is None:
                 raise HilserverError(
                     f"{rig.file}: the position of the cylinder at {', '.join(group.valves)} is not measured "
-                    "(cylinders.….position): nobody would notice its ends."
+                    "(cylinders.….position), so its end stops can't be avoided."
                 )
             self.low, self.high = self._window(group.cylinder)
             self.largest = min(largest, 0.25 * (self.high - self.low) / (self._speed() * (LONGEST + bench.reaction)))
         self.creep = CREEP * self.largest
 
     def run(self, seconds: float) -> None:
-        """Move for so long, in rounds; ends at rest."""
+        """Run the rounds for so many seconds in all; ends at rest."""
         for number, share in enumerate(ROUNDS):
             self.reach = min(share * self.largest, self.bound)
             self._round(seconds * (number + 1) / len(ROUNDS))
@@ -128,7 +131,7 @@ class Sequence:
             self._hold(level, STAIR_TIME)
 
     def _random_step(self) -> None:
-        """Its size is even in 0.2 … 1 of the reach, as is the logarithm of its time; more often towards the middle."""
+        """Size uniform in 0.2 … 1 of the reach, duration log-uniform; more often towards the middle."""
         level = self.reach * self.random.uniform(0.2, 1.0)
         seconds = float(np.exp(self.random.uniform(np.log(SHORTEST), np.log(LONGEST))))
         back = 0.0 if self.group.cylinder is None else 2.0 * (self._x() - self.low) / (self.high - self.low) - 1.0
@@ -142,9 +145,9 @@ class Sequence:
         self.bench.hold({name: sign * level for name, sign in self.group.valves.items()}, seconds)
         self.spent += seconds
         if self._near_limit():
-            self.bound = self.reach = LESS * self.reach
+            self.bound = self.reach = REDUCTION * self.reach
 
-    # --- keeping off the ends ----------------------------------------------------------------------------------------
+    # --- avoiding the end stops --------------------------------------------------------------------------------------
 
     def _window(self, cylinder: CylinderSettings) -> tuple[float, float]:
         low, high = 0.0, cylinder.stroke
@@ -161,7 +164,7 @@ class Sequence:
         speeds = []
         for name in self.group.valves:
             v = self.rig.settings.valves[name]
-            drop = max(self.bench.now(v.supply), 1e5)
+            drop = max(self.bench.now(v.supply), LEAST_DROP)
             speeds.append(v.nominal_flow.coefficient() * sqrt(drop) / min(self.group.cylinder.areas()))
         return max(speeds)
 
@@ -171,14 +174,14 @@ class Sequence:
         return self.bench.now(self.group.cylinder.position)
 
     def _leaves(self, level: float, seconds: float) -> bool:
-        """Whether the piston could leave the window, with what it may have done since its position was measured."""
+        """Whether the piston could leave the range, with its possible travel since the last measured position."""
         if self.group.cylinder is None:
             return False
-        way = self._speed() * (abs(level) * seconds + self.reach * self.bench.reaction)
-        return self._x() + way > self.high if level > 0.0 else self._x() - way < self.low
+        travel = self._speed() * (abs(level) * seconds + self.reach * self.bench.reaction)
+        return self._x() + travel > self.high if level > 0.0 else self._x() - travel < self.low
 
     def _centre(self) -> None:
-        """Bring the piston near the middle, by half of the way again and again; softly, and stronger if it rests."""
+        """Bring the piston near the middle, by half the distance each time; with larger commands if it hardly moves."""
         if self.group.cylinder is None:
             return
         middle, half = 0.5 * (self.low + self.high), 0.5 * (self.high - self.low)
@@ -186,8 +189,8 @@ class Sequence:
         while abs(off := middle - self._x()) > NEAR_MIDDLE * half:
             if self.spent - begin > STUCK:
                 raise HilserverError(
-                    f"the piston does not go to the middle of its stroke with a command of {level:g}: is it blocked, "
-                    "is the valve's polarity right, is there pressure, is the overlap larger?"
+                    f"the piston does not reach the middle of its stroke with a command of {level:g}. Is it blocked, "
+                    "is the polarity of the valve wrong, is the pressure missing, is the overlap larger?"
                 )
             seconds = float(np.clip(0.5 * abs(off) / (level * self._speed()), SHORTEST, LONGEST))
             for share in (0.25, 0.5, 0.75, 1.0):
@@ -196,11 +199,11 @@ class Sequence:
             if abs(middle - self._x()) > abs(off) - 0.1 * level * self._speed() * seconds:
                 level = min(STRONGER * level, self.largest)
             else:
-                begin = self.spent  # slowly, but it goes
+                begin = self.spent  # slow, but it moves
             self.creep = level
 
     def _near_limit(self) -> bool:
-        """Whether a pressure came near its limit since this was asked last."""
+        """Whether a pressure has come near its limit since the last call."""
         near = False
         supply = max(self.bench.now(self.rig.settings.valves[name].supply) for name in self.group.valves)
         for limit in self.rig.settings.limits.values():
@@ -219,11 +222,11 @@ def by_hand(rig: Rig, largest: float) -> Rig:
     return assemble({**rig.sources, "rig": {**table, "valves": valves}}, rig.file, rig.library)
 
 
-# --- without a clock --------------------------------------------------------------------------------------------------
+# --- in lockstep ------------------------------------------------------------------------------------------------------
 
 
 class LockstepBench:
-    """A simulated rig that starts by hand (see `by_hand`), tick by tick; what it records is in ``recording``."""
+    """A simulated rig under manual commands (see `by_hand`), tick by tick."""
 
     reaction = 0.0
 
@@ -236,19 +239,19 @@ class LockstepBench:
         self._highest: dict[str, float] = {}
         self._commands: dict[str, float] = {}
         self._keep(self._run.run(1))
-        for kind in (c.ARM, c.START):
+        for kind in (CommandKind.ARM, CommandKind.START):
             self._run.command(kind)
             self._keep(self._run.run(1))
-            if (result := int(self._run.row[c.RESULT])) != c.DONE:
-                raise HilserverError(f"{rig.file}: the rig does not start: {c.RESULT_TEXTS[result]}.")
+            if (result := int(header(self._run.row).result)) != Result.DONE:
+                raise HilserverError(f"{rig.file}: the rig does not start: {Result(result).text}.")
 
     def hold(self, commands: Mapping[str, float], seconds: float) -> None:
-        """Jog the valves and let the time pass; jogs are renewed before they end."""
+        """Jog the valves for so many seconds; jogs are renewed before they expire."""
         ticks = round(seconds / self._run.dt)
         renewed = round(0.5 * min(s.bridge.jog_time for s in self.rig.settings.valves.values()) / self._run.dt)
         while ticks > 0:
             for name, command in commands.items():
-                self._run.command(c.JOG, float(list(self.rig.settings.valves).index(name)), command)
+                self._run.command(CommandKind.JOG, float(list(self.rig.settings.valves).index(name)), command)
             count = max(min(ticks, renewed), len(commands))
             self._keep(self._run.run(count))
             ticks -= count
@@ -271,21 +274,21 @@ class LockstepBench:
         return self._highest.pop(channel, -np.inf)
 
     def recording(self) -> Recording:
-        """What was commanded and measured so far."""
+        """Commands and measured values so far."""
         columns = dict(zip(self._names, np.concatenate(self._kept).T, strict=True))
         return recording_of_columns(self.rig, columns, "a run of the simulated rig")
 
 
 def recorded_sequence(rig: Rig, valves: list[str], seconds: float, largest: float) -> Recording:
-    """Move the valves of a simulated rig, and those that move with them, without a clock.
+    """Move the valves of a simulated rig, and those that move with them, in lockstep.
 
     Raises HilserverError for a real rig.
     """
     real = [device.name for device in rig.devices if not device.is_simulated]
     if real:
         raise HilserverError(
-            f"{rig.file}: device {real[0]} is not simulated. Move the real machine with --drive, or give a log in "
-            "which the valves move much with --log."
+            f"{rig.file}: device {real[0]} is not simulated. Move the real machine with --drive, or use --log with a "
+            "log in which the valves move over a wide range."
         )
     bench = LockstepBench(by_hand(rig, largest))
     run_sequences(rig, bench, valves, seconds, largest)

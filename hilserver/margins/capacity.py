@@ -22,7 +22,6 @@ for modes that contribute to a port's flow; of the real valve; of the machine; a
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import acos, acosh, exp, inf, pi, sqrt
@@ -46,7 +45,8 @@ from hilserver.simulation.machine import (
     no_pause,
     real_pressures,
 )
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.records import blank
+from hilserver.tick.row import ValveState
 from hilserver.tick.valve import valve_flow
 from hilserver.units import shown_value
 
@@ -210,9 +210,7 @@ def _flows_at_rest(rig: Rig, program: Program, closed: Closed, highest: float, p
                 pause()
                 for share in SHARES_OF_PRESSURE:
                     at = {**others, port: share * highest}
-                    analysis = _with_boundary(rig, program, inputs, at)
-                    with contextlib.suppress(NoEquilibrium):
-                        analysis.steady_state()
+                    if (analysis := _steady(rig, program, inputs, at)) is not None:
                         analysis.rates(analysis.values[: analysis.n].copy())
                         q = float(analysis.outputs([f"{RIG}{port}.q"])[0])
                         yield PortFlow(port, inputs, at[port], pressures[port], q, q, True)
@@ -225,10 +223,8 @@ def _flows_after_steps(rig: Rig, program: Program, closed: Closed, highest: floa
     for target, pressures in closed:
         for share in SHARES_OF_PRESSURE:
             pause()
-            analysis = _with_boundary(rig, program, start, dict.fromkeys(pressures, share * highest))
-            try:
-                analysis.steady_state()
-            except NoEquilibrium:
+            analysis = _steady(rig, program, start, dict.fromkeys(pressures, share * highest))
+            if analysis is None:
                 continue
             _set_values(analysis, target)
             ports = list(pressures)
@@ -243,10 +239,14 @@ def _flows_after_steps(rig: Rig, program: Program, closed: Closed, highest: floa
                 before = now
 
 
-def _with_boundary(rig: Rig, program: Program, inputs: Mapping[str, float], pressures: Mapping[str, float]) -> Analysis:
-    """The circuit with these inputs and pressures at its ports."""
+def _steady(rig: Rig, program: Program, inputs: Mapping[str, float], pressures: Mapping[str, float]) -> Analysis | None:
+    """The steady state of the circuit with these inputs and pressures at its ports; None without one."""
     analysis = Analysis(program, rig.packed)
     _set_values(analysis, {**inputs, **{f"{RIG}{port}.p": p for port, p in pressures.items()}})
+    try:
+        analysis.steady_state()
+    except NoEquilibrium:
+        return None
     return analysis
 
 
@@ -276,8 +276,8 @@ def _capacity(rig: Rig, name: str, direction: str, flows: Sequence[PortFlow], re
 
 def _full_flow(rig: Rig, name: str, command: float, p: float, real: tuple[float, float]) -> float:
     """Flow into the port through the real valve at full command."""
-    block, line = np.zeros(b.BLOCK), rig.plan.valve[list(rig.settings.valves).index(name)]
-    block[b.GAIN_PA] = block[b.GAIN_AT] = 1.0
+    block, line = blank(ValveState), rig.plan.valve[list(rig.settings.valves).index(name)]
+    block.gain_PA = block.gain_AT = 1.0
     return valve_flow(command, p, *real, block, line)
 
 
@@ -340,10 +340,8 @@ def _of_circuit(rig: Rig, program: Program, closed: Closed, highest: float, paus
     for inputs in (*(inputs for inputs, _ in closed), *input_levels(rig, (0.5,))):
         for share in SHARES_OF_PRESSURE:
             pause()
-            analysis = _with_boundary(rig, program, inputs, dict.fromkeys(ports, share * highest))
-            try:
-                analysis.steady_state()
-            except NoEquilibrium:
+            analysis = _steady(rig, program, inputs, dict.fromkeys(ports, share * highest))
+            if analysis is None:
                 continue
             names = [f"{RIG}{port}.p" for port in ports]
             linear = analysis.linearised([*inputs, *names], [f"{RIG}{port}.q" for port in ports])

@@ -50,7 +50,9 @@ from hilserver.simulation.machine import (
     no_pause,
     real_pressures,
 )
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.codes import Saturation
+from hilserver.tick.records import blank
+from hilserver.tick.row import ValveState
 from hilserver.tick.valve import opening_for, valve_flow
 
 LEAST_MARGIN = 2.0
@@ -286,10 +288,10 @@ def _enter_valve(
     if real is None:
         return
     p_S, p_T = real
-    block, line = np.zeros(b.BLOCK), rig.plan.valve[list(rig.settings.valves).index(name)]
-    block[b.GAIN_PA] = block[b.GAIN_AT] = 1.0
+    block, line = blank(ValveState), rig.plan.valve[list(rig.settings.valves).index(name)]
+    block.gain_PA = block.gain_AT = 1.0
     p = values[f"{ports[own]}.p"]
-    U = opening_for(q, p, p_S, p_T, line[b.OVERLAP], block, line)
+    U = opening_for(q, p, p_S, p_T, line.overlap, block, line)
 
     def slopes(port: int, turn: float) -> tuple[float, float]:
         """Derivatives of the flow into a port: by its pressure, by the spool's position."""
@@ -302,7 +304,7 @@ def _enter_valve(
         )
         return by_p / (2.0 * DIP), by_U / (2.0 * h)
 
-    held = bool(int(block[b.SATURATION]) & (b.CAPACITY | b.NO_DROP))  # saturated, it follows nothing
+    held = bool(int(block.saturation) & (Saturation.CAPACITY | Saturation.NO_DROP))  # saturated, it follows nothing
     K[own, own], slope = slopes(own, 1.0)
     R[own] = 0.0 if held else 1.0
     other = rig.settings.valves[name].other_port

@@ -41,7 +41,7 @@ class DelayedLoop:
         return ordered
 
     def closed(self) -> Linear:
-        """The virtual circuit coupled directly to the machine: from flows into the ports to their pressures."""
+        """The virtual circuit connected directly to the machine: from flows into the ports to their pressures."""
         Z, Y = self.Z, self.Y
         A = np.block([[Z.A + Z.B @ Y.D @ Z.C, Z.B @ Y.C], [Y.B @ Z.C, Y.A]])
         B = np.vstack([Z.B, np.zeros((len(Y.A), Z.B.shape[1]))])

@@ -16,7 +16,6 @@ from hilserver.mechanics import articulated, chain, closure, kinematics, planar,
 from hilserver.mechanics.columns import ABSOLUTE, METHOD
 from hilserver.mechanics.planar import planar_motion, planar_rates, planar_settle
 from hilserver.mechanics.recursive import recursive_motion, recursive_rates, recursive_settle
-from hilserver.numerics import linear
 
 ANY = 1 << 40
 """Nominal length of an array, which is never checked."""
@@ -28,11 +27,9 @@ SIGNATURES: dict[str, Any] = {
     "settle_mechanism": types.void(*_ARRAYS, types.float64),
 }
 """The entry points by name: index, numbers, values, derivatives with scratch space, block of a mechanism."""
-NAMES = ("carray", "ANY", "ABSOLUTE", "METHOD")
-"""Constants and functions that the entry points use."""
 CHAIN: tuple[ModuleType, ...] = (chain, kinematics, articulated, closure, recursion)
 """Modules with the equations of motion in joint coordinates."""
-CALLED: tuple[ModuleType, ...] = (linear, planar, *CHAIN, recursive)
+CALLED: tuple[ModuleType, ...] = (planar, *CHAIN, recursive)
 """Modules with the functions that the entry points call."""
 
 

@@ -1,1 +1,1 @@
-"""The web panel: an MQTT client in the browser. It knows the broker's address and what the server's topics say."""
+"""The web panel: an MQTT client in the browser, which knows only the broker's address and the server's topics."""

@@ -1,4 +1,4 @@
-"""One log-in at the broker: what the server publishes, kept up to date, and commands with their answers.
+"""One login at the broker: the server's topics, kept up to date, and commands with their answers.
 
 It connects by itself and again after a loss. Nobody is asked to remember anything: what is retained comes anew.
 """
@@ -55,7 +55,7 @@ class LogIn(BrokerAddress):
 
     @classmethod
     def typed(cls, address: BrokerAddress, user: str | None, password: str | None) -> LogIn:
-        """The broker at ``address`` with this user; nothing of the log-in that ``address`` itself may hold."""
+        """The broker at ``address`` with this user; without the login in ``address``."""
         own = {"user": user, "password_file": None}
         login = cls.model_validate({**address.model_dump(), **own})
         login._typed = password
@@ -90,7 +90,7 @@ class Connection:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Stay connected until cancelled, or until the broker refuses the log-in."""
+        """Stay connected until cancelled, or until the broker refuses the login."""
         while True:
             try:
                 await self._connect()
@@ -176,7 +176,7 @@ class Connection:
         self.online = online
 
     async def _probe(self) -> None:
-        """Find out whether this log-in may command: the server answers what it does not know; the broker tells nobody.
+        """Find out whether this login may command: the server answers unknown commands, the broker is silent.
 
         The command of no meaning is refused, hence changes nothing.
         """

@@ -1,4 +1,4 @@
-"""The panel's web server: log-in by the broker's accounts, and a page for everyone who is let in."""
+"""The panel's web server: login with the broker's accounts, and a page for each user."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class UserSession:
 
 
 class Panel:
-    """The web server. One connection serves everybody where the broker asks for no log-in; else each log-in has one."""
+    """The web server. Without accounts at the broker, all users share one connection; else each login has its own."""
 
     def __init__(self, settings: PanelSettings) -> None:
         self._settings = settings
@@ -66,7 +66,7 @@ class Panel:
             )
 
     async def _begin(self) -> None:
-        """Try the broker without a log-in."""
+        """Connect to the broker without a login first."""
         self._open = self._connect(None, None)
         if self._settings.with_parent:
             background_tasks.create(_end_with(os.getppid()))
@@ -108,7 +108,7 @@ class Panel:
         )
 
     def _ask(self, browser: str) -> None:
-        """The page for the log-in."""
+        """The login page."""
         assets()
 
         async def enter() -> None:

@@ -1,6 +1,6 @@
-"""Who may do what at the embedded broker: its server, operators, who may command, and viewers, who only read.
+"""Access rights at the embedded broker: the server, operators (who may command) and viewers (who only read).
 
-Passwords come hashed, from a file that mosquitto_passwd makes; who is an operator stands in the rig file.
+Hashed passwords are in a file made by mosquitto_passwd; the rig file lists the operators.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from hilserver.protocol.address import require_private
 from hilserver.protocol.topics import Topics
 
 SERVER = "hilserver"
-"""The server's own account; its password is made anew at each start."""
+"""The server's own account; its password is generated at each start."""
 ITERATIONS = 101
-"""As mosquitto_passwd does; for the server's password, which is random and long, one would do."""
+"""As in mosquitto_passwd; for the server's password, which is random and long, one would be sufficient."""
 
 
 class AccountsError(HilserverError):
-    """A file of accounts, or a list of operators, that can't be used."""
+    """An unusable file of accounts or list of operators."""
 
 
 @dataclass(frozen=True)
 class Accounts:
-    """The accounts of one rig's embedded broker. ``file``: made by mosquitto_passwd, readable by nobody else."""
+    """The accounts of one rig's embedded broker. ``file``: made by mosquitto_passwd, private."""
 
     rig: str
     file: Path
@@ -58,7 +58,7 @@ class Accounts:
         return "\n".join((*lines, f"{SERVER}:{hashed_password(self.server_password)}", ""))
 
     def rules(self) -> str:
-        """mosquitto's access control list: everything that is not named is forbidden."""
+        """mosquitto's access control list: whatever is not listed is forbidden."""
         topics = Topics(self.rig)
         lines = [f"pattern read {topic}" for topic in topics.published]
         lines += ["", f"user {SERVER}", f"topic read {topics.commands}"]
@@ -69,7 +69,7 @@ class Accounts:
 
 
 def hashed_password(password: str) -> str:
-    """As mosquitto's password file has it: PBKDF2 with SHA-512."""
+    """The hash as in mosquitto's password file: PBKDF2 with SHA-512."""
     salt = os.urandom(12)
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, ITERATIONS)
     return f"$7${ITERATIONS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"

@@ -55,9 +55,11 @@ class Command(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
     name: ClassVar[str]
 
-    id: Id | None = Field(default=None, description="the answer repeats it; a repeated id is not carried out again")
+    id: Id | None = Field(
+        default=None, description="repeated in the answer; a command with a known id is not carried out again"
+    )
     expires: float | None = Field(
-        default=None, description="Unix time in s on the server's system clock after which it is refused"
+        default=None, description="Unix time in s, by the server's system clock, after which it is refused"
     )
 
     def answer(
@@ -68,7 +70,7 @@ class Command(BaseModel):
         problems: Iterable[str] = (),
         result: dict[str, JsonValue] | None = None,
     ) -> Answer:
-        """The answer to this command: a refusal if there are ``problems``. ``time`` is Unix time in s."""
+        """The answer to this command: a refusal where there are ``problems``. ``time``: Unix time in s."""
         found = tuple(problems)
         if found:
             return refusal(self.name, self.id, found, time, tick)
@@ -76,7 +78,7 @@ class Command(BaseModel):
 
 
 class Arm(Command):
-    """Let the server drive the real valve: SAFE to ARMED. The valve stays at null until `start`."""
+    """Allow the server to drive the real valve: SAFE to ARMED. The valve stays at null until `start`."""
 
     name = "arm"
 
@@ -133,14 +135,14 @@ class Switch(Command):
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["set"]}, {"required": ["type"]}]})
     name = "switch"
     component: Name = Field(description="name of the component in the circuit")
-    set: Values | None = Field(default=None, description="new values by key; the other values stay")
-    type: Name | None = Field(default=None, description="the type that takes the component's place")
+    set: Values | None = Field(default=None, description="new values by key; all others stay")
+    type: Name | None = Field(default=None, description="component type that replaces the present one")
     values: dict[str, JsonValue] | None = Field(
         default=None, description="all values of the new type, as in a circuit file"
     )
     start: Literal["initial", "steady"] = Field(
         default="initial",
-        description="new states begin at their initial values, or where they come to rest around the kept ones",
+        description="new states start at their initial values, or at equilibrium with the states carried over",
     )
 
     @model_validator(mode="after")
@@ -148,12 +150,12 @@ class Switch(Command):
         if self.set is None and self.type is None:
             raise ValueError("give either set (other values of the component) or type and values (another component).")
         if self.set is not None and (self.type is not None or self.values is not None):
-            raise ValueError("set can't stand beside type and values: set changes values, type replaces the component.")
+            raise ValueError("set and type exclude each other: set changes values, type replaces the component.")
         return self
 
 
 class SwitchCircuit(Command):
-    """Change the whole virtual circuit while it runs; states are carried over by name."""
+    """Replace the whole virtual circuit while it runs; states are carried over by name."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["circuit"]}, {"required": ["file"]}]})
     name = "switch_circuit"
@@ -161,7 +163,7 @@ class SwitchCircuit(Command):
     file: Name | None = Field(default=None, description="name of a circuit file on the server")
     start: Literal["initial", "steady"] = Field(
         default="initial",
-        description="new states begin at their initial values, or where they come to rest around the kept ones",
+        description="new states start at their initial values, or at equilibrium with the states carried over",
     )
 
     @model_validator(mode="after")
@@ -172,7 +174,7 @@ class SwitchCircuit(Command):
 
 
 class SelectStrategy(Command):
-    """Select how the virtual flow becomes the command of a real valve."""
+    """Select the strategy that turns the virtual flow into the command of a real valve."""
 
     name = "strategy"
     valve: Name = Field(description="name of the real valve")
@@ -191,7 +193,9 @@ class Cycle(Command):
     """Start or stop the work cycle that moves the operator inputs."""
 
     name = "cycle"
-    action: Literal["start", "stop"] = Field(description="start: from its beginning; stop: inputs stay as they are")
+    action: Literal["start", "stop"] = Field(
+        description="start: from the beginning; stop: the inputs keep their values"
+    )
 
 
 COMMANDS: Mapping[str, type[Command]] = {

@@ -29,7 +29,7 @@ PROBLEM_LIMIT = 20
 
 
 class PayloadError(HilserverError):
-    """A payload that is no command. ``problems`` lists all that is wrong; ``id`` is the payload's, where readable."""
+    """A payload that is not a valid command. ``problems``: all of them; ``id``: the payload's, where it is readable."""
 
     def __init__(self, problems: Iterable[Problem], id: str | None = None) -> None:
         found = list(dict.fromkeys(_one_line(str(problem)) for problem in problems))
@@ -45,7 +45,7 @@ def _one_line(text: str) -> str:
 
 
 def read_command(name: str, payload: bytes) -> Command:
-    """The command in a message on ``hil/<rig>/command/<name>``; raises PayloadError with all that is wrong."""
+    """The command in a message on ``hil/<rig>/command/<name>``; raises PayloadError with all problems."""
     if len(payload) > PAYLOAD_LIMIT:
         size = f"{len(payload) / 1024:.0f} KiB"
         raise _refused(f"the payload has {size}; at most {PAYLOAD_LIMIT // 1024} KiB are read.", leading_id(payload))
@@ -66,7 +66,7 @@ def read_command(name: str, payload: bytes) -> Command:
 
 
 def leading_id(payload: bytes) -> str | None:
-    """The id of a payload that is not worth or not capable of reading: only if it is the object's first key."""
+    """The id of a payload that is too large or malformed: found only where it is the object's first key."""
     match = re.match(rb'\s*\{\s*"id"\s*:\s*"([^"\\]{1,256})"', payload)
     text = match[1].decode(errors="replace") if match else ""
     return text if is_id(text) and "\ufffd" not in text else None
@@ -90,7 +90,7 @@ def _read_json(payload: bytes) -> dict[str, object]:
     except RecursionError:
         raise _refused(f"nested too deeply: at most {NESTING_LIMIT} levels are read.", id) from None
     except _KeyTwice as error:
-        raise _refused(f"{shown(error.key)}: this key stands twice in one object; which value is meant?", id) from None
+        raise _refused(f"{shown(error.key)}: this key appears twice in one object: which value is meant?", id) from None
     if not isinstance(value, dict):
         kind = "a list" if isinstance(value, list) else "a single value"
         raise _refused(f'{kind} is not a JSON object. Write {{...}} with keys, such as {{"id": "1"}}.')
@@ -115,20 +115,20 @@ def _number(text: str) -> int | float:
 
 
 def _flaws(value: object, path: tuple[str | int, ...], depth: int) -> Iterator[Problem]:
-    """What JSON lets pass but can't be used, with its place."""
+    """What JSON allows and a command does not, with its key."""
     if depth > NESTING_LIMIT:
         yield Problem(f"nested too deeply: at most {NESTING_LIMIT} levels are read.", dotted(path[:3]) + "...")
     elif isinstance(value, float) and not math.isfinite(value):
         yield Problem(f"{value} is not a finite number.", dotted(path))
     elif isinstance(value, str) and _has_surrogate(value):
-        yield Problem("holds half of a character (a lone \\ud800 ... \\udfff).", dotted(path))
+        yield Problem("contains half a character (a lone \\ud800 ... \\udfff).", dotted(path))
     elif isinstance(value, list):
         for position, item in enumerate(value):
             yield from _flaws(item, (*path, position), depth + 1)
     elif isinstance(value, dict):
         for key, item in value.items():
             if _has_surrogate(key):
-                yield Problem("a key holds half of a character (a lone \\ud800 ... \\udfff).", dotted(path))
+                yield Problem("a key contains half a character (a lone \\ud800 ... \\udfff).", dotted(path))
             else:
                 yield from _flaws(item, (*path, key), depth + 1)
 

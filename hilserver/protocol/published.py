@@ -7,9 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 
 class Published(BaseModel):
-    """A message of the server. Numbers that are not finite are written as null, since JSON has no word for them.
+    """A message of the server. Numbers that are not finite are written as null, since JSON can't represent them.
 
-    A reader ignores keys that it doesn't know, so that an older client understands a newer server.
+    Readers ignore unknown keys, so that an older client understands a newer server.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="null", defer_build=True)
@@ -20,21 +20,23 @@ class Published(BaseModel):
 
 
 class Answer(Published):
-    """What became of one command: carried out, or refused with the reason."""
+    """The answer to one command: carried out, or refused with the reason."""
 
     id: str | None = Field(description="the command's id, null where it had none or it could not be read")
     command: str = Field(description="the command's name")
     ok: bool = Field(description="true: carried out; false: refused, nothing was changed")
     reason: str | None = Field(default=None, description="why it was refused, in one sentence")
-    problems: tuple[str, ...] = Field(default=(), description="all that is wrong, one sentence each")
-    result: dict[str, JsonValue] = Field(default={}, description="what the command brought about")
-    tick: int | None = Field(default=None, description="tick at which it took effect; null where it never got there")
-    time: float = Field(description="the server's system clock when it answered, Unix time in s")
-    duplicate: bool = Field(default=False, description="true: this id came before; its first answer, repeated")
+    problems: tuple[str, ...] = Field(default=(), description="all problems, one sentence each")
+    result: dict[str, JsonValue] = Field(default={}, description="the command's result")
+    tick: int | None = Field(
+        default=None, description="tick at which it took effect; null where it never reached the loop"
+    )
+    time: float = Field(description="the server's system clock at the answer, Unix time in s")
+    duplicate: bool = Field(default=False, description="true: this id was used before; the first answer, repeated")
 
 
 def refusal(command: str, id: str | None, problems: Iterable[str], time: float, tick: int | None = None) -> Answer:
-    """The answer to a command that is not carried out: ``problems`` are its sentences, ``time`` is Unix time in s."""
+    """The answer to a refused command. ``problems``: the reasons, one sentence each; ``time``: Unix time in s."""
     found = tuple(problems)
     reason = found[0] if len(found) == 1 else f"{len(found)} problems: " + "; ".join(found)
     return Answer(id=id, command=command, ok=False, reason=reason, problems=found, time=time, tick=tick)
@@ -45,30 +47,30 @@ class ChannelInfo(Published):
 
     unit: str = Field(description='unit of its values, "" for a plain number')
     kind: str = Field(description="where it comes from, such as measured, virtual, command")
-    description: str = Field(default="", description="in words")
+    description: str = Field(default="", description="what it is")
 
 
 class InputInfo(Published):
     """An operator input and its range."""
 
     unit: str = Field(description='unit of its values, "" for a plain number')
-    minimum: float = Field(description="lowest value that is taken")
-    maximum: float = Field(description="highest value that is taken")
-    description: str = Field(default="", description="in words")
+    minimum: float = Field(description="smallest value accepted")
+    maximum: float = Field(description="largest value accepted")
+    description: str = Field(default="", description="what it is")
 
 
 class ValveInfo(Published):
     """A real valve and the strategies that can drive it."""
 
-    strategies: tuple[str, ...] = Field(description="what the command strategy may select")
+    strategies: tuple[str, ...] = Field(description="strategies that the command `strategy` may select")
     jog_limit: float = Field(default=0.0, description="largest command of jog, fraction of full scale")
-    description: str = Field(default="", description="in words")
+    description: str = Field(default="", description="what it is")
 
 
 class CommandInfo(Published):
-    """A command: what it does, and the JSON Schema of its payload."""
+    """A command: its topic, its purpose, the JSON Schema of its payload."""
 
-    topic: str = Field(description="where it is sent to")
+    topic: str = Field(description="topic to send it to")
     description: str = Field(description="what it does")
     payload_schema: dict[str, JsonValue] = Field(description="JSON Schema of its payload")
 
@@ -76,18 +78,18 @@ class CommandInfo(Published):
 class TopicInfo(Published):
     """A topic that the server publishes."""
 
-    topic: str = Field(description="its whole name")
-    retained: bool = Field(description="whether the broker keeps the latest one")
+    topic: str = Field(description="full name of the topic")
+    retained: bool = Field(description="whether the broker keeps the latest message")
     description: str = Field(description="what is published there")
 
 
 class Description(Published):
-    """What this server is and what can be asked of it. Retained."""
+    """What this server is and which commands it takes. Retained."""
 
     rig: str = Field(description="the rig's name")
     version: str = Field(description="version of hilserver")
     command_lifetime: float | None = Field(
-        default=None, description="commands must have an id and expire within so many s; null: they need not"
+        default=None, description="commands must have an id and expire within this time, s; null: neither is required"
     )
     channels: dict[str, ChannelInfo] = Field(description="every channel in telemetry and state")
     inputs: dict[str, InputInfo] = Field(description="operator inputs, for set_input")
@@ -100,121 +102,123 @@ Mode = Literal["STARTUP", "SAFE", "ARMED", "RUNNING", "FAULT"]
 
 
 class DeviceStatus(Published):
-    """How a device is. Its failures are counted by its driver, which tries again by itself."""
+    """The state of a device. Its driver counts the failures and retries by itself."""
 
     errors: dict[str, int] = Field(default={}, description="failures since the start of the server, by kind")
-    last_error: str | None = Field(default=None, description="the latest failure, in one sentence")
-    restarts: int = Field(default=0, description="how often its I/O process was started again")
+    last_error: str | None = Field(default=None, description="the latest failure, as a sentence")
+    restarts: int = Field(default=0, description="number of restarts of its I/O process")
 
 
 class DurationFigures(Published):
-    """What many durations come to; all in s. Percentiles are right to 1 %."""
+    """Statistics of durations, in s. Percentiles are accurate to 1 %."""
 
-    count: int = Field(description="how many there were")
-    min: float = Field(description="the shortest")
-    mean: float = Field(description="their mean")
-    median: float = Field(description="half of them were no longer")
-    p99: float = Field(description="99 % were no longer")
-    p999: float = Field(description="99.9 % were no longer")
-    max: float = Field(description="the longest")
+    count: int = Field(description="number of durations")
+    min: float = Field(description="minimum")
+    mean: float = Field(description="mean")
+    median: float = Field(description="median")
+    p99: float = Field(description="99th percentile")
+    p999: float = Field(description="99.9th percentile")
+    max: float = Field(description="maximum")
 
 
 class LoopStatus(Published):
-    """How punctual the real-time loop has been since the server's start, by its own account; times in s."""
+    """Timing of the real-time loop since the start of the server, as measured by the loop itself; in s."""
 
-    period: float = Field(description="time from tick to tick as configured")
-    wake_up: DurationFigures = Field(description="from a tick's deadline to its begin, missed ticks included")
-    work: DurationFigures | None = Field(description="what a tick took in all; null before the second tick")
+    period: float = Field(description="configured time between ticks")
+    wake_up: DurationFigures = Field(description="from a tick's deadline to its start, missed ticks included")
+    work: DurationFigures | None = Field(description="computing time of a tick; null before the second tick")
     parts: dict[str, DurationFigures] = Field(description="the same by parts: read, compute, write, publish")
     time_sync_error: float = Field(
-        description="largest difference of ideal and actual simulation time, counted from the run's start"
+        description="largest difference between ideal and actual simulation time since the start of the run"
     )
-    minimum_step: float = Field(description="the largest work of a tick: a shorter period would have been too short")
+    minimum_step: float = Field(
+        description="longest computing time of a tick: the shortest period that would have been sufficient"
+    )
 
 
 class RecordingStatus(Published):
-    """How the full-rate log is."""
+    """State of the full-rate log."""
 
     file: str | None = Field(default=None, description="the file that is being written; null: nothing is recorded")
-    rows: int = Field(default=0, description="rows of this recording, its earlier files included")
-    tick: int | None = Field(default=None, description="the last tick that was written; null: none yet")
-    lost: int = Field(default=0, description="rows that it lacks because the disk was too slow")
-    gap: int = Field(
-        default=0, description="ticks before its first one that are in no log, where it follows another one"
-    )
+    rows: int = Field(default=0, description="rows in this recording, including its earlier files")
+    tick: int | None = Field(default=None, description="last tick written; null: none yet")
+    lost: int = Field(default=0, description="rows lost because the disk was too slow")
+    gap: int = Field(default=0, description="ticks between the previous log and this one that are in no log")
     megabytes: float = Field(default=0.0, description="size of the file")
-    free_megabytes: float | None = Field(default=None, description="room on its disk; null: not known")
+    free_megabytes: float | None = Field(default=None, description="free space on its disk; null: not known")
 
 
 class Utilisation(Published):
-    """What the virtual circuit asks of a real valve: the largest since the last state, as shares of all that it can."""
+    """Utilisation of a real valve by the virtual circuit: the largest since the last state, shares of its capacity."""
 
     flow_to_port: float | None = Field(
         default=0.0,
-        description="flow into the port, of what passes at full command; null: nothing can, for want of a drop",
+        description="flow into the port, of the flow at full command; null: impossible for lack of a pressure drop",
     )
-    flow_to_tank: float | None = Field(default=0.0, description="the same of the flow from the port to the tank")
+    flow_to_tank: float | None = Field(default=0.0, description="the same for the flow from the port to the tank")
     speed_to_port: float = Field(
-        default=0.0, description="speed of the opening towards P to port, of what spool and slew limit allow"
+        default=0.0, description="speed of opening from P to the port, of the speed that spool and slew limit allow"
     )
-    speed_to_tank: float = Field(default=0.0, description="the same towards port to tank")
+    speed_to_tank: float = Field(default=0.0, description="the same from the port to the tank")
 
 
 class ServerState(Published):
-    """How the server is. Retained, published when it changes and at a slow rate."""
+    """State of the server. Retained, published when it changes and at a slow rate."""
 
-    mode: Mode = Field(description="what the server may do with the valves")
-    fault: str | None = Field(default=None, description="the reason of FAULT")
+    mode: Mode = Field(description="operating mode")
+    fault: str | None = Field(default=None, description="reason for FAULT")
     enabled: bool | None = Field(default=None, description="whether the local enable is on; null: the rig has none")
-    warnings: tuple[str, ...] = Field(default=(), description="limits that warn, saturation, old samples")
-    degradations: tuple[str, ...] = Field(default=(), description="what could not be had, such as real-time priority")
+    warnings: tuple[str, ...] = Field(default=(), description="violated limits, saturation, outdated samples")
+    degradations: tuple[str, ...] = Field(default=(), description="what is not available, such as real-time priority")
     tick: int = Field(description="ticks since the start of the server")
     time: float = Field(description="the server's system clock, Unix time in s: the clock of `expires`")
     missed_ticks: int = Field(default=0, description="ticks missed since the start of the server")
     telemetry_dropped: int = Field(default=0, description="telemetry messages dropped while the broker was away")
     timing: dict[str, float] = Field(
-        default={}, description="wake-up and work of the loop's latest ticks (a fraction of a second), in s"
+        default={}, description="wake-up delay and computing time of the latest ticks (a fraction of a second), in s"
     )
-    loop: LoopStatus | None = Field(default=None, description="how punctual the loop has been since the start")
+    loop: LoopStatus | None = Field(default=None, description="timing of the loop since the start")
     devices: dict[str, DeviceStatus] = Field(default={}, description="failures of the devices, by device")
-    recording: RecordingStatus | None = Field(default=None, description="the log; null: recording is switched off")
+    recording: RecordingStatus | None = Field(
+        default=None, description="the full-rate log; null: recording is disabled"
+    )
     strategies: dict[str, str] = Field(default={}, description="the strategy that drives each real valve, by valve")
-    demand: dict[str, Utilisation] = Field(default={}, description="how much of each real valve is asked for, by valve")
-    target: dict[str, float] = Field(default={}, description="what the server asks for, by channel")
-    actual: dict[str, float | None] = Field(default={}, description="what is measured, by channel; null: not valid")
+    demand: dict[str, Utilisation] = Field(default={}, description="utilisation of each real valve, by valve")
+    target: dict[str, float] = Field(default={}, description="setpoints of the server, by channel")
+    actual: dict[str, float | None] = Field(default={}, description="measured values, by channel; null: invalid")
 
 
 class CircuitStatus(Published):
     """The virtual circuit that runs. Retained."""
 
-    source: dict[str, JsonValue] = Field(description="the circuit as it was given")
-    file: str | None = Field(default=None, description="the file that it came from; null: it came in a command")
-    version: int = Field(description="counts the switches since the start of the server")
-    tick: int = Field(description="tick at which it became active")
+    source: dict[str, JsonValue] = Field(description="the circuit as given")
+    file: str | None = Field(default=None, description="file of the circuit; null: it came with a command")
+    version: int = Field(description="number of this version, counted since the start of the server")
+    tick: int = Field(description="tick at which it took effect")
 
 
 class DatasheetValue(Published):
-    """A value that a component of a type is given."""
+    """A datasheet value of a component type."""
 
     description: str = Field(description="what it is")
-    required: bool = Field(description="whether it must be given")
-    default: JsonValue = Field(default=None, description="what it is where it is not given; null: nothing")
+    required: bool = Field(description="whether it is required")
+    default: JsonValue = Field(default=None, description="default; null: none")
 
 
 class TypeInfo(Published):
     """A type of component: its ports, its signals, its datasheet values."""
 
-    description: str = Field(description="what it is, in a sentence")
-    ports: tuple[str, ...] = Field(description="hydraulic and mechanical ports, which are connected to nodes")
+    description: str = Field(description="what it is, as a sentence")
+    ports: tuple[str, ...] = Field(description="hydraulic and mechanical ports, to be connected to nodes")
     inputs: tuple[str, ...] = Field(default=(), description="signals that it reads")
-    outputs: tuple[str, ...] = Field(default=(), description="signals that it gives")
+    outputs: tuple[str, ...] = Field(default=(), description="signals that it provides")
     values: dict[str, DatasheetValue] = Field(description="datasheet values by key")
 
 
 class ComponentTypes(Published):
     """The component types that a circuit of this server may use, the rig's own included. Retained."""
 
-    types: dict[str, TypeInfo] = Field(description="every type by its name")
+    types: dict[str, TypeInfo] = Field(description="all types, by name")
 
 
 class CapacityMargin(Published):
@@ -222,40 +226,44 @@ class CapacityMargin(Published):
 
     valve: str = Field(description="name of the real valve")
     direction: str = Field(description="P to port, or port to T")
-    needed: float = Field(description="flow coefficient of the virtual circuit, m^3/(s*sqrt(Pa))")
+    needed: float = Field(description="flow coefficient that the virtual circuit requires, m^3/(s*sqrt(Pa))")
     real: float = Field(description="flow coefficient of the real valve, m^3/(s*sqrt(Pa))")
-    same_drop: float | None = Field(description="real by needed; null: nothing is asked for in this direction")
-    margin: float | None = Field(description="flow that passes by flow asked for, with the real supply; at least 1")
-    at: str | None = Field(description="where that margin is smallest")
+    same_drop: float | None = Field(description="real divided by needed; null: no flow is required in this direction")
+    margin: float | None = Field(description="possible flow divided by required flow, with the real supply; at least 1")
+    at: str | None = Field(description="operating point at which this margin is smallest")
 
 
 class SpeedMargin(Published):
     """Whether a real valve is fast enough after a step of the inputs; all in full strokes per second."""
 
     valve: str = Field(description="name of the real valve")
-    asked: float = Field(description="fastest change of the opening that the virtual circuit asks for")
-    spool: float = Field(description="what the spool reaches")
-    slew: float = Field(description="what the slew limit allows")
-    margin: float | None = Field(description="possible by asked, at least 1; null: nothing is asked for")
+    asked: float = Field(description="fastest change of the opening that the virtual circuit requires")
+    spool: float = Field(description="speed that the spool reaches")
+    slew: float = Field(description="speed that the slew limit allows")
+    margin: float | None = Field(
+        description="possible speed divided by required speed, at least 1; null: none is required"
+    )
 
 
 class SignificantFrequency(Published):
-    """The rate rule: a tick must come at least ten times in a period."""
+    """The rate rule: at least ten ticks per period of the highest significant frequency."""
 
-    what: str = Field(description="of what it is the frequency")
-    hertz: float = Field(description="its highest significant frequency")
+    what: str = Field(description="what has this frequency")
+    hertz: float = Field(description="highest significant frequency, Hz")
     ticks: float = Field(description="ticks per period")
 
 
 class DelayMargin(Published):
-    """How late a strategy may be until the loop of circuit, valve and machine swings; times in s."""
+    """The delay of a strategy, and the delay at which the loop of circuit, valve and machine oscillates; in s."""
 
     strategy: str = Field(description="name of the strategy")
-    late: float = Field(description="time by which the real flow follows the virtual one")
-    late_off: float = Field(description="the same with sensors and valve 10 % slower than the rig file says")
-    critical: float | None = Field(description="lateness from which on it swings; null: it never does")
-    frequency: float = Field(description="frequency of that swing, Hz")
-    margin: float | None = Field(description="critical by late_off, at least 2 is wanted; null: any delay will do")
+    late: float = Field(description="delay of the real flow behind the virtual flow")
+    late_off: float = Field(description="the same with sensors and valve 10 % slower than in the rig file")
+    critical: float | None = Field(description="delay from which on the loop oscillates; null: it never does")
+    frequency: float = Field(description="frequency of this oscillation, Hz")
+    margin: float | None = Field(
+        description="critical delay divided by late_off, at least 2 is recommended; null: any delay is acceptable"
+    )
     at: str | None = Field(description="operating point at which it is smallest")
 
 
@@ -263,19 +271,21 @@ class MarginStatus(Published):
     """Whether the real valves can do what the virtual circuit asks for, and the loop stays stable. Retained."""
 
     examined: bool = Field(
-        description="false: the present circuit is still being examined; what else stands here is void"
+        description="false: the margins of the present circuit are still being calculated; all other keys are void"
     )
-    version: int = Field(description="version of the circuit that was examined")
-    warnings: tuple[str, ...] = Field(default=(), description="what is too small, with the present strategies")
+    version: int = Field(description="version of the circuit that these margins are for")
+    warnings: tuple[str, ...] = Field(default=(), description="margins that are too small, with the present strategies")
     strategies: dict[str, str] = Field(default={}, description="the present strategy of each real valve")
     supply: dict[str, float | None] = Field(
-        default={}, description="real supply pressure that this is reckoned with, Pa, by valve; null: not known"
+        default={}, description="real supply pressure used in the calculation, Pa, by valve; null: not known"
     )
     capacity: tuple[CapacityMargin, ...] = ()
     speed: tuple[SpeedMargin, ...] = ()
     rate: tuple[SignificantFrequency, ...] = ()
-    delay: tuple[DelayMargin, ...] = Field(default=(), description="of every strategy that the valves offer")
-    unknown: str | None = Field(default=None, description="why nothing is known of the delay margin, if so")
+    delay: tuple[DelayMargin, ...] = Field(
+        default=(), description="delay margin of every strategy that the valves offer"
+    )
+    unknown: str | None = Field(default=None, description="why the delay margin is not known, if so")
 
 
 class Telemetry(Published):
@@ -283,17 +293,17 @@ class Telemetry(Published):
 
     t0: float = Field(description="time of the first sample, Unix time in s on the server's system clock")
     dt: float = Field(description="time between two samples in s")
-    channels: dict[str, tuple[float | None, ...]] = Field(description="samples by channel; null: no valid value")
+    channels: dict[str, tuple[float | None, ...]] = Field(description="samples by channel; null: invalid")
 
 
 class Event(Published):
     """Something that happened: a fault, a switch, a warning."""
 
-    kind: Literal["fault", "switch", "warning", "info"] = Field(description="what sort of thing")
-    text: str = Field(description="what happened, in one sentence")
-    tick: int = Field(description="when it happened, in ticks since the start of the server")
+    kind: Literal["fault", "switch", "warning", "info"] = Field(description="kind of event")
+    text: str = Field(description="what happened, as a sentence")
+    tick: int = Field(description="tick at which it happened, counted from the start of the server")
     time: float = Field(description="the server's system clock, Unix time in s")
-    details: dict[str, JsonValue] = Field(default={}, description="more of it, by kind")
+    details: dict[str, JsonValue] = Field(default={}, description="further details, depending on the kind")
 
 
 PUBLISHED: dict[str, type[Published]] = {
@@ -306,4 +316,4 @@ PUBLISHED: dict[str, type[Published]] = {
     "event": Event,
     "answer": Answer,
 }
-"""Everything a server publishes, by the end of its topic."""
+"""All messages that a server publishes, by the last level of their topic."""

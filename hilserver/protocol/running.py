@@ -1,4 +1,4 @@
-"""Which servers run on this machine: a small file per rig with its broker's address, so that commands find it."""
+"""The servers that run on this machine: a small file per rig with its broker's address, for clients to find it."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def folder() -> Path:
 
 
 def announce(rig: str, address: BrokerAddress) -> Path:
-    """Note that a server for this rig runs here."""
+    """Write the file that announces a running server of this rig; returns its path."""
     path = _own_folder() / f"{rig}.json"
     part = path.with_suffix(".part")
     part.write_text(json.dumps({"pid": os.getpid(), **address.model_dump(mode="json")}))
-    part.replace(path)  # at once: nobody reads half a note
+    part.replace(path)  # atomically: nobody reads half a file
     return path
 
 
 def withdraw(path: Path) -> None:
-    """It doesn't any more."""
+    """Remove the file of `announce`."""
     with contextlib.suppress(OSError):
         path.unlink()
 
 
 def working_folder(rig: str) -> Path:
-    """An empty, private folder for the files of this rig's server; what a killed one left there is removed."""
+    """An empty, private folder for the files of this rig's server; those of a killed server are removed."""
     path = _own_folder() / f"{rig}.run"
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(mode=0o700)
@@ -49,7 +49,7 @@ def working_folder(rig: str) -> Path:
 
 
 def running() -> dict[str, BrokerAddress]:
-    """The servers that run on this machine, this user's and the services; notes of dead ones are passed over."""
+    """The servers that run on this machine, this user's and the services; files of dead servers are ignored."""
     found = {}
     for path in (*sorted(SERVICES.glob("*/*.json")), *sorted(folder().glob("*.json"))):
         with contextlib.suppress(OSError, ValueError):
@@ -70,12 +70,12 @@ def _is_alive(pid: int) -> bool:
 
 
 def find(rig: str | None) -> tuple[str, BrokerAddress]:
-    """The running server of this name, or the only one. Raises HilserverError naming those there are."""
+    """The running server of this name, or the only one. Raises HilserverError with the names of those that run."""
     found = running()
     if not found:
         raise HilserverError(
             "no hilserver runs on this machine for this user. Start one: hilserver run RIG.toml; "
-            "or say where it runs: --broker"
+            "or name its broker: --broker"
         )
     if rig is None:
         if len(found) > 1:
@@ -87,14 +87,14 @@ def find(rig: str | None) -> tuple[str, BrokerAddress]:
 
 
 def _own_folder() -> Path:
-    """The folder, made where it is missing. Raises HilserverError where it is not this user's own."""
+    """The folder, created where it is missing. Raises HilserverError where it does not belong to this user."""
     path = folder()
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         owner = path.stat().st_uid
     except OSError as error:
         raise HilserverError(f"{path}: can't be created: {error.strerror}.") from error
-    if owner != os.getuid():  # under the temporary folder, somebody else may have been first
+    if owner != os.getuid():  # in the temporary folder, another user may have created it
         raise HilserverError(
             f"{path} belongs to another user: remove it, or set XDG_RUNTIME_DIR to a folder of your own."
         )

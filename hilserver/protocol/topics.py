@@ -19,7 +19,7 @@ from hilserver.protocol.published import (
 
 
 class Topics:
-    """The topics of one rig, ``hil/<rig>/...``. Raises ValueError where the rig's name can't stand in a topic."""
+    """The topics of one rig, ``hil/<rig>/...``. Raises ValueError where the rig's name is not allowed in a topic."""
 
     def __init__(self, rig: str) -> None:
         if not rig or not rig.isprintable() or set(rig) & set("/+#"):
@@ -45,11 +45,11 @@ class Topics:
 
 _TOPICS = {
     "availability": (True, '"online" or "offline" (plain text, by last will)'),
-    "description": (True, "what this server is and what can be asked of it"),
-    "state": (True, "how the server is: mode, fault, warnings, time, target and actual values"),
+    "description": (True, "what this server is and which commands it takes"),
+    "state": (True, "state of the server: mode, fault, warnings, time, target and actual values"),
     "circuit": (True, "the virtual circuit that runs"),
     "types": (True, "the component types that a circuit may use, with ports and datasheet values"),
-    "margins": (True, "whether the real valves can do what the circuit asks for, and how late they may be"),
+    "margins": (True, "whether the real valves are large and fast enough for the circuit, and the loop is stable"),
     "telemetry": (False, "decimated samples, several per message"),
     "event": (False, "faults, switches, warnings"),
     "answer": (False, "the answer to each command"),
@@ -65,7 +65,7 @@ def describe(
     valves: dict[str, ValveInfo],
     command_lifetime: float | None = None,
 ) -> Description:
-    """The description topic of a rig; commands and topics come from this module."""
+    """The description topic of a rig, with all commands and topics of the protocol."""
     topics = Topics(rig)
     return Description(
         rig=rig,
@@ -88,7 +88,7 @@ def describe(
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """JSON Schema of every message by the end of its topic: ``command/arm`` ... ``state``, ``answer``."""
+    """JSON Schema of every message, by the last levels of its topic: ``command/arm`` ... ``state``, ``answer``."""
     commands = {f"command/{name}": model.model_json_schema() for name, model in COMMANDS.items()}
     return commands | {name: model.model_json_schema(mode="serialization") for name, model in PUBLISHED.items()}
 
@@ -97,7 +97,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema_files() -> dict[str, str]:
-    """The same as files: name -> text. They are kept in ``docs/schemas/``, so that no change goes unseen."""
+    """The schemas as files: name -> text. ``docs/schemas/`` holds a copy, so that every change is reviewed."""
     return {
         f"{name}.json": json.dumps({"$schema": DIALECT, **schema}, indent=2, ensure_ascii=False) + "\n"
         for name, schema in schemas().items()

@@ -18,7 +18,6 @@ from hilserver.circuit.library import library_of
 from hilserver.circuit.program import COMPLETE, build, compile_mechanisms, mechanisms_folder
 from hilserver.realtime.setup import read_setup
 from hilserver.realtime.talk import say
-from hilserver.tick import columns as c
 from hilserver.tick.program import LINKED, calls_in_a_plant, calls_in_analysis, calls_in_the_loop
 
 MECHANISMS = "mechanisms"
@@ -40,7 +39,7 @@ def fill_cache(setup_file: Path) -> None:
     calls = calls_in_the_loop(setup.plan, setup.index, setup.value, setup.row)
     calls += calls_in_analysis(setup.index, setup.value)
     for arrays in setup.plants.values():
-        calls += calls_in_a_plant(arrays, float(setup.plan.loop[c.DT]))
+        calls += calls_in_a_plant(arrays, float(setup.plan.loop[0].dt))
     with only_one(program.folder):
         for name, arguments in calls:
             program.functions[name].compile(tuple(map(numba.typeof, arguments)))

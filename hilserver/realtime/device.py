@@ -28,7 +28,6 @@ from hilserver.realtime.scheduling import Scheduling, prepare
 from hilserver.realtime.segment import Segment, SharedMemoryError
 from hilserver.realtime.setup import read_setup
 from hilserver.realtime.talk import say
-from hilserver.tick import columns as c
 from hilserver.tick.plant import SAFE_RAW
 from hilserver.tick.program import compiled_program, warm_up_plant
 
@@ -123,7 +122,7 @@ class SimulatedDevice:
     def __init__(self, setup_file: Path, name: str, supervisor: int) -> None:
         setup = read_setup(setup_file)
         device = next(d for d in setup.devices if d.name == name)
-        self._plant, self._dt = setup.plants[name], float(setup.plan.loop[c.DT])
+        self._plant, self._dt = setup.plants[name], float(setup.plan.loop[0].dt)
         self._program = compiled_program(library_of(setup.own))
         warm_up_plant(self._program, self._plant, self._dt)
         self._watchdog, self._supervisor = float(device.configured()[1].watchdog), supervisor

@@ -23,7 +23,7 @@ from hilserver.circuit.library import library_of
 from hilserver.circuit.program import Program
 from hilserver.driver import Driver, Pace, Plant, SampleSource
 from hilserver.errors import DriverError, HilserverError
-from hilserver.numerics.arrays import Floats, Integers
+from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.device import START_TIMEOUT, RemotePlant
 from hilserver.realtime.devices import DeviceSetup
@@ -32,10 +32,10 @@ from hilserver.realtime.setup import Bytes, Setup, read_setup, read_swap_payload
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.talk import FailureReport, say
 from hilserver.realtime.worker import RemoteDevice
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
-from hilserver.tick.plan import Plan
+from hilserver.tick.codes import CommandKind
+from hilserver.tick.plan import Layout, Plan
 from hilserver.tick.program import compiled_program, no_command, warm_up, work_needed
+from hilserver.tick.row import COLUMN, INPUTS, command_in, header, valve_columns
 
 ORPHAN_LINGER = 2.0
 """Seconds beyond the heartbeat's time-out after which a loop without a supervisor ends itself."""
@@ -46,11 +46,11 @@ RAMP_MARGIN = 0.5
 class Device:
     """A driver and its place in the row: reads straight into the raw section, writes from the outputs' columns."""
 
-    def __init__(self, setup: DeviceSetup, driver: Driver, row: Floats, layout: Integers) -> None:
+    def __init__(self, setup: DeviceSetup, driver: Driver, row: Floats, layout: Layout) -> None:
         first, last = setup.first_slot, setup.first_slot + len(setup.inputs)
         self.driver = driver
-        self._raw = row[layout[c.RAW] + first : layout[c.RAW] + last]
-        self._ages = row[layout[c.AGE] + first : layout[c.AGE] + last]
+        self._raw = row[layout.raw + first : layout.raw + last]
+        self._ages = row[layout.age + first : layout.age + last]
         self._failures = setup.error_column
         self._columns = np.array(setup.output_columns, dtype=np.int64)
         self._out = np.zeros(len(setup.output_columns))
@@ -86,7 +86,7 @@ class Loop:
     def __init__(self, setup: Setup, program: Program, memory: LoopMemory) -> None:
         self.plan, self.index, self.value = setup.plan, setup.index, setup.value
         self.row = setup.row
-        self.clock = GridClock(float(self.plan.loop[c.DT]))
+        self.clock = GridClock(float(self.plan.loop[0].dt))
         self.devices: list[Device] = []
         self._reports: list[FailureReport] = []
         self._program = program
@@ -94,8 +94,7 @@ class Loop:
         self._work = np.zeros(work_needed(self.index, self.plan))
         self._command = no_command()
         self._nothing = no_command()
-        valves, first = np.arange(len(self.plan.valve)), int(self.plan.layout[c.VALVE])
-        self._commands = first + b.BLOCK * valves + b.COMMAND_OUT
+        self._commands = valve_columns(self.plan, "command")
         self._last_tick: int | None = None
         self._abandoned = False
 
@@ -108,7 +107,7 @@ class Loop:
     def open(self, setups: Sequence[DeviceSetup]) -> None:
         """Open all devices and write their safe values. Raises DriverError; close() makes safe those already open."""
         for setup in setups:
-            device = Device(setup, make_driver(setup), self.row, self.plan.layout)
+            device = Device(setup, make_driver(setup), self.row, self.plan.layout[0])
             device.driver.open()
             self.devices.append(device)
             device.driver.make_safe()
@@ -132,14 +131,16 @@ class Loop:
         """Tick until a stop is asked for, or the supervisor is gone for good; the valves ramp to null before that."""
         row, clock, memory, ns = self.row, self.clock, self._memory, time.monotonic_ns
         failed = False
+        tick, utc, missed, heartbeat_age, wake_error, *times, device_error = (COLUMN[name] for name in INPUTS)
+        read_time, compute_time, write_time, publish_time = times
         clock.start(delay_s=2.0 * clock.period_s)
         while clock.wait():
             begin = ns()
-            row[c.TICK], row[c.MISSED], row[c.WAKE_ERROR] = clock.tick, clock.missed, clock.wake_error
-            row[c.UTC], row[c.HEARTBEAT_AGE] = time.time(), self._silence()
+            row[tick], row[missed], row[wake_error] = clock.tick, clock.missed, clock.wake_error
+            row[utc], row[heartbeat_age] = time.time(), self._silence()
             for device in self.devices:
                 failed |= not device.read()
-            row[c.DEVICE_ERROR] = failed
+            row[device_error] = failed
             read = ns()
             self._tick()
             computed = ns()
@@ -153,7 +154,7 @@ class Loop:
                 report.tell()
             if self._is_over():
                 break
-            row[c.READ_TIME], row[c.COMPUTE_TIME], row[c.WRITE_TIME], row[c.PUBLISH_TIME] = (
+            row[read_time], row[compute_time], row[write_time], row[publish_time] = (
                 (read - begin) * 1e-9,
                 (computed - read) * 1e-9,
                 (written - computed) * 1e-9,
@@ -168,12 +169,12 @@ class Loop:
 
     def _is_over(self) -> bool:
         """Whether the loop is to end and the valves have their safe commands, or have had the time for it."""
-        if self.row[c.HEARTBEAT_AGE] <= self.plan.loop[c.HEARTBEAT_TIMEOUT] + ORPHAN_LINGER:
+        if header(self.row).heartbeat_age <= self.plan.loop[0].heartbeat_timeout + ORPHAN_LINGER:
             self._last_tick = None
             return False
         if self._last_tick is None:
             self._last_tick = self.clock.tick + round(ramp_time(self.plan) / self.clock.period_s)
-        at_rest = np.array_equal(self.row[self._commands], self.plan.valve[:, b.SAFE_VALUE])
+        at_rest = np.array_equal(self.row[self._commands], self.plan.valve["safe_value"])
         return at_rest or self.clock.tick > self._last_tick
 
     def _tick(self) -> None:
@@ -183,10 +184,11 @@ class Loop:
         if message is not None:
             command = self._command
             command[:] = message.record
-            command[c.COMMAND_SEQUENCE] = message.sequence + 1  # 0 stands for none
-            if command[c.COMMAND_KIND] == c.SWAP:
+            order = command_in(command)
+            order.sequence = message.sequence + 1  # 0 stands for none
+            if order.kind == CommandKind.SWAP:
                 self._swap(message.payload)
-        self._program.tick(self.plan, self.index, self.value, self.row, self._work, command)
+        self._program.tick(self.plan.block, self.index, self.value, self.row, self._work, command)
 
     def _swap(self, payload: Bytes) -> None:
         """Let the packed circuit of a message take the place of the running one."""
@@ -194,14 +196,14 @@ class Loop:
         needed = work_needed(self.index, self.plan)
         if needed > len(self._work):
             self._work = np.zeros(needed)
-        self._program.swap(self.plan, self.row, self.index, self.value, source, self._work)
+        self._program.swap(self.plan.block, self.row, self.index, self.value, source, self._work)
 
 
 def ramp_time(plan: Plan) -> float:
     """Seconds in which every valve gets to its safe command."""
     v = plan.valve
-    ways = np.maximum(v[:, b.U_MAX] - v[:, b.SAFE_VALUE], v[:, b.SAFE_VALUE] - v[:, b.U_MIN])
-    return float((ways / v[:, b.STOP_RATE]).max(initial=0.0)) + RAMP_MARGIN
+    ways = np.maximum(v["u_max"] - v["safe_value"], v["safe_value"] - v["u_min"])
+    return float((ways / v["stop_rate"]).max(initial=0.0)) + RAMP_MARGIN
 
 
 class _LoopHost:

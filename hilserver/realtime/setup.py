@@ -18,7 +18,7 @@ from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.scheduling import Scheduling
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
-from hilserver.tick.plan import Plan
+from hilserver.tick.plan import Plan, plan_on
 from hilserver.tick.plant import PlantArrays
 
 Bytes = NDArray[np.uint8]
@@ -80,8 +80,7 @@ def device_setups(rig: Rig, segments: Mapping[str, str]) -> list[DeviceSetup]:
 
 def write_setup(setup: Setup, path: Path) -> None:
     """Write a set-up; only this user can read it."""
-    arrays: dict[str, Any] = {f"plan.{name}": value for name, value in setup.plan._asdict().items()}
-    arrays |= {"index": setup.index, "value": setup.value, "row": setup.row}
+    arrays: dict[str, Any] = {"plan": setup.plan.block, "index": setup.index, "value": setup.value, "row": setup.row}
     for device, plant in setup.plants.items():
         arrays |= {f"plant.{device}.{name}": value for name, value in plant._asdict().items()}
     scheduling = asdict(setup.scheduling)
@@ -103,7 +102,7 @@ def read_setup(path: Path) -> Setup:
     """Read back what write_setup wrote."""
     with np.load(path, allow_pickle=False) as arrays:
         text = json.loads(arrays["json"].tobytes())
-        plan = Plan(**{name: arrays[f"plan.{name}"] for name in Plan._fields})
+        plan = plan_on(arrays["plan"])
         plants = {
             device: PlantArrays(**{name: arrays[f"plant.{device}.{name}"] for name in PlantArrays._fields})
             for device in text["plants"]

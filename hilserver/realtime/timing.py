@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.tick import columns as c
+from hilserver.tick.row import COLUMN, TIMES, headers
 
 SHORTEST, LONGEST, BIN = 1e-8, 1e3, 1.01
 """Durations in s that are distinguished, and the ratio from one bin of a distribution to the next."""
-PARTS = dict(zip(("read", "compute", "write", "publish"), c.TIMES, strict=True))
+PARTS = dict(zip(("read", "compute", "write", "publish"), TIMES, strict=True))
 """What a tick consists of, in its order -> the column with its duration in the tick before."""
 
 
@@ -82,12 +82,12 @@ def lateness(rows: Floats, period: float) -> Floats:
 
     Deadlines are counted from the run's start, so this is also what real time is ahead of the simulated one.
     """
-    return np.asarray(rows[:, c.MISSED] * period + rows[:, c.WAKE_ERROR])
+    return np.asarray(headers(rows)["missed"] * period + headers(rows)["wake_error"])
 
 
 def work_before(rows: Floats) -> Floats:
     """What the tick before each of these rows took in all, from its wake to its next sleep, s."""
-    return np.asarray(rows[:, list(PARTS.values())].sum(axis=1))
+    return np.asarray(rows[:, [COLUMN[name] for name in PARTS.values()]].sum(axis=1))
 
 
 class LoopTiming:
@@ -104,9 +104,9 @@ class LoopTiming:
     def add(self, rows: Floats) -> None:
         """Take rows as they were published."""
         self.wake_up.add(lateness(rows, self.period))
-        rows = rows[rows[:, c.COMPUTE_TIME] > 0.0]  # a run's first row knows of no tick before
+        rows = rows[headers(rows)["compute_time"] > 0.0]  # a run's first row knows of no tick before
         for name, column in PARTS.items():
-            self.parts[name].add(rows[:, column])
+            self.parts[name].add(headers(rows)[column])
         self.work.add(work_before(rows))
 
     @property

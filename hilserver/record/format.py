@@ -28,6 +28,20 @@ ROW_KEY, CIRCUIT_KEY = b"row", b"circuit"
 CIRCUIT = "circuit"
 EVENTS = "events"
 
+RENAMED = {
+    "withheld": "no_drop_share",
+    "pinned": "end_stop_share",
+    "away": "flow_off_end_stop",
+    "swing": "oscillation",
+    "swing_mean": "oscillation_mean",
+    "swing_from": "oscillation_from",
+    "swing_to": "oscillation_to",
+    "swing_time": "oscillation_time",
+    "swing_travel": "oscillation_travel",
+    "swing_count": "oscillation_count",
+}
+"""Fields of ``valve.<name>.<field>`` that older logs have under another name -> their present name."""
+
 Event = dict[str, Any]
 """An event in a tick: a JSON object with at least ``kind``; NumPy arrays in it are stored exactly."""
 
@@ -82,6 +96,16 @@ class LogHeader(BaseModel):
 def circuit_event(names: Sequence[str], packed: Mapping[str, Any]) -> Event:
     """The event that belongs to the first row of a new circuit: the names of its values, its packed arrays."""
     return {"kind": CIRCUIT, "names": list(names), "packed": dict(packed)}
+
+
+def present_name(column: str) -> str:
+    """The present name of a column of a log, which an older version may have recorded under another one.
+
+    >>> present_name("valve.A.swing_count"), present_name("channel.swing_count")
+    ('valve.A.oscillation_count', 'channel.swing_count')
+    """
+    section, _, field = column.rpartition(".")
+    return f"{section}.{RENAMED.get(field, field)}" if section.startswith("valve.") else column
 
 
 def is_circuit(event: Event) -> bool:
@@ -157,7 +181,8 @@ def header_of(schema: pa.Schema, path: Path) -> LogHeader:
         raise RecordError(path, f"has a damaged header: {problems}") from error
     if not schema.equals(schema_of(header)):
         raise RecordError(path, "has other columns than its header says.")
-    return header
+    units = {present_name(name): unit for name, unit in header.units.items()}
+    return header.model_copy(update={"columns": tuple(map(present_name, header.columns)), "units": units})
 
 
 def part_path(path: Path, part: int, other: int) -> Path:

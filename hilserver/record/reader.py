@@ -29,6 +29,7 @@ from hilserver.record.format import (
     later_parts,
     numbers,
     part_path,
+    present_name,
 )
 
 _CONTINUATION = b"\xff\xff\xff\xff"
@@ -245,7 +246,8 @@ class _Reading:
         if len(whole.arrow.column(CIRCUIT).values) != len(whole.arrow) * len(self._version.names):
             raise RecordError(path, f"row {self._start}: the circuit's values don't match its names.")
         self.end_hole(whole.row)
-        batch = Batch(self._start, self._version, events, whole.arrow)
+        arrow = whole.arrow.rename_columns([present_name(name) for name in whole.arrow.schema.names])
+        batch = Batch(self._start, self._version, events, arrow)
         self._start += len(batch)
         self._next_row = None if whole.row is None else whole.row + len(batch)
         return batch

@@ -33,7 +33,8 @@ from hilserver.realtime.talk import say
 from hilserver.record.format import Event, LogHeader, RecordError, decode
 from hilserver.record.run import command_event, swap_events
 from hilserver.record.writer import LogWriter
-from hilserver.tick import columns as c
+from hilserver.tick.codes import CommandKind
+from hilserver.tick.row import command_in, header, headers
 
 ROWS = 2000
 POLL = 0.02
@@ -98,7 +99,7 @@ class LogRecorder:
             if lost:
                 events.setdefault(0, []).append({"kind": "lost", "rows": lost})
             self._writer.append(rows, events)
-            self._tick = int(rows[-1, c.TICK])
+            self._tick = int(header(rows[-1]).tick)
         if time.monotonic() - self._flushed > FLUSH_EVERY:
             self._flushed = time.monotonic()
             self._writer.flush()
@@ -139,29 +140,29 @@ class LogRecorder:
         previous = self._writer.header.extra.get(PREVIOUS_TICK)
         if previous is None or len(rows) == 0:
             return 0
-        return max(int(rows[0, c.TICK] - rows[0, c.MISSED]) - 1 - int(previous), 0)
+        return max(int(header(rows[0]).tick - header(rows[0]).missed) - 1 - int(previous), 0)
 
     def _first(self, rows: Floats) -> Floats:
         """These rows from the first one that belongs to the header's circuit."""
-        found = np.flatnonzero(rows[:, c.CIRCUIT_VERSION] >= self._version)
+        found = np.flatnonzero(headers(rows)["circuit_version"] >= self._version)
         if len(found) == 0:
             return rows[:0]
         rows = rows[found[0] :]
-        if rows[0, c.CIRCUIT_VERSION] != self._version:
+        if header(rows[0]).circuit_version != self._version:
             raise RecordError(self._writer.path, "was begun too late: the circuit had been switched again.")
-        self._sequence = int(rows[0, c.COMMAND])  # what the first row took is in it and in the header
+        self._sequence = int(header(rows[0]).command)  # what the first row took is in it and in the header
         return rows
 
     def _commands(self, rows: Floats) -> dict[int, list[Event]]:
         """The commands taken in these rows, by row: where the row's command number changes."""
         events: dict[int, list[Event]] = {}
-        numbers = rows[:, c.COMMAND].astype(np.int64)
+        numbers = headers(rows)["command"].astype(np.int64)
         for row in np.flatnonzero(np.diff(numbers, prepend=self._sequence)):
             # a tick takes one command; more are between two rows only where rows were lost
             taken = range(self._sequence + 1, int(numbers[row]) + 1)
             events[int(row)] = [event for number in taken for event in self._events_of(number)]
             self._sequence = int(numbers[row])
-        if rows[-1, c.CIRCUIT_VERSION] != self._version:
+        if header(rows[-1]).circuit_version != self._version:
             raise RecordError(
                 self._writer.path, "ends here: a switch of the circuit was lost, the rows after it can't be read."
             )
@@ -171,8 +172,9 @@ class LogRecorder:
         message = self._memory.mailbox.peek(number - 1)
         if message is None:
             return [{"kind": "lost", "command": number}]
-        if message.record[c.COMMAND_KIND] == c.SWAP:
-            self._version = float(message.record[c.COMMAND_A])
+        order = command_in(message.record)
+        if order.kind == CommandKind.SWAP:
+            self._version = float(order.a)
         return message_events(message)
 
 
@@ -184,8 +186,9 @@ def no_room(free: float, needed: float) -> str:
 def message_events(message: Message) -> list[Event]:
     """The events of one mailbox message."""
     record = message.record.copy()
-    record[c.COMMAND_SEQUENCE] = message.sequence + 1
-    if record[c.COMMAND_KIND] != c.SWAP:
+    order = command_in(record)
+    order.sequence = message.sequence + 1
+    if order.kind != CommandKind.SWAP:
         return [command_event(record)]
     index, value, carried = read_swap_payload(message.payload)
     about = json.loads(read_swap_text(message.payload))

@@ -14,7 +14,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, LogHeader, circuit_event
 from hilserver.record.machine import machine
 from hilserver.rig.build import Rig
-from hilserver.tick import columns as c
+from hilserver.tick.row import unit_of_column
 from hilserver.units import unit_of_value
 
 
@@ -36,10 +36,9 @@ def run_header(rig: Rig, program: str, kind: str) -> LogHeader:
 
 def units_of(rig: Rig) -> dict[str, str]:
     """SI units of the log's columns, where known: channels, flows, times, values of the circuit."""
-    units = {f"channel.{name}": settings.unit for name, settings in rig.settings.channels.items()}
-    units |= {name: "m^3/s" for name in rig.layout.names if name.startswith("valve.") and ".flow_" in name}
-    units |= {c.HEADER_NAMES[k]: "s" for k in (c.TIME, c.UTC, c.HEARTBEAT_AGE, c.CYCLE_TIME, c.WAKE_ERROR, *c.TIMES)}
-    units |= {name: "s" for name in rig.layout.names if name.startswith("age.")}
+    units = {name: unit_of_column(name) for name in rig.layout.names}
+    for name, settings in rig.settings.channels.items():
+        units |= {f"channel.{name}": settings.unit, f"change.{name}": f"{settings.unit}/s" if settings.unit else ""}
     units |= {name: unit_of_value(name) for name in rig.packed.names}
     return {name: unit for name, unit in units.items() if unit}
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from hilserver.numerics.arrays import Floats
 from hilserver.record.reader import LogReader, LogTable
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.codes import Mode, Saturation
+from hilserver.tick.row import TIMES
 
-WORK = tuple(c.HEADER_NAMES[column] for column in c.TIMES)
+WORK = TIMES
 """Columns that say what a tick took, by parts; logs of early versions lack the last one."""
 
 
@@ -58,7 +58,7 @@ def _summary(path: Path, table: LogTable) -> RunSummary:
     columns = table.columns
     work = np.sum([columns[name] for name in WORK if name in columns], axis=0)
     late = columns["missed"] * table.header.period_s + columns["wake_error"]
-    running = columns["mode"] == c.RUNNING
+    running = columns["mode"] == Mode.RUNNING
     names = [name.removeprefix("valve.").removesuffix(".command") for name in columns if name.endswith(".command")]
     return RunSummary(
         log=path,
@@ -86,7 +86,9 @@ def _valve(name: str, columns: dict[str, Floats], running: Floats) -> ValveSumma
         flow_range=float(np.ptp(virtual)) if len(virtual) else 0.0,
         rms=float(np.sqrt(np.mean(deviation**2))) if known else float("nan"),
         largest=float(np.abs(deviation).max()) if known else float("nan"),
-        saturated=float(np.mean((flags & (b.CAPACITY | b.NO_DROP | b.RANGE)) > 0)) if len(flags) else 0.0,
+        saturated=float(np.mean((flags & (Saturation.CAPACITY | Saturation.NO_DROP | Saturation.RANGE)) > 0))
+        if len(flags)
+        else 0.0,
     )
 
 

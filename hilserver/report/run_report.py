@@ -20,19 +20,21 @@ from hilserver.report.circuit_blocks import changes, components, drawing
 from hilserver.report.document import Block, Code, Document, Facts, Grid, Heading, Picture
 from hilserver.report.envelope import Envelope
 from hilserver.report.plots import Panel, panels_figure
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, Result, Saturation
+from hilserver.tick.codes import fault_text as text_of_fault
+from hilserver.tick.row import Header, command_in
 from hilserver.units import shown_unit
 
 MOST_EVENTS = 200
 """Maximum number of events in a report."""
 QUANTITIES = {"Pa": "pressure", "m": "position", "N": "force"}
 """The quantity that is measured in a unit."""
-SATURATED = b.CAPACITY | b.NO_DROP | b.RANGE
-COMMAND_NAMES = {
-    c.ARM: "arm", c.DISARM: "disarm", c.START: "start", c.STOP: "stop", c.RESET: "reset", c.STRATEGY: "strategy",
-    c.JOG: "jog", c.CYCLE: "cycle", c.SWAP: "switch", c.ESTOP: "trip",
-}  # fmt: skip
+SATURATED = Saturation.CAPACITY | Saturation.NO_DROP | Saturation.RANGE
+COMMAND_NAMES: dict[int, str] = {
+    **{kind: kind.name.lower() for kind in CommandKind if kind not in (CommandKind.NOTHING, CommandKind.SET_INPUT)},
+    CommandKind.SWAP: "switch",
+    CommandKind.ESTOP: "trip",
+}
 """Commands that are listed; new values of inputs are in the plot."""
 
 
@@ -128,8 +130,8 @@ class _Run:
         self.missed += int(column["missed"].sum())
         self.envelope.add(np.stack([self._sampled(column, name) for name in self.shown], axis=1))
         nothing = np.zeros(len(batch))
-        self.timing.add(np.stack([column.get(name, nothing) for name in c.HEADER_NAMES], axis=1))
-        running = column["mode"] == c.RUNNING
+        self.timing.add(np.stack([column.get(name, nothing) for name in Header.names()], axis=1))
+        running = column["mode"] == Mode.RUNNING
         if running.any():
             for name, valve in self.valves.items():
                 words = ("flow_virtual", "flow_measured", "saturation")
@@ -152,7 +154,7 @@ class _Run:
         self._before = now[-1:]
         for row in map(int, np.flatnonzero(change[:, 0])):
             fault = self._fault(int(column["fault"][row]))
-            text = c.MODE_NAMES[int(now[row, 0])] + (f": {fault}" if fault else "")
+            text = Mode(int(now[row, 0])).name + (f": {fault}" if fault else "")
             self._add_row_event(column, row, text)
         for place, name in enumerate(self._limits, 1):
             for row in map(int, np.flatnonzero(change[:, place] > 0)):
@@ -168,18 +170,18 @@ class _Run:
         self.listed_events.append((time, tick, text))
 
     def _fault(self, number: int) -> str:
-        if number >= c.FAULT_LIMIT:
-            return f"{self._limits[number - c.FAULT_LIMIT].replace('.', ' ')} (action trip)"
-        return c.FAULT_TEXTS.get(number, f"fault {number}")
+        if number >= FIRST_LIMIT_FAULT:
+            return f"{self._limits[number - FIRST_LIMIT_FAULT].replace('.', ' ')} (action trip)"
+        return text_of_fault(number)
 
     def _event(self, time: float, tick: int, result: int, event: Event) -> None:
         """Add an event of the log; ``result``: of the command in this tick."""
         if is_circuit(event):
             self.circuits.append((time, event["packed"].get("source", {})))
         elif event.get("kind") == "command":
-            kind = int(np.asarray(event["record"])[c.COMMAND_KIND])
+            kind = int(command_in(np.asarray(event["record"])).kind)
             if kind in COMMAND_NAMES:
-                refused = f", refused: {c.RESULT_TEXTS[result]}" if result != c.DONE else ""
+                refused = f", refused: {Result(result).text}" if result != Result.DONE else ""
                 self._add(time, tick, f"command {COMMAND_NAMES[kind]}{refused}")
         elif event.get("kind") == "lost":
             self._add(time, tick, "the rows before this one were lost")

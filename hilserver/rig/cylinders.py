@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from math import ceil
-
-import numpy as np
+from typing import Any
 
 from hilserver.components.base import Fluid
-from hilserver.numerics.arrays import Floats
-from hilserver.rig.settings import CylinderSettings, RigSettings, ValveSettings
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.rig.settings import RigSettings
+from hilserver.tick.records import NONE
 
 SPARE_TICKS = 3
 """Ticks beyond a valve's delay that its commands are remembered, for a tracked delay."""
-NONE = -1.0
-"""Stands for no port, valve, channel or cylinder."""
 
 
 def past_lengths(settings: RigSettings) -> tuple[int, int]:
@@ -26,60 +21,75 @@ def past_lengths(settings: RigSettings) -> tuple[int, int]:
     return ceil(commands) + 2 + SPARE_TICKS, ceil(samples) + 2
 
 
-def port_table(settings: RigSettings, first_channel: int) -> Floats:
+def port_lines(settings: RigSettings, first_channel: int) -> list[dict[str, Any]]:
     """A line per port: its channel, its cylinder and side, the valve that drives it, the one whose other edges do."""
     channels, cylinders = list(settings.channels), list(settings.cylinders.values())
-    table = np.zeros((len(settings.ports), c.PORT_WIDTH))
-    for line, (port, channel) in zip(table, settings.ports.items(), strict=True):
-        line[c.PORT_CHANNEL] = first_channel + channels.index(channel) if channel in channels else 0.0
-        number = next((i for i, s in enumerate(cylinders) if port in (s.port_A, s.port_B)), -1)
-        line[c.PORT_CYLINDER] = float(number)
-        line[c.PORT_SIDE] = float(number >= 0 and port == cylinders[number].port_B)
-        line[c.PORT_VALVE], line[c.PORT_TURNED] = (valve_at(settings, port, own) for own in (True, False))
-    return table
+    lines = []
+    for port, channel in settings.ports.items():
+        number = next((i for i, s in enumerate(cylinders) if port in (s.port_A, s.port_B)), NONE)
+        line = {
+            "column": first_channel + channels.index(channel) if channel in channels else 0,
+            "cylinder": number,
+            "is_B": number >= 0 and port == cylinders[number].port_B,
+            "valve": valve_at(settings, port, own=True),
+            "turned": valve_at(settings, port, own=False),
+        }
+        lines.append(line)
+    return lines
 
 
-def valve_at(settings: RigSettings, port: str | None, own: bool) -> float:
+def valve_at(settings: RigSettings, port: str | None, *, own: bool) -> int:
     """Number of the valve that drives a port, or (not ``own``) of the one whose other edges do."""
     valves = enumerate(settings.valves.values())
-    return next((float(i) for i, v in valves if port and (v.port if own else v.other_port) == port), NONE)
+    return next((i for i, v in valves if port and (v.port if own else v.other_port) == port), NONE)
 
 
-def cylinder_table(settings: RigSettings, first_channel: int, fluid: Fluid) -> Floats:
+def cylinder_lines(settings: RigSettings, first_channel: int, fluid: Fluid) -> list[dict[str, Any]]:
     """A line per cylinder: ports, sensors and their ages, geometry, oil, valves."""
-    table = np.zeros((len(settings.cylinders), b.CYLINDER_WIDTH))
-    for line, s in zip(table, settings.cylinders.values(), strict=True):
-        _sides(line, s, settings, first_channel)
-        line[b.SENSOR_X], line[b.AGE_X] = _sensor(settings, s.position, first_channel)
-        line[b.AREA_A], line[b.AREA_B] = s.areas()
-        line[b.DEAD_A], line[b.DEAD_B] = s.dead_volume_A, s.dead_volume_B
-        line[b.STROKE], line[b.MASS] = s.stroke, s.mass
+    lines = []
+    for s in settings.cylinders.values():
+        area_A, area_B = s.areas()
         oil = fluid.parameters()
         if s.bulk_modulus is not None:
             oil |= {"B_o": s.bulk_modulus, "alpha_0": 0.0}
-        line[[b.B_O, b.ALPHA_0, b.KAPPA, b.P_0]] = [oil[name] for name in ("B_o", "alpha_0", "kappa", "p_0")]
-    return table
+        sensor_x, age_x = _sensor(settings, s.position, first_channel)
+        line = {
+            **_side("A", s.port_A, settings, first_channel),
+            **_side("B", s.port_B, settings, first_channel),
+            "sensor_x": sensor_x,
+            "age_x": age_x,
+            "area_A": area_A,
+            "area_B": area_B,
+            "dead_A": s.dead_volume_A,
+            "dead_B": s.dead_volume_B,
+            "stroke": s.stroke,
+            "mass": s.mass,
+            **{name: oil[name] for name in ("B_o", "alpha_0", "kappa", "p_0")},
+        }
+        lines.append(line)
+    return lines
 
 
-def _sides(line: Floats, s: CylinderSettings, settings: RigSettings, first_channel: int) -> None:
-    """Ports A and B of a cylinder: which they are, who measures them, which valve feeds them."""
+def _side(side: str, port: str | None, settings: RigSettings, first_channel: int) -> dict[str, Any]:
+    """Port A or B of a cylinder: which it is, who measures it, which valve feeds it."""
     ports, valves = list(settings.ports), list(settings.valves.values())
-    columns = (
-        (s.port_A, b.CYLINDER_PORT_A, b.SENSOR_A, b.AGE_A, b.SENSOR_QA, b.AGE_QA, b.VALVE_A, b.TURN_A),
-        (s.port_B, b.CYLINDER_PORT_B, b.SENSOR_B, b.AGE_B, b.SENSOR_QB, b.AGE_QB, b.VALVE_B, b.TURN_B),
-    )
-    for port, place, sensor, age, flow, flow_age, valve, turn in columns:
-        own, turned = valve_at(settings, port, True), valve_at(settings, port, False)
-        driver: ValveSettings | None = valves[int(own)] if own >= 0.0 else None
-        line[place] = float(ports.index(port)) if port in ports else NONE
-        line[sensor], line[age] = _sensor(settings, settings.ports.get(port or ""), first_channel)
-        line[flow], line[flow_age] = _sensor(settings, driver.flow if driver else None, first_channel)
-        line[valve], line[turn] = (own, 1.0) if own >= 0.0 else (turned, -1.0)
+    own, turned = valve_at(settings, port, own=True), valve_at(settings, port, own=False)
+    sensor, age = _sensor(settings, settings.ports.get(port or ""), first_channel)
+    flow, flow_age = _sensor(settings, valves[own].flow if own >= 0 else None, first_channel)
+    return {
+        f"port_{side}": ports.index(port) if port in ports else NONE,
+        f"sensor_{side}": sensor,
+        f"age_{side}": age,
+        f"sensor_Q{side}": flow,
+        f"age_Q{side}": flow_age,
+        f"valve_{side}": own if own >= 0 else turned,
+        f"turn_{side}": 1.0 if own >= 0 else -1.0,
+    }
 
 
-def _sensor(settings: RigSettings, channel: str | None, first_channel: int) -> tuple[float, float]:
+def _sensor(settings: RigSettings, channel: str | None, first_channel: int) -> tuple[int, float]:
     """Column of a channel and the age of its samples in ticks."""
     if channel not in settings.channels:
         return NONE, 0.0
     place = first_channel + list(settings.channels).index(channel)
-    return float(place), settings.channels[channel].delay * settings.loop.rate
+    return place, settings.channels[channel].delay * settings.loop.rate

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
 from hilserver.tick.cylinder import chamber_A, chamber_B
+from hilserver.tick.plan import GRID, MEASUREMENTS, SENSED, STATES, Cylinder
+from hilserver.tick.row import CylinderState
 
 if TYPE_CHECKING:
     from hilserver.rig.settings import RigSettings
@@ -33,85 +33,87 @@ DRIFT_UNKNOWN = 0.3
 UNSURE_POSITION = 1e-7
 """m per sqrt(s): keeps the filter from trusting its integration of the speed for ever."""
 LEAST_NOISE = 0.1
-"""Least noise that is reckoned with, per tick of a sensor's delay and one more: bar, 0.1 mm, tenths of nominal flow.
+"""Least noise that is assumed, per tick of a sensor's delay and one more: bar, 0.1 mm, tenths of nominal flow.
 
 A filter that trusts a late sensor more than that corrects too hastily what its model does not know.
 """
 BAR = 1e5
+P_A, P_B, X, V, FORCE, BIAS_A, BIAS_B = map(CylinderState.names().index, CylinderState.names()[:STATES])
+"""The filter's states by number."""
 
 
-def observer_table(settings: RigSettings, plan: Plan) -> Floats:
+def kalman_table(settings: RigSettings, plan: Plan) -> Floats:
     """GRID lines per cylinder: gains (SI), and standard deviations of the flows estimated into A and B."""
-    dt, first = float(plan.loop[c.DT]), int(plan.layout[c.CHANNEL])
+    dt, first = plan.loop[0].dt, plan.layout[0].channel
     deviations = [channel.deviation() for channel in settings.channels.values()]
-    length, tables = int(plan.layout[c.CYLINDER_PAST]), []
-    for line in plan.cylinder:
-        sensors = [int(line[s]) for s in (b.SENSOR_A, b.SENSOR_B, b.SENSOR_X, b.SENSOR_QA, b.SENSOR_QB)]
+    length, lines = plan.layout[0].cylinder_past_ticks, []
+    for m in plan.cylinder:
+        sensors = (m.sensor_A, m.sensor_B, m.sensor_x, m.sensor_QA, m.sensor_QB)
         noise = [deviations[s - first] if s >= 0 else None for s in sensors]
-        valves = [plan.valve[int(line[i]), b.Q_NOMINAL] if line[i] >= 0 else None for i in (b.VALVE_A, b.VALVE_B)]
-        for x in np.linspace(0.0, line[b.STROKE], b.GRID):
-            tables.append(_gains(line, float(x), noise, valves, dt, length))
-    return np.array(tables, dtype=np.float64).reshape(len(tables), -1 if tables else 0)
+        valves = [plan.valve[i].Q_nominal if i >= 0 else None for i in (m.valve_A, m.valve_B)]
+        for x in np.linspace(0.0, m.stroke, GRID):
+            lines.append(_gains(m, float(x), noise, valves, dt, length))
+    return np.array(lines, dtype=np.float64).reshape(len(lines), -1 if lines else 0)
 
 
 def _gains(
-    m: Floats, x: float, noise: list[float | None], nominal: list[float | None], dt: float, length: int
+    m: Cylinder, x: float, noise: list[float | None], nominal: list[float | None], dt: float, length: int
 ) -> Floats:
     """One line of the table: at position x."""
     from scipy.linalg import solve_discrete_are  # here: processes that only read plans start without it
 
     usual = max((q for q in nominal if q is not None), default=1e-3)
-    scale = np.array([BAR, BAR, 1e-3, 1e-3, m[b.AREA_A] * BAR, 1e-3 * usual, 1e-3 * usual])
+    scale = np.array([BAR, BAR, 1e-3, 1e-3, m.area_A * BAR, 1e-3 * usual, 1e-3 * usual])
     C_A, C_B = chamber_A(x, TYPICAL_PRESSURE, m), chamber_B(x, TYPICAL_PRESSURE, m)
-    motion = np.zeros((b.STATES, b.STATES))
-    motion[b.P_A, [b.V, b.BIAS_A]] = -m[b.AREA_A] / C_A, 1.0 / C_A
-    motion[b.P_B, [b.V, b.BIAS_B]] = m[b.AREA_B] / C_B, 1.0 / C_B
-    motion[b.X, b.V] = 1.0
-    motion[b.V, [b.P_A, b.P_B, b.FORCE]] = m[b.AREA_A] / m[b.MASS], -m[b.AREA_B] / m[b.MASS], -1.0 / m[b.MASS]
+    motion = np.zeros((STATES, STATES))
+    motion[P_A, [V, BIAS_A]] = -m.area_A / C_A, 1.0 / C_A
+    motion[P_B, [V, BIAS_B]] = m.area_B / C_B, 1.0 / C_B
+    motion[X, V] = 1.0
+    motion[V, [P_A, P_B, FORCE]] = m.area_A / m.mass, -m.area_B / m.mass, -1.0 / m.mass
     motion = motion * scale[None, :] / scale[:, None]
-    wander = np.zeros(b.STATES)
-    wander[b.FORCE] = DRIFT_FORCE * m[b.AREA_A] * 1e7 / sqrt(0.1)
-    for state, q in ((b.BIAS_A, nominal[0]), (b.BIAS_B, nominal[1])):
+    wander = np.zeros(STATES)
+    wander[FORCE] = DRIFT_FORCE * m.area_A * 1e7 / sqrt(0.1)
+    for state, q in ((BIAS_A, nominal[0]), (BIAS_B, nominal[1])):
         wander[state] = (DRIFT_FLOW * q if q is not None else DRIFT_UNKNOWN * usual) / sqrt(0.1)
-    wander[b.X] = UNSURE_POSITION
+    wander[X] = UNSURE_POSITION
     step, spread = _discrete(motion, np.diag((wander / scale) ** 2), dt)
     step, spread, scale = _with_past(step, spread, scale, length)
     look, unit = _look(m, length, scale, 0.1 * usual)
     known: Integers = np.array([s for s in range(len(scale)) if not _unseen(s, noise)])
     rows: Integers = np.array([i for i, sigma in enumerate(noise) if sigma is not None])
-    late = [1.0 + m[b.AGE_A], 1.0 + m[b.AGE_B], 1.0 + m[b.AGE_X], 1.0, 1.0]
+    late = [1.0 + m.age_A, 1.0 + m.age_B, 1.0 + m.age_x, 1.0, 1.0]
     sigma = np.array([max(noise[i] or 0.0, LEAST_NOISE * late[i] * unit[i]) / unit[i] for i in rows])
     seen, square = look[np.ix_(rows, known)], np.diag(sigma**2)
     P = solve_discrete_are(step[np.ix_(known, known)].T, seen.T, spread[np.ix_(known, known)], square)
     gain = P @ seen.T @ np.linalg.inv(seen @ P @ seen.T + square)
     after = (np.eye(len(known)) - gain @ seen) @ P
-    full = np.zeros((len(scale), b.MEASUREMENTS))
+    full = np.zeros((len(scale), MEASUREMENTS))
     full[np.ix_(known, rows)] = gain * scale[known][:, None] / unit[rows][None, :]
     spreads = np.zeros(len(scale))
     spreads[known] = np.sqrt(np.maximum(np.diag(after), 0.0)) * scale[known]
-    return np.concatenate([spreads[[b.BIAS_A, b.BIAS_B]], full.ravel()])
+    return np.concatenate([spreads[[BIAS_A, BIAS_B]], full.ravel()])
 
 
 def _with_past(step: Floats, spread: Floats, scale: Floats, length: int) -> tuple[Floats, Floats, Floats]:
     """The same with p_A, p_B and x of the last ``length - 1`` ticks as states: each tick they move on by one place."""
-    n = b.STATES + b.SENSED * (length - 1)
+    n = STATES + SENSED * (length - 1)
     longer, noisier = np.zeros((n, n)), np.zeros((n, n))
-    longer[: b.STATES, : b.STATES], noisier[: b.STATES, : b.STATES] = step, spread
-    for s in range(b.STATES, n):
-        longer[s, s - b.STATES if s < b.STATES + b.SENSED else s - b.SENSED] = 1.0
-    return longer, noisier, np.concatenate([scale, np.tile(scale[: b.SENSED], length - 1)])
+    longer[:STATES, :STATES], noisier[:STATES, :STATES] = step, spread
+    for s in range(STATES, n):
+        longer[s, s - STATES if s < STATES + SENSED else s - SENSED] = 1.0
+    return longer, noisier, np.concatenate([scale, np.tile(scale[:SENSED], length - 1)])
 
 
-def _look(m: Floats, length: int, scale: Floats, q: float) -> tuple[Floats, Floats]:
+def _look(m: Cylinder, length: int, scale: Floats, q: float) -> tuple[Floats, Floats]:
     """What the sensors see of the states, in their own units (bar, 0.1 mm, ``q``), and these units, SI."""
     unit = np.array([BAR, BAR, 1e-4, q, q])
-    look = np.zeros((b.MEASUREMENTS, len(scale)))
-    for i, age in enumerate((m[b.AGE_A], m[b.AGE_B], m[b.AGE_X])):
+    look = np.zeros((MEASUREMENTS, len(scale)))
+    for i, age in enumerate((m.age_A, m.age_B, m.age_x)):
         ticks = min(int(age), length - 2)
         for back, share in ((ticks, 1.0 - (age - ticks)), (ticks + 1, age - ticks)):
-            place = i if back == 0 else b.STATES + b.SENSED * (back - 1) + i
+            place = i if back == 0 else STATES + SENSED * (back - 1) + i
             look[i, place] += share * scale[i] / unit[i]
-    look[3, b.BIAS_A], look[4, b.BIAS_B] = scale[b.BIAS_A] / q, scale[b.BIAS_B] / q
+    look[3, BIAS_A], look[4, BIAS_B] = scale[BIAS_A] / q, scale[BIAS_B] / q
     return look, unit
 
 
@@ -121,15 +123,15 @@ def _unseen(state: int, noise: list[float | None]) -> bool:
     Port B needs its pressure.
     """
     p_B, x, q_A, q_B = noise[1], noise[2], noise[3], noise[4]
-    if state >= b.STATES:
-        state = (state - b.STATES) % b.SENSED
-    if state == b.X:
+    if state >= STATES:
+        state = (state - STATES) % SENSED
+    if state == X:
         return x is None
-    if state == b.BIAS_A:
+    if state == BIAS_A:
         return x is None and q_A is None
-    if state == b.BIAS_B:
+    if state == BIAS_B:
         return p_B is None or (x is None and q_A is None and q_B is None)
-    return state == b.P_B and p_B is None
+    return state == P_B and p_B is None
 
 
 def _discrete(motion: Floats, drive: Floats, dt: float) -> tuple[Floats, Floats]:

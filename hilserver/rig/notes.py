@@ -8,7 +8,7 @@ from hilserver.circuit.model import RIG
 from hilserver.driver import Pace
 from hilserver.errors import shown
 from hilserver.rig.build import Rig
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Watched
 
 LEAST_PERIODS = 3.0
 """Periods of a slow device that the age limit of its samples must allow: reading, answer, another clock."""
@@ -35,13 +35,13 @@ def _age_limits(rig: Rig) -> Iterator[str]:
     """Channels of slow devices whose samples exceed their age limit before the next ones arrive."""
     periods = {d.name: 1.0 / d.config.rate for d in rig.devices if d.driver.pace is Pace.SLOW}
     names = list(rig.settings.channels)
-    for line in rig.plan.limit[rig.plan.limit[:, c.LIMIT_KIND] == c.BY_AGE]:
-        name = names[int(line[c.LIMIT_CHANNEL])]
+    for line in rig.plan.limit:
+        name = names[line.channel]
         period = periods.get(rig.settings.channels[name].device or "")
-        if period is not None and line[c.LIMIT_UPPER] < LEAST_PERIODS * period:
+        if line.watched == Watched.AGE and period is not None and line.upper < LEAST_PERIODS * period:
             yield (
                 f"channels.{name}: its device is read every {period * 1e3:g} ms, but samples older than "
-                f"{line[c.LIMIT_UPPER] * 1e3:g} ms violate a limit: allow {LEAST_PERIODS:g} periods (max_age of a "
+                f"{line.upper * 1e3:g} ms violate a limit: allow {LEAST_PERIODS:g} periods (max_age of a "
                 "limit, or loop.max_age)."
             )
 

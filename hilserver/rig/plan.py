@@ -1,4 +1,4 @@
-"""Rig settings -> the plan (the tick's constants as tables of floats) and the row layout (what is in which column)."""
+"""Rig settings -> the plan (the tick's constants as tables of records) and the row layout (what is in which column)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import sqrt
+from typing import Any
 
 import numpy as np
 
@@ -17,15 +18,41 @@ from hilserver.errors import ConfigurationError, Problem
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.channels import LimitSettings
 from hilserver.rig.cycle import CycleInput, CycleSettings
-from hilserver.rig.cylinders import cylinder_table, past_lengths, port_table
-from hilserver.rig.kalman import observer_table
+from hilserver.rig.cylinders import cylinder_lines, past_lengths, port_lines
+from hilserver.rig.kalman import kalman_table
 from hilserver.rig.scale import Curve
 from hilserver.rig.settings import RigSettings, ValveSettings
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.bridge.strategies import raw_output
-from hilserver.tick.plan import Plan
+from hilserver.tick.codes import Action, Characteristic, Shape, Watched, When
+from hilserver.tick.plan import SUBSTEPS_OF_MACHINE, Channel, CyclePoint, Plan, make_plan, table_of
+from hilserver.tick.records import NONE, Table, cells_of
+from hilserver.tick.row import (
+    CYLINDER_PAST,
+    CylinderState,
+    Header,
+    PortState,
+    Trend,
+    ValveState,
+    cylinder_state,
+    header,
+    past_of_valve,
+    trend,
+    valve_state,
+)
 
+Line = dict[str, Any]
+"""A record of the plan: the values of its fields by name."""
+LIMIT_ACTIONS = {
+    "warn": Action.WARN,
+    "stop": Action.WARN,
+    "hold": Action.HOLD,
+    "ramp": Action.RAMP,
+    "trip": Action.TRIP,
+}
+"""A limit that stops acts on its valves, by plan.end; on the mode no more than a warning."""
+ENABLE_ACTIONS = {"refuse": Action.WARN, "ramp": Action.RAMP, "trip": Action.TRIP}
+SHAPES = {"linear": Shape.LINEAR, "step": Shape.SMOOTH, "hold": Shape.JUMP}
 CIRCUIT_SPACE = 256
 """Room in the row for the values of circuits switched in later; a larger first circuit gets twice its own size."""
 
@@ -41,14 +68,16 @@ class RowLayout:
     bindings: Mapping[str, int]
     raw: tuple[str, ...]
     circuit_space: int
-    starts: tuple[int, ...]
-    """First column of each section, in the order of :mod:`hilserver.tick.columns`; the circuit's values follow them."""
+    starts: Mapping[str, int]
+    """First column of each section, by the fields of `hilserver.tick.plan.Layout`; the circuit's values come last."""
     pasts: tuple[int, int]
     """Ticks that are remembered of each valve's command, and of each cylinder's state."""
 
-    def places(self) -> list[int]:
-        """The layout's numbers as the plan holds them: starts, the circuit's start and room, lengths of the past."""
-        return [*self.starts, len(self.names), self.circuit_space, *self.pasts]
+    def places(self) -> Line:
+        """The layout as the plan holds it."""
+        valve_past, cylinder_past = self.pasts
+        lengths = {"valve_past_ticks": valve_past, "cylinder_past_ticks": cylinder_past}
+        return {**self.starts, "circuit": len(self.names), "circuit_space": self.circuit_space, **lengths}
 
     @property
     def width(self) -> int:
@@ -90,26 +119,24 @@ def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
     for column, name in enumerate(layout.names):
         if name.startswith(("age.", "stale.")):
             row[column] = np.inf
-    row[c.TICK], row[c.CIRCUIT_VERSION], row[c.CYCLE_TIME] = -1.0, 1.0, -1.0
-    for number, line in enumerate(plan.valve):
-        block = plan.layout[c.VALVE] + number * b.BLOCK
-        row[block + b.STRATEGY_NOW] = line[b.STRATEGY_FIRST]
-        row[block + b.FADE] = row[block + b.OPENING_FILTERED] = np.nan
-        row[block + b.COMMAND_OUT] = row[block + b.DEMAND] = line[b.SAFE_VALUE]
-        row[block + b.SPOOL] = line[b.SAFE_VALUE]
-        row[block + b.GAIN_PA] = row[block + b.GAIN_AT] = 1.0
-        past = plan.layout[c.VALVES_PAST] + number * plan.layout[c.VALVE_PAST]
-        row[past : past + plan.layout[c.VALVE_PAST]] = line[b.SAFE_VALUE]
-        row[block + b.OUTPUT] = raw_output(line[b.SAFE_VALUE], line)
-    row[plan.layout[c.OUTPUTS] : plan.layout[c.OUTPUTS] + len(plan.output)] = plan.output[:, c.OUTPUT_OFF]
+    head, at = header(row), plan.layout[0]
+    head.tick, head.circuit_version, head.cycle_time = -1.0, 1.0, -1.0
+    for number, v in enumerate(plan.valve):
+        block = valve_state(plan, row, number)
+        block.strategy = v.strategy_first
+        block.fade = block.opening_filtered = np.nan
+        block.command = block.demand = block.spool = v.safe_value
+        block.gain_PA = block.gain_AT = 1.0
+        block.output = raw_output(v.safe_value, v)
+        past_of_valve(plan, row, number)[:] = v.safe_value
+    row[at.output : at.output + len(plan.output)] = plan.output["off"]
     for number in range(len(plan.cylinder)):
-        block = plan.layout[c.CYLINDERS] + number * b.CYLINDER_BLOCK
-        row[block : block + b.CYLINDER_BLOCK] = np.nan
-    start, first = plan.layout[c.CIRCUIT], int(packed.index[e.INITIAL])
+        cells_of(cylinder_state(plan, row, number))[:] = np.nan
+    start, first = at.circuit, int(packed.index[e.INITIAL])
     row[start : start + len(packed.values)] = packed.value[first : first + len(packed.values)]
-    row[plan.layout[c.INPUT] : plan.layout[c.INPUT] + len(plan.input)] = plan.input[:, c.INPUT_INITIAL]
-    trends = slice(plan.layout[c.TREND] + c.LAST, plan.layout[c.LIMIT], c.TRENDS)
-    row[trends] = plan.input[:, c.INPUT_INITIAL]
+    row[at.input : at.input + len(plan.input)] = plan.input["initial"]
+    for number, entry in enumerate(plan.input):
+        trend(plan, row, number).last = entry.initial
     return row
 
 
@@ -119,48 +146,48 @@ def row_layout(settings: RigSettings, slots: Mapping[tuple[str, str], int]) -> R
     ``slots``: (device, source) -> raw slot.
     """
     channels, inputs = list(settings.channels), list(settings.inputs)
-    limit_names = _limit_table(settings, channels)[0]
+    limits = _limit_lines(settings, channels)
     valve_past, cylinder_past = past_lengths(settings)
     sources = {(s.device, s.source): name for name, s in settings.channels.items() if s.device and s.source}
     raw = tuple(sources.get(key, key[1]) for key in sorted(slots, key=lambda k: slots[k]))
-    sections = [
-        [f"raw.{name}" for name in raw],
-        [f"age.{name}" for name in raw],
-        [f"errors.{name}" for name in settings.devices],
-        [f"channel.{name}" for name in channels],
-        [f"stale.{name}" for name in channels],
-        [f"change.{name}" for name in channels],
-        [f"input.{name}" for name in inputs],
-        [f"input_{word}.{name}" for name in inputs for word in c.TREND_NAMES],
-        [f"limit.{name}" for name in limit_names],
-        [f"valve.{name}.{word}" for name in settings.valves for word in b.BLOCK_NAMES],
-        [f"output.{name}" for name in settings.outputs],
-        [f"{word}.{name}" for name in settings.ports for word in ("port", "port_trend")],
-        [f"cylinder.{name}.{word}" for name in settings.cylinders for word in b.CYLINDER_NAMES],
-        [f"valve.{name}.command_{k}" for name in settings.valves for k in range(1, valve_past + 1)],
-        [
-            f"cylinder.{name}.{word}_{k}"
-            for name in settings.cylinders
-            for word in ("p_A", "p_B", "x", "flow_A", "flow_B")
+    cylinders, ports, valves = settings.cylinders, settings.ports, settings.valves
+    sections = {
+        "raw": [f"raw.{name}" for name in raw],
+        "age": [f"age.{name}" for name in raw],
+        "errors": [f"errors.{name}" for name in settings.devices],
+        "channel": [f"channel.{name}" for name in channels],
+        "stale": [f"stale.{name}" for name in channels],
+        "change": [f"change.{name}" for name in channels],
+        "input": [f"input.{name}" for name in inputs],
+        "trend": [f"input_{field}.{name}" for name in inputs for field in Trend.names()],
+        "limit": [f"limit.{name}" for name in limits],
+        "valve": [f"valve.{name}.{field}" for name in valves for field in ValveState.names()],
+        "output": [f"output.{name}" for name in settings.outputs],
+        "port": [f"{field}.{name}" for name in ports for field in PortState.names()],
+        "cylinder": [f"cylinder.{name}.{field}" for name in cylinders for field in CylinderState.names()],
+        "valve_past": [f"valve.{name}.command_{k}" for name in valves for k in range(1, valve_past + 1)],
+        "cylinder_past": [
+            f"cylinder.{name}.{field}_{k}"
+            for name in cylinders
+            for field in CYLINDER_PAST
             for k in range(cylinder_past)
         ],
-    ]
-    names = list(c.HEADER_NAMES)
-    starts = []
-    for section in sections:
-        starts.append(len(names))
-        names += section
-    bindings = {f"{RIG}{port}": starts[c.PORTS_SEEN] + 2 * i for i, port in enumerate(settings.ports)}
-    bindings |= {name: starts[c.INPUT] + i for i, name in enumerate(inputs)}
+    }
+    names, starts = list(Header.names()), {}
+    for section, columns in sections.items():
+        starts[section] = len(names)
+        names += columns
+    bindings = {f"{RIG}{port}": starts["port"] + PortState.cells() * i for i, port in enumerate(ports)}
+    bindings |= {name: starts["input"] + i for i, name in enumerate(inputs)}
     return RowLayout(
         tuple(names),
-        limit_names,
-        tuple(settings.valves),
-        tuple(settings.ports),
+        tuple(limits),
+        tuple(valves),
+        tuple(ports),
         bindings,
         raw,
         CIRCUIT_SPACE,
-        tuple(starts),
+        starts,
         (valve_past, cylinder_past),
     )
 
@@ -178,194 +205,207 @@ def build_plan(
     ``slots``: (device, source) -> raw slot; ``rates``: how often slow devices are written, 1/s; ``fluid``: the
     machine's oil.
     """
-    channels, inputs = list(settings.channels), list(settings.inputs)
-    places = layout.places()
-    plan = Plan(
-        loop=_loop_table(settings, cycle),
-        channel=_channel_table(settings, slots),
-        curve=_curve_table(settings),
-        limit=_limit_table(settings, channels)[1],
-        end=_end_table(settings, channels),
-        input=_table([[s.initial, *s.range] for s in settings.inputs.values()], 3),
-        port=port_table(settings, places[c.CHANNEL]),
-        valve=_table([_valve_line(v, settings, places[c.CHANNEL]) for v in settings.valves.values()], b.VALVE_WIDTH),
-        output=_output_table(settings, rates),
-        cylinder=cylinder_table(settings, places[c.CHANNEL], fluid),
-        observer=np.empty((0, 0)),
-        cycle=cycle_table(cycle, inputs),
-        layout=np.array(places, dtype=np.int64),
-    )
-    return plan._replace(observer=observer_table(settings, plan))
+    channels, inputs, first = list(settings.channels), list(settings.inputs), layout.starts["channel"]
+    lines: dict[str, list[Line]] = {
+        "loop": [_loop_line(settings, cycle)],
+        "layout": [layout.places()],
+        "channel": _channel_lines(settings, slots),
+        "curve": _curve_lines(settings),
+        "limit": list(_limit_lines(settings, channels).values()),
+        "end": _end_lines(settings, channels),
+        "input": [{"initial": s.initial, "low": s.range[0], "high": s.range[1]} for s in settings.inputs.values()],
+        "port": port_lines(settings, first),
+        "valve": [_valve_line(v, settings, first) for v in settings.valves.values()],
+        "output": _output_lines(settings, rates),
+        "cylinder": cylinder_lines(settings, first, fluid),
+        "cycle": cycle_lines(cycle, inputs),
+    }
+    plan = make_plan(lines, np.empty((0, 0)))
+    return make_plan(lines, kalman_table(settings, plan)) if len(plan.cylinder) else plan
 
 
-def _table(lines: list[list[float]], width: int) -> Floats:
-    return np.array(lines, dtype=np.float64).reshape(-1, width)
-
-
-def _loop_table(settings: RigSettings, cycle: CycleSettings | None) -> Floats:
+def _loop_line(settings: RigSettings, cycle: CycleSettings | None) -> Line:
     loop = settings.loop
-    line = [0.0] * c.LOOP
-    line[c.DT], line[c.MAX_MISSED], line[c.HEARTBEAT_TIMEOUT] = 1.0 / loop.rate, loop.max_missed, loop.heartbeat_timeout
-    if cycle is not None:
-        line[c.CYCLE_LENGTH], line[c.CYCLE_REPEATS] = cycle.duration, float(cycle.repeat)
-    line[c.ENABLE_CHANNEL] = -1.0
+    line: Line = {
+        "dt": 1.0 / loop.rate,
+        "max_missed": loop.max_missed,
+        "heartbeat_timeout": loop.heartbeat_timeout,
+        "cycle_length": cycle.duration if cycle is not None else 0.0,
+        "cycle_repeats": cycle is not None and cycle.repeat,
+        "enable_channel": NONE,
+        "enable_max_age": 0.0,
+        "enable_action": Action.NONE,
+    }
     if (enable := settings.enable) is not None and enable.channel in settings.channels:
         ages = [s.max_age for s in settings.limits.values() if s.channel == enable.channel and s.max_age is not None]
-        line[c.ENABLE_CHANNEL] = list(settings.channels).index(enable.channel)
-        line[c.ENABLE_MAX_AGE] = min(ages, default=loop.max_age)
-        line[c.ENABLE_ACTION] = c.ENABLE_ACTIONS[enable.action]
-    return np.array(line, dtype=np.float64)
+        line["enable_channel"] = list(settings.channels).index(enable.channel)
+        line["enable_max_age"] = min(ages, default=loop.max_age)
+        line["enable_action"] = ENABLE_ACTIONS[enable.action]
+    return line
 
 
-def _channel_table(settings: RigSettings, slots: Mapping[tuple[str, str], int]) -> Floats:
+def _channel_lines(settings: RigSettings, slots: Mapping[tuple[str, str], int]) -> list[Line]:
     lines, first = [], 0
     for s in settings.channels.values():
-        line = [0.0] * c.CHANNEL_WIDTH
+        line: Line = {**dict.fromkeys(Channel.names(), 0.0), "slot": NONE}
         if s.device is None or s.source is None:
-            line[c.RAW_SLOT], line[c.CONSTANT] = -1.0, s.fixed()
+            line["constant"] = s.fixed()
         else:
-            curve = _curve_lines(s.curve())
-            line[c.RAW_SLOT], line[c.FILTER] = float(slots[s.device, s.source]), s.filter
-            line[c.CURVE_KIND] = float(c.TABLE if s.curve().points else c.POLYNOMIAL)
-            line[c.CURVE_FIRST], line[c.CURVE_LAST] = float(first), float(first + len(curve) - 1)
-            line[c.RAW_LOW], line[c.RAW_HIGH] = s.raw_limits()
-            line[c.VALID_LOW], line[c.VALID_HIGH] = s.value_limits()
-            line[c.VALID_RATE] = s.valid_rate.value if s.valid_rate is not None else np.inf
-            first += len(curve)
+            points = len(_points_of(s.curve()))
+            low, high = s.raw_limits()
+            lowest, highest = s.value_limits()
+            line |= {
+                "slot": slots[s.device, s.source],
+                "filter": s.filter,
+                "characteristic": Characteristic.TABLE if s.curve().points else Characteristic.POLYNOMIAL,
+                "first": first,
+                "last": first + points - 1,
+                "raw_low": low,
+                "raw_high": high,
+                "valid_low": lowest,
+                "valid_high": highest,
+                "valid_rate": s.valid_rate.value if s.valid_rate is not None else np.inf,
+            }
+            first += points
         lines.append(line)
-    return _table(lines, c.CHANNEL_WIDTH)
+    return lines
 
 
-def _curve_table(settings: RigSettings) -> Floats:
+def _curve_lines(settings: RigSettings) -> list[Line]:
     measured = [s for s in settings.channels.values() if s.device is not None and s.source is not None]
-    return _table([line for s in measured for line in _curve_lines(s.curve())], 2)
+    return [{"x": x, "y": y} for s in measured for x, y in _points_of(s.curve())]
 
 
-def _curve_lines(curve: Curve) -> list[list[float]]:
-    return [list(point) for point in curve.points] or [[coefficient, 0.0] for coefficient in curve.coefficients]
+def _points_of(curve: Curve) -> list[tuple[float, float]]:
+    return [(x, y) for x, y in curve.points] or [(coefficient, 0.0) for coefficient in curve.coefficients]
 
 
-def _limit_table(settings: RigSettings, channels: list[str]) -> tuple[tuple[str, ...], Floats]:
-    """Names and lines of all limits: the configured ones, then ``loop.max_age`` for each channel without one."""
-    names, lines = [], []
+def _limit_lines(settings: RigSettings, channels: list[str]) -> dict[str, Line]:
+    """All limits by name: the configured ones, then ``loop.max_age`` for each channel without one."""
+    found = {}
     for name, limit in settings.limits.items():
         channel = settings.channels.get(limit.channel)
         zero = channel.zero if channel is not None else 0.0
-        for suffix, kind, lower, upper in _bounds(limit, zero):
-            names.append(name + suffix)
-            place = channels.index(limit.channel) if limit.channel in channels else 0
-            lines.append([float(place), float(kind), lower, upper, float(c.ACTION_NAMES[limit.action])])
+        place = channels.index(limit.channel) if limit.channel in channels else 0
+        for suffix, bounds in _bounds(limit, zero):
+            found[name + suffix] = {"channel": place, **bounds, "action": LIMIT_ACTIONS[limit.action]}
     watched = {limit.channel for limit in settings.limits.values() if limit.max_age is not None}
     for place, (name, measured) in enumerate(settings.channels.items()):
         if measured.device is not None and name not in watched:
-            names.append(f"{name}.age")
-            lines.append([float(place), float(c.BY_AGE), -np.inf, settings.loop.max_age, float(c.TRIP)])
-    return tuple(names), _table(lines, c.LIMIT_WIDTH)
+            bounds = _range(Watched.AGE, -np.inf, settings.loop.max_age)
+            found[f"{name}.age"] = {"channel": place, **bounds, "action": Action.TRIP}
+    return found
 
 
-def _end_table(settings: RigSettings, channels: list[str]) -> Floats:
+def _end_lines(settings: RigSettings, channels: list[str]) -> list[Line]:
     """A line for each valve that a limit stops."""
     lines, valves = [], list(settings.valves)
     for limit in settings.limits.values():
         for valve, sign in limit.valves.items():
             if limit.channel in channels and valve in valves:
-                ((_, _, lower, upper),) = _bounds(limit, 0.0)
-                distance = limit.slow_down.value if limit.slow_down is not None else 0.0
-                line = [channels.index(limit.channel), valves.index(valve), sign, lower, upper, distance]
-                lines.append([float(number) for number in line])
-    return _table(lines, c.END_WIDTH)
+                ((_, bounds),) = _bounds(limit, 0.0)
+                line = {
+                    "channel": channels.index(limit.channel),
+                    "valve": valves.index(valve),
+                    "sign": sign,
+                    "lower": bounds["lower"],
+                    "upper": bounds["upper"],
+                    "distance": limit.slow_down.value if limit.slow_down is not None else 0.0,
+                }
+                lines.append(line)
+    return lines
 
 
-def _bounds(limit: LimitSettings, zero: float) -> list[tuple[str, int, float, float]]:
-    """(name suffix, kind, lower, upper) of each thing a limit watches; ``zero``: the channel's zero above gauge."""
+def _range(watched: Watched, lower: float, upper: float) -> Line:
+    return {"watched": watched, "lower": lower, "upper": upper}
+
+
+def _bounds(limit: LimitSettings, zero: float) -> list[tuple[str, Line]]:
+    """Name suffix and bounds of each thing a limit watches; ``zero``: the channel's zero above gauge."""
     found = []
     if limit.min is not None or limit.max is not None:
         lower = limit.min.value - zero if limit.min is not None else -np.inf
         upper = limit.max.value - zero if limit.max is not None else np.inf
-        found.append(("", c.BY_VALUE, lower, upper))
+        found.append(("", _range(Watched.VALUE, lower, upper)))
     if limit.max_age is not None:
-        found.append((".age", c.BY_AGE, -np.inf, limit.max_age))
+        found.append((".age", _range(Watched.AGE, -np.inf, limit.max_age)))
     if limit.max_rate is not None:
-        found.append((".rate", c.BY_RATE, -limit.max_rate.value, limit.max_rate.value))
+        found.append((".rate", _range(Watched.RATE, -limit.max_rate.value, limit.max_rate.value)))
     return found
 
 
-def _output_table(settings: RigSettings, rates: Mapping[str, float]) -> Floats:
+def _output_lines(settings: RigSettings, rates: Mapping[str, float]) -> list[Line]:
     """A heartbeat on a slow device changes no faster than the device is sure to see."""
     lines = []
     for s in settings.outputs.values():
-        ticks = np.ceil(2.0 * settings.loop.rate / rates[s.device]) if s.device in rates else 1.0
-        lines.append([float(c.WHEN_NAMES[s.on]), *s.levels(), float(ticks)])
-    return _table(lines, c.OUTPUT_WIDTH)
+        off, on = s.levels()
+        ticks = np.ceil(2.0 * settings.loop.rate / rates[s.device]) if s.device in rates else 1
+        lines.append({"when": When[s.on.upper()], "off": off, "on": on, "toggle_ticks": int(ticks)})
+    return lines
 
 
-def _valve_line(v: ValveSettings, settings: RigSettings, first_channel: int) -> list[float]:
+def _valve_line(v: ValveSettings, settings: RigSettings, first_channel: int) -> Line:
     channels, ports = list(settings.channels), list(settings.ports)
 
-    def place(channel: str | None) -> float:
-        return float(first_channel + channels.index(channel)) if channel is not None else -1.0
+    def column(channel: str | None) -> int:
+        return first_channel + channels.index(channel) if channel is not None else NONE
 
-    to_port = v.nominal_flow.coefficient()
-    to_tank = (v.nominal_flow_to_tank or v.nominal_flow).coefficient()
     leak = v.leakage.coefficient() if v.leakage else 0.0
-    gain = v.bridge.gain / v.nominal_flow.flow
-    raw_gain = 0.5 * (v.raw[1] - v.raw[0])
-    line = [0.0] * b.VALVE_WIDTH
     cylinders = list(settings.cylinders.values())
-    cylinder = next((i for i, s in enumerate(cylinders) if v.port in (s.port_A, s.port_B)), -1)
+    cylinder = next((i for i, s in enumerate(cylinders) if v.port in (s.port_A, s.port_B)), NONE)
     tau, omega = time_constant(v), 2.0 * np.pi * v.f90 if v.f90 else 0.0
-    values = {
-        b.PORT: float(ports.index(v.port)),
-        b.CHANNEL_P: place(settings.ports[v.port]),
-        b.CHANNEL_S: place(v.supply),
-        b.CHANNEL_T: place(v.tank),
-        b.CHANNEL_Q: place(v.flow),
-        b.C_PA: to_port,
-        b.C_AT: to_tank,
-        b.P_TR: v.transition_pressure,
-        b.CHANNEL_SPOOL: place(v.spool),
-        b.AGE_SPOOL: settings.channels[v.spool].delay if v.spool in settings.channels else 0.0,
-        b.AGE_Q: settings.channels[v.flow].delay if v.flow in settings.channels else 0.0,
-        b.OTHER_PORT: float(ports.index(v.other_port)) if v.other_port in ports else -1.0,
-        b.TAU: tau,
-        b.OMEGA: omega,
-        b.DAMPING: v.damping,
-        b.DELAY: v.delay,
-        b.OVERLAP: v.overlap,
-        b.NULL_BAND: v.bridge.null_band,
-        b.T_FEEDBACK: v.bridge.feedback_time,
-        b.Q_NOMINAL: v.nominal_flow.flow,
-        b.CYLINDER: float(cylinder),
-        b.SIDE: float(cylinder >= 0 and v.port == cylinders[cylinder].port_B),
-        b.LEAK_PA: leak,
-        b.LEAK_AT: leak,
-        b.LEAK_GONE: v.leakage.gone_at if v.leakage else 1.0,
-        b.TAU_W: v.bridge.lead_filter,
-        b.K_P: gain,
-        b.T_I: v.bridge.integral_time,
-        b.T_D: v.bridge.derivative_time,
-        b.TAU_D: v.bridge.derivative_filter,
-        b.FADE_TIME: v.bridge.fade,
-        b.JOG_LIMIT: v.bridge.jog_limit,
-        b.JOG_TIME: v.bridge.jog_time,
-        b.POLARITY: float(v.polarity),
-        b.NULL: v.null,
-        b.DITHER: v.dither.amplitude,
-        b.DITHER_FREQUENCY: v.dither.frequency,
-        b.U_MIN: v.range[0],
-        b.U_MAX: v.range[1],
-        b.SLEW_RATE: v.slew,
-        b.STOP_RATE: min(v.slew, 1.0 / v.stop_time),
-        b.SAFE_VALUE: v.safe,
-        b.RAW_GAIN: raw_gain,
-        b.RAW_OFFSET: 0.5 * (v.raw[0] + v.raw[1]),
-        b.STRATEGY_FIRST: float(b.STRATEGY_NAMES.index(v.bridge.strategy)),
+    h = 1.0 / (settings.loop.rate * SUBSTEPS_OF_MACHINE)
+    spool = dict(
+        zip(("spool_11", "spool_12", "spool_21", "spool_22"), spool_matrix(tau, omega, v.damping, h), strict=True)
+    )
+    return {
+        "port": ports.index(v.port),
+        "column_p": column(settings.ports[v.port]),
+        "column_S": column(v.supply),
+        "column_T": column(v.tank),
+        "column_Q": column(v.flow),
+        "column_spool": column(v.spool),
+        "age_spool": settings.channels[v.spool].delay if v.spool in settings.channels else 0.0,
+        "age_Q": settings.channels[v.flow].delay if v.flow in settings.channels else 0.0,
+        "other_port": ports.index(v.other_port) if v.other_port in ports else NONE,
+        "C_PA": v.nominal_flow.coefficient(),
+        "C_AT": (v.nominal_flow_to_tank or v.nominal_flow).coefficient(),
+        "p_tr": v.transition_pressure,
+        "tau": tau,
+        "omega": omega,
+        "damping": v.damping,
+        "delay": v.delay,
+        "overlap": v.overlap,
+        "null_band": v.bridge.null_band,
+        "leak_PA": leak,
+        "leak_AT": leak,
+        "leak_gone": v.leakage.gone_at if v.leakage else 1.0,
+        "tau_W": v.bridge.lead_filter,
+        "K_p": v.bridge.gain / v.nominal_flow.flow,
+        "T_i": v.bridge.integral_time,
+        "T_d": v.bridge.derivative_time,
+        "tau_d": v.bridge.derivative_filter,
+        "feedback_time": v.bridge.feedback_time,
+        "Q_nominal": v.nominal_flow.flow,
+        "cylinder": cylinder,
+        "is_B": cylinder >= 0 and v.port == cylinders[cylinder].port_B,
+        "fade_time": v.bridge.fade,
+        "jog_limit": v.bridge.jog_limit,
+        "jog_time": v.bridge.jog_time,
+        "polarity": v.polarity,
+        "null": v.null,
+        "dither": v.dither.amplitude,
+        "dither_frequency": v.dither.frequency,
+        "u_min": v.range[0],
+        "u_max": v.range[1],
+        "slew_rate": v.slew,
+        "stop_rate": min(v.slew, 1.0 / v.stop_time),
+        "safe_value": v.safe,
+        "raw_gain": 0.5 * (v.raw[1] - v.raw[0]),
+        "raw_offset": 0.5 * (v.raw[0] + v.raw[1]),
+        "strategy_first": Strategy[v.bridge.strategy],
+        **spool,
     }
-    h = 1.0 / (settings.loop.rate * b.SUBSTEPS_OF_MACHINE)
-    values |= dict(zip(range(b.SPOOL_11, b.SPOOL_22 + 1), spool_matrix(tau, omega, v.damping, h), strict=True))
-    for column, value in values.items():
-        line[column] = value
-    return line
 
 
 def time_constant(v: ValveSettings) -> float:
@@ -394,26 +434,34 @@ def spool_matrix(tau: float, omega: float, d: float, h: float) -> list[float]:
     return [float(x) for x in expm(motion * h).ravel()]
 
 
-def cycle_table(cycle: CycleSettings | None, inputs: list[str]) -> Floats:
-    """The points of a work cycle, one per line: number of the input, s, value, shape, amplitude, frequency."""
-    lines = [
-        [float(inputs.index(name)), *point]
+def cycle_lines(cycle: CycleSettings | None, inputs: list[str]) -> list[Line]:
+    """The points of a work cycle, sorted by input and time."""
+    return [
+        {"input": inputs.index(name), **point}
         for name, entry in (cycle.inputs.items() if cycle else ())
         if name in inputs
-        for point in _points(entry)
+        for point in _cycle_points(entry)
     ]
-    return _table(lines, c.CYCLE_WIDTH)
 
 
-def _points(entry: CycleInput) -> Iterator[tuple[float, float, float, float, float]]:
-    """The points of an input, and those between which it rests and swings about the mean of its sweep."""
+def cycle_table(cycle: CycleSettings | None, inputs: list[str]) -> Table[CyclePoint]:
+    """The same as a table of the plan."""
+    return table_of(CyclePoint, cycle_lines(cycle, inputs))
+
+
+def _cycle_points(entry: CycleInput) -> Iterator[Line]:
+    """The points of an input, and those between which it rests and oscillates about the mean of its sweep."""
+
+    def point(at: float, target: float, kind: Shape, amplitude: float = 0.0, frequency: float = 0.0) -> Line:
+        return {"at": at, "target": target, "kind": kind, "amplitude": amplitude, "frequency": frequency}
+
     for t, value in entry.points or ():
-        yield t, value, c.SHAPE_NAMES[entry.shape], 0.0, 0.0
+        yield point(t, value, SHAPES[entry.shape])
     sweep = entry.sweep
     if sweep is None:
         return
-    yield entry.sweep_begins + 0.5 * sweep.rest, sweep.mean, c.SMOOTH, 0.0, 0.0
+    yield point(entry.sweep_begins + 0.5 * sweep.rest, sweep.mean, Shape.SMOOTH)
     for sine in entry.sines:
-        yield sine.begins, sweep.mean, c.LINEAR, 0.0, 0.0
-        yield sine.ends, sweep.mean, c.SINE, sweep.amplitude, sine.frequency
-    yield entry.duration, sweep.mean, c.LINEAR, 0.0, 0.0
+        yield point(sine.begins, sweep.mean, Shape.LINEAR)
+        yield point(sine.ends, sweep.mean, Shape.SINE, sweep.amplitude, sine.frequency)
+    yield point(entry.duration, sweep.mean, Shape.LINEAR)

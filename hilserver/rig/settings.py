@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import pi
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
@@ -23,6 +23,7 @@ from hilserver.rig.references import (
     Text,
 )
 from hilserver.rig.scale import Scale
+from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.units import BAR, AnyQuantity, Frequency, Length, Mass, Number, Pressure, Rate, Time, Volume
 
 
@@ -71,22 +72,16 @@ class Dither(Datasheet):
     frequency: Frequency = Field(default="100 Hz", gt=0, description="of the sine")
 
 
+if TYPE_CHECKING:
+    StrategyName = str
+else:
+    StrategyName = Literal[STRATEGY_NAMES]
+
+
 class BridgeSettings(Datasheet):
     """How the virtual flow becomes the valve's command."""
 
-    strategy: Literal[
-        "manual",
-        "inverse_static",
-        "inverse_lag",
-        "inverse_lag_leakage",
-        "second_order",
-        "null_region",
-        "supply_droop",
-        "prediction",
-        "feedback",
-        "adaptive",
-        "flow_servo",
-    ] = Field(default="inverse_lag_leakage", description="strategy at start")
+    strategy: StrategyName = Field(default="inverse_lag_leakage", description="strategy at start")
     lead_filter: Time = Field(default="2 ms", ge=0, description="filter of the lag compensation's derivative")
     null_band: Number = Field(
         default=0.005,

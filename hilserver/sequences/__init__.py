@@ -1,1 +1,1 @@
-"""Test sequences: what is done to a rig over time, and what is expected of it."""
+"""Test sequences: commands and faults over time, and the expected behaviour of the rig."""

@@ -1,4 +1,4 @@
-"""What came of a test sequence: the recorded channels held against what is expected."""
+"""The result of a test sequence: the recorded channels checked against the expectations."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import numpy as np
 from hilserver.errors import did_you_mean
 from hilserver.numerics.arrays import Floats
 from hilserver.sequences.model import Expectation, Sequence
-from hilserver.tick.columns import MODE_NAMES
+from hilserver.tick.codes import Mode
 from hilserver.units import shown_unit
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 ROUNDING = 1e-9
-"""s: two times as near are the same."""
+"""Times that differ by less, s, count as equal."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a step or an expectation: passed, failed or skipped, and what was found."""
+    """The verdict on a step or an expectation: passed, failed or skipped, and the finding."""
 
     name: str
     outcome: str
@@ -38,7 +38,7 @@ class RecordedChannels:
     units: Mapping[str, str] = field(default_factory=dict)
 
     def until(self, end: float) -> RecordedChannels:
-        """The same without what came after ``end``, s."""
+        """The recording up to ``end``, s."""
         count = int(np.searchsorted(self.time, end + ROUNDING))
         channels = {name: values[:count] for name, values in self.channels.items()}
         return RecordedChannels(self.time[:count], channels, self.units)
@@ -64,7 +64,7 @@ class Done:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed, and something was tested."""
+        """Whether at least one verdict passed and none failed."""
         outcomes = {verdict.outcome for verdict in self.verdicts}
         return FAILED not in outcomes and PASSED in outcomes
 
@@ -78,7 +78,7 @@ def judged(sequence: Sequence, recorded: RecordedChannels, effects: Mapping[str,
 
 
 def title_of(expectation: Expectation, number: int) -> str:
-    """What an expectation is called."""
+    """The title of an expectation in reports."""
     return expectation.name or f"{number}: {expectation.channel} {band_text(expectation)}"
 
 
@@ -134,7 +134,7 @@ def _range(values: Floats, e: Expectation) -> str:
 
 
 def band_text(e: Expectation) -> str:
-    """What is expected, in the units people use."""
+    """The expected band, in practical units."""
     if e.value is not None and e.tolerance is not None:
         return f"{_shown(e.value.value, e)} ± {_shown(e.tolerance.value, e)}"
     if e.value is not None:
@@ -144,7 +144,7 @@ def band_text(e: Expectation) -> str:
 
 
 def _shown(value: float, e: Expectation) -> str:
-    if e.channel == "mode" and 0 <= value < len(MODE_NAMES) and value == int(value):
-        return MODE_NAMES[int(value)]
+    if e.channel == "mode" and 0 <= value < len(Mode) and value == int(value):
+        return Mode(int(value)).name
     unit, factor = shown_unit(e.unit)
     return f"{value * factor:.4g} {unit}".strip()

@@ -19,15 +19,14 @@ from hilserver.sequences.model import Fault, Sequence, Step
 from hilserver.sequences.play import Action, InputValue, Play, actions, check_inputs
 
 LAST_SAMPLES = 5.0
-"""s that the last telemetry may take."""
+"""Seconds allowed for the last telemetry to arrive."""
 
 
 async def run_live(sequence: Sequence, session: Session) -> Done:
     """Run a sequence on the server of this session, which must be in SAFE, with telemetry.
 
-    However it ends, the rig is disarmed and gets back the circuit and the strategies that it had; what it does not take
-    back is a failure. Raises HilserverError where the sequence can't be run there, RequestFailed where the server is
-    lost.
+    However it ends, the rig is disarmed and its circuit and strategies are restored; where that fails, the sequence has
+    failed. Raises HilserverError where the sequence can't be run there, RequestFailed where the server is lost.
     """
     began = time.perf_counter()
     _check(sequence, session)
@@ -64,7 +63,7 @@ class _Run:
         self.begin = time.monotonic()
 
     async def carry_out(self, todo: list[Action]) -> None:
-        """Do everything at its time, and wait for the last samples."""
+        """Carry out all actions at their times, and wait for the last samples."""
         for number, action in enumerate(todo):
             await asyncio.sleep(max(self.begin + action.at - time.monotonic(), 0.0))
             if isinstance(action, InputValue) and self._is_past(action, todo[number + 1 :]):

@@ -1,4 +1,4 @@
-"""A test sequence by the log of a run of it: replayed without hardware, with the software as it is today."""
+"""A test sequence on the log of a run of it: replayed without hardware, with this version of the software."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from hilserver.sequences.model import Sequence, Step
 from hilserver.sequences.play import Collector, Play
 from hilserver.service.loop_commands import loop_command
 from hilserver.simulation.replay import replay_log
-from hilserver.tick import columns as c
+from hilserver.tick.codes import CommandKind
+from hilserver.tick.row import command_in
 
 PUNCTUAL = 1.0
-"""s by which a step may have been early or late in a log, counted from the first one."""
+"""Largest deviation of a step's time in a log, s, relative to the first step."""
 
 Command = tuple[float, tuple[float, ...]]
 """Of a log: tick, and what was commanded: kind and numbers."""
@@ -77,8 +78,9 @@ def _commands(log: Path) -> list[Command]:
         for row, event in batch.events:
             if event.get("kind") == "command":
                 record = np.asarray(event["record"])
-                if record[c.COMMAND_KIND] != c.SET_INPUT:
-                    kind = tuple(float(record[k]) for k in (c.COMMAND_KIND, c.COMMAND_A, c.COMMAND_B))
+                order = command_in(record)
+                if order.kind != CommandKind.SET_INPUT:
+                    kind = tuple(map(float, (order.kind, order.a, order.b)))
                     found.append((float(ticks[row - batch.start]), kind))
     return found
 
@@ -110,7 +112,7 @@ def _found(steps: list[Step], commands: list[Command], rig: Rig, dt: float) -> l
 def _record(step: Step, rig: Rig) -> tuple[float, ...]:
     """What the loop gets of a step; of a switch only that it is one."""
     if isinstance(step.command, CircuitCommand):
-        return (float(c.SWAP),)
+        return (float(CommandKind.SWAP),)
     record = loop_command(rig, step.command)
     return (float(record.kind), record.first, record.second)
 

@@ -17,7 +17,7 @@ from hilserver.protocol.commands import Command
 from hilserver.protocol.parsing import PayloadError, read_command
 from hilserver.rig.cycle import CycleInput
 from hilserver.sequences.table import read_csv
-from hilserver.tick.columns import MODE_NAMES
+from hilserver.tick.codes import Mode
 from hilserver.toml import read_toml
 from hilserver.units import AnyDifference, AnyQuantity, Time
 
@@ -82,9 +82,11 @@ class Expectation(Datasheet):
     def _mode_by_name(cls, values: Any) -> Any:
         if not isinstance(values, Mapping) or values.get("channel") != "mode" or "value" not in values:
             return values
-        if values["value"] not in MODE_NAMES:
-            raise ValueError(f"{shown(values['value'])} is no mode.{did_you_mean(str(values['value']), MODE_NAMES)}")
-        return {**values, "value": MODE_NAMES.index(values["value"])}
+        if values["value"] not in Mode.__members__:
+            raise ValueError(
+                f"{shown(values['value'])} is no mode.{did_you_mean(str(values['value']), Mode.__members__)}"
+            )
+        return {**values, "value": Mode[values["value"]]}
 
     @model_validator(mode="after")
     def _is_a_band(self) -> Expectation:

@@ -1,4 +1,4 @@
-"""What every run of a test sequence shares: what is due when, what is recorded, what came of each step."""
+"""What all ways to run a test sequence share: actions in order, recorded channels, the verdict on each step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from hilserver.sequences.check import Done, RecordedChannels, Verdict, judged
 from hilserver.sequences.model import Fault, Step
 from hilserver.sequences.model import Sequence as TestSequence
 from hilserver.service.telemetry import VALVE_CHANNELS, channel_columns
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
+from hilserver.tick.row import header
 from hilserver.tick.signals import cycle_value
 
 CIRCUIT = "circuit."
@@ -39,13 +40,13 @@ Action = Step | Fault | InputValue
 
 
 def actions(sequence: TestSequence) -> list[Action]:
-    """Everything that is done, in order; of what is due at the same time steps come first."""
+    """All actions in order of time; at the same time, steps come first."""
     found: list[Action] = [*sequence.steps, *sequence.settings.fault, *_input_values(sequence)]
     return sorted(found, key=lambda action: action.at)
 
 
 def _input_values(sequence: TestSequence) -> Iterator[InputValue]:
-    """The values of each input where they change, at most one per period, and each point of a course."""
+    """The values of each input where they change, at most one per period, and each of its points."""
     inputs, period = sequence.settings.inputs, sequence.settings.input_period
     if not inputs:
         return
@@ -75,7 +76,7 @@ class Collector:
         self.units = channel_units(rig, self._circuit)
 
     def add(self, names: Sequence[str], rows: Floats) -> None:
-        """Keep what is wanted of these rows; ``names``: of the circuit's values in them."""
+        """Collect the required channels of these rows; ``names``: of the circuit's values in them."""
         places = {f"{CIRCUIT}{name}": self._first + place for place, name in enumerate(names)}
         part = np.full((len(rows), len(self._columns) + len(self._circuit)), np.nan)
         part[:, : len(self._columns)] = rows[:, list(self._columns.values())]
@@ -184,4 +185,4 @@ class Play:
 
 def mode_of(row: Floats) -> str:
     """The mode of a row, by name."""
-    return c.MODE_NAMES[int(row[c.MODE])]
+    return Mode(int(header(row).mode)).name

@@ -18,7 +18,7 @@ from hilserver.report.document import Block, Document, Grid, Heading, Listing, P
 from hilserver.report.plots import panels_figure
 from hilserver.sequences.check import FAILED, PASSED, SKIPPED, Done, title_of, window
 from hilserver.sequences.model import Expectation
-from hilserver.tick.columns import MODE_NAMES
+from hilserver.tick.codes import Mode
 from hilserver.units import shown_unit
 
 MARKS = {PASSED: "passed", FAILED: "FAILED", SKIPPED: "skipped"}
@@ -132,7 +132,7 @@ def plot(done: Done) -> Figure | None:
     outcomes = {verdict.name: verdict.outcome for verdict in done.verdicts}
     for axis, (channel, unit, _) in zip(figure.axes, panels, strict=True):
         if channel == "mode":
-            axis.set_yticks(range(len(MODE_NAMES)), MODE_NAMES)
+            axis.set_yticks(range(len(Mode)), Mode.__members__)
         for number, expectation in expected.get(channel, []):
             _shade(axis, expectation, outcomes[title_of(expectation, number)], done, unit)
         for at, _ in done.moments:

@@ -18,7 +18,7 @@ from hilserver.sequences.play import Collector, InputValue, Play, actions, check
 from hilserver.service.loop_commands import loop_command, refusal_text
 from hilserver.service.switching import prepare_switch
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Result
 from hilserver.tick.plant import (
     FROM_RAW,
     NOISE,
@@ -30,9 +30,10 @@ from hilserver.tick.plant import (
     VALUE_ZERO,
     PlantArrays,
 )
+from hilserver.tick.row import header
 
 GETTING_READY = 1.0
-"""s that a rig may take from its first tick to SAFE."""
+"""Seconds allowed from the first tick to SAFE."""
 
 
 def simulate_sequence(sequence: Sequence, rig: Rig, log: Path | None = None) -> Done:
@@ -79,7 +80,7 @@ class _Bench:
     @property
     def now(self) -> float:
         """Time of the next tick, s from the begin of the sequence."""
-        return float(self.run.row[c.TICK] + 1.0 - self.first_tick) * self.dt
+        return float(header(self.run.row).tick + 1.0 - self.first_tick) * self.dt
 
     @property
     def before(self) -> float:
@@ -91,7 +92,7 @@ class _Bench:
         for _ in range(round(GETTING_READY / self.dt)):
             self.run.run(1)
             if mode_of(self.run.row) == "SAFE":
-                self.first_tick = float(self.run.row[c.TICK]) + 1.0
+                self.first_tick = float(header(self.run.row).tick) + 1.0
                 return
         raise HilserverError(f"{self.rig.file}: the rig is in mode {self.run.mode}, not SAFE: {self.run.fault}.")
 
@@ -120,7 +121,7 @@ class _Bench:
             self.run_until(self.now + self.dt)
             return str(error)
         self.run_until(self.now + self.dt)
-        if (result := int(self.run.row[c.RESULT])) != c.DONE:
+        if (result := int(header(self.run.row).result)) != Result.DONE:
             return refusal_text(command, needs, result, mode_of(self.run.row))
         self.circuit = circuit
         return ""
@@ -128,7 +129,7 @@ class _Bench:
     # --- faults ------------------------------------------------------------------------------------------------------
 
     def fail(self, fault: Fault) -> None:
-        """Let something fail from the next tick on, or heal it."""
+        """Inject a fault from the next tick on, or clear it."""
         if fault.ticks is not None:
             self.run.miss(fault.ticks)
             return
@@ -168,11 +169,11 @@ class _Bench:
 
     def _slot(self, device: str, sensor: str) -> int:
         slots = [(d.name, name) for d in self.rig.devices for name in d.inputs]
-        return int(self.rig.plan.layout[c.RAW]) + slots.index((device, sensor))
+        return int(self.rig.plan.layout[0].raw) + slots.index((device, sensor))
 
 
 def _check(sequence: Sequence, rig: Rig) -> None:
-    """Raise ConfigurationError where the sequence names what the rig has not."""
+    """Raise ConfigurationError where the sequence names inputs or devices that the rig does not have."""
     file = str(sequence.file)
     problems = check_inputs(sequence, {name: entry.range for name, entry in rig.settings.inputs.items()})
     plants = {d.name: d for d in rig.devices if d.is_simulated}

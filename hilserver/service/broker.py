@@ -1,7 +1,7 @@
-"""A broker of the server's own, for the demo and for small set-ups: mosquitto where it is installed, else amqtt.
+"""The embedded broker, for the demo and small set-ups: mosquitto where it is installed, else amqtt.
 
-It listens on the loopback interface only, lets in everybody of this machine, or those who have accounts, and keeps
-nothing on disk. For a network of machines, run the system's mosquitto instead.
+It listens on the loopback interface only, accepts every local client, or those with accounts, and stores nothing on
+disk. For a network of machines, run the system's mosquitto instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
 PACKET_LIMIT = 16 << 20
-"""Largest MQTT packet in bytes. The broker throws out who sends a larger one; a server takes none from any broker."""
+"""Largest MQTT packet in bytes. The broker disconnects who sends a larger one; a server accepts none."""
 START_TIMEOUT = 10.0
 STOP_TIMEOUT = 3.0
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
@@ -51,17 +51,17 @@ def find_program() -> Program:
     raise BrokerError(
         "no MQTT broker to start here. Install mosquitto (Debian: apt install mosquitto), "
         "or the broker in Python: pip install 'hilserver[embedded-broker]'. "
-        "Or name a broker that runs already in the rig's configuration."
+        "Or give the address of a running broker in the rig file."
     )
 
 
 class EmbeddedBroker:
     """A broker child process: ``async with EmbeddedBroker() as broker`` starts it; ``broker.port`` is its TCP port.
 
-    It is started again on the same port if it dies, and dies with this process even if this is killed.
+    It is restarted on the same port if it dies, and ends with this process even if that is killed.
     ``port`` 0 picks a free one; ``program`` None takes mosquitto where it is installed, else amqtt. With ``accounts``
-    only they get in, and only operators may command; that takes mosquitto. Entering raises BrokerError where no broker
-    can be started, and AccountsError or LoginError where the accounts can't be used.
+    only they may log in, and only operators may command; requires mosquitto. Entering raises BrokerError where no
+    broker can be started, and AccountsError or LoginError where the accounts can't be used.
     """
 
     def __init__(self, port: int = 0, program: Program | None = None, accounts: Accounts | None = None) -> None:
@@ -80,7 +80,7 @@ class EmbeddedBroker:
     def pid(self) -> int:
         """Process id of the broker child that runs now."""
         if self._process is None:
-            raise BrokerError("the embedded broker does not run")
+            raise BrokerError("the embedded broker is not running")
         return self._process.pid
 
     async def __aenter__(self) -> Self:
@@ -109,16 +109,16 @@ class EmbeddedBroker:
         """Start the child and wait until it listens."""
         assert self.program is not None
         if await self._listens():
-            raise BrokerError(f"port {self.port} on {HOST} is taken already: is another broker running?")
+            raise BrokerError(f"port {self.port} on {HOST} is already in use: is another broker running?")
         access = {}
         if self._accounts is not None:
             access = {"password_file": self._accounts.passwords(), "acl_file": self._accounts.rules()}
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", __name__, self.program, str(self.port), str(os.getpid())),
-            stdin=asyncio.subprocess.PIPE,  # no argument: those can be seen by everybody on this machine
+            stdin=asyncio.subprocess.PIPE,  # not as arguments: every user of this machine can read those
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the server, which still has to say goodbye over this broker
+            start_new_session=True,  # Ctrl-C is for the server, which still needs this broker
         )
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(access).encode())
@@ -135,7 +135,7 @@ class EmbeddedBroker:
             raise BrokerError(f"the embedded broker ({self.program}) does not start: {self._last_words or 'no answer'}")
 
     async def _listening(self) -> None:
-        while not await self._listens():  # noqa: ASYNC110 - another process; there is nothing to wait for but the port
+        while not await self._listens():  # noqa: ASYNC110 - another process: only its port shows that it is ready
             await asyncio.sleep(0.02)
 
     async def _listens(self) -> bool:
@@ -234,7 +234,7 @@ def _become_mosquitto(port: str, access: dict[str, str]) -> None:
         "log_timestamp false",
     ]
     if os.geteuid() == 0:
-        settings.append("user root")  # started by root, mosquitto changes its user, which undoes _die_with
+        settings.append("user root")  # started by root, mosquitto changes its user, which cancels _die_with
     settings += [f"{key} {_file_in_memory(key, text)}" for key, text in access.items()]
     os.execv(program, [program, "-c", _file_in_memory("mosquitto.conf", "\n".join((*settings, "")))])
 

@@ -1,4 +1,4 @@
-"""Child processes of the supervisor: started as ``python -m module``, they say what they have to say in JSON lines."""
+"""Child processes of the supervisor: started as ``python -m module``, they report in JSON lines."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hilserver.errors import HilserverError
 
 _log = logging.getLogger(__name__)
 START_TIMEOUT = 120.0
-"""Seconds a child has to get ready; the first start on a machine compiles the circuit engine."""
+"""Seconds allowed for a child to get ready; the first start on a machine compiles the circuit engine."""
 LONGEST_LINE = 1 << 20
 
 
 class ChildFailed(HilserverError):
-    """A child process that did not start; its text says why."""
+    """A child process did not start; the text states why."""
 
 
 class Child:
@@ -43,7 +43,7 @@ class Child:
     ) -> Self:
         """Start ``python -m module arguments`` in a session of its own, so that Ctrl-C reaches the supervisor alone.
 
-        ``heard`` gets what it says beside that it is ready, and what went wrong with it.
+        ``heard`` gets all messages but those that it is ready or has failed.
         """
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", module, *arguments),
@@ -57,21 +57,21 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self.process.returncode is None
 
     @property
     def was_ready(self) -> bool:
-        """Whether it came as far as to be ready."""
+        """Whether the process has been ready."""
         return self.ready.done() and self.ready.exception() is None
 
     async def wait_ended(self) -> str:
-        """Wait for the end of the process; returns why it ended: its own words if it said any, else how."""
+        """Wait for the end of the process; returns why it ended: the reason that it reported, else its exit code."""
         await asyncio.shield(self._reading)
         return self._complaint or _ending(await self.process.wait())
 
     async def stop(self, patience: float = 5.0) -> None:
-        """SIGTERM, and SIGKILL for one that doesn't listen."""
+        """Send SIGTERM, and SIGKILL where the process has not ended within ``patience`` s."""
         if self.running:
             with contextlib.suppress(ProcessLookupError):
                 self.process.terminate()
@@ -83,12 +83,12 @@ class Child:
         await asyncio.shield(self._reading)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
 
     async def _read(self) -> None:
-        """Follow what the child says, to its end."""
+        """Read the child's messages until it ends."""
         assert self.process.stdout is not None
         async for line in self.process.stdout:
             try:
@@ -107,11 +107,11 @@ class Child:
         if not self.ready.done():
             reason = self._complaint or f"{self.name} ended before it was ready ({_ending(code)})."
             self.ready.set_exception(ChildFailed(reason))
-            self.ready.exception()  # noticed by whoever waits; nobody needs to
+            self.ready.exception()  # retrieved, else asyncio reports it where nobody waits
 
 
 async def all_ready(*children: Child, within: float = START_TIMEOUT) -> None:
-    """Wait until all are ready. Raises ChildFailed with the reason of the first that isn't going to be."""
+    """Wait until all are ready. Raises ChildFailed with the reason of the first that fails."""
     waiting = [child.ready for child in children]
     done, _ = await asyncio.wait(waiting, timeout=within, return_when=asyncio.FIRST_EXCEPTION)
     for future in done:

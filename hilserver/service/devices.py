@@ -1,4 +1,4 @@
-"""What the devices' drivers report: failures by kind, the latest in words, how often an I/O process was replaced."""
+"""Reports of the devices' drivers: failures by kind, the latest as a sentence, restarts of I/O processes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from hilserver.protocol.published import DeviceStatus
 
 QUIET = 10.0
-"""Seconds without a failure after which the next one is news."""
+"""Seconds without a failure after which the next one is reported as an event."""
 
 
 class _Device:
-    """The counts of one device; ``before``: of I/O processes that have ended."""
+    """The counts of one device. ``before``: those of I/O processes that have ended."""
 
     def __init__(self) -> None:
         self.before: Counter[str] = Counter()
@@ -25,7 +25,7 @@ class _Device:
 
 
 class DeviceReports:
-    """Collects what the processes of a run say of their devices."""
+    """Collects the reports of a run's processes on their devices."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._devices = {name: _Device() for name in names}
@@ -41,19 +41,19 @@ class DeviceReports:
         device.failed_at = now
 
     def restarted(self, name: str) -> None:
-        """The I/O process of this device was replaced: its counts begin anew."""
+        """Note that the I/O process of this device was replaced: its counts start at zero."""
         device = self._devices[name]
         device.restarts += 1
         device.before += device.now
         device.now = Counter()
 
     def news(self) -> list[str]:
-        """Failures that came after a quiet time, in sentences; each once."""
+        """Failures after a quiet time, as sentences; each is returned once."""
         found, self._news = self._news, []
         return found
 
     def status(self) -> dict[str, DeviceStatus]:
-        """How every device is."""
+        """The status of every device."""
         return {
             name: DeviceStatus(
                 errors=dict(device.before + device.now),

@@ -1,4 +1,4 @@
-"""The real-time process and the devices' processes beside it: started, watched, ended with every device made safe."""
+"""The real-time process and the devices' processes: started, monitored, ended with every device in its safe state."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from hilserver.service.workers import WorkerProcess
 
 _log = logging.getLogger(__name__)
 COMPILE_TIMEOUT = 600.0
-"""Seconds for the circuit engine to be compiled; a slow or busy machine needs some minutes."""
+"""Seconds allowed for compiling the circuit engine; a slow or busy machine needs some minutes."""
 LOOK = 0.1
-"""Seconds between two looks at the loop's heartbeat."""
+"""Seconds between two checks of the loop's heartbeat."""
 LEAST_TICKS = 5
-"""Ticks without which the loop does not yet count as hanging, at slow rates."""
+"""Missed ticks from which on the loop counts as hanging, at slow rates."""
 LOOP_GONE = 1.0
 """Seconds without a tick after which a predecessor's loop counts as dead."""
 PATIENCE = 3.0
@@ -53,7 +53,7 @@ class LoopProcesses:
 
     @property
     def degradations(self) -> tuple[str, ...]:
-        """What the real-time process, once it is ready, could not get from the system."""
+        """What the operating system did not grant the real-time process; once that is ready."""
         assert self.realtime is not None
         return tuple(self.realtime.ready.result().get("degradations", ()))
 
@@ -84,17 +84,17 @@ class LoopProcesses:
         return [*self.devices, *workers, self.realtime]
 
     async def died(self) -> str:
-        """Wait for the end of the real-time process and write safe values at once; returns what happened, in words."""
+        """Wait for the end of the real-time process and write safe values at once; returns the outcome in words."""
         assert self.realtime is not None
         reason = await self.realtime.wait_ended()
         safe = await self._make_safe() if self.realtime.process.returncode else "it wrote the safe values before"
-        self._memory.info.loop_pid = 0  # it could not say so itself; for the recorder
+        self._memory.info.loop_pid = 0  # for the recorder, in place of the process itself
         return f"the real-time process ended ({reason}); {safe}"
 
     async def watch(self) -> None:
-        """Kill a loop that does not tick any more, so that others can write the safe values.
+        """Kill a loop that has stopped ticking, so that the safe values can be written.
 
-        Looks are counted rather than seconds: after a pause of the whole machine both go on.
+        Checks are counted, not seconds: after a pause of the whole machine the loop needs a moment, too.
         """
         loop = self._rig.settings.loop
         patience = max(loop.heartbeat_timeout, LEAST_TICKS / loop.rate)
@@ -103,12 +103,12 @@ class LoopProcesses:
             looks = looks + 1 if self._memory.loop_heartbeat.beats == beats else 0
             beats = self._memory.loop_heartbeat.beats
             if looks * LOOK > patience:
-                _log.error("the loop has not ticked for %.1f s: it hangs and is killed", looks * LOOK)
+                _log.error("the loop has not ticked for %.1f s: it is killed", looks * LOOK)
                 self.realtime.kill()
             await asyncio.sleep(LOOK)
 
     async def end_loop(self) -> str | None:
-        """End the loop after its ramp to null, and write safe values where it can't do so itself.
+        """End the loop after its ramp to null, and write the safe values where it can't.
 
         Returns what went wrong, None if nothing.
         """
@@ -134,7 +134,7 @@ class LoopProcesses:
             _remove(segment_path(f"{self._rig.settings.name}-{name}"))
 
     async def _make_safe(self) -> str:
-        """Write every device's safe values, once; returns whether that worked, in words."""
+        """Write every device's safe values, once; returns the outcome, as a sentence."""
         if self._made_safe is None:
             workers = asyncio.gather(*(worker.make_safe() for worker in self.workers))
             failures = await asyncio.to_thread(make_devices_safe, self.setup_file)
@@ -146,14 +146,14 @@ class LoopProcesses:
 
 
 def _remove(segment: Path) -> None:
-    """Remove the shared memory that a device left behind which was killed."""
+    """Remove the shared memory of a killed device process."""
     if segment.exists():
         with contextlib.suppress(SharedMemoryError):
             Segment.create(segment, 0).close()
 
 
 async def end_predecessor(memory: LoopMemory) -> None:
-    """End the loop that a killed supervisor left behind with this memory; its valves ramp to null before."""
+    """End the loop of a killed supervisor, which still uses this memory; it ramps its valves to null first."""
     memory.info.stop_requested = True
     while memory.info.loop_pid and memory.loop_heartbeat.age() < LOOP_GONE:  # noqa: ASYNC110 - another process
         await asyncio.sleep(0.01)

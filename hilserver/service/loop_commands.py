@@ -9,10 +9,17 @@ from hilserver.errors import ConfigurationError, Problem, did_you_mean
 from hilserver.protocol import commands
 from hilserver.rig.build import Rig
 from hilserver.service.strategies import offered_strategies
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.codes import CommandKind, Result
 
-_PLAIN = {"arm": c.ARM, "disarm": c.DISARM, "start": c.START, "stop": c.STOP, "reset": c.RESET, "trip": c.ESTOP}
+_PLAIN = {
+    "arm": CommandKind.ARM,
+    "disarm": CommandKind.DISARM,
+    "start": CommandKind.START,
+    "stop": CommandKind.STOP,
+    "reset": CommandKind.RESET,
+    "trip": CommandKind.ESTOP,
+}
 _NEEDS = {
     "arm": "SAFE",
     "disarm": "ARMED or RUNNING",
@@ -41,31 +48,31 @@ def loop_command(rig: Rig, command: commands.Command) -> LoopCommand:
             low, high = settings.inputs[command.input].range
             if not low <= command.value <= high:
                 raise invalid("value", f"{command.value:g} is out of range: must be {low:g} … {high:g}.")
-            return LoopCommand("RUNNING", c.SET_INPUT, number, command.value)
+            return LoopCommand("RUNNING", CommandKind.SET_INPUT, number, command.value)
         case commands.SelectStrategy():
             number = _index(command.valve, settings.valves, "valve")
             offered = offered_strategies(rig, command.valve)
             if command.strategy not in offered:
                 hint = did_you_mean(command.strategy, offered)
                 raise invalid("strategy", f'"{command.strategy}" is not offered by this valve.{hint}')
-            return LoopCommand("", c.STRATEGY, number, float(b.STRATEGY_NAMES.index(command.strategy)))
+            return LoopCommand("", CommandKind.STRATEGY, number, float(Strategy[command.strategy]))
         case commands.Jog():
             number = _index(command.valve, settings.valves, "valve")
             limit = settings.valves[command.valve].bridge.jog_limit
             if abs(command.command) > limit:
                 raise invalid("command", f"{command.command:g} is beyond the valve's jog limit: at most ±{limit:g}.")
-            return LoopCommand("RUNNING, strategy manual", c.JOG, number, command.command)
+            return LoopCommand("RUNNING, strategy manual", CommandKind.JOG, number, command.command)
         case commands.Cycle():
             if rig.cycle is None:
                 raise invalid("action", "the rig has no work cycle: name one in the rig file (cycle = ...).")
-            return LoopCommand("RUNNING", c.CYCLE, float(command.action == "start"))
+            return LoopCommand("RUNNING", CommandKind.CYCLE, float(command.action == "start"))
     return LoopCommand(_NEEDS[command.name], _PLAIN[command.name])
 
 
 def refusal_text(command: commands.Command, needs: str, result: int, mode: str) -> str:
     """Why the loop refuses a command, in a sentence; ``result``: the loop's result, ``mode``: the present mode."""
-    hint = f" ({command.name} needs {needs}, the mode is {mode})" if result == c.WRONG_MODE and needs else ""
-    return f"{c.RESULT_TEXTS[result]}{hint}."
+    hint = f" ({command.name} needs {needs}, the mode is {mode})" if result == Result.WRONG_MODE and needs else ""
+    return f"{Result(result).text}{hint}."
 
 
 def invalid(key: str, text: str) -> ConfigurationError:

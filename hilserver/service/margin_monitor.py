@@ -1,8 +1,8 @@
-"""Before arming: whether the real valves can do what the circuit that runs asks for, and how late the bridge may be.
+"""The margin monitor: capacity and speed of the real valves for the running circuit, and delay margins of the bridge.
 
-Examined at the start, after every switch, and when the real supply has become another one while nothing is armed (it
-was off, say). All in a thread that rests as long as it works: the event loop, and with it every answer, goes on. The
-real-time loop is another process. Strategies are all examined at once; another one only brings out other warnings.
+It calculates the margins at the start, after every switch, and after a change of the real supply pressure while nothing
+is armed. It works in a thread that pauses for as long as it works, so that the event loop goes on answering; the
+real-time loop is another process. The margins hold for all strategies; another strategy only selects other warnings.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ from hilserver.service.operator import RunningCircuit
 from hilserver.service.strategies import present_strategies
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.simulation.machine import real_pressures
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
+from hilserver.tick.row import header
 
 LOOK = 0.2
-"""s between two looks whether there is something new to examine."""
+"""Seconds between two checks whether the margins are outdated."""
 OTHER_SUPPLY, LEAST_SUPPLY = 0.1, 5e5
-"""Share by which a supply pressure must have changed to be another one, and Pa that it must have changed at least."""
-PENDING = "the margins of the real valves are still being examined: hilserver status will show them."
+"""Change of a supply pressure from which on the margins are calculated anew: share of it, and at least so many Pa."""
+PENDING = "the margins of the real valves are still being calculated: hilserver status will show them."
 
 _log = logging.getLogger(__name__)
 
 
 class Ended(Exception):
-    """The server ends: the examination need not come to its end."""
+    """The server ends: the calculation is abandoned."""
 
 
 @dataclass(frozen=True)
 class MarginResult:
-    """What was found of a version of the circuit, or why nothing was; with the real supply pressures, Pa."""
+    """The margins of a version of the circuit, or why there are none; with the real supply pressures, Pa."""
 
     version: int
     supply: Mapping[str, float | None]
@@ -52,14 +53,14 @@ class MarginResult:
     failure: str = ""
 
     def warnings(self, strategies: Mapping[str, str]) -> tuple[str, ...]:
-        """What is too small with these strategies, by valve."""
+        """Warnings with these strategies, given by valve."""
         if self.found is None:
             return (self.failure,)
         return tuple(self.found.warnings(dict.fromkeys(strategies.values())))
 
 
 class MarginMonitor:
-    """Keeps an examination of the circuit that runs. ``running`` tells which one that is."""
+    """Keeps the margins of the running circuit up to date. ``running`` returns that circuit."""
 
     def __init__(
         self, rig: Rig, program: Program, telemetry: TelemetryReader, running: Callable[[], RunningCircuit]
@@ -71,46 +72,46 @@ class MarginMonitor:
         self._done: MarginResult | None = None
 
     def warnings(self) -> tuple[str, ...]:
-        """What to know before arming, in words."""
+        """The warnings before arming, as sentences."""
         row, done = self._telemetry.latest(), self._done
         if row is None or done is None or done.version != self._running().version:
             return (PENDING,)
         return done.warnings(present_strategies(self._rig, row))
 
     async def keep(self, publish: Callable[[published.MarginStatus], None], tell: Callable[[str], None]) -> None:
-        """Examine whenever there is something new, as long as the run lasts; ``tell`` gets each new warning once."""
-        told: set[str] = set()
+        """Update the margins for as long as the run lasts; ``tell`` gets each new warning once."""
+        reported: set[str] = set()
         while True:
             await asyncio.sleep(LOOK)
             row = self._telemetry.latest()
             if row is not None:
                 if self._is_new(row):
                     publish(published.MarginStatus(examined=False, version=self._running().version))
-                    self._done = await self._examine(row)
+                    self._done = await self._calculate(row)
                 if self._done is not None:
                     status = status_of(self._done, present_strategies(self._rig, row))
                     publish(status)
                     for text in status.warnings:
-                        if text not in told:
+                        if text not in reported:
                             tell(text)
-                    told = set(status.warnings)
+                    reported = set(status.warnings)
 
     def _is_new(self, row: Floats) -> bool:
         done = self._done
         if done is None or done.version != self._running().version:
             return True
         now = supplies(self._rig, row)
-        return row[c.MODE] == c.SAFE and any(_is_other(done.supply[name], p) for name, p in now.items())
+        return header(row).mode == Mode.SAFE and any(_is_other(done.supply[name], p) for name, p in now.items())
 
-    async def _examine(self, row: Floats) -> MarginResult:
+    async def _calculate(self, row: Floats) -> MarginResult:
         running, ended = self._running(), threading.Event()
         try:
-            return await asyncio.to_thread(self._examined, running, row, ended)
+            return await asyncio.to_thread(self._calculated, running, row, ended)
         finally:
             ended.set()
 
-    def _examined(self, running: RunningCircuit, row: Floats, ended: threading.Event) -> MarginResult:
-        """The examination, in its thread: half of the time it lets the others go on."""
+    def _calculated(self, running: RunningCircuit, row: Floats, ended: threading.Event) -> MarginResult:
+        """Calculate the margins, in a thread that pauses half of the time."""
         rig = dataclasses.replace(self._rig, circuit=running.circuit, packed=running.packed)
         supply, resumed = supplies(rig, row), time.perf_counter()
 
@@ -124,13 +125,13 @@ class MarginMonitor:
             return MarginResult(running.version, supply, margins(rig, self._program, row, pause))
         except Ended:
             raise
-        except Exception as error:  # whatever the circuit is: the run goes on without
-            _log.exception("the margins of the real valves could not be examined; please report it")
-            return MarginResult(running.version, supply, None, f"the margins could not be examined: {error}")
+        except Exception as error:  # the run goes on without margins
+            _log.exception("the margins of the real valves could not be calculated; please report it")
+            return MarginResult(running.version, supply, None, f"the margins could not be calculated: {error}")
 
 
 def supplies(rig: Rig, row: Floats) -> dict[str, float | None]:
-    """Supply pressure of each real valve now, Pa."""
+    """The present supply pressure of each real valve, Pa."""
     return {name: pair[0] if pair is not None else None for name, pair in real_pressures(rig, row).items()}
 
 
@@ -144,7 +145,7 @@ def _is_other(before: float | None, now: float | None) -> bool:
 
 
 def status_of(done: MarginResult, present: Mapping[str, str]) -> published.MarginStatus:
-    """An examination as it is published; ``present``: the strategy of each valve."""
+    """The message with these margins. ``present``: the strategy of each valve."""
     whole = published.MarginStatus(
         examined=True,
         version=done.version,

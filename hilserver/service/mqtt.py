@@ -1,6 +1,6 @@
 """The server's MQTT side: takes commands, gives answers, publishes state and telemetry, reconnects by itself.
 
-Nothing here can stop the caller: publishing puts a message into a bounded queue and returns, and a broker that is away,
+Nothing here blocks the caller: publishing puts a message into a bounded queue and returns. A broker that is offline,
 slow or full costs messages, never time.
 """
 
@@ -44,12 +44,12 @@ from hilserver.service.broker import PACKET_LIMIT
 _log = logging.getLogger(__name__)
 
 WAITING_LIMIT = 32
-"""Commands that may wait for their turn; those of STOPPING up to twice as many, so that they aren't the ones that a
-flood of other commands keeps out."""
+"""Largest number of waiting commands; twice as many for those of STOPPING, so that a flood of other commands does not
+keep them out."""
 
 TRIP = "trip"
 STOPPING = ("stop", "disarm", TRIP)
-"""Commands that only make the rig safer: they need neither id nor expiry, whatever the server asks of others."""
+"""Commands that only make the rig safer: they need neither id nor expiry, whatever the server requires of others."""
 
 REMEMBERED_IDS = 1000
 OUTBOX_LIMIT = 1000
@@ -66,14 +66,15 @@ class Commands(Protocol):
     async def execute(self, command: Command) -> Answer:
         """Carry out one command, or refuse it in the answer.
 
-        Called for one command at a time, in order of arrival; but for a trip, which may come while one is carried out.
+        Called for one command at a time, in order of arrival; only a trip may arrive while another one is carried out.
         """
 
 
 @functools.cache
 def identifier(rig: str, password: str | None) -> str:
-    """The server's name for the broker. A client that logs in under the same name throws the server out: so nobody
-    without its password can guess it.
+    """The server's client identifier at the broker; nobody without its password can guess it.
+
+    A client that connects with the same identifier would end the server's connection.
     """
     if password is None:
         return f"hilserver-{rig}"
@@ -82,7 +83,7 @@ def identifier(rig: str, password: str | None) -> str:
 
 @dataclass(frozen=True)
 class _Reply:
-    """Where MQTT 5 wants the answer as well."""
+    """The response topic of an MQTT 5 client."""
 
     topic: str
     correlation: bytes | None
@@ -99,7 +100,7 @@ _Asked = tuple[Command, _Reply | None]
 
 @dataclass(frozen=True, slots=True)
 class _Answered:
-    """A command that was answered, in few bytes: a thousand are remembered, whole circuits among them."""
+    """An answered command in few bytes: a thousand are kept, among them whole circuits."""
 
     name: str
     expires: float | None
@@ -108,7 +109,7 @@ class _Answered:
 
 
 def _digest(command: Command) -> bytes:
-    """The same for the same command, whenever it expires."""
+    """A hash of the command without its expiry."""
     content = command.model_dump(mode="json", exclude={"expires"})
     return hashlib.sha256(f"{command.name} {json.dumps(content, sort_keys=True)}".encode()).digest()
 
@@ -142,7 +143,7 @@ class MqttService:
         self.address = address
         self.topics = Topics(rig)
         self.telemetry_dropped = 0
-        """Telemetry messages dropped since the start, because the broker was away or too slow."""
+        """Telemetry messages dropped since the start, because the broker was offline or too slow."""
         self._rig = rig
         self._commands = commands
         self._timeout = timeout
@@ -160,15 +161,15 @@ class MqttService:
 
     @property
     def connected(self) -> bool:
-        """Whether the broker is there and commands are taken."""
+        """Whether the broker is connected and commands are taken."""
         return self._connected.is_set()
 
     async def wait_connected(self) -> None:
-        """Returns once the broker is there and commands are taken."""
+        """Wait until the broker is connected and commands are taken."""
         await self._connected.wait()
 
     async def run(self) -> None:
-        """Serve until cancelled. A lost or missing broker is tried again for ever; nothing is raised."""
+        """Serve until cancelled. Reconnects to a lost or missing broker for ever; raises nothing."""
         work = (self._execute_all(self._waiting), self._execute_all(self._trips), self._stay_connected())
         tasks = [asyncio.create_task(part) for part in work]
         try:
@@ -243,9 +244,9 @@ class MqttService:
             await asyncio.sleep(delay)
 
     async def _best_protocol(self) -> aiomqtt.ProtocolVersion:
-        """MQTT 5 where the broker speaks it, else 3.1.1. Asked anew each time: another broker may have come back.
+        """MQTT 5 where the broker supports it, else 3.1.1. Checked each time: the broker may have been replaced.
 
-        Asked without a last will: some brokers for 3.1.1 don't understand the rest of a log-in that has one, and hang.
+        Checked without a last will: some brokers for 3.1.1 don't understand the rest of a CONNECT with one, and hang.
         """
         version = aiomqtt.ProtocolVersion.V5
         try:
@@ -257,9 +258,9 @@ class MqttService:
             raise
 
     async def _connect(self, protocol: aiomqtt.ProtocolVersion) -> None:
-        """One connection, from log-in to loss. The session is clean: no command from the time before comes after it."""
+        """One connection, from login to loss. The session is clean: no command from before is delivered."""
         will = aiomqtt.Will(self.topics.availability, b"offline", qos=1, retain=True)
-        # always under the same name, so that the broker ends a half-dead connection before it takes the new one
+        # always the same identifier, so that the broker ends a half-open connection before it accepts this one
         name = identifier(self._rig, self.address.password())
         client = new_client(
             self.address, protocol, identifier=name, packet_limit=PACKET_LIMIT, will=will, timeout=self._timeout
@@ -275,7 +276,7 @@ class MqttService:
             try:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             except asyncio.CancelledError:
-                await self._say_goodbye(client)
+                await self._publish_offline(client)
                 raise
             finally:
                 self._connected.clear()
@@ -285,12 +286,12 @@ class MqttService:
 
     async def _subscribe(self, client: aiomqtt.Client, protocol: aiomqtt.ProtocolVersion) -> None:
         if protocol is aiomqtt.ProtocolVersion.V5:
-            # so that a retained command is known as such at once, not only at the next connection
+            # so that a retained command is recognised at once, not only at the next connection
             await client.subscribe(self.topics.commands, options=SubscribeOptions(qos=1, retainAsPublished=True))
         else:
             await client.subscribe(self.topics.commands, qos=1)
 
-    async def _say_goodbye(self, client: aiomqtt.Client) -> None:
+    async def _publish_offline(self, client: aiomqtt.Client) -> None:
         with contextlib.suppress(aiomqtt.MqttError):
             await client.publish(self.topics.availability, b"offline", qos=1, retain=True, timeout=1.0)
 
@@ -316,11 +317,11 @@ class MqttService:
             await client.publish(
                 message.topic, message.payload, qos=message.qos, retain=message.retain, properties=properties
             )
-        except ValueError as error:  # this message can't be sent over any connection
+        except ValueError as error:  # no connection could send this message
             _log.warning("not published on %s: %s", shown(message.topic), error)
         except BaseException:
             if message.qos and not message.retain:
-                self._outbox.appendleft(message)  # what is retained is sent anew anyway
+                self._outbox.appendleft(message)  # retained messages are sent again anyway
             raise
 
     # -- commands -----------------------------------------------------------------------------------------------------
@@ -330,7 +331,7 @@ class MqttService:
             self._accept(message)
 
     def _accept(self, message: aiomqtt.Message) -> None:
-        """Let a command wait for its turn, or refuse it."""
+        """Queue a command, or refuse it."""
         topic = message.topic.value
         name, payload, reply = topic.rpartition("/")[2], bytes(message.payload), self._reply_to(message)
         if message.retain and not payload:
@@ -353,7 +354,7 @@ class MqttService:
             queue.put_nowait((command, reply))
 
     def _overtake(self) -> None:
-        """Refuse what waits: nothing that was sent before a trip may undo it."""
+        """Refuse all waiting commands: nothing sent before a trip may undo it."""
         while not self._waiting.empty():
             command, reply = self._waiting.get_nowait()
             self._answer(refusal(command.name, command.id, ["overtaken by a trip."], self._clock()), reply)
@@ -380,7 +381,7 @@ class MqttService:
         return answer
 
     def _forget(self) -> None:
-        """Forget the ids used longest ago, but for commands that, with a lifetime, could still be replayed."""
+        """Forget the oldest ids, except those of commands that could still be replayed."""
         while len(self._answered) > REMEMBERED_IDS:
             oldest = next(iter(self._answered.values()))
             if self._lifetime is not None and oldest.expires is not None and oldest.expires >= self._clock():
@@ -401,7 +402,7 @@ class MqttService:
         return answer.model_copy(update={"duplicate": True})
 
     def _untimely(self, command: Command) -> str | None:
-        """Why a command is not to be carried out now: it expired, or could be replayed later."""
+        """Why a command must not be carried out now: it has expired, or could be replayed later."""
         now, expires = self._clock(), command.expires
         lifetime = None if command.name in STOPPING else self._lifetime
         if lifetime is not None and (command.id is None or expires is None):
@@ -446,7 +447,7 @@ class MqttService:
 
 
 _RETAINED = (
-    "retained commands are refused: this one would come again at each connection. "
+    "retained commands are refused: this one would be delivered at each connection. "
     "Remove it with: mosquitto_pub -r -n -t {topic}"
 )
 

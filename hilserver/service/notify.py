@@ -1,6 +1,6 @@
-"""What the service manager is told of a run: systemd's datagrams (sd_notify(3)), in a few lines of our own.
+"""Notifications to the service manager: systemd's datagrams (sd_notify(3)).
 
-READY and the watchdog come from the loop's ticks: that this process lives says nothing of the loop.
+READY and the watchdog follow the loop's ticks: that this process is alive proves nothing about the loop.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Callable
 from typing import Self
 
 STARTING = 0.02
-"""Seconds between two looks at the loop until it ticks."""
+"""Seconds between two checks of the loop until it ticks."""
 LONGEST = 1.0
-"""Seconds between two looks later on; less where the watchdog is impatient."""
+"""Seconds between two later checks; less where the watchdog's timeout is short."""
 
 
 class Notifier:
-    """Tells systemd how a run is; nobody, where ``address``, that of its socket, is empty.
+    """Sends the state of a run to systemd's socket at ``address``; does nothing where that is empty.
 
-    ``watchdog``: seconds without a sign of life after which systemd ends the service, None if it doesn't.
+    ``watchdog``: seconds without a sign of life after which systemd ends the service; None: never.
     """
 
     def __init__(self, address: str = "", watchdog: float | None = None) -> None:
@@ -32,7 +32,7 @@ class Notifier:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """As systemd says in the environment, from which it is taken: no child process is to speak in our place."""
+        """As in systemd's environment variables, which are removed: no child process may notify in our place."""
         address, microseconds, pid = (
             os.environ.pop(name, "") for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
         )
@@ -40,7 +40,7 @@ class Notifier:
         return cls(address, int(microseconds) * 1e-6 if watched else None)
 
     def tell(self, **fields: str | int) -> None:
-        """Send fields, such as ``READY=1``. What can't be sent is lost: a run is not to fail for want of a listener."""
+        """Send fields, such as ``READY=1``. Failures are ignored: a run must not fail because nobody listens."""
         if not self._address:
             return
         text = "\n".join(f"{name}={' '.join(str(value).split())}" for name, value in fields.items())
@@ -49,28 +49,28 @@ class Notifier:
             to_manager.sendto(text.encode(), self._address)
 
     def status(self, text: str) -> None:
-        """What `systemctl status` shows; sent where it is new."""
+        """Set the text that `systemctl status` shows; sent only where it has changed."""
         if text != self._status:
             self._status = text
             self.tell(STATUS=text)
 
     def stopping(self, text: str) -> None:
-        """The run ends, and why; the last that is said of it."""
+        """Announce the end of the run, and why; nothing is sent after it."""
         self._over = True
         self.tell(STOPPING=1, STATUS=text)
 
     async def follow(self, tick: Callable[[], float | None], status: Callable[[], str]) -> None:
-        """READY once the loop ticks, WATCHDOG whenever it has ticked since the last look. ``tick``: its number."""
-        seen = tick()
+        """Send READY once the loop ticks, WATCHDOG whenever it has ticked since. ``tick`` returns its number."""
+        last = tick()
         pause = STARTING
         while not self._over:
             now = tick()
-            if now is not None and seen is not None and now > seen:
+            if now is not None and last is not None and now > last:
                 if pause == STARTING:
                     self.tell(READY=1)
                     pause = min(LONGEST, (self.watchdog or LONGEST) / 4)
                 self.tell(WATCHDOG=1)
             if now is not None:
-                seen = now
+                last = now
                 self.status(status())
             await asyncio.sleep(pause)

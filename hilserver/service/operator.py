@@ -1,4 +1,4 @@
-"""Carries out the operator's commands: checks them, prepares circuits outside of the loop, posts to the loop."""
+"""Carries out the operator's commands: checks them, prepares circuits outside the loop, posts records to the loop."""
 
 from __future__ import annotations
 
@@ -23,27 +23,28 @@ from hilserver.rig.build import Rig
 from hilserver.service.loop_commands import LoopCommand, invalid, loop_command, refusal_text
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import CIRCUITS_KEPT, TelemetryReader
-from hilserver.tick import columns as c
+from hilserver.tick.codes import CommandKind, Fault, Mode, Result
 from hilserver.tick.program import no_command, work_array
+from hilserver.tick.row import command_in, header, headers
 
 ANSWER_TIMEOUT = 2.0
 TRIAL_TICKS, LEAST_TICKS = 100, 9
-"""Ticks that a circuit is tried for, and after which one that is far too slow is not tried any further."""
+"""Ticks of the trial of a circuit, and least ticks before a trial that is far too slow is ended."""
 BEYOND_ALL_BOUNDS = 1e12
-"""No value of a circuit in SI units is as large: 1e12 Pa are 10 million bar."""
+"""A larger value, in SI units, means that the circuit diverges: 1e12 Pa are 10 million bar."""
 BUDGET = 0.5
-"""Largest share of the tick that a circuit may take; above it a switch is refused, since it would miss ticks."""
+"""Largest share of the tick for a circuit; above it a switch is refused, since it would cause missed ticks."""
 WATCHED = 0.05
-"""Seconds after a switch over which the command's movement is reported."""
+"""Seconds after a switch for which the movement of the commands is reported."""
 
 
 class NotTaken(HilserverError):
-    """A command that the loop did not take in time; it may still take it."""
+    """The loop did not take a command in time; it may still take it."""
 
 
 @dataclass(frozen=True)
 class RunningCircuit:
-    """A circuit that the loop runs, or is about to."""
+    """A circuit that the loop runs, or is about to run."""
 
     circuit: Circuit
     packed: PackedCircuit
@@ -53,7 +54,7 @@ class RunningCircuit:
 
 
 class Operator:
-    """Executes one command at a time, or a trip beside it. ``running`` is the circuit that the loop runs."""
+    """Executes one command at a time, or a trip at the same time. ``running``: the circuit that the loop runs."""
 
     def __init__(self, rig: Rig, memory: LoopMemory, telemetry: TelemetryReader, program: Program) -> None:
         self.running = RunningCircuit(rig.circuit, rig.packed, 1, rig.settings.circuit)
@@ -66,7 +67,7 @@ class Operator:
         self._program = program
 
     async def execute(self, command: Command) -> Answer:
-        """Carry out a command, or refuse it with the reason. Nothing that it says can stop the loop."""
+        """Carry out a command, or refuse it with the reason. No command can stop the loop."""
         try:
             result = await self._carry_out(command)
         except ConfigurationError as error:
@@ -76,13 +77,13 @@ class Operator:
         return command.answer(time=time.time(), tick=result["tick"], result=result)
 
     def adopt(self, row: Floats) -> None:
-        """Take note where the loop took a posted circuit, be it after its answer had to be given."""
-        if self._posted is not None and row[c.CIRCUIT_VERSION] >= self._posted.version:
-            self.running, self._posted = replace(self._posted, tick=int(row[c.TICK])), None
+        """Note where the loop has taken a posted circuit, even after its answer was given."""
+        if self._posted is not None and header(row).circuit_version >= self._posted.version:
+            self.running, self._posted = replace(self._posted, tick=int(header(row).tick)), None
             self._recent.append(self.running)
 
     def ran(self, version: int) -> RunningCircuit:
-        """The circuit of rows of this version; the present one where that is too long ago."""
+        """The circuit of this version; the present one where that is no longer known."""
         known = (*self._recent, self._posted)
         return next((circuit for circuit in known if circuit is not None and circuit.version == version), self.running)
 
@@ -97,23 +98,24 @@ class Operator:
     async def _post(self, command: Command, order: LoopCommand, payload: bytes = b"") -> dict[str, Any]:
         """Post a record to the loop and wait for the tick that takes it. Raises HilserverError where it refuses."""
         record = no_command()
-        record[c.COMMAND_KIND], record[c.COMMAND_A], record[c.COMMAND_B] = order.kind, order.first, order.second
+        asked = command_in(record)
+        asked.kind, asked.a, asked.b = order.kind, order.first, order.second
         cursor = self._telemetry.published
         row = await self._taken(self._memory.mailbox.post(record, payload) + 1, cursor)
         self.adopt(row)
-        result, mode = int(row[c.RESULT]), c.MODE_NAMES[int(row[c.MODE])]
-        if result != c.DONE:
+        result, mode = int(header(row).result), Mode(int(header(row).mode)).name
+        if result != Result.DONE:
             raise HilserverError(refusal_text(command, order.needs, result, mode))
-        return {"mode": mode, "tick": int(row[c.TICK])}
+        return {"mode": mode, "tick": int(header(row).tick)}
 
     async def _taken(self, number: int, cursor: int) -> Floats:
         """The row of the tick that took command ``number``, which is at or behind ``cursor``. Raises NotTaken."""
         deadline = time.monotonic() + ANSWER_TIMEOUT
         while time.monotonic() < deadline:
             row = self._telemetry.latest()
-            if row is not None and row[c.COMMAND] >= number:
+            if row is not None and header(row).command >= number:
                 rows = self._telemetry.since(cursor)
-                taken: Floats = rows[int(np.argmax(rows[:, c.COMMAND] >= number))]
+                taken: Floats = rows[int(np.argmax(headers(rows)["command"] >= number))]
                 return taken
             await asyncio.sleep(0.001)
         raise NotTaken("the real-time loop did not take the command in time: is it running?")
@@ -121,9 +123,9 @@ class Operator:
     # --- switching ---------------------------------------------------------------------------------------------------
 
     async def _switch(self, command: CircuitCommand) -> dict[str, Any]:
-        """Prepare another circuit, try it on a copy, let the loop swap it in, and say how the command moved."""
+        """Prepare another circuit, try it on a copy, let the loop swap it in, and report how far the commands moved."""
         if self._posted is not None:
-            raise HilserverError("the last switch still waits for the real-time loop to take it.")
+            raise HilserverError("the last switch is still waiting for the real-time loop.")
         began = time.monotonic()
         new, payload = await asyncio.to_thread(self._prepare, command)
         prepared = time.monotonic() - began
@@ -131,7 +133,7 @@ class Operator:
         self._telemetry.expect(new.version, new.packed)
         self._posted = new
         try:
-            done = await self._post(command, LoopCommand("", c.SWAP, float(new.version)), payload)
+            done = await self._post(command, LoopCommand("", CommandKind.SWAP, float(new.version)), payload)
         except NotTaken:
             raise
         except HilserverError:
@@ -162,32 +164,33 @@ class Operator:
 
     def _effect(self, rows: Floats, tick: int) -> dict[str, Any]:
         """How far each valve's command moved at most since the row before ``tick``, in % of its range; ticks missed."""
-        after = rows[:, c.TICK] >= tick
+        after = headers(rows)["tick"] >= tick
         before = rows[~after][-1] if not after.all() else rows[0]
         columns = {valve: self._rig.layout.column(f"valve.{valve}.command") for valve in self._rig.layout.valves}
         moved = {valve: 50.0 * float(np.abs(rows[after, k] - before[k]).max()) for valve, k in columns.items()}
-        return {"command_moved_percent": moved, "missed_ticks": int(rows[after, c.MISSED].sum())}
+        return {"command_moved_percent": moved, "missed_ticks": int(headers(rows)["missed"][after].sum())}
 
     def _try(self, packed: PackedCircuit, carried: Integers) -> None:
         """Step a copy of the running row with the new circuit. Raises HilserverError if it diverges or is too slow."""
         row = self._telemetry.latest()
         if row is None:
             raise HilserverError("the real-time loop does not run yet.")
-        plan, dt = self._rig.plan, float(self._rig.plan.loop[c.DT])
+        plan, dt = self._rig.plan, float(self._rig.plan.loop[0].dt)
         work = work_array(packed, self._rig.plan)
-        self._program.swap(plan, row, packed.index, packed.value, carried, work)
-        row[c.MISSED] = row[c.HEARTBEAT_AGE] = row[c.DEVICE_ERROR] = 0.0
-        if row[c.MODE] != c.RUNNING:  # no fault of the rig may hide one of the circuit
-            row[c.MODE], row[c.FAULT] = c.SAFE, c.NO_FAULT
+        self._program.swap(plan.block, row, packed.index, packed.value, carried, work)
+        head = header(row)
+        head.missed = head.heartbeat_age = head.device_error = 0.0
+        if head.mode != Mode.RUNNING:  # a fault of the rig must not hide one of the circuit
+            head.mode, head.fault = Mode.SAFE, Fault.NONE
         start = len(self._rig.layout.names)
         values = row[start : start + len(packed.names)]
         took: list[float] = []
         while len(took) < TRIAL_TICKS and not (len(took) >= LEAST_TICKS and np.median(took) > BUDGET * dt):
-            row[c.TICK] += 1.0
-            began = time.thread_time()  # of this thread: what it waits for others is not the circuit's
-            self._program.tick(plan, packed.index, packed.value, row, work, no_command())
+            head.tick += 1.0
+            began = time.thread_time()  # CPU time of this thread only
+            self._program.tick(plan.block, packed.index, packed.value, row, work, no_command())
             took.append(time.thread_time() - began)
-            if row[c.FAULT] == c.FAULT_DIVERGED or np.abs(values).max() > BEYOND_ALL_BOUNDS:
+            if head.fault == Fault.DIVERGED or np.abs(values).max() > BEYOND_ALL_BOUNDS:
                 raise invalid(
                     "solver",
                     "the circuit diverges when it is tried from the present state: "

@@ -1,4 +1,4 @@
-"""What people see of a run: telemetry, state, circuit and events, from the ring to MQTT and to the server's own log."""
+"""Publishes a run: telemetry, state, circuit and events, from the ring to MQTT and to the server's own log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from hilserver.service.mqtt import MqttService
 from hilserver.service.operator import Operator
 from hilserver.service.strategies import present_strategies
 from hilserver.service.telemetry import TelemetryReader
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
+from hilserver.tick.row import header
 
 _log = logging.getLogger(__name__)
 STATE_EVERY = 0.5
@@ -22,7 +23,7 @@ LONGEST_ROUND = 1.0
 
 
 class Publisher:
-    """Publishes in rounds: telemetry and events as they come, the state now and then, what changes at once."""
+    """Publishes in rounds: telemetry and events as they arrive, the state periodically, and changes at once."""
 
     def __init__(self, mqtt: MqttService, telemetry: TelemetryReader, operator: Operator) -> None:
         self._mqtt = mqtt
@@ -33,7 +34,7 @@ class Publisher:
         self._due = 0.0
 
     async def run(self) -> None:
-        """One round after the other."""
+        """Publish round after round, for ever."""
         pause = min(self._telemetry.rig.settings.mqtt.telemetry_batch, LONGEST_ROUND)
         while True:
             self.round()
@@ -62,25 +63,25 @@ class Publisher:
         _log.log(logging.WARNING if event.kind in ("fault", "warning") else logging.INFO, "%s", event.text)
 
     def tell_now(self, event: Event) -> None:
-        """The same for what happens beside the loop: its tick and time are filled in."""
+        """Publish an event outside the loop: the present tick and time are filled in."""
         row = self._telemetry.latest()
-        self.tell(event.model_copy(update={"tick": 0 if row is None else int(row[c.TICK]), "time": time.time()}))
+        self.tell(event.model_copy(update={"tick": 0 if row is None else int(header(row).tick), "time": time.time()}))
 
     def end(self, fault: str | None = None) -> None:
-        """A last round, after the loop has ended; ``fault`` is told where the loop could not do so itself."""
+        """A last round, after the loop has ended; ``fault`` is published where the loop could not report it."""
         self.round()
         row = self._telemetry.latest()
         if row is None:
             return
         if fault is not None:
-            row[c.MODE] = c.FAULTED
+            header(row).mode = Mode.FAULT
             self.tell_now(Event(kind="fault", text=fault, tick=0, time=0.0))
         state = self._telemetry.state(row, self._mqtt.telemetry_dropped)
         self._mqtt.publish_state(state if fault is None else state.model_copy(update={"fault": fault}))
 
     def _publish_state(self, row: Floats) -> None:
         strategies = present_strategies(self._telemetry.rig, row)
-        shown = (row[c.MODE], row[c.FAULT], strategies, tuple(self._telemetry.troubles))
+        shown = (header(row).mode, header(row).fault, strategies, tuple(self._telemetry.troubles))
         if shown != self._shown or time.monotonic() >= self._due:
             self._shown, self._due = shown, time.monotonic() + STATE_EVERY
             self._mqtt.publish_state(self._telemetry.state(row, self._mqtt.telemetry_dropped))

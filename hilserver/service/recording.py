@@ -1,4 +1,4 @@
-"""The recording of a run: its recorder process, started again with a new log wherever it ends before the run does.
+"""The recording of a run: its recorder process, restarted with a new log where it ends before the run.
 
 Nothing is recorded while the disk is nearly full, and old recordings are removed where the rig file says so.
 """
@@ -34,19 +34,19 @@ from hilserver.rig.settings import RecordingSettings
 from hilserver.service.children import Child, ChildFailed, all_ready
 from hilserver.service.operator import RunningCircuit
 from hilserver.service.telemetry import TelemetryReader
-from hilserver.tick import columns as c
+from hilserver.tick.row import header, headers
 
 _log = logging.getLogger(__name__)
 FIRST_DELAY, LONGEST_DELAY, STABLE_AFTER = 0.2, 60.0, 5.0
 """Seconds before the recorder is started again: the first time, at most; after how long a run it is a first time."""
 LOOK_FOR_ROOM = 2.0
-"""Seconds between two looks at a disk that is nearly full."""
+"""Seconds between two checks of a disk that is nearly full."""
 MORE_ROOM = 1.1
 """Recording resumes with so many times the free space at which it ended."""
 TIDY_EVERY = 60.0
-"""Seconds between two looks for old recordings; there is one at each new file too."""
+"""Seconds between two checks for old recordings; each new file causes one, too."""
 CLOCK_JUMP = 3600.0
-"""Seconds by which the system clock must have been set to be distrusted: then no recording is too old."""
+"""Change of the system clock, s, after which it is not trusted: then no recording is removed for its age."""
 RECORDER, OLD_LOGS = "recorder", "old logs"
 
 
@@ -55,14 +55,14 @@ class NoRoom(HilserverError):
 
 
 class Tell(Protocol):
-    """Tells everybody what happened; ``trouble`` is shown as long as it lasts, None ends it."""
+    """Reports what happened; ``trouble`` is shown for as long as it lasts, None ends it."""
 
     def __call__(self, source: str, trouble: str | None, text: str, *, warn: bool = False) -> None:
-        """``warn``: what happened is a warning though no trouble lasts."""
+        """``warn``: report a warning although no trouble persists."""
 
 
 class RecorderProcess:
-    """The recorder and its log. ``ran`` tells the circuit of a version, for the header of a new log."""
+    """The recorder process and its log. ``ran`` returns the circuit of a version, for the header of a new log."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class RecorderProcess:
     # --- starting ----------------------------------------------------------------------------------------------------
 
     async def start_if_room(self) -> Child | None:
-        """As `start`; None where the disk is nearly full: `keep` then waits for room."""
+        """As `start`; None where the disk is nearly full: `keep` then waits for free space."""
         self._telemetry.recording = RecordingStatus()
         try:
             return await self.start()
@@ -105,7 +105,7 @@ class RecorderProcess:
     async def start(self) -> Child:
         """Start a recorder with a new log; it is ready later.
 
-        Raises HilserverError where the log has no place, NoRoom where the disk is nearly full.
+        Raises HilserverError where the folder can't be used, NoRoom where the disk is nearly full.
         """
         folder = _made(log_folder(self._settings))
         self._require_room(folder)
@@ -137,11 +137,11 @@ class RecorderProcess:
         ring = self._memory.ring
         rows = np.empty((ring.capacity, ring.width))
         count, _, _ = ring.read(max(ring.published - ring.capacity, 0), rows)
-        new = rows[:count][rows[:count, c.TICK] > self._last_tick]
-        return int(new[0, c.CIRCUIT_VERSION]) if len(new) else 0
+        new = rows[:count][headers(rows)["tick"][:count] > self._last_tick]
+        return int(header(new[0]).circuit_version) if len(new) else 0
 
     def _header(self, first: RunningCircuit) -> LogHeader:
-        """The header of a log that begins with this circuit."""
+        """The header of a log that starts with this circuit."""
         rig = dataclasses.replace(self._rig, circuit=first.circuit, packed=first.packed)
         header = run_header(rig, self._program, "real time")
         extra = {**header.extra, CIRCUIT_VERSION: first.version, PREVIOUS_TICK: self._last_tick}
@@ -150,7 +150,7 @@ class RecorderProcess:
     # --- running -----------------------------------------------------------------------------------------------------
 
     async def keep(self, tell: Tell) -> None:
-        """Start the recorder whenever it isn't there, as long as the run lasts."""
+        """Restart the recorder whenever it has ended, for as long as the run lasts."""
         self._tell = tell
         delay = FIRST_DELAY
         while not self._is_over():
@@ -177,7 +177,7 @@ class RecorderProcess:
         return self._memory.info.loop_pid == 0
 
     async def _started_again(self) -> Exception | None:
-        """Try to; returns why it did not succeed."""
+        """Try to start the recorder; returns why that failed."""
         try:
             await all_ready(await self.start())
         except (HilserverError, OSError) as error:
@@ -188,7 +188,7 @@ class RecorderProcess:
         return None
 
     def _remove_stub(self) -> None:
-        """Remove the log of a recorder that did not even come to write its header."""
+        """Remove the log of a recorder that ended before it wrote its header."""
         assert self.log_file is not None
         with contextlib.suppress(OSError):
             if self.log_file.stat().st_size == 0:
@@ -196,19 +196,19 @@ class RecorderProcess:
                 self._file = self._before
 
     def _heard(self, message: dict[str, Any]) -> None:
-        """The recorder says how the recording is."""
-        told, before = message["recording"], self._telemetry.recording or RecordingStatus()
-        file = Path(told["file"])
+        """Take a status report of the recorder."""
+        report, before = message["recording"], self._telemetry.recording or RecordingStatus()
+        file = Path(report["file"])
         self._telemetry.recording = status = RecordingStatus(
-            file=told["file"],
-            rows=told["rows"],
-            tick=told["tick"],
-            lost=told["lost"],
-            gap=told["gap"],
-            megabytes=told["bytes"] / 1e6,
-            free_megabytes=None if told["free"] is None else told["free"] / 1e6,
+            file=report["file"],
+            rows=report["rows"],
+            tick=report["tick"],
+            lost=report["lost"],
+            gap=report["gap"],
+            megabytes=report["bytes"] / 1e6,
+            free_megabytes=None if report["free"] is None else report["free"] / 1e6,
         )
-        self._last_tick = told["tick"]
+        self._last_tick = report["tick"]
         if file != self._file or before.file is None:
             self._file = file
             self._new_file.set()
@@ -226,7 +226,7 @@ class RecorderProcess:
     # --- old recordings ----------------------------------------------------------------------------------------------
 
     async def tidy_up(self, tell: Tell) -> None:
-        """Remove recordings beyond what is to be kept, now and whenever a new file was begun."""
+        """Remove recordings beyond the limits, now and whenever a new file is started."""
         keep = self._settings.keep
         if keep.age is None and keep.files is None and keep.gigabytes is None:
             return
@@ -247,7 +247,7 @@ class RecorderProcess:
                 await asyncio.wait_for(self._new_file.wait(), TIDY_EVERY)
 
     def _remove_superfluous(self) -> list[LogFile]:
-        """Remove the files that are beyond what is to be kept; returns them."""
+        """Remove the files beyond the limits; returns them."""
         keep = self._settings.keep
         if abs(_clock_offset() - self._clock) > CLOCK_JUMP:
             keep = keep.model_copy(update={"age": None})
@@ -267,10 +267,10 @@ def log_folder(settings: RecordingSettings) -> Path:
 
 
 def _last_tick(file: Path, told: int) -> int:
-    """The last tick in a file of a log; what the recorder told last where the file has none."""
+    """The last tick in a file of a log; ``told``, the last one reported, where the file has none."""
     try:
         batch = last_batch(file)
-    except (HilserverError, OSError):  # it was just begun
+    except (HilserverError, OSError):  # it was just started
         return told
     return told if batch is None else int(batch.column("tick")[-1].as_py())
 
@@ -284,5 +284,5 @@ def _made(folder: Path) -> Path:
 
 
 def _clock_offset() -> float:
-    """Changes where the system clock is set."""
+    """System clock minus monotonic clock, s: changes where the system clock is set."""
     return time.time() - time.monotonic()

@@ -1,4 +1,4 @@
-"""Back-off of a service that systemd starts again after each failure: the more starts came to nothing, the longer."""
+"""Back-off of a service that systemd restarts after each failure: the delay grows with the number of failed starts."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from hilserver.service.notify import Notifier
 _log = logging.getLogger(__name__)
 
 FIRST, LONGEST = 1.0, 60.0
-"""Seconds before a start after one failure, which double with each further one; at most."""
+"""Delay of a start after one failure, s, which doubles with each further one; and its maximum."""
 STABLE_AFTER = 60.0
-"""Seconds of running after which a start counts as a success."""
+"""Running time after which a start counts as successful, s."""
 
 
 class Restarts:
-    """Counts starts that came to nothing in ``file``; without one (None), nothing is counted and nothing delayed."""
+    """Counts failed starts in ``file``; without a file (None), nothing is counted and no start is delayed."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
 
     @classmethod
     def of_service(cls) -> Self:
-        """Of a systemd service, whose runtime directory outlives its restarts, but not a stop or a reboot."""
+        """The counter of a systemd service: in its runtime directory, which survives restarts but no stop or boot."""
         folder = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
         return cls(Path(folder) / "failures" if folder else None)
 
     @property
     def failures(self) -> int:
-        """Starts in a row that came to nothing."""
+        """The number of consecutive failed starts."""
         try:
             return int(self._file.read_text()) if self._file is not None else 0
         except (OSError, ValueError):
@@ -45,10 +45,10 @@ class Restarts:
         return min(FIRST * 2.0**doublings, LONGEST) if doublings >= 0 else 0.0
 
     def wait(self, notifier: Notifier) -> None:
-        """Wait as long as the failures before this start ask for, and count it: as a failure until it succeeds."""
+        """Wait for the delay after the failures so far, and count this start: as failed until it succeeds."""
         if (delay := self.delay()) > 0.0:
             last = f"last {self.failures} starts" if self.failures > 1 else "last start"
-            text = f"the {last} came to nothing: this one begins in {delay:g} s"
+            text = f"the {last} failed: this one begins in {delay:g} s"
             _log.warning("%s", text)
             notifier.status(text)
             time.sleep(delay)
@@ -60,7 +60,7 @@ class Restarts:
                 self._file.write_text(str(self.failures + 1))
 
     def succeed(self) -> None:
-        """The run is stable, or ended in order."""
+        """Note that the run is stable, or has ended in an orderly way."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.unlink(missing_ok=True)

@@ -14,13 +14,13 @@ from hilserver.rig.build import Rig
 
 
 def make_rig_safe(rig: Rig) -> dict[str, str | None]:
-    """Open each device, write its safe values, close it. Returns what went wrong by device, None for nothing.
+    """Open each device, write its safe values, close it. Returns the failure by device, None where there was none.
 
-    Simulated devices are left out: their processes are gone too. Raises HilserverError where the rig's loop still runs:
-    then the devices are its own, and it is told by commands.
+    Simulated devices are skipped: their processes have ended, too. Raises HilserverError where the rig's loop is still
+    running: then the devices belong to the loop, and commands are the way to stop it.
     """
     if pid := _running_loop(rig.settings.name):
-        text = f"the loop of rig {rig.settings.name} still runs (process {pid}). Use: hilserver send trip"
+        text = f"the loop of rig {rig.settings.name} is still running (process {pid}). Use: hilserver send trip"
         raise HilserverError(text)
     simulated = {device.name for device in rig.devices if not device.is_hardware}
     return {setup.name: _make_safe(setup) for setup in device_setups(rig, {}) if setup.name not in simulated}
@@ -41,6 +41,6 @@ def _make_safe(setup: DeviceSetup) -> str | None:
         with contextlib.closing(kind(setup.name, config, setup.inputs, setup.outputs)) as driver:
             driver.open()
             driver.make_safe()
-    except Exception as error:  # the other devices must have their safe values whatever this one does
+    except Exception as error:  # the other devices must get their safe values in any case
         return str(error) or type(error).__name__
     return None

@@ -5,16 +5,14 @@ from __future__ import annotations
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.rig.ladder import cannot
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.ladder import STRATEGY_NAMES, Strategy
 
 
 def offered_strategies(rig: Rig, valve: str) -> tuple[str, ...]:
     """The strategies that can drive a valve."""
-    return tuple(name for name in b.STRATEGY_NAMES if not cannot(rig.settings, rig.settings.valves[valve], name))
+    return tuple(name for name in STRATEGY_NAMES if not cannot(rig.settings, rig.settings.valves[valve], name))
 
 
 def present_strategies(rig: Rig, row: Floats) -> dict[str, str]:
     """The strategy that drives each valve in this row."""
-    return {
-        name: b.STRATEGY_NAMES[int(row[rig.layout.column(f"valve.{name}.strategy")])] for name in rig.settings.valves
-    }
+    return {name: Strategy(int(row[rig.layout.column(f"valve.{name}.strategy")])).name for name in rig.settings.valves}

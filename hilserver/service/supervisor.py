@@ -1,4 +1,4 @@
-"""The supervisor: starts and watches the processes of a run, beats the heartbeat, serves MQTT; asyncio."""
+"""The supervisor: starts and monitors the processes of a run, gives the heartbeat, serves MQTT; asyncio."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ from hilserver.service.publisher import Publisher
 from hilserver.service.recording import RecorderProcess
 from hilserver.service.restarts import STABLE_AFTER, Restarts
 from hilserver.service.telemetry import TelemetryReader, fault_text
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
 from hilserver.tick.program import compiled_program, is_compiled, warm_up, warm_up_analysis
+from hilserver.tick.row import header
 
 _log = logging.getLogger(__name__)
 BEAT = 0.02
 RING_SECONDS, RING_BYTES, RING_ROWS = 5.0, 64e6, 1000
-"""The ring holds so many seconds, but not more bytes, and at least so many rows."""
+"""Size of the ring: seconds, limited to these bytes, but at least these rows."""
 PAYLOAD_BYTES = 1 << 18
 FAREWELL = 0.3
-"""Seconds for the last messages to get out."""
+"""Seconds for sending the last messages."""
 
 
 class Supervisor:
@@ -56,7 +57,7 @@ class Supervisor:
         self._notifier = notifier or Notifier()
         self._restarts = restarts or Restarts(None)
         self.address: BrokerAddress | None = None
-        """Where clients reach it; of an embedded broker without a log-in."""
+        """Broker address for clients; that of an embedded broker has no login."""
         self.operator: Operator | None = None
         self.telemetry: TelemetryReader | None = None
         self.ready = asyncio.Event()
@@ -65,15 +66,15 @@ class Supervisor:
 
     @property
     def log_file(self) -> Path | None:
-        """The log that is being written; another one after the recorder had to be started again."""
+        """The log that is being written; another one after a restart of the recorder."""
         return self._recording.log_file if self._recording is not None else None
 
     def stop(self) -> None:
-        """Ask for an orderly end: null, safe values, log closed."""
+        """Request an orderly end: valves to null, safe values, log closed."""
         self._stop.set()
 
     async def run(self) -> int:
-        """Start everything, serve until stopped. Raises HilserverError where it can't start, with nothing left."""
+        """Start everything, serve until stopped. Raises HilserverError where the start fails, with all undone."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.stop)
@@ -93,7 +94,7 @@ class Supervisor:
                 loop.remove_signal_handler(number)
 
     async def _before_stop(self, task: asyncio.Task[Any]) -> bool:
-        """Wait for a task, or for a stop; returns whether the task was done first. Else it is cancelled."""
+        """Wait for a task, or for a stop, which cancels the task; returns whether the task was done first."""
         stopping = asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -106,7 +107,7 @@ class Supervisor:
     # --- starting ----------------------------------------------------------------------------------------------------
 
     async def _start(self, stack: contextlib.AsyncExitStack) -> tuple[LoopProcesses, Publisher]:
-        """Start everything; what has to be undone at the end goes on the stack."""
+        """Start everything; the stack takes what has to be undone at the end."""
         if not self.rig.settings.mqtt.embedded:
             self.address = address_of(self.rig)
             self.address.check()
@@ -139,34 +140,34 @@ class Supervisor:
         telemetry.degradations = (*processes.degradations, *self.address.weaknesses())
         for text in telemetry.degradations:
             _log.warning("%s", text)
-        looking = asyncio.create_task(self._look_at_solver(program, telemetry))
-        stack.push_async_callback(_cancel, looking)
+        checking = asyncio.create_task(self._check_solver(program, telemetry))
+        stack.push_async_callback(_cancel, checking)
         publisher = Publisher(mqtt, telemetry, operator)
         self._watch(stack, processes, publisher, mqtt)
 
         def warn(text: str) -> None:
             publisher.tell_now(Event(kind="warning", text=text, tick=0, time=0.0))
 
-        _background(stack, "examining the circuit", lambda: monitor.keep(mqtt.publish_margins, warn))
+        _background(stack, "the margin monitor", lambda: monitor.keep(mqtt.publish_margins, warn))
         stack.callback(withdraw, announce(self.rig.settings.name, self.address))
         return processes, publisher
 
     async def _compile(self, processes: LoopProcesses) -> None:
-        """Fill the cache in a process of its own, so that this one goes on hearing signals."""
+        """Compile in a process of its own, so that this one still reacts to signals."""
         _log.warning(
             "first start on this machine, or after an update: compiling the circuit engine takes a minute or two"
         )
         self._notifier.status("compiling the circuit engine, which takes a minute or two")
         await processes.compile()
 
-    async def _look_at_solver(self, program: Program, telemetry: TelemetryReader) -> None:
-        """Warn, as long as the server runs, where the first circuit's integrator can't follow it."""
+    async def _check_solver(self, program: Program, telemetry: TelemetryReader) -> None:
+        """Warn, for as long as the server runs, where the first circuit's integrator is not suitable for it."""
         if text := await asyncio.to_thread(solver_warning, self.rig, program):
             telemetry.troubles["solver"] = f"solver: {text}"
             _log.warning("solver: %s", text)
 
     async def _claim_memory(self, stack: contextlib.AsyncExitStack) -> LoopMemory:
-        """The shared memory of this rig, for us alone; a loop that a killed supervisor left behind is ended first."""
+        """The shared memory of this rig, for this process only; the loop of a killed supervisor is ended first."""
         path = segment_path(self.rig.settings.name)
         try:
             left_behind = LoopMemory.attach(path)
@@ -178,7 +179,7 @@ class Supervisor:
         stack.callback(memory.close)
         memory.supervisor_heartbeat.beat()
         memory.info.layout = self.rig.layout.fingerprint
-        if left_behind is not None:  # its owner is dead, else we had not got its place
+        if left_behind is not None:  # its owner is dead, else `create` had failed
             await end_predecessor(left_behind)
         return memory
 
@@ -199,7 +200,7 @@ class Supervisor:
     def _watch(
         self, stack: contextlib.AsyncExitStack, processes: LoopProcesses, publisher: Publisher, mqtt: MqttService
     ) -> None:
-        """Everything that goes on in the background from now on."""
+        """Start all background tasks."""
         assert self.telemetry is not None
         assert self._recording is not None
         telemetry, recording = self.telemetry, self._recording
@@ -211,7 +212,7 @@ class Supervisor:
             publisher.tell_now(Event(kind="warning" if trouble or warn else "info", text=text, tick=0, time=0.0))
 
         async def watch_device(device: Child) -> None:
-            text = f"{device.name} ended ({await device.wait_ended()}): its samples grow old, it takes no commands"
+            text = f"{device.name} ended ({await device.wait_ended()}): its samples are outdated, it takes no commands"
             tell(device.name, text, text)
 
         settings = self.rig.settings
@@ -233,7 +234,7 @@ class Supervisor:
             _background(stack, "tidying up", functools.partial(recording.tidy_up, tell))
         _background(stack, "watching the loop", processes.watch)
         _background(
-            stack, "telling the service manager", functools.partial(self._notifier.follow, self._tick, self._status)
+            stack, "notifying the service manager", functools.partial(self._notifier.follow, self._tick, self._status)
         )
         _background(stack, "counting this start as a success", self._succeed)
         for device in processes.devices:
@@ -246,15 +247,15 @@ class Supervisor:
         """The loop's latest tick."""
         assert self.telemetry is not None
         row = self.telemetry.latest()
-        return None if row is None else float(row[c.TICK])
+        return None if row is None else float(header(row).tick)
 
     def _status(self) -> str:
-        """How the rig is, in one line."""
+        """Mode and fault, in one line."""
         assert self.telemetry is not None
         row = self.telemetry.latest()
         if row is None:
             return "starting"
-        mode, fault = c.MODE_NAMES[int(row[c.MODE])], fault_text(self.rig, int(row[c.FAULT]))
+        mode, fault = Mode(int(header(row).mode)).name, fault_text(self.rig, int(header(row).fault))
         return f"{mode}: {fault}" if fault else mode
 
     async def _succeed(self) -> None:
@@ -264,7 +265,7 @@ class Supervisor:
     # --- serving -----------------------------------------------------------------------------------------------------
 
     async def _serve(self, processes: LoopProcesses, publisher: Publisher) -> int:
-        """Until a stop is asked for, or the real-time process ends by itself; leaves the devices safe either way."""
+        """Serve until a stop is requested or the real-time process ends; leaves the devices safe in both cases."""
         assert self.operator is not None
         dying = asyncio.create_task(processes.died())
         fault = dying.result() if await self._before_stop(dying) else None
@@ -278,13 +279,13 @@ class Supervisor:
 
 
 def address_of(rig: Rig) -> BrokerAddress:
-    """The broker in the rig file. Files that it names lie beside the rig file."""
+    """The broker in the rig file. Paths are relative to the rig file."""
     mqtt = rig.settings.mqtt
     return BrokerAddress(**{name: getattr(mqtt, name) for name in BrokerAddress.model_fields}).beside(rig.file)
 
 
 def _own_login(address: BrokerAddress, accounts: Accounts, folder: Path) -> BrokerAddress:
-    """The address with the server's own account, whose password lies in its private folder."""
+    """The address with the server's own account, whose password is in its private folder."""
     file = folder / "broker-password"
     file.touch(mode=0o600)
     file.write_text(accounts.server_password)
@@ -292,17 +293,17 @@ def _own_login(address: BrokerAddress, accounts: Accounts, folder: Path) -> Brok
 
 
 def ring_rows(rig: Rig) -> int:
-    """Rows that the ring of a rig holds."""
+    """Number of rows in the ring of a rig."""
     return max(round(min(RING_SECONDS * rig.settings.loop.rate, RING_BYTES / (8 * rig.layout.width))), RING_ROWS)
 
 
 def _background(stack: contextlib.AsyncExitStack, name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Let ``work`` go on until the stack is unwound."""
+    """Run ``work`` in the background until the stack is unwound."""
     stack.push_async_callback(_cancel, asyncio.create_task(_endlessly(name, work)))
 
 
 async def _endlessly(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """``work``, begun again where a defect ends it: a run is not to end for want of its telemetry."""
+    """``work``, restarted after a defect: a run must not end because its telemetry fails."""
     while True:
         try:
             return await work()
@@ -322,4 +323,4 @@ async def _cancel(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled():
-        task.exception()  # looked at: else asyncio complains that nobody did
+        task.exception()  # retrieved, else asyncio reports it as never retrieved

@@ -1,4 +1,4 @@
-"""Reads the ring for people: state, telemetry, events. It only looks; the loop does not notice."""
+"""Telemetry: state, decimated samples and events, read from the loop's ring without disturbing the loop."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ from hilserver.rig.build import Rig
 from hilserver.service.devices import DeviceReports
 from hilserver.service.strategies import offered_strategies, present_strategies
 from hilserver.service.utilisation import UtilisationMeter
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.codes import FIRST_LIMIT_FAULT, Mode, Saturation
+from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.modes import is_enabled
+from hilserver.tick.row import COLUMN, header, headers
 
 VALVE_CHANNELS = {"flow_virtual": "m^3/s", "flow_measured": "m^3/s", "demand": "", "command": "", "saturation": ""}
 LOOP_CHANNELS = {
-    "loop.wake_up": ("s", "from a tick's deadline to its begin; the largest since the last sample"),
-    "loop.work": ("s", "what a tick took; the largest since the last sample"),
+    "loop.wake_up": ("s", "from a tick's deadline to its start; the largest since the last sample"),
+    "loop.work": ("s", "computing time of a tick; the largest since the last sample"),
     "loop.missed": ("", "ticks missed since the last sample"),
 }
 LONGEST_LIST = 20
@@ -48,7 +49,7 @@ LONGEST_GAP = 100
 
 
 class TelemetryReader:
-    """Follows the ring from its own cursor.
+    """Reads the ring from its own cursor.
 
     ``degradations``, ``recording`` and ``troubles`` (by source) appear in the state, the latter as warnings.
     """
@@ -72,7 +73,7 @@ class TelemetryReader:
         self._demands = UtilisationMeter(rig)
 
     def expect(self, version: int, circuit: PackedCircuit) -> None:
-        """Rows of this version of the circuit are about to come."""
+        """Note the circuit of coming rows of this version."""
         self._circuits[version] = circuit
         for old in [number for number in self._circuits if number < version - CIRCUITS_KEPT]:
             del self._circuits[old]
@@ -98,7 +99,7 @@ class TelemetryReader:
         count, self._cursor, _ = self._ring.read(self._cursor, self._rows)
         rows = self._rows[:count]
         if count:
-            self.missed = int(rows[-1, c.TICK]) + 1 - self._cursor  # those in rows that were lost are counted too
+            self.missed = int(header(rows[-1]).tick) + 1 - self._cursor  # those in rows that were lost are counted too
             self._recent = rows
             self._timing.add(rows)
             self._demands.add(rows)
@@ -107,7 +108,7 @@ class TelemetryReader:
     # --- state -------------------------------------------------------------------------------------------------------
 
     def state(self, row: Floats, telemetry_dropped: int) -> ServerState:
-        """How the server is; of the demand the largest since the last call."""
+        """The state of the server; utilisation is the largest since the last call."""
         layout = self.rig.layout
         channels = layout.section("channel")
         measured = {name: _number(row[column]) for name, column in channels.items()}
@@ -121,12 +122,12 @@ class TelemetryReader:
             actual[f"valve.{valve}.flow"] = _number(row[block["flow_measured"]])
             actual[f"valve.{valve}.command"] = float(row[block["command"]])
         return ServerState(
-            mode=c.MODE_NAMES[int(row[c.MODE])],
-            fault=fault_text(self.rig, int(row[c.FAULT])) or None,
+            mode=Mode(int(header(row).mode)).name,
+            fault=fault_text(self.rig, int(header(row).fault)) or None,
             enabled=is_enabled(self.rig.plan, row) if self.rig.settings.enable is not None else None,
             warnings=tuple(self.warnings(row)),
             degradations=self.degradations,
-            tick=int(row[c.TICK]),
+            tick=int(header(row).tick),
             time=time.time(),
             missed_ticks=self.missed,
             telemetry_dropped=telemetry_dropped,
@@ -141,7 +142,7 @@ class TelemetryReader:
         )
 
     def warnings(self, row: Floats) -> Iterator[str]:
-        """Violated limits, saturated valves and other troubles, in words."""
+        """Violated limits, saturated valves and other problems, as sentences."""
         yield from self.troubles.values()
         layout = self.rig.layout
         for name, column in layout.section("limit").items():
@@ -149,23 +150,23 @@ class TelemetryReader:
                 yield f"limit {name} is violated"
         yield from self._invalid_samples(row)
         if not is_enabled(self.rig.plan, row):
-            yield "the local enable is off: nobody can arm or start the rig"
+            yield "the local enable is off: the rig can't be armed or started"
         for valve in layout.valves:
             flags = int(row[layout.column(f"valve.{valve}.saturation")])
-            for flag, text in b.SATURATION_TEXTS.items():
-                if flags & flag and flag != b.SLEW:
-                    yield f"valve {valve}: {text}"
+            for flag in Saturation:
+                if flags & flag and flag != Saturation.SLEW:
+                    yield f"valve {valve}: {flag.text}"
 
     def _invalid_samples(self, row: Floats) -> Iterator[str]:
-        """Channels whose latest reading is no sample, with the reason."""
+        """Channels whose latest reading is invalid, with the reason."""
         plan = self.rig.plan
         for number, (name, settings) in enumerate(self.rig.settings.channels.items()):
-            slot = int(plan.channel[number, c.RAW_SLOT])
+            slot = int(plan.channel[number].slot)
             if slot < 0:
                 continue
-            raw, age = row[plan.layout[c.RAW] + slot], row[plan.layout[c.AGE] + slot]
+            raw, age = row[plan.layout[0].raw + slot], row[plan.layout[0].age + slot]
             reason = settings.why_invalid(raw if math.isfinite(age) else math.nan)
-            if not reason and row[plan.layout[c.STALE] + number] > age:
+            if not reason and row[plan.layout[0].stale + number] > age:
                 reason = "it changes faster than valid_rate"
             if reason:
                 yield f"channel {name}: {reason}"
@@ -184,7 +185,7 @@ class TelemetryReader:
         }
 
     def loop_status(self) -> LoopStatus | None:
-        """How punctual the loop has been since its start; None before the first tick."""
+        """Timing of the loop since its start; None before the first tick."""
         timing = self._timing
         wake_up = _figures(timing.wake_up)
         if wake_up is None:
@@ -204,12 +205,14 @@ class TelemetryReader:
     def events(self, rows: Floats) -> list[Event]:
         """What happened in these rows, in order: changes of mode, faults, switches, enable, limits, missed ticks.
 
-        The enable, a limit, and missed ticks are told once for all these rows.
+        The enable, a limit, and missed ticks are reported once for all these rows.
         """
         if len(rows) == 0:
             return []
         limits = self.rig.layout.section("limit")
-        now = np.column_stack([rows[:, [c.MODE, c.CIRCUIT_VERSION]], self._enabled(rows), rows[:, [*limits.values()]]])
+        now = np.column_stack(
+            [rows[:, [COLUMN["mode"], COLUMN["circuit_version"]]], self._enabled(rows), rows[:, [*limits.values()]]]
+        )
         change = np.diff(now, axis=0, prepend=now[:1] if self._last is None else self._last)
         self._last = now[-1:]
         found = [self._mode_event(row) for row in rows[change[:, 0] != 0]]
@@ -219,9 +222,9 @@ class TelemetryReader:
             violated = rows[change[:, number] > 0]
             if len(violated):
                 found.append(_event("warning", f"limit {name} is violated", violated[0], ticks=_ticks(violated)))
-        missed = rows[rows[:, c.MISSED] > 0]
+        missed = rows[headers(rows)["missed"] > 0]
         if len(missed):
-            text = f"{missed[:, c.MISSED].sum():.0f} ticks missed and made good"
+            text = f"{headers(missed)['missed'].sum():.0f} ticks missed and compensated"
             found.append(_event("warning", text, missed[0], ticks=_ticks(missed)))
         return sorted(found, key=lambda event: event.tick)
 
@@ -237,13 +240,13 @@ class TelemetryReader:
         return _event("warning", "the local enable is off", row)
 
     def _mode_event(self, row: Floats) -> Event:
-        mode, text = c.MODE_NAMES[int(row[c.MODE])], fault_text(self.rig, int(row[c.FAULT]))
+        mode, text = Mode(int(header(row).mode)).name, fault_text(self.rig, int(header(row).fault))
         return _event(
-            "fault" if row[c.MODE] == c.FAULTED else "info", f"{mode}: {text}" if text else mode, row, mode=mode
+            "fault" if header(row).mode == Mode.FAULT else "info", f"{mode}: {text}" if text else mode, row, mode=mode
         )
 
     def _switch_event(self, row: Floats) -> Event:
-        version = int(row[c.CIRCUIT_VERSION])
+        version = int(header(row).circuit_version)
         return _event("switch", f"version {version} of the circuit is active", row, version=version)
 
     # --- telemetry ---------------------------------------------------------------------------------------------------
@@ -256,26 +259,26 @@ class TelemetryReader:
         """
         settings = self.rig.settings
         every = max(round(settings.loop.rate / settings.mqtt.telemetry_rate), 1)
-        sampled = np.flatnonzero(rows[:, c.TICK] % every == 0)
+        sampled = np.flatnonzero(headers(rows)["tick"] % every == 0)
         loop, rows = self._loop_samples(rows, sampled), rows[sampled]
-        gaps = np.flatnonzero(np.diff(rows[:, c.TICK]) > LONGEST_GAP * every)
+        gaps = np.flatnonzero(np.diff(headers(rows)["tick"]) > LONGEST_GAP * every)
         if len(gaps):
             loop, rows = loop[gaps[-1] + 1 :], rows[gaps[-1] + 1 :]
         if len(rows) == 0:
             return None
-        ticks = rows[:, c.TICK]
+        ticks = headers(rows)["tick"]
         places = ((ticks - ticks[0]) / every).astype(np.int64)
         table = {name: rows[:, column] for name, column in self._channels.items()} | self._circuit_values(rows)
         table |= dict(zip(LOOP_CHANNELS, loop.T, strict=True))
         channels = {name: _on_grid(values, places) for name, values in table.items()}
-        return Telemetry(t0=float(rows[0, c.UTC]), dt=every / settings.loop.rate, channels=channels)
+        return Telemetry(t0=float(header(rows[0]).utc), dt=every / settings.loop.rate, channels=channels)
 
     def _loop_samples(self, rows: Floats, places: Integers) -> Floats:
         """Largest lateness and work, and the missed ticks, for the samples at ``places``: of all rows since the last.
 
         What comes after the last sample is left over for the next one.
         """
-        table = np.stack([lateness(rows, self._timing.period), work_before(rows), rows[:, c.MISSED]], axis=1)
+        table = np.stack([lateness(rows, self._timing.period), work_before(rows), headers(rows)["missed"]], axis=1)
         samples = []
         for part in np.split(table, places + 1):
             part = np.concatenate([self._left_over, part])
@@ -286,7 +289,7 @@ class TelemetryReader:
 
     def _circuit_values(self, rows: Floats) -> dict[str, Floats]:
         """The circuit's values in these rows by name, under the names of the newest row's circuit."""
-        versions, start = rows[:, c.CIRCUIT_VERSION], len(self.rig.layout.names)
+        versions, start = headers(rows)["circuit_version"], len(self.rig.layout.names)
         newest = self._circuits.get(int(versions[-1]))
         found = {name: np.full(len(rows), np.nan) for name in (newest.names if newest is not None else ())}
         for version in np.unique(versions):
@@ -318,7 +321,7 @@ class TelemetryReader:
             name: ChannelInfo(unit=unit, kind="state", description=text) for name, (unit, text) in LOOP_CHANNELS.items()
         }
         infos["mode"] = ChannelInfo(
-            unit="", kind="state", description=", ".join(f"{i} {n}" for i, n in enumerate(c.MODE_NAMES))
+            unit="", kind="state", description=", ".join(f"{i} {n}" for i, n in enumerate(Mode.__members__))
         )
         infos["tick"] = ChannelInfo(unit="", kind="state", description="tick of the sample")
         return infos
@@ -341,22 +344,22 @@ class TelemetryReader:
 
 
 def channel_columns(rig: Rig) -> dict[str, int]:
-    """Where the channels of telemetry stand in the row, but for the circuit's and the loop's."""
+    """Columns of the telemetry channels in a row, except those of circuit and loop."""
     layout = rig.layout
     columns = {name: layout.column(f"channel.{name}") for name in rig.settings.channels}
     columns |= {f"input.{name}": column for name, column in layout.section("input").items()}
     for valve in layout.valves:
         columns |= {f"valve.{valve}.{word}": layout.column(f"valve.{valve}.{word}") for word in VALVE_CHANNELS}
     columns |= {f"device.{name}.errors": column for name, column in layout.section("errors").items()}
-    return {"tick": c.TICK, "mode": c.MODE, **columns}
+    return {"tick": COLUMN["tick"], "mode": COLUMN["mode"], **columns}
 
 
 def fault_text(rig: Rig, fault: int) -> str:
-    """A fault's reason in words; empty for none."""
-    if fault >= c.FAULT_LIMIT:
-        name = rig.layout.limits[fault - c.FAULT_LIMIT]
+    """The reason of a fault, as a text; empty where there is none."""
+    if fault >= FIRST_LIMIT_FAULT:
+        name = rig.layout.limits[fault - FIRST_LIMIT_FAULT]
         return f"limit {name} was violated (action trip)"
-    return c.FAULT_TEXTS.get(fault, f"fault {fault}")
+    return text_of_fault(fault)
 
 
 def _figures(distribution: Distribution) -> DurationFigures | None:
@@ -369,11 +372,11 @@ def _number(value: float) -> float | None:
 
 
 def _event(kind: Literal["fault", "switch", "warning", "info"], text: str, row: Floats, **details: Any) -> Event:
-    return Event(kind=kind, text=text, tick=int(row[c.TICK]), time=float(row[c.UTC]), details=details)
+    return Event(kind=kind, text=text, tick=int(header(row).tick), time=float(header(row).utc), details=details)
 
 
 def _ticks(rows: Floats) -> list[int]:
-    return [int(tick) for tick in rows[:LONGEST_LIST, c.TICK]]
+    return [int(tick) for tick in headers(rows)["tick"][:LONGEST_LIST]]
 
 
 def _on_grid(values: Floats, places: Integers) -> tuple[float | None, ...]:

@@ -1,4 +1,4 @@
-"""How much of each real valve the virtual circuit asks for: its flow and its speed, as shares of what it can do."""
+"""Utilisation of the real valves: flow and speed that the virtual circuit requires, as shares of the possible ones."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
 from hilserver.protocol.published import Utilisation
 from hilserver.rig.build import Rig
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.codes import Mode
+from hilserver.tick.plan import Valve
+from hilserver.tick.row import headers
 
 root = np.vectorize(root_of_drop, otypes=[np.float64])
 
 
 @dataclass(frozen=True)
 class _Valve:
-    """What is read of a row, and what the valve can do: line of the plan, columns, speed in full strokes per second."""
+    """A valve: line of the plan, columns of the row, maximum speed in full strokes per second."""
 
-    line: Floats
+    line: Valve
     flow: int
     strategy: int
     speed: float
 
 
 class UtilisationMeter:
-    """The largest demands since they were last taken. Outside of RUNNING, or by hand, nothing is asked for."""
+    """The largest utilisation since the last `take`. Outside RUNNING, or when driven by hand, it is zero."""
 
     def __init__(self, rig: Rig) -> None:
         self._rate = rig.settings.loop.rate
@@ -45,7 +47,7 @@ class UtilisationMeter:
         self._last: dict[str, Floats] = {}
 
     def add(self, rows: Floats) -> None:
-        """Look at rows that follow the ones before."""
+        """Evaluate the rows that follow those of the last call."""
         for name, valve in self._valves.items():
             if len(rows):
                 self._add(name, valve, rows)
@@ -61,25 +63,25 @@ class UtilisationMeter:
 
     def _add(self, name: str, valve: _Valve, rows: Floats) -> None:
         share = shares(valve.line, rows, valve.flow)
-        share[(rows[:, c.MODE] != c.RUNNING) | (rows[:, valve.strategy] == b.MANUAL)] = 0.0
-        now = np.column_stack([rows[:, c.TICK], np.clip(share, -1.0, 1.0)])
-        course = np.vstack([self._last.get(name, now[:1]), now])
+        share[(headers(rows)["mode"] != Mode.RUNNING) | (rows[:, valve.strategy] == Strategy.manual)] = 0.0
+        now = np.column_stack([headers(rows)["tick"], np.clip(share, -1.0, 1.0)])
+        segment = np.vstack([self._last.get(name, now[:1]), now])
         self._last[name] = now[-1:]
-        ticks = np.maximum(np.diff(course[:, 0]), 1.0)
-        speed = np.diff(course[:, 1]) * self._rate / ticks / valve.speed
+        ticks = np.maximum(np.diff(segment[:, 0]), 1.0)
+        speed = np.diff(segment[:, 1]) * self._rate / ticks / valve.speed
         new = [share.max(), -share.min(), speed.max(), -speed.min()]
         self._largest[name] = np.fmax(self._largest[name], new) + 0.0  # no -0.0
 
 
-def shares(line: Floats, rows: Floats, flow: int) -> Floats:
-    """Virtual flow by what the real valve passes at full command, in each row; negative to the tank.
+def shares(line: Valve, rows: Floats, flow: int) -> Floats:
+    """Virtual flow divided by the flow of the real valve at full command, in each row; negative to the tank.
 
-    Infinite where there is no drop in its direction. Flows of less than 1 % of the nominal one count as none.
+    Infinite without a pressure drop in its direction. Flows below 1 % of the nominal flow count as zero.
     """
-    q, p = rows[:, flow], rows[:, int(line[b.CHANNEL_P])]
+    q, p = rows[:, flow], rows[:, line.column_p]
     to_port = q > 0.0
-    drop = np.where(to_port, rows[:, int(line[b.CHANNEL_S])] - p, p - rows[:, int(line[b.CHANNEL_T])])
-    passes = np.where(to_port, line[b.C_PA], line[b.C_AT]) * root(np.maximum(drop, 0.0), line[b.P_TR])
+    drop = np.where(to_port, rows[:, line.column_S] - p, p - rows[:, line.column_T])
+    passes = np.where(to_port, line.C_PA, line.C_AT) * root(np.maximum(drop, 0.0), line.p_tr)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Floats = np.where(np.abs(q) < LEAST_FLOW * line[b.Q_NOMINAL], 0.0, q / passes)
+        found: Floats = np.where(np.abs(q) < LEAST_FLOW * line.Q_nominal, 0.0, q / passes)
     return found

@@ -1,4 +1,4 @@
-"""An I/O worker process seen by the supervisor: started, watched, started again with back-off, made safe at the end."""
+"""The supervisor's side of an I/O worker process: started, monitored, restarted with back-off, made safe at the end."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from hilserver.service.children import Child, all_ready
 from hilserver.service.devices import DeviceReports
 
 Tell = Callable[[str | None, str], None]
-"""Takes the trouble of a device, if any, and what happened, in sentences."""
+"""Takes the present trouble of a device, if any, and what happened, as sentences."""
 
 FIRST_DELAY, LONGEST_DELAY, STABLE_AFTER = 0.2, 5.0, 2.0
 """Seconds before a worker is started again: the first time, at most; after how long a run it is a first time."""
 LOOK = 0.1
-"""Seconds between two looks at a worker's heartbeat."""
+"""Seconds between two checks of a worker's heartbeat."""
 OPENING = 10.0
-"""Seconds in which a driver has to open its device, where its ``hang_time`` is not longer."""
+"""Seconds allowed for opening a device, where its ``hang_time`` is not longer."""
 TAKE_OVER = 3.0
-"""Seconds to wait for the worker of a killed run, which ends by itself."""
+"""Seconds to wait for the worker of a killed run to end by itself."""
 
 
 class WorkerProcess:
     """The worker of a slow device. ``start``, ``keep`` in the background, and ``end`` in any case."""
 
     def __init__(self, setup: DeviceSetup, priority: int, folder: Path, reports: DeviceReports) -> None:
-        """Make the shared memory. Raises SharedMemoryError where another run has the device."""
+        """Create the shared memory. Raises SharedMemoryError where another run uses the device."""
         self.name = setup.name
         self.child: Child | None = None
         self._hang_time = float(setup.configured()[1].hang_time)
@@ -48,7 +48,7 @@ class WorkerProcess:
         write_worker_file(setup, priority, self._file)
 
     async def start(self) -> Child:
-        """Start a worker; it is ready when the device is open and has its safe values."""
+        """Start a worker; it is ready once the device is open and has its safe values."""
         await _await_end(self._left_behind, self._file)
         arguments = (str(self._file), str(os.getpid()))
         if self.child is not None:
@@ -60,13 +60,15 @@ class WorkerProcess:
         return self.child
 
     async def keep(self, tell: Tell) -> None:
-        """Start the worker again whenever it ends; kill one that hangs."""
+        """Restart the worker whenever it ends; kill it where it hangs."""
         delay = FIRST_DELAY
         while self.child is not None:
             began = time.monotonic()
             reason = await self._ended(self.child)
             delay = FIRST_DELAY if time.monotonic() - began >= STABLE_AFTER else delay
-            text = f"device {self.name}: its I/O process ended ({reason}); its samples grow old, it takes no commands"
+            text = (
+                f"device {self.name}: its I/O process ended ({reason}); its samples are outdated, it takes no commands"
+            )
             tell(text, f"{text}. Another one is started.")
             await asyncio.sleep(delay)
             while trouble := await self._start_again():
@@ -77,9 +79,9 @@ class WorkerProcess:
             tell(None, f"device {self.name}: its I/O process runs again")
 
     async def _ended(self, child: Child) -> str:
-        """Wait for the end of a worker, and bring it about where it hangs; returns why it ended.
+        """Wait for the end of a worker, and kill it where it hangs; returns why it ended.
 
-        Looks are counted rather than seconds: after a pause of the whole machine both go on.
+        Checks are counted, not seconds: after a pause of the whole machine the worker needs a moment, too.
         """
         beats, looks, hung = -1, 0, ""
         ending = asyncio.create_task(child.wait_ended())
@@ -96,7 +98,7 @@ class WorkerProcess:
         return hung or reason
 
     async def _start_again(self) -> str | None:
-        """Another worker; returns what is in the way."""
+        """Start another worker; returns why that failed."""
         async with self._starting:
             if self.child is not None and self.child.running:  # started in the meantime, to write safe values
                 return None
@@ -110,9 +112,9 @@ class WorkerProcess:
         return None
 
     async def make_safe(self) -> str | None:
-        """See that the device has its safe values, when no loop writes to it any more; returns what is in the way.
+        """Make sure that the device has its safe values, once no loop writes to it; returns why that failed.
 
-        A worker that is dead or hangs is replaced: another one writes them before anything else.
+        A worker that is dead or hangs is replaced: the new one first writes the safe values.
         """
         if self.child is None or not (self._opened or self.child.was_ready):  # never touched
             return None
@@ -127,7 +129,7 @@ class WorkerProcess:
         return trouble and f"device {self.name} could not be given its safe values: {trouble}"
 
     async def _has_made_safe(self) -> bool:
-        """Ask the worker for safe values; whether it says in time that they are written."""
+        """Request safe values from the worker; whether it confirms them in time."""
         assert self.child is not None
         number, deadline = self._memory.request_safe_values(), time.monotonic() + self._hang_time
         while self.child.running and time.monotonic() < deadline:
@@ -137,7 +139,7 @@ class WorkerProcess:
         return False
 
     async def end(self) -> str | None:
-        """End the worker with the device at its safe values; returns what was in the way of that."""
+        """End the worker with the device at its safe values; returns why that failed."""
         trouble = await self.make_safe()
         if self.child is not None:
             await self.child.stop()

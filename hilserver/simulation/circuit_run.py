@@ -30,6 +30,7 @@ from hilserver.report.plots import panels_figure
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_table
 from hilserver.tick.program import compiled_program
+from hilserver.tick.signals import cycle_value
 from hilserver.toml import read_toml
 
 TICK = 1e-3
@@ -171,7 +172,7 @@ def _given_inputs(program: Program, cycle: CycleSettings | None, inputs: tuple[s
     for k in range(ticks):
         t = k % length * TICK
         for j in range(len(inputs)):
-            given[k, j] = program.cycle_value(table, j, t, 0.0)
+            given[k, j] = cycle_value(table, j, t, 0.0)
     return given
 
 

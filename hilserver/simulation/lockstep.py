@@ -23,11 +23,13 @@ from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
 from hilserver.simulation.samples import Recordings, TickSamples, read_samples
-from hilserver.tick import columns as c
-from hilserver.tick.bridge.columns import STRATEGY_NAMES
+from hilserver.tick.bridge.ladder import STRATEGY_NAMES
+from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, Result
+from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.lockstep import Attached
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.program import compiled_program, no_command, work_array
+from hilserver.tick.row import COLUMN, command_in, header
 
 BLOCK = 10_000
 """Maximum number of ticks per call of the compiled loop, so that Ctrl-C takes effect."""
@@ -81,9 +83,11 @@ class LockstepRun:
         self._connect()
         self._work = work_array(self.packed, rig.plan)
         self._command = no_command()
-        self._inputs = np.array([c.TICK, c.MISSED] + [i for p in self._players for i in p.columns], dtype=np.int64)
-        header = run_header(rig, self.program.folder.name, "lockstep")
-        self._writer = _writer(rig, log, header) if log is not None else None
+        self._inputs = np.array(
+            [COLUMN["tick"], COLUMN["missed"]] + [i for p in self._players for i in p.columns], dtype=np.int64
+        )
+        head = run_header(rig, self.program.folder.name, "lockstep")
+        self._writer = _writer(rig, log, head) if log is not None else None
 
     def _connect(self) -> None:
         """Simulated devices with their slots and columns, replay devices with their samples."""
@@ -99,8 +103,8 @@ class LockstepRun:
                 self.samples[device.name] = read_samples(device, rig.file, self.dt)
                 host = Recordings(self.samples)
                 player = device.driver.create(host, device.name, device.config, device.inputs, device.outputs)
-                first = rig.plan.layout[[c.RAW, c.AGE]]
-                columns = [int(start + slot) for start in first for slot in slots]
+                layout = rig.plan.layout[0]
+                columns = [int(start + slot) for start in (layout.raw, layout.age) for slot in slots]
                 self._players.append(_Player(player, columns, np.zeros(len(slots)), np.zeros(len(slots))))
             else:
                 name = rig.settings.devices[device.name]["driver"]
@@ -112,20 +116,20 @@ class LockstepRun:
     @property
     def dt(self) -> float:
         """Tick, s."""
-        return float(self.rig.plan.loop[c.DT])
+        return float(self.rig.plan.loop[0].dt)
 
     @property
     def mode(self) -> str:
         """SAFE, ARMED, …"""
-        return c.MODE_NAMES[int(self.row[c.MODE])]
+        return Mode(int(header(self.row).mode)).name
 
     @property
     def fault(self) -> str:
         """The cause of the trip; empty without a fault."""
-        number = int(self.row[c.FAULT])
-        if number >= c.FAULT_LIMIT:
-            return f"limit {self.rig.layout.limits[number - c.FAULT_LIMIT]}"
-        return c.FAULT_TEXTS[number]
+        number = int(header(self.row).fault)
+        if number >= FIRST_LIMIT_FAULT:
+            return f"limit {self.rig.layout.limits[number - FIRST_LIMIT_FAULT]}"
+        return text_of_fault(number)
 
     @property
     def ticks_recorded(self) -> int | None:
@@ -149,17 +153,17 @@ class LockstepRun:
 
     def set_input(self, name: str, value: float) -> None:
         """Queue a new value of an operator input."""
-        self.command(c.SET_INPUT, _index(name, list(self.rig.settings.inputs), "an input"), value)
+        self.command(CommandKind.SET_INPUT, _index(name, list(self.rig.settings.inputs), "an input"), value)
 
     def select(self, strategy: str, valve: str) -> None:
         """Queue another bridge strategy for a valve."""
         number = _index(strategy, list(STRATEGY_NAMES), "a strategy")
-        self.command(c.STRATEGY, _index(valve, list(self.rig.settings.valves), "a valve"), number)
+        self.command(CommandKind.STRATEGY, _index(valve, list(self.rig.settings.valves), "a valve"), number)
 
     def swap(self, circuit: Circuit, packed: PackedCircuit | None = None) -> None:
         """Queue a switch to another circuit, packed or not. Raises ConfigurationError if the rig can't run it."""
         swaps = sum(waiting.circuit is not None for waiting in self._queue)
-        record = self._record(c.SWAP, self.row[c.CIRCUIT_VERSION] + swaps + 1)
+        record = self._record(CommandKind.SWAP, header(self.row).circuit_version + swaps + 1)
         self._queue.append(_Command(record, circuit, packed or self.rig.pack(circuit)))
 
     def miss(self, ticks: int) -> None:
@@ -169,8 +173,9 @@ class LockstepRun:
     def _record(self, kind: int, a: float, b: float = 0.0) -> Floats:
         self._sequence += 1
         record = no_command()
-        record[c.COMMAND_KIND], record[c.COMMAND_A], record[c.COMMAND_B] = kind, a, b
-        record[c.COMMAND_SEQUENCE] = self._sequence
+        order = command_in(record)
+        order.kind, order.a, order.b = kind, a, b
+        order.sequence = self._sequence
         return record
 
     # --- running ---------------------------------------------------------------------------------------------------
@@ -180,22 +185,22 @@ class LockstepRun:
 
         Raises HilserverError with the reason if the rig does not start.
         """
-        self.command(c.ARM)
-        self.command(c.START)
+        self.command(CommandKind.ARM)
+        self.command(CommandKind.START)
         if self.rig.cycle is not None:
-            self.command(c.CYCLE, 1.0)
+            self.command(CommandKind.CYCLE, 1.0)
         first = self.run(1, hold_commands=True)
         rows = [first] + [self._obeyed() for _ in range(len(self._queue))]
         return np.concatenate(rows)
 
     def _obeyed(self) -> Floats:
         row = self.run(1)
-        result = int(self.row[c.RESULT])
-        if result != c.DONE:
+        result = int(header(self.row).result)
+        if result != Result.DONE:
             active = ", ".join(
                 name for name in self.rig.layout.limits if self.row[self.rig.layout.column(f"limit.{name}")] > 0
             )
-            reason = c.RESULT_TEXTS[result] + (f" (violated: {active})" if active else "")
+            reason = Result(result).text + (f" (violated: {active})" if active else "")
             raise HilserverError(f"{self.rig.file}: the rig does not start in mode {self.mode}: {reason}.")
         return row
 
@@ -229,14 +234,23 @@ class LockstepRun:
         packed = waiting.packed
         carried = packed.carried_from(self.packed)
         self._work = work_array(packed, self.rig.plan)
-        self.program.swap(self.rig.plan, self.row, packed.index, packed.value, carried, self._work)
+        self.program.swap(self.rig.plan.block, self.row, packed.index, packed.value, carried, self._work)
         self.packed = packed
         return {0: swap_events(waiting.record, packed_record(packed, waiting.circuit.source, carried))}
 
     def _block(self, rows: Floats) -> None:
         given = self._given(len(rows))
         rig, packed = self.rig, self.packed
-        arguments = (rig.plan, packed.index, packed.value, self.row, self._work, self._command, self._inputs, given)
+        arguments = (
+            rig.plan.block,
+            packed.index,
+            packed.value,
+            self.row,
+            self._work,
+            self._command,
+            self._inputs,
+            given,
+        )
         if self._attached:
             devices = tuple(self._traced(name, attached, len(rows)) for name, attached in self._attached)
             self.program.run_bridged(*arguments, devices, rows)
@@ -254,7 +268,7 @@ class LockstepRun:
     def _given(self, ticks: int) -> Floats:
         """Inputs of the next ticks: their numbers, ticks missed before the first, samples of the replay devices."""
         given = np.zeros((ticks, len(self._inputs)))
-        given[:, 0] = self.row[c.TICK] + self._late + np.arange(1, ticks + 1)
+        given[:, 0] = header(self.row).tick + self._late + np.arange(1, ticks + 1)
         given[0, 1], self._late = self._late, 0
         first = 2
         for player in self._players:

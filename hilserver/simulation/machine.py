@@ -22,7 +22,6 @@ from hilserver.rig.build import Device, Rig
 from hilserver.rig.settings import CylinderSettings, RigSettings, ValveSettings
 from hilserver.rig.simulated import joined
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick import columns as c
 
 PLUG = "0.1 l"
 """Closes a port; the pressure that it comes to does not depend on its volume."""
@@ -211,7 +210,7 @@ def machine_alone(rig: Rig, machine: Machine) -> PackedCircuit:
 
 
 def circuit_on(rig: Rig, machine: Machine | None) -> PackedCircuit:
-    """The rig's virtual circuit coupled directly to a machine, with the circuit's fluid; None: all ports closed.
+    """The rig's virtual circuit connected directly to a machine, with the circuit's fluid; None: all ports closed.
 
     Raises ConfigurationError.
     """
@@ -282,6 +281,6 @@ def _pair(rig: Rig, valve: ValveSettings, row: Floats | None) -> tuple[float, fl
         settings, number = rig.settings.channels[channel], list(rig.settings.channels).index(channel)
         if settings.value is not None:
             found.append(settings.fixed())
-        elif row is not None and isfinite(row[int(rig.plan.layout[c.STALE]) + number]):
-            found.append(float(row[int(rig.plan.layout[c.CHANNEL]) + number]))
+        elif row is not None and isfinite(row[int(rig.plan.layout[0].stale) + number]):
+            found.append(float(row[int(rig.plan.layout[0].channel) + number]))
     return (found[0], found[1]) if len(found) == 2 else None

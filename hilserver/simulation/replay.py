@@ -18,9 +18,8 @@ from hilserver.record.reader import Batch, CircuitVersion, Damage, LogReader
 from hilserver.record.run import unpacked_record
 from hilserver.rig.build import Rig, assemble, library_in
 from hilserver.rig.plan import first_row
-from hilserver.tick import columns as c
-from hilserver.tick.plan import Plan
 from hilserver.tick.program import compiled_program, no_command, work_array
+from hilserver.tick.row import COLUMN, header, input_columns
 
 OTHER_VERSION_TOLERANCE = 1e-6
 """Default tolerance if log and replay were computed by different programs, as a fraction of a column's range."""
@@ -185,7 +184,7 @@ class _Replay:
     def _gaps(self, batch: Batch, first: int) -> dict[int, str]:
         """Rows of the batch that can't be computed from the row before, each with the reason."""
         ticks, missed = batch.column("tick"), batch.column("missed")
-        before = np.concatenate([[self._row[c.TICK]], ticks[:-1]])
+        before = np.concatenate([[header(self._row).tick], ticks[:-1]])
         broken = np.flatnonzero(ticks - before != missed + 1.0)
         gaps = {int(row): "the rows before it are lost" for row in broken if row >= first}
         for number, event in batch.events:
@@ -223,7 +222,7 @@ class _Replay:
         self._row = first_row(self.rig.layout, self.rig.plan, self._packed)
         self._row[self._columns.replayed] = logged[self._columns.logged]
         self._known = True
-        self.starts.append(StartingRow(number, int(self._row[c.TICK]), reason))
+        self.starts.append(StartingRow(number, int(header(self._row).tick), reason))
 
     def _use(self, version: CircuitVersion) -> PackedCircuit:
         """Make a recorded circuit the current one; returns the previous one."""
@@ -241,7 +240,7 @@ class _Replay:
         before = self._use(version)
         carried = version.packed["carried"] if self.same_program else self._packed.carried_from(before)
         self.switches += 1
-        self.program.swap(self.rig.plan, self._row, self._packed.index, self._packed.value, carried, self._work)
+        self.program.swap(self.rig.plan.block, self._row, self._packed.index, self._packed.value, carried, self._work)
 
     def _packed_of(self, record: Mapping[str, Any]) -> PackedCircuit:
         if self.same_program:
@@ -256,7 +255,7 @@ class _Replay:
         given = np.where(places >= 0, rows[:, places], 0.0)
         result = np.empty((len(rows), len(order)))
         self.program.run_recorded(
-            self.rig.plan,
+            self.rig.plan.block,
             self._packed.index,
             self._packed.value,
             self._row,
@@ -283,13 +282,8 @@ class _Replay:
             largest = float(np.where(np.isnan(deviation), np.inf, deviation).max())
             row = int(where[0])
             name = self._columns.names[place]
-            found = self.found.setdefault(name, _Found(number + row, int(logged[row, c.TICK]), 0.0))
+            found = self.found.setdefault(name, _Found(number + row, int(logged[row, COLUMN["tick"]]), 0.0))
             found.largest = max(found.largest, largest)
-
-
-def input_columns(plan: Plan) -> Integers:
-    """The columns of a row that are not computed by the tick: its number, missed ticks, times, raw values, ages."""
-    return np.array([*c.INPUT_COLUMNS, *range(plan.layout[c.RAW], plan.layout[c.CHANNEL])], dtype=np.int64)
 
 
 def _rig_of(header: LogHeader, path: Path) -> Rig:

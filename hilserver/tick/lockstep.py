@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from hilserver.circuit.engine import N_VALUES, advance
 from hilserver.numerics.arrays import Floats, Indices, Integers
-from hilserver.tick.columns import AGE, COMMAND_WIDTH, DT, MISSED, RAW
-from hilserver.tick.plan import Plan
+from hilserver.tick.plan import plan_on
 from hilserver.tick.plant import PlantArrays, move, sample
+from hilserver.tick.row import MESSAGE_CELLS, header
 from hilserver.tick.tick import tick
 
 
@@ -29,25 +29,26 @@ class Attached(NamedTuple):
 
 
 def run_bridged(
-    plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, command: Floats, inputs: Integers, given: Floats,
-    devices: tuple[Attached, ...], rows: Floats,
+    block: Floats, ix: Indices, val: Floats, row: Floats, work: Floats, command: Floats, inputs: Integers,
+    given: Floats, devices: tuple[Attached, ...], rows: Floats,
 ) -> None:  # fmt: skip
     """Run the tick against simulated devices for ``len(rows)`` ticks; each tick's row is kept in ``rows``.
 
     ``given[k, j]`` goes into column ``inputs[j]`` of tick k (the tick's number among them). ``command`` is taken in
     the first tick. A missed tick is one in which the devices go on under their last command.
     """
-    dt = plan.loop[DT]
+    plan, head = plan_on(block), header(row)
+    dt, first_raw, first_age = plan.loop[0].dt, plan.layout[0].raw, plan.layout[0].age
     for k in range(rows.shape[0]):
         take(row, inputs, given, k)
         for device in devices:
-            for _ in range(int(row[MISSED])):
+            for _ in range(int(head.missed)):
                 move(device.plant, device.command, dt)
             sample(device.plant, device.raw)
             for i in range(device.slots.shape[0]):
-                row[plan.layout[RAW] + device.slots[i]] = device.raw[i]
-                row[plan.layout[AGE] + device.slots[i]] = 0.0
-        tick(plan, ix, val, row, work, command)
+                row[first_raw + device.slots[i]] = device.raw[i]
+                row[first_age + device.slots[i]] = 0.0
+        tick(block, ix, val, row, work, command)
         clear(command)
         for device in devices:
             for i in range(device.outputs.shape[0]):
@@ -59,7 +60,7 @@ def run_bridged(
 
 
 def run_recorded(
-    plan: Plan,
+    block: Floats,
     ix: Indices,
     val: Floats,
     row: Floats,
@@ -75,7 +76,7 @@ def run_recorded(
     """
     for k in range(rows.shape[0]):
         take(row, inputs, given, k)
-        tick(plan, ix, val, row, work, command)
+        tick(block, ix, val, row, work, command)
         clear(command)
         keep(row, rows, k)
 
@@ -116,5 +117,5 @@ def keep(row: Floats, rows: Floats, k: int) -> None:
 
 def clear(command: Floats) -> None:
     """A command is taken once."""
-    for i in range(COMMAND_WIDTH):
+    for i in range(MESSAGE_CELLS):
         command[i] = 0.0

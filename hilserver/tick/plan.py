@@ -1,25 +1,322 @@
-"""The plan: all constants of the tick, as tables."""
+"""The plan: all constants of the tick, as tables of records on one block of memory.
+
+Numbers of channels, ports, valves and cylinders count from 0 in the order of the rig file; *columns* are places in the
+row. Either is ``NONE`` (-1) where there is none.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-from hilserver.numerics.arrays import Floats, Integers
+import numpy as np
+
+from hilserver.numerics.arrays import Floats, gives_arrays
+from hilserver.tick.codes import Action, Characteristic, Shape, Watched, When
+from hilserver.tick.records import Struct, Table, dtype_of, value
+
+SUBSTEPS_OF_MACHINE = 4
+"""Sub-steps per tick in which spools and cylinders are followed."""
+STATES = 7
+"""States of a cylinder that its Kalman filter corrects: the first fields of its block of the row."""
+MEASUREMENTS = 5
+"""What may be measured of a cylinder: p_A, p_B, x, Q_A, Q_B."""
+SENSED = 3
+"""How many of its states are measured: p_A, p_B, x."""
+REMEMBERED = 5
+"""What is remembered of it for late sensors: p_A, p_B, x and the flows."""
+GRID = 9
+"""Positions along the stroke for which a cylinder has Kalman gains: so many lines of ``plan.kalman``."""
+DEVIATION_A, DEVIATION_B, GAINS = 0, 1, 2
+"""Columns of such a line: standard deviations of the flows into A and B, then the gains.
+
+The gains are those of each state by measurement, then of p_A, p_B and x of one tick ago, two ticks ago, …
+"""
+
+
+class Loop(Struct):
+    """The loop."""
+
+    dt: float = value("s", "period of the loop")
+    max_missed: float = value("", "missed ticks in a row that are made good; more of them trip")
+    heartbeat_timeout: float = value("s", "largest age of the supervisor's heartbeat")
+    cycle_length: float = value("s", "duration of the work cycle")
+    cycle_repeats: int = value("", "1 where the work cycle begins again at its end")
+    enable_channel: int = value("", "number of the channel of the local enable; -1: there is none")
+    enable_max_age: float = value("s", "largest age of its samples")
+    enable_action: Action = value("", "what the local enable does when it goes off")
+
+
+class Layout(Struct):
+    """Columns at which the sections of the row begin, and how long those are that a rig does not settle."""
+
+    raw: int = value("", "raw readings, one per input of a device")
+    age: int = value("", "their ages")
+    errors: int = value("", "one per device: 1 where it could not be read or written")
+    channel: int = value("", "channels in SI units")
+    stale: int = value("", "ages of the channels' last valid samples")
+    change: int = value("", "the channels' rates of change")
+    input: int = value("", "operator inputs")
+    trend: int = value("", "how the inputs move: a record each")
+    limit: int = value("", "limits: 1 where violated")
+    valve: int = value("", "valves: a record each")
+    output: int = value("", "outputs that are no valves")
+    port: int = value("", "ports: a record each")
+    cylinder: int = value("", "cylinders: a record each")
+    valve_past: int = value("", "the valves' last commands")
+    cylinder_past: int = value("", "the cylinders' last states")
+    circuit: int = value("", "values of the virtual circuit")
+    circuit_space: int = value("", "columns that the circuit may take")
+    valve_past_ticks: int = value("", "ticks of which a valve's command is remembered")
+    cylinder_past_ticks: int = value("", "ticks of which a cylinder's state is remembered")
+
+
+class Channel(Struct):
+    """A measured channel: from the raw reading to its SI value."""
+
+    slot: int = value("", "number of its raw reading; -1: a fixed value")
+    constant: float = value("SI", "the fixed value")
+    filter: float = value("s", "time constant of the low-pass filter")
+    characteristic: Characteristic = value("", "kind of its curve")
+    first: int = value("", "first line of its curve in plan.curve")
+    last: int = value("", "last line of its curve")
+    raw_low: float = value("raw", "lowest valid raw reading")
+    raw_high: float = value("raw", "highest valid raw reading")
+    valid_low: float = value("SI", "lowest valid value")
+    valid_high: float = value("SI", "highest valid value")
+    valid_rate: float = value("SI/s", "largest valid rate of change")
+
+
+class CurvePoint(Struct):
+    """A line of a channel's curve: a point of a table, or a coefficient of a polynomial (``x``)."""
+
+    x: float = value("raw", "raw reading; or a coefficient of the polynomial")
+    y: float = value("SI", "value at that reading")
+
+
+class Limit(Struct):
+    """A limit of a channel."""
+
+    channel: int = value("", "number of the channel")
+    watched: Watched = value("", "what of the channel is watched")
+    lower: float = value("SI", "least allowed")
+    upper: float = value("SI", "most allowed")
+    action: Action = value("", "what a violation does")
+
+
+class End(Struct):
+    """The ends of a stroke, towards which a valve's command is held back."""
+
+    channel: int = value("", "number of the channel that measures the position")
+    valve: int = value("", "number of the valve")
+    sign: int = value("", "+1 where a positive command makes the channel rise, else -1")
+    lower: float = value("SI", "lower end")
+    upper: float = value("SI", "upper end")
+    distance: float = value("SI", "distance from an end within which the command becomes less")
+
+
+class Input(Struct):
+    """An operator input."""
+
+    initial: float = value("", "value while the rig is not RUNNING")
+    low: float = value("", "lower end of its range")
+    high: float = value("", "upper end of its range")
+
+
+class Port(Struct):
+    """A port of the machine."""
+
+    column: int = value("", "column of the channel with its pressure")
+    cylinder: int = value("", "number of the cylinder at the port")
+    is_B: int = value("", "1 where it is the cylinder's port B")
+    valve: int = value("", "number of the valve that drives the port")
+    turned: int = value("", "number of the valve whose other edges serve the port")
+
+
+class Output(Struct):
+    """An output that is no valve."""
+
+    when: When = value("", "when it is on")
+    off: float = value("raw", "raw value when off")
+    on: float = value("raw", "raw value when on")
+    toggle_ticks: int = value("", "ticks between two changes of a heartbeat")
+
+
+class CyclePoint(Struct):
+    """A breakpoint of the work cycle; sorted by input and time. Shape and sine are those before the point."""
+
+    input: int = value("", "number of the input")
+    at: float = value("s", "time in the cycle")
+    target: float = value("", "value of the input then")
+    kind: Shape = value("", "how it gets there")
+    amplitude: float = value("", "amplitude of a sine")
+    frequency: float = value("Hz", "frequency of a sine")
+
+
+class Valve(Struct):
+    """What the bridge knows of its real valve."""
+
+    port: int = value("", "number of the port that it drives")
+    column_p: int = value("", "column of the pressure at the port")
+    column_S: int = value("", "column of the supply pressure")
+    column_T: int = value("", "column of the tank pressure")
+    column_Q: int = value("", "column of the measured flow")
+    column_spool: int = value("", "column of the measured spool position")
+    age_spool: float = value("s", "delay of the spool's sensor")
+    age_Q: float = value("s", "delay of the flow sensor")
+    other_port: int = value("", "number of the port at its other edges")
+    C_PA: float = value("m^3/(s*sqrt(Pa))", "flow coefficient of the edge from supply to port, fully open")
+    C_AT: float = value("m^3/(s*sqrt(Pa))", "flow coefficient of the edge from port to tank, fully open")
+    p_tr: float = value("Pa", "transition pressure of the orifice law")
+    tau: float = value("s", "time constant of the spool")
+    omega: float = value("rad/s", "natural frequency of the spool; 0: of first order")
+    damping: float = value("", "damping ratio of the spool")
+    delay: float = value("s", "time from the command to the spool's start")
+    overlap: float = value("", "overlap by full stroke")
+    null_band: float = value("", "width beyond the overlap in which the inverse is eased")
+    leak_PA: float = value("m^3/(s*sqrt(Pa))", "coefficient of the leakage from supply to port at null")
+    leak_AT: float = value("m^3/(s*sqrt(Pa))", "coefficient of the leakage from port to tank at null")
+    leak_gone: float = value("", "spool position from which nothing leaks any more")
+    tau_W: float = value("s", "filter of the lead")
+    K_p: float = value("s/m^3", "flow servo: proportional gain")
+    T_i: float = value("s", "flow servo: integral time; 0: none")
+    T_d: float = value("s", "flow servo: derivative time")
+    tau_d: float = value("s", "flow servo: filter of the derivative")
+    feedback_time: float = value("s", "time in which the feedback makes good a volume error")
+    Q_nominal: float = value("m^3/s", "nominal flow")
+    cylinder: int = value("", "number of the cylinder at its port")
+    is_B: int = value("", "1 where its port is the cylinder's port B")
+    fade_time: float = value("s", "time constant with which a jump fades where a strategy takes over")
+    jog_limit: float = value("", "largest manual command")
+    jog_time: float = value("s", "how long a manual command holds")
+    polarity: float = value("", "+1 or -1: sign of the raw command")
+    null: float = value("", "null offset")
+    dither: float = value("", "amplitude of the dither")
+    dither_frequency: float = value("Hz", "frequency of the dither")
+    u_min: float = value("", "lowest command")
+    u_max: float = value("", "highest command")
+    slew_rate: float = value("1/s", "slew limit of the command")
+    stop_rate: float = value("1/s", "slew limit on the way to the safe value")
+    safe_value: float = value("", "safe command")
+    raw_gain: float = value("raw", "raw value of full command, less the offset")
+    raw_offset: float = value("raw", "raw value of command 0")
+    strategy_first: int = value("", "number of the strategy at the start")
+    spool_11: float = value("", "spool over a sub-step: position by position")
+    spool_12: float = value("s", "spool over a sub-step: position by speed")
+    spool_21: float = value("1/s", "spool over a sub-step: speed by position")
+    spool_22: float = value("", "spool over a sub-step: speed by speed")
+
+
+class Cylinder(Struct):
+    """What the bridge knows of a cylinder."""
+
+    port_A: int = value("", "number of port A")
+    port_B: int = value("", "number of port B")
+    sensor_A: int = value("", "column of the pressure at port A")
+    sensor_B: int = value("", "column of the pressure at port B")
+    sensor_x: int = value("", "column of the position")
+    sensor_QA: int = value("", "column of the flow into port A")
+    sensor_QB: int = value("", "column of the flow into port B")
+    age_A: float = value("ticks", "delay of that sensor")
+    age_B: float = value("ticks", "delay of that sensor")
+    age_x: float = value("ticks", "delay of that sensor")
+    age_QA: float = value("ticks", "delay of that sensor")
+    age_QB: float = value("ticks", "delay of that sensor")
+    area_A: float = value("m^2", "area of the piston")
+    area_B: float = value("m^2", "area of the annulus")
+    dead_A: float = value("m^3", "volume between valve and piston at x = 0")
+    dead_B: float = value("m^3", "volume between valve and piston at full stroke")
+    stroke: float = value("m", "stroke")
+    mass: float = value("kg", "mass that the piston moves")
+    B_o: float = value("Pa", "bulk modulus of the oil without air")
+    alpha_0: float = value("", "share of free air at atmospheric pressure")
+    kappa: float = value("", "polytropic exponent of the air")
+    p_0: float = value("Pa", "atmospheric pressure")
+    valve_A: int = value("", "number of the valve at port A")
+    valve_B: int = value("", "number of the valve at port B")
+    turn_A: float = value("", "+1 where that valve drives the port, -1 where its other edges serve it")
+    turn_B: float = value("", "+1 where that valve drives the port, -1 where its other edges serve it")
 
 
 class Plan(NamedTuple):
-    """The tick's constants; columns as in :mod:`hilserver.tick.columns` and :mod:`hilserver.tick.bridge.columns`."""
+    """The tick's constants. All tables are views on ``block``, which is what compiled code is handed: one array."""
 
-    loop: Floats
-    channel: Floats
-    curve: Floats
-    limit: Floats
-    end: Floats
-    input: Floats
-    port: Floats
-    valve: Floats
-    output: Floats
-    cylinder: Floats
-    observer: Floats
-    cycle: Floats
-    layout: Integers
+    block: Floats
+    loop: Table[Loop]
+    layout: Table[Layout]
+    channel: Table[Channel]
+    curve: Table[CurvePoint]
+    limit: Table[Limit]
+    end: Table[End]
+    input: Table[Input]
+    port: Table[Port]
+    valve: Table[Valve]
+    output: Table[Output]
+    cylinder: Table[Cylinder]
+    cycle: Table[CyclePoint]
+    kalman: Floats
+    """GRID lines per cylinder (:mod:`hilserver.rig.kalman`)."""
+
+
+TABLES: dict[str, type[Struct]] = {
+    "loop": Loop,
+    "layout": Layout,
+    "channel": Channel,
+    "curve": CurvePoint,
+    "limit": Limit,
+    "end": End,
+    "input": Input,
+    "port": Port,
+    "valve": Valve,
+    "output": Output,
+    "cylinder": Cylinder,
+    "cycle": CyclePoint,
+}
+"""The record of each table, in the order in which they lie in the block, behind the places at which they begin."""
+LOOP, LAYOUT, CHANNEL, CURVE, LIMIT, END, INPUT, PORT, VALVE, OUTPUT, CYLINDER, CYCLE = map(dtype_of, TABLES.values())
+CYLINDER_CELLS = Cylinder.cells()
+PLACES = len(TABLES) + 2
+"""Places at the beginning of the block: of each table, and of the Kalman gains and the end."""
+
+
+@gives_arrays
+def plan_on(block: Floats) -> Plan:
+    """The plan that lies in a block (see `make_plan`)."""
+    at = block[:PLACES].view(np.int64)
+    n = (at[11] - at[10]) // CYLINDER_CELLS * GRID
+    return Plan(
+        block,
+        block[at[0] : at[1]].view(LOOP),
+        block[at[1] : at[2]].view(LAYOUT),
+        block[at[2] : at[3]].view(CHANNEL),
+        block[at[3] : at[4]].view(CURVE),
+        block[at[4] : at[5]].view(LIMIT),
+        block[at[5] : at[6]].view(END),
+        block[at[6] : at[7]].view(INPUT),
+        block[at[7] : at[8]].view(PORT),
+        block[at[8] : at[9]].view(VALVE),
+        block[at[9] : at[10]].view(OUTPUT),
+        block[at[10] : at[11]].view(CYLINDER),
+        block[at[11] : at[12]].view(CYCLE),
+        block[at[12] : at[13]].reshape(n, (at[13] - at[12]) // max(n, 1)),
+    )
+
+
+def make_plan(lines: Mapping[str, Iterable[Mapping[str, Any]]], kalman: Floats) -> Plan:
+    """A plan from the records of its tables, each by the names of its fields."""
+    tables = {name: table_of(record, lines[name]) for name, record in TABLES.items()}
+    parts = [np.asarray(table).view(np.float64) for table in tables.values()] + [kalman.ravel()]
+    places = PLACES + np.cumsum([0, *map(len, parts)])
+    return plan_on(np.concatenate([places.astype(np.int64).view(np.float64), *parts]))
+
+
+def table_of(record: type[Struct], lines: Iterable[Mapping[str, Any]]) -> Table[Any]:
+    """Records from the values of their fields by name; every field must be given."""
+    found = list(lines)
+    made = np.zeros(len(found), dtype=dtype_of(record))
+    for i, line in enumerate(found):
+        if line.keys() != record.fields().keys():
+            odd = ", ".join(sorted(line.keys() ^ record.fields().keys()))
+            raise ValueError(f"{record.__name__}: the values given are not those of its fields: {odd}")
+        made[i] = tuple(line[name] for name in record.names())
+    return made

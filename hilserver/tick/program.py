@@ -17,15 +17,14 @@ from hilserver.circuit.program import (
     program_folder,
 )
 from hilserver.numerics.arrays import Floats, Indices
-from hilserver.tick import columns as c
-from hilserver.tick import cylinder, estimator, lockstep, look_ahead, modes, outputs, plant, signals, tick, valve
-from hilserver.tick.bridge import compensation, end_stop, oscillation, strategies
+from hilserver.tick import circuit, lockstep, plant, tick
+from hilserver.tick.look_ahead import look_ahead_size
 from hilserver.tick.plan import Plan
 from hilserver.tick.plant import PlantArrays
+from hilserver.tick.row import MESSAGE_CELLS
 
-BRIDGE = (strategies, end_stop, valve, cylinder, compensation, oscillation)
-TICK = (estimator, look_ahead, signals, modes, outputs, tick)
-LINKED = (*BRIDGE, *TICK, plant, lockstep)
+LINKED = (circuit, tick, plant, lockstep)
+"""Modules whose functions reach the integrator. What these call of others they find by ordinary imports."""
 LEAST_WORK = 64
 """Scratch values that the bridges use."""
 
@@ -42,13 +41,13 @@ def work_array(packed: PackedCircuit, plan: Plan) -> Floats:
 
 def no_command() -> Floats:
     """An empty mailbox record."""
-    return np.zeros(c.COMMAND_WIDTH)
+    return np.zeros(MESSAGE_CELLS)
 
 
 def work_needed(index: Indices, plan: Plan) -> int:
     """Length of the scratch array that the tick needs with a circuit of this index."""
     integrator = work_size(int(index[N_STATES]), int(index[N_SUMS]))
-    return max(integrator, int(plan.layout[c.CIRCUIT_SPACE]), LEAST_WORK) + look_ahead.ahead_size(plan)
+    return max(integrator, int(plan.layout[0].circuit_space), LEAST_WORK) + look_ahead_size(plan)
 
 
 def warm_up(program: Program, plan: Plan, index: Indices, value: Floats, row: Floats) -> None:
@@ -74,8 +73,8 @@ def calls_in_the_loop(plan: Plan, index: Indices, value: Floats, row: Floats) ->
     """What the loop calls: the tick and the swap, on copies."""
     trial, work, nothing = row.copy(), np.zeros(work_needed(index, plan)), np.full(len(row), -1, dtype=np.int64)
     return [
-        ("tick", (plan, index, value, trial, work, no_command())),
-        ("swap", (plan, trial, index, value, nothing, work)),
+        ("tick", (plan.block, index, value, trial, work, no_command())),
+        ("swap", (plan.block, trial, index, value, nothing, work)),
     ]
 
 

@@ -15,60 +15,38 @@ from __future__ import annotations
 
 from math import floor, isfinite
 
+from numba.extending import register_jitable
+
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.shape import clip
 from hilserver.numerics.valve import leakage_fade, opening_past_overlap
-from hilserver.tick.bridge.columns import (
-    C_AT,
-    C_PA,
-    CAPACITY,
-    DELAY,
-    DELAY_NOW,
-    EXPECTED_BEFORE,
-    EXPECTED_RATE,
-    GAIN_AT,
-    GAIN_PA,
-    LEAK_AT,
-    LEAK_GONE,
-    LEAK_PA,
-    NO_DROP,
-    NULL_BAND,
-    OVERLAP,
-    P_TR,
-    SAFE_VALUE,
-    SATURATION,
-    SPOOL,
-    SPOOL_11,
-    SPOOL_12,
-    SPOOL_21,
-    SPOOL_22,
-    SPOOL_ERROR,
-    SPOOL_SPEED,
-    SUPPLY,
-    SUPPLY_TREND,
-    VOLUME,
-    VOLUME_BEFORE,
-    VOLUME_ERROR,
-)
+from hilserver.tick.codes import Saturation
+from hilserver.tick.plan import Valve
+from hilserver.tick.row import ValveState
 
 CLOSE = 1e-7
 """Opening to which the inverse of the characteristic is solved."""
+UNAVAILABLE = int(Saturation.CAPACITY | Saturation.NO_DROP)
+"""The virtual flow is not achievable."""
 
 
-def valve_flow(U: float, p: float, p_S: float, p_T: float, b: Floats, v: Floats) -> float:
+@register_jitable
+def valve_flow(U: float, p: float, p_S: float, p_T: float, b: ValveState, v: Valve) -> float:
     """Flow into the port with the spool at ``U``, m³/s."""
-    return characteristic(opening_past_overlap(U, v[OVERLAP]), abs(U), p, p_S, p_T, b, v)
+    return characteristic(opening_past_overlap(U, v.overlap), abs(U), p, p_S, p_T, b, v)
 
 
-def characteristic(w: float, travel: float, p: float, p_S: float, p_T: float, b: Floats, v: Floats) -> float:
+@register_jitable
+def characteristic(w: float, travel: float, p: float, p_S: float, p_T: float, b: ValveState, v: Valve) -> float:
     """Flow into the port at opening ``w``, with the leakage left at this ``travel`` of the spool from its centre."""
-    share = leakage_fade(travel, v[LEAK_GONE])
-    to_port = (v[C_PA] * b[GAIN_PA] * max(w, 0.0) + v[LEAK_PA] * share) * root_of_drop(p_S - p, v[P_TR])
-    to_tank = (v[C_AT] * b[GAIN_AT] * max(-w, 0.0) + v[LEAK_AT] * share) * root_of_drop(p - p_T, v[P_TR])
+    share = leakage_fade(travel, v.leak_gone)
+    to_port = (v.C_PA * b.gain_PA * max(w, 0.0) + v.leak_PA * share) * root_of_drop(p_S - p, v.p_tr)
+    to_tank = (v.C_AT * b.gain_AT * max(-w, 0.0) + v.leak_AT * share) * root_of_drop(p - p_T, v.p_tr)
     return float(to_port - to_tank)
 
 
+@register_jitable
 def eased_opening(U: float, overlap: float, band: float) -> float:
     """Opening past the overlap, with a gentle slope in its place: the inverse passes it without a jump.
 
@@ -81,7 +59,8 @@ def eased_opening(U: float, overlap: float, band: float) -> float:
     return opening_past_overlap(U, overlap)
 
 
-def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: Floats, v: Floats) -> float:
+@register_jitable
+def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: ValveState, v: Valve) -> float:
     """Spool position at which the valve passes ``q``; full travel and CAPACITY where it can't, null where nothing can.
 
     On either side of the centre the flow changes evenly with the spool, away from what flows at null: solved there by
@@ -89,13 +68,13 @@ def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: F
     """
     more = excess(0.0, q, p, p_S, p_T, overlap, b, v) < 0.0
     if (p >= p_S) if more else (p <= p_T):
-        b[SATURATION] = int(b[SATURATION]) | NO_DROP
+        note(b, Saturation.NO_DROP)
         return 0.0
     end = 1.0 if more else -1.0
     near, far = 0.0, end
     f_near, f_far = excess(near, q, p, p_S, p_T, overlap, b, v), excess(far, q, p, p_S, p_T, overlap, b, v)
     if f_near * f_far > 0.0:
-        b[SATURATION] = int(b[SATURATION]) | CAPACITY
+        note(b, Saturation.CAPACITY)
         return end
     U, last = near, 0
     for _ in range(50):
@@ -114,11 +93,13 @@ def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: F
     return U
 
 
-def excess(U: float, q: float, p: float, p_S: float, p_T: float, overlap: float, b: Floats, v: Floats) -> float:
+@register_jitable
+def excess(U: float, q: float, p: float, p_S: float, p_T: float, overlap: float, b: ValveState, v: Valve) -> float:
     """What flows more than ``q`` with the spool at U, the overlap eased."""
-    return characteristic(eased_opening(U, overlap, v[NULL_BAND]), abs(U), p, p_S, p_T, b, v) - q
+    return characteristic(eased_opening(U, overlap, v.null_band), abs(U), p, p_S, p_T, b, v) - q
 
 
+@register_jitable
 def command_at(past: Floats, delay: float, ahead: float, dt: float) -> float:
     """The command that moves the spool ``ahead`` seconds from now (before the new one is given; negative: then).
 
@@ -128,28 +109,37 @@ def command_at(past: Floats, delay: float, ahead: float, dt: float) -> float:
     return float(past[min(max(place, 0), past.shape[0] - 1)])
 
 
-def move_spool(command: float, b: Floats, v: Floats) -> None:
+@register_jitable
+def move_spool(command: float, b: ValveState, v: Valve) -> None:
     """Follow the spool for one sub-step, exactly for a held command: second order, or first where f45 is given."""
     target = clip(command, -1.0, 1.0)
-    away, speed = b[SPOOL] - target, b[SPOOL_SPEED]
-    b[SPOOL] = target + v[SPOOL_11] * away + v[SPOOL_12] * speed
-    b[SPOOL_SPEED] = v[SPOOL_21] * away + v[SPOOL_22] * speed
+    away, speed = b.spool - target, b.spool_speed
+    b.spool = target + v.spool_11 * away + v.spool_12 * speed
+    b.spool_speed = v.spool_21 * away + v.spool_22 * speed
 
 
-def mend_valve(b: Floats, v: Floats) -> None:
-    """Forget what is no number any more: the spool is taken to be at its safe position, the model as configured."""
-    if not (isfinite(b[SPOOL]) and isfinite(b[SPOOL_SPEED])):
-        b[SPOOL], b[SPOOL_SPEED] = v[SAFE_VALUE], 0.0
-    if not (isfinite(b[GAIN_PA]) and isfinite(b[GAIN_AT]) and isfinite(b[DELAY_NOW])):
-        b[GAIN_PA], b[GAIN_AT], b[DELAY_NOW] = 1.0, 1.0, 0.0
-    if not (isfinite(b[SUPPLY]) and isfinite(b[SUPPLY_TREND])):
-        b[SUPPLY], b[SUPPLY_TREND] = 0.0, 0.0
-    if not (isfinite(b[VOLUME]) and isfinite(b[VOLUME_BEFORE]) and isfinite(b[VOLUME_ERROR])):
-        b[VOLUME], b[VOLUME_BEFORE], b[VOLUME_ERROR] = 0.0, 0.0, 0.0
-    if not (isfinite(b[EXPECTED_BEFORE]) and isfinite(b[EXPECTED_RATE]) and isfinite(b[SPOOL_ERROR])):
-        b[EXPECTED_BEFORE], b[EXPECTED_RATE], b[SPOOL_ERROR] = 0.0, 0.0, 0.0
+@register_jitable
+def reset_nonfinite(b: ValveState, v: Valve) -> None:
+    """Reset what is not finite any more: the spool is taken to be at its safe position, the model as configured."""
+    if not (isfinite(b.spool) and isfinite(b.spool_speed)):
+        b.spool, b.spool_speed = v.safe_value, 0.0
+    if not (isfinite(b.gain_PA) and isfinite(b.gain_AT) and isfinite(b.delay)):
+        b.gain_PA, b.gain_AT, b.delay = 1.0, 1.0, 0.0
+    if not (isfinite(b.supply) and isfinite(b.supply_trend)):
+        b.supply, b.supply_trend = 0.0, 0.0
+    if not (isfinite(b.volume) and isfinite(b.volume_before) and isfinite(b.volume_error)):
+        b.volume, b.volume_before, b.volume_error = 0.0, 0.0, 0.0
+    if not (isfinite(b.expected_before) and isfinite(b.expected_rate) and isfinite(b.spool_error)):
+        b.expected_before, b.expected_rate, b.spool_error = 0.0, 0.0, 0.0
 
 
-def delay_of(b: Floats, v: Floats) -> float:
+@register_jitable
+def note(b: ValveState, flag: Saturation) -> None:
+    """Report that the command is not as the virtual flow requires, and why."""
+    b.saturation = int(b.saturation) | flag.value
+
+
+@register_jitable
+def delay_of(b: ValveState, v: Valve) -> float:
     """Seconds from the command to the spool's start, as known and as tracked."""
-    return float(v[DELAY] + b[DELAY_NOW])
+    return float(v.delay + b.delay)

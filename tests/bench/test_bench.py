@@ -47,8 +47,9 @@ from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
 from hilserver.tick.program import compiled_program, no_command, work_array
+from hilserver.tick.row import header, headers
 
 ROOT = Path(__file__).parents[2]
 
@@ -113,7 +114,7 @@ def test_the_timed_tick_is_the_tick(record: RecordedInputs) -> None:
     """It computes the same, bit for bit, and the cycles of its parts are all within those of the whole run."""
     row, cycles, microseconds = timed_tick(record.program).run(record)
     np.testing.assert_array_equal(row, record.last)
-    assert record.last[c.MODE] == c.RUNNING
+    assert header(record.last).mode == Mode.RUNNING
     assert (cycles > 0.0).all()
     begin = time.perf_counter()
     _, cycles, microseconds = timed_tick(record.program).run(record)
@@ -138,7 +139,7 @@ def test_the_tick_neither_takes_memory_nor_keeps_arrays(record: RecordedInputs) 
     arrays = (row, work, rig.packed.index, rig.packed.value, rig.plan.valve, rig.plan.cylinder)
     before = [sys.getrefcount(array) for array in arrays]
     for _ in range(100):
-        record.program.tick(rig.plan, rig.packed.index, rig.packed.value, row, work, no_command())
+        record.program.tick(rig.plan.block, rig.packed.index, rig.packed.value, row, work, no_command())
     assert [sys.getrefcount(array) for array in arrays] == before
 
 
@@ -343,13 +344,17 @@ def test_what_a_log_says_of_a_rate(rig: Rig, tmp_path: Path) -> None:
     rate, width = 1000.0, rig.layout.width
     warming = int(WARMING_UP * rate)
     rows = np.zeros((100 + warming + 1000, width))
-    rows[:, c.TICK] = np.arange(len(rows))
-    rows[:, c.WAKE_ERROR], rows[:, c.COMPUTE_TIME] = 20e-6, 10e-6
-    rows[100:, c.MODE] = c.RUNNING
-    rows[100 : 100 + warming, c.COMPUTE_TIME] = 1.0  # not judged
+    headers(rows)["tick"] = np.arange(len(rows))
+    headers(rows)["wake_error"], headers(rows)["compute_time"] = 20e-6, 10e-6
+    headers(rows)["mode"][100:] = Mode.RUNNING
+    headers(rows)["compute_time"][100 : 100 + warming] = 1.0  # not judged
     judged_rows = rows[100 + warming :]
-    judged_rows[:, c.READ_TIME], judged_rows[:, c.WRITE_TIME], judged_rows[:, c.PUBLISH_TIME] = 1e-6, 2e-6, 4e-6
-    judged_rows[:20, c.COMPUTE_TIME], judged_rows[5, c.MISSED] = 100e-6, 3
+    headers(judged_rows)["read_time"], headers(judged_rows)["write_time"], headers(judged_rows)["publish_time"] = (
+        1e-6,
+        2e-6,
+        4e-6,
+    )
+    headers(judged_rows)["compute_time"][:20], header(judged_rows[5]).missed = 100e-6, 3
     writer = LogWriter(tmp_path / "run.arrow", run_header(rig, "bench", "lockstep"))
     lost: Event = {"kind": "lost", "rows": 7}
     writer.append(rows, {50: [lost]})
@@ -366,7 +371,7 @@ def test_a_log_of_a_rig_that_never_ran(rig: Rig, tmp_path: Path) -> None:
     writer = LogWriter(tmp_path / "run.arrow", run_header(rig, "bench", "lockstep"))
     writer.append(np.zeros((10, rig.layout.width)))
     writer.close()
-    with pytest.raises(HilserverError, match="did not come to run"):
+    with pytest.raises(HilserverError, match="did not reach RUNNING"):
         judged(LogReader(tmp_path / "run.arrow"), 1000.0)
 
 

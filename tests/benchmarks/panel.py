@@ -39,7 +39,8 @@ from service_harness import Server, eventually, panel
 
 from hilserver.panel.settings import free_port
 from hilserver.realtime.timing import LoopTiming
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
+from hilserver.tick.row import headers
 
 CHANNELS, RATE, SAMPLES = 12, 20.0, 50.0
 """Channels on the tab; messages per second; samples per second of each channel."""
@@ -101,8 +102,8 @@ class Watch:
         while not self._end.wait(0.25):
             count, cursor, _ = self._ring.read(cursor, rows)
             self.timing.add(rows[:count])
-            self.missed += int(rows[:count, c.MISSED].sum())
-            self.running += int((rows[:count, c.MODE] == c.RUNNING).sum())
+            self.missed += int(headers(rows)["missed"][:count].sum())
+            self.running += int((headers(rows)["mode"][:count] == Mode.RUNNING).sum())
 
     def end(self) -> None:
         """No more."""

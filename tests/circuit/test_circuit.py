@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from importlib.machinery import SourceFileLoader
 from math import inf
 from pathlib import Path
 from types import ModuleType
@@ -353,23 +355,40 @@ def test_a_changed_kernel_or_what_it_reads_and_calls_gets_another_cache_folder(k
     assert len({first, *others}) == 4
 
 
-def test_the_columns_are_part_of_the_programs_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tick's column numbers come from another module: a changed one must not meet old machine code."""
-    from hilserver.tick import plant, tick
-    from hilserver.tick.bridge import strategies
+@pytest.mark.parametrize(
+    ("module", "name", "other"),
+    [
+        ("end_stop", "AT_THE_STOP", 0.004),
+        ("row", "TREND_CELLS", 6),
+        ("plan", "VALVE", np.dtype([("port", np.int64)])),
+        ("modes", "Mode", IntEnum("Mode", {"SAFE": 0})),
+    ],
+)
+def test_what_an_imported_function_reads_is_part_of_the_programs_name(
+    module: str, name: str, other: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Constants, fields of records, members of enums: changed ones must not meet old machine code."""
+    from hilserver.tick import modes, plan, row
+    from hilserver.tick.bridge import end_stop
+    from hilserver.tick.program import LINKED
 
-    before = program_folder(standard_library(), [strategies, tick, plant], tmp_path)
-    monkeypatch.setattr(tick, "MAX_MISSED", 7)
-    assert program_folder(standard_library(), [strategies, tick, plant], tmp_path) != before
+    modules = {"end_stop": end_stop, "row": row, "plan": plan, "modes": modes}
+    before = program_folder(standard_library(), LINKED, tmp_path)
+    monkeypatch.setattr(modules[module], name, other)
+    assert program_folder(standard_library(), LINKED, tmp_path) != before
 
 
-def test_linked_modules_may_not_use_a_name_for_two_things(tmp_path: Path) -> None:
-    """They share one scope: HEADER is 26 in the engine, something else in the row."""
-    from hilserver.tick import columns
-
-    said = r"HEADER is one thing in hilserver\.circuit\.engine, another in hilserver\.rig\.columns"
-    with pytest.raises(TypeError, match=said):
-        build(standard_library(), [columns], tmp_path)
+def test_linked_modules_keep_their_own_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HEADER is 32 in the engine; a linked module may use the name for something else, but not for a function."""
+    file = tmp_path / "other.py"
+    file.write_text("HEADER = 7\n\n\ndef header():\n    return HEADER\n\n\ndef advance():\n    return 0\n")
+    loader = SourceFileLoader("other", str(file))
+    module = ModuleType("other")
+    module.__file__ = str(file)
+    monkeypatch.setitem(sys.modules, "other", module)
+    loader.exec_module(module)
+    with pytest.raises(TypeError, match="other: another linked module has a function advance: rename one"):
+        build(standard_library(), [module], tmp_path)
 
 
 def test_the_cache_follows_the_systems_wishes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

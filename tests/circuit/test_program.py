@@ -49,11 +49,10 @@ CIRCUIT = {"nodes": {"a": {"pressure": "100 bar"}}, "components": {
     "volume": {"type": "volume", "ports": {"P": "a"}, "volume": "1 l"},
     "leak": {"type": "leak", "ports": {"A": "a", "T": "t"}},
 }}
-cache, *files = map(Path, sys.argv[1:])
-for file in files:
+for file in map(Path, sys.argv[1:]):
     library = Library([Tank, OilVolume, own_module(OwnFile.read(file)).Leak])
     packed = pack(read_circuit(CIRCUIT, library), library)
-    program = build(library, root=cache)
+    program = build(library)
     z, y = np.zeros(int(packed.index[engine.N_VALUES])), np.zeros(int(packed.index[engine.N_RECORDED]))
     work = np.zeros(packed.work_size)
     program.load(packed.index, packed.value, z)
@@ -62,16 +61,11 @@ for file in files:
 """
 
 
-def run(cache: Path, *files: Path) -> dict[str, str]:
+def run(*files: Path) -> dict[str, str]:
     """The pressure that each library comes to, all of them in one fresh process, in this order."""
-    command = [sys.executable, "-c", RUN, str(cache), *map(str, files)]
+    command = [sys.executable, "-c", RUN, *map(str, files)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ)
     return dict(line.split() for line in done.stdout.splitlines())
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +80,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def alone(cache: Path, files: list[Path]) -> dict[str, str]:
+def alone(files: list[Path]) -> dict[str, str]:
     """Each library in a process of its own; what is compiled there stays in the cache."""
-    return {name: pressure for file in files for name, pressure in run(cache, file).items()}
+    return {name: pressure for file in files for name, pressure in run(file).items()}
 
 
 def test_libraries_differ(alone: dict[str, str]) -> None:
@@ -97,7 +91,7 @@ def test_libraries_differ(alone: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(len(FACTORS)))), ids=str)
 def test_programs_from_the_cache_keep_their_own_physics(
-    order: tuple[int, ...], cache: Path, files: list[Path], alone: dict[str, str]
+    order: tuple[int, ...], files: list[Path], alone: dict[str, str]
 ) -> None:
     """The linker of compiled code knows functions by name only; caches of several processes must not share names."""
-    assert run(cache, *(files[number] for number in order)) == alone
+    assert run(*(files[number] for number in order)) == alone

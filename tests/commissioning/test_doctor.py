@@ -335,7 +335,7 @@ def test_a_broker_in_the_network_needs_tls_and_a_log_in(rig: Rig, monkeypatch: p
     open_to_all = check_broker(with_broker(rig, host="broker.example", port=1883))
     assert open_to_all.state == "warning"
     assert "no TLS" in open_to_all.found
-    assert "no log-in" in open_to_all.found
+    assert "no login" in open_to_all.found
     assert "ca_file" in open_to_all.remedy
 
 

@@ -20,7 +20,7 @@ from hilserver.identify.identification import identify_valve
 from hilserver.identify.recorded import recording_of_log
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, assemble, load_rig
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
 
 pytestmark = pytest.mark.realtime
 
@@ -51,7 +51,7 @@ def test_two_passes_are_driven_recorded_and_evaluated(rig: Rig, tmp_path: Path) 
     assert [line.rpartition(" ")[2] for line in told] == ["inverse_static", "prediction"]
     result = fidelity_of_log(rig, log)
     assert [variant.name for variant in result.variants] == ["inverse_static", "prediction"]
-    assert result.reference == "the virtual circuit coupled directly to the simulated machine"
+    assert result.reference == "the virtual circuit connected directly to the simulated machine"
     for variant in result.variants:
         assert variant.cycle is not None
         assert variant.sweep is not None
@@ -60,7 +60,7 @@ def test_two_passes_are_driven_recorded_and_evaluated(rig: Rig, tmp_path: Path) 
         assert response.ratio == pytest.approx(1.0, abs=0.1)
         assert abs(response.phase) < 20.0  # up to 2 ms beside the spool's lag: two clocks that don't know of each other
     columns = LogReader(log).read_all().columns
-    assert columns["mode"][-1] == c.SAFE
+    assert columns["mode"][-1] == Mode.SAFE
     assert columns["valve.main.command"][-1] == 0.0
     assert np.abs(columns["valve.main.command"]).max() > 0.1
     assert not left_behind(rig, tmp_path)
@@ -92,7 +92,7 @@ def test_valves_are_moved_by_hand_and_identified_from_the_log(rig: Rig, tmp_path
     command = columns["valve.main.command"]
     assert 0.1 < np.abs(command).max() <= 0.4
     assert command[-1] == 0.0
-    assert columns["mode"][-1] == c.SAFE
+    assert columns["mode"][-1] == Mode.SAFE
     found = identify_valve(rig, recording_of_log(rig, log), "main")
     assert found.values["C_PA"] == pytest.approx(1.0, rel=0.05)
     assert found.values["C_AT"] == pytest.approx(1.0, rel=0.05)

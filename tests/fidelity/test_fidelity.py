@@ -31,8 +31,8 @@ from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.cycle import CycleSettings, Sweep
 from hilserver.rig.plan import cycle_table
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.ladder import STRATEGY_NAMES, Strategy
+from hilserver.tick.codes import CommandKind, Saturation
 from hilserver.tick.program import compiled_program
 from hilserver.toml import read_toml
 
@@ -289,7 +289,7 @@ def test_a_valve_that_is_too_small_is_said_to_be_saturated() -> None:
     result = measured(both(true_valves(**small), of_valves(**small)), "inverse_static", frequencies=(2.0,))
     variant = result.variant("inverse_static")
     assert list(result.unachievable()) == [2.0]
-    assert variant.saturations("A")[b.CAPACITY] > 0.3
+    assert variant.saturations("A")[Saturation.CAPACITY] > 0.3
     assert variant.cycle is not None
     assert variant.cycle.saturated > 0.3
     assert re.search(r"flow A at 2 Hz: a valve was saturated in \d+% of the ticks", "\n".join(sentences(result)))
@@ -297,7 +297,7 @@ def test_a_valve_that_is_too_small_is_said_to_be_saturated() -> None:
 
 def test_the_usual_strategies_and_all() -> None:
     rig = lift()
-    assert selected(rig, ["all"]) == list(b.STRATEGY_NAMES[b.INVERSE_STATIC : b.FLOW_SERVO])
+    assert selected(rig, ["all"]) == list(STRATEGY_NAMES[Strategy.inverse_static : Strategy.flow_servo])
     assert {"inverse_static", "prediction", "feedback"} < set(selected(rig, None)) < set(selected(rig, ["all"]))
     assert selected(rig, ["second_order"]) == ["second_order"]
 
@@ -317,15 +317,15 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Rig, Path]:
         for valve in "AB":
             run.select("inverse_static", valve)
         run.run(500)
-        run.command(c.CYCLE, 1.0)
+        run.command(CommandKind.CYCLE, 1.0)
         run.run(run.ticks_per_cycle + 10)
-        run.command(c.CYCLE, 1.0)
+        run.command(CommandKind.CYCLE, 1.0)
         run.run(run.ticks_per_cycle - 1000)
         run.select("feedback", "A")
         run.run(1010)
-        run.command(c.CYCLE, 1.0)
+        run.command(CommandKind.CYCLE, 1.0)
         run.run(3000)
-        run.command(c.STOP)
+        run.command(CommandKind.STOP)
         run.run(300)
     return rig, log
 

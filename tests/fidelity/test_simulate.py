@@ -20,8 +20,9 @@ from hilserver.fidelity.summary import sentences
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.ladder import STRATEGY_NAMES
+from hilserver.tick.codes import CommandKind, Mode, Result
+from hilserver.tick.row import header, headers
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "config/rigs/demo.toml"
@@ -80,14 +81,21 @@ def test_commands_are_taken_one_per_tick_in_order(rig: Rig) -> None:
     with LockstepRun(rig) as run:
         run.run(1)
         assert run.mode == "SAFE"
-        run.command(c.START)  # not armed yet: refused
-        run.command(c.ARM)
-        run.command(c.START)
+        run.command(CommandKind.START)  # not armed yet: refused
+        run.command(CommandKind.ARM)
+        run.command(CommandKind.START)
         run.set_input("joystick", 0.25)
         rows = run.run(6)
-    assert rows[:, c.COMMAND].tolist() == [1, 2, 3, 4, 4, 4]
-    assert rows[:, c.RESULT].tolist() == [c.WRONG_MODE, c.DONE, c.DONE, c.DONE, c.DONE, c.DONE]
-    assert rows[:, c.MODE].tolist() == [c.SAFE, c.ARMED, *[c.RUNNING] * 4]
+    assert headers(rows)["command"].tolist() == [1, 2, 3, 4, 4, 4]
+    assert headers(rows)["result"].tolist() == [
+        Result.WRONG_MODE,
+        Result.DONE,
+        Result.DONE,
+        Result.DONE,
+        Result.DONE,
+        Result.DONE,
+    ]
+    assert headers(rows)["mode"].tolist() == [Mode.SAFE, Mode.ARMED, *[Mode.RUNNING] * 4]
     assert rows[:, rig.layout.column("input.joystick")].tolist() == [0, 0, 0, 0.25, 0.25, 0.25]
 
 
@@ -100,8 +108,8 @@ def test_missed_ticks_are_made_good_and_the_machine_goes_on_meanwhile(rig: Rig) 
             run.run(1500)
         late.miss(4)
         late_rows, steady_rows = late.run(1), steady.run(5)
-        assert late_rows[0, c.TICK] == steady_rows[-1, c.TICK]
-        assert late_rows[0, c.MISSED] == 4.0
+        assert header(late_rows[0]).tick == header(steady_rows[-1]).tick
+        assert header(late_rows[0]).missed == 4.0
         moved = steady_rows[-1, position] - late_rows[0, position]
         assert abs(moved) < 0.2 * abs(steady_rows[-1, position] - steady_rows[0, position])
 
@@ -290,7 +298,7 @@ def test_without_an_input_at_the_virtual_valve_there_is_no_run_without_bridge(ta
 
 
 def test_every_strategy_is_explained() -> None:
-    assert set(VARIANTS) == {NO_BRIDGE, *b.STRATEGY_NAMES} - {"manual"}
+    assert set(VARIANTS) == {NO_BRIDGE, *STRATEGY_NAMES} - {"manual"}
 
 
 def test_report_is_written(demo: Fidelity, tmp_path: Path) -> None:

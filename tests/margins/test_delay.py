@@ -19,8 +19,8 @@ from hilserver.margins.margins import margins
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick import columns as c
-from hilserver.tick.bridge.columns import OSCILLATION
+from hilserver.tick.codes import Saturation
+from hilserver.tick.row import headers
 
 # --- formulas ---------------------------------------------------------------------------------------------------------
 
@@ -317,13 +317,13 @@ def test_what_predicts_comes_to_rest_there_with_ten_ticks_per_period(strategy: s
         rows = run.run_cycle()
     assert swing_of(rig, rows, 0.88, 0.92) < 0.03e5
     for valve in "AB":
-        assert not (rows[:, rig.layout.column(f"valve.{valve}.saturation")].astype(int) & OSCILLATION).any()
+        assert not (rows[:, rig.layout.column(f"valve.{valve}.saturation")].astype(int) & Saturation.OSCILLATION).any()
 
 
 def swing_of(rig: Rig, rows: Floats, low: float, high: float) -> float:
     """Standard deviation of the pressure in port B from a smooth curve, between two positions, Pa."""
     x, p = (rows[:, rig.layout.column(f"channel.{name}")] for name in ("x", "p_B"))
-    part = p[(x > low) & (x < high) & (rows[:, c.TIME] > 0.5)]
+    part = p[(x > low) & (x < high) & (headers(rows)["time"] > 0.5)]
     return float(np.std(part - np.polyval(np.polyfit(np.arange(len(part)), part, 2), np.arange(len(part)))))
 
 

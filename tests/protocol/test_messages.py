@@ -212,7 +212,7 @@ def test_description_says_what_can_be_asked() -> None:
     assert set(written["commands"]) == set(COMMANDS)
     assert written["commands"]["jog"]["topic"] == "hil/lab/command/jog"
     assert written["commands"]["jog"]["payload_schema"] == schemas()["command/jog"]
-    assert written["commands"]["arm"]["description"].startswith("Let the server drive the real valve")
+    assert written["commands"]["arm"]["description"].startswith("Allow the server to drive the real valve")
     retained = {name for name, topic in written["topics"].items() if topic["retained"]}
     assert retained == {"availability", "description", "state", "circuit", "types", "margins"}
     assert written["topics"]["answer"]["topic"] == "hil/lab/answer"

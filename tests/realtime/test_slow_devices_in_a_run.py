@@ -17,7 +17,7 @@ from serial_bench import AskedLineBench
 from service_harness import Server, eventually, panel, read_log, rig_text
 
 from hilserver.record.format import RecordError
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
 from hilserver_drivers.modbus import Modbus
 
 pytestmark = pytest.mark.realtime
@@ -141,7 +141,7 @@ def test_unplugged_it_trips_by_age_and_plugged_in_again_it_goes_on(run: Run, nam
 
 def tripped_in_time(columns: dict[str, Any], name: str) -> None:
     """The last fault came in the tick in which the channel's last sample had passed its age limit."""
-    tripped = np.flatnonzero(np.diff((columns["mode"] == c.FAULTED).astype(int)) == 1)[-1] + 1
+    tripped = np.flatnonzero(np.diff((columns["mode"] == Mode.FAULT).astype(int)) == 1)[-1] + 1
     stale = columns[f"stale.p_{name}"]
     assert stale[tripped - 1] <= MAX_AGE + 1e-9 < stale[tripped]
     assert columns[f"errors.{name}"][tripped] > 0

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hilserver.cli.status import punctuality, worst
+from hilserver.cli.status import timing_summary, timing_table
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.timing import Distribution, LoopTiming, lateness, work_before
 from hilserver.rig.build import Rig, load_rig
 from hilserver.rig.plan import first_row
 from hilserver.service.telemetry import TelemetryReader
-from hilserver.tick import columns as c
+from hilserver.tick.row import COLUMN, TIMES, header
 
 # --- distributions ----------------------------------------------------------------------------------------------------
 
@@ -73,9 +73,9 @@ def rows_of(rig: Rig, *ticks: tuple[int, float, float]) -> Floats:
     """Rows of ticks with (ticks missed before, wake-up error, work of the tick before): the work in equal parts."""
     row, rows = first_row(rig.layout, rig.plan, rig.packed), []
     for missed, wake_error, work in ticks:
-        row[c.TICK] += missed + 1
-        row[c.MISSED], row[c.WAKE_ERROR] = missed, wake_error
-        row[list(c.TIMES)] = work / 4
+        header(row).tick += missed + 1
+        header(row).missed, header(row).wake_error = missed, wake_error
+        row[[COLUMN[name] for name in TIMES]] = work / 4
         rows.append(row.copy())
     return np.array(rows)
 
@@ -167,7 +167,7 @@ def test_status_shows_them_in_microseconds(rig: Rig, memory: LoopMemory) -> None
     assert status is not None
     console = Console(width=200)
     with console.capture() as shown:
-        console.print(punctuality(status))
+        console.print(timing_table(status))
     lines = shown.get().splitlines()
     assert [line.split()[0] for line in lines if line.strip()][1:7] == [
         "wake-up",
@@ -179,6 +179,6 @@ def test_status_shows_them_in_microseconds(rig: Rig, memory: LoopMemory) -> None
     ]
     assert "1030.0" in lines[1]
     assert "80.0" in lines[2]
-    assert worst(status, reader.missed) == (
+    assert timing_summary(status, reader.missed) == (
         "2 ticks of 1000 µs, 1 missed; time synchronisation error 1030 µs, minimum step 80 µs"
     )

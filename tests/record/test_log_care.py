@@ -31,7 +31,7 @@ from hilserver.record.writer import LogWriter, is_being_written
 from hilserver.rig.build import Rig, load_rig
 from hilserver.rig.plan import first_row
 from hilserver.rig.settings import KeepSettings
-from hilserver.tick import columns as c
+from hilserver.tick.row import header as row_header
 
 Rows = NDArray[np.float64]
 
@@ -361,11 +361,11 @@ class Ring:
         self.memory = LoopMemory.create(folder / "segment", row_width=rig.layout.width, ring_rows=1000)
         self.rig, self.folder, self.tick = rig, folder, 0
         self.row = first_row(rig.layout, rig.plan, rig.packed)
-        self.row[c.CIRCUIT_VERSION] = 1.0
+        row_header(self.row).circuit_version = 1.0
 
     def run(self, ticks: int) -> None:
         for _ in range(ticks):
-            self.row[c.TICK] = self.tick
+            row_header(self.row).tick = self.tick
             self.memory.ring.publish(self.row)
             self.tick += 1
 

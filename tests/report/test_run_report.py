@@ -20,7 +20,7 @@ from hilserver.report.envelope import MOST_BINS, Envelope
 from hilserver.report.run_report import run_report, write_run_report
 from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick import columns as c
+from hilserver.tick.codes import CommandKind, Mode
 from hilserver.toml import read_toml
 
 RIG = Path(__file__).parents[2] / "config/rigs/demo.toml"
@@ -38,9 +38,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run.run(4000)
         run.swap(rig.read_circuit(source))
         run.run(4500)
-        run.command(c.RESET)
+        run.command(CommandKind.RESET)
         run.run(10)
-        run.command(c.ESTOP)
+        run.command(CommandKind.ESTOP)
         run.run(500)
     return path
 
@@ -58,7 +58,7 @@ def test_figures_are_those_of_the_log(log: Path) -> None:
     assert row[2:5] == shown
     assert row[5] == f"{expected.largest * 6e4:.3g}"
     columns = LogReader(log).read_all().columns
-    assert float(row[1]) == pytest.approx(np.count_nonzero(columns["mode"] == c.RUNNING) * 1e-3)
+    assert float(row[1]) == pytest.approx(np.count_nonzero(columns["mode"] == Mode.RUNNING) * 1e-3)
     ticks = len(columns["tick"])
     assert f"{ticks} ticks of 1 ms, 0 missed, 1 switches of the circuit" in page.markdown(
         {"signals": "", "circuit-0": ""}

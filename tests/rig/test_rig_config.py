@@ -18,8 +18,7 @@ from rig_bench import BAR, CIRCUIT, L_MIN, RIG, bench_rig, merged
 from hilserver.circuit.library import standard_library
 from hilserver.errors import ConfigurationError, Problem
 from hilserver.rig.build import assemble, load_rig
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.codes import Action, Characteristic, Watched
 from hilserver.toml import read_toml
 from hilserver.units import ATMOSPHERE
 
@@ -70,18 +69,18 @@ def test_the_plan_of_a_valve_is_its_datasheet_in_si() -> None:
     """By hand: C_v = 1e-3 m³/s / sqrt(35e5 Pa), tau = 1/(2·pi·70 Hz), gain 0.5 per 60 l/min; leakage as given."""
     leakage = {"flow": "1 l/min", "drop": "70 bar", "per": "edge"}
     v = bench_rig({"valves": {"main": {"leakage": leakage, "null": "2 %", "polarity": -1}}}).plan.valve[0]
-    assert v[b.C_PA] == v[b.C_AT] == pytest.approx(1e-3 / 35e5**0.5, rel=1e-12)
-    assert v[b.TAU] == pytest.approx(1 / (2 * np.pi * 70), rel=1e-12)
-    assert v[b.LEAK_PA] == v[b.LEAK_AT] == pytest.approx(L_MIN / 70e5**0.5, rel=1e-12)
-    assert v[b.LEAK_GONE] == 0.1
-    assert v[b.K_P] == pytest.approx(0.5 / (60 * L_MIN), rel=1e-12)
-    assert (v[b.NULL], v[b.POLARITY], v[b.RAW_GAIN], v[b.RAW_OFFSET]) == (0.02, -1.0, 10.0, 0.0)
-    assert v[b.STOP_RATE] == pytest.approx(5.0)
+    assert v.C_PA == v.C_AT == pytest.approx(1e-3 / 35e5**0.5, rel=1e-12)
+    assert v.tau == pytest.approx(1 / (2 * np.pi * 70), rel=1e-12)
+    assert v.leak_PA == v.leak_AT == pytest.approx(L_MIN / 70e5**0.5, rel=1e-12)
+    assert v.leak_gone == 0.1
+    assert v.K_p == pytest.approx(0.5 / (60 * L_MIN), rel=1e-12)
+    assert (v.null, v.polarity, v.raw_gain, v.raw_offset) == (0.02, -1.0, 10.0, 0.0)
+    assert v.stop_rate == pytest.approx(5.0)
 
 
 def test_a_stop_is_never_faster_than_the_slew_limit() -> None:
     v = bench_rig({"valves": {"main": {"slew": "2 1/s", "stop_time": "10 ms"}}}).plan.valve[0]
-    assert v[b.STOP_RATE] == v[b.SLEW_RATE] == 2.0
+    assert v.stop_rate == v.slew_rate == 2.0
 
 
 def test_channels_are_linear_and_absolute_ones_become_gauge() -> None:
@@ -90,24 +89,27 @@ def test_channels_are_linear_and_absolute_ones_become_gauge() -> None:
     channels = {"p_A": {"scale": scale, "absolute": True}, "p_T": {"value": "1.01325 bar", "absolute": True}}
     plan = bench_rig({"channels": channels}).plan
     table = plan.channel
-    assert (table[0, c.CURVE_KIND], table[0, c.CURVE_FIRST], table[0, c.CURVE_LAST]) == (c.POLYNOMIAL, 0, 1)
-    assert plan.curve[:2, 0] == pytest.approx([-100 * BAR - ATMOSPHERE, 25 * BAR], rel=1e-12)
-    assert table[3, c.CONSTANT] == pytest.approx(0.0, abs=1e-9)
+    assert (table[0].characteristic, table[0].first, table[0].last) == (Characteristic.POLYNOMIAL, 0, 1)
+    assert plan.curve["x"][:2] == pytest.approx([-100 * BAR - ATMOSPHERE, 25 * BAR], rel=1e-12)
+    assert table[3].constant == pytest.approx(0.0, abs=1e-9)
 
 
 def test_limits_are_in_the_units_of_their_channel() -> None:
     limits = {"a": {"channel": "p_A", "min": "-1 bar", "max": "90 bar", "max_rate": "5000 bar/s", "action": "ramp"}}
     rig = bench_rig({"limits": limits})
     assert rig.layout.limits[:2] == ("a", "a.rate")
-    assert list(rig.plan.limit[0]) == [0, c.BY_VALUE, -1 * BAR, 90 * BAR, c.RAMP]
-    assert list(rig.plan.limit[1]) == [0, c.BY_RATE, -5000 * BAR, 5000 * BAR, c.RAMP]
+    assert rig.plan.limit["channel"][:2].tolist() == [0, 0]
+    assert rig.plan.limit["watched"][:2].tolist() == [Watched.VALUE, Watched.RATE]
+    assert rig.plan.limit["lower"][:2].tolist() == [-1 * BAR, -5000 * BAR]
+    assert rig.plan.limit["upper"][:2].tolist() == [90 * BAR, 5000 * BAR]
+    assert rig.plan.limit["action"][:2].tolist() == [Action.RAMP, Action.RAMP]
 
 
 def test_raw_slots_follow_the_devices_and_each_reading_has_one() -> None:
     """Two channels of one reading share its slot."""
     rig = bench_rig({"channels": {"p_A_fine": {**RIG["channels"]["p_A"], "filter": "1 s"}}})
     assert len(rig.layout.raw) == 3
-    slots = dict(zip(rig.settings.channels, rig.plan.channel[:, c.RAW_SLOT], strict=True))
+    slots = dict(zip(rig.settings.channels, rig.plan.channel["slot"], strict=True))
     assert slots["p_A"] == slots["p_A_fine"] == 0
     assert slots["p_T"] == -1
 
@@ -388,5 +390,6 @@ def found_in(sources: Mapping[str, Any]) -> tuple[Problem, ...]:
         rig = assemble(sources, CONFIG / "rigs/demo.toml", standard_library())
     except ConfigurationError as error:
         return error.problems
-    assert not any(np.any(np.isnan(table)) for table in rig.plan)
+    assert not any(np.isnan(table[name]).any() for table in rig.plan[1:-1] for name in table.dtype.names)  # type: ignore[union-attr]
+    assert not np.isnan(rig.plan.kalman).any()
     return ()

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from rig_bench import BAR, DT, Bench, bench_rig, program
+from rig_bench import BAR, DT, Bench, bench_rig
 
 from hilserver.errors import ConfigurationError, problems_of
 from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.scale import Scale
 from hilserver.rig.settings import OutputSettings
+from hilserver.tick.signals import scaled_value
 
 TABLE = {"raw": [0, 1, 2, 4], "value": ["0 l/min", "6 l/min", "18 l/min", "60 l/min"]}
 LOOP = {"current": ["0 bar", "160 bar"]}
@@ -107,7 +108,7 @@ CURVED = rig_with(*CURVES)
 @given(raw=st.floats(-20, 20), number=st.integers(0, len(CURVES) - 1))
 def test_the_compiled_curve_is_the_same(raw: float, number: int) -> None:
     settings = CURVED.settings.channels[f"_{number}"]
-    compiled = program().scaled_value(CURVED.plan, list(CURVED.settings.channels).index(f"_{number}"), raw)
+    compiled = scaled_value(CURVED.plan, CURVED.plan.channel[list(CURVED.settings.channels).index(f"_{number}")], raw)
     low, high = settings.raw_limits()
     expected = settings.curve().value(raw) if low <= raw <= high else nan
     assert compiled == pytest.approx(expected, rel=1e-12, abs=1e-9, nan_ok=True)

@@ -26,8 +26,9 @@ from hilserver.service.margin_monitor import PENDING, MarginMonitor, status_of
 from hilserver.service.operator import RunningCircuit
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.service.utilisation import UtilisationMeter
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.codes import Mode
+from hilserver.tick.row import header, headers
 
 # --- demands ----------------------------------------------------------------------------------------------------------
 
@@ -47,7 +48,7 @@ def rows_of(rig: Rig, flows: list[float], first_tick: int = 1, **values: float) 
     given |= {name.replace("__", "."): value for name, value in values.items()}
     for name, value in given.items():
         rows[:, rig.layout.column(name)] = value
-    rows[:, c.MODE], rows[:, c.TICK] = c.RUNNING, first_tick + np.arange(len(flows))
+    headers(rows)["mode"], headers(rows)["tick"] = Mode.RUNNING, first_tick + np.arange(len(flows))
     rows[:, rig.layout.column("valve.A.flow_virtual")] = flows
     return rows
 
@@ -83,7 +84,9 @@ def test_a_flow_without_a_drop_is_not_possible(rig: Rig) -> None:
     assert found.flow_to_tank == pytest.approx(0.1 / (60 / 6e4 * np.sqrt(170 / 35) / 1e-3))
 
 
-@pytest.mark.parametrize("other", [{"valve.A.strategy": b.MANUAL}, {"mode": c.ARMED}], ids=["by hand", "armed"])
+@pytest.mark.parametrize(
+    "other", [{"valve.A.strategy": Strategy.manual}, {"mode": Mode.ARMED}], ids=["by hand", "armed"]
+)
 def test_otherwise_nothing_is_asked_for(rig: Rig, other: Mapping[str, float]) -> None:
     rows = rows_of(rig, [0.5 * FULL, -0.5 * FULL])
     for name, value in other.items():
@@ -107,7 +110,7 @@ class Bench:
         self.told: list[str] = []
         self._new = asyncio.Event()
         self.row = first_row(rig.layout, rig.plan, rig.packed)
-        self.row[c.MODE] = c.SAFE
+        header(self.row).mode = Mode.SAFE
 
     def publish(self, message: published.MarginStatus) -> None:
         self.published.append(message)
@@ -119,7 +122,7 @@ class Bench:
             self.row[self.rig.layout.column(f"stale.{name}")] = 0.0
         for name, value in values.items():
             self.row[self.rig.layout.column(name.replace("__", "."))] = value
-        self.row[c.TICK] += 1.0
+        header(self.row).tick += 1.0
         self.memory.ring.publish(self.row)
 
     async def until(self, condition: Callable[[published.MarginStatus], bool]) -> published.MarginStatus:
@@ -187,7 +190,7 @@ def test_examined_again_after_a_switch_and_at_another_supply_but_not_while_it_ru
         bench.show(channel__p_S=210e5)
         on = await bench.until(lambda each: each.examined and each.supply["B"] == 210e5)
         assert not any("valves.B" in text for text in on.warnings)
-        bench.show(mode=c.RUNNING, channel__p_S=150e5)
+        bench.show(mode=Mode.RUNNING, channel__p_S=150e5)
         await asyncio.sleep(0.1)
         assert bench.published[-1] == on
         small = {"components": {"main_valve": {"nominal_flow": {"flow": "10 l/min"}}}}
@@ -205,7 +208,7 @@ def test_another_strategy_brings_out_other_warnings_without_another_examination(
     async def work() -> None:
         bench.show(channel__p_S=210e5)
         before = await bench.until(lambda each: each.examined)
-        bench.show(valve__A__strategy=b.PREDICTION)
+        bench.show(valve__A__strategy=Strategy.prediction)
         after = await bench.until(lambda each: each.strategies.get("A") == "prediction")
         assert all(each.examined for each in bench.published[1:])
         assert after.delay == before.delay
@@ -245,7 +248,7 @@ def test_a_circuit_that_can_not_be_examined_runs_all_the_same(bench: Bench, monk
     async def work() -> None:
         bench.show()
         found = await bench.until(lambda each: each.examined)
-        assert found.unknown == "the margins could not be examined: Singular matrix"
+        assert found.unknown == "the margins could not be calculated: Singular matrix"
         assert bench.monitor.warnings() == (found.unknown,)
 
     monkeypatch.setattr(margin_monitor, "margins", broken)

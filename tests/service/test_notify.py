@@ -276,8 +276,8 @@ def test_each_failure_makes_the_next_start_wait_longer(
         restarts.wait(Notifier(manager.address))
     assert waited == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
     assert [message["STATUS"] for message in manager.listen()[:2]] == [
-        "the last start came to nothing: this one begins in 1 s",
-        "the last 2 starts came to nothing: this one begins in 2 s",
+        "the last start failed: this one begins in 1 s",
+        "the last 2 starts failed: this one begins in 2 s",
     ]
     restarts.succeed()
     assert (restarts.failures, restarts.delay()) == (0, 0.0)

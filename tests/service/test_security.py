@@ -608,7 +608,7 @@ def test_a_server_does_not_start_with_a_password_that_others_can_read(tmp_path: 
     server.launch()
     try:
         assert server.wait_exit(60.0) == 2
-        assert server.stderr.strip().endswith(f"Mend it with: chmod 640 {tmp_path}/password")
+        assert server.stderr.strip().endswith(f"Fix it with: chmod 640 {tmp_path}/password")
     finally:
         server.close()
 
@@ -649,7 +649,7 @@ def test_accounts_need_mosquitto(tmp_path: Path) -> None:
         (0o600, None),
         (0o400, None),
         (0o640, None),
-        (0o644, r"others may read it\. Mend it with: chmod 640 "),
+        (0o644, r"others may read it\. Fix it with: chmod 640 "),
         (0o660, "others than its owner may change it"),
         (0o602, "others than its owner may change it"),
     ],
@@ -733,7 +733,7 @@ def test_what_others_in_the_network_could_do_is_said() -> None:
     assert list(BrokerAddress().weaknesses()) == []
     assert list(BrokerAddress(host="localhost").weaknesses()) == []
     texts = list(BrokerAddress(host="lab-pc", port=1884).weaknesses())
-    assert ["no TLS" in texts[0], "no log-in" in texts[1]] == [True, True]
+    assert ["no TLS" in texts[0], "no login" in texts[1]] == [True, True]
     assert all(text.startswith("MQTT broker lab-pc:1884") for text in texts)
     assert list(BrokerAddress(host="lab-pc", user="x", ca_file=Path("ca.crt")).weaknesses()) == []
 

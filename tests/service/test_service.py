@@ -31,7 +31,7 @@ from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.segment import segment_path
 from hilserver.record.reader import LogTable
 from hilserver.rig.build import load_rig
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Fault, Mode
 
 pytestmark = pytest.mark.realtime
 
@@ -87,8 +87,8 @@ def test_without_its_supervisor_the_loop_ramps_to_null_and_everything_ends(tmp_p
         table = read_log(server.logs[0])
         assert not table.torn
         assert_ramped_to_null(table)
-        assert table.columns["mode"][-1] == c.FAULTED
-        assert table.columns["fault"][-1] == c.FAULT_SUPERVISOR
+        assert table.columns["mode"][-1] == Mode.FAULT
+        assert table.columns["fault"][-1] == Fault.SUPERVISOR
         assert not segment_path(f"{server.name}-rig").exists()
 
 
@@ -255,7 +255,7 @@ def test_a_signal_ends_it_in_order(tmp_path: Path) -> None:
         assert not table.torn
         assert_ramped_to_null(table)
         assert_no_gap(table)
-        assert table.columns["mode"][-1] == c.SAFE
+        assert table.columns["mode"][-1] == Mode.SAFE
         assert "Traceback" not in server.stderr
 
 
@@ -312,7 +312,7 @@ def test_a_start_on_a_taken_port_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         server = Server(tmp_path, changes={"port = 0": f"port = {port}"})
-        assert refused_start(server) == f"port {port} on 127.0.0.1 is taken already: is another broker running?"
+        assert refused_start(server) == f"port {port} on 127.0.0.1 is already in use: is another broker running?"
     assert server.leaves() == []
 
 
@@ -498,7 +498,7 @@ def test_missed_ticks_are_counted_and_made_good_and_too_many_trip(lasting: Serve
         await be_running(user)
         start = len(user.seen)
         await pause(0.05)
-        event = await user.see("event", lambda event: "ticks missed and made good" in event["text"], start)
+        event = await user.see("event", lambda event: "ticks missed and compensated" in event["text"], start)
         assert event["details"]["ticks"][0] == event["tick"]
         assert user.all("state")[-1]["mode"] == "RUNNING"
         await user.do("disarm")
@@ -553,4 +553,4 @@ def test_200_random_switches_under_load(tmp_path: Path) -> None:
     assert np.abs(np.diff(commands(table))).max() <= SLEW * (1 + 1e-12)
     assert np.abs(commands(table)).max() > 0.1
     assert_no_gap(table)
-    assert c.FAULTED not in columns["mode"]
+    assert Mode.FAULT not in columns["mode"]

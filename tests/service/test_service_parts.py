@@ -27,8 +27,9 @@ from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.rig.plan import first_row
 from hilserver.service.children import Child, ChildFailed, all_ready
 from hilserver.service.telemetry import LONGEST_GAP, TelemetryReader
-from hilserver.tick import columns as c
+from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode
 from hilserver.tick.program import LINKED, is_compiled, no_command
+from hilserver.tick.row import command_in, header
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +66,9 @@ class Loop:
 
     def tick(self, count: int = 1, missed: int = 0, **values: float) -> None:
         for _ in range(count):
-            self.row[c.TICK] += missed + 1
-            self.row[c.UTC] = 1.8e9 + self.row[c.TICK] * 1e-3
-            self.row[c.MISSED], missed = missed, 0
+            header(self.row).tick += missed + 1
+            header(self.row).utc = 1.8e9 + header(self.row).tick * 1e-3
+            header(self.row).missed, missed = missed, 0
             for name, value in values.items():
                 self.row[self.rig.layout.column(name.replace("__", "."))] = value
             self.memory.ring.publish(self.row)
@@ -75,18 +76,19 @@ class Loop:
     def take(self, kind: int, first: float = 0.0, payload: bytes = b"") -> None:
         """The tick that takes a command."""
         record = no_command()
-        record[c.COMMAND_KIND], record[c.COMMAND_A] = kind, first
+        order = command_in(record)
+        order.kind, order.a = kind, first
         number = self.memory.mailbox.post(record, payload) + 1
         self.memory.mailbox.take()
         self.memory.mailbox.take()  # done with it
-        values: dict[str, Any] = {"circuit_version": first} if kind == c.SWAP else {}
+        values: dict[str, Any] = {"circuit_version": first} if kind == CommandKind.SWAP else {}
         self.tick(command=number, **values)
 
     def swap(self, version: int) -> None:
         packed = self.rig.packed
         about = {k: v for k, v in packed_record(packed, self.rig.circuit.source).items() if k not in ("index", "value")}
         carried = packed.carried_from(packed)
-        self.take(c.SWAP, version, swap_payload(packed, carried, json.dumps(about).encode()))
+        self.take(CommandKind.SWAP, version, swap_payload(packed, carried, json.dumps(about).encode()))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -154,7 +156,7 @@ def test_a_reading_that_is_no_sample_is_told_with_its_reason(memory: LoopMemory)
     rig = dataclasses.replace(demo, settings=demo.settings.model_copy(update={"channels": channels}))
     loop, reader = Loop(rig, memory), TelemetryReader(rig, memory)
     plan = rig.plan
-    loop.row[plan.layout[c.AGE] : plan.layout[c.ERRORS]] = loop.row[plan.layout[c.STALE] : plan.layout[c.CHANGE]] = 0.0
+    loop.row[plan.layout[0].age : plan.layout[0].errors] = loop.row[plan.layout[0].stale : plan.layout[0].change] = 0.0
     loop.tick(raw__p_S=5.0)
     assert list(reader.warnings(reader.read()[-1])) == []
     loop.tick(raw__p_S=0.5, stale__p_S=1e-3, raw__p_A=np.nan, stale__p_A=1e-3, raw__x=5.0, stale__x=1e-3)
@@ -167,23 +169,23 @@ def test_a_reading_that_is_no_sample_is_told_with_its_reason(memory: LoopMemory)
 
 def test_events_name_what_happened_in_order(rig: Rig, memory: LoopMemory) -> None:
     loop, reader = Loop(rig, memory), TelemetryReader(rig, memory)
-    loop.tick(3, mode=c.SAFE)
+    loop.tick(3, mode=Mode.SAFE)
     assert reader.events(reader.read()) == []
-    loop.tick(mode=c.ARMED)
-    loop.tick(mode=c.RUNNING)
+    loop.tick(mode=Mode.ARMED)
+    loop.tick(mode=Mode.RUNNING)
     for violated in (1.0, 0.0, 1.0, 1.0, 0.0):
         loop.tick(limit__stroke=violated)
     loop.swap(2)
     loop.tick(missed=4)
     loop.tick(missed=1)
-    loop.tick(mode=c.FAULTED, fault=c.FAULT_LIMIT + rig.layout.limits.index("p_A_high"))
+    loop.tick(mode=Mode.FAULT, fault=FIRST_LIMIT_FAULT + rig.layout.limits.index("p_A_high"))
     events = reader.events(reader.read())
     assert [(event.kind, event.text, event.tick) for event in events] == [
         ("info", "ARMED", 3),
         ("info", "RUNNING", 4),
         ("warning", "limit stroke is violated", 5),
         ("switch", "version 2 of the circuit is active", 10),
-        ("warning", "5 ticks missed and made good", 15),
+        ("warning", "5 ticks missed and compensated", 15),
         ("fault", "FAULT: limit p_A_high was violated (action trip)", 18),
     ]
     assert events[2].details == {"ticks": [5, 7]}
@@ -197,7 +199,7 @@ def test_the_local_enable_is_told_and_shown(demo_with_key: Rig, tmp_path: Path) 
     with memory_for(rig, tmp_path) as memory:
         loop, reader = Loop(rig, memory), TelemetryReader(rig, memory)
         plan = rig.plan
-        loop.row[plan.layout[c.STALE] : plan.layout[c.CHANGE]] = 0.0
+        loop.row[plan.layout[0].stale : plan.layout[0].change] = 0.0
         loop.tick(channel__key=1.0)
         assert reader.events(reader.read()) == []
         assert reader.state(loop.row, 0).enabled is True
@@ -207,7 +209,7 @@ def test_the_local_enable_is_told_and_shown(demo_with_key: Rig, tmp_path: Path) 
         ]
         state = reader.state(loop.row, 0)
         assert state.enabled is False
-        assert "the local enable is off: nobody can arm or start the rig" in state.warnings
+        assert "the local enable is off: the rig can't be armed or started" in state.warnings
         for on in (1.0, 0.0, 1.0):  # a contact that bounces
             loop.tick(channel__key=on)
         assert [event.text for event in reader.events(reader.read())] == ["the local enable is on"]
@@ -242,7 +244,7 @@ def test_commands_in_lost_rows_are_still_logged(rig: Rig, memory: LoopMemory, tm
     loop.tick(10)
     log.step()
     loop.swap(2)
-    loop.take(c.SET_INPUT)
+    loop.take(CommandKind.SET_INPUT)
     loop.tick(1500)
     log.step()
     log._writer.close()
@@ -260,7 +262,7 @@ def test_a_log_ends_where_a_switch_was_lost(rig: Rig, memory: LoopMemory, tmp_pa
     log.step()
     loop.swap(2)
     for _ in range(5):  # the mailbox has 4 slots
-        loop.take(c.SET_INPUT)
+        loop.take(CommandKind.SET_INPUT)
     loop.tick(1500)
     with pytest.raises(RecordError, match="a switch of the circuit was lost"):
         log.step()

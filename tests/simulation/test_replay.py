@@ -21,8 +21,8 @@ from hilserver.simulation.replay import Replayed, replay_log
 from hilserver.simulation.report import replay_sentences
 from hilserver.simulation.samples import TickSamples
 from hilserver.simulation.third_party_log import replay_samples, rig_with_file, third_party_sentences
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.codes import CommandKind
 
 ROOT = Path(__file__).parents[2]
 REAL_LOGS = ROOT.parent / "shared" / "data" / "actuator_logs"
@@ -55,7 +55,7 @@ def record(rig: Rig, log: Path) -> None:
         run.run(300)
         run.miss(3)
         run.run(100)
-        run.command(c.CYCLE, 0.0)
+        run.command(CommandKind.CYCLE, 0.0)
         run.set_input("joystick", 0.4)
         run.run(101)
         run.swap(rig.read_circuit(other))
@@ -66,10 +66,10 @@ def record(rig: Rig, log: Path) -> None:
         run.swap(rig.circuit)
         run.run(200)
         run.select("manual", "main")
-        run.command(c.JOG, 0.0, 0.05)
+        run.command(CommandKind.JOG, 0.0, 0.05)
         run.run(300)
-        run.command(c.STOP)
-        run.command(c.START)
+        run.command(CommandKind.STOP)
+        run.command(CommandKind.START)
         run.run(500)
         assert run.mode == "RUNNING"
 
@@ -107,10 +107,10 @@ def test_the_run_was_worth_replaying(rig: Rig, log: Path) -> None:
     assert len({segment.version.names for segment in table.circuits}) == 2
     assert np.ptp(table.columns["valve.main.command"]) > 0.3
     assert set(table.columns["valve.main.strategy"]) == {
-        b.MANUAL,
-        b.INVERSE_STATIC,
-        b.FEEDBACK,
-        b.FLOW_SERVO,
+        Strategy.manual,
+        Strategy.inverse_static,
+        Strategy.feedback,
+        Strategy.flow_servo,
     }
     assert table.columns["missed"].sum() == 4.0
     assert set(table.columns["result"]) == {0.0}
@@ -305,7 +305,7 @@ def test_of_faster_samples_the_last_one_counts(tmp_path: Path) -> None:
     samples = TickSamples.on_grid(table, ("PG_1",), 0.005)
     assert samples.values.ravel().tolist() == [0, 5, 10]
     assert samples.ages.tolist() == [0.0, 0.0, 0.0]
-    assert "the last is taken" in samples.described(0.005)
+    assert "the last one is used" in samples.described(0.005)
 
 
 def test_samples_at_the_rate_of_the_ticks_come_one_by_one(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from hilserver.circuit.program import Program
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.plan import first_row
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.codes import CommandKind, Mode, Result
 from hilserver.tick.program import compiled_program, no_command, work_array
+from hilserver.tick.row import ValveState, command_in, header, valve_state
 
 BAR = 1e5
 L_MIN = 1e-3 / 60.0
@@ -105,34 +105,34 @@ class Bench:
     def __getitem__(self, name: str) -> float:
         if name in self.rig.layout.names:
             return float(self.row[self.rig.layout.column(name)])
-        return float(self.row[self.rig.plan.layout[c.CIRCUIT] + self.packed.names.index(name)])
+        return float(self.row[self.rig.plan.layout[0].circuit + self.packed.names.index(name)])
 
     @property
     def mode(self) -> str:
-        return c.MODE_NAMES[int(self["mode"])]
+        return Mode(int(self["mode"])).name
 
     @property
-    def block(self) -> Floats:
+    def block(self) -> ValveState:
         """The first valve's block of the row (a view)."""
-        start = int(self.rig.plan.layout[c.VALVE])
-        return self.row[start : start + b.BLOCK]
+        return valve_state(self.rig.plan, self.row, 0)
 
-    def tick(self, kind: int = c.NOTHING, first: float = 0.0, second: float = 0.0) -> int:
+    def tick(self, kind: int = CommandKind.NOTHING, first: float = 0.0, second: float = 0.0) -> int:
         """One tick with a command; returns its result."""
         command = no_command()
-        if kind != c.NOTHING:
+        if kind != CommandKind.NOTHING:
             self.sequence += 1
-            command[c.COMMAND_KIND], command[c.COMMAND_SEQUENCE] = kind, self.sequence
-            command[c.COMMAND_A], command[c.COMMAND_B] = first, second
-        self.row[c.TICK] += self.missed + 1
-        self.row[c.MISSED], self.row[c.HEARTBEAT_AGE] = self.missed, self.heartbeat_age
-        self.row[c.DEVICE_ERROR] = self.device_error
+            order = command_in(command)
+            order.kind, order.sequence = kind, self.sequence
+            order.a, order.b = first, second
+        header(self.row).tick += self.missed + 1
+        header(self.row).missed, header(self.row).heartbeat_age = self.missed, self.heartbeat_age
+        header(self.row).device_error = self.device_error
         for name in self.rig.layout.raw:
             self.row[self.rig.layout.column(f"raw.{name}")] = self.raw[name]
             self.row[self.rig.layout.column(f"age.{name}")] = self.ages[name]
         work = work_array(self.packed, self.rig.plan)
-        program().tick(self.rig.plan, self.packed.index, self.packed.value, self.row, work, command)
-        return int(self.row[c.RESULT])
+        program().tick(self.rig.plan.block, self.packed.index, self.packed.value, self.row, work, command)
+        return int(header(self.row).result)
 
     def record(self, name: str, ticks: int) -> Floats:
         """Tick and note one column."""
@@ -145,9 +145,9 @@ class Bench:
     def run_to(self, mode: int) -> Bench:
         """Bring the rig from STARTUP to this mode by commands."""
         self.tick()
-        for command, reached in ((c.ARM, c.ARMED), (c.START, c.RUNNING)):
+        for command, reached in ((CommandKind.ARM, Mode.ARMED), (CommandKind.START, Mode.RUNNING)):
             if mode >= reached:
-                assert self.tick(command) == c.DONE
+                assert self.tick(command) == Result.DONE
         assert self["mode"] == mode
         return self
 
@@ -155,5 +155,5 @@ class Bench:
         """Put another circuit into the row, as the loop does before a tick."""
         new = self.rig.pack(self.rig.read_circuit(circuit))
         work = work_array(new, self.rig.plan)
-        program().swap(self.rig.plan, self.row, new.index, new.value, new.carried_from(self.packed), work)
+        program().swap(self.rig.plan.block, self.row, new.index, new.value, new.carried_from(self.packed), work)
         self.packed = new

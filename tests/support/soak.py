@@ -32,7 +32,8 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.record.folder import SUFFIX
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import load_rig
-from hilserver.tick import columns as c
+from hilserver.tick.codes import Mode
+from hilserver.tick.row import header
 
 HEARTBEAT, MAX_MISSED = 3.0, 5000
 """s and ticks of 1 ms: what the loop stands. A shared machine stands still for more than a second now and then."""
@@ -332,7 +333,7 @@ async def loop_stalls(soak: Soak) -> None:
         soak.server.kill("loop", number=signal.SIGSTOP)
         await asyncio.sleep(0.1)
         soak.server.kill("loop", number=signal.SIGCONT)
-        await user.see("event", lambda event: "ticks missed and made good" in event["text"])
+        await user.see("event", lambda event: "ticks missed and compensated" in event["text"])
         assert (await user.see("state", start=len(user.seen)))["mode"] == "RUNNING"
 
 
@@ -493,7 +494,7 @@ async def live(soak: Soak, faults: list[Fault], end: Fault) -> None:
             soak.fake.mend()
             soak.fake.set(clock_offset=0.0)
         assert "Traceback" not in soak.server.stderr, soak.server.stderr
-        last = int(soak.latest_row()[c.TICK])
+        last = int(header(soak.latest_row()).tick)
     soak.report.append(look_at_logs(soak, last, is_whole=end is not everything_is_killed))
     soak.report.append(f"{'':32}{time.monotonic() - began:6.1f} s of life")
 
@@ -587,7 +588,7 @@ class _Rows:
             lost[row - 1] = count
         wrong = np.where(lost > 0, missing < lost, missing != 0)  # ticks missed in lost rows are missing too
         assert not wrong.any(), f"{missing[wrong][0]:.0f} rows missing behind tick {tick[:-1][wrong][0]:.0f}, not named"
-        is_safe = np.isin(mode, (c.SAFE, c.FAULTED))
+        is_safe = np.isin(mode, (Mode.SAFE, Mode.FAULT))
         both = is_safe[1:] & is_safe[:-1]
         assert (np.abs(command[1:][both]) <= np.abs(command[:-1][both]) + 1e-12).all(), "it opens the valve when safe"
         self._last = (tick[-1], missed[-1], mode[-1], command[-1])

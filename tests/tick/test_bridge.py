@@ -14,8 +14,7 @@ from rig_bench import BAR, DT, L_MIN, Bench, bench_rig
 
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.valve import edge_flow, leakage_fade
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.ladder import STRATEGY_NAMES, Strategy
 from hilserver.tick.bridge.strategies import (
     flow_servo,
     inverse_orifice,
@@ -25,6 +24,10 @@ from hilserver.tick.bridge.strategies import (
     raw_output,
     strategy_command,
 )
+from hilserver.tick.codes import CommandKind, Fault, Mode, Result, Saturation
+from hilserver.tick.plan import SUBSTEPS_OF_MACHINE, Valve
+from hilserver.tick.records import blank
+from hilserver.tick.row import ValveState
 from hilserver.tick.valve import move_spool
 
 # An asymmetrical valve: the A-T edge passes half of what P-A passes. Leakage 1 l/min at 70 bar over one edge at null.
@@ -35,28 +38,28 @@ ASYMMETRICAL = {
 pressures = st.floats(-1 * BAR, 300 * BAR)
 
 
-def valve(**changes: Any) -> Floats:
+def valve(**changes: Any) -> Valve:
     """The plan's line of the bench's servo valve."""
-    line: Floats = bench_rig({"valves": {"main": changes}}).plan.valve[0]
+    line: Valve = bench_rig({"valves": {"main": changes}}).plan.valve[0]
     return line
 
 
-def memory() -> Floats:
+def memory() -> ValveState:
     """A bridge's block of the row, before anything."""
-    return np.zeros(b.BLOCK)
+    return blank(ValveState)
 
 
-def follow_spool(command: float, block: Floats, v: Floats) -> None:
+def follow_spool(command: float, block: ValveState, v: Valve) -> None:
     """The spool of the bridge under a command held for a tick."""
-    for _ in range(b.SUBSTEPS_OF_MACHINE):
+    for _ in range(SUBSTEPS_OF_MACHINE):
         move_spool(command, block, v)
 
 
-def flow_of(opening: float, p: float, p_S: float, p_T: float, v: Floats, spool: float | None = None) -> float:
+def flow_of(opening: float, p: float, p_S: float, p_T: float, v: Valve, spool: float | None = None) -> float:
     """Flow into the port that the real valve passes: its two edges, and its leakage at ``spool`` where given."""
-    share = leakage_fade(abs(spool), v[b.LEAK_GONE]) if spool is not None else 0.0
-    from_supply = edge_flow(opening, p_S - p, v[b.C_PA], share * v[b.LEAK_PA], v[b.P_TR])
-    return from_supply - edge_flow(-opening, p - p_T, v[b.C_AT], share * v[b.LEAK_AT], v[b.P_TR])
+    share = leakage_fade(abs(spool), v.leak_gone) if spool is not None else 0.0
+    from_supply = edge_flow(opening, p_S - p, v.C_PA, share * v.leak_PA, v.p_tr)
+    return from_supply - edge_flow(-opening, p - p_T, v.C_AT, share * v.leak_AT, v.p_tr)
 
 
 # --- inverse-orifice transform ---------------------------------------------------------------------------------------
@@ -70,11 +73,11 @@ def test_the_inverse_passes_the_flow_that_was_asked_for_or_says_why_not(
     v, block = valve(**ASYMMETRICAL), memory()
     w = inverse_orifice(q, p, p_S, p_T, block, v)
     drop = p_S - p if q >= 0 else p - p_T
-    assert block[b.DROP] == drop
-    if int(block[b.SATURATION]) & b.NO_DROP:
+    assert block.drop == drop
+    if int(block.saturation) & Saturation.NO_DROP:
         assert drop <= 1e-300
         assert w == 0.0
-    elif int(block[b.SATURATION]) & b.CAPACITY:
+    elif int(block.saturation) & Saturation.CAPACITY:
         assert abs(w) == 1.0
         assert abs(flow_of(w, p, p_S, p_T, v)) < abs(q)
     else:
@@ -101,22 +104,22 @@ def test_a_flow_against_the_drop_gives_null_and_is_reported(drop: float, sign: f
     v, block = valve(), memory()
     p_S, p_T = (50 * BAR + drop, 0.0) if sign > 0 else (200 * BAR, 50 * BAR - drop)
     assert inverse_orifice(sign * L_MIN, 50 * BAR, p_S, p_T, block, v) == 0.0
-    assert int(block[b.SATURATION]) == b.NO_DROP
+    assert int(block.saturation) == Saturation.NO_DROP
 
 
 def test_no_flow_needs_no_drop() -> None:
     block = memory()
     assert inverse_orifice(0.0, 50 * BAR, 10 * BAR, 0.0, block, valve()) == 0.0
-    assert block[b.SATURATION] == 0
+    assert block.saturation == 0
 
 
 def test_too_small_a_valve_opens_fully_and_is_reported() -> None:
     """At a drop of 35 bar the valve passes 60 l/min: 61 is too much, 59 is not."""
-    for q, flags in ((61.0, b.CAPACITY), (59.0, 0)):
+    for q, flags in ((61.0, Saturation.CAPACITY), (59.0, 0)):
         block = memory()
         w = inverse_orifice(q * L_MIN, 65 * BAR, 100 * BAR, 0.0, block, valve())
         assert w == pytest.approx(min(q / 60.0, 1.0), rel=1e-12)
-        assert int(block[b.SATURATION]) == flags
+        assert int(block.saturation) == flags
 
 
 # --- leakage ---------------------------------------------------------------------------------------------------------
@@ -148,24 +151,24 @@ def test_leakage_compensation_in_the_strategy_takes_away_the_offset_at_null() ->
     """Held at no flow against a leaking valve: without compensation the leakage flows, with it nothing does."""
     v, p, p_S, p_T = valve(**ASYMMETRICAL), 20 * BAR, 100 * BAR, 0.0
     left = {}
-    for strategy in (b.INVERSE_LAG, b.INVERSE_LAG_LEAKAGE):
+    for strategy in (Strategy.inverse_lag, Strategy.inverse_lag_leakage):
         block = memory()
         for _ in range(2000):  # the spool's estimate and the command settle
             u = strategy_command(strategy, 0.0, p, p_S, p_T, block, v, DT, DT)
             follow_spool(u, block, v)
-        left[strategy] = flow_of(block[b.SPOOL], p, p_S, p_T, v, block[b.SPOOL])
-    assert left[b.INVERSE_LAG] > 0.4 * L_MIN
-    assert abs(left[b.INVERSE_LAG_LEAKAGE]) < 1e-6 * left[b.INVERSE_LAG]
+        left[strategy] = flow_of(block.spool, p, p_S, p_T, v, block.spool)
+    assert left[Strategy.inverse_lag] > 0.4 * L_MIN
+    assert abs(left[Strategy.inverse_lag_leakage]) < 1e-6 * left[Strategy.inverse_lag]
 
 
 # --- lag compensation ------------------------------------------------------------------------------------------------
 
 
-def spool_behind(wanted: Floats, v: Floats, compensated: bool, dt: float = DT) -> Floats:
+def spool_behind(wanted: Floats, v: Valve, compensated: bool, dt: float = DT) -> Floats:
     """A first-order spool under the command for ``wanted``, held over each tick: where it is at each tick."""
-    share = 1.0 - exp(-dt / v[b.TAU])
+    share = 1.0 - exp(-dt / v.tau)
     block, spool, places = memory(), 0.0, np.empty(len(wanted))
-    block[b.OPENING_FILTERED] = nan
+    block.opening_filtered = nan
     for k, w in enumerate(wanted):
         places[k] = spool
         u = lag_compensation(w, block, v, dt, dt) if compensated else w
@@ -178,7 +181,7 @@ def test_a_ramp_is_followed_without_error(dt: float) -> None:
     """Analytic: U = W + tau_d·dW/dt, tau_d = dt/(1 - exp(-dt/tau)), leaves no steady error; without it rate·tau_d."""
     v, rate = valve(bridge={"lead_filter": "2 ms"}), 2.0
     wanted: Floats = rate * dt * np.arange(round(0.2 / dt), dtype=np.float64) - 0.2
-    lag = dt / (1.0 - exp(-dt / v[b.TAU]))
+    lag = dt / (1.0 - exp(-dt / v.tau))
     assert spool_behind(wanted, v, True, dt)[-1] - wanted[-1] == pytest.approx(0.0, abs=1e-9)
     assert spool_behind(wanted, v, False, dt)[-1] - wanted[-1] == pytest.approx(-rate * lag, rel=1e-9)
 
@@ -198,7 +201,7 @@ def test_a_sine_is_followed_far_better_with_lead(frequency: float) -> None:
 def test_tau_of_the_lead_comes_near_the_datasheets_for_small_ticks() -> None:
     """The discrete lead is the theory's tau·dW/dt in the limit: within dt/(2·tau) + O(dt²)."""
     v, dt = valve(), 1e-6
-    v[b.TAU_W] = 0.0
+    v.tau_W = 0.0
     block = memory()
     u = lag_compensation(1e-6, block, v, dt, dt)  # from 0: dW/dt = 1 per second
     assert u - 1e-6 == pytest.approx(1.0 / (2 * pi * 70.0), rel=1e-3)
@@ -207,21 +210,21 @@ def test_tau_of_the_lead_comes_near_the_datasheets_for_small_ticks() -> None:
 def test_the_lead_begins_at_rest() -> None:
     """A strategy that takes over has no memory of W: its first command has no derivative in it."""
     v, block = valve(), memory()
-    block[b.OPENING_FILTERED] = 0.7
-    prepare_strategy(b.INVERSE_LAG, 0.0, 0.0, block, v)
+    block.opening_filtered = 0.7
+    prepare_strategy(Strategy.inverse_lag, 0.0, 0.0, block, v)
     assert lag_compensation(0.2, block, v, DT, DT) == 0.2
 
 
 # --- flow servo ------------------------------------------------------------------------------------------------------
 
 
-def servo(flows: Floats, v: Floats, gain: float, ticks: int, block: Floats | None = None) -> tuple[Floats, Floats]:
+def servo(flows: Floats, v: Valve, gain: float, ticks: int, block: ValveState | None = None) -> tuple[Floats, Floats]:
     """PID on a plant Q = gain·(last command); the reference is ``flows[k]``. Returns flows and commands."""
     block = memory() if block is None else block
     flow, commands, u = np.empty(ticks), np.empty(ticks), 0.0
     for k in range(ticks):
-        block[b.FLOW_MEASURED] = flow[k] = gain * u
-        block[b.SATURATION] = 0
+        block.flow_measured = flow[k] = gain * u
+        block.saturation = 0
         commands[k] = u = flow_servo(flows[k], block, v, DT)
     return flow, commands
 
@@ -248,7 +251,7 @@ def test_the_flow_servo_comes_out_of_saturation_at_once() -> None:
 def test_saturation_of_the_flow_servo_is_reported() -> None:
     block = memory()
     servo(np.full(1000, 120 * L_MIN), valve(), 60 * L_MIN, 1000, block)
-    assert int(block[b.SATURATION]) == b.CAPACITY
+    assert int(block.saturation) == Saturation.CAPACITY
 
 
 def test_the_derivative_acts_on_the_measured_flow_only() -> None:
@@ -260,14 +263,14 @@ def test_the_derivative_acts_on_the_measured_flow_only() -> None:
     jump = 10 * L_MIN
     assert flow_servo(jump, memory(), with_d, DT) == flow_servo(jump, memory(), without, DT) == pytest.approx(0.5 / 6)
     block = memory()
-    block[b.FLOW_MEASURED] = jump  # the measured flow jumps: the derivative brakes
+    block.flow_measured = jump  # the measured flow jumps: the derivative brakes
     assert flow_servo(jump, block, with_d, DT) < -0.5
 
 
 def test_without_integral_time_the_servo_keeps_no_bias() -> None:
     """Taking over from a command of 0.5 with integral_time 0: the command is the proportional part alone."""
     v, block = valve(bridge={"integral_time": "0 s"}), memory()
-    prepare_strategy(b.FLOW_SERVO, 0.0, 0.5, block, v)
+    prepare_strategy(Strategy.flow_servo, 0.0, 0.5, block, v)
     assert flow_servo(0.0, block, v, DT) == 0.0
 
 
@@ -275,10 +278,10 @@ def test_without_integral_time_the_servo_keeps_no_bias() -> None:
 def test_the_flow_servo_takes_over_from_a_command(command: float, q: float, measured: float) -> None:
     """Unless the integral is at its limit: the first command is the old one and one tick of integration."""
     v, block = valve(), memory()
-    block[b.FLOW_MEASURED] = measured
-    prepare_strategy(b.FLOW_SERVO, q, command, block, v)
-    if abs(block[b.INTEGRAL]) < 1.0:
-        step = v[b.K_P] * (q - measured) * DT / v[b.T_I]
+    block.flow_measured = measured
+    prepare_strategy(Strategy.flow_servo, q, command, block, v)
+    if abs(block.integral) < 1.0:
+        step = v.K_p * (q - measured) * DT / v.T_i
         assert flow_servo(q, block, v, DT) == pytest.approx(command, abs=abs(step) + 1e-12)
 
 
@@ -290,35 +293,35 @@ def running(strategy: str, **changes: Any) -> Bench:
     bridge = {"strategy": strategy, **changes.pop("bridge", {})}
     bench = Bench(bench_rig({"valves": {"main": {**changes, "bridge": bridge}}}))
     bench.raw.update(p_A=5.0, p_S=8.0)
-    return bench.run_to(c.RUNNING)
+    return bench.run_to(Mode.RUNNING)
 
 
 def test_manual_is_limited_and_needs_to_be_renewed() -> None:
     """Hold to run: jog_limit 0.1, jog_time 50 ms; fade 0 so that the command is the jog itself."""
     bench = running("manual", bridge={"jog_limit": 0.1, "jog_time": "50 ms", "fade": "0 s"})
-    assert bench.tick(c.JOG, 0, 0.8) == c.DONE
+    assert bench.tick(CommandKind.JOG, 0, 0.8) == Result.DONE
     commands = bench.record("valve.main.command", 100)
     assert commands.max() == 0.1
     assert np.all(commands[10:48] == 0.1)
     assert np.all(commands[60:] == 0.0)
-    bench.tick(c.JOG, 0, -0.05)
+    bench.tick(CommandKind.JOG, 0, -0.05)
     for _ in range(4):  # renewed in time, it goes on
         assert np.all(bench.record("valve.main.command", 40)[10:] == -0.05)
-        bench.tick(c.JOG, 0, -0.05)
+        bench.tick(CommandKind.JOG, 0, -0.05)
 
 
 def test_missed_ticks_count_for_the_jog() -> None:
     bench = running("manual", bridge={"jog_time": "50 ms", "fade": "0 s"})
-    bench.tick(c.JOG, 0, 0.1)
+    bench.tick(CommandKind.JOG, 0, 0.1)
     bench.missed = 4
     assert bench.record("valve.main.jog", 12)[-1] == 0.0  # 12 ticks of 5 ms
 
 
 def test_jog_needs_the_manual_strategy() -> None:
-    assert running("inverse_static").tick(c.JOG, 0, 0.1) == c.NOT_MANUAL
+    assert running("inverse_static").tick(CommandKind.JOG, 0, 0.1) == Result.NOT_MANUAL
 
 
-@pytest.mark.parametrize(("first", "second"), list(permutations(b.STRATEGY_NAMES, 2)))
+@pytest.mark.parametrize(("first", "second"), list(permutations(STRATEGY_NAMES, 2)))
 def test_a_change_of_strategy_while_running_is_bumpless(first: str, second: str) -> None:
     """From a settled command no tick moves it by more than a fifth of its slew (0.05 per tick).
 
@@ -326,41 +329,41 @@ def test_a_change_of_strategy_while_running_is_bumpless(first: str, second: str)
     """
     bench = running(first, leakage={"flow": "1 l/min", "drop": "70 bar", "per": "edge"})
     bench.raw["Q_A"] = 3.0  # 18 l/min are measured, 20 asked for: the strategies disagree
-    bench.tick(c.SET_INPUT, 0, 0.5)
+    bench.tick(CommandKind.SET_INPUT, 0, 0.5)
     for _ in range(60):
-        bench.tick(c.JOG, 0, 0.1) if first == "manual" else bench.tick()
+        bench.tick(CommandKind.JOG, 0, 0.1) if first == "manual" else bench.tick()
     before = bench["valve.main.command"]
-    assert bench.tick(c.STRATEGY, 0, b.STRATEGY_NAMES.index(second)) == c.DONE
+    assert bench.tick(CommandKind.STRATEGY, 0, Strategy[second]) == Result.DONE
     commands = np.array([before, bench["valve.main.command"], *bench.record("valve.main.command", 100)])
     assert abs(commands[1] - commands[0]) <= 0.01
     assert np.abs(np.diff(commands)).max() <= 0.2 * 50.0 * DT
-    assert bench["valve.main.strategy"] == b.STRATEGY_NAMES.index(second)
+    assert bench["valve.main.strategy"] == Strategy[second]
 
 
 def test_a_start_after_a_run_has_no_kick() -> None:
     """The lead of a strategy that starts anew must not remember the opening of the run before (regression)."""
     bench = running("inverse_lag")
-    bench.tick(c.SET_INPUT, 0, 1.0)
+    bench.tick(CommandKind.SET_INPUT, 0, 1.0)
     bench.record("valve.main.command", 300)
-    bench.tick(c.STOP)
+    bench.tick(CommandKind.STOP)
     bench.record("valve.main.command", 500)
-    bench.tick(c.START)
+    bench.tick(CommandKind.START)
     assert np.abs(bench.record("valve.main.command", 100)).max() < 1e-12
 
 
 def test_a_valve_without_flow_channel_refuses_the_flow_servo() -> None:
     bench = running("inverse_static", flow=None)
-    assert bench.tick(c.STRATEGY, 0, b.FLOW_SERVO) == c.BAD_VALUE
-    assert bench["valve.main.strategy"] == b.INVERSE_STATIC
+    assert bench.tick(CommandKind.STRATEGY, 0, Strategy.flow_servo) == Result.BAD_VALUE
+    assert bench["valve.main.strategy"] == Strategy.inverse_static
 
 
 @pytest.mark.parametrize(
-    ("valve_number", "wanted"), [(1, 0), (-1, 0), (0, len(b.STRATEGY_NAMES)), (0, -1), (nan, 0), (0, nan)]
+    ("valve_number", "wanted"), [(1, 0), (-1, 0), (0, len(STRATEGY_NAMES)), (0, -1), (nan, 0), (0, nan)]
 )
 def test_no_strategy_for_a_valve_that_is_not_there(valve_number: float, wanted: float) -> None:
     bench = running("inverse_static")
-    assert bench.tick(c.STRATEGY, valve_number, wanted) == c.BAD_VALUE
-    assert bench["valve.main.strategy"] == b.INVERSE_STATIC
+    assert bench.tick(CommandKind.STRATEGY, valve_number, wanted) == Result.BAD_VALUE
+    assert bench["valve.main.strategy"] == Strategy.inverse_static
 
 
 # --- the last word ---------------------------------------------------------------------------------------------------
@@ -391,7 +394,7 @@ def test_dither_has_its_amplitude_and_frequency_and_only_while_running() -> None
     last = bench["tick"]
     expected = 0.05 * np.sin(2 * pi * np.arange(last - 199, last + 1) / 20)
     assert commands == pytest.approx(expected, abs=1e-9)
-    bench.tick(c.STOP)
+    bench.tick(CommandKind.STOP)
     assert bench.record("valve.main.command", 100)[-1] == 0.0
 
 
@@ -399,7 +402,7 @@ def test_dither_stays_within_the_range() -> None:
     bench = running("inverse_static", dither={"amplitude": 0.2, "frequency": "50 Hz"}, range=[-0.1, 0.1])
     commands = bench.record("valve.main.command", 100)
     assert np.abs(commands).max() == 0.1
-    assert int(bench.block[b.SATURATION]) in (0, b.RANGE, b.SLEW, b.RANGE | b.SLEW)
+    assert int(bench.block.saturation) in (0, Saturation.RANGE, Saturation.SLEW, Saturation.RANGE | Saturation.SLEW)
 
 
 def test_hold_freezes_the_command_and_releases_it_without_a_bump() -> None:
@@ -407,8 +410,8 @@ def test_hold_freezes_the_command_and_releases_it_without_a_bump() -> None:
     limits = {"odd": {"channel": "p_S", "max": "170 bar", "action": "hold"}}
     bench = Bench(bench_rig({"limits": limits, "valves": {"main": {"bridge": {"strategy": "flow_servo"}}}}))
     bench.raw.update(p_A=5.0, p_S=8.0, Q_A=1.0)
-    bench.run_to(c.RUNNING)
-    bench.tick(c.SET_INPUT, 0, 0.2)
+    bench.run_to(Mode.RUNNING)
+    bench.tick(CommandKind.SET_INPUT, 0, 0.2)
     bench.record("valve.main.command", 20)
     bench.raw["p_S"] = 9.0  # 180 bar
     held = bench.record("valve.main.command", 500)
@@ -432,11 +435,11 @@ def test_whatever_comes_in_the_command_is_finite_within_range_and_slew(
     low, high, slew = limits
     dither = {"amplitude": 0.1, "frequency": "77 Hz"}
     bench = running("inverse_lag_leakage", range=[low, high], slew=slew, dither=dither, **ASYMMETRICAL)
-    bench.tick(c.STRATEGY, 0, strategy)
-    last, step = bench["valve.main.command"], float(bench.rig.plan.valve[0, b.SLEW_RATE]) * DT
+    bench.tick(CommandKind.STRATEGY, 0, strategy)
+    last, step = bench["valve.main.command"], float(bench.rig.plan.valve[0].slew_rate) * DT
     for number, (p_A, p_S, flow, wanted) in enumerate(inputs):
         bench.raw.update(p_A=p_A, p_S=p_S, Q_A=flow)
-        bench.tick(c.JOG if number % 2 and strategy == b.MANUAL else c.SET_INPUT, 0, wanted)
+        bench.tick(CommandKind.JOG if number % 2 and strategy == Strategy.manual else CommandKind.SET_INPUT, 0, wanted)
         command, output = bench["valve.main.command"], bench["valve.main.output"]
         assert low <= command <= high
         assert abs(command - last) <= step * (1 + 1e-12)
@@ -444,28 +447,30 @@ def test_whatever_comes_in_the_command_is_finite_within_range_and_slew(
         last = command
     bench.raw.update(p_A=5.0, p_S=8.0, Q_A=0.0)
     bench.record("valve.main.command", 50)
-    kept = [b.DEMAND, b.COMMAND_OUT, b.SPOOL, b.INTEGRAL, b.FLOW_FILTERED, b.JOG_TARGET, b.JOG_LEFT, b.OUTPUT]
-    assert np.all(np.isfinite(bench.block[kept]))  # nothing of it is left behind in the bridge's memory
+    kept = ("demand", "command", "spool", "integral", "flow_filtered", "jog", "jog_left", "output")
+    assert all(
+        np.isfinite(getattr(bench.block, field)) for field in kept
+    )  # nothing of it is left behind in the bridge's memory
 
 
-@pytest.mark.parametrize("column", sorted(set(range(b.BLOCK)) - {b.STRATEGY_NOW, b.COMMAND_OUT}))
-@pytest.mark.parametrize("strategy", range(len(b.STRATEGY_NAMES)))
+@pytest.mark.parametrize("field", sorted(set(ValveState.names()) - {"strategy", "command"}))
+@pytest.mark.parametrize("strategy", range(len(STRATEGY_NAMES)))
 @pytest.mark.parametrize("poison", [nan, inf])
-def test_a_poisoned_bridge_ends_at_null_or_recovers(column: int, strategy: int, poison: float) -> None:
+def test_a_poisoned_bridge_ends_at_null_or_recovers(field: str, strategy: int, poison: float) -> None:
     """Should a bridge's memory ever hold NaN: the command stays finite; it trips or goes on, and runs after reset."""
     bench = running("inverse_lag_leakage", **ASYMMETRICAL)
-    bench.tick(c.STRATEGY, 0, strategy)
-    bench.tick(c.SET_INPUT, 0, 0.3)
-    bench.block[column] = poison
+    bench.tick(CommandKind.STRATEGY, 0, strategy)
+    bench.tick(CommandKind.SET_INPUT, 0, 0.3)
+    setattr(bench.block, field, poison)
     commands = bench.record("valve.main.command", 300)
     assert np.all(np.isfinite(commands))
     assert np.abs(np.diff(commands)).max() <= 0.05 * (1 + 1e-12)
     if bench.mode == "FAULT":
-        assert bench["fault"] == c.FAULT_BRIDGE
+        assert bench["fault"] == Fault.BRIDGE
         assert commands[-1] == 0.0
-        assert bench.tick(c.RESET) == c.DONE
-        bench.tick(c.ARM)
-        bench.tick(c.START)
+        assert bench.tick(CommandKind.RESET) == Result.DONE
+        bench.tick(CommandKind.ARM)
+        bench.tick(CommandKind.START)
         bench.record("valve.main.command", 20)
     assert bench.mode == "RUNNING"
 
@@ -476,9 +481,9 @@ def test_sine_reaches_the_valve() -> None:
     bench.raw["p_A"] = 8.0  # half of p_S: both edges have the same drop, W has no kink at 0
     v = bench.rig.plan.valve[0]
     asked, passed, spool = np.empty(1000), np.empty(1000), 0.0
-    share = 1.0 - exp(-DT / v[b.TAU])
+    share = 1.0 - exp(-DT / v.tau)
     for k in range(1000):
-        bench.tick(c.SET_INPUT, 0, 0.5 * sin(2 * pi * 10 * k * DT))
+        bench.tick(CommandKind.SET_INPUT, 0, 0.5 * sin(2 * pi * 10 * k * DT))
         asked[k] = bench["valve.main.flow_virtual"]
         passed[k] = flow_of(spool, 80 * BAR, 160 * BAR, 0.0, v)
         spool += (bench["valve.main.command"] - spool) * share

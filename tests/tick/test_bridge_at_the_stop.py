@@ -11,8 +11,7 @@ from lift_bench import both, hard, lift
 from hilserver.fidelity.strategies import simulate
 from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.codes import CommandKind, Saturation
 
 DEMO = Path(__file__).parents[2] / "config" / "rigs" / "demo.toml"
 
@@ -24,7 +23,7 @@ def test_on_the_stop_the_command_does_not_swing_with_the_noise(strategy: str, wa
     with LockstepRun(load_rig(DEMO)) as run:
         run.start()
         run.select(strategy, "main")
-        run.command(c.CYCLE, 0.0)  # by hand from here on
+        run.command(CommandKind.CYCLE, 0.0)  # by hand from here on
         run.set_input("joystick", way)
         run.run(6000)
         rows = run.run(2000)
@@ -33,7 +32,7 @@ def test_on_the_stop_the_command_does_not_swing_with_the_noise(strategy: str, wa
         assert np.abs(np.diff(rows[:, column("valve.main.command")])).mean() < 0.015
         if way < 0.0:  # to tank: no drop is left
             flags = rows[:, column("valve.main.saturation")].astype(int)
-            assert np.mean(flags & b.NO_DROP > 0) > 0.5  # and it says so
+            assert np.mean(flags & Saturation.NO_DROP > 0) > 0.5  # and it says so
 
 
 @pytest.mark.parametrize(("changes", "position"), [({}, 5e-4), (hard(), 3e-3)])

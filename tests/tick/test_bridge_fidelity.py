@@ -17,15 +17,14 @@ from hilserver.rig.build import Rig
 from hilserver.rig.simulated import plant_circuit
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.codes import CommandKind, Saturation
 
 
 def start(run: LockstepRun) -> None:
     """From the first sample to RUNNING, without the work cycle."""
     run.run(1)
-    run.command(c.ARM)
-    run.command(c.START)
+    run.command(CommandKind.ARM)
+    run.command(CommandKind.START)
     run.run(2)
     assert run.mode == "RUNNING"
 
@@ -137,9 +136,9 @@ def test_starting_and_stopping_make_no_jump() -> None:
     rig = lift(hard())
     with LockstepRun(rig, trace=True) as run:
         run.run(1)
-        run.command(c.ARM)
+        run.command(CommandKind.ARM)
         run.run(500)
-        run.command(c.START)
+        run.command(CommandKind.START)
         rows = run.run(300)
         command = rows[:, [rig.layout.column(f"valve.{name}.command") for name in "AB"]]
         position = true_value(run, "rod.x")
@@ -147,7 +146,7 @@ def test_starting_and_stopping_make_no_jump() -> None:
         assert np.ptp(position[-300:]) < 1e-3
         run.set_input("joystick", 0.6)
         run.run(500)
-        run.command(c.STOP)
+        run.command(CommandKind.STOP)
         rows = run.run(300)
     for name in "AB":
         command = rows[:, rig.layout.column(f"valve.{name}.command")]
@@ -191,7 +190,7 @@ def test_a_spool_that_sticks_is_reported() -> None:
             run.set_input("joystick", 0.6)
             rows = run.run(300)
         flags = rows[:, rig.layout.column("valve.A.saturation")].astype(int)
-        assert bool((flags & b.SPOOL_FAULT).any()) is sticks
+        assert bool((flags & Saturation.SPOOL_FAULT).any()) is sticks
 
 
 def test_a_measured_flow_feeds_back_without_a_cylinder() -> None:

@@ -14,8 +14,9 @@ from scipy.integrate import solve_ivp
 from scipy.signal import TransferFunction, step
 
 from hilserver.numerics.arrays import Floats
-from hilserver.tick.bridge import columns as b
+from hilserver.rig.kalman import BIAS_A, BIAS_B, P_A, X
 from hilserver.tick.bridge.compensation import cubic, cubic_bend, cubic_slope
+from hilserver.tick.codes import Saturation
 from hilserver.tick.cylinder import (
     add_volumes,
     correct_cylinder,
@@ -25,8 +26,21 @@ from hilserver.tick.cylinder import (
     remember,
     start_cylinder,
 )
-from hilserver.tick.plan import Plan
-from hilserver.tick.valve import command_at, eased_opening, mend_valve, move_spool, opening_for, valve_flow
+from hilserver.tick.plan import (
+    DEVIATION_A,
+    GAINS,
+    GRID,
+    MEASUREMENTS,
+    REMEMBERED,
+    SENSED,
+    STATES,
+    SUBSTEPS_OF_MACHINE,
+    Plan,
+    Valve,
+)
+from hilserver.tick.records import blank, cells_of
+from hilserver.tick.row import CylinderState, ValveState, trend
+from hilserver.tick.valve import command_at, eased_opening, move_spool, opening_for, reset_nonfinite, valve_flow
 
 CYLINDER: dict[str, Any] = {
     "port_A": "A",
@@ -51,16 +65,16 @@ WITH_CYLINDER: dict[str, Any] = {
 SUPPLIED = {"leakage": {"flow": "1 l/min", "drop": "70 bar", "per": "edge"}, "overlap": 0.03}
 
 
-def valve(**changes: Any) -> Floats:
+def valve(**changes: Any) -> Valve:
     """The plan's line of the bench's servo valve."""
-    line: Floats = bench_rig({"valves": {"main": changes}}).plan.valve[0]
+    line: Valve = bench_rig({"valves": {"main": changes}}).plan.valve[0]
     return line
 
 
-def block() -> Floats:
+def block() -> ValveState:
     """A bridge's block of the row, with the flow gains of the datasheet."""
-    memory = np.zeros(b.BLOCK)
-    memory[b.GAIN_PA] = memory[b.GAIN_AT] = 1.0
+    memory = blank(ValveState)
+    memory.gain_PA = memory.gain_AT = 1.0
     return memory
 
 
@@ -84,13 +98,13 @@ def test_the_inverse_is_where_the_characteristic_passes_the_flow(
     p_S, p, p_T = up + down, down, 0.0
     U = opening_for(q, p, p_S, p_T, overlap, memory, v)
     passed = valve_flow(U, p, p_S, p_T, memory, v)
-    if int(memory[b.SATURATION]) & b.CAPACITY:
+    if int(memory.saturation) & Saturation.CAPACITY:
         assert abs(U) == 1.0
         assert abs(passed) < abs(q)
-    elif abs(U) > overlap + v[b.NULL_BAND]:
-        assert passed == pytest.approx(q, abs=2e-6 * v[b.Q_NOMINAL])
+    elif abs(U) > overlap + v.null_band:
+        assert passed == pytest.approx(q, abs=2e-6 * v.Q_nominal)
     else:  # eased: what flows there is no more than at the overlap's ends, and the leakage
-        most = max(abs(valve_flow(s * (overlap + v[b.NULL_BAND]), p, p_S, p_T, memory, v)) for s in (-1.0, 1.0))
+        most = max(abs(valve_flow(s * (overlap + v.null_band), p, p_S, p_T, memory, v)) for s in (-1.0, 1.0))
         assert abs(q) <= most + 3 * L_MIN
 
 
@@ -100,12 +114,12 @@ def test_the_inverse_knows_where_nothing_can_flow() -> None:
     for q, p in ((10 * L_MIN, 170 * BAR), (-10 * L_MIN, -0.5 * BAR)):
         memory = block()
         assert opening_for(q, p, 160 * BAR, 0.0, 0.0, memory, v) == 0.0
-        assert int(memory[b.SATURATION]) == b.NO_DROP
+        assert int(memory.saturation) == Saturation.NO_DROP
 
 
 def test_the_tracked_gain_is_part_of_the_characteristic() -> None:
     v, memory = valve(), block()
-    memory[b.GAIN_PA] = 0.5
+    memory.gain_PA = 0.5
     wanted = valve_flow(0.4, 60 * BAR, 160 * BAR, 0.0, block(), v)
     assert opening_for(wanted, 60 * BAR, 160 * BAR, 0.0, 0.0, memory, v) == pytest.approx(0.8, abs=1e-6)
 
@@ -128,21 +142,21 @@ def test_the_eased_opening_rises_without_a_jump_and_is_the_true_one_outside(
 def test_a_second_order_spool_steps_as_its_transfer_function(f90: str, damping: float) -> None:
     """Against scipy.signal's step response of omega²/(s² + 2·d·omega·s + omega²): exact, 1e-9."""
     v, memory = valve(f45=None, f90=f90, damping=damping), block()
-    omega = v[b.OMEGA]
-    times = DT / b.SUBSTEPS_OF_MACHINE * np.arange(200)
+    omega = v.omega
+    times = DT / SUBSTEPS_OF_MACHINE * np.arange(200)
     _, wanted = step(TransferFunction([omega**2], [1.0, 2 * damping * omega, omega**2]), T=times)
     got = []
     for _ in times:
-        got.append(memory[b.SPOOL])
+        got.append(memory.spool)
         move_spool(1.0, memory, v)
     assert np.abs(np.array(got) - wanted).max() < 1e-9
 
 
 def test_a_first_order_spool_steps_exponentially() -> None:
     v, memory = valve(f45="30 Hz"), block()
-    for _ in range(4 * b.SUBSTEPS_OF_MACHINE):
+    for _ in range(4 * SUBSTEPS_OF_MACHINE):
         move_spool(1.0, memory, v)
-    assert memory[b.SPOOL] == pytest.approx(1.0 - np.exp(-4 * DT * 2 * pi * 30), rel=1e-12)
+    assert memory.spool == pytest.approx(1.0 - np.exp(-4 * DT * 2 * pi * 30), rel=1e-12)
 
 
 def test_commands_are_felt_after_the_delay() -> None:
@@ -191,12 +205,12 @@ def test_the_cylinder_moves_as_its_equations_say() -> None:
     for h in (2.5e-4, 1.25e-4):
         times = h * np.arange(round(0.2 / h))
         wanted = solve_ivp(motion, (0, 0.2), start, "DOP853", times, rtol=1e-11, atol=1e-9).y
-        k = np.zeros(b.CYLINDER_BLOCK)
+        k = blank(CylinderState)
         start_cylinder(start[0], start[1], start[2], k, m)
-        assert k[b.FORCE] == pytest.approx(load)
+        assert pytest.approx(load) == k.F
         got = []
         for t in times:
-            got.append(k[:4].copy())
+            got.append(cells_of(k)[:4].copy())
             move_cylinder(*flows(t + 0.5 * h), 0.0, 0.0, k, m, h)
         worst.append(np.abs(np.array(got).T - wanted).max(axis=1) / np.ptp(wanted, axis=1))
     assert worst[0].max() < 2e-3
@@ -208,43 +222,43 @@ def test_a_flow_that_falls_with_its_pressure_is_followed_however_stiff(steps_per
     """C·p' = -K·p in a chamber whose piston rests. Implicit midpoint rule: each step leaves (1 - z/2)/(1 + z/2), with z
     steps per time constant: for ten of them e^-z within 0.1 %, and less than 1 for any.
     """
-    m, k, h, z = cylinder_plan().cylinder[0].copy(), np.zeros(b.CYLINDER_BLOCK), 2.5e-4, 1.0 / steps_per_time_constant
-    m[b.MASS] = 1e12
+    m, k, h, z = cylinder_plan().cylinder[0], blank(CylinderState), 2.5e-4, 1.0 / steps_per_time_constant
+    m.mass = 1e12
     start_cylinder(40e5, 20e5, 0.3, k, m)
     K = z / h * (0.4e-3 + 0.25 * pi * 0.05**2 * 0.3) / 1.5e9
     for _ in range(20):
-        before = k[b.P_A]
+        before = k.p_A
         move_cylinder(-K * before, 0.0, -K, 0.0, k, m, h)
         if before < -0.9e5:
             break  # a vacuum
         left = max(before * (1.0 - 0.5 * z) / (1.0 + 0.5 * z), -1e5)
-        assert k[b.P_A] == pytest.approx(left, rel=1e-3, abs=10.0)
+        assert k.p_A == pytest.approx(left, rel=1e-3, abs=10.0)
     if steps_per_time_constant > 1.0:
-        assert k[b.P_A] == pytest.approx(40e5 * np.exp(-20 * z), rel=0.02)
+        assert k.p_A == pytest.approx(40e5 * np.exp(-20 * z), rel=0.02)
 
 
 def test_volumes_add_up_to_the_flow() -> None:
     """What went into the chambers, from positions and pressures alone, is the integral of the flows: 1e-4 of it."""
-    m, k, total = cylinder_plan().cylinder[0], np.zeros(b.CYLINDER_BLOCK), 0.0
+    m, k, total = cylinder_plan().cylinder[0], blank(CylinderState), 0.0
     start_cylinder(40e5, 20e5, 0.3, k, m)
     for i in range(2000):
-        before = k[:3].copy()
+        before = cells_of(k)[:3].copy()
         q = 2e-4 * (1 - np.cos(2 * pi * 5 * i * 2.5e-4))
         move_cylinder(q, -0.64 * q, 0.0, 0.0, k, m, 2.5e-4)
         add_volumes(before[0], before[1], before[2], k, m)
         total += 2.5e-4 * q
-    assert k[b.VOLUME_A] == pytest.approx(total, rel=1e-4)
-    assert k[b.VOLUME_B] == pytest.approx(-0.64 * total, rel=1e-4)
+    assert k.volume_A == pytest.approx(total, rel=1e-4)
+    assert k.volume_B == pytest.approx(-0.64 * total, rel=1e-4)
 
 
 def test_the_piston_rests_at_its_ends() -> None:
-    m, k = cylinder_plan().cylinder[0], np.zeros(b.CYLINDER_BLOCK)
+    m, k = cylinder_plan().cylinder[0], blank(CylinderState)
     start_cylinder(50e5, 5e5, 0.99, k, m)
-    k[b.V] = 1.0
+    k.v = 1.0
     for _ in range(400):
         move_cylinder(2e-4, 0.0, 0.0, 0.0, k, m, 2.5e-4)
-        assert 0.0 <= k[b.X] <= 1.0
-    assert k[b.X] > 0.95
+        assert 0.0 <= k.x <= 1.0
+    assert k.x > 0.95
 
 
 # --- the filter ------------------------------------------------------------------------------------------------------
@@ -260,38 +274,38 @@ def test_the_filter_finds_load_and_unknown_flow_from_late_and_noisy_sensors(dela
     late = {"delay": f"{delay} ms", "noise": f"{max(noise, 0.05)} bar"}
     sensors = {name: {**WITH_CYLINDER["channels"].get(name, {}), **late} for name in ("p_A", "p_B")}
     plan = cylinder_plan(**sensors, x={**WITH_CYLINDER["channels"]["x"], "noise": "0.01 mm"})
-    m, gains, length = plan.cylinder[0], plan.observer, len(plan.observer[0])
+    m, gains, length = plan.cylinder[0], plan.kalman, len(plan.kalman[0])
     lines = 2 + round(max(delay, 0.0) + 0.499)
-    assert (length - b.GAINS) == b.MEASUREMENTS * (b.STATES + b.SENSED * (lines - 1))
-    truth, k = np.zeros(b.CYLINDER_BLOCK), np.zeros(b.CYLINDER_BLOCK)
+    assert (length - GAINS) == MEASUREMENTS * (STATES + SENSED * (lines - 1))
+    truth, k = blank(CylinderState), blank(CylinderState)
     start_cylinder(40e5, 20e5, 0.3, truth, m)
     start_cylinder(40e5, 20e5, 0.3, k, m)
-    past, seen = np.zeros((b.REMEMBERED, lines)), np.tile(truth[:3], (16, 1))
+    past, seen = np.zeros((REMEMBERED, lines)), np.tile(cells_of(truth)[:3], (16, 1))
     for _ in range(lines):
         remember(past, k)
     random, errors = np.random.default_rng(3), []
-    truth[b.FORCE] += 2000.0
+    truth.F += 2000.0
     hidden = 3 * L_MIN
     for i in range(1500):
         q = 10 * L_MIN * sin(2 * pi * 2 * i * DT)
-        for _ in range(b.SUBSTEPS_OF_MACHINE):
-            move_cylinder(q + hidden, -0.6 * q, 0.0, 0.0, truth, m, DT / b.SUBSTEPS_OF_MACHINE)
-            move_cylinder(q + k[b.BIAS_A], -0.6 * q + k[b.BIAS_B], 0.0, 0.0, k, m, DT / b.SUBSTEPS_OF_MACHINE)
+        for _ in range(SUBSTEPS_OF_MACHINE):
+            move_cylinder(q + hidden, -0.6 * q, 0.0, 0.0, truth, m, DT / SUBSTEPS_OF_MACHINE)
+            move_cylinder(q + k.bias_A, -0.6 * q + k.bias_B, 0.0, 0.0, k, m, DT / SUBSTEPS_OF_MACHINE)
         remember(past, k)
-        seen = np.vstack([truth[:3], seen[:-1]])
+        seen = np.vstack([cells_of(truth)[:3], seen[:-1]])
         n, rest = int(delay), delay - int(delay)
         sample = seen[n] + rest * (seen[n + 1] - seen[n]) + noise * BAR * np.array([1, 1, 0]) * random.normal(size=3)
         sample[2] = seen[0, 2]
-        innovation = np.zeros(b.MEASUREMENTS)
+        innovation = np.zeros(MEASUREMENTS)
         innovation[:2] = [sample[s] - expected(past, s, delay) for s in range(2)]
         innovation[2] = sample[2] - expected(past, 2, 0.0)
         correct_cylinder(innovation, gains, past, k, m)
-        errors.append([k[b.BIAS_A] - hidden, k[b.P_A] - truth[b.P_A]])
+        errors.append([k.bias_A - hidden, k.p_A - truth.p_A])
     off = np.abs(np.array(errors)[500:])
     assert off[:, 0].max() < 0.03 * 60 * L_MIN
-    assert off[:, 0].std() < 4 * gains[4, b.DEVIATION_A]
+    assert off[:, 0].std() < 4 * gains[4, DEVIATION_A]
     assert off[:, 1].max() < (1.0 + 2 * noise) * BAR
-    assert k[b.FORCE] == pytest.approx(truth[b.FORCE], abs=400.0)
+    assert pytest.approx(truth.F, abs=400.0) == k.F
 
 
 def test_without_a_position_sensor_the_flows_are_those_of_the_valves() -> None:
@@ -300,23 +314,23 @@ def test_without_a_position_sensor_the_flows_are_those_of_the_valves() -> None:
     plan = bench_rig(
         {**WITH_CYLINDER, "cylinders": {"lift": {**cylinder, "position": None}}, "valves": {"main": {"flow": None}}}
     ).plan
-    gains = plan.observer[:, b.GAINS :].reshape(b.GRID, -1, b.MEASUREMENTS)
-    assert not gains[:, [b.X, b.BIAS_A, b.BIAS_B]].any()
-    assert (gains[:, b.P_A, 0] > 0.01).all()
+    gains = plan.kalman[:, GAINS:].reshape(GRID, -1, MEASUREMENTS)
+    assert not gains[:, [X, BIAS_A, BIAS_B]].any()
+    assert (gains[:, P_A, 0] > 0.01).all()
 
 
 @pytest.mark.parametrize("poison", [nan, inf])
 def test_what_is_no_number_is_forgotten(poison: float) -> None:
     v = valve()
-    for column in (b.SPOOL, b.SPOOL_SPEED, b.GAIN_PA, b.DELAY_NOW, b.SUPPLY_TREND, b.VOLUME_ERROR, b.EXPECTED_RATE):
+    for field in ("spool", "spool_speed", "gain_PA", "delay", "supply_trend", "volume_error", "expected_rate"):
         memory = block()
-        memory[column] = poison
-        mend_valve(memory, v)
-        assert np.all(np.isfinite(memory))
-        assert memory[b.GAIN_PA] == 1.0
-    k = np.zeros(b.CYLINDER_BLOCK)
+        setattr(memory, field, poison)
+        reset_nonfinite(memory, v)
+        assert np.all(np.isfinite(cells_of(memory)))
+        assert memory.gain_PA == 1.0
+    k = blank(CylinderState)
     assert is_known(k)
-    k[b.V] = poison
+    k.v = poison
     assert not is_known(k)
 
 
@@ -325,17 +339,16 @@ def test_what_is_no_number_is_forgotten(poison: float) -> None:
 
 def foreseen_input(values: Floats) -> Floats:
     """What is carried on of an input three ticks ahead, at each tick."""
-    from hilserver.tick import columns as c
     from hilserver.tick.signals import note_trends
 
     rig = bench_rig()
     row = np.zeros(rig.layout.width)
     ahead = np.empty(len(values))
     for k, value in enumerate(values):
-        row[rig.plan.layout[c.INPUT]] = value
+        row[rig.plan.layout[0].input] = value
         note_trends(rig.plan, row, DT)
-        t = row[rig.plan.layout[c.TREND] :]
-        ahead[k] = value + 3 * t[c.SLOPE] + 6 * t[c.BEND]
+        t = trend(rig.plan, row, 0)
+        ahead[k] = value + 3 * t.slope + 6 * t.bend
     return ahead
 
 

@@ -12,21 +12,23 @@ from rig_bench import DT, bench_rig
 
 from hilserver.numerics.arrays import Floats
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
-from hilserver.tick.bridge.oscillation import forget_swing, watch_swing
+from hilserver.tick.bridge.oscillation import forget_oscillation, watch_oscillation
+from hilserver.tick.codes import CommandKind, Saturation
+from hilserver.tick.plan import Valve
+from hilserver.tick.records import blank, cells_of
+from hilserver.tick.row import ValveState
 
-V: Floats = bench_rig().plan.valve[0]
+V: Valve = bench_rig().plan.valve[0]
 
 
 def flagged(demand: Floats, travel: Floats | None = None) -> NDArray[np.bool_]:
     """At each tick, whether the flag is set under this demand; ``travel``: how far the inputs move in each."""
-    block, flags = np.zeros(b.BLOCK), np.zeros(len(demand))
-    forget_swing(block, V)
+    block, flags = blank(ValveState), np.zeros(len(demand))
+    forget_oscillation(block, V)
     for k, value in enumerate(demand):
-        block[b.DEMAND], block[b.SATURATION] = value, 0.0
-        watch_swing(block, V, 0.0 if travel is None else travel[k], DT)
-        flags[k] = int(block[b.SATURATION]) & b.OSCILLATION
+        block.demand, block.saturation = value, 0.0
+        watch_oscillation(block, V, 0.0 if travel is None else travel[k], DT)
+        flags[k] = int(block.saturation) & Saturation.OSCILLATION
     return flags > 0
 
 
@@ -57,10 +59,10 @@ def test_noise_ringing_and_rest_are_none() -> None:
 
 
 def test_a_poisoned_memory_begins_anew() -> None:
-    block = np.zeros(b.BLOCK)
-    block[b.SWING_MEAN] = nan
-    watch_swing(block, V, 0.0, DT)
-    assert np.all(np.isfinite(block))
+    block = blank(ValveState)
+    block.oscillation_mean = nan
+    watch_oscillation(block, V, 0.0, DT)
+    assert np.all(np.isfinite(cells_of(block)))
 
 
 def test_a_loop_that_is_far_too_late_is_reported_and_kept_within_its_range() -> None:
@@ -70,11 +72,11 @@ def test_a_loop_that_is_far_too_late_is_reported_and_kept_within_its_range() -> 
     rig = lift(both(late, of_valves(bridge={"strategy": "feedback"}, range=[-0.6, 0.6])))
     with LockstepRun(rig) as run:
         run.run(1)
-        run.command(c.ARM)
-        run.command(c.START)
+        run.command(CommandKind.ARM)
+        run.command(CommandKind.START)
         run.set_input("joystick", 0.3)
         rows = run.run(3000)
-    flags = rows[:, rig.layout.column("valve.A.saturation")].astype(int) & b.OSCILLATION
+    flags = rows[:, rig.layout.column("valve.A.saturation")].astype(int) & Saturation.OSCILLATION
     command = rows[:, rig.layout.column("valve.A.command")]
     assert flags.any() or run.mode == "FAULT"
     assert np.abs(command).max() <= 0.6

@@ -18,10 +18,11 @@ from rig_bench import program
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.ladder import STRATEGY_NAMES
+from hilserver.tick.codes import Mode, Saturation
+from hilserver.tick.row import header, headers
 
-STRATEGIES = b.STRATEGY_NAMES[1:]
+STRATEGIES = STRATEGY_NAMES[1:]
 CORNERS = tuple(product((-1, 1), repeat=3))
 POINTS = [[0.0, 0], [0.1, 0], [0.15, 0.5], [0.6, 0.5], [0.65, -0.4], [1.2, -0.4], [1.25, 0.05], [1.6, 0.05], [1.65, 0],
           [2.1, 0]]  # fmt: skip
@@ -72,7 +73,7 @@ def column(rig: Rig, rows: Floats, valve: str, word: str) -> Floats:
 
 def swing_at_hold(rig: Rig, rows: Floats) -> float:
     """The largest amplitude of a demand around a smooth course while the joystick is held."""
-    largest, t = 0.0, rows[:, c.TIME] - rows[0, c.TIME]
+    largest, t = 0.0, headers(rows)["time"] - header(rows[0]).time
     for begin, end in HOLDS:
         part = (t >= begin) & (t < end)
         for valve in "AB":
@@ -102,7 +103,7 @@ def test_within_10_percent_no_strategy_makes_the_rig_swing(strategy: str) -> Non
         assert mode == "RUNNING", corner
         assert swing_at_hold(rig, rows) < 0.01, corner
         for valve in "AB":
-            assert not (column(rig, rows, valve, "saturation").astype(int) & b.OSCILLATION).any(), corner
+            assert not (column(rig, rows, valve, "saturation").astype(int) & Saturation.OSCILLATION).any(), corner
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -112,15 +113,15 @@ def test_with_30_percent_limits_hold_and_an_oscillation_is_told(strategy: str) -
         rig = rig_with(strategy, 0.3, corner)
         rows, mode = run(rig)
         beyond = (rows[:, rig.layout.column("limit.p_A_high")] + rows[:, rig.layout.column("limit.p_B_high")]) > 0.0
-        assert np.all(rows[beyond, c.MODE] == c.FAULTED), corner
+        assert np.all(headers(rows)["mode"][beyond] == Mode.FAULT), corner
         assert mode == ("FAULT" if beyond.any() else "RUNNING"), corner
         for valve in "AB":
             command = column(rig, rows, valve, "command")
             assert np.abs(command).max() <= RANGE, corner
             assert np.abs(np.diff(command)).max() <= SLEW * 1e-3 + 1e-12, corner
-            told = column(rig, rows, valve, "saturation").astype(int) & b.OSCILLATION > 0
-            t = rows[:, c.TIME] - rows[0, c.TIME]
+            told = column(rig, rows, valve, "saturation").astype(int) & Saturation.OSCILLATION > 0
+            t = headers(rows)["time"] - header(rows[0]).time
             for begin, end in ((0.2, 0.6), (0.7, 1.2), (1.3, 1.6), (1.7, 2.1)):
-                held = (t >= begin) & (t < end) & (rows[:, c.MODE] == c.RUNNING)
+                held = (t >= begin) & (t < end) & (headers(rows)["mode"] == Mode.RUNNING)
                 if held.any() and turns(column(rig, rows, valve, "demand")[held], 0.1) > 16:
                     assert told[held].any(), (corner, valve, begin)

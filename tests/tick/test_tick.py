@@ -14,9 +14,11 @@ from rig_bench import BAR, CIRCUIT, DT, L_MIN, Bench, bench_rig, merged, program
 
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
-from hilserver.tick import columns as c
-from hilserver.tick.bridge import columns as b
+from hilserver.tick.bridge.ladder import STRATEGY_NAMES
+from hilserver.tick.codes import FIRST_LIMIT_FAULT, Action, CommandKind, Fault, Mode, Result, Saturation, Shape, Watched
+from hilserver.tick.plan import CyclePoint, table_of
 from hilserver.tick.program import no_command, work_array
+from hilserver.tick.row import COLUMN, INPUTS, command_in, header, headers
 from hilserver.tick.signals import cycle_value
 
 CYCLE = {"inputs": {"flow": {"points": [["0 s", 0.0], ["10 ms", 1.0]]}}}
@@ -42,7 +44,7 @@ SUPPLIED: dict[str, Any] = {
 }
 
 
-def bench(mode: int = c.SAFE, **changes: Any) -> Bench:
+def bench(mode: int = Mode.SAFE, **changes: Any) -> Bench:
     """The bench's rig in this mode: p_A 50 bar, p_S 160 bar."""
     circuit, cycle = changes.pop("circuit", None), changes.pop("cycle", None)
     made = Bench(bench_rig(changes, circuit, cycle))
@@ -52,21 +54,21 @@ def bench(mode: int = c.SAFE, **changes: Any) -> Bench:
 
 # --- modes and commands ----------------------------------------------------------------------------------------------
 
-W, D = c.WRONG_MODE, c.DONE
+W, D = Result.WRONG_MODE, Result.DONE
 TABLE: dict[int, list[tuple[int, int | None]]] = {
     # command:  STARTUP, SAFE, ARMED, RUNNING, FAULT; each the result and the mode after it (None: as before)
-    c.ARM: [(W, None), (D, c.ARMED), (W, None), (W, None), (W, None)],
-    c.DISARM: [(W, None), (W, None), (D, c.SAFE), (D, c.SAFE), (W, None)],
-    c.START: [(W, None), (W, None), (D, c.RUNNING), (W, None), (W, None)],
-    c.STOP: [(W, None), (W, None), (W, None), (D, c.ARMED), (W, None)],
-    c.RESET: [(W, None), (W, None), (W, None), (W, None), (D, c.SAFE)],
-    c.SET_INPUT: [(W, None), (W, None), (W, None), (D, None), (W, None)],
-    c.STRATEGY: [(D, None)] * 5,
-    c.JOG: [(W, None), (W, None), (W, None), (c.NOT_MANUAL, None), (W, None)],
-    c.CYCLE: [(W, None), (W, None), (W, None), (D, None), (W, None)],
-    c.SWAP: [(D, None)] * 5,
-    c.ESTOP: [(D, c.FAULTED)] * 5,
-    99: [(c.UNKNOWN_COMMAND, None)] * 5,
+    CommandKind.ARM: [(W, None), (D, Mode.ARMED), (W, None), (W, None), (W, None)],
+    CommandKind.DISARM: [(W, None), (W, None), (D, Mode.SAFE), (D, Mode.SAFE), (W, None)],
+    CommandKind.START: [(W, None), (W, None), (D, Mode.RUNNING), (W, None), (W, None)],
+    CommandKind.STOP: [(W, None), (W, None), (W, None), (D, Mode.ARMED), (W, None)],
+    CommandKind.RESET: [(W, None), (W, None), (W, None), (W, None), (D, Mode.SAFE)],
+    CommandKind.SET_INPUT: [(W, None), (W, None), (W, None), (D, None), (W, None)],
+    CommandKind.STRATEGY: [(D, None)] * 5,
+    CommandKind.JOG: [(W, None), (W, None), (W, None), (Result.NOT_MANUAL, None), (W, None)],
+    CommandKind.CYCLE: [(W, None), (W, None), (W, None), (D, None), (W, None)],
+    CommandKind.SWAP: [(D, None)] * 5,
+    CommandKind.ESTOP: [(D, Mode.FAULT)] * 5,
+    99: [(Result.UNKNOWN_COMMAND, None)] * 5,
 }
 
 
@@ -74,8 +76,8 @@ TABLE: dict[int, list[tuple[int, int | None]]] = {
 @pytest.mark.parametrize("command", list(TABLE))
 def test_every_command_in_every_mode(command: int, mode: int) -> None:
     machine = bench(cycle=CYCLE)
-    machine.row[c.MODE] = mode
-    if mode == c.STARTUP:  # a channel without a sample keeps it there
+    header(machine.row).mode = mode
+    if mode == Mode.STARTUP:  # a channel without a sample keeps it there
         machine.row[machine.rig.layout.column("stale.p_A")] = inf
         machine.raw["p_A"] = nan
     result, after = TABLE[command][mode]
@@ -87,10 +89,9 @@ def test_every_command_in_every_mode(command: int, mode: int) -> None:
 def test_no_command_is_missing_from_the_table_and_every_result_has_a_text() -> None:
     machine = bench(cycle=CYCLE)
     for command in {*range(1, 99)} - {*TABLE}:
-        assert machine.tick(command) == c.UNKNOWN_COMMAND
-    assert {result for results in TABLE.values() for result, _ in results} <= set(c.RESULT_TEXTS)
-    faults = {number for name, number in vars(c).items() if name.startswith("FAULT_") and isinstance(number, int)}
-    assert faults - {c.FAULT_LIMIT} <= set(c.FAULT_TEXTS)
+        assert machine.tick(command) == Result.UNKNOWN_COMMAND
+    assert all(result.text for result in Result if result != Result.DONE)
+    assert all(fault.text for fault in Fault if fault != Fault.NONE)
 
 
 def test_startup_lasts_until_every_channel_has_had_a_sample() -> None:
@@ -99,46 +100,46 @@ def test_startup_lasts_until_every_channel_has_had_a_sample() -> None:
     for name in ("p_A", "Q_A"):
         machine.tick()
         assert machine.mode == "STARTUP"
-        assert machine.tick(c.ARM) == c.WRONG_MODE
+        assert machine.tick(CommandKind.ARM) == Result.WRONG_MODE
         machine.raw[name] = 0.0
     machine.tick()
     assert machine.mode == "SAFE"
 
 
 def test_a_fault_latches_and_the_first_stays() -> None:
-    machine = bench(c.RUNNING)
-    machine.tick(c.ESTOP)
+    machine = bench(Mode.RUNNING)
+    machine.tick(CommandKind.ESTOP)
     machine.device_error = 1.0
     machine.tick()
     machine.device_error = 0.0
     machine.record("mode", 100)
-    assert (machine.mode, machine["fault"]) == ("FAULT", c.FAULT_ESTOP)
+    assert (machine.mode, machine["fault"]) == ("FAULT", Fault.ESTOP)
 
 
 @pytest.mark.parametrize(
     ("attribute", "value", "fault"),
-    [("device_error", 1.0, c.FAULT_DEVICE), ("heartbeat_age", 0.2, c.FAULT_SUPERVISOR), ("missed", 6, c.FAULT_MISSED)],
+    [("device_error", 1.0, Fault.DEVICE), ("heartbeat_age", 0.2, Fault.SUPERVISOR), ("missed", 6, Fault.MISSED)],
 )
 def test_a_fault_is_reset_only_when_its_cause_is_gone(attribute: str, value: float, fault: int) -> None:
-    machine = bench(c.RUNNING)
+    machine = bench(Mode.RUNNING)
     before = getattr(machine, attribute)
     setattr(machine, attribute, value)
     machine.tick()
     assert (machine.mode, machine["fault"]) == ("FAULT", fault)
-    assert machine.tick(c.RESET) == c.CAUSE_PERSISTS
+    assert machine.tick(CommandKind.RESET) == Result.CAUSE_PERSISTS
     assert (machine.mode, machine["fault"]) == ("FAULT", fault)
     setattr(machine, attribute, before)
-    assert machine.tick(c.RESET) == c.DONE
-    assert (machine.mode, machine["fault"]) == ("SAFE", c.NO_FAULT)
+    assert machine.tick(CommandKind.RESET) == Result.DONE
+    assert (machine.mode, machine["fault"]) == ("SAFE", Fault.NONE)
 
 
-@pytest.mark.parametrize("column", [c.DEVICE_ERROR, c.HEARTBEAT_AGE, c.MISSED])
+@pytest.mark.parametrize("column", ["device_error", "heartbeat_age", "missed"])
 def test_what_is_not_a_number_counts_as_lost(column: int) -> None:
-    machine = bench(c.RUNNING)
+    machine = bench(Mode.RUNNING)
     row, rig = machine.row, machine.rig
     row[column] = nan
     work = work_array(rig.packed, rig.plan)
-    program().tick(rig.plan, rig.packed.index, rig.packed.value, row, work, no_command())
+    program().tick(rig.plan.block, rig.packed.index, rig.packed.value, row, work, no_command())
     assert machine.mode == "FAULT"
     assert np.isfinite(machine["valve.main.command"])
 
@@ -149,14 +150,14 @@ def test_reset_before_all_samples_came_leads_to_startup() -> None:
     machine.device_error = 1.0
     machine.tick()
     machine.device_error = 0.0
-    assert machine.tick(c.RESET) == c.LIMIT_ACTIVE  # the age limit of p_A
+    assert machine.tick(CommandKind.RESET) == Result.LIMIT_ACTIVE  # the age limit of p_A
     machine.raw["p_A"] = 5.0
-    assert machine.tick(c.RESET) == c.DONE
+    assert machine.tick(CommandKind.RESET) == Result.DONE
     assert machine.mode == "SAFE"
 
 
 def test_a_loop_that_is_not_running_stands_missed_ticks_and_a_silent_supervisor() -> None:
-    machine = bench(c.SAFE)
+    machine = bench(Mode.SAFE)
     machine.missed, machine.heartbeat_age = 1000, 60.0
     machine.tick()
     assert machine.mode == "SAFE"
@@ -164,7 +165,7 @@ def test_a_loop_that_is_not_running_stands_missed_ticks_and_a_silent_supervisor(
 
 def test_up_to_max_missed_ticks_are_made_good_in_virtual_time() -> None:
     """4 missed ticks at 1 ms: the circuit's time goes on by 5 ms (rounding only); 5 are allowed."""
-    machine = bench(c.RUNNING)
+    machine = bench(Mode.RUNNING)
     before = machine["t"]
     machine.missed = 4
     machine.tick()
@@ -175,8 +176,8 @@ def test_up_to_max_missed_ticks_are_made_good_in_virtual_time() -> None:
 
 def test_a_lost_supervisor_ramps_to_null_at_the_stop_rate() -> None:
     """stop_time 200 ms from full command: 0.005 per tick at 1 kHz."""
-    machine = bench(c.RUNNING)
-    machine.tick(c.SET_INPUT, 0, 1.0)
+    machine = bench(Mode.RUNNING)
+    machine.tick(CommandKind.SET_INPUT, 0, 1.0)
     machine.record("mode", 200)
     machine.heartbeat_age = 0.11
     commands = machine.record("valve.main.command", 200)
@@ -186,10 +187,10 @@ def test_a_lost_supervisor_ramps_to_null_at_the_stop_rate() -> None:
 
 def test_a_trip_ramps_to_null_at_the_slew_rate() -> None:
     """50 per second: 0.05 per tick."""
-    machine = bench(c.RUNNING)
-    machine.tick(c.SET_INPUT, 0, 1.0)
+    machine = bench(Mode.RUNNING)
+    machine.tick(CommandKind.SET_INPUT, 0, 1.0)
     before = machine.record("valve.main.command", 200)[-1]
-    machine.tick(c.ESTOP)
+    machine.tick(CommandKind.ESTOP)
     assert machine["valve.main.command"] == pytest.approx(before - 0.05, rel=1e-9)
     assert machine.record("valve.main.command", 20)[-1] == 0.0
 
@@ -225,23 +226,23 @@ SUFFIX: dict[Callable[[Bench], None], str] = {by_value: "", by_age: ".age", by_r
 @pytest.mark.parametrize("violate", list(LIMITS))
 @pytest.mark.parametrize("action", ["warn", "hold", "ramp", "trip"])
 def test_a_limit_acts(violate: Callable[[Bench], None], action: str) -> None:
-    machine = bench(c.RUNNING, limits={"odd": {**LIMITS[violate], "action": action}})
-    machine.tick(c.SET_INPUT, 0, 0.5)
+    machine = bench(Mode.RUNNING, limits={"odd": {**LIMITS[violate], "action": action}})
+    machine.tick(CommandKind.SET_INPUT, 0, 0.5)
     command = machine.record("valve.main.command", 20)[-1]
     assert machine["warnings"] == 0
     violate(machine)
-    machine.tick(c.SET_INPUT, 0, 0.9)
+    machine.tick(CommandKind.SET_INPUT, 0, 0.9)
     assert machine["warnings"] == 1
     assert machine.mode == MODES[action]
     assert (machine["valve.main.command"] == command) == (action == "hold")
     if action == "trip":
         number = machine.rig.layout.limits.index("odd" + SUFFIX[violate])
-        assert machine["fault"] == c.FAULT_LIMIT + number
+        assert machine["fault"] == FIRST_LIMIT_FAULT + number
 
 
 def test_limits_of_all_kinds_keep_still_within_their_bounds() -> None:
     machine = bench(
-        c.RUNNING,
+        Mode.RUNNING,
         limits={
             "value": {"channel": "p_A", "min": "50 bar", "max": "52 bar", "action": "trip"},
             "age": {"channel": "p_A", "max_age": "10 ms", "action": "trip"},
@@ -255,32 +256,38 @@ def test_limits_of_all_kinds_keep_still_within_their_bounds() -> None:
 
 def test_the_severest_action_wins() -> None:
     limits = {name: {**P_A_HIGH, "action": name} for name in ("trip", "warn", "ramp", "hold")}
-    machine = bench(c.RUNNING, limits=limits)
+    machine = bench(Mode.RUNNING, limits=limits)
     by_value(machine)
     machine.tick()
     assert (machine.mode, machine["warnings"]) == ("FAULT", 4)
 
 
 def test_a_violated_limit_refuses_what_it_would_end_at_once() -> None:
-    cases = (("trip", c.LIMIT_ACTIVE, c.WRONG_MODE), ("ramp", c.DONE, c.LIMIT_ACTIVE), ("hold", c.DONE, c.DONE))
+    cases = (
+        ("trip", Result.LIMIT_ACTIVE, Result.WRONG_MODE),
+        ("ramp", Result.DONE, Result.LIMIT_ACTIVE),
+        ("hold", Result.DONE, Result.DONE),
+    )
     for action, arm, start in cases:
-        machine = bench(c.SAFE, limits={"odd": {**P_A_HIGH, "action": action}})
+        machine = bench(Mode.SAFE, limits={"odd": {**P_A_HIGH, "action": action}})
         by_value(machine)
-        assert machine.tick(c.ARM) == arm
-        assert machine.tick(c.START) == start
+        assert machine.tick(CommandKind.ARM) == arm
+        assert machine.tick(CommandKind.START) == start
 
 
 def test_every_measured_channel_has_an_age_limit() -> None:
     """loop.max_age, action trip, unless a limit watches the channel's age; a fixed channel needs none."""
     rig = bench_rig({"limits": {"old": {"channel": "p_S", "max_age": "1 s", "action": "warn"}}})
     assert rig.layout.limits == ("old.age", "p_A.age", "Q_A.age")
-    assert list(rig.plan.limit[1]) == [0, c.BY_AGE, -inf, 0.02, c.TRIP]
+    limit = rig.plan.limit[1]
+    assert (limit.channel, limit.watched, limit.lower) == (0, Watched.AGE, -inf)
+    assert (limit.upper, limit.action) == (0.02, Action.TRIP)
 
 
 @pytest.mark.parametrize("break_it", ["raw is NaN", "age grows"])
 def test_a_channel_that_is_not_sampled_trips_after_max_age(break_it: str) -> None:
     """20.5 ms at 1 kHz: 20 ticks without a sample are allowed."""
-    machine = bench(c.RUNNING, loop={"max_age": "20.5 ms"})
+    machine = bench(Mode.RUNNING, loop={"max_age": "20.5 ms"})
     for k in range(1, 23):
         if break_it == "age grows":
             machine.ages["p_A"] = k * DT
@@ -289,7 +296,7 @@ def test_a_channel_that_is_not_sampled_trips_after_max_age(break_it: str) -> Non
         machine.tick()
         assert machine["channel.p_A"] == pytest.approx(50 * BAR)  # the last value is kept
         assert machine.mode == ("RUNNING" if k <= 20 else "FAULT"), k
-    assert machine["fault"] == c.FAULT_LIMIT + machine.rig.layout.limits.index("p_A.age")
+    assert machine["fault"] == FIRST_LIMIT_FAULT + machine.rig.layout.limits.index("p_A.age")
 
 
 # --- ends of the stroke ----------------------------------------------------------------------------------------------
@@ -311,12 +318,12 @@ def bench_with_stroke(x: float, strategy: str = "inverse_static", **stroke: Any)
         )
     )
     made.raw.update(p_A=5.0, p_S=10.0, x=10.0 * x)
-    return made.run_to(c.RUNNING)
+    return made.run_to(Mode.RUNNING)
 
 
 def command_after(machine: Bench, wanted: float) -> float:
     """Where the command is when it has come to rest."""
-    machine.tick(c.SET_INPUT, 0, wanted)
+    machine.tick(CommandKind.SET_INPUT, 0, wanted)
     return float(machine.record("valve.main.command", 400)[-1])
 
 
@@ -325,9 +332,9 @@ def test_beyond_the_end_only_the_way_back_is_free(x: float, sign: int, blocked: 
     machine = bench_with_stroke(x, valves={"main": sign})
     free = bench_with_stroke(0.5)
     assert command_after(machine, float(blocked)) == 0.0
-    assert int(machine["valve.main.saturation"]) & b.NEAR_END
+    assert int(machine["valve.main.saturation"]) & Saturation.NEAR_END
     assert command_after(machine, -float(blocked)) == command_after(free, -float(blocked)) != 0.0
-    assert not int(machine["valve.main.saturation"]) & b.NEAR_END
+    assert not int(machine["valve.main.saturation"]) & Saturation.NEAR_END
     assert machine["limit.stroke"] == 1.0
     assert (machine.mode, free["limit.stroke"]) == ("RUNNING", 0.0)
 
@@ -336,10 +343,10 @@ def test_before_the_end_the_command_is_reduced_in_proportion() -> None:
     """slow_down 200 mm: 50 mm before the end a quarter of the command remains. Beyond the end there is a warning."""
     for x, share in ((0.7, 1.0), (0.8, 0.5), (0.85, 0.25), (0.9, 0.0)):
         machine = bench_with_stroke(x, "manual", slow_down="200 mm")
-        machine.rig.plan.valve[0, b.JOG_LIMIT] = machine.rig.plan.valve[0, b.JOG_TIME] = 1.0
-        machine.tick(c.JOG, 0, 1.0)
+        machine.rig.plan.valve[0].jog_limit = machine.rig.plan.valve[0].jog_time = 1.0
+        machine.tick(CommandKind.JOG, 0, 1.0)
         assert machine.record("valve.main.command", 100)[-1] == pytest.approx(share, abs=1e-9)
-        machine.tick(c.JOG, 0, -1.0)
+        machine.tick(CommandKind.JOG, 0, -1.0)
         assert machine.record("valve.main.command", 100)[-1] == -1.0
         assert machine["warnings"] == 0.0
     machine = bench_with_stroke(0.9001, slow_down="200 mm")
@@ -350,7 +357,7 @@ def test_before_the_end_the_command_is_reduced_in_proportion() -> None:
 def test_the_flow_servo_does_not_wind_up_at_the_end() -> None:
     machine = bench_with_stroke(0.95, "flow_servo")
     assert command_after(machine, 1.0) == 0.0
-    machine.tick(c.SET_INPUT, 0, -1.0)
+    machine.tick(CommandKind.SET_INPUT, 0, -1.0)
     assert machine.record("valve.main.command", 1)[0] < 0.0  # at once, not when an integral has run down
 
 
@@ -360,10 +367,10 @@ def test_an_end_is_stronger_than_hold_and_no_matter_outside_of_running() -> None
     machine.raw["x"] = 9.5
     machine.tick()
     assert machine["valve.main.command"] == pytest.approx(before - 0.05)  # at the slew limit
-    machine.tick(c.STOP)
+    machine.tick(CommandKind.STOP)
     machine.record("mode", 300)
     assert (machine.mode, machine["valve.main.command"]) == ("ARMED", 0.0)
-    assert machine.tick(c.START) == c.DONE  # beyond the end it can be started, to be driven out
+    assert machine.tick(CommandKind.START) == Result.DONE  # beyond the end it can be started, to be driven out
 
 
 @pytest.mark.parametrize(
@@ -416,7 +423,7 @@ def test_the_filter_is_a_first_order_lag_that_starts_at_the_first_sample() -> No
 
 @pytest.mark.parametrize("bad", [nan, inf, -inf, 1.7e308])
 def test_a_reading_that_gives_no_number_is_a_missing_sample(bad: float) -> None:
-    machine = bench(c.RUNNING, channels={"p_A": {"filter": "10 ms"}})
+    machine = bench(Mode.RUNNING, channels={"p_A": {"filter": "10 ms"}})
     machine.raw["p_A"] = bad
     machine.tick()
     assert machine["channel.p_A"] == pytest.approx(50 * BAR)
@@ -429,7 +436,7 @@ def test_a_reading_that_gives_no_number_is_a_missing_sample(bad: float) -> None:
 
 @pytest.mark.parametrize("bad", [nan, inf])
 def test_a_sample_without_an_age_is_a_missing_sample(bad: float) -> None:
-    machine = bench(c.RUNNING)
+    machine = bench(Mode.RUNNING)
     machine.ages["p_A"] = bad
     machine.record("mode", 30)
     assert machine.mode == "FAULT"
@@ -437,7 +444,7 @@ def test_a_sample_without_an_age_is_a_missing_sample(bad: float) -> None:
 
 def test_the_rate_is_judged_over_the_time_between_samples() -> None:
     """A sensor that samples every 10 ms and rises by 1000 bar/s: 10 bar per sample, but never 10 000 bar/s."""
-    machine = bench(c.RUNNING, limits={"odd": {"channel": "p_A", "max_rate": "1100 bar/s", "action": "trip"}})
+    machine = bench(Mode.RUNNING, limits={"odd": {"channel": "p_A", "max_rate": "1100 bar/s", "action": "trip"}})
     changes = []
     for k in range(41):
         machine.raw["p_A"], machine.ages["p_A"] = 5.0 + k // 10, DT * (k % 10)
@@ -455,7 +462,7 @@ OUTPUTS = {
 }
 
 
-def bench_with_outputs(mode: int = c.SAFE, **loop: Any) -> Bench:
+def bench_with_outputs(mode: int = Mode.SAFE, **loop: Any) -> Bench:
     """0.5 V is off, 5 V on."""
     device = {"card": {"outputs": ["valve", *OUTPUTS]}}
     return bench(mode, outputs=OUTPUTS, devices=device, loop=loop)
@@ -466,17 +473,17 @@ def outputs(machine: Bench) -> list[float]:
 
 
 def test_outputs_are_on_in_their_modes_and_the_heartbeat_changes_in_every_tick() -> None:
-    machine = bench_with_outputs(c.SAFE)
+    machine = bench_with_outputs(Mode.SAFE)
     assert outputs(machine) == [0.5, 0.5, 5.0, 5.0]
-    for command, on in ((c.ARM, "armed"), (c.START, "running")):
+    for command, on in ((CommandKind.ARM, "armed"), (CommandKind.START, "running")):
         before = outputs(machine)
         machine.tick(command)
         assert machine[f"output.{on}"] == 5.0
         assert before[3] != machine["output.heartbeat"]
     assert set(np.diff(machine.record("output.heartbeat", 50))) == {-4.5, 4.5}
-    machine.tick(c.STOP)
+    machine.tick(CommandKind.STOP)
     assert outputs(machine)[:3] == [5.0, 0.5, 5.0]
-    machine.tick(c.DISARM)
+    machine.tick(CommandKind.DISARM)
     assert outputs(machine)[:3] == [0.5, 0.5, 5.0]
 
 
@@ -488,23 +495,23 @@ def test_without_samples_all_outputs_are_off() -> None:
         assert outputs(machine) == [0.5] * 4
 
 
-@pytest.mark.parametrize("mode", [c.SAFE, c.ARMED, c.RUNNING])
+@pytest.mark.parametrize("mode", [Mode.SAFE, Mode.ARMED, Mode.RUNNING])
 @pytest.mark.parametrize("fault", ["device_error", "heartbeat_age", "missed", "operator", "age", "diverged"])
 def test_the_heartbeat_stops_in_the_tick_of_any_fault(fault: str, mode: int) -> None:
     """In SAFE, where nothing latches, it stops for as long as there is what would trip."""
     machine = bench_with_outputs(mode)
     machine.record("mode", 5)
-    command = c.NOTHING
+    command = CommandKind.NOTHING
     if fault == "operator":
-        command = c.ESTOP
+        command = CommandKind.ESTOP
     elif fault == "age":
         machine.ages["p_A"] = 0.021
     elif fault == "diverged":
-        machine.row[machine.rig.plan.layout[c.CIRCUIT]] = nan
+        machine.row[machine.rig.plan.layout[0].circuit] = nan
     else:
         setattr(machine, fault, {"device_error": 1.0, "heartbeat_age": 0.2, "missed": 6}[fault])
     machine.tick(command)
-    if fault == "age" and mode == c.SAFE:  # a limit is no fault before the rig is armed
+    if fault == "age" and mode == Mode.SAFE:  # a limit is no fault before the rig is armed
         assert machine["output.healthy"] == 5.0
         return
     assert outputs(machine) == [0.5] * 4
@@ -513,7 +520,7 @@ def test_the_heartbeat_stops_in_the_tick_of_any_fault(fault: str, mode: int) -> 
 
 
 def test_the_heartbeat_goes_on_after_missed_ticks() -> None:
-    machine = bench_with_outputs(c.RUNNING)
+    machine = bench_with_outputs(Mode.RUNNING)
     before = machine["output.heartbeat"]
     machine.missed = 1
     assert [*machine.record("output.heartbeat", 2)] == [5.5 - before, before]
@@ -532,25 +539,25 @@ def test_an_output_is_refused_that_drives_something_else_too() -> None:
 
 
 def test_inputs_are_at_their_initial_values_unless_running() -> None:
-    machine = bench(c.RUNNING, inputs={"flow": {"initial": 0.25}})
+    machine = bench(Mode.RUNNING, inputs={"flow": {"initial": 0.25}})
     assert machine["input.flow"] == 0.25
-    machine.tick(c.SET_INPUT, 0, 0.75)
+    machine.tick(CommandKind.SET_INPUT, 0, 0.75)
     assert machine["input.flow"] == 0.75
-    machine.tick(c.STOP)
+    machine.tick(CommandKind.STOP)
     assert machine["input.flow"] == 0.25
     assert machine["valve.main.flow_virtual"] == pytest.approx(10 * L_MIN)
 
 
 @pytest.mark.parametrize(("number", "value"), [(1, 0.5), (-1, 0.5), (nan, 0.5), (0, nan), (0, inf)])
 def test_no_input_that_is_not_there_or_no_number(number: float, value: float) -> None:
-    machine = bench(c.RUNNING)
-    assert machine.tick(c.SET_INPUT, number, value) == c.BAD_VALUE
+    machine = bench(Mode.RUNNING)
+    assert machine.tick(CommandKind.SET_INPUT, number, value) == Result.BAD_VALUE
     assert machine["input.flow"] == 0.0
 
 
 def test_an_input_keeps_within_its_range() -> None:
-    machine = bench(c.RUNNING, inputs={"flow": {"range": [-0.5, 0.5]}})
-    machine.tick(c.SET_INPUT, 0, 3.0)
+    machine = bench(Mode.RUNNING, inputs={"flow": {"range": [-0.5, 0.5]}})
+    machine.tick(CommandKind.SET_INPUT, 0, 3.0)
     assert machine["input.flow"] == 0.5
 
 
@@ -568,46 +575,47 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("shape", [c.LINEAR, c.SMOOTH, c.JUMP])
+@pytest.mark.parametrize("shape", [Shape.LINEAR, Shape.SMOOTH, Shape.JUMP])
 def test_the_shapes_of_a_work_cycle(shape: int) -> None:
     """By hand, plain Python; another input's points before and after are not taken; exact but for rounding."""
-    table = np.array([[0, 0, 9, 0], *[[1, t, value, shape] for t, value in POINTS], [2, 0, 9, 0]], dtype=np.float64)
+    lines = [(0, 0, 9, 0), *[(1, t, value, shape) for t, value in POINTS], (2, 0, 9, 0)]
+    table = table_of(CyclePoint, [dict(zip(CyclePoint.names(), (*line, 0.0, 0.0), strict=True)) for line in lines])
     for t, values in EXPECTED.items():
         assert cycle_value(table, 1, t, 7.0) == pytest.approx(values[shape], abs=1e-12)
     assert cycle_value(table, 3, 1.0, 7.0) == 7.0  # not driven by the cycle
 
 
 def test_a_work_cycle_ends_and_leaves_its_last_value() -> None:
-    machine = bench(c.RUNNING, cycle=CYCLE)
-    machine.tick(c.CYCLE, 1.0)
+    machine = bench(Mode.RUNNING, cycle=CYCLE)
+    machine.tick(CommandKind.CYCLE, 1.0)
     values = [machine["input.flow"], *machine.record("input.flow", 12)]
     assert values == pytest.approx([min(0.1 * k, 1.0) for k in range(13)], abs=1e-9)
     assert machine["cycle_time"] == -1.0
-    machine.tick(c.SET_INPUT, 0, 0.3)
+    machine.tick(CommandKind.SET_INPUT, 0, 0.3)
     assert machine["input.flow"] == 0.3
 
 
 def test_a_work_cycle_repeats_without_losing_time() -> None:
     """10 ms long at 1 ms ticks: the same values again every 10 ticks."""
-    machine = bench(c.RUNNING, cycle={**CYCLE, "repeat": True})
-    machine.tick(c.CYCLE, 1.0)
+    machine = bench(Mode.RUNNING, cycle={**CYCLE, "repeat": True})
+    machine.tick(CommandKind.CYCLE, 1.0)
     values = machine.record("input.flow", 45)
     assert values[10:40] == pytest.approx(np.tile(values[10:20], 3), abs=1e-9)
-    assert machine.tick(c.CYCLE, 0.0) == c.DONE
+    assert machine.tick(CommandKind.CYCLE, 0.0) == Result.DONE
     assert machine["cycle_time"] == -1.0
 
 
 def test_a_stop_ends_the_work_cycle() -> None:
-    machine = bench(c.RUNNING, cycle={**CYCLE, "repeat": True})
-    machine.tick(c.CYCLE, 1.0)
-    machine.tick(c.STOP)
+    machine = bench(Mode.RUNNING, cycle={**CYCLE, "repeat": True})
+    machine.tick(CommandKind.CYCLE, 1.0)
+    machine.tick(CommandKind.STOP)
     assert (machine["cycle_time"], machine["input.flow"]) == (-1.0, 0.0)
-    machine.tick(c.START)
+    machine.tick(CommandKind.START)
     assert machine.record("input.flow", 5)[-1] == 0.0
 
 
 def test_without_a_work_cycle_none_is_started() -> None:
-    assert bench(c.RUNNING).tick(c.CYCLE, 1.0) == c.BAD_VALUE
+    assert bench(Mode.RUNNING).tick(CommandKind.CYCLE, 1.0) == Result.BAD_VALUE
 
 
 # --- the virtual circuit ---------------------------------------------------------------------------------------------
@@ -615,7 +623,7 @@ def test_without_a_work_cycle_none_is_started() -> None:
 
 def test_the_circuit_gets_the_measured_pressure_and_its_flow_reaches_the_valve() -> None:
     """At rest the pump's 10 l/min leave through the throttle: s is 35 bar·(10/20)² above the measured 50 bar."""
-    machine = bench(c.RUNNING, circuit=SUPPLIED)
+    machine = bench(Mode.RUNNING, circuit=SUPPLIED)
     machine.record("mode", 2000)
     assert machine["rig.A.p"] == machine["channel.p_A"] == pytest.approx(50 * BAR)
     assert machine["s.p"] == pytest.approx(58.75 * BAR, rel=1e-6)
@@ -638,23 +646,23 @@ def test_a_circuit_that_diverges_trips_and_starts_anew() -> None:
             },
         },
     }
-    machine = bench(c.RUNNING, circuit=stiff)
-    machine.tick(c.SET_INPUT, 0, 0.4)
+    machine = bench(Mode.RUNNING, circuit=stiff)
+    machine.tick(CommandKind.SET_INPUT, 0, 0.4)
     modes = machine.record("mode", 150)
     commands = machine.record("valve.main.command", 50)
-    assert modes[-1] == c.FAULTED
-    assert machine["fault"] == c.FAULT_DIVERGED
+    assert modes[-1] == Mode.FAULT
+    assert machine["fault"] == Fault.DIVERGED
     assert machine["valve.W"] == 0.0  # its initial value; the input is back at 0, so it stays there
     assert commands[-1] == 0.0
-    assert np.all(np.isfinite(machine.row[machine.rig.plan.layout[c.CIRCUIT] :]))
-    assert machine.tick(c.RESET) == c.DONE
+    assert np.all(np.isfinite(machine.row[machine.rig.plan.layout[0].circuit :]))
+    assert machine.tick(CommandKind.RESET) == Result.DONE
 
 
 # --- swap ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_swap_keeps_states_of_the_same_name_and_starts_the_new_ones() -> None:
-    machine = bench(c.RUNNING, circuit=SUPPLIED)
+    machine = bench(Mode.RUNNING, circuit=SUPPLIED)
     machine.raw["p_A"] = 10.0  # 100 bar: the relief valve is open
     machine.record("mode", 500)
     kept = {name: machine[name] for name in ("s.p", "relief.K", "t", "rig.A.p", "rig.A.q")}
@@ -664,23 +672,23 @@ def test_a_swap_keeps_states_of_the_same_name_and_starts_the_new_ones() -> None:
     assert {name: machine[name] for name in kept} == kept
     assert machine["n.p"] == 7 * BAR
     assert machine["pump.command"] == 0.5  # a constant is the new circuit's
-    assert machine.tick(c.SWAP, 2.0) == c.DONE
+    assert machine.tick(CommandKind.SWAP, 2.0) == Result.DONE
     assert machine["circuit_version"] == 2.0
 
 
 def test_a_swap_leaves_nothing_of_the_old_circuit_behind() -> None:
-    machine = bench(c.RUNNING, circuit=SUPPLIED)
+    machine = bench(Mode.RUNNING, circuit=SUPPLIED)
     machine.record("mode", 100)
     machine.swap(CIRCUIT)
-    first = machine.rig.plan.layout[c.CIRCUIT]
+    first = machine.rig.plan.layout[0].circuit
     assert np.all(machine.row[first + len(machine.packed.values) :] == 0.0)
-    machine.tick(c.SWAP, 2.0)
+    machine.tick(CommandKind.SWAP, 2.0)
     assert np.all(machine.row[first + len(machine.packed.names) :] == 0.0)
 
 
 def test_a_swap_there_and_back_goes_on_as_if_nothing_had_been() -> None:
     """The same circuit swapped in: not one bit of the next tick differs but for the version."""
-    machine, other = bench(c.RUNNING, circuit=SUPPLIED), bench(c.RUNNING, circuit=SUPPLIED)
+    machine, other = bench(Mode.RUNNING, circuit=SUPPLIED), bench(Mode.RUNNING, circuit=SUPPLIED)
     for each in (machine, other):
         each.record("mode", 50)
     machine.swap(SUPPLIED)
@@ -692,16 +700,16 @@ def test_a_swap_there_and_back_goes_on_as_if_nothing_had_been() -> None:
 def test_a_swap_keeps_the_command_within_its_slew() -> None:
     """The virtual flow jumps from 10 to 40 l/min; the command moves by 0.05 per tick at most."""
     strong = merged(SUPPLIED, {"components": {"throttle": {"nominal_flow": {"flow": "80 l/min"}}}})
-    machine = bench(c.RUNNING, circuit=SUPPLIED, valves={"main": {"bridge": {"strategy": "inverse_lag"}}})
+    machine = bench(Mode.RUNNING, circuit=SUPPLIED, valves={"main": {"bridge": {"strategy": "inverse_lag"}}})
     machine.raw["p_A"] = 0.5
     machine.record("mode", 5)
     commands = [machine["valve.main.command"]]
     for _ in range(3):
         machine.swap(strong)
-        machine.tick(c.SWAP, 2.0)
+        machine.tick(CommandKind.SWAP, 2.0)
         commands += [machine["valve.main.command"], *machine.record("valve.main.command", 20)]
         machine.swap(SUPPLIED)
-        machine.tick(c.SWAP, 3.0)
+        machine.tick(CommandKind.SWAP, 3.0)
         commands += [machine["valve.main.command"], *machine.record("valve.main.command", 20)]
     steps = np.abs(np.diff(commands))
     assert steps.max() == pytest.approx(0.05)
@@ -728,13 +736,13 @@ def test_a_large_first_circuit_has_room_for_another_like_it() -> None:
 def given_inputs(machine: Bench) -> list[int]:
     """Columns that are set from outside."""
     layout = machine.rig.layout
-    return [*c.INPUT_COLUMNS, *layout.section("raw").values(), *layout.section("age").values()]
+    return [*map(COLUMN.__getitem__, INPUTS), *layout.section("raw").values(), *layout.section("age").values()]
 
 
 def log(strategy: str, ticks: int, seed: int) -> tuple[Bench, Floats, list[Floats]]:
     """A run with noisy sensors, missing samples, missed ticks and random commands; its rows and commands."""
     machine = bench(
-        c.RUNNING,
+        Mode.RUNNING,
         circuit=SUPPLIED,
         cycle={**CYCLE, "repeat": True},
         valves={"main": {"dither": {"amplitude": 0.02}, "bridge": {"strategy": strategy}}},
@@ -745,21 +753,35 @@ def log(strategy: str, ticks: int, seed: int) -> tuple[Bench, Floats, list[Float
         machine.raw.update(p_A=random.uniform(3, 8), p_S=nan if random.random() < 0.1 else 8.0, Q_A=random.normal())
         machine.ages["p_A"] = random.uniform(0, 0.01)
         machine.missed = int(random.integers(0, 3))
-        kind = int(random.choice([c.NOTHING, c.NOTHING, c.SET_INPUT, c.CYCLE, c.STRATEGY, c.STOP, c.START, c.JOG]))
-        first = float(random.integers(0, 2)) if kind == c.CYCLE else 0.0
-        second = float(random.integers(0, 5)) if kind == c.STRATEGY else random.uniform(-1, 1)
+        kind = int(
+            random.choice(
+                [
+                    CommandKind.NOTHING,
+                    CommandKind.NOTHING,
+                    CommandKind.SET_INPUT,
+                    CommandKind.CYCLE,
+                    CommandKind.STRATEGY,
+                    CommandKind.STOP,
+                    CommandKind.START,
+                    CommandKind.JOG,
+                ]
+            )
+        )
+        first = float(random.integers(0, 2)) if kind == CommandKind.CYCLE else 0.0
+        second = float(random.integers(0, 5)) if kind == CommandKind.STRATEGY else random.uniform(-1, 1)
         before = machine.sequence
         machine.tick(kind, first, second)
         rows.append(machine.row.copy())
         record = no_command()
         if machine.sequence > before:
-            record[[c.COMMAND_KIND, c.COMMAND_A, c.COMMAND_B]] = kind, first, second
-            record[c.COMMAND_SEQUENCE] = machine.sequence
+            order = command_in(record)
+            order.kind, order.a, order.b = kind, first, second
+            order.sequence = machine.sequence
         commands.append(record)
     return machine, np.array(rows), commands
 
 
-@pytest.mark.parametrize("strategy", b.STRATEGY_NAMES)
+@pytest.mark.parametrize("strategy", STRATEGY_NAMES)
 def test_from_any_logged_row_the_tick_gives_the_next_one_bit_for_bit(strategy: str) -> None:
     machine, rows, commands = log(strategy, 300, seed=len(strategy))
     rig, columns = machine.rig, given_inputs(machine)
@@ -767,16 +789,16 @@ def test_from_any_logged_row_the_tick_gives_the_next_one_bit_for_bit(strategy: s
         row = rows[k - 1].copy()
         row[columns] = rows[k][columns]
         work = np.full_like(work_array(rig.packed, rig.plan), nan)  # what is in it must not matter
-        program().tick(rig.plan, rig.packed.index, rig.packed.value, row, work, commands[k].copy())
+        program().tick(rig.plan.block, rig.packed.index, rig.packed.value, row, work, commands[k].copy())
         assert row.tobytes() == rows[k].tobytes(), f"row {k} differs in {np.flatnonzero(row != rows[k])}"
-    assert len(set(rows[:, c.MODE])) > 1  # the run went through several modes
+    assert len(set(headers(rows)["mode"])) > 1  # the run went through several modes
 
 
 @given(raw=st.lists(st.floats(0, 10), min_size=3, max_size=3), second=st.floats(-1, 1))
 def test_the_plan_and_the_circuit_are_left_alone(raw: list[float], second: float) -> None:
-    machine = bench(c.RUNNING, circuit=SUPPLIED)
-    constants = [*machine.rig.plan, machine.packed.index, machine.packed.value]
+    machine = bench(Mode.RUNNING, circuit=SUPPLIED)
+    constants = [machine.rig.plan.block, machine.packed.index, machine.packed.value]
     before = [array.tobytes() for array in constants]
     machine.raw.update(zip(machine.raw, raw, strict=True))
-    machine.tick(c.SET_INPUT, 0, second)
+    machine.tick(CommandKind.SET_INPUT, 0, second)
     assert [array.tobytes() for array in constants] == before

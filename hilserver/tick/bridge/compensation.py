@@ -15,46 +15,16 @@ from __future__ import annotations
 
 from math import floor, isfinite
 
+from numba.extending import register_jitable
+
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.shape import clip
-from hilserver.tick.bridge.columns import (
-    CAPACITY,
-    DAMPING,
-    DELAY,
-    DELAY_NOW,
-    DROP,
-    EXPECTED_BEFORE,
-    EXPECTED_RATE,
-    FEEDBACK,
-    FLOW_BEFORE,
-    FLOW_ESTIMATED,
-    FLOW_EXPECTED,
-    FLOW_VIRTUAL,
-    GAIN_AT,
-    GAIN_PA,
-    NO_DROP,
-    NULL_REGION,
-    OMEGA,
-    OPENING,
-    OVERLAP,
-    PINNED,
-    PREDICTION,
-    Q_NOMINAL,
-    SATURATION,
-    SUPPLY,
-    SUPPLY_DROOP,
-    SUPPLY_TREND,
-    T_FEEDBACK,
-    TAU,
-    U_MAX,
-    U_MIN,
-    VOLUME,
-    VOLUME_BEFORE,
-    VOLUME_ERROR,
-    WITHHELD,
-)
+from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.bridge.strategies import authority
-from hilserver.tick.valve import delay_of, opening_for
+from hilserver.tick.codes import Saturation
+from hilserver.tick.plan import Valve
+from hilserver.tick.row import ValveState
+from hilserver.tick.valve import UNAVAILABLE, delay_of, opening_for
 
 POINTS = 4
 QUICK_RETURN = 3e-3
@@ -77,112 +47,124 @@ RATE_TIME = 0.01
 """s: filter of the flow's rate of change; about what the estimate of the flow lags by."""
 
 
+@register_jitable
 def compensated(
     number: int,
     q: Floats,
     p: Floats,
     p_T: float,
     stiffness: float,
-    b: Floats,
-    v: Floats,
+    b: ValveState,
+    v: Valve,
     work: Floats,
     elapsed: float,
     dt: float,
 ) -> float:
-    """The command of a rung from SECOND_ORDER to ADAPTIVE.
+    """The command of a rung from second_order to adaptive.
 
     ``stiffness``: rate at which the virtual circuit holds the port's pressure, 1/s: slope of its flow by the chamber's
     capacitance.
     """
-    middle = (delay_of(b, v) / dt if number >= PREDICTION else 0.0) + 0.5
+    middle = (delay_of(b, v) / dt if number >= Strategy.prediction else 0.0) + 0.5
     first = min(max(floor(middle) - 1, 0), q.shape[0] - POINTS)
-    more = correction(stiffness, b, v) if number >= FEEDBACK else 0.0
-    overlap = v[OVERLAP] if number >= NULL_REGION else 0.0
+    more = correction(stiffness, b, v) if number >= Strategy.feedback else 0.0
+    overlap = v.overlap if number >= Strategy.null_region else 0.0
     openings = work[:POINTS]
     for i in range(POINTS):
-        p_S = b[SUPPLY] + (b[SUPPLY_TREND] * (first + i) * dt if number >= SUPPLY_DROOP else 0.0)
+        p_S = b.supply + (b.supply_trend * (first + i) * dt if number >= Strategy.supply_droop else 0.0)
         openings[i] = opening_for(q[first + i] + more, p[first + i], p_S, p_T, overlap, b, v)
     wanted = q[first + 1] + more
-    b[DROP] = b[SUPPLY] - p[first + 1] if wanted >= 0.0 else p[first + 1] - p_T
+    b.drop = b.supply - p[first + 1] if wanted >= 0.0 else p[first + 1] - p_T
     share = authority(b, v, elapsed, QUICK_RETURN)
     s = middle - first
-    b[OPENING] = clip(cubic(openings, s), -1.0, 1.0)
-    U = b[OPENING]
-    if int(b[SATURATION]) & (CAPACITY | NO_DROP):  # nothing to lead: what is asked for can't be had anyhow
+    b.opening = clip(cubic(openings, s), -1.0, 1.0)
+    U = b.opening
+    if int(b.saturation) & UNAVAILABLE:  # nothing to lead: what is asked for can't be had anyhow
         U = openings[1]
-    elif v[OMEGA] > 0.0:
-        U += 2.0 * v[DAMPING] / v[OMEGA] * cubic_slope(openings, s) / dt
-        U += cubic_bend(openings, s) / (v[OMEGA] * dt) ** 2
+    elif v.omega > 0.0:
+        U += 2.0 * v.damping / v.omega * cubic_slope(openings, s) / dt
+        U += cubic_bend(openings, s) / (v.omega * dt) ** 2
     else:
-        U += v[TAU] * cubic_slope(openings, s) / dt
-    U += b[PINNED] * (openings[1] - U)
-    return clip(share * U, v[U_MIN], v[U_MAX])
+        U += v.tau * cubic_slope(openings, s) / dt
+    U += b.end_stop_share * (openings[1] - U)
+    return clip(share * U, v.u_min, v.u_max)
 
 
-def correction(stiffness: float, b: Floats, v: Floats) -> float:
+@register_jitable
+def correction(stiffness: float, b: ValveState, v: Valve) -> float:
     """Flow that makes good what did not flow: the volume error over the feedback's time.
 
     Less of it where the virtual circuit holds the pressure stiffly: a flow that is off moves the pressure there until
     the virtual flow is the real one, and an integral around that loop, late as it is, would only make it swing.
     """
-    return float(b[VOLUME_ERROR] / (v[T_FEEDBACK] * (1.0 + SOFT_TIME * stiffness)))
+    return float(b.volume_error / (v.feedback_time * (1.0 + SOFT_TIME * stiffness)))
 
 
-def add_volume_error(b: Floats, v: Floats, elapsed: float) -> None:
+@register_jitable
+def add_volume_error(b: ValveState, v: Valve, elapsed: float) -> None:
     """Add up what the virtual valve passed until now and the real one did not, m³.
 
     Nothing winds up: it is bounded, and forgotten where the command could not make it good.
     """
-    passed = b[VOLUME] - b[VOLUME_BEFORE]
-    b[VOLUME_BEFORE] = b[VOLUME]
-    wanted = 0.5 * (b[FLOW_BEFORE] + b[FLOW_VIRTUAL]) * elapsed
-    bound = LARGEST_ERROR * v[Q_NOMINAL]
+    passed = b.volume - b.volume_before
+    b.volume_before = b.volume
+    wanted = 0.5 * (b.flow_before + b.flow_virtual) * elapsed
+    bound = LARGEST_ERROR * v.Q_nominal
     if isfinite(passed):
-        b[VOLUME_ERROR] = clip(b[VOLUME_ERROR] + wanted - passed, -bound, bound)
-    b[VOLUME_ERROR] *= 1.0 - max(b[PINNED], b[WITHHELD])
+        b.volume_error = clip(b.volume_error + wanted - passed, -bound, bound)
+    b.volume_error *= 1.0 - max(b.end_stop_share, b.no_drop_share)
 
 
-def learn(b: Floats, v: Floats, elapsed: float) -> None:
+@register_jitable
+def learn(b: ValveState, v: Valve, elapsed: float) -> None:
     """Track the open edge's flow gain and the delay, for adaptive bridges: gradient steps on what flows otherwise.
 
     A wrong gain shows as a flow that is off in proportion to the flow, a wrong delay as one in proportion to its rate
     of change. Frozen where there is little of either, and where the valve is full open; bounded in any case.
     """
-    q, off = b[FLOW_EXPECTED], b[FLOW_ESTIMATED] - b[FLOW_EXPECTED]
-    rate = (q - b[EXPECTED_BEFORE]) / elapsed
-    b[EXPECTED_BEFORE] = q
-    b[EXPECTED_RATE] += (rate - b[EXPECTED_RATE]) * elapsed / (RATE_TIME + elapsed)
-    if int(b[SATURATION]) & CAPACITY:
+    q, off = b.flow_expected, b.flow_estimated - b.flow_expected
+    rate = (q - b.expected_before) / elapsed
+    b.expected_before = q
+    b.expected_rate += (rate - b.expected_rate) * elapsed / (RATE_TIME + elapsed)
+    if int(b.saturation) & Saturation.CAPACITY.value:
         return
     step = min(elapsed / LEARNING_TIME, 0.1)
-    if abs(q) > EXCITED * v[Q_NOMINAL]:
-        column = GAIN_PA if q > 0.0 else GAIN_AT
-        more = b[column] * (1.0 + step * off * q / (q * q + v[Q_NOMINAL] ** 2 * 0.1))
-        b[column] = clip(more, 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
-    rate, least = b[EXPECTED_RATE], EXCITED_RATE * v[Q_NOMINAL]
+    if abs(q) > EXCITED * v.Q_nominal:
+        gain = b.gain_PA if q > 0.0 else b.gain_AT
+        gain *= 1.0 + step * off * q / (q * q + v.Q_nominal**2 * 0.1)
+        gain = clip(gain, 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
+        if q > 0.0:
+            b.gain_PA = gain
+        else:
+            b.gain_AT = gain
+    rate, least = b.expected_rate, EXCITED_RATE * v.Q_nominal
     if abs(rate) > least:
-        late = b[DELAY_NOW] - step * off * rate / (rate * rate + least * least)
-        b[DELAY_NOW] = clip(late, -min(v[DELAY], DELAY_RANGE), DELAY_RANGE)
+        late = b.delay - step * off * rate / (rate * rate + least * least)
+        b.delay = clip(late, -min(v.delay, DELAY_RANGE), DELAY_RANGE)
 
 
+@register_jitable
 def cubic(w: Floats, s: float) -> float:
     """Value at ``s`` of the cubic through w[0] … w[3] at 0 … 3 (Lagrange)."""
     a, c, d = _differences(w)
     return float(w[0] + s * (a + (s - 1.0) * (c + (s - 2.0) * d)))
 
 
+@register_jitable
 def cubic_slope(w: Floats, s: float) -> float:
     """Its derivative."""
     a, c, d = _differences(w)
     return float(a + c * (2.0 * s - 1.0) + d * (3.0 * s * s - 6.0 * s + 2.0))
 
 
+@register_jitable
 def cubic_bend(w: Floats, s: float) -> float:
     """Its second derivative."""
     _, c, d = _differences(w)
     return float(2.0 * c + d * (6.0 * s - 6.0))
 
 
+@register_jitable
 def _differences(w: Floats) -> tuple[float, float, float]:
     """Newton's divided differences."""
     a = w[1] - w[0]

@@ -10,8 +10,10 @@ Compiled into the tick.
 
 from __future__ import annotations
 
-from hilserver.numerics.arrays import Floats
-from hilserver.tick.bridge.columns import AWAY, FLOW_VIRTUAL, PINNED, Q_NOMINAL, SIDE, STROKE, X
+from numba.extending import register_jitable
+
+from hilserver.tick.plan import Cylinder, Valve
+from hilserver.tick.row import CylinderState, ValveState
 
 AT_THE_STOP = 0.003
 """Share of the stroke that counts as its end: sensors of position have an offset."""
@@ -25,17 +27,19 @@ PINNED_GAIN = 0.1
 """Share of the opening that is commanded on the stop."""
 
 
-def note_stop(b: Floats, v: Floats, k: Floats, m: Floats, elapsed: float) -> None:
+@register_jitable
+def note_end_stop(b: ValveState, v: Valve, k: CylinderState, m: Cylinder, elapsed: float) -> None:
     """Follow how much the piston counts as pinned to its stop (0 … 1), from its position and the virtual flow."""
-    outward = -b[FLOW_VIRTUAL] if v[SIDE] > 0.0 else b[FLOW_VIRTUAL]
-    low, high = k[X] < AT_THE_STOP * m[STROKE], k[X] > (1.0 - AT_THE_STOP) * m[STROKE]
+    outward = -b.flow_virtual if v.is_B else b.flow_virtual
+    low, high = k.x < AT_THE_STOP * m.stroke, k.x > (1.0 - AT_THE_STOP) * m.stroke
     away = (outward if low else 0.0) - (outward if high else 0.0)
-    b[AWAY] += (away - b[AWAY]) * elapsed / (AWAY_TIME + elapsed)
-    is_pinned = (low or high) and -ARRIVING * v[Q_NOMINAL] < b[AWAY] < LEAVING * v[Q_NOMINAL]
+    b.flow_off_end_stop += (away - b.flow_off_end_stop) * elapsed / (AWAY_TIME + elapsed)
+    is_pinned = (low or high) and -ARRIVING * v.Q_nominal < b.flow_off_end_stop < LEAVING * v.Q_nominal
     share, time = (1.0, PIN_TIME) if is_pinned else (0.0, FREE_TIME)
-    b[PINNED] += (share - b[PINNED]) * elapsed / (time + elapsed)
+    b.end_stop_share += (share - b.end_stop_share) * elapsed / (time + elapsed)
 
 
-def gain_at_stop(b: Floats) -> float:
+@register_jitable
+def gain_at_end_stop(b: ValveState) -> float:
     """Share of the opening that is commanded: 1 but on the stop."""
-    return float(1.0 - (1.0 - PINNED_GAIN) * b[PINNED])
+    return float(1.0 - (1.0 - PINNED_GAIN) * b.end_stop_share)

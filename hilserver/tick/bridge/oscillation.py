@@ -7,7 +7,7 @@ opening are counted, from one turning point to the next, that
 - come without the operator's doing: his inputs have not moved by a good part of it meanwhile (`EXPLAINED`),
 - don't die out: they are not much smaller than those before (`KEEPS`, `FORGOTTEN`). A step makes a damped rig ring.
 
-`SWINGS` of them, and the loop oscillates: until the operator moves, or none of them comes for a time of `SLOWEST`.
+`HALF_WAVES` of them, and the loop oscillates: until the operator moves, or none of them comes for a time of `SLOWEST`.
 
 ``b`` is the valve's block of the row, ``v`` its line of the plan. Compiled into the tick.
 """
@@ -16,21 +16,13 @@ from __future__ import annotations
 
 from math import exp, isfinite
 
-from hilserver.numerics.arrays import Floats
+from numba.extending import register_jitable
+
 from hilserver.numerics.valve import opening_past_overlap
-from hilserver.tick.bridge.columns import (
-    DEMAND,
-    OSCILLATION,
-    OVERLAP,
-    SATURATION,
-    SWING,
-    SWING_COUNT,
-    SWING_FROM,
-    SWING_MEAN,
-    SWING_TIME,
-    SWING_TO,
-    SWING_TRAVEL,
-)
+from hilserver.tick.codes import Saturation
+from hilserver.tick.plan import Valve
+from hilserver.tick.row import ValveState
+from hilserver.tick.valve import note
 
 SMOOTHED = 1e-3
 """s, low-pass of the opening, against single noisy ticks."""
@@ -44,47 +36,55 @@ KEEPS, FORGOTTEN = 0.7, 0.5
 """Share of the largest swing that the next ones must have, and s in which that is forgotten."""
 WIGGLE = 0.25
 """Share of the largest swing by which the opening must come back to have turned."""
-SWINGS = 10
+HALF_WAVES = 10
 """Swings that make an oscillation: five periods."""
 
 
-def watch_swing(b: Floats, v: Floats, travel: float, elapsed: float) -> None:
+@register_jitable
+def watch_oscillation(b: ValveState, v: Valve, travel: float, elapsed: float) -> None:
     """Follow the demand of this tick; ``travel``: by how much the inputs have moved, of half their ranges."""
-    if not isfinite(b[SWING_MEAN]):
-        forget_swing(b, v)
-    opening = opening_past_overlap(b[DEMAND], v[OVERLAP])
-    b[SWING_MEAN] += (opening - b[SWING_MEAN]) * elapsed / (SMOOTHED + elapsed)
-    b[SWING] *= exp(-elapsed / FORGOTTEN)
-    b[SWING_TIME] += elapsed
-    b[SWING_TRAVEL] += travel
-    y, rises = b[SWING_MEAN], b[SWING_TO] >= b[SWING_FROM]
-    if y >= b[SWING_TO] if rises else y <= b[SWING_TO]:
-        b[SWING_TO] = y
-    elif abs(y - b[SWING_TO]) > max(0.5 * least_swing(b), WIGGLE * b[SWING]):
-        count_swing(abs(b[SWING_TO] - b[SWING_FROM]), b)
-        b[SWING_FROM], b[SWING_TO] = b[SWING_TO], y
-    if b[SWING_TIME] > SLOWEST:
-        b[SWING_COUNT], b[SWING] = 0.0, 0.0
-    if b[SWING_COUNT] >= SWINGS:
-        b[SATURATION] = int(b[SATURATION]) | OSCILLATION
+    if not isfinite(b.oscillation_mean):
+        forget_oscillation(b, v)
+    opening = opening_past_overlap(b.demand, v.overlap)
+    b.oscillation_mean += (opening - b.oscillation_mean) * elapsed / (SMOOTHED + elapsed)
+    b.oscillation *= exp(-elapsed / FORGOTTEN)
+    b.oscillation_time += elapsed
+    b.oscillation_travel += travel
+    y, rises = b.oscillation_mean, b.oscillation_to >= b.oscillation_from
+    if y >= b.oscillation_to if rises else y <= b.oscillation_to:
+        b.oscillation_to = y
+    elif abs(y - b.oscillation_to) > max(0.5 * least_half_wave(b), WIGGLE * b.oscillation):
+        count_half_wave(abs(b.oscillation_to - b.oscillation_from), b)
+        b.oscillation_from, b.oscillation_to = b.oscillation_to, y
+    if b.oscillation_time > SLOWEST:
+        b.oscillation_count, b.oscillation = 0.0, 0.0
+    if b.oscillation_count >= HALF_WAVES:
+        note(b, Saturation.OSCILLATION)
 
 
-def count_swing(size: float, b: Floats) -> None:
+@register_jitable
+def count_half_wave(size: float, b: ValveState) -> None:
     """The opening has turned, after a way of ``size``."""
-    if b[SWING_TRAVEL] > EXPLAINED * size:
-        b[SWING_COUNT], b[SWING], b[SWING_TIME] = 0.0, 0.0, 0.0
-    elif b[SWING_TIME] > QUICKEST and size > max(least_swing(b), KEEPS * b[SWING]):
-        b[SWING_COUNT], b[SWING], b[SWING_TIME] = b[SWING_COUNT] + 1.0, max(size, b[SWING]), 0.0
-    b[SWING_TRAVEL] = 0.0
+    if b.oscillation_travel > EXPLAINED * size:
+        b.oscillation_count, b.oscillation, b.oscillation_time = 0.0, 0.0, 0.0
+    elif b.oscillation_time > QUICKEST and size > max(least_half_wave(b), KEEPS * b.oscillation):
+        b.oscillation_count, b.oscillation, b.oscillation_time = (
+            b.oscillation_count + 1.0,
+            max(size, b.oscillation),
+            0.0,
+        )
+    b.oscillation_travel = 0.0
 
 
-def least_swing(b: Floats) -> float:
+@register_jitable
+def least_half_wave(b: ValveState) -> float:
     """The smallest swing that counts around the present opening."""
-    return float(LEAST + LEAST_SHARE * abs(0.5 * (b[SWING_FROM] + b[SWING_TO])))
+    return float(LEAST + LEAST_SHARE * abs(0.5 * (b.oscillation_from + b.oscillation_to)))
 
 
-def forget_swing(b: Floats, v: Floats) -> None:
+@register_jitable
+def forget_oscillation(b: ValveState, v: Valve) -> None:
     """Begin anew at the present demand."""
-    b[SWING_MEAN] = opening_past_overlap(b[DEMAND], v[OVERLAP]) if isfinite(b[DEMAND]) else 0.0
-    b[SWING_FROM] = b[SWING_TO] = b[SWING_MEAN]
-    b[SWING] = b[SWING_COUNT] = b[SWING_TIME] = b[SWING_TRAVEL] = 0.0
+    b.oscillation_mean = opening_past_overlap(b.demand, v.overlap) if isfinite(b.demand) else 0.0
+    b.oscillation_from = b.oscillation_to = b.oscillation_mean
+    b.oscillation = b.oscillation_count = b.oscillation_time = b.oscillation_travel = 0.0

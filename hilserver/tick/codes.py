@@ -1,0 +1,142 @@
+"""The numbers that stand for modes, faults, commands, results, actions and saturations, with their texts."""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+
+class Mode(IntEnum):
+    """The state of the rig's control; FAULT latches until it is reset."""
+
+    STARTUP = 0
+    SAFE = 1
+    ARMED = 2
+    RUNNING = 3
+    FAULT = 4
+
+
+class Explained(IntEnum):
+    """Numbers with a text for the user each."""
+
+    text: str
+
+    def __new__(cls, number: int, text: str = "") -> Explained:
+        """A member: its number and its text."""
+        member = int.__new__(cls, number)
+        member._value_, member.text = number, text
+        return member
+
+
+class Fault(Explained):
+    """What tripped; limit i of the plan is ``FIRST_LIMIT_FAULT + i``."""
+
+    NONE = 0, ""
+    MISSED = 1, "more ticks in a row were missed than loop.max_missed allows"
+    DIVERGED = 2, "the virtual circuit diverged (a value was not finite); it was set back to its initial values"
+    SUPERVISOR = 3, "the supervisor's heartbeat stopped"
+    DEVICE = 4, "a device could not be read or written"
+    ESTOP = 5, "tripped by the operator (command trip)"
+    BRIDGE = 6, "a bridge asked for a command that is not a finite number"
+    ENABLE = 7, "the local enable went off"
+
+
+FIRST_LIMIT_FAULT = 100
+"""Fault of the plan's first limit; those of the others follow it."""
+
+
+class CommandKind(IntEnum):
+    """What a message to the loop asks for."""
+
+    NOTHING = 0
+    ARM = 1
+    DISARM = 2
+    START = 3
+    STOP = 4
+    RESET = 5
+    SET_INPUT = 6
+    STRATEGY = 7
+    JOG = 8
+    CYCLE = 9
+    SWAP = 10
+    ESTOP = 11
+
+
+class Result(Explained):
+    """What became of a command."""
+
+    DONE = 0, ""
+    WRONG_MODE = 1, "not possible in this mode"
+    LIMIT_ACTIVE = 2, "a limit is violated that would end it at once; fix the cause first"
+    NOT_MANUAL = 3, "the valve's bridge strategy is not manual"
+    UNKNOWN_COMMAND = 4, "unknown command"
+    CAUSE_PERSISTS = 5, "the cause of the fault is still there; fix it first"
+    BAD_VALUE = 6, "there is no such input, valve, strategy or cycle, or the value is not a finite number"
+    NOT_ENABLED = 7, "the local enable is off: switch it on at the rig first"
+
+
+class Action(IntEnum):
+    """What a violated limit does, by severity."""
+
+    NONE = 0
+    WARN = 1
+    HOLD = 2
+    RAMP = 3
+    TRIP = 4
+
+
+class Watched(IntEnum):
+    """What of a channel a limit watches."""
+
+    VALUE = 0
+    AGE = 1
+    RATE = 2
+
+
+class When(IntEnum):
+    """When an output that is no valve is on."""
+
+    ARMED = 0
+    RUNNING = 1
+    HEALTHY = 2
+    HEARTBEAT = 3
+
+
+class Shape(IntEnum):
+    """How a work cycle's value gets to its next point."""
+
+    LINEAR = 0
+    SMOOTH = 1
+    JUMP = 2
+    SINE = 3
+
+
+class Characteristic(IntEnum):
+    """Kinds of a channel's curve: a polynomial's coefficients (rising powers) or a table of points."""
+
+    POLYNOMIAL = 0
+    TABLE = 1
+
+
+class Saturation(IntFlag):
+    """Why a valve's command is not what the virtual flow requires."""
+
+    text: str
+
+    def __new__(cls, number: int, text: str = "") -> Saturation:
+        """A member: its bit and its text."""
+        member = int.__new__(cls, number)
+        member._value_, member.text = number, text
+        return member
+
+    CAPACITY = 1, "the real valve is too small for the virtual flow at this pressure drop"
+    NO_DROP = 2, "hardly any drop in the direction of the virtual flow: not achievable, the command fades to null"
+    RANGE = 4, "command held at the end of its range"
+    SLEW = 8, "command held back by its slew limit"
+    NEAR_END = 16, "command held back near the end of the stroke"
+    OSCILLATION = 32, "the loop of circuit, valve and machine oscillates"
+    SPOOL_FAULT = 64, "the spool does not follow its command"
+
+
+def fault_text(number: int) -> str:
+    """The text of a fault that is not a limit's."""
+    return Fault(number).text if number in Fault._value2member_map_ else f"fault {number}"

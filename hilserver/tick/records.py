@@ -1,0 +1,128 @@
+"""Records with named fields on plain memory: what the tick's plan and row are made of.
+
+A record is declared once, as a class: each field's name, kind, unit and description. Its NumPy structured dtype, which
+compiled code reads by attribute (``b.spool``), the log's columns, their units and their reference follow from that.
+All fields take 8 bytes (float64, or int64 for whole numbers), so that any record is a piece of an array of cells.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilserver.numerics.arrays import Floats
+from hilserver.tick.addresses import compile_as_address, compile_as_cells
+
+NONE = -1
+"""Stands for no channel, port, valve or cylinder, where a record's field holds a number or a column of one."""
+
+
+class Value(NamedTuple):
+    """What is declared of a field: SI unit (empty: a number without one) and description."""
+
+    unit: str
+    description: str
+
+
+def value(unit: str, description: str) -> Any:
+    """Declare a field of a record."""
+    return Value(unit, description)
+
+
+class Struct:
+    """Base of all records. At run time an instance is a NumPy record (``numpy.record``) on the memory of its array."""
+
+    @classmethod
+    def fields(cls) -> dict[str, Value]:
+        """The fields by name, in the order in which they lie in memory."""
+        return {name: found for name, found in vars(cls).items() if isinstance(found, Value)}
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The fields' names."""
+        return tuple(cls.fields())
+
+    @classmethod
+    def cells(cls) -> int:
+        """How many cells of 8 bytes a record takes."""
+        return len(cls.fields())
+
+
+R = TypeVar("R", bound=Struct)
+R_co = TypeVar("R_co", bound=Struct, covariant=True)
+P = ParamSpec("P")
+
+
+class Table(Protocol[R_co]):
+    """An array of records: ``table[i]`` is a record, ``table["spool"]`` a field of all of them; both are views."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its length, as of any array."""
+
+    @overload
+    def __getitem__(self, key: int) -> R_co: ...
+    @overload
+    def __getitem__(self, key: str) -> NDArray[Any]: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[R_co]: ...
+    def __setitem__(self, key: str, value: Any) -> None: ...
+
+
+def dtype_of(record: type[Struct]) -> np.dtype[Any]:
+    """The structured dtype of a record: fields annotated ``float`` are float64, all others (enums too) int64."""
+    kinds = typing.get_type_hints(record)
+    fields = [(name, np.float64 if kinds[name] is float else np.int64) for name in record.names()]
+    return np.dtype((np.record, np.dtype(fields, align=True)))
+
+
+def table_on(cells: NDArray[Any], record: type[R]) -> Table[R]:
+    """The records that lie one behind the other in the last axis of an array of cells, as a view."""
+    found: Table[R] = cells.view(dtype_of(record))
+    return found
+
+
+def blank(record: type[R]) -> R:
+    """A record of its own, all zero."""
+    found: R = np.zeros(1, dtype_of(record))[0]
+    return found
+
+
+def record_at(record: type[R]) -> Callable[[Callable[P, int]], Callable[P, R]]:
+    """Make of a function that returns a column of its argument ``row`` one that returns the record that begins there.
+
+    The record is a view. In compiled code it is an address and costs nothing: a function that *returned* a record
+    would return a copy.
+    """
+
+    def wrap(place: Callable[P, int]) -> Callable[P, R]:
+        dtype, row = dtype_of(record), list(inspect.signature(place).parameters).index("row")
+
+        @functools.wraps(place)
+        def find(*args: P.args, **kwargs: P.kwargs) -> R:
+            start: int = place(*args, **kwargs)
+            cells: Any = args[row]
+            found: R = cells[start : start + record.cells()].view(dtype)[0]
+            return found
+
+        compile_as_address(find, place, dtype, row)
+        return find
+
+    return wrap
+
+
+def cells_of(record: Struct) -> Floats:
+    """All fields of a record whose cells are float64, as an array on its memory."""
+    memory: Any = record
+    cells: Floats = memory.base.view(np.float64).reshape(-1)  # of all records beside it
+    first = (np.frombuffer(memory.data).ctypes.data - cells.ctypes.data) // cells.itemsize
+    return cells[first : first + len(memory.dtype)]
+
+
+compile_as_cells(cells_of)

@@ -1,0 +1,49 @@
+"""A public class name means one thing in all of hilserver: a name in a trace or on a page is enough to find it."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+SAME_MEANING = {
+    "ChannelInfo": "what a driver says of a channel, and the message that publishes it",
+    "DelayMargin": "a result of margins, and the message that publishes it",
+    "SignificantFrequency": "a result of margins, and the message that publishes it",
+}
+"""Names that two rooms share because one class is the other's form as a message: a client imports no server."""
+TO_BE_RENAMED = {"Device", "Finding", "Fit", "Linear", "Motion", "Quantity", "Sequence"}
+"""Names that mean two things: none may be added."""
+
+
+def doubles(sources: dict[str, str]) -> dict[str, list[str]]:
+    """Public classes at the top level of modules (source by path) whose name occurs more than once: their modules."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path, source in sources.items():
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(path)
+    return {name: paths for name, paths in found.items() if len(paths) > 1}
+
+
+def test_no_public_class_name_means_two_things() -> None:
+    sources = {str(path.relative_to(ROOT)): path.read_text() for path in (ROOT / "hilserver").rglob("*.py")}
+    assert len(sources) > 100
+    found = doubles(sources)
+    assert {name: paths for name, paths in found.items() if name not in {*SAME_MEANING, *TO_BE_RENAMED}} == {}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("class A: pass", "class A: pass", {"A": ["one", "other"]}),
+        ("class _A: pass", "class _A: pass", {}),
+        ("class A: pass", "class B:\n    class A: pass", {}),
+    ],
+)
+def test_the_search_finds_public_classes_of_one_name(one: str, other: str, expected: dict[str, list[str]]) -> None:
+    assert doubles({"one": one, "other": other}) == expected

@@ -1,0 +1,111 @@
+"""Records: what follows from their declaration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import njit
+from rig_bench import bench_rig
+
+from hilserver.rig.plan import first_row
+from hilserver.tick import plan as plan_module
+from hilserver.tick import row as row_module
+from hilserver.tick.addresses import CELL
+from hilserver.tick.plan import Plan, make_plan, plan_on, table_of
+from hilserver.tick.records import Struct, blank, cells_of, dtype_of, record_at, value
+from hilserver.tick.row import Header, ValveState, column_reference, header, matches, unit_of_column, valve_state
+
+RECORDS = [
+    found
+    for module in (plan_module, row_module)
+    for found in vars(module).values()
+    if isinstance(found, type) and issubclass(found, Struct) and found is not Struct
+]
+
+
+class Pair(Struct):
+    """Two values, and a number."""
+
+    a: float = value("m", "the first")
+    b: float = value("", "the second")
+    n: int = value("", "how many")
+
+
+@record_at(Pair)
+def pair(row: Any, i: int) -> int:
+    """Pair ``i``, behind one other cell."""
+    return 1 + 3 * i
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+def test_every_field_is_described_and_has_a_cell(record: type[Struct]) -> None:
+    assert all(field.description for field in record.fields().values())
+    assert record.fields().keys() == {name for name in record.__annotations__ if name in record.fields()}
+    assert dtype_of(record).itemsize == CELL * record.cells()
+    assert not [name for name in record.names() if hasattr(np.float64, name)]  # NumPy's own attributes hide fields
+
+
+def test_a_record_is_a_view_in_python_and_in_compiled_code() -> None:
+    """Changes through it are changes of the row, and of nothing beside it."""
+    row = np.zeros(8)
+
+    def change(row, i):  # type: ignore[no-untyped-def]
+        found = pair(row, i)
+        found.a, found.n = 1.5 * found.b, 7
+
+    for change_it in (change, njit(change)):
+        row[:] = 0.0
+        pair(row, 1).b = 2.0
+        change_it(row, 1)
+        assert (pair(row, 1).a, pair(row, 1).b, pair(row, 1).n) == (3.0, 2.0, 7)
+        assert row[[0, 1, 2, 3, 7]].tolist() == [0.0] * 5
+        assert row.view(np.int64)[6] == 7
+
+
+def test_the_cells_of_a_record_are_its_memory() -> None:
+    block = blank(ValveState)
+    cells_of(block)[:] = np.arange(ValveState.cells())
+    assert block.flow_virtual == ValveState.names().index("flow_virtual")
+    row = np.zeros(40)
+    cells_of(header(row))[0] = 9.0
+    assert row[0] == header(row).tick == 9.0
+
+
+def test_a_plan_is_its_block() -> None:
+    """What compiled code and other processes are handed holds all of it."""
+    plan = bench_rig().plan
+    again = plan_on(plan.block.copy())
+    for name, table in again._asdict().items():
+        assert np.asarray(table).tobytes() == np.asarray(getattr(plan, name)).tobytes()
+    again.valve["u_max"][:] = 0.5
+    assert plan_on(again.block).valve[0].u_max == 0.5
+    assert plan.valve[0].u_max != 0.5
+
+
+def test_a_plan_with_a_field_too_few_or_too_many_is_refused() -> None:
+    with pytest.raises(ValueError, match="Input: the values given are not those of its fields: high"):
+        table_of(plan_module.Input, [{"initial": 0.0, "low": -1.0}])
+    with pytest.raises(KeyError, match="loop"):
+        make_plan({}, np.empty((0, 0)))
+
+
+def test_the_columns_of_a_log_are_those_of_the_reference() -> None:
+    """Each in the order of the reference, and every line of the reference is there for a reason."""
+    rig = bench_rig({"outputs": {}})
+    patterns = [name for name, _ in column_reference()]
+    kinds = [next(p for p in patterns if matches(name, p)) for name in rig.layout.names]
+    places = [patterns.index(kind) for kind in kinds]
+    assert kinds[: Header.cells()] == list(Header.names())
+    assert set(patterns) - set(kinds) <= {p for p in patterns if p.startswith(("cylinder.", "output.", "limit."))}
+    assert places[: Header.cells()] == sorted(places[: Header.cells()])
+    assert unit_of_column("valve.main.flow_virtual") == unit_of_column("valve.main.flow_before") == "m^3/s"
+    assert unit_of_column("port.A") == "Pa"
+    assert unit_of_column("channel.p_A") == ""  # that of the channel
+    row = first_row(rig.layout, rig.plan, rig.packed)
+    assert valve_state(rig.plan, row, 0).gain_PA == row[rig.layout.column("valve.main.gain_PA")] == 1.0
+
+
+def test_all_tables_of_the_plan_are_declared_once() -> None:
+    assert ("block", *plan_module.TABLES, "kalman") == Plan._fields

@@ -1,0 +1,51 @@
+"""The table of strategies: what is made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from rig_bench import bench_rig
+
+from hilserver.fidelity.results import VARIANTS
+from hilserver.rig import settings
+from hilserver.rig.ladder import cannot, gains_nothing
+from hilserver.tick.bridge.ladder import STRATEGY_NAMES, Gains, Needs, Strategy
+
+PAGE = Path(__file__).parents[2] / "docs/how-it-works.md"
+
+
+def test_the_configuration_offers_what_is_in_the_table() -> None:
+    assert get_args(settings.StrategyName) == STRATEGY_NAMES
+
+
+@pytest.mark.parametrize("strategy", Strategy, ids=lambda strategy: strategy.name)
+def test_every_strategy_is_explained(strategy: Strategy) -> None:
+    """By its own text in reports, and in the documentation."""
+    assert strategy.text
+    assert VARIANTS.get(strategy.name, strategy.text) == strategy.text
+    assert f"`{strategy.name}`" in PAGE.read_text()
+
+
+def test_a_rig_can_do_what_its_sensors_allow() -> None:
+    """Without a flow sensor and a cylinder neither flow servo nor feedback; all the others."""
+    rig = bench_rig({"valves": {"main": {"flow": None}}})
+    valve = rig.settings.valves["main"]
+    reasons = {name: cannot(rig.settings, valve, name) for name in STRATEGY_NAMES}
+    assert {name: reason for name, reason in reasons.items() if reason} == {
+        "feedback": Needs.FLOW_OR_CYLINDER.value,
+        "adaptive": Needs.FLOW_OR_CYLINDER.value,
+        "flow_servo": Needs.FLOW_SENSOR.value,
+    }
+    measured = bench_rig()
+    assert not any(cannot(measured.settings, measured.settings.valves["main"], name) for name in STRATEGY_NAMES)
+
+
+def test_a_rung_that_gains_nothing_says_why() -> None:
+    """No overlap, no delay, no cylinder."""
+    rig = bench_rig({"valves": {"main": {"flow": None}}})
+    valve = rig.settings.valves["main"]
+    assert gains_nothing(rig.settings, valve, "null_region") == Gains.OVERLAP.value
+    assert gains_nothing(rig.settings, valve, "prediction") == Gains.DELAY_OR_CYLINDER.value.format(port="A")
+    assert gains_nothing(rig.settings, valve, "inverse_lag") == ""
