@@ -147,7 +147,7 @@ def repository_pages() -> dict[str, str]:
     return {
         "index.md": readme.replace("[Apache-2.0](LICENSE)", "Apache-2.0"),
         "circuits.md": circuits_page(),
-        "changelog.md": (ROOT / "CHANGELOG.md").read_text(),
+        "changelog.md": (ROOT / "CHANGELOG.md").read_text().replace("](docs/", "]("),
         "security.md": (ROOT / "SECURITY.md").read_text().replace("](docs/", "]("),
         "decisions/index.md": "\n".join([*lines, *(f"- [{title}]({name})" for name, title in titles)]),
     }

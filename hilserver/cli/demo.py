@@ -185,6 +185,7 @@ def report(log: Path, folder: Path) -> None:
     """Print the results, and write the page about the run."""
     from hilserver.record.summary import summarise
     from hilserver.report.run_report import write_run_report
+    from hilserver.units import L_MIN
 
     summary = summarise(log)
     typer.echo("")
@@ -195,7 +196,7 @@ def report(log: Path, folder: Path) -> None:
     for valve in summary.valves:
         typer.echo(
             f"valve {valve.valve}: measured against virtual flow: NRMSE {100 * valve.nrmse:.2f} %, "
-            f"largest deviation {valve.largest * 6e4:.2f} l/min of {valve.flow_range * 6e4:.0f} l/min; "
+            f"largest deviation {valve.largest / L_MIN:.2f} l/min of {valve.flow_range / L_MIN:.0f} l/min; "
             f"saturated {100 * valve.saturated:.1f} % of the time"
         )
     typer.echo(

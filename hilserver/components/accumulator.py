@@ -10,7 +10,7 @@ from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.fluid import capacitance
 from hilserver.numerics.gas import polytropic_pressure
 from hilserver.numerics.shape import clip
-from hilserver.units import ATMOSPHERE, Number, Pressure, Volume
+from hilserver.units import ATMOSPHERE, BAR, Number, Pressure, Volume
 
 CLOSING = 0.01
 """Share of the gas volume over which the fluid port closes before the accumulator is empty or full."""
@@ -58,7 +58,7 @@ class Accumulator(Component):
         if self._start() > self.gas_volume - self._least():
             highest = polytropic_pressure(self._absolute(), self.gas_volume, self._least(), self.polytropic_exponent)
             raise ValueError(
-                f"start_pressure: the accumulator is full at {(highest - ATMOSPHERE) / 1e5:.0f} bar, "
+                f"start_pressure: the accumulator is full at {(highest - ATMOSPHERE) / BAR:.0f} bar, "
                 "where least_gas_volume is left: start below"
             )
         return self

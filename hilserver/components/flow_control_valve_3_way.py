@@ -14,7 +14,7 @@ from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.poppet import check_flow
 from hilserver.numerics.regulator import opening_for
 from hilserver.numerics.shape import clip
-from hilserver.units import Flow, Pressure, Time
+from hilserver.units import BAR, Flow, Pressure, Time
 
 
 class FlowControlValve3Way(ValveWithThrottle):
@@ -53,7 +53,7 @@ class FlowControlValve3Way(ValveWithThrottle):
         self.turbulent("bypass_flow.drop", self.bypass_flow.drop)
         if self.control_range >= self.drop:
             raise ValueError(
-                f"control_range {self.control_range / 1e5:g} bar must be less than the drop of {self.drop / 1e5:g} bar"
+                f"control_range {self.control_range / BAR:g} bar must be less than the drop of {self.drop / BAR:g} bar"
             )
         return self
 

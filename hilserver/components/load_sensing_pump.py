@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from hilserver.components.base import Fluid, Parameters, kernel
 from hilserver.components.shared.variable_pump import VariablePump
 from hilserver.numerics.pump import controlled_flow, power_limit
-from hilserver.units import Pressure
+from hilserver.units import BAR, Pressure
 
 
 class LoadSensingPump(VariablePump):
@@ -37,7 +37,7 @@ class LoadSensingPump(VariablePump):
         self.refuse_range_from(self.margin, "margin")
         if self.margin >= self.max_pressure:
             raise ValueError(
-                f"margin {self.margin / 1e5:g} bar must be less than max_pressure {self.max_pressure / 1e5:g} bar: "
+                f"margin {self.margin / BAR:g} bar must be less than max_pressure {self.max_pressure / BAR:g} bar: "
                 "it is the pressure above the load's, typically 10 to 30 bar"
             )
         return self

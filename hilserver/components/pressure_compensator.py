@@ -12,7 +12,7 @@ from hilserver.components.orifice import FlowAtDrop
 from hilserver.components.shared.regulators import ValveWithThrottle
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.regulator import opening_for
-from hilserver.units import Pressure, Time
+from hilserver.units import BAR, Pressure, Time
 
 
 class PressureCompensator(ValveWithThrottle):
@@ -51,8 +51,8 @@ class PressureCompensator(ValveWithThrottle):
         self.turbulent("nominal_flow.drop", self.nominal_flow.drop)
         if self.place == "downstream" and self.control_range > self.drop:
             raise ValueError(
-                f"control_range {self.control_range / 1e5:g} bar must not be more than the drop of "
-                f"{self.drop / 1e5:g} bar: it would be open at no difference"
+                f"control_range {self.control_range / BAR:g} bar must not be more than the drop of "
+                f"{self.drop / BAR:g} bar: it would be open at no difference"
             )
         return self
 

@@ -11,7 +11,7 @@ from hilserver.components.orifice import FlowAtDrop
 from hilserver.components.shared.regulators import ValveWithThrottle
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.regulator import opening_for
-from hilserver.units import Pressure, Time
+from hilserver.units import BAR, Pressure, Time
 
 
 class ReducingValve(ValveWithThrottle):
@@ -55,8 +55,8 @@ class ReducingValve(ValveWithThrottle):
             self.turbulent("relief_flow.drop", self.relief_flow.drop)
         if self.control_range >= self.set_pressure:
             raise ValueError(
-                f"control_range {self.control_range / 1e5:g} bar must be less than set_pressure "
-                f"{self.set_pressure / 1e5:g} bar: it is how far the pressure at A sinks at the nominal flow"
+                f"control_range {self.control_range / BAR:g} bar must be less than set_pressure "
+                f"{self.set_pressure / BAR:g} bar: it is how far the pressure at A sinks at the nominal flow"
             )
         return self
 

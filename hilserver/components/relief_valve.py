@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from hilserver.components.base import Fluid, Parameters, State, kernel
 from hilserver.components.shared.relief_curve import ValveWithReliefCurve
-from hilserver.units import Pressure, Time
+from hilserver.units import BAR, Pressure, Time
 
 
 class ReliefValve(ValveWithReliefCurve):
@@ -36,7 +36,7 @@ class ReliefValve(ValveWithReliefCurve):
         for p in self.working_range():
             if curve["C_1"] + curve["C_2"] * p <= 0:
                 raise ValueError(
-                    f"override: C1 + C2·p is not positive at {p / 1e5:.0f} bar: the curve bends too much; "
+                    f"override: C1 + C2·p is not positive at {p / BAR:.0f} bar: the curve bends too much; "
                     "give points closer to a straight line, more than two points, or a lower max_pressure"
                 )
         return self

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from hilserver.components.base import Fluid, Parameters, kernel
 from hilserver.components.shared.relief_curve import ValveWithReliefCurve
 from hilserver.numerics.regulator import rounded_ramp
-from hilserver.units import Pressure
+from hilserver.units import BAR, Pressure
 
 
 class StaticReliefValve(ValveWithReliefCurve):
@@ -35,8 +35,8 @@ class StaticReliefValve(ValveWithReliefCurve):
         limit = min(self.override[0][0], self.opening_pressure)
         if self.rounding > limit:
             raise ValueError(
-                f"rounding {self.rounding / 1e5:g} bar reaches beyond the first point of the curve or below zero: "
-                f"at most {limit / 1e5:g} bar"
+                f"rounding {self.rounding / BAR:g} bar reaches beyond the first point of the curve or below zero: "
+                f"at most {limit / BAR:g} bar"
             )
         return self
 

@@ -9,7 +9,7 @@ from hilserver.components.orifice import FlowAtDrop
 from hilserver.components.shared.regulators import ReverseCheck, ValveWithThrottle
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.poppet import check_flow
-from hilserver.units import Number, Pressure, Time
+from hilserver.units import BAR, Number, Pressure, Time
 
 
 class UnloadingValve(ValveWithThrottle):
@@ -55,8 +55,8 @@ class UnloadingValve(ValveWithThrottle):
             raise ValueError("give either cut_in_pressure or switching_difference: each tells the other")
         if self.cut_in_pressure >= self.cut_out_pressure:
             raise ValueError(
-                f"cut_in_pressure {self.cut_in_pressure / 1e5:g} bar must be below cut_out_pressure "
-                f"{self.cut_out_pressure / 1e5:g} bar, typically by 10 to 20 %"
+                f"cut_in_pressure {self.cut_in_pressure / BAR:g} bar must be below cut_out_pressure "
+                f"{self.cut_out_pressure / BAR:g} bar, typically by 10 to 20 %"
             )
         return self
 

@@ -472,7 +472,7 @@ def test_missing_segment_and_missing_folder_are_named(path: Path, tmp_path: Path
     [
         (0, 1, "not .* a shared memory"),
         (1, 99, "layout version 99"),
-        (2, 5, "its header says 5"),
+        (2, 5, "its header states 5"),
         (4, 0, "not the shared memory of a loop"),
         (4, WIDTH + 1, "its layout needs"),
     ],
@@ -490,7 +490,7 @@ def test_attach_refuses_a_file_cut_short(path: Path) -> None:
     with create(path):
         length = path.stat().st_size
         os.truncate(path, length - 4096)
-        with pytest.raises(SharedMemoryError, match=f"its header says {length}"):
+        with pytest.raises(SharedMemoryError, match=f"its header states {length}"):
             LoopMemory.attach(path)
         os.truncate(path, 10)
         with pytest.raises(SharedMemoryError, match="10 bytes"):

@@ -305,7 +305,7 @@ def test_of_faster_samples_the_last_one_counts(tmp_path: Path) -> None:
     samples = TickSamples.on_grid(table, ("PG_1",), 0.005)
     assert samples.values.ravel().tolist() == [0, 5, 10]
     assert samples.ages.tolist() == [0.0, 0.0, 0.0]
-    assert "the last is taken" in samples.described(0.005)
+    assert "the last one is used" in samples.described(0.005)
 
 
 def test_samples_at_the_rate_of_the_ticks_come_one_by_one(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from hilserver.components.base import Component, Datasheet, Table
-from hilserver.units import Flow, Number, Pressure
+from hilserver.units import BAR, Flow, Number, Pressure
 
 
 class NominalFlow(Datasheet):
@@ -59,8 +59,8 @@ def refuse_laminar(name: str, drop: float, p_tr: float) -> None:
     """Raise ValueError for a point of a datasheet whose drop over one edge is not turbulent."""
     if drop < p_tr:
         raise ValueError(
-            f"{name}.drop is {drop / 1e5:g} bar over one edge, below the transition_pressure of "
-            f"{p_tr / 1e5:g} bar: give a point above it, or a lower transition_pressure"
+            f"{name}.drop is {drop / BAR:g} bar over one edge, below the transition_pressure of "
+            f"{p_tr / BAR:g} bar: give a point above it, or a lower transition_pressure"
         )
 
 

@@ -10,7 +10,7 @@ from hilserver.components.base import State
 from hilserver.components.orifice import FlowAtDrop
 from hilserver.components.shared.regulators import ValveWithThrottle
 from hilserver.components.shared.relief_curve import ValveWithReliefCurve
-from hilserver.units import Time
+from hilserver.units import L_MIN, Time
 
 
 class ValveWithLoadedPoppet(ValveWithReliefCurve, ValveWithThrottle):
@@ -27,8 +27,9 @@ class ValveWithLoadedPoppet(ValveWithReliefCurve, ValveWithThrottle):
         full = self.nominal_flow.coefficient(self.transition_pressure) * sqrt(self.last_point())
         if flow > full:
             raise ValueError(
-                f"override: {flow * 6e4:g} l/min at the last point is more than the fully open valve passes at that "
-                f"pressure, {full * 6e4:.0f} l/min by nominal_flow: give fewer points or a smaller drop in nominal_flow"
+                f"override: {flow / L_MIN:g} l/min at the last point is more than the fully open valve passes at "
+                f"that pressure, {full / L_MIN:.0f} l/min by nominal_flow: give fewer points or a smaller drop in "
+                "nominal_flow"
             )
         return self
 

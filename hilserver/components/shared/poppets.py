@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from hilserver.components.base import Component
 from hilserver.components.orifice import FlowAtDrop
-from hilserver.units import Pressure
+from hilserver.units import BAR, Pressure
 
 
 class ValveWithPoppet(Component):
@@ -25,8 +25,8 @@ class ValveWithPoppet(Component):
     def _opens_by_its_nominal_point(self) -> ValveWithPoppet:
         if not self.cracking_pressure < self._full_open() <= self.nominal_flow.drop:
             raise ValueError(
-                f"opens from {self.cracking_pressure / 1e5:g} bar (cracking_pressure) to {self._full_open() / 1e5:g} "
-                f"bar (full_open_pressure), its nominal flow is given at {self.nominal_flow.drop / 1e5:g} bar: "
+                f"opens from {self.cracking_pressure / BAR:g} bar (cracking_pressure) to {self._full_open() / BAR:g} "
+                f"bar (full_open_pressure), its nominal flow is given at {self.nominal_flow.drop / BAR:g} bar: "
                 "these must rise in this order"
             )
         return self

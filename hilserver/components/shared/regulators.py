@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from hilserver.components.base import Component
 from hilserver.components.orifice import FlowAtDrop
-from hilserver.units import Pressure
+from hilserver.units import BAR, Pressure
 
 
 class ReverseCheck(FlowAtDrop):
@@ -18,8 +18,8 @@ class ReverseCheck(FlowAtDrop):
     def _opens_by_its_nominal_point(self) -> ReverseCheck:
         if self.cracking_pressure >= self.drop:
             raise ValueError(
-                f"cracking_pressure {self.cracking_pressure / 1e5:g} bar must be below the drop of "
-                f"{self.drop / 1e5:g} bar at which the check valve passes its nominal flow"
+                f"cracking_pressure {self.cracking_pressure / BAR:g} bar must be below the drop of "
+                f"{self.drop / BAR:g} bar at which the check valve passes its nominal flow"
             )
         return self
 
@@ -45,7 +45,7 @@ class ValveWithThrottle(Component):
         """``drop``; ValueError where it isn't turbulent: the laws of these valves are those of turbulent flow."""
         if drop < self.transition_pressure:
             raise ValueError(
-                f"{name} of {drop / 1e5:g} bar is below the transition_pressure of "
-                f"{self.transition_pressure / 1e5:g} bar: give a point above it, or a lower transition_pressure"
+                f"{name} of {drop / BAR:g} bar is below the transition_pressure of "
+                f"{self.transition_pressure / BAR:g} bar: give a point above it, or a lower transition_pressure"
             )
         return drop

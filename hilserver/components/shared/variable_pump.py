@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from hilserver.components.base import Component, State
-from hilserver.units import Flow, Number, Power, Pressure, Time
+from hilserver.units import BAR, Flow, Number, Power, Pressure, Time
 
 
 class VariablePump(Component):
@@ -42,6 +42,6 @@ class VariablePump(Component):
         """ValueError where the control range is not less than the pressure that it lies below."""
         if self.control_range >= limit:
             raise ValueError(
-                f"control_range {self.control_range / 1e5:g} bar must be less than {name} {limit / 1e5:g} bar: "
+                f"control_range {self.control_range / BAR:g} bar must be less than {name} {limit / BAR:g} bar: "
                 f"it is the pressure below {name} at which the flow is full"
             )
