@@ -31,7 +31,7 @@ _NEEDS = {
 
 
 class LoopCommand(NamedTuple):
-    """A command as the loop takes it: kind and arguments (`hilserver.tick.columns`); ``needs``: the mode for it."""
+    """A command as the loop takes it: kind and arguments (`hilserver.tick.codes`); ``needs``: the mode for it."""
 
     needs: str
     kind: int

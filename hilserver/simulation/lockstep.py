@@ -148,7 +148,7 @@ class LockstepRun:
     # --- commands --------------------------------------------------------------------------------------------------
 
     def command(self, kind: int, a: float = 0.0, b: float = 0.0) -> None:
-        """Queue a command; kinds in `hilserver.tick.columns`."""
+        """Queue a command; kinds in `hilserver.tick.codes`."""
         self._queue.append(_Command(self._record(kind, a, b)))
 
     def set_input(self, name: str, value: float) -> None:

@@ -133,11 +133,11 @@ def test_a_fault_is_reset_only_when_its_cause_is_gone(attribute: str, value: flo
     assert (machine.mode, machine["fault"]) == ("SAFE", Fault.NONE)
 
 
-@pytest.mark.parametrize("column", ["device_error", "heartbeat_age", "missed"])
-def test_what_is_not_a_number_counts_as_lost(column: int) -> None:
+@pytest.mark.parametrize("field", ["device_error", "heartbeat_age", "missed"])
+def test_what_is_not_a_number_counts_as_lost(field: str) -> None:
     machine = bench(Mode.RUNNING)
     row, rig = machine.row, machine.rig
-    row[column] = nan
+    setattr(header(row), field, nan)
     work = work_array(rig.packed, rig.plan)
     program().tick(rig.plan.block, rig.packed.index, rig.packed.value, row, work, no_command())
     assert machine.mode == "FAULT"
