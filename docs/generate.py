@@ -702,10 +702,13 @@ pressures; *SI* stands for the unit of the channel, *raw* for that of the device
         for name, found in column_reference()
     ]
     parts = ["# Columns of the log", intro, table(("column", "unit", "meaning"), rows)]
-    enums = (codes.Mode, codes.Fault, codes.Result, codes.Saturation, Strategy)
+    enums = (codes.Mode, codes.FaultCode, codes.ResultCode, codes.Saturation, Strategy)
     for meanings in enums:
         rows = [(str(int(m)), f"`{m.name}`", cell(getattr(m, "text", ""))) for m in meanings]
-        parts += [f"## Values of `{meanings.__name__.lower()}`", table(("number", "name", "meaning"), rows)]
+        parts += [
+            f"## Values of `{meanings.__name__.removesuffix('Code').lower()}`",
+            table(("number", "name", "meaning"), rows),
+        ]
     return "\n\n".join(parts) + "\n"
 
 

@@ -67,7 +67,7 @@ class Analysis:
 
     def linearised(
         self, inputs: Sequence[str] = (), outputs: Sequence[str] = (), states: Floats | None = None
-    ) -> Linear:
+    ) -> LinearModel:
         """The circuit around ``values`` (with other ``states``): one-sided differences away from hard limits.
 
         ``inputs``: measured pressures (``rig.A.p``) or signals; ``outputs``: as for `outputs`. A state that is held at
@@ -94,7 +94,7 @@ class Analysis:
             self.values[place] = before
         self.rates(x)
         A[held], B[held] = 0.0, 0.0
-        return Linear(A, B, C, D, self.packed.values[: self.n], self.scale.copy())
+        return LinearModel(A, B, C, D, self.packed.values[: self.n], self.scale.copy())
 
     def outputs(self, names: Sequence[str]) -> Floats:
         """These values, recorded results or flows into the machine (``rig.A.q``), as the last `rates` found them."""
@@ -177,7 +177,7 @@ class Analysis:
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearModel:
     """A circuit around a point: dx/dt = A·x + B·u, y = C·x + D·u, all of them deviations, SI.
 
     ``states``: names of x; ``scale``: their typical sizes.
@@ -190,11 +190,11 @@ class Linear:
     states: tuple[str, ...]
     scale: Floats
 
-    def without(self, names: Collection[str]) -> Linear:
+    def without(self, names: Collection[str]) -> LinearModel:
         """The same with these states held."""
         keep = [i for i, name in enumerate(self.states) if name not in names]
         states = tuple(self.states[i] for i in keep)
-        return Linear(self.A[np.ix_(keep, keep)], self.B[keep], self.C[:, keep], self.D, states, self.scale[keep])
+        return LinearModel(self.A[np.ix_(keep, keep)], self.B[keep], self.C[:, keep], self.D, states, self.scale[keep])
 
     def poles(self) -> Complexes:
         """Eigenvalues, 1/s."""

@@ -9,7 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from hilserver.rig.build import Rig
-    from hilserver.rig.calibration import Calibration, Fit
+    from hilserver.rig.calibration import Calibration, CalibrationFit
 
 
 def calibrate(
@@ -91,7 +91,7 @@ def _walk(rig: Rig, channel: str, unit: str, seconds: float) -> list[tuple[float
             found.append((measured.raw, value))
 
 
-def _show(rig: Rig, channel: str, fitted: Fit, unit: str) -> None:
+def _show(rig: Rig, channel: str, fitted: CalibrationFit, unit: str) -> None:
     """The fit beside what the channel has shown so far."""
     from rich.console import Console
     from rich.table import Table

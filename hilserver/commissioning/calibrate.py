@@ -15,7 +15,7 @@ import numpy as np
 from hilserver.commissioning.live import Source, readings
 from hilserver.errors import HilserverError, did_you_mean
 from hilserver.rig.build import Rig
-from hilserver.rig.calibration import Calibration, Fit, add, source_of
+from hilserver.rig.calibration import Calibration, CalibrationFit, add, source_of
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.scale import in_si
 from hilserver.units import shown_unit
@@ -106,7 +106,7 @@ def same_as_before(measured: Measured, points: list[tuple[float, float]]) -> boo
     return any(abs(measured.raw - raw) <= least for raw, _ in points)
 
 
-def far_from_configured(rig: Rig, channel: str, fitted: Fit, unit: str) -> bool:
+def far_from_configured(rig: Rig, channel: str, fitted: CalibrationFit, unit: str) -> bool:
     """Whether the channel has shown something else so far: another unit, another sensor?"""
     differences = [abs(value_now(rig, channel, raw, unit) - value) for raw, value in fitted.points]
     return max(differences) > FAR * fitted.span
@@ -155,7 +155,7 @@ def _number(text: str, *, decimal_comma: bool) -> float:
     return value
 
 
-def fitted_entry(channel: ChannelSettings, unit: str, note: str, fitted: Fit) -> Calibration:
+def fitted_entry(channel: ChannelSettings, unit: str, note: str, fitted: CalibrationFit) -> Calibration:
     """The entry of a fit for the calibration file, dated now."""
     return Calibration(
         **_common(channel, unit, note),

@@ -13,7 +13,7 @@ from hilserver.circuit.model import Circuit
 from hilserver.circuit.program import Program
 from hilserver.errors import HilserverError
 from hilserver.fidelity.reference import ReferenceSimulation, flows_into, position_nodes, reference_simulation, total
-from hilserver.fidelity.results import Fidelity, Quantity, SegmentResult, Variant
+from hilserver.fidelity.results import ComparedQuantity, Fidelity, SegmentResult, Variant
 from hilserver.fidelity.segments import CircuitRows, CycleSegment, passes, segment_result, segments_of
 from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, is_circuit
@@ -102,7 +102,7 @@ class _Evaluation:
         self.settings, self.dt = then.settings, float(then.plan.loop[0].dt)
         self.program: Program = compiled_program(then.library)
         self.reference = ""
-        self.quantities: dict[str, Quantity] = {}
+        self.quantities: dict[str, ComparedQuantity] = {}
         self.results: dict[str, dict[str, SegmentResult]] = {}
         self.counted: dict[str, int] = {}
         self.skipped: list[str] = []
@@ -171,32 +171,32 @@ class _Evaluation:
         uncertainty: dict[str, float] = {}
         sensor_noise: dict[str, float] = {}
 
-        def note(quantity: Quantity, values: Floats, deviation: float) -> None:
+        def note(quantity: ComparedQuantity, values: Floats, deviation: float) -> None:
             self.quantities[quantity.name] = quantity
             actual[quantity.name] = values
             (sensor_noise if quantity.known == "measured" else uncertainty)[quantity.name] = deviation
 
         for name, position in self._positions().items():
             values = self._measured(record, rows, position)
-            note(Quantity(f"position {name}", "m", "measured"), values, s.channels[position].deviation())
+            note(ComparedQuantity(f"position {name}", "m", "measured"), values, s.channels[position].deviation())
         for name, valve in s.valves.items():
             if valve.flow is not None:
                 values, deviation = self._measured(record, rows, valve.flow), s.channels[valve.flow].deviation()
-                note(Quantity(f"flow {valve.port}", "m^3/s", "measured"), values, deviation)
+                note(ComparedQuantity(f"flow {valve.port}", "m^3/s", "measured"), values, deviation)
             else:
                 values = self._at_ends(record, rows, record.columns[self._estimate_of(name)])
                 deviation = float(np.mean(record.columns[f"valve.{name}.flow_deviation"][rows]))
-                note(Quantity(f"flow {valve.port}", "m^3/s", "estimated"), values, deviation)
+                note(ComparedQuantity(f"flow {valve.port}", "m^3/s", "estimated"), values, deviation)
         served = {valve.port: "" for valve in s.valves.values()}
         for name, valve in s.valves.items():
             if valve.other_port is not None and valve.other_port not in served:
                 served[valve.other_port] = name
                 values = self._at_ends(record, rows, record.columns[f"valve.{name}.flow_other"])
-                note(Quantity(f"flow {valve.other_port}", "m^3/s", "estimated", name), values, 0.0)
+                note(ComparedQuantity(f"flow {valve.other_port}", "m^3/s", "estimated", name), values, 0.0)
         for port, other in served.items():
             channel = s.channels[s.ports[port]]
             values = self._measured(record, rows, s.ports[port])
-            note(Quantity(f"pressure {port}", "Pa", "measured", other), values, channel.deviation())
+            note(ComparedQuantity(f"pressure {port}", "Pa", "measured", other), values, channel.deviation())
         return actual, uncertainty, sensor_noise
 
     def _estimate_of(self, valve: str) -> str:

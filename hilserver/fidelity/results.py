@@ -31,7 +31,7 @@ SATURATED_SHARE = 0.05
 
 
 @dataclass(frozen=True)
-class Quantity:
+class ComparedQuantity:
     """A quantity that is compared: its name for the reader ("flow A"), its SI unit, and how the actual value is known.
 
     ``known``: "true" (a value inside the simulated machine), "measured" or "estimated". ``other_edge``: the valve that
@@ -172,7 +172,7 @@ class Fidelity:
 
     rig: str
     dt: float
-    quantities: tuple[Quantity, ...]
+    quantities: tuple[ComparedQuantity, ...]
     valves: Mapping[str, str]
     variants: tuple[Variant, ...]
     reference: str
@@ -186,7 +186,7 @@ class Fidelity:
         """The variant of this name."""
         return next(variant for variant in self.variants if variant.name == name)
 
-    def followed(self) -> list[Quantity]:
+    def followed(self) -> list[ComparedQuantity]:
         """The quantities that the valves are to follow: positions, and flows into their own ports."""
         return [q for q in self.quantities if q.unit != "Pa" and not q.other_edge]
 

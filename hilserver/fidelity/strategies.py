@@ -20,7 +20,7 @@ from hilserver.fidelity.reference import (
     run_signals,
     total,
 )
-from hilserver.fidelity.results import NO_BRIDGE, Fidelity, Quantity, SegmentResult, Variant
+from hilserver.fidelity.results import NO_BRIDGE, ComparedQuantity, Fidelity, SegmentResult, Variant
 from hilserver.fidelity.segments import CircuitRows, passes, segment_result, segments_of
 from hilserver.fidelity.sweeps import alone
 from hilserver.numerics.arrays import Floats
@@ -190,16 +190,16 @@ class _Comparison:
     def dt(self) -> float:
         return float(self.rig.plan.loop[0].dt)
 
-    def quantities(self) -> tuple[Quantity, ...]:
+    def quantities(self) -> tuple[ComparedQuantity, ...]:
         """Positions of the machine, flows into its ports, and the pressures there."""
         settings = self.rig.settings
         others = {valve.other_port: name for name, valve in settings.valves.items() if valve.other_port is not None}
         driven = dict.fromkeys(valve.port for valve in settings.valves.values())
         ports = [port for port in settings.ports if port in driven or port in others]
         return (
-            *(Quantity(f"position {node}", "m") for node in self.reference.machine.circuit.mechanical_nodes()),
-            *(Quantity(f"flow {p}", "m^3/s", other_edge="" if p in driven else others[p]) for p in ports),
-            *(Quantity(f"pressure {p}", "Pa", other_edge="" if p in driven else others[p]) for p in ports),
+            *(ComparedQuantity(f"position {node}", "m") for node in self.reference.machine.circuit.mechanical_nodes()),
+            *(ComparedQuantity(f"flow {p}", "m^3/s", other_edge="" if p in driven else others[p]) for p in ports),
+            *(ComparedQuantity(f"pressure {p}", "Pa", other_edge="" if p in driven else others[p]) for p in ports),
         )
 
     def run(self, rig: Rig, strategies: list[str]) -> dict[str, dict[str, SegmentResult]]:

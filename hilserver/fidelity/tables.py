@@ -9,8 +9,8 @@ from hilserver.fidelity.results import (
     NO_BRIDGE,
     NOISE_CORNER,
     SATURATED_SHARE,
+    ComparedQuantity,
     Fidelity,
-    Quantity,
     SegmentResult,
     Variant,
 )
@@ -92,7 +92,7 @@ def largest_grid(result: Fidelity) -> Grid:
     return Grid(("largest deviation", *(f"{q.name}\n{shown_unit(q.unit)[0]}" for q in shown)), tuple(rows))
 
 
-def _error_cells(result: Fidelity, quantity: Quantity, variant: Variant) -> list[str]:
+def _error_cells(result: Fidelity, quantity: ComparedQuantity, variant: Variant) -> list[str]:
     unachievable = result.unachievable()
     found = result.sweep_responses(quantity.name).get(variant.name, ())
     amplitude, phase = largest_errors(tuple(r for r in found if r.frequency not in unachievable))

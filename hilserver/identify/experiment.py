@@ -21,7 +21,7 @@ from scipy.interpolate import CubicSpline
 
 from hilserver.errors import HilserverError
 from hilserver.identify.fit import Parameter, Signal, Values
-from hilserver.identify.model import Motion, Spool, delay_of, follow, lag_of, mean_shares, orifice_law, shares_now
+from hilserver.identify.model import Spool, SpoolMotion, delay_of, follow, lag_of, mean_shares, orifice_law, shares_now
 from hilserver.identify.recorded import SETTLING, Recording, widened
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
@@ -228,7 +228,7 @@ class Experiment:
 
     def _follow_now(self, key: tuple[float, ...]) -> Spool:
         frequency, damping, delay, null, hysteresis = key
-        return follow(self.command, self.dt, Motion(frequency, damping, delay), null, hysteresis)
+        return follow(self.command, self.dt, SpoolMotion(frequency, damping, delay), null, hysteresis)
 
     def _shares_now(self, number: int, key: tuple[float, ...], overlap: float, gone_at: float) -> Floats:
         c = self.chambers[number]

@@ -111,7 +111,7 @@ class Whitener:
 
 
 @dataclass(frozen=True)
-class Fit:
+class FitResult:
     """The result of a fit.
 
     ``white``: the filtered residuals by signal; ``deviance``: -2 times the log-likelihood; ``normal``, ``scatter``:
@@ -153,7 +153,7 @@ def fit(
     predict: Predict,
     start: Values,
     others: Others | None = None,
-) -> Fit:
+) -> FitResult:
     """Identify the parameters, starting from the values of ``start``."""
     values, gained = dict(start), inf
     for _ in range(MOST_ROUNDS):
@@ -225,12 +225,12 @@ class _Problem:
         )
         return at(found.x)
 
-    def fit(self, values: Values) -> Fit:
+    def fit(self, values: Values) -> FitResult:
         """The result at these values, with standard deviations."""
         r, J = self.residual(values), self.jacobian(values)
         lengths = [len(s.measured) for s in self.signals]
         white = zip([s.name for s in self.signals], np.split(r, np.cumsum(lengths)[:-1]), strict=True)
-        found = Fit(
+        found = FitResult(
             values={name: values[name] for name in self.parameters},
             deviations={},
             covariance=np.empty((0, 0)),

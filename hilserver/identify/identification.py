@@ -9,7 +9,7 @@ from math import pi
 import numpy as np
 
 from hilserver.identify.experiment import Experiment
-from hilserver.identify.fit import Fit, Parameter, Values, Whitener, fit
+from hilserver.identify.fit import FitResult, Parameter, Values, Whitener, fit
 from hilserver.identify.model import delay_of, lag_of
 from hilserver.identify.recorded import Recording
 from hilserver.numerics.arrays import Floats
@@ -38,7 +38,7 @@ class Identified:
 
     experiment: Experiment
     second_order: bool
-    fit: Fit
+    fit: FitResult
     left_out: dict[str, float]
 
     @property
@@ -139,7 +139,7 @@ def with_same_lag(values: Values) -> Iterator[dict[str, float]]:
                 yield {**values, "damping": damping, "frequency": damping / (pi * rest)}
 
 
-def _unknown(wanted: Mapping[str, Parameter], found: Fit) -> dict[str, float]:
+def _unknown(wanted: Mapping[str, Parameter], found: FitResult) -> dict[str, float]:
     """Parameters that are not known well enough, with their deviations: the least known is left out first.
 
     Frequency and damping go together: either would compensate for the other.

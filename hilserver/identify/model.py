@@ -32,7 +32,7 @@ QUICK = 2e-3
 """Share of the stroke in a tick (or the part before or after a new command) from which a spool counts as quick."""
 
 
-class Motion(NamedTuple):
+class SpoolMotion(NamedTuple):
     """Dynamics of a spool: ``frequency``, Hz, is f90 with ``damping``, f45 where ``damping`` is 0; ``delay`` in s."""
 
     frequency: float
@@ -68,7 +68,7 @@ class Spool(NamedTuple):
     share: float
 
 
-def follow(command: Floats, dt: float, motion: Motion, null: float, hysteresis: float) -> Spool:
+def follow(command: Floats, dt: float, motion: SpoolMotion, null: float, hysteresis: float) -> Spool:
     """The spool under commands that are held for ``dt`` s each, at rest at the first one."""
     late = floor(motion.delay / dt)
     share = motion.delay / dt - late

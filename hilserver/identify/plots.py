@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.signal import coherence, csd
 
 from hilserver.identify.identification import Identified
-from hilserver.identify.model import Motion, delay_of, follow, mean_shares, shares_now
+from hilserver.identify.model import SpoolMotion, delay_of, follow, mean_shares, shares_now
 from hilserver.numerics.arrays import Floats
 from hilserver.units import shown_unit
 
@@ -52,7 +52,8 @@ def _flows(found: Identified) -> list[_Flow]:
         return []
     C = e.C_PA * np.array([values["C_PA"], values["C_AT"], values["leakage"]])
     edges = values["overlap"], values["gone_at"]
-    way, instant = e.way(values), follow(e.command, e.dt, Motion(1e6, 0.0, 0.0), values["null"], values["hysteresis"])
+    way = e.way(values)
+    instant = follow(e.command, e.dt, SpoolMotion(1e6, 0.0, 0.0), values["null"], values["hysteresis"])
     flows = []
     for c in e.chambers:
         volume = c.volume + (values[f"elasticity {c.port}"] - 1.0) * c.compressed + values["piston_leakage"] * c.past

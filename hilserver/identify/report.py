@@ -8,8 +8,8 @@ from math import inf
 import numpy as np
 
 from hilserver.components.shared.edges import NominalFlow
-from hilserver.identify.findings import Finding, delay_deviation, findings, joined, leakage_point, rounded
-from hilserver.identify.fit import Fit
+from hilserver.identify.findings import ValveFinding, delay_deviation, findings, joined, leakage_point, rounded
+from hilserver.identify.fit import FitResult
 from hilserver.identify.identification import SIGNIFICANT, Identified
 from hilserver.identify.model import delay_of
 from hilserver.identify.plots import bode_figure, flow_figure, residual_figure
@@ -72,17 +72,17 @@ def _valve_lines(found: Identified) -> list[str]:
     return lines
 
 
-def _toml(f: Finding, value: float) -> str:
+def _toml(f: ValveFinding, value: float) -> str:
     text = rounded(value * f.factor, f.deviation * f.factor)
     return f'"{text} {f.unit}"' if f.unit else text
 
 
-def _point(f: Finding, point: NominalFlow) -> str:
+def _point(f: ValveFinding, point: NominalFlow) -> str:
     drop = shown_value(point.drop, "Pa", 6)
     return f'{{ flow = {_toml(f, f.value)}, drop = "{drop}", per = "{point.per}" }}'
 
 
-def _leakage_value(found: Identified, f: Finding, gone: Finding) -> str:
+def _leakage_value(found: Identified, f: ValveFinding, gone: ValveFinding) -> str:
     point = leakage_point(found)
     drop = shown_value(point.drop, "Pa", 6)
     text = f'{{ flow = {_toml(f, f.value)}, drop = "{drop}", per = "{point.per}"'
@@ -133,7 +133,7 @@ def notes(found: Identified) -> list[str]:
     sources += [f"the spool sensor {e.spool.channel}"] if e.spool else []
     lines = [f"Identified from: {', '.join(sources)}. Order of the spool model: {2 if found.second_order else 1}."]
     if not all(name in fit.deviations for name in ("frequency", *(["damping"] if found.second_order else []))):
-        lag = Finding("", "", values["lag"], fit.deviations.get("lag", inf), None, "ms", 1e3)
+        lag = ValveFinding("", "", values["lag"], fit.deviations.get("lag", inf), None, "ms", 1e3)
         lines.append(
             "The recording has too little fast movement to separate the delay from the lag of the spool: their sum is "
             f"{lag.text()} ± {lag.deviation_text()}; the frequency is taken from the rig file."
@@ -175,6 +175,6 @@ def notes(found: Identified) -> list[str]:
     return lines
 
 
-def _significant(fit: Fit, name: str, off: float, least: float) -> bool:
+def _significant(fit: FitResult, name: str, off: float, least: float) -> bool:
     sd = fit.deviations.get(name, inf)
     return abs(off) > SIGNIFICANT * sd and abs(off) > least

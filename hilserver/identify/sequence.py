@@ -22,7 +22,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.settings import CylinderSettings
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick.codes import CommandKind, Result
+from hilserver.tick.codes import CommandKind, ResultCode
 from hilserver.tick.row import header
 
 LEAST_DROP = 1e5
@@ -89,7 +89,7 @@ def groups_of(rig: Rig, valves: list[str]) -> list[Group]:
     return found
 
 
-class Sequence:
+class Excitation:
     """The commands of a group on a bench. ``largest``: upper limit of all commands."""
 
     def __init__(self, rig: Rig, bench: Bench, group: Group, largest: float, seed: int = 1) -> None:
@@ -242,8 +242,8 @@ class LockstepBench:
         for kind in (CommandKind.ARM, CommandKind.START):
             self._run.command(kind)
             self._keep(self._run.run(1))
-            if (result := int(header(self._run.row).result)) != Result.DONE:
-                raise HilserverError(f"{rig.file}: the rig does not start: {Result(result).text}.")
+            if (result := int(header(self._run.row).result)) != ResultCode.DONE:
+                raise HilserverError(f"{rig.file}: the rig does not start: {ResultCode(result).text}.")
 
     def hold(self, commands: Mapping[str, float], seconds: float) -> None:
         """Jog the valves for so many seconds; jogs are renewed before they expire."""
@@ -299,4 +299,4 @@ def run_sequences(rig: Rig, bench: Bench, valves: list[str], seconds: float, lar
     """Move the groups of these valves on a bench, one after the other, for ``seconds`` in all."""
     groups = groups_of(rig, valves)
     for group in groups:
-        Sequence(rig, bench, group, largest).run(seconds / len(groups))
+        Excitation(rig, bench, group, largest).run(seconds / len(groups))

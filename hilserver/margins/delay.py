@@ -28,7 +28,7 @@ from math import inf, pi
 
 import numpy as np
 
-from hilserver.circuit.analysis import Analysis, Linear, NoEquilibrium
+from hilserver.circuit.analysis import Analysis, LinearModel, NoEquilibrium
 from hilserver.circuit.model import RIG
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
@@ -223,7 +223,7 @@ def _steady_motions(
             yield inputs, load, dict(zip(coupled.values, analysis.values, strict=True))
 
 
-def _motions(closed: Linear) -> tuple[float, float]:
+def _motions(closed: LinearModel) -> tuple[float, float]:
     """Least damping ratio, and highest frequency of a mode of a port's pressure, Hz; positions held."""
     closed = closed.without([name for name in closed.states if is_position(name)])
     poles = closed.poles()

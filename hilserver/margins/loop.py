@@ -11,7 +11,7 @@ from math import pi
 
 import numpy as np
 
-from hilserver.circuit.analysis import Complexes, Linear
+from hilserver.circuit.analysis import Complexes, LinearModel
 from hilserver.numerics.arrays import Floats
 
 LOWEST, HIGHEST, GRID = 0.3, 2e4, 400
@@ -25,8 +25,8 @@ class DelayedLoop:
     ``Z``: flows into the ports -> their pressures; ``Y``: their pressures -> the virtual flows into them.
     """
 
-    Z: Linear
-    Y: Linear
+    Z: LinearModel
+    Y: LinearModel
     K: Floats
     R: Floats
     driven: tuple[int, ...]
@@ -40,13 +40,13 @@ class DelayedLoop:
         ordered: Complexes = np.take_along_axis(found.astype(complex), order, axis=1)
         return ordered
 
-    def closed(self) -> Linear:
+    def closed(self) -> LinearModel:
         """The virtual circuit connected directly to the machine: from flows into the ports to their pressures."""
         Z, Y = self.Z, self.Y
         A = np.block([[Z.A + Z.B @ Y.D @ Z.C, Z.B @ Y.C], [Y.B @ Z.C, Y.A]])
         B = np.vstack([Z.B, np.zeros((len(Y.A), Z.B.shape[1]))])
         C = np.hstack([Z.C, np.zeros((len(Z.C), len(Y.A)))])
-        return Linear(A, B, C, Z.D, Z.states + Y.states, np.concatenate([Z.scale, Y.scale]))
+        return LinearModel(A, B, C, Z.D, Z.states + Y.states, np.concatenate([Z.scale, Y.scale]))
 
     def crossings(self) -> Iterator[tuple[float, float]]:
         """(delay in s, omega in 1/s) of every root on the imaginary axis, each with its shortest delay."""

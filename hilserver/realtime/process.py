@@ -43,7 +43,7 @@ RAMP_MARGIN = 0.5
 """Seconds that a ramp to null may take longer than it should, before the loop ends all the same."""
 
 
-class Device:
+class LoopDevice:
     """A driver and its place in the row: reads straight into the raw section, writes from the outputs' columns."""
 
     def __init__(self, setup: DeviceSetup, driver: Driver, row: Floats, layout: Layout) -> None:
@@ -87,7 +87,7 @@ class Loop:
         self.plan, self.index, self.value = setup.plan, setup.index, setup.value
         self.row = setup.row
         self.clock = GridClock(float(self.plan.loop[0].dt))
-        self.devices: list[Device] = []
+        self.devices: list[LoopDevice] = []
         self._reports: list[FailureReport] = []
         self._program = program
         self._memory = memory
@@ -107,7 +107,7 @@ class Loop:
     def open(self, setups: Sequence[DeviceSetup]) -> None:
         """Open all devices and write their safe values. Raises DriverError; close() makes safe those already open."""
         for setup in setups:
-            device = Device(setup, make_driver(setup), self.row, self.plan.layout[0])
+            device = LoopDevice(setup, make_driver(setup), self.row, self.plan.layout[0])
             device.driver.open()
             self.devices.append(device)
             device.driver.make_safe()

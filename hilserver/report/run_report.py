@@ -20,9 +20,9 @@ from hilserver.report.circuit_blocks import changes, components, drawing
 from hilserver.report.document import Block, Code, Document, Facts, Grid, Heading, Picture
 from hilserver.report.envelope import Envelope
 from hilserver.report.plots import Panel, panels_figure
-from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, Result, Saturation
+from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, ResultCode, Saturation
 from hilserver.tick.codes import fault_text as text_of_fault
-from hilserver.tick.row import Header, command_in
+from hilserver.tick.row import RowHeader, command_in
 from hilserver.units import shown_unit
 
 MOST_EVENTS = 200
@@ -130,7 +130,7 @@ class _Run:
         self.missed += int(column["missed"].sum())
         self.envelope.add(np.stack([self._sampled(column, name) for name in self.shown], axis=1))
         nothing = np.zeros(len(batch))
-        self.timing.add(np.stack([column.get(name, nothing) for name in Header.names()], axis=1))
+        self.timing.add(np.stack([column.get(name, nothing) for name in RowHeader.names()], axis=1))
         running = column["mode"] == Mode.RUNNING
         if running.any():
             for name, valve in self.valves.items():
@@ -181,7 +181,7 @@ class _Run:
         elif event.get("kind") == "command":
             kind = int(command_in(np.asarray(event["record"])).kind)
             if kind in COMMAND_NAMES:
-                refused = f", refused: {Result(result).text}" if result != Result.DONE else ""
+                refused = f", refused: {ResultCode(result).text}" if result != ResultCode.DONE else ""
                 self._add(time, tick, f"command {COMMAND_NAMES[kind]}{refused}")
         elif event.get("kind") == "lost":
             self._add(time, tick, "the rows before this one were lost")

@@ -64,7 +64,7 @@ class Calibration(Datasheet):
 
 
 @dataclass(frozen=True)
-class Fit:
+class CalibrationFit:
     """A polynomial through points (raw reading, value): its coefficients; each point's value less the fitted one."""
 
     points: tuple[tuple[float, float], ...]
@@ -83,7 +83,7 @@ class Fit:
         return max(map(abs, self.residuals))
 
 
-def fit(points: Sequence[tuple[float, float]], degree: int = 1) -> Fit:
+def fit(points: Sequence[tuple[float, float]], degree: int = 1) -> CalibrationFit:
     """The least-squares polynomial through points (raw reading, value).
 
     Raises HilserverError for too few points, and for a polynomial that is not monotonic between them.
@@ -107,7 +107,7 @@ def fit(points: Sequence[tuple[float, float]], degree: int = 1) -> Fit:
         )
     residuals = values - polynomial(raw)
     pairs = tuple((float(r), float(v)) for r, v in zip(raw, values, strict=True))
-    return Fit(pairs, tuple(coefficients.tolist()), tuple(residuals.tolist()))
+    return CalibrationFit(pairs, tuple(coefficients.tolist()), tuple(residuals.tolist()))
 
 
 def with_calibrations(

@@ -15,7 +15,7 @@ import numpy as np
 
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.tick.cylinder import chamber_A, chamber_B
-from hilserver.tick.plan import GRID, MEASUREMENTS, SENSED, STATES, Cylinder
+from hilserver.tick.plan import GRID, MEASUREMENTS, SENSED, STATES, CylinderRecord
 from hilserver.tick.row import CylinderState
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def kalman_table(settings: RigSettings, plan: Plan) -> Floats:
 
 
 def _gains(
-    m: Cylinder, x: float, noise: list[float | None], nominal: list[float | None], dt: float, length: int
+    m: CylinderRecord, x: float, noise: list[float | None], nominal: list[float | None], dt: float, length: int
 ) -> Floats:
     """One line of the table: at position x."""
     from scipy.linalg import solve_discrete_are  # here: processes that only read plans start without it
@@ -104,7 +104,7 @@ def _with_past(step: Floats, spread: Floats, scale: Floats, length: int) -> tupl
     return longer, noisier, np.concatenate([scale, np.tile(scale[:SENSED], length - 1)])
 
 
-def _look(m: Cylinder, length: int, scale: Floats, q: float) -> tuple[Floats, Floats]:
+def _look(m: CylinderRecord, length: int, scale: Floats, q: float) -> tuple[Floats, Floats]:
     """What the sensors see of the states, in their own units (bar, 0.1 mm, ``q``), and these units, SI."""
     unit = np.array([BAR, BAR, 1e-4, q, q])
     look = np.zeros((MEASUREMENTS, len(scale)))
@@ -118,7 +118,7 @@ def _look(m: Cylinder, length: int, scale: Floats, q: float) -> tuple[Floats, Fl
 
 
 def _unseen(state: int, noise: list[float | None]) -> bool:
-    """Whether a state can't be told from the sensors there are: position and biases need a position or flow sensor.
+    """Whether a state cannot be determined from the available sensors: position and biases need a position or flow sensor.
 
     Port B needs its pressure.
     """

@@ -1,4 +1,4 @@
-"""Which rungs of the bridge's ladder a rig can climb, and why not the others."""
+"""Which strategies a rig can use, and why not the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cannot(settings: RigSettings, valve: ValveSettings, strategy: str) -> str:
 
 
 def gains_nothing(settings: RigSettings, valve: ValveSettings, strategy: str) -> str:
-    """Why a strategy does no better with a valve than the rung before it; empty where it may."""
+    """Why a strategy does no better with a valve than the level before it; empty where it may."""
     at_port, gains = cylinders_at(settings, valve), Strategy[strategy].gains
     available = {
         Gains.ALWAYS: True,
@@ -33,7 +33,7 @@ def gains_nothing(settings: RigSettings, valve: ValveSettings, strategy: str) ->
 
 
 def possible(settings: RigSettings, names: Iterable[str] | None = None) -> list[str]:
-    """The strategies that follow the virtual flow, from the lowest rung to the highest, and can drive all valves.
+    """The strategies that follow the virtual flow, from the lowest level to the highest, and can drive all valves.
 
     ``names``: or these valves.
     """

@@ -25,14 +25,14 @@ from hilserver.rig.settings import RigSettings, ValveSettings
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.bridge.strategies import raw_output
 from hilserver.tick.codes import Action, Characteristic, Shape, Watched, When
-from hilserver.tick.plan import SUBSTEPS_OF_MACHINE, Channel, CyclePoint, Plan, make_plan, table_of
-from hilserver.tick.records import NONE, Table, cells_of
+from hilserver.tick.plan import SUBSTEPS_OF_MACHINE, ChannelRecord, CyclePoint, Plan, make_plan, table_of
+from hilserver.tick.records import NONE, RecordTable, cells_of
 from hilserver.tick.row import (
     CYLINDER_PAST,
     CylinderState,
-    Header,
+    InputTrend,
     PortState,
-    Trend,
+    RowHeader,
     ValveState,
     cylinder_state,
     header,
@@ -159,7 +159,7 @@ def row_layout(settings: RigSettings, slots: Mapping[tuple[str, str], int]) -> R
         "stale": [f"stale.{name}" for name in channels],
         "change": [f"change.{name}" for name in channels],
         "input": [f"input.{name}" for name in inputs],
-        "trend": [f"input_{field}.{name}" for name in inputs for field in Trend.names()],
+        "trend": [f"input_{field}.{name}" for name in inputs for field in InputTrend.names()],
         "limit": [f"limit.{name}" for name in limits],
         "valve": [f"valve.{name}.{field}" for name in valves for field in ValveState.names()],
         "output": [f"output.{name}" for name in settings.outputs],
@@ -173,7 +173,7 @@ def row_layout(settings: RigSettings, slots: Mapping[tuple[str, str], int]) -> R
             for k in range(cylinder_past)
         ],
     }
-    names, starts = list(Header.names()), {}
+    names, starts = list(RowHeader.names()), {}
     for section, columns in sections.items():
         starts[section] = len(names)
         names += columns
@@ -247,7 +247,7 @@ def _loop_line(settings: RigSettings, cycle: CycleSettings | None) -> Line:
 def _channel_lines(settings: RigSettings, slots: Mapping[tuple[str, str], int]) -> list[Line]:
     lines, first = [], 0
     for s in settings.channels.values():
-        line: Line = {**dict.fromkeys(Channel.names(), 0.0), "slot": NONE}
+        line: Line = {**dict.fromkeys(ChannelRecord.names(), 0.0), "slot": NONE}
         if s.device is None or s.source is None:
             line["constant"] = s.fixed()
         else:
@@ -444,7 +444,7 @@ def cycle_lines(cycle: CycleSettings | None, inputs: list[str]) -> list[Line]:
     ]
 
 
-def cycle_table(cycle: CycleSettings | None, inputs: list[str]) -> Table[CyclePoint]:
+def cycle_table(cycle: CycleSettings | None, inputs: list[str]) -> RecordTable[CyclePoint]:
     """The same as a table of the plan."""
     return table_of(CyclePoint, cycle_lines(cycle, inputs))
 

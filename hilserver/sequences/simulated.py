@@ -18,7 +18,7 @@ from hilserver.sequences.play import Collector, InputValue, Play, actions, check
 from hilserver.service.loop_commands import loop_command, refusal_text
 from hilserver.service.switching import prepare_switch
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick.codes import Result
+from hilserver.tick.codes import ResultCode
 from hilserver.tick.plant import (
     FROM_RAW,
     NOISE,
@@ -121,7 +121,7 @@ class _Bench:
             self.run_until(self.now + self.dt)
             return str(error)
         self.run_until(self.now + self.dt)
-        if (result := int(header(self.run.row).result)) != Result.DONE:
+        if (result := int(header(self.run.row).result)) != ResultCode.DONE:
             return refusal_text(command, needs, result, mode_of(self.run.row))
         self.circuit = circuit
         return ""

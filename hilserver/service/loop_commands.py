@@ -10,7 +10,7 @@ from hilserver.protocol import commands
 from hilserver.rig.build import Rig
 from hilserver.service.strategies import offered_strategies
 from hilserver.tick.bridge.ladder import Strategy
-from hilserver.tick.codes import CommandKind, Result
+from hilserver.tick.codes import CommandKind, ResultCode
 
 _PLAIN = {
     "arm": CommandKind.ARM,
@@ -71,8 +71,8 @@ def loop_command(rig: Rig, command: commands.Command) -> LoopCommand:
 
 def refusal_text(command: commands.Command, needs: str, result: int, mode: str) -> str:
     """Why the loop refuses a command, in a sentence; ``result``: the loop's result, ``mode``: the present mode."""
-    hint = f" ({command.name} needs {needs}, the mode is {mode})" if result == Result.WRONG_MODE and needs else ""
-    return f"{Result(result).text}{hint}."
+    hint = f" ({command.name} needs {needs}, the mode is {mode})" if result == ResultCode.WRONG_MODE and needs else ""
+    return f"{ResultCode(result).text}{hint}."
 
 
 def invalid(key: str, text: str) -> ConfigurationError:

@@ -23,7 +23,7 @@ from hilserver.rig.build import Rig
 from hilserver.service.loop_commands import LoopCommand, invalid, loop_command, refusal_text
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import CIRCUITS_KEPT, TelemetryReader
-from hilserver.tick.codes import CommandKind, Fault, Mode, Result
+from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode
 from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import command_in, header, headers
 
@@ -104,7 +104,7 @@ class Operator:
         row = await self._taken(self._memory.mailbox.post(record, payload) + 1, cursor)
         self.adopt(row)
         result, mode = int(header(row).result), Mode(int(header(row).mode)).name
-        if result != Result.DONE:
+        if result != ResultCode.DONE:
             raise HilserverError(refusal_text(command, order.needs, result, mode))
         return {"mode": mode, "tick": int(header(row).tick)}
 
@@ -181,7 +181,7 @@ class Operator:
         head = header(row)
         head.missed = head.heartbeat_age = head.device_error = 0.0
         if head.mode != Mode.RUNNING:  # a fault of the rig must not hide one of the circuit
-            head.mode, head.fault = Mode.SAFE, Fault.NONE
+            head.mode, head.fault = Mode.SAFE, FaultCode.NONE
         start = len(self._rig.layout.names)
         values = row[start : start + len(packed.names)]
         took: list[float] = []
@@ -190,7 +190,7 @@ class Operator:
             began = time.thread_time()  # CPU time of this thread only
             self._program.tick(plan.block, packed.index, packed.value, row, work, no_command())
             took.append(time.thread_time() - began)
-            if head.fault == Fault.DIVERGED or np.abs(values).max() > BEYOND_ALL_BOUNDS:
+            if head.fault == FaultCode.DIVERGED or np.abs(values).max() > BEYOND_ALL_BOUNDS:
                 raise invalid(
                     "solver",
                     "the circuit diverges when it is tried from the present state: "

@@ -13,7 +13,7 @@ from hilserver.protocol.published import Utilisation
 from hilserver.rig.build import Rig
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.codes import Mode
-from hilserver.tick.plan import Valve
+from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import headers
 
 root = np.vectorize(root_of_drop, otypes=[np.float64])
@@ -23,7 +23,7 @@ root = np.vectorize(root_of_drop, otypes=[np.float64])
 class _Valve:
     """A valve: line of the plan, columns of the row, maximum speed in full strokes per second."""
 
-    line: Valve
+    line: ValveRecord
     flow: int
     strategy: int
     speed: float
@@ -73,7 +73,7 @@ class UtilisationMeter:
         self._largest[name] = np.fmax(self._largest[name], new) + 0.0  # no -0.0
 
 
-def shares(line: Valve, rows: Floats, flow: int) -> Floats:
+def shares(line: ValveRecord, rows: Floats, flow: int) -> Floats:
     """Virtual flow divided by the flow of the real valve at full command, in each row; negative to the tank.
 
     Infinite without a pressure drop in its direction. Flows below 1 % of the nominal flow count as zero.

@@ -24,7 +24,7 @@ from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
 from hilserver.simulation.samples import Recordings, TickSamples, read_samples
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
-from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, Result
+from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, ResultCode
 from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.lockstep import Attached
 from hilserver.tick.plant import PlantArrays
@@ -196,11 +196,11 @@ class LockstepRun:
     def _obeyed(self) -> Floats:
         row = self.run(1)
         result = int(header(self.row).result)
-        if result != Result.DONE:
+        if result != ResultCode.DONE:
             active = ", ".join(
                 name for name in self.rig.layout.limits if self.row[self.rig.layout.column(f"limit.{name}")] > 0
             )
-            reason = Result(result).text + (f" (violated: {active})" if active else "")
+            reason = ResultCode(result).text + (f" (violated: {active})" if active else "")
             raise HilserverError(f"{self.rig.file}: the rig does not start in mode {self.mode}: {reason}.")
         return row
 

@@ -9,13 +9,13 @@ from math import isfinite
 
 from hilserver.circuit.engine import N_VALUES, SUBSTEPS, advance, carry, load
 from hilserver.numerics.arrays import Floats, Indices, Integers, overwrite
-from hilserver.tick.codes import Fault
+from hilserver.tick.codes import FaultCode
 from hilserver.tick.look_ahead import (
     CALLS_AHEAD,
-    FORESEEN,
     HELD,
     MOVED,
     NOTED,
+    PREDICTED,
     calls_of,
     look_ahead_size,
     note_ports,
@@ -30,7 +30,7 @@ from hilserver.tick.row import CYLINDER_CELLS
 def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, elapsed: float) -> None:
     """Integrate the circuit over the elapsed time, to the end of this tick, and look ahead as far as is needed.
 
-    Where one predicts, the circuit takes its last tick from the copy that ran on the pressures foreseen. All goes
+    Where one predicts, the circuit takes its last tick from the copy that ran on the predicted pressures. All goes
     through one call of ``advance``: each call would be compiled with all components in it.
     """
     n, layout = int(ix[N_VALUES]), plan.layout[0]
@@ -42,7 +42,7 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
     for stage in range(4):
         ticks = ticks_of(plan, row, stage, missed)
         values = circuit
-        if HELD <= stage <= FORESEEN:
+        if HELD <= stage <= PREDICTED:
             values = copy
             if ticks > 0:
                 overwrite(copy, circuit)
@@ -50,9 +50,9 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
         for call in range(calls_of(stage, ticks)):
             steps = substeps * prepare(plan, ix, row, values[:n], machine, work, stage, ticks, call)
             advance(ix, val, values[:n], values[n:], work, steps, plan.loop[0].dt / substeps)
-            if HELD <= stage <= FORESEEN and call % CALLS_AHEAD != MOVED:
+            if HELD <= stage <= PREDICTED and call % CALLS_AHEAD != MOVED:
                 note_ports(plan, ix, row, values[:n], machine, work, stage, call)
-                if call == CALLS_AHEAD + NOTED and stage == FORESEEN:
+                if call == CALLS_AHEAD + NOTED and stage == PREDICTED:
                     overwrite(circuit, copy)
 
 
@@ -67,7 +67,7 @@ def watch_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats) -> None:
         load(ix, val, z)
         for i in range(start + n, start + plan.layout[0].circuit_space):
             row[i] = 0.0
-        trip(row, Fault.DIVERGED)
+        trip(row, FaultCode.DIVERGED)
 
 
 def swap(block: Floats, row: Floats, ix: Indices, val: Floats, source: Integers, work: Floats) -> None:

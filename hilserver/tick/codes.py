@@ -27,7 +27,7 @@ class Explained(IntEnum):
         return member
 
 
-class Fault(Explained):
+class FaultCode(Explained):
     """What tripped; limit i of the plan is ``FIRST_LIMIT_FAULT + i``."""
 
     NONE = 0, ""
@@ -61,7 +61,7 @@ class CommandKind(IntEnum):
     ESTOP = 11
 
 
-class Result(Explained):
+class ResultCode(Explained):
     """What became of a command."""
 
     DONE = 0, ""
@@ -139,4 +139,4 @@ class Saturation(IntFlag):
 
 def fault_text(number: int) -> str:
     """The text of a fault that is not a limit's."""
-    return Fault(number).text if number in Fault._value2member_map_ else f"fault {number}"
+    return FaultCode(number).text if number in FaultCode._value2member_map_ else f"fault {number}"

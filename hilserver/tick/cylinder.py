@@ -21,7 +21,7 @@ from numba.extending import register_jitable
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.fluid import capacitance
 from hilserver.numerics.shape import clip
-from hilserver.tick.plan import GAINS, GRID, MEASUREMENTS, REMEMBERED, SENSED, STATES, Cylinder
+from hilserver.tick.plan import GAINS, GRID, MEASUREMENTS, REMEMBERED, SENSED, STATES, CylinderRecord
 from hilserver.tick.records import cells_of
 from hilserver.tick.row import CylinderState
 
@@ -33,7 +33,7 @@ FIRST_FLOW = CylinderState.names().index("flow_A")
 
 @register_jitable
 def move_cylinder(
-    q_A: float, q_B: float, slope_A: float, slope_B: float, k: CylinderState, m: Cylinder, h: float
+    q_A: float, q_B: float, slope_A: float, slope_B: float, k: CylinderState, m: CylinderRecord, h: float
 ) -> None:
     """Follow pressures and motion for ``h`` seconds under flows that are those of the interval's middle: midpoint rule.
 
@@ -57,20 +57,20 @@ def move_cylinder(
 
 
 @register_jitable
-def chamber_A(x: float, p: float, m: Cylinder) -> float:
+def chamber_A(x: float, p: float, m: CylinderRecord) -> float:
     """Capacitance of chamber A, m³/Pa."""
     return capacitance(m.dead_A + m.area_A * clip(x, 0.0, m.stroke), p, m.B_o, m.alpha_0, m.kappa, m.p_0)
 
 
 @register_jitable
-def chamber_B(x: float, p: float, m: Cylinder) -> float:
+def chamber_B(x: float, p: float, m: CylinderRecord) -> float:
     """Capacitance of chamber B, m³/Pa."""
     V_B = m.dead_B + m.area_B * (m.stroke - clip(x, 0.0, m.stroke))
     return capacitance(V_B, p, m.B_o, m.alpha_0, m.kappa, m.p_0)
 
 
 @register_jitable
-def start_cylinder(p_A: float, p_B: float, x: float, k: CylinderState, m: Cylinder) -> None:
+def start_cylinder(p_A: float, p_B: float, x: float, k: CylinderState, m: CylinderRecord) -> None:
     """Begin at rest and in equilibrium with the measured pressures."""
     cells_of(k)[:] = 0.0
     k.p_A, k.p_B, k.x = p_A, p_B, clip(x, 0.0, m.stroke)
@@ -87,7 +87,7 @@ def is_known(k: CylinderState) -> bool:
 
 
 @register_jitable
-def correct_cylinder(innovation: Floats, gains: Floats, past: Floats, k: CylinderState, m: Cylinder) -> None:
+def correct_cylinder(innovation: Floats, gains: Floats, past: Floats, k: CylinderState, m: CylinderRecord) -> None:
     """Take what the sensors said against what was expected of them into the estimate.
 
     ``innovation``: of p_A, p_B, x, Q_A, Q_B (0 where there is no sensor); ``gains``: this cylinder's lines of
@@ -111,7 +111,7 @@ def correct_cylinder(innovation: Floats, gains: Floats, past: Floats, k: Cylinde
 
 
 @register_jitable
-def deviation_of(column: int, gains: Floats, k: CylinderState, m: Cylinder) -> float:
+def deviation_of(column: int, gains: Floats, k: CylinderState, m: CylinderRecord) -> float:
     """Standard deviation of an estimated flow at the present position, m³/s (columns DEVIATION_A, DEVIATION_B)."""
     place = clip(k.x / m.stroke, 0.0, 1.0) * (GRID - 1)
     i = min(floor(place), GRID - 2)
@@ -136,7 +136,7 @@ def expected(past: Floats, s: int, age: float) -> float:
 
 
 @register_jitable
-def add_volumes(p_A: float, p_B: float, x: float, k: CylinderState, m: Cylinder) -> None:
+def add_volumes(p_A: float, p_B: float, x: float, k: CylinderState, m: CylinderRecord) -> None:
     """Add up the oil that went into the chambers since ``p_A``, ``p_B``, ``x``: swept volume and compression, m³.
 
     It is the integral of the flow into the port, and bound to the measured position and pressures: it does not drift.

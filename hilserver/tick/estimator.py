@@ -30,7 +30,7 @@ from hilserver.tick.plan import (
     MEASUREMENTS,
     SENSED,
     SUBSTEPS_OF_MACHINE,
-    Cylinder,
+    CylinderRecord,
     Plan,
 )
 from hilserver.tick.records import cells_of
@@ -102,7 +102,7 @@ def move_machine(plan: Plan, row: Floats, work: Floats, h: float, at: float) -> 
 
 
 @register_jitable
-def flows_into(plan: Plan, row: Floats, spools: Floats, k: CylinderState, m: Cylinder) -> tuple[float, float]:
+def flows_into(plan: Plan, row: Floats, spools: Floats, k: CylinderState, m: CylinderRecord) -> tuple[float, float]:
     """Flows that the valves should pass into a cylinder's ports, with these spools."""
     return (
         flow_over(plan, row, spools, m.valve_A, m.turn_A, k.p_A),

@@ -1,9 +1,9 @@
-"""The next moments: a copy of the virtual circuit runs ahead of time, on pressures that the machine's model foresees.
+"""Look-ahead: a copy of the virtual circuit runs ahead of time, on pressures that the machine's model predicts.
 
 What the circuit will pass depends on its own states, which it knows (the spool of the virtual valve, its supply), on
-the operator, whose input is carried on smoothly for these few milliseconds, and on the port pressures. Two views of
-them: HELD, the pressures as they are now, which leaves what comes from the circuit's own states; and FORESEEN, each
-cylinder moving on under the flows (a port without a cylinder: its pressure carried on straight). Where a stiff supply
+the operator, whose input is extrapolated smoothly for these few milliseconds, and on the port pressures. Two views of
+them: HELD, the pressures as they are now, which leaves what comes from the circuit's own states; and PREDICTED, each
+cylinder moving on under the flows (a port without a cylinder: its pressure extrapolated linearly). Where a stiff supply
 holds the pressure of a small chamber, this is quicker than a tick: so each flow's slope over its pressure is taken too,
 and the cylinder moves under a flow that follows its pressure within the tick.
 
@@ -36,15 +36,15 @@ from hilserver.tick.row import (
 )
 from hilserver.tick.valve import delay_of, opening_for, valve_flow
 
-CATCH_UP, HELD, FORESEEN, THIS_TICK = 0, 1, 2, 3
-"""Stages of a tick: the circuit over missed ticks; its copy ahead, in either view; the circuit over this tick."""
+CATCH_UP, HELD, PREDICTED, THIS_TICK = 0, 1, 2, 3
+"""Stages of a tick: the circuit over missed ticks; the look-ahead, in either view; the circuit over this tick."""
 FARTHEST = 32
-"""Ticks that are looked ahead at most."""
+"""Maximum look-ahead, in ticks."""
 FLOW, PRESSURE, FLOW_SLOPE = 0, 1, 2
 NOTES = 3
-"""What is noted of a port ahead; a slope in m³/(s·Pa)."""
+"""What the look-ahead notes of a port; the slope in m³/(s·Pa)."""
 DIPPED, NOTED, MOVED = 0, 1, 2
-"""Calls of the integrator for a tick ahead: flows at other pressures, flows to note, and on to the next tick."""
+"""Calls of the integrator per tick of look-ahead: flows at other pressures, flows to note, and on to the next tick."""
 CALLS_AHEAD = 3
 DIP = 1e4
 """Pa, over which a slope is taken."""
@@ -58,22 +58,22 @@ def cylinder_copy(row: Floats, c: int) -> int:
 
 @register_jitable
 def look_ahead_size(plan: Plan) -> int:
-    """Values that looking ahead needs in ``work``, behind the integrator's."""
+    """Values that the look-ahead needs in ``work``, behind the integrator's."""
     ports, cylinders = plan.port.shape[0], plan.cylinder.shape[0]
     return int(plan.layout[0].circuit_space + 2 * NOTES * FARTHEST * ports + CYLINDER_CELLS * cylinders)
 
 
 @gives_arrays
-def foreseen(plan: Plan, work: Floats, view: int, port: int, what: int) -> Floats:
+def predicted(plan: Plan, work: Floats, view: int, port: int, what: int) -> Floats:
     """FLOW, PRESSURE or FLOW_SLOPE of a port at this tick, the next, …"""
     ports = plan.port.shape[0]
-    start = work.shape[0] + ((NOTES * (view - FORESEEN - 1) + what) * ports + port) * FARTHEST
+    start = work.shape[0] + ((NOTES * (view - PREDICTED - 1) + what) * ports + port) * FARTHEST
     return work[start : start + FARTHEST]
 
 
 @register_jitable
 def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
-    """Ticks that a stage has to integrate (of a look ahead: to note, with the present one)."""
+    """Ticks that a stage has to integrate (of a look-ahead: to note, the present one included)."""
     if stage == CATCH_UP:
         return missed
     if stage == THIS_TICK:
@@ -83,15 +83,15 @@ def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
         b, v = valve_state(plan, row, i), plan.valve[i]
         if stage == HELD and Strategy.second_order <= b.strategy <= Strategy.supply_droop:
             ticks = max(ticks, 4)
-        if stage == FORESEEN and Strategy.prediction <= b.strategy <= Strategy.adaptive:
+        if stage == PREDICTED and Strategy.prediction <= b.strategy <= Strategy.adaptive:
             ticks = max(ticks, min(int(delay_of(b, v) / plan.loop[0].dt) + 4, FARTHEST))
     return ticks
 
 
 @register_jitable
 def calls_of(stage: int, ticks: int) -> int:
-    """Calls of the integrator: one for a stage of the circuit; ahead, CALLS_AHEAD per tick, but for the last way on."""
-    if HELD <= stage <= FORESEEN:
+    """Calls of the integrator: one for a stage of the circuit; in the look-ahead CALLS_AHEAD per tick, without the last step on."""
+    if HELD <= stage <= PREDICTED:
         return max(CALLS_AHEAD * ticks - 1, 0)
     return min(ticks, 1)
 
@@ -104,12 +104,12 @@ def prepare(
 
     Ahead, a tick is integrated with the pressures of its middle, then those of its end are brought in to be noted.
     """
-    if not HELD <= stage <= FORESEEN:
+    if not HELD <= stage <= PREDICTED:
         bind(ix, row, z)
         return ticks
     tick, kind = call // CALLS_AHEAD, call % CALLS_AHEAD
     moving = kind == MOVED
-    if stage == FORESEEN and (moving or (kind == DIPPED and tick > 0)):
+    if stage == PREDICTED and (moving or (kind == DIPPED and tick > 0)):
         for c in range(plan.cylinder.shape[0]):
             carry_cylinder(plan, row, machine, work, c, tick if moving else tick - 1, 0.5 if moving else 1.0)
     at = tick + 0.5 if moving else float(tick)
@@ -136,12 +136,12 @@ def note_ports(
         place = int(ix[int(ix[PORTS]) + port])
         q = z[place] if place < z.shape[0] else 0.0
         if call % CALLS_AHEAD == DIPPED:
-            foreseen(plan, work, view, port, FLOW)[tick] = q
+            predicted(plan, work, view, port, FLOW)[tick] = q
         else:
-            dipped = foreseen(plan, work, view, port, FLOW)[tick]
-            foreseen(plan, work, view, port, FLOW_SLOPE)[tick] = min((dipped - q) / DIP, 0.0)
-            foreseen(plan, work, view, port, FLOW)[tick] = q
-            foreseen(plan, work, view, port, PRESSURE)[tick] = pressure_ahead(plan, row, machine, port, view, tick)
+            dipped = predicted(plan, work, view, port, FLOW)[tick]
+            predicted(plan, work, view, port, FLOW_SLOPE)[tick] = min((dipped - q) / DIP, 0.0)
+            predicted(plan, work, view, port, FLOW)[tick] = q
+            predicted(plan, work, view, port, PRESSURE)[tick] = pressure_ahead(plan, row, machine, port, view, tick)
 
 
 @register_jitable
@@ -178,7 +178,7 @@ def bind_ahead(
 
 @register_jitable
 def carry_cylinder(plan: Plan, row: Floats, machine: Floats, work: Floats, c: int, tick: int, until: float) -> None:
-    """Move a cylinder's copy on by the first or second half of a tick (``until`` 0.5, 1), under the flows foreseen."""
+    """Move a cylinder's copy on by the first or second half of a tick (``until`` 0.5, 1), under the predicted flows."""
     k, m = cylinder_copy(machine, c), plan.cylinder[c]
     if not is_known(k):
         return
@@ -206,7 +206,7 @@ def flow_ahead(
     if head.mode != Mode.RUNNING:
         return now, 0.0, 0.0
     if plan.port[port].valve >= 0:
-        slope = foreseen(plan, work, FORESEEN, port, FLOW_SLOPE)[tick]
+        slope = predicted(plan, work, PREDICTED, port, FLOW_SLOPE)[tick]
         q = flow_at_no_pressure(plan, work, port, tick, slope)
         return q, q - flow_at_no_pressure(plan, work, port, tick - 1, slope) if tick > 0 else 0.0, slope
     turned = plan.port[port].turned
@@ -215,15 +215,15 @@ def flow_ahead(
     b, v = valve_state(plan, row, turned), plan.valve[turned]
     driven = v.port
     p_S, p_T = row[v.column_S], row[v.column_T]
-    wanted = foreseen(plan, work, FORESEEN, driven, FLOW)[tick]
-    U = opening_for(wanted, foreseen(plan, work, FORESEEN, driven, PRESSURE)[tick], p_S, p_T, v.overlap, b, v)
+    wanted = predicted(plan, work, PREDICTED, driven, FLOW)[tick]
+    U = opening_for(wanted, predicted(plan, work, PREDICTED, driven, PRESSURE)[tick], p_S, p_T, v.overlap, b, v)
     return valve_flow(-U, p, p_S, p_T, b, v), 0.0, 0.0
 
 
 @register_jitable
 def flow_at_no_pressure(plan: Plan, work: Floats, port: int, tick: int, slope: float) -> float:
     """The flow noted at a tick, carried back along its slope: what is left is the circuit's own doing."""
-    q, p = foreseen(plan, work, FORESEEN, port, FLOW)[tick], foreseen(plan, work, FORESEEN, port, PRESSURE)[tick]
+    q, p = predicted(plan, work, PREDICTED, port, FLOW)[tick], predicted(plan, work, PREDICTED, port, PRESSURE)[tick]
     return float(q - slope * p)
 
 
@@ -238,4 +238,4 @@ def stiffness(plan: Plan, row: Floats, work: Floats, i: int) -> float:
     if not is_known(k):
         return 0.0
     C = chamber_B(k.x, k.p_B, m) if v.is_B else chamber_A(k.x, k.p_A, m)
-    return float(-foreseen(plan, work, FORESEEN, v.port, FLOW_SLOPE)[0] / C)
+    return float(-predicted(plan, work, PREDICTED, v.port, FLOW_SLOPE)[0] / C)

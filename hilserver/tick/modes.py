@@ -10,8 +10,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.bridge.strategies import prepare_strategy, set_jog
-from hilserver.tick.codes import FIRST_LIMIT_FAULT, Action, CommandKind, Fault, Mode, Result
-from hilserver.tick.plan import Plan, Valve
+from hilserver.tick.codes import FIRST_LIMIT_FAULT, Action, CommandKind, FaultCode, Mode, ResultCode
+from hilserver.tick.plan import Plan, ValveRecord
 from hilserver.tick.row import ValveState, command_in, header, valve_state
 
 
@@ -37,14 +37,14 @@ def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: in
     if kind == CommandKind.START:
         return change_mode(row, mode == Mode.ARMED, Mode.RUNNING, refusal(plan, row, action, Action.RAMP))
     if kind == CommandKind.STOP:
-        return change_mode(row, mode == Mode.RUNNING, Mode.ARMED, Result.DONE)
+        return change_mode(row, mode == Mode.RUNNING, Mode.ARMED, ResultCode.DONE)
     if kind == CommandKind.DISARM:
-        return change_mode(row, mode in (Mode.ARMED, Mode.RUNNING), Mode.SAFE, Result.DONE)
+        return change_mode(row, mode in (Mode.ARMED, Mode.RUNNING), Mode.SAFE, ResultCode.DONE)
     if kind == CommandKind.RESET:
         return reset(plan, row, action)
     if kind == CommandKind.ESTOP:
-        trip(row, Fault.ESTOP)
-        return Result.DONE
+        trip(row, FaultCode.ESTOP)
+        return ResultCode.DONE
     if kind == CommandKind.SET_INPUT:
         return set_input(plan, row, a, b)
     if kind == CommandKind.CYCLE:
@@ -55,8 +55,8 @@ def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: in
         return start_jog(plan, row, a, b)
     if kind == CommandKind.SWAP:  # the circuit itself was swapped just before this tick
         head.circuit_version = a
-        return Result.DONE
-    return Result.UNKNOWN_COMMAND
+        return ResultCode.DONE
+    return ResultCode.UNKNOWN_COMMAND
 
 
 @register_jitable
@@ -64,8 +64,8 @@ def change_mode(row: Floats, allowed: bool, mode: int, refused: int) -> int:
     """Change the mode where it is allowed and nothing else forbids it; ``refused``: the result then, else DONE."""
     head = header(row)
     if not allowed:
-        return Result.WRONG_MODE
-    if refused == Result.DONE:
+        return ResultCode.WRONG_MODE
+    if refused == ResultCode.DONE:
         head.mode = mode
     return refused
 
@@ -74,8 +74,8 @@ def change_mode(row: Floats, allowed: bool, mode: int, refused: int) -> int:
 def refusal(plan: Plan, row: Floats, action: int, ending: int) -> int:
     """What forbids to arm or to start: the local enable, or a limit whose action is ``ending`` or severer."""
     if not is_enabled(plan, row):
-        return Result.NOT_ENABLED
-    return Result.LIMIT_ACTIVE if action >= ending else Result.DONE
+        return ResultCode.NOT_ENABLED
+    return ResultCode.LIMIT_ACTIVE if action >= ending else ResultCode.DONE
 
 
 @register_jitable
@@ -93,13 +93,13 @@ def reset(plan: Plan, row: Floats, action: int) -> int:
     """Out of FAULT, when nothing would trip again: to SAFE, through STARTUP where samples are still missing."""
     head = header(row)
     if head.mode != Mode.FAULT:
-        return Result.WRONG_MODE
+        return ResultCode.WRONG_MODE
     if action == Action.TRIP:
-        return Result.LIMIT_ACTIVE
+        return ResultCode.LIMIT_ACTIVE
     if head.device_error != 0.0 or supervisor_lost(plan, row) or too_many_missed(plan, row):
-        return Result.CAUSE_PERSISTS
-    head.mode, head.fault = Mode.STARTUP, Fault.NONE
-    return Result.DONE
+        return ResultCode.CAUSE_PERSISTS
+    head.mode, head.fault = Mode.STARTUP, FaultCode.NONE
+    return ResultCode.DONE
 
 
 @register_jitable
@@ -107,12 +107,12 @@ def set_input(plan: Plan, row: Floats, number: float, value: float) -> int:
     """A new value for operator input ``number``, held within its range."""
     head = header(row)
     if head.mode != Mode.RUNNING:
-        return Result.WRONG_MODE
+        return ResultCode.WRONG_MODE
     if not (0.0 <= number < plan.input.shape[0] and isfinite(value)):
-        return Result.BAD_VALUE
+        return ResultCode.BAD_VALUE
     i = int(number)
     row[plan.layout[0].input + i] = clip(value, plan.input[i].low, plan.input[i].high)
-    return Result.DONE
+    return ResultCode.DONE
 
 
 @register_jitable
@@ -120,24 +120,24 @@ def run_cycle(plan: Plan, row: Floats, start: float) -> int:
     """Start the work cycle (again), or end it: the inputs stay as they are."""
     head = header(row)
     if head.mode != Mode.RUNNING:
-        return Result.WRONG_MODE
+        return ResultCode.WRONG_MODE
     if plan.cycle.shape[0] == 0:
-        return Result.BAD_VALUE
+        return ResultCode.BAD_VALUE
     head.cycle_time = 0.0 if start > 0.0 else -1.0
-    return Result.DONE
+    return ResultCode.DONE
 
 
 @register_jitable
 def change_strategy(plan: Plan, row: Floats, valve: float, wanted: float) -> int:
     """Another strategy for a valve, taken over without a jump."""
     if not (0.0 <= valve < plan.valve.shape[0] and Strategy.manual <= wanted <= Strategy.flow_servo):
-        return Result.BAD_VALUE
+        return ResultCode.BAD_VALUE
     b, v = valve_state(plan, row, int(valve)), plan.valve[int(valve)]
     if wanted == Strategy.flow_servo and v.column_Q < 0:
-        return Result.BAD_VALUE
+        return ResultCode.BAD_VALUE
     b.strategy = int(wanted)
     take_over(b, v)
-    return Result.DONE
+    return ResultCode.DONE
 
 
 @register_jitable
@@ -145,18 +145,18 @@ def start_jog(plan: Plan, row: Floats, valve: float, wanted: float) -> int:
     """A new manual command for a valve."""
     head = header(row)
     if head.mode != Mode.RUNNING:
-        return Result.WRONG_MODE
+        return ResultCode.WRONG_MODE
     if not (0.0 <= valve < plan.valve.shape[0] and isfinite(wanted)):
-        return Result.BAD_VALUE
+        return ResultCode.BAD_VALUE
     b = valve_state(plan, row, int(valve))
     if b.strategy != Strategy.manual:
-        return Result.NOT_MANUAL
+        return ResultCode.NOT_MANUAL
     set_jog(wanted, b, plan.valve[int(valve)])
-    return Result.DONE
+    return ResultCode.DONE
 
 
 @register_jitable
-def take_over(b: ValveState, v: Valve) -> None:
+def take_over(b: ValveState, v: ValveRecord) -> None:
     """Let the strategy begin anew from the present demand."""
     prepare_strategy(int(b.strategy), b.flow_virtual, b.demand, b, v)
     b.fade = nan
@@ -177,20 +177,20 @@ def watch(plan: Plan, row: Floats, action: int) -> None:
     if head.mode == Mode.STARTUP and all_sampled(plan, row):
         head.mode = Mode.SAFE
     if head.device_error != 0.0:
-        trip(row, Fault.DEVICE)
+        trip(row, FaultCode.DEVICE)
     if head.mode != Mode.ARMED and head.mode != Mode.RUNNING:
         return
     if supervisor_lost(plan, row):
-        trip(row, Fault.SUPERVISOR)
+        trip(row, FaultCode.SUPERVISOR)
     elif too_many_missed(plan, row):
-        trip(row, Fault.MISSED)
+        trip(row, FaultCode.MISSED)
     elif action == Action.TRIP:
         for i in range(plan.limit.shape[0]):
             if row[plan.layout[0].limit + i] > 0.0 and plan.limit[i].action == Action.TRIP:
                 trip(row, FIRST_LIMIT_FAULT + i)
     elif plan.loop[0].enable_action >= Action.RAMP and not is_enabled(plan, row):
         if plan.loop[0].enable_action == Action.TRIP:
-            trip(row, Fault.ENABLE)
+            trip(row, FaultCode.ENABLE)
         else:
             head.mode = Mode.SAFE
     elif action == Action.RAMP and head.mode == Mode.RUNNING:
@@ -206,7 +206,7 @@ def supervisor_lost(plan: Plan, row: Floats) -> bool:
 
 @register_jitable
 def too_many_missed(plan: Plan, row: Floats) -> bool:
-    """Whether more ticks were missed than are made good."""
+    """Whether more ticks were missed than can be compensated."""
     head = header(row)
     return not head.missed <= plan.loop[0].max_missed
 

@@ -13,10 +13,10 @@ from hilserver.tick.bridge.compensation import add_volume_error, compensated, le
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.bridge.oscillation import forget_oscillation, watch_oscillation
 from hilserver.tick.bridge.strategies import prepare_strategy, raw_output, strategy_command
-from hilserver.tick.codes import Action, Fault, Mode, Saturation, When
-from hilserver.tick.look_ahead import FLOW, FORESEEN, HELD, PRESSURE, foreseen, stiffness
+from hilserver.tick.codes import Action, FaultCode, Mode, Saturation, When
+from hilserver.tick.look_ahead import FLOW, HELD, PREDICTED, PRESSURE, predicted, stiffness
 from hilserver.tick.modes import supervisor_lost, take_over, too_many_missed, trip
-from hilserver.tick.plan import Plan, Valve
+from hilserver.tick.plan import Plan, ValveRecord
 from hilserver.tick.row import ValveState, header, past_of_valve, trend, valve_state
 
 SPOOL_TOLERANCE = 0.05
@@ -79,13 +79,13 @@ def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: fl
         return
     p, p_S, p_T = row[v.column_p], row[v.column_S], row[v.column_T]
     if Strategy.second_order <= number <= Strategy.adaptive:
-        view, port = FORESEEN if number >= Strategy.prediction else HELD, v.port
-        q_ahead, p_ahead = foreseen(plan, work, view, port, FLOW), foreseen(plan, work, view, port, PRESSURE)
+        view, port = PREDICTED if number >= Strategy.prediction else HELD, v.port
+        q_ahead, p_ahead = predicted(plan, work, view, port, FLOW), predicted(plan, work, view, port, PRESSURE)
         u = compensated(number, q_ahead, p_ahead, p_T, stiffness(plan, row, work, i), b, v, work, elapsed, dt)
     else:
         u = strategy_command(number, b.flow_virtual, p, p_S, p_T, b, v, elapsed, dt)
     if not isfinite(u):
-        trip(row, Fault.BRIDGE)
+        trip(row, FaultCode.BRIDGE)
         b.demand = b.spool = b.command
         take_over(b, v)
         return
@@ -123,7 +123,7 @@ def share_of(way: float, distance: float) -> float:
 
 
 @register_jitable
-def limit_command(row: Floats, b: ValveState, v: Valve, low: float, high: float, dt: float, action: int) -> None:
+def limit_command(row: Floats, b: ValveState, v: ValveRecord, low: float, high: float, dt: float, action: int) -> None:
     """The last word, whatever bridge and circuit want: hold, dither, range, slew; then polarity, null and raw output.
 
     While RUNNING it keeps between ``low`` and ``high`` too (ends of the stroke). Outside of RUNNING the command goes to
@@ -136,7 +136,7 @@ def limit_command(row: Floats, b: ValveState, v: Valve, low: float, high: float,
         rate = v.slew_rate
         if action == Action.HOLD:
             target = last
-    elif head.mode == Mode.FAULT and (head.fault != Fault.SUPERVISOR or action == Action.TRIP):
+    elif head.mode == Mode.FAULT and (head.fault != FaultCode.SUPERVISOR or action == Action.TRIP):
         rate = v.slew_rate
     inside = clip(target, v.u_min, v.u_max)
     in_range = inside == target

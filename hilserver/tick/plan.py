@@ -13,7 +13,7 @@ import numpy as np
 
 from hilserver.numerics.arrays import Floats, gives_arrays
 from hilserver.tick.codes import Action, Characteristic, Shape, Watched, When
-from hilserver.tick.records import Struct, Table, dtype_of, value
+from hilserver.tick.records import RecordTable, Struct, dtype_of, value
 
 SUBSTEPS_OF_MACHINE = 4
 """Sub-steps per tick in which spools and cylinders are followed."""
@@ -34,11 +34,11 @@ The gains are those of each state by measurement, then of p_A, p_B and x of one 
 """
 
 
-class Loop(Struct):
+class LoopRecord(Struct):
     """The loop."""
 
     dt: float = value("s", "period of the loop")
-    max_missed: float = value("", "missed ticks in a row that are made good; more of them trip")
+    max_missed: float = value("", "missed ticks in a row that are compensated; more of them trip")
     heartbeat_timeout: float = value("s", "largest age of the supervisor's heartbeat")
     cycle_length: float = value("s", "duration of the work cycle")
     cycle_repeats: int = value("", "1 where the work cycle begins again at its end")
@@ -71,7 +71,7 @@ class Layout(Struct):
     cylinder_past_ticks: int = value("", "ticks of which a cylinder's state is remembered")
 
 
-class Channel(Struct):
+class ChannelRecord(Struct):
     """A measured channel: from the raw reading to its SI value."""
 
     slot: int = value("", "number of its raw reading; -1: a fixed value")
@@ -94,7 +94,7 @@ class CurvePoint(Struct):
     y: float = value("SI", "value at that reading")
 
 
-class Limit(Struct):
+class LimitRecord(Struct):
     """A limit of a channel."""
 
     channel: int = value("", "number of the channel")
@@ -104,7 +104,7 @@ class Limit(Struct):
     action: Action = value("", "what a violation does")
 
 
-class End(Struct):
+class StrokeEnd(Struct):
     """The ends of a stroke, towards which a valve's command is held back."""
 
     channel: int = value("", "number of the channel that measures the position")
@@ -115,7 +115,7 @@ class End(Struct):
     distance: float = value("SI", "distance from an end within which the command becomes less")
 
 
-class Input(Struct):
+class InputRecord(Struct):
     """An operator input."""
 
     initial: float = value("", "value while the rig is not RUNNING")
@@ -123,7 +123,7 @@ class Input(Struct):
     high: float = value("", "upper end of its range")
 
 
-class Port(Struct):
+class PortRecord(Struct):
     """A port of the machine."""
 
     column: int = value("", "column of the channel with its pressure")
@@ -133,7 +133,7 @@ class Port(Struct):
     turned: int = value("", "number of the valve whose other edges serve the port")
 
 
-class Output(Struct):
+class OutputRecord(Struct):
     """An output that is no valve."""
 
     when: When = value("", "when it is on")
@@ -153,7 +153,7 @@ class CyclePoint(Struct):
     frequency: float = value("Hz", "frequency of a sine")
 
 
-class Valve(Struct):
+class ValveRecord(Struct):
     """What the bridge knows of its real valve."""
 
     port: int = value("", "number of the port that it drives")
@@ -182,7 +182,7 @@ class Valve(Struct):
     T_i: float = value("s", "flow servo: integral time; 0: none")
     T_d: float = value("s", "flow servo: derivative time")
     tau_d: float = value("s", "flow servo: filter of the derivative")
-    feedback_time: float = value("s", "time in which the feedback makes good a volume error")
+    feedback_time: float = value("s", "time in which the feedback corrects a volume error")
     Q_nominal: float = value("m^3/s", "nominal flow")
     cylinder: int = value("", "number of the cylinder at its port")
     is_B: int = value("", "1 where its port is the cylinder's port B")
@@ -207,7 +207,7 @@ class Valve(Struct):
     spool_22: float = value("", "spool over a sub-step: speed by speed")
 
 
-class Cylinder(Struct):
+class CylinderRecord(Struct):
     """What the bridge knows of a cylinder."""
 
     port_A: int = value("", "number of port A")
@@ -242,39 +242,39 @@ class Plan(NamedTuple):
     """The tick's constants. All tables are views on ``block``, which is what compiled code is handed: one array."""
 
     block: Floats
-    loop: Table[Loop]
-    layout: Table[Layout]
-    channel: Table[Channel]
-    curve: Table[CurvePoint]
-    limit: Table[Limit]
-    end: Table[End]
-    input: Table[Input]
-    port: Table[Port]
-    valve: Table[Valve]
-    output: Table[Output]
-    cylinder: Table[Cylinder]
-    cycle: Table[CyclePoint]
+    loop: RecordTable[LoopRecord]
+    layout: RecordTable[Layout]
+    channel: RecordTable[ChannelRecord]
+    curve: RecordTable[CurvePoint]
+    limit: RecordTable[LimitRecord]
+    end: RecordTable[StrokeEnd]
+    input: RecordTable[InputRecord]
+    port: RecordTable[PortRecord]
+    valve: RecordTable[ValveRecord]
+    output: RecordTable[OutputRecord]
+    cylinder: RecordTable[CylinderRecord]
+    cycle: RecordTable[CyclePoint]
     kalman: Floats
     """GRID lines per cylinder (:mod:`hilserver.rig.kalman`)."""
 
 
 TABLES: dict[str, type[Struct]] = {
-    "loop": Loop,
+    "loop": LoopRecord,
     "layout": Layout,
-    "channel": Channel,
+    "channel": ChannelRecord,
     "curve": CurvePoint,
-    "limit": Limit,
-    "end": End,
-    "input": Input,
-    "port": Port,
-    "valve": Valve,
-    "output": Output,
-    "cylinder": Cylinder,
+    "limit": LimitRecord,
+    "end": StrokeEnd,
+    "input": InputRecord,
+    "port": PortRecord,
+    "valve": ValveRecord,
+    "output": OutputRecord,
+    "cylinder": CylinderRecord,
     "cycle": CyclePoint,
 }
 """The record of each table, in the order in which they lie in the block, behind the places at which they begin."""
 LOOP, LAYOUT, CHANNEL, CURVE, LIMIT, END, INPUT, PORT, VALVE, OUTPUT, CYLINDER, CYCLE = map(dtype_of, TABLES.values())
-CYLINDER_CELLS = Cylinder.cells()
+CYLINDER_CELLS = CylinderRecord.cells()
 PLACES = len(TABLES) + 2
 """Places at the beginning of the block: of each table, and of the Kalman gains and the end."""
 
@@ -310,7 +310,7 @@ def make_plan(lines: Mapping[str, Iterable[Mapping[str, Any]]], kalman: Floats) 
     return plan_on(np.concatenate([places.astype(np.int64).view(np.float64), *parts]))
 
 
-def table_of(record: type[Struct], lines: Iterable[Mapping[str, Any]]) -> Table[Any]:
+def table_of(record: type[Struct], lines: Iterable[Mapping[str, Any]]) -> RecordTable[Any]:
     """Records from the values of their fields by name; every field must be given."""
     found = list(lines)
     made = np.zeros(len(found), dtype=dtype_of(record))

@@ -23,7 +23,7 @@ NONE = -1
 """Stands for no channel, port, valve or cylinder, where a record's field holds a number or a column of one."""
 
 
-class Value(NamedTuple):
+class Field(NamedTuple):
     """What is declared of a field: SI unit (empty: a number without one) and description."""
 
     unit: str
@@ -32,16 +32,16 @@ class Value(NamedTuple):
 
 def value(unit: str, description: str) -> Any:
     """Declare a field of a record."""
-    return Value(unit, description)
+    return Field(unit, description)
 
 
 class Struct:
     """Base of all records. At run time an instance is a NumPy record (``numpy.record``) on the memory of its array."""
 
     @classmethod
-    def fields(cls) -> dict[str, Value]:
+    def fields(cls) -> dict[str, Field]:
         """The fields by name, in the order in which they lie in memory."""
-        return {name: found for name, found in vars(cls).items() if isinstance(found, Value)}
+        return {name: found for name, found in vars(cls).items() if isinstance(found, Field)}
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ R_co = TypeVar("R_co", bound=Struct, covariant=True)
 P = ParamSpec("P")
 
 
-class Table(Protocol[R_co]):
+class RecordTable(Protocol[R_co]):
     """An array of records: ``table[i]`` is a record, ``table["spool"]`` a field of all of them; both are views."""
 
     @property
@@ -82,9 +82,9 @@ def dtype_of(record: type[Struct]) -> np.dtype[Any]:
     return np.dtype((np.record, np.dtype(fields, align=True)))
 
 
-def table_on(cells: NDArray[Any], record: type[R]) -> Table[R]:
+def table_on(cells: NDArray[Any], record: type[R]) -> RecordTable[R]:
     """The records that lie one behind the other in the last axis of an array of cells, as a view."""
-    found: Table[R] = cells.view(dtype_of(record))
+    found: RecordTable[R] = cells.view(dtype_of(record))
     return found
 
 

@@ -14,16 +14,16 @@ import numpy as np
 
 from hilserver.numerics.arrays import Floats, Integers, gives_arrays
 from hilserver.tick.plan import REMEMBERED, Plan
-from hilserver.tick.records import Struct, Table, Value, record_at, table_on, value
+from hilserver.tick.records import Field, RecordTable, Struct, record_at, table_on, value
 
 
-class Header(Struct):
+class RowHeader(Struct):
     """The head of the row. What is set from outside before each tick is named in ``INPUTS``."""
 
     tick: float = value("", "number of the tick, from 0")
     time: float = value("s", "virtual time: ticks by period")
     utc: float = value("s", "wall clock, seconds since 1970")
-    missed: float = value("", "ticks missed before this one and made good in it")
+    missed: float = value("", "ticks missed before this one and compensated in it")
     heartbeat_age: float = value("s", "age of the supervisor's last heartbeat")
     command: float = value("", "sequence number of the last command that was taken")
     result: float = value("", "its result (hilserver.tick.codes.Result)")
@@ -46,13 +46,13 @@ INPUTS = ("tick", "utc", "missed", "heartbeat_age", "wake_error", *TIMES, "devic
 """Fields of the header that are set from outside before each tick; the tick computes the others."""
 
 
-class Trend(Struct):
-    """How an operator input moves, and what of it may be carried on into the next ticks."""
+class InputTrend(Struct):
+    """How an operator input moves, and what of it may be extrapolated into the next ticks."""
 
     last: float = value("", "the input in the tick before")
     step: float = value("", "its last change in a tick")
     step_before: float = value("", "the change before that")
-    slope: float = value("", "change per tick that may be carried on")
+    slope: float = value("", "change per tick that may be extrapolated")
     bend: float = value("", "change of that slope per tick")
 
 
@@ -127,7 +127,7 @@ class CylinderState(Struct):
     volume_B: float = value("m^3", "oil that went into B since the start")
 
 
-class Message(Struct):
+class CommandRecord(Struct):
     """A command as it goes through the mailbox to the loop, and into the log's events."""
 
     kind: float = value("", "what is asked for (hilserver.tick.codes.Command)")
@@ -140,32 +140,32 @@ class Message(Struct):
     sequence: float = value("", "its number, from 1")
 
 
-COLUMN = {name: column for column, name in enumerate(Header.names())}
+COLUMN = {name: column for column, name in enumerate(RowHeader.names())}
 """Columns of the header's fields."""
-HEADER_CELLS, MESSAGE_CELLS = Header.cells(), Message.cells()
+HEADER_CELLS, MESSAGE_CELLS = RowHeader.cells(), CommandRecord.cells()
 VALVE_CELLS, CYLINDER_CELLS, TREND_CELLS, PORT_CELLS = (
     ValveState.cells(),
     CylinderState.cells(),
-    Trend.cells(),
+    InputTrend.cells(),
     PortState.cells(),
 )
 CYLINDER_PAST = ("p_A", "p_B", "x", "flow_A", "flow_B")
 """What is remembered of a cylinder."""
 
 
-@record_at(Header)
+@record_at(RowHeader)
 def header(row: Floats) -> int:
     """The head of the row."""
     return 0
 
 
-@record_at(Message)
+@record_at(CommandRecord)
 def command_in(row: Floats) -> int:
     """The command in a mailbox record."""
     return 0
 
 
-@record_at(Trend)
+@record_at(InputTrend)
 def trend(plan: Plan, row: Floats, i: int) -> int:
     """How input ``i`` moves."""
     return plan.layout[0].trend + i * TREND_CELLS
@@ -206,10 +206,10 @@ def past_of_cylinder(plan: Plan, row: Floats, c: int) -> Floats:
     return row[start : start + REMEMBERED * n].reshape(REMEMBERED, n)
 
 
-def headers(rows: Floats) -> Table[Header]:
+def headers(rows: Floats) -> RecordTable[RowHeader]:
     """The heads of many rows, as a view: ``headers(rows)["mode"]``."""
-    found: Any = table_on(rows[:, :HEADER_CELLS], Header)
-    heads: Table[Header] = found[:, 0]
+    found: Any = table_on(rows[:, :HEADER_CELLS], RowHeader)
+    heads: RecordTable[RowHeader] = found[:, 0]
     return heads
 
 
@@ -226,34 +226,34 @@ def input_columns(plan: Plan) -> Integers:
 
 
 SECTIONS = {
-    "raw": Value("raw", "raw reading of the device"),
-    "age": Value("s", "age of that reading"),
-    "errors": Value("", "1 where the device could not be read or written"),
-    "channel": Value("SI", "value of the channel"),
-    "stale": Value("s", "age of its last valid sample"),
-    "change": Value("SI/s", "rate of change of the channel"),
-    "input": Value("", "operator input"),
-    "limit": Value("", "1 where the limit is violated"),
-    "output": Value("raw", "raw value of an output that is no valve"),
+    "raw": Field("raw", "raw reading of the device"),
+    "age": Field("s", "age of that reading"),
+    "errors": Field("", "1 where the device could not be read or written"),
+    "channel": Field("SI", "value of the channel"),
+    "stale": Field("s", "age of its last valid sample"),
+    "change": Field("SI/s", "rate of change of the channel"),
+    "input": Field("", "operator input"),
+    "limit": Field("", "1 where the limit is violated"),
+    "output": Field("raw", "raw value of an output that is no valve"),
 }
 """Sections of the row with one value per name, which name their columns ``channel.p_A`` and so on."""
 
 
-def column_reference() -> Iterator[tuple[str, Value]]:
+def column_reference() -> Iterator[tuple[str, Field]]:
     """Every kind of column of the log, in their order: its name (``*`` stands for a name of the rig) and meaning."""
-    yield from Header.fields().items()
+    yield from RowHeader.fields().items()
     for section in ("raw", "age", "errors", "channel", "stale", "change", "input"):
         yield f"{section}.*", SECTIONS[section]
-    yield from ((f"input_{field}.*", found) for field, found in Trend.fields().items())
+    yield from ((f"input_{field}.*", found) for field, found in InputTrend.fields().items())
     yield "limit.*", SECTIONS["limit"]
     yield from ((f"valve.*.{field}", found) for field, found in ValveState.fields().items())
     yield "output.*", SECTIONS["output"]
     yield from ((f"{field}.*", found) for field, found in PortState.fields().items())
     yield from ((f"cylinder.*.{field}", found) for field, found in CylinderState.fields().items())
-    yield "valve.*.command_<k>", Value("", "command of k ticks ago")
+    yield "valve.*.command_<k>", Field("", "command of k ticks ago")
     for field in CYLINDER_PAST:
         found = CylinderState.fields()[field]
-        yield f"cylinder.*.{field}_<k>", Value(found.unit, f"{found.description}, k ticks ago")
+        yield f"cylinder.*.{field}_<k>", Field(found.unit, f"{found.description}, k ticks ago")
 
 
 def unit_of_column(name: str) -> str:

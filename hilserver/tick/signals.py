@@ -9,8 +9,8 @@ from numba.extending import register_jitable
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.shape import step
 from hilserver.tick.codes import Characteristic, Mode, Shape, Watched
-from hilserver.tick.plan import Channel, CyclePoint, Plan
-from hilserver.tick.records import Table
+from hilserver.tick.plan import ChannelRecord, CyclePoint, Plan
+from hilserver.tick.records import RecordTable
 from hilserver.tick.row import header, trend
 
 
@@ -41,7 +41,7 @@ def scale_channels(plan: Plan, row: Floats, elapsed: float) -> None:
 
 
 @register_jitable
-def scaled_value(plan: Plan, channel: Channel, raw: float) -> float:
+def scaled_value(plan: Plan, channel: ChannelRecord, raw: float) -> float:
     """The SI value of a raw reading by the channel's curve; NaN where reading or value is not valid."""
     if not channel.raw_low <= raw <= channel.raw_high:
         return nan
@@ -105,9 +105,9 @@ def set_inputs(plan: Plan, row: Floats, elapsed: float) -> None:
 
 @register_jitable
 def note_trends(plan: Plan, row: Floats, elapsed: float) -> None:
-    """How the inputs move, per tick: the last steps of each, and what may be carried on: a slope and a bend.
+    """How the inputs move, per tick: the last steps of each, and what may be extrapolated: a slope and a curvature.
 
-    They are carried on where the input moves smoothly: where the last steps, or their differences, are alike. A jump
+    They are extrapolated where the input moves smoothly: where the last steps, or their differences, are alike. A jump
     has no slope.
     """
     for i in range(plan.input.shape[0]):
@@ -135,7 +135,7 @@ def least(a: float, b: float) -> float:
 
 
 @register_jitable
-def cycle_value(cycle: Table[CyclePoint], number: int, t: float, otherwise: float) -> float:
+def cycle_value(cycle: RecordTable[CyclePoint], number: int, t: float, otherwise: float) -> float:
     """Value of input ``number`` at cycle time ``t``; ``otherwise`` where the cycle does not drive it."""
     value, since, known = float(otherwise), 0.0, False
     for k in range(cycle.shape[0]):

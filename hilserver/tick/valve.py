@@ -22,7 +22,7 @@ from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.shape import clip
 from hilserver.numerics.valve import leakage_fade, opening_past_overlap
 from hilserver.tick.codes import Saturation
-from hilserver.tick.plan import Valve
+from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
 
 CLOSE = 1e-7
@@ -32,13 +32,13 @@ UNAVAILABLE = int(Saturation.CAPACITY | Saturation.NO_DROP)
 
 
 @register_jitable
-def valve_flow(U: float, p: float, p_S: float, p_T: float, b: ValveState, v: Valve) -> float:
+def valve_flow(U: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> float:
     """Flow into the port with the spool at ``U``, m³/s."""
     return characteristic(opening_past_overlap(U, v.overlap), abs(U), p, p_S, p_T, b, v)
 
 
 @register_jitable
-def characteristic(w: float, travel: float, p: float, p_S: float, p_T: float, b: ValveState, v: Valve) -> float:
+def characteristic(w: float, travel: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> float:
     """Flow into the port at opening ``w``, with the leakage left at this ``travel`` of the spool from its centre."""
     share = leakage_fade(travel, v.leak_gone)
     to_port = (v.C_PA * b.gain_PA * max(w, 0.0) + v.leak_PA * share) * root_of_drop(p_S - p, v.p_tr)
@@ -60,7 +60,7 @@ def eased_opening(U: float, overlap: float, band: float) -> float:
 
 
 @register_jitable
-def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: ValveState, v: Valve) -> float:
+def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: ValveState, v: ValveRecord) -> float:
     """Spool position at which the valve passes ``q``; full travel and CAPACITY where it can't, null where nothing can.
 
     On either side of the centre the flow changes evenly with the spool, away from what flows at null: solved there by
@@ -94,7 +94,9 @@ def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: V
 
 
 @register_jitable
-def excess(U: float, q: float, p: float, p_S: float, p_T: float, overlap: float, b: ValveState, v: Valve) -> float:
+def excess(
+    U: float, q: float, p: float, p_S: float, p_T: float, overlap: float, b: ValveState, v: ValveRecord
+) -> float:
     """What flows more than ``q`` with the spool at U, the overlap eased."""
     return characteristic(eased_opening(U, overlap, v.null_band), abs(U), p, p_S, p_T, b, v) - q
 
@@ -110,7 +112,7 @@ def command_at(past: Floats, delay: float, ahead: float, dt: float) -> float:
 
 
 @register_jitable
-def move_spool(command: float, b: ValveState, v: Valve) -> None:
+def move_spool(command: float, b: ValveState, v: ValveRecord) -> None:
     """Follow the spool for one sub-step, exactly for a held command: second order, or first where f45 is given."""
     target = clip(command, -1.0, 1.0)
     away, speed = b.spool - target, b.spool_speed
@@ -119,7 +121,7 @@ def move_spool(command: float, b: ValveState, v: Valve) -> None:
 
 
 @register_jitable
-def reset_nonfinite(b: ValveState, v: Valve) -> None:
+def reset_nonfinite(b: ValveState, v: ValveRecord) -> None:
     """Reset what is not finite any more: the spool is taken to be at its safe position, the model as configured."""
     if not (isfinite(b.spool) and isfinite(b.spool_speed)):
         b.spool, b.spool_speed = v.safe_value, 0.0
@@ -140,6 +142,6 @@ def note(b: ValveState, flag: Saturation) -> None:
 
 
 @register_jitable
-def delay_of(b: ValveState, v: Valve) -> float:
+def delay_of(b: ValveState, v: ValveRecord) -> float:
     """Seconds from the command to the spool's start, as known and as tracked."""
     return float(v.delay + b.delay)

@@ -541,7 +541,7 @@ def test_the_command_says_what_is_wrong(refused: Callable[..., str], recorded: t
     assert "leave the range" in refused(FILE, "--amplitude", "0.5", "--mean", "0.8")
     assert "ten ticks per period" in refused(FILE, "--frequency", "120")
     assert "Did you mean feedback" in refused(FILE, "--strategy", "feedbak")
-    assert "flow_servo needs the flow" in refused(FILE, "--strategy", "flow_servo")
+    assert "flow_servo requires the flow" in refused(FILE, "--strategy", "flow_servo")
     assert "--drive" in refused(actuator)
     assert "no such file" in refused(FILE, "--log", recorded[1].with_name("none.arrow")).lower()
 

@@ -21,7 +21,7 @@ from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
-from hilserver.tick.codes import CommandKind, Mode, Result
+from hilserver.tick.codes import CommandKind, Mode, ResultCode
 from hilserver.tick.row import header, headers
 
 ROOT = Path(__file__).parents[2]
@@ -88,12 +88,12 @@ def test_commands_are_taken_one_per_tick_in_order(rig: Rig) -> None:
         rows = run.run(6)
     assert headers(rows)["command"].tolist() == [1, 2, 3, 4, 4, 4]
     assert headers(rows)["result"].tolist() == [
-        Result.WRONG_MODE,
-        Result.DONE,
-        Result.DONE,
-        Result.DONE,
-        Result.DONE,
-        Result.DONE,
+        ResultCode.WRONG_MODE,
+        ResultCode.DONE,
+        ResultCode.DONE,
+        ResultCode.DONE,
+        ResultCode.DONE,
+        ResultCode.DONE,
     ]
     assert headers(rows)["mode"].tolist() == [Mode.SAFE, Mode.ARMED, *[Mode.RUNNING] * 4]
     assert rows[:, rig.layout.column("input.joystick")].tolist() == [0, 0, 0, 0.25, 0.25, 0.25]
@@ -283,9 +283,9 @@ def test_strategies_that_the_rig_can_t_use_are_left_out_with_the_reason(tables: 
     assert "null_region gains nothing over second_order: no overlap is known (valve main)" in told
     assert "supply_droop gains nothing: the supply pressure is a fixed value" in told
     assert "prediction gains nothing: neither a delay nor a cylinder at port A is known" in told
-    with pytest.raises(HilserverError, match=r"flow_servo needs the flow: .* \(valve main\)"):
+    with pytest.raises(HilserverError, match=r"flow_servo requires the flow: .* \(valve main\)"):
         simulate(rig, ["flow_servo"])
-    with pytest.raises(HilserverError, match="feedback needs the flow"):
+    with pytest.raises(HilserverError, match="feedback requires the flow"):
         simulate(rig, ["feedback"])
     assert [v.name for v in simulate(rig, ["null_region"]).variants] == [NO_BRIDGE, "null_region"]  # as was asked for
 

@@ -12,7 +12,7 @@ import pytest
 from rig_bench import L_MIN, bench_rig, merged, program
 from scipy.integrate import solve_ivp
 
-from hilserver.circuit.analysis import Linear
+from hilserver.circuit.analysis import LinearModel
 from hilserver.margins.capacity import (
     TO_PORT,
     TO_TANK,
@@ -183,7 +183,7 @@ def test_only_motions_with_a_part_in_the_flow_count() -> None:
 
     def two(share: float) -> set[str]:
         A, B, C = np.diag([-100.0, -1e5]), np.array([[100.0], [1e5]]), np.array([[1.0, share]])
-        linear = Linear(A, B, C, np.zeros((1, 1)), ("slow", "fast"), np.ones(2))
+        linear = LinearModel(A, B, C, np.zeros((1, 1)), ("slow", "fast"), np.ones(2))
         return {state for state, _ in linear.significant(np.ones(1))}
 
     assert two(0.04) == {"slow"}

@@ -10,7 +10,7 @@ import pytest
 from lift_bench import both, lift, of_valves
 from rig_bench import bench_rig, merged, program
 
-from hilserver.circuit.analysis import Linear
+from hilserver.circuit.analysis import LinearModel
 from hilserver.fidelity.strategies import simulate
 from hilserver.margins.bridge_delay import bridge_delay
 from hilserver.margins.delay import DelayResult, delay_margins, warnings
@@ -25,28 +25,28 @@ from hilserver.tick.row import headers
 # --- formulas ---------------------------------------------------------------------------------------------------------
 
 
-def linear(A: Any, B: Any, C: Any, D: Any) -> Linear:
+def linear(A: Any, B: Any, C: Any, D: Any) -> LinearModel:
     A, B, C, D = (np.array(matrix, dtype=float) for matrix in (A, B, C, D))
-    return Linear(A, B, C, D, tuple(f"x{i}" for i in range(len(A))), np.ones(len(A)))
+    return LinearModel(A, B, C, D, tuple(f"x{i}" for i in range(len(A))), np.ones(len(A)))
 
 
-def gain(Y: Any) -> Linear:
+def gain(Y: Any) -> LinearModel:
     """Something that answers at once."""
     Y = np.array(Y, dtype=float)
-    return Linear(np.zeros((0, 0)), np.zeros((0, Y.shape[1])), np.zeros((Y.shape[0], 0)), Y, (), np.zeros(0))
+    return LinearModel(np.zeros((0, 0)), np.zeros((0, Y.shape[1])), np.zeros((Y.shape[0], 0)), Y, (), np.zeros(0))
 
 
-def loop(Z: Linear, Y: Linear, K: Any = None) -> DelayedLoop:
+def loop(Z: LinearModel, Y: LinearModel, K: Any = None) -> DelayedLoop:
     n = Z.D.shape[0]
     return DelayedLoop(Z, Y, np.zeros((n, n)) if K is None else np.array(K, dtype=float), np.eye(n), tuple(range(n)))
 
 
-def oscillator(m: float, c: float, k: float) -> Linear:
+def oscillator(m: float, c: float, k: float) -> LinearModel:
     """Force to position of a mass on a spring with a damper."""
     return linear([[0, 1], [-k / m, -c / m]], [[0], [1 / m]], [[1, 0]], [[0]])
 
 
-def mass_on_oil(C: float, A: float, m: float) -> Linear:
+def mass_on_oil(C: float, A: float, m: float) -> LinearModel:
     """Flow to pressure of a chamber of capacitance C that moves a mass by a piston of area A."""
     return linear([[0, -A / C], [A / m, 0]], [[1 / C], [0]], [[1, 0]], [[0]])
 

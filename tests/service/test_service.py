@@ -31,7 +31,7 @@ from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.segment import segment_path
 from hilserver.record.reader import LogTable
 from hilserver.rig.build import load_rig
-from hilserver.tick.codes import Fault, Mode
+from hilserver.tick.codes import FaultCode, Mode
 
 pytestmark = pytest.mark.realtime
 
@@ -88,7 +88,7 @@ def test_without_its_supervisor_the_loop_ramps_to_null_and_everything_ends(tmp_p
         assert not table.torn
         assert_ramped_to_null(table)
         assert table.columns["mode"][-1] == Mode.FAULT
-        assert table.columns["fault"][-1] == Fault.SUPERVISOR
+        assert table.columns["fault"][-1] == FaultCode.SUPERVISOR
         assert not segment_path(f"{server.name}-rig").exists()
 
 

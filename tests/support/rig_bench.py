@@ -15,7 +15,7 @@ from hilserver.circuit.program import Program
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.plan import first_row
-from hilserver.tick.codes import CommandKind, Mode, Result
+from hilserver.tick.codes import CommandKind, Mode, ResultCode
 from hilserver.tick.program import compiled_program, no_command, work_array
 from hilserver.tick.row import ValveState, command_in, header, valve_state
 
@@ -147,7 +147,7 @@ class Bench:
         self.tick()
         for command, reached in ((CommandKind.ARM, Mode.ARMED), (CommandKind.START, Mode.RUNNING)):
             if mode >= reached:
-                assert self.tick(command) == Result.DONE
+                assert self.tick(command) == ResultCode.DONE
         assert self["mode"] == mode
         return self
 

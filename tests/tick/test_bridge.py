@@ -24,8 +24,8 @@ from hilserver.tick.bridge.strategies import (
     raw_output,
     strategy_command,
 )
-from hilserver.tick.codes import CommandKind, Fault, Mode, Result, Saturation
-from hilserver.tick.plan import SUBSTEPS_OF_MACHINE, Valve
+from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode, Saturation
+from hilserver.tick.plan import SUBSTEPS_OF_MACHINE, ValveRecord
 from hilserver.tick.records import blank
 from hilserver.tick.row import ValveState
 from hilserver.tick.valve import move_spool
@@ -38,9 +38,9 @@ ASYMMETRICAL = {
 pressures = st.floats(-1 * BAR, 300 * BAR)
 
 
-def valve(**changes: Any) -> Valve:
+def valve(**changes: Any) -> ValveRecord:
     """The plan's line of the bench's servo valve."""
-    line: Valve = bench_rig({"valves": {"main": changes}}).plan.valve[0]
+    line: ValveRecord = bench_rig({"valves": {"main": changes}}).plan.valve[0]
     return line
 
 
@@ -49,13 +49,13 @@ def memory() -> ValveState:
     return blank(ValveState)
 
 
-def follow_spool(command: float, block: ValveState, v: Valve) -> None:
+def follow_spool(command: float, block: ValveState, v: ValveRecord) -> None:
     """The spool of the bridge under a command held for a tick."""
     for _ in range(SUBSTEPS_OF_MACHINE):
         move_spool(command, block, v)
 
 
-def flow_of(opening: float, p: float, p_S: float, p_T: float, v: Valve, spool: float | None = None) -> float:
+def flow_of(opening: float, p: float, p_S: float, p_T: float, v: ValveRecord, spool: float | None = None) -> float:
     """Flow into the port that the real valve passes: its two edges, and its leakage at ``spool`` where given."""
     share = leakage_fade(abs(spool), v.leak_gone) if spool is not None else 0.0
     from_supply = edge_flow(opening, p_S - p, v.C_PA, share * v.leak_PA, v.p_tr)
@@ -164,7 +164,7 @@ def test_leakage_compensation_in_the_strategy_takes_away_the_offset_at_null() ->
 # --- lag compensation ------------------------------------------------------------------------------------------------
 
 
-def spool_behind(wanted: Floats, v: Valve, compensated: bool, dt: float = DT) -> Floats:
+def spool_behind(wanted: Floats, v: ValveRecord, compensated: bool, dt: float = DT) -> Floats:
     """A first-order spool under the command for ``wanted``, held over each tick: where it is at each tick."""
     share = 1.0 - exp(-dt / v.tau)
     block, spool, places = memory(), 0.0, np.empty(len(wanted))
@@ -218,7 +218,9 @@ def test_the_lead_begins_at_rest() -> None:
 # --- flow servo ------------------------------------------------------------------------------------------------------
 
 
-def servo(flows: Floats, v: Valve, gain: float, ticks: int, block: ValveState | None = None) -> tuple[Floats, Floats]:
+def servo(
+    flows: Floats, v: ValveRecord, gain: float, ticks: int, block: ValveState | None = None
+) -> tuple[Floats, Floats]:
     """PID on a plant Q = gain·(last command); the reference is ``flows[k]``. Returns flows and commands."""
     block = memory() if block is None else block
     flow, commands, u = np.empty(ticks), np.empty(ticks), 0.0
@@ -299,7 +301,7 @@ def running(strategy: str, **changes: Any) -> Bench:
 def test_manual_is_limited_and_needs_to_be_renewed() -> None:
     """Hold to run: jog_limit 0.1, jog_time 50 ms; fade 0 so that the command is the jog itself."""
     bench = running("manual", bridge={"jog_limit": 0.1, "jog_time": "50 ms", "fade": "0 s"})
-    assert bench.tick(CommandKind.JOG, 0, 0.8) == Result.DONE
+    assert bench.tick(CommandKind.JOG, 0, 0.8) == ResultCode.DONE
     commands = bench.record("valve.main.command", 100)
     assert commands.max() == 0.1
     assert np.all(commands[10:48] == 0.1)
@@ -318,7 +320,7 @@ def test_missed_ticks_count_for_the_jog() -> None:
 
 
 def test_jog_needs_the_manual_strategy() -> None:
-    assert running("inverse_static").tick(CommandKind.JOG, 0, 0.1) == Result.NOT_MANUAL
+    assert running("inverse_static").tick(CommandKind.JOG, 0, 0.1) == ResultCode.NOT_MANUAL
 
 
 @pytest.mark.parametrize(("first", "second"), list(permutations(STRATEGY_NAMES, 2)))
@@ -333,7 +335,7 @@ def test_a_change_of_strategy_while_running_is_bumpless(first: str, second: str)
     for _ in range(60):
         bench.tick(CommandKind.JOG, 0, 0.1) if first == "manual" else bench.tick()
     before = bench["valve.main.command"]
-    assert bench.tick(CommandKind.STRATEGY, 0, Strategy[second]) == Result.DONE
+    assert bench.tick(CommandKind.STRATEGY, 0, Strategy[second]) == ResultCode.DONE
     commands = np.array([before, bench["valve.main.command"], *bench.record("valve.main.command", 100)])
     assert abs(commands[1] - commands[0]) <= 0.01
     assert np.abs(np.diff(commands)).max() <= 0.2 * 50.0 * DT
@@ -353,7 +355,7 @@ def test_a_start_after_a_run_has_no_kick() -> None:
 
 def test_a_valve_without_flow_channel_refuses_the_flow_servo() -> None:
     bench = running("inverse_static", flow=None)
-    assert bench.tick(CommandKind.STRATEGY, 0, Strategy.flow_servo) == Result.BAD_VALUE
+    assert bench.tick(CommandKind.STRATEGY, 0, Strategy.flow_servo) == ResultCode.BAD_VALUE
     assert bench["valve.main.strategy"] == Strategy.inverse_static
 
 
@@ -362,7 +364,7 @@ def test_a_valve_without_flow_channel_refuses_the_flow_servo() -> None:
 )
 def test_no_strategy_for_a_valve_that_is_not_there(valve_number: float, wanted: float) -> None:
     bench = running("inverse_static")
-    assert bench.tick(CommandKind.STRATEGY, valve_number, wanted) == Result.BAD_VALUE
+    assert bench.tick(CommandKind.STRATEGY, valve_number, wanted) == ResultCode.BAD_VALUE
     assert bench["valve.main.strategy"] == Strategy.inverse_static
 
 
@@ -466,9 +468,9 @@ def test_a_poisoned_bridge_ends_at_null_or_recovers(field: str, strategy: int, p
     assert np.all(np.isfinite(commands))
     assert np.abs(np.diff(commands)).max() <= 0.05 * (1 + 1e-12)
     if bench.mode == "FAULT":
-        assert bench["fault"] == Fault.BRIDGE
+        assert bench["fault"] == FaultCode.BRIDGE
         assert commands[-1] == 0.0
-        assert bench.tick(CommandKind.RESET) == Result.DONE
+        assert bench.tick(CommandKind.RESET) == ResultCode.DONE
         bench.tick(CommandKind.ARM)
         bench.tick(CommandKind.START)
         bench.record("valve.main.command", 20)

@@ -219,7 +219,7 @@ def test_a_measured_flow_feeds_back_without_a_cylinder() -> None:
 
 
 def test_feedback_needs_a_flow() -> None:
-    with pytest.raises(ConfigurationError, match="feedback needs the flow"):
+    with pytest.raises(ConfigurationError, match="feedback requires the flow"):
         lift({"rig": {"cylinders": None}})
 
 

@@ -36,7 +36,7 @@ from hilserver.tick.plan import (
     STATES,
     SUBSTEPS_OF_MACHINE,
     Plan,
-    Valve,
+    ValveRecord,
 )
 from hilserver.tick.records import blank, cells_of
 from hilserver.tick.row import CylinderState, ValveState, trend
@@ -65,9 +65,9 @@ WITH_CYLINDER: dict[str, Any] = {
 SUPPLIED = {"leakage": {"flow": "1 l/min", "drop": "70 bar", "per": "edge"}, "overlap": 0.03}
 
 
-def valve(**changes: Any) -> Valve:
+def valve(**changes: Any) -> ValveRecord:
     """The plan's line of the bench's servo valve."""
-    line: Valve = bench_rig({"valves": {"main": changes}}).plan.valve[0]
+    line: ValveRecord = bench_rig({"valves": {"main": changes}}).plan.valve[0]
     return line
 
 

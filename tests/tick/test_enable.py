@@ -10,7 +10,7 @@ import pytest
 from rig_bench import DT, Bench, bench_rig
 
 from hilserver.errors import ConfigurationError
-from hilserver.tick.codes import CommandKind, Fault, Mode, Result
+from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode
 
 DEVICE = {"columns": ["A", "S", "Q", "key"]}
 KEY = {"device": "card", "source": "key", "scale": {"raw": [0, 1], "value": [0, 1]}}
@@ -29,8 +29,8 @@ def bench(action: str | None = None, **changes: Any) -> Bench:
 def running(action: str | None = None, **changes: Any) -> Bench:
     """The same, RUNNING with an open valve."""
     made = bench(action, **changes)
-    assert made.tick(CommandKind.ARM) == made.tick(CommandKind.START) == Result.DONE
-    assert made.tick(CommandKind.SET_INPUT, 0.0, 1.0) == Result.DONE
+    assert made.tick(CommandKind.ARM) == made.tick(CommandKind.START) == ResultCode.DONE
+    assert made.tick(CommandKind.SET_INPUT, 0.0, 1.0) == ResultCode.DONE
     made.record("mode", 100)
     assert made.block.command > 0.2
     return made
@@ -40,27 +40,27 @@ def running(action: str | None = None, **changes: Any) -> Bench:
 def test_off_it_refuses_to_arm_and_to_start(action: str) -> None:
     machine = bench(action)
     machine.raw["key"] = 0.0
-    assert machine.tick(CommandKind.ARM) == Result.NOT_ENABLED
+    assert machine.tick(CommandKind.ARM) == ResultCode.NOT_ENABLED
     assert machine.mode == "SAFE"  # being off is no fault: so a rig stands when nobody works at it
     machine.raw["key"] = 1.0
-    assert machine.tick(CommandKind.ARM) == Result.DONE
+    assert machine.tick(CommandKind.ARM) == ResultCode.DONE
     machine.raw["key"] = 0.0
-    assert machine.tick(CommandKind.START) == Result.NOT_ENABLED
+    assert machine.tick(CommandKind.START) == ResultCode.NOT_ENABLED
     assert machine.mode == {"refuse": "ARMED", "ramp": "SAFE", "trip": "FAULT"}[action]
 
 
 def test_it_does_not_hide_that_the_mode_is_wrong() -> None:
     machine = bench()
     machine.raw["key"] = 0.0
-    assert machine.tick(CommandKind.START) == Result.WRONG_MODE
+    assert machine.tick(CommandKind.START) == ResultCode.WRONG_MODE
 
 
 def test_refuse_lets_run_what_runs() -> None:
     machine = running("refuse")
     machine.raw["key"] = 0.0
     assert (machine.record("mode", 50) == Mode.RUNNING).all()
-    assert machine.tick(CommandKind.STOP) == Result.DONE  # and stops it as ever
-    assert machine.tick(CommandKind.START) == Result.NOT_ENABLED
+    assert machine.tick(CommandKind.STOP) == ResultCode.DONE  # and stops it as ever
+    assert machine.tick(CommandKind.START) == ResultCode.NOT_ENABLED
 
 
 def test_ramp_goes_to_null_in_the_stop_time_and_to_safe() -> None:
@@ -74,18 +74,18 @@ def test_ramp_goes_to_null_in_the_stop_time_and_to_safe() -> None:
     machine.raw["key"] = 1.0
     machine.record("mode", 100)
     assert machine.mode == "SAFE"  # on again, it starts nothing
-    assert machine.tick(CommandKind.ARM) == machine.tick(CommandKind.START) == Result.DONE
+    assert machine.tick(CommandKind.ARM) == machine.tick(CommandKind.START) == ResultCode.DONE
 
 
 def test_trip_is_the_default_and_latches() -> None:
     machine = running()
     machine.raw["key"] = 0.0
     machine.tick()
-    assert (machine.mode, machine["fault"]) == ("FAULT", Fault.ENABLE)
+    assert (machine.mode, machine["fault"]) == ("FAULT", FaultCode.ENABLE)
     machine.raw["key"] = 1.0
     machine.record("mode", 50)
     assert machine.mode == "FAULT"
-    assert machine.tick(CommandKind.RESET) == Result.DONE
+    assert machine.tick(CommandKind.RESET) == ResultCode.DONE
     assert machine.mode == "SAFE"
 
 
@@ -93,9 +93,9 @@ def test_a_fault_can_be_reset_while_it_is_off() -> None:
     machine = running()
     machine.raw["key"] = 0.0
     machine.tick()
-    assert machine.tick(CommandKind.RESET) == Result.DONE
+    assert machine.tick(CommandKind.RESET) == ResultCode.DONE
     assert machine.mode == "SAFE"
-    assert machine.tick(CommandKind.ARM) == Result.NOT_ENABLED
+    assert machine.tick(CommandKind.ARM) == ResultCode.NOT_ENABLED
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_stale_sample_is_off(limits: Any, last_fresh: int) -> None:
 
 def test_an_analog_enable_switches_at_half() -> None:
     machine = bench(channels={"key": {**KEY, "scale": {"raw": [0, 10], "value": [0, 1]}}})
-    for volts, result in ((4.99, Result.NOT_ENABLED), (5.01, Result.DONE)):
+    for volts, result in ((4.99, ResultCode.NOT_ENABLED), (5.01, ResultCode.DONE)):
         machine.raw["key"] = volts
         assert machine.tick(CommandKind.ARM) == result
 

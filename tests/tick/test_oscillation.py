@@ -14,11 +14,11 @@ from hilserver.numerics.arrays import Floats
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.bridge.oscillation import forget_oscillation, watch_oscillation
 from hilserver.tick.codes import CommandKind, Saturation
-from hilserver.tick.plan import Valve
+from hilserver.tick.plan import ValveRecord
 from hilserver.tick.records import blank, cells_of
 from hilserver.tick.row import ValveState
 
-V: Valve = bench_rig().plan.valve[0]
+V: ValveRecord = bench_rig().plan.valve[0]
 
 
 def flagged(demand: Floats, travel: Floats | None = None) -> NDArray[np.bool_]:

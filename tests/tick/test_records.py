@@ -15,7 +15,7 @@ from hilserver.tick import row as row_module
 from hilserver.tick.addresses import CELL
 from hilserver.tick.plan import Plan, make_plan, plan_on, table_of
 from hilserver.tick.records import Struct, blank, cells_of, dtype_of, record_at, value
-from hilserver.tick.row import Header, ValveState, column_reference, header, matches, unit_of_column, valve_state
+from hilserver.tick.row import RowHeader, ValveState, column_reference, header, matches, unit_of_column, valve_state
 
 RECORDS = [
     found
@@ -85,8 +85,8 @@ def test_a_plan_is_its_block() -> None:
 
 
 def test_a_plan_with_a_field_too_few_or_too_many_is_refused() -> None:
-    with pytest.raises(ValueError, match="Input: the values given are not those of its fields: high"):
-        table_of(plan_module.Input, [{"initial": 0.0, "low": -1.0}])
+    with pytest.raises(ValueError, match="InputRecord: the values given are not those of its fields: high"):
+        table_of(plan_module.InputRecord, [{"initial": 0.0, "low": -1.0}])
     with pytest.raises(KeyError, match="loop"):
         make_plan({}, np.empty((0, 0)))
 
@@ -97,9 +97,9 @@ def test_the_columns_of_a_log_are_those_of_the_reference() -> None:
     patterns = [name for name, _ in column_reference()]
     kinds = [next(p for p in patterns if matches(name, p)) for name in rig.layout.names]
     places = [patterns.index(kind) for kind in kinds]
-    assert kinds[: Header.cells()] == list(Header.names())
+    assert kinds[: RowHeader.cells()] == list(RowHeader.names())
     assert set(patterns) - set(kinds) <= {p for p in patterns if p.startswith(("cylinder.", "output.", "limit."))}
-    assert places[: Header.cells()] == sorted(places[: Header.cells()])
+    assert places[: RowHeader.cells()] == sorted(places[: RowHeader.cells()])
     assert unit_of_column("valve.main.flow_virtual") == unit_of_column("valve.main.flow_before") == "m^3/s"
     assert unit_of_column("port.A") == "Pa"
     assert unit_of_column("channel.p_A") == ""  # that of the channel

@@ -15,7 +15,17 @@ from rig_bench import BAR, CIRCUIT, DT, L_MIN, Bench, bench_rig, merged, program
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
-from hilserver.tick.codes import FIRST_LIMIT_FAULT, Action, CommandKind, Fault, Mode, Result, Saturation, Shape, Watched
+from hilserver.tick.codes import (
+    FIRST_LIMIT_FAULT,
+    Action,
+    CommandKind,
+    FaultCode,
+    Mode,
+    ResultCode,
+    Saturation,
+    Shape,
+    Watched,
+)
 from hilserver.tick.plan import CyclePoint, table_of
 from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import COLUMN, INPUTS, command_in, header, headers
@@ -54,7 +64,7 @@ def bench(mode: int = Mode.SAFE, **changes: Any) -> Bench:
 
 # --- modes and commands ----------------------------------------------------------------------------------------------
 
-W, D = Result.WRONG_MODE, Result.DONE
+W, D = ResultCode.WRONG_MODE, ResultCode.DONE
 TABLE: dict[int, list[tuple[int, int | None]]] = {
     # command:  STARTUP, SAFE, ARMED, RUNNING, FAULT; each the result and the mode after it (None: as before)
     CommandKind.ARM: [(W, None), (D, Mode.ARMED), (W, None), (W, None), (W, None)],
@@ -64,11 +74,11 @@ TABLE: dict[int, list[tuple[int, int | None]]] = {
     CommandKind.RESET: [(W, None), (W, None), (W, None), (W, None), (D, Mode.SAFE)],
     CommandKind.SET_INPUT: [(W, None), (W, None), (W, None), (D, None), (W, None)],
     CommandKind.STRATEGY: [(D, None)] * 5,
-    CommandKind.JOG: [(W, None), (W, None), (W, None), (Result.NOT_MANUAL, None), (W, None)],
+    CommandKind.JOG: [(W, None), (W, None), (W, None), (ResultCode.NOT_MANUAL, None), (W, None)],
     CommandKind.CYCLE: [(W, None), (W, None), (W, None), (D, None), (W, None)],
     CommandKind.SWAP: [(D, None)] * 5,
     CommandKind.ESTOP: [(D, Mode.FAULT)] * 5,
-    99: [(Result.UNKNOWN_COMMAND, None)] * 5,
+    99: [(ResultCode.UNKNOWN_COMMAND, None)] * 5,
 }
 
 
@@ -89,9 +99,9 @@ def test_every_command_in_every_mode(command: int, mode: int) -> None:
 def test_no_command_is_missing_from_the_table_and_every_result_has_a_text() -> None:
     machine = bench(cycle=CYCLE)
     for command in {*range(1, 99)} - {*TABLE}:
-        assert machine.tick(command) == Result.UNKNOWN_COMMAND
-    assert all(result.text for result in Result if result != Result.DONE)
-    assert all(fault.text for fault in Fault if fault != Fault.NONE)
+        assert machine.tick(command) == ResultCode.UNKNOWN_COMMAND
+    assert all(result.text for result in ResultCode if result != ResultCode.DONE)
+    assert all(fault.text for fault in FaultCode if fault != FaultCode.NONE)
 
 
 def test_startup_lasts_until_every_channel_has_had_a_sample() -> None:
@@ -100,7 +110,7 @@ def test_startup_lasts_until_every_channel_has_had_a_sample() -> None:
     for name in ("p_A", "Q_A"):
         machine.tick()
         assert machine.mode == "STARTUP"
-        assert machine.tick(CommandKind.ARM) == Result.WRONG_MODE
+        assert machine.tick(CommandKind.ARM) == ResultCode.WRONG_MODE
         machine.raw[name] = 0.0
     machine.tick()
     assert machine.mode == "SAFE"
@@ -113,12 +123,16 @@ def test_a_fault_latches_and_the_first_stays() -> None:
     machine.tick()
     machine.device_error = 0.0
     machine.record("mode", 100)
-    assert (machine.mode, machine["fault"]) == ("FAULT", Fault.ESTOP)
+    assert (machine.mode, machine["fault"]) == ("FAULT", FaultCode.ESTOP)
 
 
 @pytest.mark.parametrize(
     ("attribute", "value", "fault"),
-    [("device_error", 1.0, Fault.DEVICE), ("heartbeat_age", 0.2, Fault.SUPERVISOR), ("missed", 6, Fault.MISSED)],
+    [
+        ("device_error", 1.0, FaultCode.DEVICE),
+        ("heartbeat_age", 0.2, FaultCode.SUPERVISOR),
+        ("missed", 6, FaultCode.MISSED),
+    ],
 )
 def test_a_fault_is_reset_only_when_its_cause_is_gone(attribute: str, value: float, fault: int) -> None:
     machine = bench(Mode.RUNNING)
@@ -126,11 +140,11 @@ def test_a_fault_is_reset_only_when_its_cause_is_gone(attribute: str, value: flo
     setattr(machine, attribute, value)
     machine.tick()
     assert (machine.mode, machine["fault"]) == ("FAULT", fault)
-    assert machine.tick(CommandKind.RESET) == Result.CAUSE_PERSISTS
+    assert machine.tick(CommandKind.RESET) == ResultCode.CAUSE_PERSISTS
     assert (machine.mode, machine["fault"]) == ("FAULT", fault)
     setattr(machine, attribute, before)
-    assert machine.tick(CommandKind.RESET) == Result.DONE
-    assert (machine.mode, machine["fault"]) == ("SAFE", Fault.NONE)
+    assert machine.tick(CommandKind.RESET) == ResultCode.DONE
+    assert (machine.mode, machine["fault"]) == ("SAFE", FaultCode.NONE)
 
 
 @pytest.mark.parametrize("field", ["device_error", "heartbeat_age", "missed"])
@@ -150,9 +164,9 @@ def test_reset_before_all_samples_came_leads_to_startup() -> None:
     machine.device_error = 1.0
     machine.tick()
     machine.device_error = 0.0
-    assert machine.tick(CommandKind.RESET) == Result.LIMIT_ACTIVE  # the age limit of p_A
+    assert machine.tick(CommandKind.RESET) == ResultCode.LIMIT_ACTIVE  # the age limit of p_A
     machine.raw["p_A"] = 5.0
-    assert machine.tick(CommandKind.RESET) == Result.DONE
+    assert machine.tick(CommandKind.RESET) == ResultCode.DONE
     assert machine.mode == "SAFE"
 
 
@@ -264,9 +278,9 @@ def test_the_severest_action_wins() -> None:
 
 def test_a_violated_limit_refuses_what_it_would_end_at_once() -> None:
     cases = (
-        ("trip", Result.LIMIT_ACTIVE, Result.WRONG_MODE),
-        ("ramp", Result.DONE, Result.LIMIT_ACTIVE),
-        ("hold", Result.DONE, Result.DONE),
+        ("trip", ResultCode.LIMIT_ACTIVE, ResultCode.WRONG_MODE),
+        ("ramp", ResultCode.DONE, ResultCode.LIMIT_ACTIVE),
+        ("hold", ResultCode.DONE, ResultCode.DONE),
     )
     for action, arm, start in cases:
         machine = bench(Mode.SAFE, limits={"odd": {**P_A_HIGH, "action": action}})
@@ -370,7 +384,7 @@ def test_an_end_is_stronger_than_hold_and_no_matter_outside_of_running() -> None
     machine.tick(CommandKind.STOP)
     machine.record("mode", 300)
     assert (machine.mode, machine["valve.main.command"]) == ("ARMED", 0.0)
-    assert machine.tick(CommandKind.START) == Result.DONE  # beyond the end it can be started, to be driven out
+    assert machine.tick(CommandKind.START) == ResultCode.DONE  # beyond the end it can be started, to be driven out
 
 
 @pytest.mark.parametrize(
@@ -551,7 +565,7 @@ def test_inputs_are_at_their_initial_values_unless_running() -> None:
 @pytest.mark.parametrize(("number", "value"), [(1, 0.5), (-1, 0.5), (nan, 0.5), (0, nan), (0, inf)])
 def test_no_input_that_is_not_there_or_no_number(number: float, value: float) -> None:
     machine = bench(Mode.RUNNING)
-    assert machine.tick(CommandKind.SET_INPUT, number, value) == Result.BAD_VALUE
+    assert machine.tick(CommandKind.SET_INPUT, number, value) == ResultCode.BAD_VALUE
     assert machine["input.flow"] == 0.0
 
 
@@ -601,7 +615,7 @@ def test_a_work_cycle_repeats_without_losing_time() -> None:
     machine.tick(CommandKind.CYCLE, 1.0)
     values = machine.record("input.flow", 45)
     assert values[10:40] == pytest.approx(np.tile(values[10:20], 3), abs=1e-9)
-    assert machine.tick(CommandKind.CYCLE, 0.0) == Result.DONE
+    assert machine.tick(CommandKind.CYCLE, 0.0) == ResultCode.DONE
     assert machine["cycle_time"] == -1.0
 
 
@@ -615,7 +629,7 @@ def test_a_stop_ends_the_work_cycle() -> None:
 
 
 def test_without_a_work_cycle_none_is_started() -> None:
-    assert bench(Mode.RUNNING).tick(CommandKind.CYCLE, 1.0) == Result.BAD_VALUE
+    assert bench(Mode.RUNNING).tick(CommandKind.CYCLE, 1.0) == ResultCode.BAD_VALUE
 
 
 # --- the virtual circuit ---------------------------------------------------------------------------------------------
@@ -651,11 +665,11 @@ def test_a_circuit_that_diverges_trips_and_starts_anew() -> None:
     modes = machine.record("mode", 150)
     commands = machine.record("valve.main.command", 50)
     assert modes[-1] == Mode.FAULT
-    assert machine["fault"] == Fault.DIVERGED
+    assert machine["fault"] == FaultCode.DIVERGED
     assert machine["valve.W"] == 0.0  # its initial value; the input is back at 0, so it stays there
     assert commands[-1] == 0.0
     assert np.all(np.isfinite(machine.row[machine.rig.plan.layout[0].circuit :]))
-    assert machine.tick(CommandKind.RESET) == Result.DONE
+    assert machine.tick(CommandKind.RESET) == ResultCode.DONE
 
 
 # --- swap ------------------------------------------------------------------------------------------------------------
@@ -672,7 +686,7 @@ def test_a_swap_keeps_states_of_the_same_name_and_starts_the_new_ones() -> None:
     assert {name: machine[name] for name in kept} == kept
     assert machine["n.p"] == 7 * BAR
     assert machine["pump.command"] == 0.5  # a constant is the new circuit's
-    assert machine.tick(CommandKind.SWAP, 2.0) == Result.DONE
+    assert machine.tick(CommandKind.SWAP, 2.0) == ResultCode.DONE
     assert machine["circuit_version"] == 2.0
 
 

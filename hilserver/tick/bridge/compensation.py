@@ -8,7 +8,7 @@ time the spool has to be at W, the opening that passes the flow then. A spool of
 
 .. math:: U = W + \frac{2d}{\omega}\dot W + \frac{\ddot W}{\omega^2}
 
-exactly; the derivatives are those of a cubic through four foreseen openings, so nothing noisy is differentiated.
+exactly; the derivatives are those of a cubic through four predicted openings, so nothing noisy is differentiated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.bridge.strategies import authority
 from hilserver.tick.codes import Saturation
-from hilserver.tick.plan import Valve
+from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
 from hilserver.tick.valve import UNAVAILABLE, delay_of, opening_for
 
@@ -55,12 +55,12 @@ def compensated(
     p_T: float,
     stiffness: float,
     b: ValveState,
-    v: Valve,
+    v: ValveRecord,
     work: Floats,
     elapsed: float,
     dt: float,
 ) -> float:
-    """The command of a rung from second_order to adaptive.
+    """The command of a strategy from second_order to adaptive.
 
     ``stiffness``: rate at which the virtual circuit holds the port's pressure, 1/s: slope of its flow by the chamber's
     capacitance.
@@ -79,7 +79,7 @@ def compensated(
     s = middle - first
     b.opening = clip(cubic(openings, s), -1.0, 1.0)
     U = b.opening
-    if int(b.saturation) & UNAVAILABLE:  # nothing to lead: what is asked for can't be had anyhow
+    if int(b.saturation) & UNAVAILABLE:  # nothing to lead: what is commanded is not achievable anyway
         U = openings[1]
     elif v.omega > 0.0:
         U += 2.0 * v.damping / v.omega * cubic_slope(openings, s) / dt
@@ -91,17 +91,17 @@ def compensated(
 
 
 @register_jitable
-def correction(stiffness: float, b: ValveState, v: Valve) -> float:
+def correction(stiffness: float, b: ValveState, v: ValveRecord) -> float:
     """Flow that makes good what did not flow: the volume error over the feedback's time.
 
     Less of it where the virtual circuit holds the pressure stiffly: a flow that is off moves the pressure there until
-    the virtual flow is the real one, and an integral around that loop, late as it is, would only make it swing.
+    the virtual flow is the real one, and an integral around that delayed loop would only make it oscillate.
     """
     return float(b.volume_error / (v.feedback_time * (1.0 + SOFT_TIME * stiffness)))
 
 
 @register_jitable
-def add_volume_error(b: ValveState, v: Valve, elapsed: float) -> None:
+def add_volume_error(b: ValveState, v: ValveRecord, elapsed: float) -> None:
     """Add up what the virtual valve passed until now and the real one did not, m³.
 
     Nothing winds up: it is bounded, and forgotten where the command could not make it good.
@@ -116,7 +116,7 @@ def add_volume_error(b: ValveState, v: Valve, elapsed: float) -> None:
 
 
 @register_jitable
-def learn(b: ValveState, v: Valve, elapsed: float) -> None:
+def learn(b: ValveState, v: ValveRecord, elapsed: float) -> None:
     """Track the open edge's flow gain and the delay, for adaptive bridges: gradient steps on what flows otherwise.
 
     A wrong gain shows as a flow that is off in proportion to the flow, a wrong delay as one in proportion to its rate

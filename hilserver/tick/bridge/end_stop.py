@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from numba.extending import register_jitable
 
-from hilserver.tick.plan import Cylinder, Valve
+from hilserver.tick.plan import CylinderRecord, ValveRecord
 from hilserver.tick.row import CylinderState, ValveState
 
 AT_THE_STOP = 0.003
@@ -28,8 +28,8 @@ PINNED_GAIN = 0.1
 
 
 @register_jitable
-def note_end_stop(b: ValveState, v: Valve, k: CylinderState, m: Cylinder, elapsed: float) -> None:
-    """Follow how much the piston counts as pinned to its stop (0 … 1), from its position and the virtual flow."""
+def note_end_stop(b: ValveState, v: ValveRecord, k: CylinderState, m: CylinderRecord, elapsed: float) -> None:
+    """Follow how much the piston counts as held at its end stop (0 … 1), from its position and the virtual flow."""
     outward = -b.flow_virtual if v.is_B else b.flow_virtual
     low, high = k.x < AT_THE_STOP * m.stroke, k.x > (1.0 - AT_THE_STOP) * m.stroke
     away = (outward if low else 0.0) - (outward if high else 0.0)

@@ -10,27 +10,29 @@ from enum import Enum, IntEnum
 
 
 class Needs(Enum):
-    """What a strategy can't do without, as a text for the user."""
+    """What a strategy requires, as a text for the user."""
 
     NOTHING = ""
-    FLOW_SENSOR = "needs the flow: the channel that measures it (flow)"
-    FLOW_OR_CYLINDER = "needs the flow: a channel (flow), or a cylinder at this port from whose motion it is estimated"
+    FLOW_SENSOR = "requires the flow: the channel that measures it (flow)"
+    FLOW_OR_CYLINDER = (
+        "requires the flow: a channel (flow), or a cylinder at this port from whose motion it is estimated"
+    )
 
 
 class Gains(Enum):
-    """Without what a strategy does no better than the rung before it, as a text for the user."""
+    """Without which a strategy is no better than the level before it, as a text for the user."""
 
     ALWAYS = ""
     OVERLAP = "gains nothing over second_order: no overlap is known"
     SUPPLY_SENSOR = "gains nothing: the supply pressure is a fixed value"
     DELAY_OR_CYLINDER = "gains nothing: neither a delay nor a cylinder at port {port} is known"
-    FLOW_OR_POSITION = "gains nothing: without a position at port {port} the flow can't be told from the expected one"
+    FLOW_OR_POSITION = "gains nothing: without a position at port {port} the flow is not observable"
 
 
 class Strategy(IntEnum):
-    """The ladder of compensation, each rung with all that the one before has; and manual, and the flow servo.
+    """The levels of compensation, each with all that the one before has; also manual, and the flow servo.
 
-    Per member: number, what it does, what it needs, and without what it is no better than the rung before it.
+    Per member: number, what it does, what it needs, and without which it is no better than the level before it.
     """
 
     text: str
@@ -75,4 +77,4 @@ class Strategy(IntEnum):
 
 STRATEGY_NAMES = tuple(Strategy.__members__)
 BRIDGING = tuple(name for name in STRATEGY_NAMES if name != Strategy.manual.name)
-"""The strategies that follow the virtual flow, from the lowest rung on."""
+"""The strategies that follow the virtual flow, from the lowest level on."""

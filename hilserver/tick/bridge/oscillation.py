@@ -20,28 +20,28 @@ from numba.extending import register_jitable
 
 from hilserver.numerics.valve import opening_past_overlap
 from hilserver.tick.codes import Saturation
-from hilserver.tick.plan import Valve
+from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
 from hilserver.tick.valve import note
 
 SMOOTHED = 1e-3
 """s, low-pass of the opening, against single noisy ticks."""
 LEAST, LEAST_SHARE = 0.01, 0.05
-"""Smallest swing that counts, from turn to turn: of full opening, and of the opening more."""
+"""Smallest oscillation that counts, peak to peak: of full opening, plus a share of the opening."""
 QUICKEST, SLOWEST = 2.5e-3, 0.25
 """s from turn to turn: 200 Hz to 2 Hz."""
 EXPLAINED = 0.25
-"""Share of a swing by which the inputs must have moved (of half their ranges) for it to be the operator's."""
+"""Share of an oscillation by which the inputs must have moved (of half their ranges) for it to be the operator's."""
 KEEPS, FORGOTTEN = 0.7, 0.5
-"""Share of the largest swing that the next ones must have, and s in which that is forgotten."""
+"""Share of the largest oscillation that the next ones must have, and s in which that is forgotten."""
 WIGGLE = 0.25
-"""Share of the largest swing by which the opening must come back to have turned."""
+"""Share of the largest oscillation by which the opening must come back to have turned."""
 HALF_WAVES = 10
 """Swings that make an oscillation: five periods."""
 
 
 @register_jitable
-def watch_oscillation(b: ValveState, v: Valve, travel: float, elapsed: float) -> None:
+def watch_oscillation(b: ValveState, v: ValveRecord, travel: float, elapsed: float) -> None:
     """Follow the demand of this tick; ``travel``: by how much the inputs have moved, of half their ranges."""
     if not isfinite(b.oscillation_mean):
         forget_oscillation(b, v)
@@ -78,12 +78,12 @@ def count_half_wave(size: float, b: ValveState) -> None:
 
 @register_jitable
 def least_half_wave(b: ValveState) -> float:
-    """The smallest swing that counts around the present opening."""
+    """The smallest oscillation that counts around the present opening."""
     return float(LEAST + LEAST_SHARE * abs(0.5 * (b.oscillation_from + b.oscillation_to)))
 
 
 @register_jitable
-def forget_oscillation(b: ValveState, v: Valve) -> None:
+def forget_oscillation(b: ValveState, v: ValveRecord) -> None:
     """Begin anew at the present demand."""
     b.oscillation_mean = opening_past_overlap(b.demand, v.overlap) if isfinite(b.demand) else 0.0
     b.oscillation_from = b.oscillation_to = b.oscillation_mean

@@ -16,7 +16,7 @@ from hilserver.numerics.valve import leakage_fade
 from hilserver.tick.bridge.end_stop import gain_at_end_stop
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.codes import Saturation
-from hilserver.tick.plan import Valve
+from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
 from hilserver.tick.valve import UNAVAILABLE, note
 
@@ -28,7 +28,7 @@ SLOW_RETURN = 0.2
 
 @register_jitable
 def strategy_command(
-    number: int, q: float, p: float, p_S: float, p_T: float, b: ValveState, v: Valve, elapsed: float, dt: float
+    number: int, q: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord, elapsed: float, dt: float
 ) -> float:
     """The command that strategy ``number`` demands; p, p_S, p_T are the pressures at port, supply and tank.
 
@@ -42,14 +42,14 @@ def strategy_command(
     w = inverse_orifice(q - leak, p, p_S, p_T, b, v) * authority(b, v, elapsed, SLOW_RETURN)
     if number == Strategy.inverse_static:
         return w
-    if int(b.saturation) & UNAVAILABLE:  # nothing to lead: what is asked for can't be had anyhow
+    if int(b.saturation) & UNAVAILABLE:  # nothing to lead: what is commanded is not achievable anyway
         b.opening_filtered = w
         return w
     return lag_compensation(w, b, v, elapsed, dt)
 
 
 @register_jitable
-def inverse_orifice(q: float, p: float, p_S: float, p_T: float, b: ValveState, v: Valve) -> float:
+def inverse_orifice(q: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> float:
     """Opening of the real valve's metering edge that passes ``q``: W = q/(C_v·g(dp)); the sign of q picks the edge.
 
     Source: theory §1.1; [Virtual hydraulics] eq. 5.1. Without a positive drop no opening passes q: null, reported.
@@ -69,10 +69,10 @@ def inverse_orifice(q: float, p: float, p_S: float, p_T: float, b: ValveState, v
 
 
 @register_jitable
-def authority(b: ValveState, v: Valve, elapsed: float, return_time: float) -> float:
+def authority(b: ValveState, v: ValveRecord, elapsed: float, return_time: float) -> float:
     """Share of the opening that is commanded at the present drop: 1 with a drop to work with, 0 without one.
 
-    Between no drop and a quarter of P_TR the inverse would swing between null and full opening with the sensors' noise.
+    Between no drop and a quarter of P_TR the inverse would jump between null and full opening with the sensors' noise.
     So the command fades to null there: at once where the drop goes, slowly back where it returns.
     """
     wanted = 1.0 - step(b.drop, 0.0, 0.0, LEAST_DROP * v.p_tr, 1.0)
@@ -91,14 +91,14 @@ def opening_of(w: float, b: ValveState) -> float:
 
 
 @register_jitable
-def leakage(spool: float, p: float, p_S: float, p_T: float, v: Valve) -> float:
+def leakage(spool: float, p: float, p_S: float, p_T: float, v: ValveRecord) -> float:
     """Leakage of the real valve into its port at the estimated spool position: P->A less A->T. Source: theory §1.1."""
     share = leakage_fade(abs(spool), v.leak_gone)
     return share * float(v.leak_PA * root_of_drop(p_S - p, v.p_tr) - v.leak_AT * root_of_drop(p - p_T, v.p_tr))
 
 
 @register_jitable
-def lag_compensation(w: float, b: ValveState, v: Valve, elapsed: float, dt: float) -> float:
+def lag_compensation(w: float, b: ValveState, v: ValveRecord, elapsed: float, dt: float) -> float:
     r"""Lead against the spool's first-order lag: U = W + tau·dW/dt, the derivative filtered with TAU_W.
 
     The command is held for a tick, so tau is replaced by its discrete equal, which leaves no error on a ramp:
@@ -117,7 +117,7 @@ def lag_compensation(w: float, b: ValveState, v: Valve, elapsed: float, dt: floa
 
 
 @register_jitable
-def flow_servo(q: float, b: ValveState, v: Valve, elapsed: float) -> float:
+def flow_servo(q: float, b: ValveState, v: ValveRecord, elapsed: float) -> float:
     """PID on the measured flow. The derivative acts on the measured flow, filtered, so a jump of q gives no kick.
 
     Anti-windup: the integral takes only what keeps the command within its range.
@@ -138,7 +138,7 @@ def flow_servo(q: float, b: ValveState, v: Valve, elapsed: float) -> float:
 
 
 @register_jitable
-def jog(b: ValveState, v: Valve, elapsed: float) -> float:
+def jog(b: ValveState, v: ValveRecord, elapsed: float) -> float:
     """Manual command for commissioning, within the jog limit; it falls back to null when not renewed (hold to run)."""
     b.jog_left = max(b.jog_left - elapsed, 0.0)
     if b.jog_left <= 0.0:
@@ -147,14 +147,14 @@ def jog(b: ValveState, v: Valve, elapsed: float) -> float:
 
 
 @register_jitable
-def set_jog(target: float, b: ValveState, v: Valve) -> None:
+def set_jog(target: float, b: ValveState, v: ValveRecord) -> None:
     """Take a new manual command; it holds for JOG_TIME seconds."""
     b.jog = clip(target, -v.jog_limit, v.jog_limit)
     b.jog_left = v.jog_time
 
 
 @register_jitable
-def prepare_strategy(number: int, q: float, command: float, b: ValveState, v: Valve) -> None:
+def prepare_strategy(number: int, q: float, command: float, b: ValveState, v: ValveRecord) -> None:
     """Set a strategy's memory so that it takes over from ``command`` without a jump (the rest is faded out)."""
     if number == Strategy.flow_servo:
         b.flow_filtered = b.flow_measured
@@ -168,6 +168,6 @@ def prepare_strategy(number: int, q: float, command: float, b: ValveState, v: Va
 
 
 @register_jitable
-def raw_output(command: float, v: Valve) -> float:
+def raw_output(command: float, v: ValveRecord) -> float:
     """The device's raw value for a command: polarity, null offset, scale."""
     return float(v.raw_offset + v.raw_gain * clip(v.polarity * command + v.null, -1.0, 1.0))
