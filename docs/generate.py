@@ -705,10 +705,8 @@ pressures; *SI* stands for the unit of the channel, *raw* for that of the device
     enums = (codes.Mode, codes.FaultCode, codes.ResultCode, codes.Saturation, Strategy)
     for meanings in enums:
         rows = [(str(int(m)), f"`{m.name}`", cell(getattr(m, "text", ""))) for m in meanings]
-        parts += [
-            f"## Values of `{meanings.__name__.removesuffix('Code').lower()}`",
-            table(("number", "name", "meaning"), rows),
-        ]
+        name = meanings.__name__.removesuffix("Code").lower()
+        parts += [f"## Values of `{name}`", table(("number", "name", "meaning"), rows)]
     return "\n\n".join(parts) + "\n"
 
 

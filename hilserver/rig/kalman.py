@@ -118,7 +118,7 @@ def _look(m: CylinderRecord, length: int, scale: Floats, q: float) -> tuple[Floa
 
 
 def _unseen(state: int, noise: list[float | None]) -> bool:
-    """Whether a state cannot be determined from the available sensors: position and biases need a position or flow sensor.
+    """Whether the sensors cannot determine a state: position and biases need a position or flow sensor.
 
     Port B needs its pressure.
     """

@@ -14,9 +14,7 @@ class Needs(Enum):
 
     NOTHING = ""
     FLOW_SENSOR = "requires the flow: the channel that measures it (flow)"
-    FLOW_OR_CYLINDER = (
-        "requires the flow: a channel (flow), or a cylinder at this port from whose motion it is estimated"
-    )
+    FLOW_OR_CYLINDER = "requires the flow: a channel (flow), or a cylinder at this port, whose motion gives it"
 
 
 class Gains(Enum):
