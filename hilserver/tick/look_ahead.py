@@ -90,7 +90,7 @@ def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
 
 @register_jitable
 def calls_of(stage: int, ticks: int) -> int:
-    """Calls of the integrator: one for a stage of the circuit; CALLS_AHEAD per tick of look-ahead, less the last one."""
+    """Calls of the integrator: one for a stage of the circuit; in the look-ahead CALLS_AHEAD per tick, less one."""
     if HELD <= stage <= PREDICTED:
         return max(CALLS_AHEAD * ticks - 1, 0)
     return min(ticks, 1)
