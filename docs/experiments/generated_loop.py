@@ -41,7 +41,7 @@ def loop_table(joints: int) -> dict[str, Any]:
         }
         for i, (x, z) in enumerate(corner)
     }
-    text = f"Generated loop of {joints} revolute joints: bars of 0.1 m on a semicircle, hung up at both ends"
+    text = f"Generated loop of {joints} revolute joints: bars of 0.1 m on a semicircle, suspended at both ends"
     return {"description": text, "method": "recursive", "bodies": bodies, "joints": pins}
 
 

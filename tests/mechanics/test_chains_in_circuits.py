@@ -128,7 +128,7 @@ def test_a_planar_linkage_with_its_pins_all_driven_is_refused() -> None:
     """A loop is cut at a joint whose angle nobody needs."""
     definition = table("four_bar") | {"method": "recursive"}
     definition["actuators"] = {f"motor_{name}": {"type": "rotary", "joint": name} for name in definition["joints"]}
-    with pytest.raises(ConfigurationError, match=r"actuators\.motor_.*\.joint: every joint of this loop is turned"):
+    with pytest.raises(ConfigurationError, match=r"actuators\.motor_.*\.joint: every joint of this loop is driven"):
         Bench(circuit(definition, {"substeps": 1}))
 
 
