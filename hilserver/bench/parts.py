@@ -33,7 +33,7 @@ from hilserver.record.run import run_header
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.ladder import Kind, Strategy
 from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import input_columns, valve_columns
 
@@ -123,7 +123,7 @@ class RecordedInputs:
     def without_look_ahead(self) -> RecordedInputs | None:
         """The same inputs with a strategy without look-ahead; None if no valve's strategy looks ahead."""
         places = np.array(valve_columns(self.rig.plan, "strategy"))
-        ahead = (self.row[places] >= Strategy.second_order) & (self.row[places] <= Strategy.adaptive)
+        ahead = np.array([Strategy(int(n)).kind is Kind.LOOK_AHEAD for n in self.row[places]])
         if not ahead.any():
             return None
         row = self.row.copy()
