@@ -168,7 +168,7 @@ COMPENSATIONS = tuple(int(strategy.compensates) for strategy in Strategy)
 @register_jitable
 def kind_of(number: float) -> int:
     """Kind of the strategy of this number; MANUAL for a number that is not in the table, as a foreign row may hold."""
-    return KINDS[int(number)] if 0.0 <= number < len(KINDS) else int(Kind.MANUAL)
+    return KINDS[int(number)] if 0.0 <= number < len(KINDS) else KINDS[0]
 
 
 @register_jitable
