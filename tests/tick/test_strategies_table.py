@@ -32,7 +32,8 @@ def test_every_strategy_is_explained(strategy: Strategy) -> None:
 @pytest.mark.parametrize("strategy", Strategy, ids=lambda strategy: strategy.name)
 def test_the_compiled_dispatch_follows_the_table(strategy: Strategy) -> None:
     assert kind_of(float(strategy)) == strategy.kind
-    assert {effect for effect in Compensates if compensates(float(strategy), effect)} == set(strategy.compensates)
+    effects = [effect for effect in Compensates if compensates(float(strategy), effect)]
+    assert sum(effects) == strategy.compensates
 
 
 @pytest.mark.parametrize("number", [-1.0, 11.0, float("nan")])

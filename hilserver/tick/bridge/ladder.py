@@ -6,7 +6,7 @@ member of `Kind`, and a function that `hilserver.tick.outputs.demand` calls for 
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum, IntFlag
+from enum import Enum, IntEnum
 
 from numba.extending import register_jitable
 
@@ -24,8 +24,8 @@ class Kind(IntEnum):
     """PID control of the measured flow."""
 
 
-class Compensates(IntFlag):
-    """The effects for which a strategy compensates."""
+class Compensates(IntEnum):
+    """The effects for which a strategy may compensate, as bits. (Compiled code knows IntEnum, not IntFlag.)"""
 
     NOTHING = 0
     LAG = 1
@@ -70,7 +70,7 @@ class Strategy(IntEnum):
     """
 
     kind: Kind
-    compensates: Compensates
+    compensates: int
     text: str
     needs: Needs
     gains: Gains
@@ -79,7 +79,7 @@ class Strategy(IntEnum):
         cls,
         number: int,
         kind: Kind = Kind.MANUAL,
-        compensates: Compensates = Compensates.NOTHING,
+        compensates: int = Compensates.NOTHING,
         text: str = "",
         needs: Needs = Needs.NOTHING,
         gains: Gains = Gains.ALWAYS,
