@@ -27,18 +27,19 @@ def bench(
         typer.Option(
             min=1,
             max=1000,
-            help="Integration steps of the virtual circuit per tick; may be given several times. The first one also "
+            help="Integration steps of the virtual circuit per tick; may be repeated. The first one also "
             "applies to parts and rates. Default: 2 and 10; for parts and rates as in the circuit file.",
         ),
     ] = None,
     ticks: Annotated[int | None, typer.Option(min=1, help="Ticks per batch. Default: one work cycle.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Number of batches, of which the median is reported.")] = 7,
     rates: Annotated[
-        bool, typer.Option("--rates/--no-rates", help="run the server at increasing rates until it can't keep up.")
+        bool,
+        typer.Option("--rates/--no-rates", help="run the server at increasing rates until it can't keep up."),
     ] = True,
     rate: Annotated[
         list[float] | None,
-        typer.Option(min=1, max=20_000, help="run the server at this rate instead; may be given several times."),
+        typer.Option(min=1, max=20_000, help="run the server at this rate instead; may be repeated."),
     ] = None,
     duration: Annotated[float, typer.Option("--duration", "-d", min=0.5, help="seconds at each rate.")] = 2.0,
     devices: Annotated[
@@ -98,7 +99,7 @@ def bench(
 def _measured(
     rig: Rig, chosen: Rig, substeps: Sequence[int], ticks: int | None, repeats: int, devices: bool
 ) -> BenchReport:
-    """All but the rates; ``chosen``: the rig for the parts; ``devices``: whether to open hardware."""
+    """All results except the rates; ``chosen``: the rig for the parts; ``devices``: whether to open hardware."""
     from hilserver.bench.bench import BenchReport, benchmarks, busy
     from hilserver.bench.components import component_costs
     from hilserver.bench.drivers import driver_costs

@@ -13,10 +13,10 @@ def export(
         Path, typer.Argument(help="Log of hilserver (.arrow); further files of a long run are found automatically.")
     ],
     out: Annotated[Path, typer.Argument(help="File to write; its suffix (.csv, .parquet, .mf4) selects the format.")],
-    format: Annotated[str | None, typer.Option(help="csv, parquet or mf4, if the suffix is another one.")] = None,
+    format: Annotated[str | None, typer.Option(help="csv, parquet or mf4, if the suffix is a different one.")] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option(help='Columns to write, like "channel.*"; may be given several times. Default: all.'),
+        typer.Option(help='Columns to write, such as "channel.*"; may be repeated. Default: all.'),
     ] = None,
     every: Annotated[int, typer.Option(min=1, help="Keep every n-th row only.")] = 1,
 ) -> None:

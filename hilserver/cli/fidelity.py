@@ -20,7 +20,7 @@ def fidelity(
     strategy: Annotated[
         list[str] | None,
         typer.Option(
-            help='bridge strategy to try; may be repeated; "all" for all that the rig can use. default: the usual '
+            help='bridge strategy to run; may be repeated; "all": every one that the rig can use. default: the usual '
             "ones; with --drive the one in the rig file."
         ),
     ] = None,
@@ -29,7 +29,7 @@ def fidelity(
         typer.Option("--input", help="input that is swept. default: the one that commands the virtual valve."),
     ] = None,
     amplitude: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="amplitude of the sines, as a share of half the input's range.")
+        float, typer.Option(min=0.0, max=1.0, help="amplitude of the sines, as a fraction of half the input's range.")
     ] = 0.3,
     mean: Annotated[
         float | None, typer.Option(help="mean value of the sines. default: the input's initial value.")
@@ -59,8 +59,8 @@ def fidelity(
     installed there. The report (HTML and Markdown) has amplitude and phase errors over frequency, deviations over the
     work cycle, noise and saturation of the command, and all strategies side by side.
 
-    A simulated rig runs in lockstep, without a clock. A real one is run with --drive, or evaluated by a log that
-    contains its work cycle.
+    A simulated rig runs in lockstep, without a clock. A real one is run with --drive, or evaluated from a log
+    that contains its work cycle.
     """
     from hilserver.errors import HilserverError
     from hilserver.rig.build import load_rig

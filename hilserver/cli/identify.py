@@ -24,9 +24,9 @@ def identify(
         bool, typer.Option("--yes", help="with --drive: don't ask for confirmation before the machine moves.")
     ] = False,
     seconds: Annotated[float, typer.Option(min=5.0, max=600.0, help="duration of the sequence, s.")] = 60.0,
-    largest: Annotated[float, typer.Option(min=0.05, max=1.0, help="largest command of the sequence.")] = 0.6,
+    largest: Annotated[float, typer.Option(min=0.05, max=1.0, help="maximum command of the sequence.")] = 0.6,
     order: Annotated[
-        int | None, typer.Option(min=1, max=2, help="order of the spool model. default: chosen by the recording.")
+        int | None, typer.Option(min=1, max=2, help="order of the spool model. default: chosen from the recording.")
     ] = None,
     out: Annotated[Path, typer.Option("--output", "-o", help="folder of the report.")] = Path("reports"),
 ) -> None:

@@ -35,12 +35,12 @@ def latency(
     ] = None,
     cpu: Annotated[
         list[int] | None,
-        typer.Option(min=0, help="CPU to run on; may be given several times. default: the rig's."),
+        typer.Option(min=0, help="CPU to run on; may be repeated. default: the rig's."),
     ] = None,
     lock: Annotated[bool | None, typer.Option("--lock/--no-lock", help="keep all memory in RAM.")] = None,
     busy: Annotated[
         float,
-        typer.Option(min=0, max=1, help="share of each CPU that the background load uses; 0: no load."),
+        typer.Option(min=0, max=1, help="fraction of each CPU used by the background load; 0: no load."),
     ] = 2 / 3,
     compare: Annotated[
         bool, typer.Option("--cyclictest/--no-cyclictest", help="run cyclictest at the same time, if it is installed.")

@@ -45,8 +45,8 @@ def replay(
     with the recorded one. Differences are listed; the exit code is 1 if one exceeds the tolerance.
 
     A rig file: recorded pressures of another system drive the virtual circuit, the work cycle moves the operator's
-    command, and the servo command is computed and logged for the whole record. A page shows pressures, virtual flow
-    and command.
+    command, and the servo command is computed and logged for the whole recording. A report shows pressures, virtual
+    flow and command.
     """
     if what.suffix == ".toml":
         _samples(what, file, out)

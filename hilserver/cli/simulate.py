@@ -18,7 +18,7 @@ def simulate(
     ] = Path("reports"),
     strategy: Annotated[
         list[str] | None,
-        typer.Option(help="rig: bridge strategy to run; may be given several times. default: all possible ones."),
+        typer.Option(help="rig: bridge strategy to run; may be repeated. default: all possible ones."),
     ] = None,
     cycle: Annotated[Path | None, typer.Option(help="circuit: work cycle file for its inputs.")] = None,
     duration: Annotated[

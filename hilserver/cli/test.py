@@ -1,4 +1,4 @@
-"""``hilserver test``: test sequences, in simulation, on the rig, or by a log."""
+"""``hilserver test``: test sequences, in simulation, on the rig, or on a log."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ if TYPE_CHECKING:
 def run_sequences(
     files: Annotated[list[Path], typer.Argument(help="test sequences (TOML or CSV)", show_default=False)],
     rig: Annotated[
-        Path | None, typer.Option(help="rig file to simulate, instead of the one that the sequence names")
+        Path | None, typer.Option(help="rig file to simulate, instead of the one given in the sequence")
     ] = None,
     live: Annotated[
         str | None,
-        typer.Option(help='run it on the running server of this rig; "-" for the one on this machine', metavar="NAME"),
+        typer.Option(
+            help='run the sequence on the server of this rig; "-": the one running on this machine', metavar="NAME"
+        ),
     ] = None,
     broker: Broker = None,
     log: Annotated[
         Path | None, typer.Option(help="log of a run of the sequence: replay it and check the expectations")
     ] = None,
-    junit: Annotated[Path | None, typer.Option(help="write the results there as JUnit XML, for CI")] = None,
+    junit: Annotated[Path | None, typer.Option(help="write the results to this file as JUnit XML, for CI")] = None,
     out: Annotated[Path, typer.Option("--output", "-o", help="folder for reports and logs")] = Path("reports"),
 ) -> None:
     """Run test sequences: commands and faults over time, and the expected behaviour of the rig.
@@ -77,7 +79,7 @@ def _run(
     file = rig or sequence.rig_file
     if file is None:
         raise HilserverError(
-            f'{sequence.file}: which rig? Name it there (rig = "…"), with --rig, or run it with --live.'
+            f'{sequence.file}: no rig given: give it in the file (rig = "…"), with --rig, or use --live.'
         )
     record.parent.mkdir(parents=True, exist_ok=True)
     return simulate_sequence(sequence, load_rig(file), record)

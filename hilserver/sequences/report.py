@@ -1,4 +1,4 @@
-"""The results of a test sequence: JUnit XML for CI, and a page with plots for people."""
+"""The results of a test sequence: JUnit XML for CI, and a report with plots."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _clean(text: str) -> str:
 
 
 def write_junit(results: Many[Done], file: Path) -> Path:
-    """Write the results as JUnit XML. Raises HilserverError where that can't be done."""
+    """Write the results as JUnit XML. Raises HilserverError if that fails."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(junit(results), encoding="utf-8")
@@ -87,7 +87,7 @@ def summary_line(done: Done) -> str:
 
 
 def document(done: Done) -> Document:
-    """A page about one sequence."""
+    """The report on one sequence."""
     settings, blocks = done.sequence.settings, list[Block]()
     if settings.description:
         blocks.append(settings.description)
@@ -102,7 +102,7 @@ def document(done: Done) -> Document:
     if steps:
         blocks += [Heading("Steps and faults"), Grid(("time, s", "step or fault"), steps)]
     if done.circuit:
-        blocks += [Heading("The virtual circuit at the beginning"), *drawing(done.circuit), components(done.circuit)]
+        blocks += [Heading("The virtual circuit at the start"), *drawing(done.circuit), components(done.circuit)]
     passed = "passed" if done.ok else "FAILED"
     return Document(f"{done.sequence.file.stem}: {passed}", blocks)
 

@@ -347,7 +347,7 @@ def test_a_walk_through_zero_and_span_writes_nothing_to_the_device(place: Place,
     said = hilserver("calibrate", place.rig, "p_A", "--seconds", "0.05", "--note", "tester", answers=typed)
     assert said.code == 0, said
     assert "a number, in bar" in said.out
-    assert "by no more than its noise: not taken" in said.out
+    assert "by no more than the noise: not used" in said.out
     rig = load_rig(place.rig)
     (entry,) = rig.calibrations["p_A"]
     assert entry.polynomial == pytest.approx((-3.0, 30.0), rel=1e-6)
