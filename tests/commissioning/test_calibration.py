@@ -228,6 +228,7 @@ def demo(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_points_of_a_file_become_the_scale(demo: Path, tmp_path: Path, hilserver: Command) -> None:
     (tmp_path / "points.csv").write_text("raw,value\n0.02,0\n5.0,124\n10.02,250\n")
     assert '"demo-calibration.toml" does not exist yet' in hilserver("check", demo).out
