@@ -225,7 +225,7 @@ def test_its_log_gives_the_same_verdicts(relief: Done, sequence: Load) -> None:
     for name, values in relief.recorded.channels.items():
         np.testing.assert_array_equal(values, done.recorded.channels[name])
     other = sequence(START.replace("0.2 s", "1.5 s") + '[[expect]]\nchannel = "mode"\nvalue = "SAFE"\n')
-    with pytest.raises(HilserverError, match="are not in it"):
+    with pytest.raises(HilserverError, match="does not contain the steps"):
         check_log(other, Path(relief.log))
 
 
