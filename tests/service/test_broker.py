@@ -129,7 +129,7 @@ def test_ends_when_its_parent_is_killed(program: Program) -> None:
 def test_taken_port_is_named(program: Program) -> None:
     async def session() -> None:
         async with EmbeddedBroker(program=program) as broker:
-            with pytest.raises(BrokerError, match=f"port {broker.port} .*taken already"):
+            with pytest.raises(BrokerError, match=f"port {broker.port} .*already in use"):
                 await EmbeddedBroker(port=broker.port, program=program).__aenter__()
 
     asyncio.run(session())
