@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 from nicegui import app, background_tasks, ui
 from wsproto.utilities import LocalProtocolError
 
-from hilserver.panel.connection import Connection, LogIn
+from hilserver.panel.connection import Connection, Login
 from hilserver.panel.display import Units
 from hilserver.panel.page import assets, build
 from hilserver.panel.recordings import DOWNLOADS, contents, folder_of
@@ -72,7 +72,7 @@ class Panel:
             background_tasks.create(_end_with(os.getppid()))
 
     def _connect(self, user: str | None, password: str | None) -> UserSession:
-        connection = Connection(LogIn.typed(self._settings.address, user, password), self._settings.rig)
+        connection = Connection(Login.typed(self._settings.address, user, password), self._settings.rig)
         return UserSession(connection, asyncio.create_task(connection.run()))
 
     async def _index(self) -> None:
