@@ -45,7 +45,7 @@ class Panel:
     def run(self) -> None:
         """Serve until Ctrl-C or SIGTERM."""
         settings = self._settings
-        app.on_startup(self._begin)
+        app.on_startup(self._start)
         app.get(DOWNLOADS + "/{name}")(self._download)
         ui.page("/", title=f"{settings.rig} · hilserver")(self._index)
         tls = (str(settings.certificate), str(settings.key)) if settings.certificate is not None else (None, None)
@@ -65,7 +65,7 @@ class Panel:
                 ssl_keyfile=tls[1],
             )
 
-    async def _begin(self) -> None:
+    async def _start(self) -> None:
         """Connect to the broker without a login first."""
         self._open = self._connect(None, None)
         if self._settings.with_parent:
