@@ -73,7 +73,7 @@ app.command("doctor")(doctor.doctor)
 
 
 def main() -> None:
-    """Run the command line. Errors of the user go to standard error: exit code 2, no traceback."""
+    """Run the command line. User errors are printed to standard error: exit code 2, no traceback."""
     try:
         with no_interrupt_lost():
             app()
@@ -92,13 +92,13 @@ def no_interrupt_lost() -> Iterator[None]:
     """
     usual = sys.unraisablehook
 
-    def once_more(lost: sys.UnraisableHookArgs) -> None:
+    def resend(lost: sys.UnraisableHookArgs) -> None:
         if lost.exc_type is KeyboardInterrupt:
             threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
         else:
             usual(lost)
 
-    sys.unraisablehook = once_more
+    sys.unraisablehook = resend
     try:
         yield
     finally:

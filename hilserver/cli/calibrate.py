@@ -18,19 +18,17 @@ def calibrate(
     points: Annotated[
         Path | None, typer.Option(help="take the points from this CSV file: raw reading, value; measure nothing")
     ] = None,
-    degree: Annotated[int, typer.Option(help="of the polynomial: 1 is a straight line", min=1, max=5)] = 1,
-    tare: Annotated[
-        float | None, typer.Option(help="no new scale: what the channel shows now is to be this value (0, say)")
-    ] = None,
+    degree: Annotated[int, typer.Option(help="degree of the polynomial; 1: straight line", min=1, max=5)] = 1,
+    tare: Annotated[float | None, typer.Option(help="shift the zero only: the value applied now, such as 0")] = None,
     unit: Annotated[str | None, typer.Option(help="unit of the values; default: as in the configuration")] = None,
-    note: Annotated[str, typer.Option(help="with what, by whom")] = "",
-    seconds: Annotated[float, typer.Option(help="a reading is the mean over so long", min=0.05, max=600)] = 1.0,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="store it without asking")] = False,
+    note: Annotated[str, typer.Option(help="reference instrument and name")] = "",
+    seconds: Annotated[float, typer.Option(help="averaging time of a reading, s", min=0.05, max=600)] = 1.0,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="store without asking")] = False,
 ) -> None:
     """Calibrate a channel: apply known values, from zero to span; a polynomial is fitted and stored with its date.
 
-    Nothing is armed or written: raw readings come from the running server, or from the device. What is stored counts
-    from the next start on.
+    Nothing is armed or written: raw readings come from the running server, or from the device. A stored calibration
+    applies from the next start.
     """
     from hilserver.commissioning import calibrate as c
     from hilserver.rig.build import load_rig
@@ -65,7 +63,7 @@ def _measured(rig: Rig, channel: str, seconds: float) -> float:
 
 
 def _walk(rig: Rig, channel: str, unit: str, seconds: float) -> list[tuple[float, float]]:
-    """Ask for one known value after the other, and measure each."""
+    """Prompt for known values, one after the other, and measure each."""
     from hilserver.commissioning.calibrate import measure, same_as_before
     from hilserver.commissioning.live import live
 
@@ -74,25 +72,25 @@ def _walk(rig: Rig, channel: str, unit: str, seconds: float) -> list[tuple[float
     with live(rig, rig.settings.channels[channel].device or "") as source:
         typer.echo(f"{channel}: readings {source.described}, means of {seconds:g} s; values in {unit}{absolute}")
         while True:
-            what = ("zero", "span")[len(found)] if len(found) < 2 else "one more (Enter: no)"
-            text = typer.prompt(f"{what}: apply it, let it settle, type its value", default="", show_default=False)
+            what = ("zero", "span")[len(found)] if len(found) < 2 else "another point (Enter: finish)"
+            text = typer.prompt(f"{what}: apply the value, let it settle, enter it", default="", show_default=False)
             if not text and len(found) >= 2:
                 return found
             try:
                 value = float(text)
             except ValueError:
-                typer.echo(f"  a number, in {unit}")
+                typer.echo(f"  enter a number, in {unit}")
                 continue
             measured = measure(rig, source, channel, seconds)
             typer.echo(f"  raw {measured.raw:.6g} ± {measured.deviation:.2g} ({measured.samples} samples)")
             if same_as_before(measured, found):
-                typer.echo("  differs from an earlier one by no more than its noise: not taken")
+                typer.echo("  differs from an earlier point by no more than the noise: not used")
                 continue
             found.append((measured.raw, value))
 
 
 def _show(rig: Rig, channel: str, fitted: CalibrationFit, unit: str) -> None:
-    """The fit beside what the channel has shown so far."""
+    """Show the fit next to the present calibration."""
     from rich.console import Console
     from rich.table import Table
 
@@ -100,7 +98,7 @@ def _show(rig: Rig, channel: str, fitted: CalibrationFit, unit: str) -> None:
     from hilserver.commissioning.calibrate import far_from_configured, value_now
 
     table = Table(title=f"{channel} in {unit or 'no unit'}", title_justify="left")
-    for head in ("raw", "value", "so far", "fitted", "residual"):
+    for head in ("raw", "value", "present", "fitted", "residual"):
         table.add_column(head, justify="right")
     for (raw, value), residual in zip(fitted.points, fitted.residuals, strict=True):
         columns = (raw, value, value_now(rig, channel, raw, unit), value - residual, residual)
@@ -108,19 +106,17 @@ def _show(rig: Rig, channel: str, fitted: CalibrationFit, unit: str) -> None:
     Console(highlight=False, markup=False).print(table)
     typer.echo(f"value = {formula(fitted.polynomial)}")
     share = f" ({100.0 * fitted.largest_residual / fitted.span:.2g} % of the span)" if fitted.span else ""
-    typer.echo(f"largest residual {fitted.largest_residual:.3g} {unit}{share}")
+    typer.echo(f"maximum residual {fitted.largest_residual:.3g} {unit}{share}")
     if far_from_configured(rig, channel, fitted, unit):
-        typer.echo(
-            "Note: this is far from what the channel has shown so far. Is it the right channel, and the right unit?"
-        )
+        typer.echo("Note: this differs greatly from the present calibration. Are channel and unit correct?")
 
 
 def _store(rig: Rig, channel: str, entry: Calibration, yes: bool) -> None:
     from hilserver.commissioning.calibrate import calibration_file, store
 
     file = calibration_file(rig)
-    if not yes and not typer.confirm(f"Store it in {file}?"):
+    if not yes and not typer.confirm(f"Store the calibration in {file}?"):
         typer.echo("Nothing was stored.")
         raise typer.Exit(1)
     store(rig, channel, entry)
-    typer.echo(f"Stored in {file}; it counts from the next start on.")
+    typer.echo(f"Stored in {file}; it applies from the next start.")

@@ -19,9 +19,9 @@ REFRESH = 0.2
 
 def channels(
     rig: Annotated[Path | None, typer.Argument(help="rig file (TOML): show its channels live")] = None,
-    once: Annotated[bool, typer.Option("--once", help="show the values once, do not watch")] = False,
+    once: Annotated[bool, typer.Option("--once", help="show the values once and exit")] = False,
 ) -> None:
-    """Which devices and channels are there; with a rig file: their live values (raw, scaled, age, valid or why not).
+    """List the devices and channels found; with a rig file: show its live values (raw, scaled, age, validity).
 
     Nothing is armed, and nothing written: the values come from the rig's running server, or from the devices, opened
     without their outputs. Ctrl-C ends it.

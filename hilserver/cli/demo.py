@@ -31,15 +31,15 @@ class DemoStep:
 
 
 def demo(
-    rig: Annotated[Path | None, typer.Option(help="another rig file than the demo's own")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="folder of the page about the run")] = Path("reports"),
-    panel: Annotated[bool, typer.Option(help="show it in the browser, too: prints the panel's address")] = True,
-    stay: Annotated[bool, typer.Option("--stay", help="go on until Ctrl-C: drive it in the panel")] = False,
+    rig: Annotated[Path | None, typer.Option(help="another rig file")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="folder of the report")] = Path("reports"),
+    panel: Annotated[bool, typer.Option(help="also serve the panel; its address is printed")] = True,
+    stay: Annotated[bool, typer.Option("--stay", help="keep running until Ctrl-C, to operate it in the panel")] = False,
 ) -> None:
-    """See it work: a virtual pump, relief valve and 4/3 valve move a simulated machine through its servo valve.
+    """Run the demo: a virtual pump, relief valve and 4/3 valve move a simulated machine through its servo valve.
 
-    In real time at 1 kHz; relief valve and directional valve are switched live over MQTT. At the end a
-    page about the run with plots, circuit and timing, and the log. Ctrl-C ends it cleanly.
+    In real time at 1 kHz; relief valve and directional valve are switched live over MQTT. At the end
+    a report on the run with plots, circuit and timing, and the log. Ctrl-C ends it cleanly.
     """
     import logging
 
@@ -69,7 +69,7 @@ def demo(
                 playing = asyncio.create_task(play(supervisor))
                 await asyncio.wait({task, playing}, return_when=asyncio.FIRST_COMPLETED)
                 if stay and not task.done():
-                    typer.echo("It goes on for you to drive it: arm, start, click a component. Ctrl-C ends it.")
+                    typer.echo("It keeps running for you to operate it: arm, start, click a component. Ctrl-C ends it.")
                     await asyncio.wait({task})
                 supervisor.stop()
                 playing.cancel()
@@ -82,11 +82,11 @@ def demo(
 
 
 async def show_panel(supervisor: Supervisor, stack: contextlib.AsyncExitStack) -> None:
-    """Start the panel beside the demo and print its address."""
-    from hilserver.panel.app import beside
+    """Start the panel next to the demo and print its address."""
+    from hilserver.panel.app import panel_process
 
     assert supervisor.address is not None
-    url = await stack.enter_async_context(beside(supervisor.rig.settings.name, supervisor.address))
+    url = await stack.enter_async_context(panel_process(supervisor.rig.settings.name, supervisor.address))
     typer.echo(f"Panel in the browser: {url}" if url else "No panel: pip install 'hilserver[panel]'")
 
 
@@ -140,7 +140,7 @@ async def play(supervisor: Supervisor) -> None:
 
 
 def live_table(state: ServerState, done: list[str], progress: float) -> Table:
-    """The rig at a glance."""
+    """The state of the rig."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
@@ -182,7 +182,7 @@ def live_table(state: ServerState, done: list[str], progress: float) -> Table:
 
 
 def report(log: Path, folder: Path) -> None:
-    """Print the results, and write the page about the run."""
+    """Print the results, and write the report on the run."""
     from hilserver.record.summary import summarise
     from hilserver.report.run_report import write_run_report
     from hilserver.units import L_MIN
@@ -196,13 +196,13 @@ def report(log: Path, folder: Path) -> None:
     for valve in summary.valves:
         typer.echo(
             f"valve {valve.valve}: measured against virtual flow: NRMSE {100 * valve.nrmse:.2f} %, "
-            f"largest deviation {valve.largest / L_MIN:.2f} l/min of {valve.flow_range / L_MIN:.0f} l/min; "
+            f"maximum deviation {valve.largest / L_MIN:.2f} l/min of {valve.flow_range / L_MIN:.0f} l/min; "
             f"saturated {100 * valve.saturated:.1f} % of the time"
         )
     typer.echo(
         f"work per tick {summary.work_median * 1e6:.0f} µs (median), {summary.work_p99 * 1e6:.0f} µs (99 %); "
         f"wake-up {summary.wake_median * 1e6:.0f} µs (median), {summary.wake_p99 * 1e6:.0f} µs (99 %) late"
     )
-    typer.echo(f"page: {write_run_report(log, folder)}")
-    typer.echo(f"log:  {log}")
-    typer.echo(f"next: hilserver replay {log}    hilserver simulate config/rigs/demo.toml")
+    typer.echo(f"report: {write_run_report(log, folder)}")
+    typer.echo(f"log:    {log}")
+    typer.echo(f"next:   hilserver replay {log}    hilserver simulate config/rigs/demo.toml")

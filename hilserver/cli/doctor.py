@@ -10,16 +10,16 @@ import typer
 
 def doctor(
     rig: Annotated[
-        Path | None, typer.Argument(help="rig file (TOML): its loop, broker and log folder are checked.")
+        Path | None, typer.Argument(help="rig file (TOML): its loop, broker and log folder are checked")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="the findings as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="the findings as JSON")] = False,
 ) -> None:
     """Is this machine fit for the rig?
 
-    Looks at kernel, CPUs, limits, clock, broker, cache, shared memory and disk, and reports for each finding what it
-    costs and which command fixes it. Changes nothing, touches no device.
+    Looks at kernel, CPUs, limits, clock, broker, cache, shared memory and disk, and reports for each finding its
+    consequences and the command that fixes it. Changes nothing, accesses no device.
 
-    Exit code: 0 fit (notes do not count), 1 it runs, but less well than it could, 2 it can't run so.
+    Exit code: 0 fit (notes do not count), 1 it runs, but less well than it could, 2 it can't run as it is.
     """
     from rich.console import Console
 

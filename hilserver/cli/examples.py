@@ -10,7 +10,7 @@ from hilserver.errors import HilserverError
 
 
 def example(name: str) -> Path:
-    """Path of an example configuration, like ``rigs/demo.toml``. Raises HilserverError if it is not installed."""
+    """Path of an example configuration, such as ``rigs/demo.toml``. Raises HilserverError if it is not installed."""
     places = [Path(hilserver.__file__).parent.parent / "config", Path(sys.prefix) / "share" / "hilserver" / "config"]
     for place in places:
         if (place / name).is_file():

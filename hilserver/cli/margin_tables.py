@@ -14,7 +14,7 @@ from hilserver.margins.margins import RigMargins
 from hilserver.units import shown_value
 
 DROP = 35e5
-"""Pa over an edge, at which flow coefficients are shown as flows."""
+"""Pressure drop over an edge, Pa, at which flow coefficients are shown as flows."""
 
 
 def margin_tables(found: RigMargins) -> Iterator[Table]:

@@ -13,9 +13,7 @@ from hilserver.cli.switch import Broker, Rig
 def panel(
     rig: Rig = None,
     broker: Broker = None,
-    host: Annotated[
-        str, typer.Option(help="address to listen on; 0.0.0.0: for every device in the network")
-    ] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="address to listen on; 0.0.0.0: all devices on the network")] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(help="port; default: 8080 or the next free one")] = None,
     recordings: Annotated[
         Path | None, typer.Option(help="folder of the recordings; default: the one that the server reports")
@@ -26,10 +24,10 @@ def panel(
         bool, typer.Option("--with-parent", help="end when the program that started it ends")
     ] = False,
 ) -> None:
-    """Serve the panel of a rig until Ctrl-C; open the address that it prints in a browser.
+    """Serve the panel of a rig until Ctrl-C; open the printed address in a browser.
 
     Where the broker has accounts, each user logs in with their own; read-only accounts can watch but not operate. To
-    the broker, the panel is a client like any other: it may run on the rig's PC or elsewhere.
+    the broker, the panel is an ordinary client: it may run on the rig's PC or on another machine.
     """
     from hilserver.client.place import where
     from hilserver.errors import HilserverError

@@ -14,10 +14,8 @@ if TYPE_CHECKING:
 
 
 def plotjuggler(
-    to: Annotated[str, typer.Option(help="where PlotJuggler's UDP server listens")] = "127.0.0.1:9870",
-    layout: Annotated[
-        Path | None, typer.Option(help="write a layout for this rig there, to be loaded in PlotJuggler")
-    ] = None,
+    to: Annotated[str, typer.Option(help="address of PlotJuggler's UDP server")] = "127.0.0.1:9870",
+    layout: Annotated[Path | None, typer.Option(help="write a PlotJuggler layout for this rig to this file")] = None,
     rig: Rig = None,
     broker: Broker = None,
 ) -> None:
@@ -34,7 +32,7 @@ def plotjuggler(
 
     host, _, port = to.rpartition(":")
     if not host or not port.isdigit():
-        raise HilserverError(f'--to "{to}": write host:port.')
+        raise HilserverError(f'--to "{to}": must be host:port.')
     name, address = where(rig, broker)
     with suppress(KeyboardInterrupt):
         try:
@@ -63,7 +61,7 @@ async def _stream(rig: str, address: BrokerAddress, host: str, port: int, file: 
         if file is not None and session.description is not None:
             units = {name: info.unit for name, info in session.description.channels.items()}
             _write(file, layout(units, channels))
-        typer.echo(f"{len(channels)} channels of rig {rig} go to {host}:{port} by UDP. Ctrl-C ends it.")
+        typer.echo(f"Sending {len(channels)} channels of rig {rig} to {host}:{port} by UDP. Ctrl-C ends it.")
         await stream(session, host, port)
 
 

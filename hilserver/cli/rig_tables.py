@@ -57,7 +57,7 @@ def _scaled(channel: ChannelSettings) -> tuple[str, str]:
 
 
 def formula(polynomial: Sequence[float]) -> str:
-    """A polynomial of the raw reading in words.
+    """A polynomial of the raw reading as a formula.
 
     >>> formula((0.5, -25.0, 0.01))
     '0.5 - 25·raw + 0.01·raw^2'
@@ -153,7 +153,7 @@ def rate_table(rig: Rig) -> Table:
     table.add_row(
         "circuit", f"{solver.integrator}, {solver.substeps} steps of {tick / solver.substeps * 1e6:g} µs per tick"
     )
-    table.add_row("missed ticks", f"up to {settings.loop.max_missed} in succession are made up for")
+    table.add_row("missed ticks", f"up to {settings.loop.max_missed} in succession are compensated")
     table.add_row(
         "telemetry", f"{settings.mqtt.telemetry_rate:g} Hz, sent every {settings.mqtt.telemetry_batch * 1e3:g} ms"
     )

@@ -13,14 +13,14 @@ RigFile = Annotated[Path, typer.Argument(help="rig file (TOML)", show_default=Fa
 def run(
     rig: RigFile,
     report: Annotated[
-        Path | None, typer.Option(help="write a page about the run into this folder when it ends", metavar="FOLDER")
+        Path | None, typer.Option(help="write a report on the run to this folder when it ends", metavar="FOLDER")
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="log every command and change of mode")] = False,
 ) -> None:
     """Run a rig in real time until Ctrl-C (or SIGTERM).
 
     Starts in SAFE with the valves at null. Arm, start and switch over MQTT (hilserver switch, mosquitto_pub). Every
-    tick is recorded. Whatever ends the run, the valves get their safe values first.
+    tick is recorded. However the run ends, the valves are set to their safe values first.
     """
     import asyncio
     import logging
@@ -62,11 +62,11 @@ def run(
 
 
 def _report(log: Path | None, folder: Path) -> None:
-    """The page about a run, where it was recorded."""
+    """Write the report on a run, if it was recorded."""
     from hilserver.errors import HilserverError
     from hilserver.report.run_report import write_run_report
 
     try:
         typer.echo(f"Report: {write_run_report(log, folder)}" if log else "No report: the run was not recorded.")
-    except HilserverError as error:  # how the run itself ended is what the exit code says
+    except HilserverError as error:  # the exit code reports how the run itself ended
         typer.echo(f"No report: {error}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
 
 EVENTS_SHOWN = 8
-"""The latest events below the watched status."""
+"""Number of latest events below the watched status."""
 REDRAWN = 0.25
 """Least time between two updates of the screen, s."""
 
@@ -40,7 +40,7 @@ def status(
 ) -> None:
     """Show the state of a running server: mode, faults, warnings, targets and measured values, timing.
 
-    --watch goes on, and reports it, while server or broker are offline. With --json, or where the output is not a
+    --watch keeps running while server or broker are offline, and reports this. With --json, or if the output is not a
     terminal, it prints one state after the other, for other programs.
     """
     import asyncio
@@ -109,7 +109,7 @@ async def _print_each(session: Session, console: Console, as_json: bool) -> None
 
 
 def watched_picture(session: Session) -> RenderableType:
-    """The present status, or why there is none, and the latest events."""
+    """The present status, or the reason why there is none, and the latest events."""
     from datetime import datetime
 
     from rich.console import Group
@@ -130,7 +130,7 @@ def watched_picture(session: Session) -> RenderableType:
 def picture(
     name: str, state: ServerState, description: Description | None, margins: MarginStatus | None
 ) -> RenderableType:
-    """A state for people: mode, problems, targets and measured values, margins, timing."""
+    """A state for the terminal: mode, problems, targets and measured values, margins, timing."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -186,7 +186,7 @@ def utilisation_table(state: ServerState, margins: MarginStatus) -> Table:
 
 
 def percent(share: float | None) -> str:
-    """A share of what a valve can do.
+    """A utilisation of a valve in per cent.
 
     >>> percent(0.428), percent(None)
     ('43 %', 'not possible')
@@ -194,13 +194,13 @@ def percent(share: float | None) -> str:
     return "not possible" if share is None else f"{100 * share:.0f} %"
 
 
-def smallest(margins: list[float | None], examined: bool = True) -> str:
-    """The smallest margin as it is shown; None: any.
+def smallest(margins: list[float | None], calculated: bool = True) -> str:
+    """The smallest margin, as displayed; None: any.
 
-    >>> smallest([1.52, None]), smallest([None]), smallest([]), smallest([], examined=False)
+    >>> smallest([1.52, None]), smallest([None]), smallest([]), smallest([], calculated=False)
     ('1.5', 'any', '?', '...')
     """
-    if not examined:
+    if not calculated:
         return "..."
     if not margins:
         return "?"
@@ -232,7 +232,7 @@ def timing_table(loop: LoopStatus) -> Table:
 
 
 def timing_summary(loop: LoopStatus, missed: int) -> str:
-    """Its extremes, in a line."""
+    """Number of ticks and extremes of the timing, on one line."""
     return (
         f"{loop.wake_up.count} ticks of {loop.period * 1e6:.0f} µs, {missed} missed; time synchronisation error "
         f"{loop.time_sync_error * 1e6:.0f} µs, minimum step {loop.minimum_step * 1e6:.0f} µs"
@@ -253,7 +253,7 @@ def failures(report: DeviceStatus) -> str:
 
 
 def display(value: float, unit: str) -> tuple[str, str]:
-    """A value in the units people use: bar, l/min, mm; (text, unit)."""
+    """A value in practical units (bar, l/min, mm): text and unit."""
     factor, shown, digits = {"Pa": (1e-5, "bar", 2), "m^3/s": (6e4, "l/min", 2), "m": (1e3, "mm", 1)}.get(
         unit, (1.0, unit, 4)
     )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hilserver.protocol.published import Answer
 
 Rig = Annotated[
-    str | None, typer.Option("--rig", "-r", help="name of the rig; default: the one that runs on this machine")
+    str | None, typer.Option("--rig", "-r", help="name of the rig; default: the one running on this machine")
 ]
 Broker = Annotated[
     str | None,
@@ -29,16 +29,16 @@ def switch(
     component: Annotated[
         str, typer.Argument(help="name of the component in the circuit; or a circuit file with --circuit")
     ],
-    values: Annotated[list[str] | None, typer.Argument(help='new values, like nominal_flow.flow="60 l/min"')] = None,
-    kind: Annotated[str | None, typer.Option("--type", "-t", help="replace it by a component of this type")] = None,
-    circuit: Annotated[bool, typer.Option("--circuit", help="switch to the whole circuit of this file")] = False,
+    values: Annotated[list[str] | None, typer.Argument(help='new values, such as nominal_flow.flow="60 l/min"')] = None,
+    kind: Annotated[str | None, typer.Option("--type", "-t", help="replace the component by one of this type")] = None,
+    circuit: Annotated[bool, typer.Option("--circuit", help="switch to the complete circuit in this file")] = False,
     steady: Annotated[
         bool, typer.Option("--steady", help="new states start at equilibrium instead of at their initial values")
     ] = False,
     rig: Rig = None,
     broker: Broker = None,
 ) -> None:
-    """Change the virtual hydraulics while it runs: a component's values, its type, or the whole circuit.
+    """Change the virtual hydraulics while it runs: a component's values, its type, or the complete circuit.
 
     The change is prepared and tried outside the loop and takes effect at one tick; a refused one changes nothing.
 
@@ -69,7 +69,7 @@ def send(
     command: Annotated[
         str, typer.Argument(help="arm, disarm, start, stop, reset, set_input, strategy, jog, cycle, ...")
     ],
-    values: Annotated[list[str] | None, typer.Argument(help="its values, like input=joystick value=0.5")] = None,
+    values: Annotated[list[str] | None, typer.Argument(help="its values, such as input=joystick value=0.5")] = None,
     rig: Rig = None,
     broker: Broker = None,
 ) -> None:
@@ -88,7 +88,7 @@ def send(
 
 
 def ask(command: Command, rig: str | None, broker: str | None) -> Answer:
-    """Send a command and return its answer. Raises HilserverError with the reason where it is refused."""
+    """Send a command and return its answer. Raises HilserverError with the reason if it is refused."""
     from hilserver.client import send as request
     from hilserver.client import where
     from hilserver.errors import HilserverError
@@ -101,7 +101,7 @@ def ask(command: Command, rig: str | None, broker: str | None) -> Answer:
 
 
 def _whole_circuit(file: str, start: Literal["initial", "steady"]) -> Command:
-    """A circuit file on this machine is sent as it is; any other name is a file on the server."""
+    """A circuit file on this machine is sent with its contents; any other name is a file on the server."""
     from pathlib import Path
 
     from hilserver.protocol.commands import SwitchCircuit
@@ -120,7 +120,7 @@ def _assignments(values: list[str]) -> dict[str, Any]:
     for text in values:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise HilserverError(f'"{text}" is not of the form key=value, like opening_pressure="120 bar".')
+            raise HilserverError(f'"{text}" is not of the form key=value, such as opening_pressure="120 bar".')
         try:
             found[key] = json.loads(value)
         except ValueError:

@@ -1,4 +1,4 @@
-"""``hilserver test``: test sequences, in simulation, on the rig, or by a log."""
+"""``hilserver test``: test sequences, in simulation, on the rig, or on a log."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ import typer
 from hilserver.cli.switch import Broker
 
 if TYPE_CHECKING:
-    from hilserver.sequences.check import Done, Verdict
+    from hilserver.sequences.check import SequenceResult, Verdict
     from hilserver.sequences.model import Sequence
 
 
 def run_sequences(
     files: Annotated[list[Path], typer.Argument(help="test sequences (TOML or CSV)", show_default=False)],
     rig: Annotated[
-        Path | None, typer.Option(help="rig file to simulate, instead of the one that the sequence names")
+        Path | None, typer.Option(help="rig file to simulate, instead of the one given in the sequence")
     ] = None,
     live: Annotated[
         str | None,
-        typer.Option(help='run it on the running server of this rig; "-" for the one on this machine', metavar="NAME"),
+        typer.Option(
+            help='run the sequence on the server of this rig; "-": the one running on this machine', metavar="NAME"
+        ),
     ] = None,
     broker: Broker = None,
     log: Annotated[
         Path | None, typer.Option(help="log of a run of the sequence: replay it and check the expectations")
     ] = None,
-    junit: Annotated[Path | None, typer.Option(help="write the results there as JUnit XML, for CI")] = None,
+    junit: Annotated[Path | None, typer.Option(help="write the results to this file as JUnit XML, for CI")] = None,
     out: Annotated[Path, typer.Option("--output", "-o", help="folder for reports and logs")] = Path("reports"),
 ) -> None:
     """Run test sequences: commands and faults over time, and the expected behaviour of the rig.
@@ -45,7 +47,7 @@ def run_sequences(
     if sum(given is not None for given in (rig, live, log)) > 1:
         raise HilserverError("choose one of --rig, --live and --log.")
     sequences = [load_sequence(file) for file in files]
-    results: list[Done] = []
+    results: list[SequenceResult] = []
     for sequence in sequences:
         stem = f"{sequence.file.stem}-{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}"
         done = _run(sequence, rig, live, broker, log, out / f"{stem}.arrow")
@@ -63,7 +65,7 @@ def run_sequences(
 
 def _run(
     sequence: Sequence, rig: Path | None, live: str | None, broker: str | None, log: Path | None, record: Path
-) -> Done:
+) -> SequenceResult:
     if log is not None:
         from hilserver.sequences.logged import check_log
 
@@ -77,13 +79,13 @@ def _run(
     file = rig or sequence.rig_file
     if file is None:
         raise HilserverError(
-            f'{sequence.file}: which rig? Name it there (rig = "…"), with --rig, or run it with --live.'
+            f'{sequence.file}: no rig given: give it in the file (rig = "…"), with --rig, or use --live.'
         )
     record.parent.mkdir(parents=True, exist_ok=True)
     return simulate_sequence(sequence, load_rig(file), record)
 
 
-def _live(sequence: Sequence, name: str | None, broker: str | None) -> Done:
+def _live(sequence: Sequence, name: str | None, broker: str | None) -> SequenceResult:
     import asyncio
 
     from hilserver.client import open_session, where
@@ -91,7 +93,7 @@ def _live(sequence: Sequence, name: str | None, broker: str | None) -> Done:
 
     rig, address = where(None if name in (None, "-") else name, broker)
 
-    async def run() -> Done:
+    async def run() -> SequenceResult:
         async with open_session(address, rig, telemetry=True) as session:
             return await run_live(sequence, session)
 

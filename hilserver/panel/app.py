@@ -1,4 +1,4 @@
-"""Starting the panel: in this process, or in a process of its own beside another program."""
+"""Starts the panel: in this process, or in a separate process next to another program."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hilserver.protocol.address import BrokerAddress
 
 
 @asynccontextmanager
-async def beside(rig: str, address: BrokerAddress) -> AsyncIterator[str | None]:
-    """A panel in a process of its own for the duration of the context; its URL, None where NiceGUI is not installed."""
+async def panel_process(rig: str, address: BrokerAddress) -> AsyncIterator[str | None]:
+    """Run a panel in a separate process for the duration of the context; yields its URL, None without NiceGUI."""
     if find_spec("nicegui") is None:
         yield None
         return
@@ -27,7 +27,7 @@ async def beside(rig: str, address: BrokerAddress) -> AsyncIterator[str | None]:
         *(sys.executable, "-c", "from hilserver.cli import main; main()", "panel", *options),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is for this process only
+        start_new_session=True,  # Ctrl-C goes to this process only
     )
     try:
         yield PanelSettings(rig, address, port=port).url
@@ -42,7 +42,7 @@ async def beside(rig: str, address: BrokerAddress) -> AsyncIterator[str | None]:
 
 
 def serve(settings: PanelSettings) -> None:
-    """Serve the panel until Ctrl-C or SIGTERM. Raises HilserverError where NiceGUI is not installed.
+    """Serve the panel until Ctrl-C or SIGTERM. Raises HilserverError if NiceGUI is not installed.
 
     It runs at low priority: the panel must not disturb the loop that it shows.
     """

@@ -1,4 +1,4 @@
-"""The dialog of a component: its datasheet values, changed and applied live, or another type in its place."""
+"""The dialog of a component: change its datasheet values live, or replace it by another type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hilserver.protocol.published import Answer, TypeInfo
 
 @dataclass(frozen=True)
 class DatasheetField:
-    """A datasheet value: dotted key, what it is, its text as given ("" where it is not), its default."""
+    """A datasheet value: dotted key, description, text as given ("" if not given), default."""
 
     key: str
     description: str
@@ -27,9 +27,9 @@ class DatasheetField:
 
 
 def fields_of(kind: TypeInfo | None, table: Mapping[str, Any]) -> list[DatasheetField]:
-    """The datasheet values of a component of this type as they stand in its table.
+    """The datasheet values of a component of this type, as given in its table.
 
-    Of a type that the server does not tell of, those that are given.
+    For a type that the server does not describe, only the given ones.
     """
     if kind is None:
         skipped = ("type", "ports", "description")
@@ -55,14 +55,14 @@ def _given(key: str, value: object, description: str) -> Iterator[DatasheetField
 
 
 def as_text(value: object) -> str:
-    """A value as one writes it: texts as they are, everything else as JSON."""
+    """A value as it is entered: texts unchanged, everything else as JSON."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)
 
 
 def as_value(text: str) -> Any:
-    """What was typed: JSON where it is JSON (numbers, lists), else a text such as ``120 bar``.
+    """The value of an entry: parsed as JSON if possible (numbers, lists), otherwise a text such as ``120 bar``.
 
     >>> as_value("120 bar"), as_value("0.8"), as_value('[["5 bar", "20 l/min"]]')
     ('120 bar', 0.8, [['5 bar', '20 l/min']])
@@ -74,12 +74,12 @@ def as_value(text: str) -> Any:
 
 
 def fitting_types(types: Mapping[str, TypeInfo], table: Mapping[str, Any]) -> list[str]:
-    """The types that can take the place of a component: they have ports of the same names."""
+    """The types that can replace a component: those with ports of the same names."""
     return [name for name, kind in types.items() if {*kind.ports} == {*table.get("ports", {})}]
 
 
 def picture(kind: str) -> str:
-    """The symbol of a type as an SVG; empty where there is none."""
+    """The symbol of a type as an SVG; empty if there is none."""
     drawn = symbol(kind)
     if drawn is None:
         return ""
@@ -90,12 +90,12 @@ def picture(kind: str) -> str:
 
 
 class ComponentDialog:
-    """Opened by a click into the schematic."""
+    """Opened by a click on a component in the schematic."""
 
     def __init__(self, page: Page) -> None:
         self.page, self.name = page, ""
         self._fields: dict[str, tuple[DatasheetField, ui.input]] = {}
-        # beside the rest, not over it: the buttons that stop the rig stay within reach
+        # next to the page, not over it: the buttons that stop the rig remain accessible
         dialog = ui.dialog().props("seamless position=right")
         with dialog as self.dialog, ui.column().classes("card component-dialog gap-3").style("width: 27rem"):
             self._content = ui.column().classes("w-full gap-3")
@@ -146,10 +146,10 @@ class ComponentDialog:
                 button = ui.button(text, on_click=self._apply).props("unelevated no-caps").classes("apply")
                 button.set_enabled(self.page.may_command)
                 if not self.page.may_command:
-                    button.tooltip("This log-in may only look, or the server is away.")
+                    button.tooltip("This login is read-only, or the server is offline.")
 
     def _kept(self, kind: str, table: Mapping[str, Any]) -> dict[str, Any]:
-        """Values and signals of the running component that the other type has as well."""
+        """Values and signals of the running component that the new type also has."""
         other = self.page.connection.types[kind]
         return {key: table[key] for key in (*other.values, *other.inputs, *other.outputs) if key in table}
 
@@ -172,7 +172,7 @@ class ComponentDialog:
         if self._kind == running:
             changes = self._changes()
             if not changes:
-                self._refuse("Nothing was changed yet.")
+                self._refuse("No value was changed.")
                 return
             command = Switch(component=self.name, set=changes)
         else:
@@ -187,11 +187,11 @@ class ComponentDialog:
             command = Switch(component=self.name, type=self._kind, values=values)
         answer = await self.page.command(command, quiet=True)
         if answer is not None and answer.ok:
-            self._tell(answer)
+            self._report(answer)
         elif answer is not None:
             self._refuse("\n".join(answer.problems) or str(answer.reason))
 
-    def _tell(self, answer: Answer) -> None:
+    def _report(self, answer: Answer) -> None:
         moved = answer.result.get("command_moved_percent")
         percent = ", ".join(f"{v} {p:.1f} %" for v, p in moved.items()) if isinstance(moved, dict) else ""
         active = answer.result.get("active_ms")

@@ -1,6 +1,6 @@
 """One login at the broker: the server's topics, kept up to date, and commands with their answers.
 
-It connects by itself and again after a loss. Nobody is asked to remember anything: what is retained comes anew.
+It connects automatically and reconnects after a loss. No state needs to be kept: retained messages are sent again.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _LOGIN_REFUSED = (4, 5, 134, 135, 140)  # bad user or password, not authorised: 
 Role = Literal["unknown", "viewer", "operator"]
 
 
-class LogIn(BrokerAddress):
-    """A broker's address with a password that somebody typed."""
+class Login(BrokerAddress):
+    """A broker's address with a password entered by the user."""
 
     _typed: str | None = PrivateAttr(default=None)
 
@@ -54,8 +54,8 @@ class LogIn(BrokerAddress):
         return self._typed
 
     @classmethod
-    def typed(cls, address: BrokerAddress, user: str | None, password: str | None) -> LogIn:
-        """The broker at ``address`` with this user; without the login in ``address``."""
+    def typed(cls, address: BrokerAddress, user: str | None, password: str | None) -> Login:
+        """The broker at ``address`` with this user; the login in ``address`` is not used."""
         own = {"user": user, "password_file": None}
         login = cls.model_validate({**address.model_dump(), **own})
         login._typed = password
@@ -63,10 +63,10 @@ class LogIn(BrokerAddress):
 
 
 class Connection:
-    """What one user sees of one rig. ``run`` keeps it going; everything else returns at once, but for ``send``.
+    """One user's connection to one rig. ``run`` maintains it; all other methods except ``send`` return immediately.
 
-    ``connected``: to the broker; ``online``: the rig's server is, too. ``role``: whether this log-in may command, once
-    the server has shown it. ``refused``: the broker's reason not to let the user in.
+    ``connected``: to the broker; ``online``: the rig's server is, too. ``role``: whether this login may send commands,
+    once the server has answered. ``refused``: the broker's reason for refusing the login.
     """
 
     def __init__(self, address: BrokerAddress, rig: str) -> None:
@@ -108,7 +108,7 @@ class Connection:
             await asyncio.sleep(RETRY)
 
     async def send(self, command: Command) -> Answer:
-        """Send one command and return its answer, a refusal included. Raises HilserverError where none comes."""
+        """Send one command and return its answer, a refusal included. Raises HilserverError if there is none."""
         if self._client is None or not self.online:
             raise HilserverError(f"{command.name} was not sent: {self.status()}.")
         command = command.model_copy(update={"id": uuid.uuid4().hex, "expires": self._expiry()})
@@ -123,13 +123,13 @@ class Connection:
             raise HilserverError(f"{command.name} was not sent: {error}.") from None
 
     def status(self) -> str:
-        """How the connection is, in words."""
+        """The state of the connection, in words."""
         if not self.connected:
             return f"no connection to the broker {self.address}"
         return "online" if self.online else f"the server of {self.rig} is offline"
 
     def _expiry(self) -> float | None:
-        """When a command expires, by the server's clock as far as its state tells."""
+        """When a command expires, by the server's clock as far as it is known from the state."""
         if self.state is None:
             return None
         lifetime = self.description.command_lifetime if self.description is not None else None
@@ -142,7 +142,7 @@ class Connection:
             await client.subscribe(wanted)
             self._client, self.connected, self.trouble = client, True, ""
             async for message in client.messages:
-                with contextlib.suppress(ValidationError):  # of another version: what can't be read is passed over
+                with contextlib.suppress(ValidationError):  # from another version: unreadable messages are skipped
                     self._take(message.topic.value.removeprefix(self._topics.prefix), bytes(message.payload))
 
     def _take(self, topic: str, payload: bytes) -> None:
@@ -176,9 +176,9 @@ class Connection:
         self.online = online
 
     async def _probe(self) -> None:
-        """Find out whether this login may command: the server answers unknown commands, the broker is silent.
+        """Find out whether this login may send commands: if so, the server answers even an unknown one.
 
-        The command of no meaning is refused, hence changes nothing.
+        The unknown command is refused and has no effect.
         """
         id = uuid.uuid4().hex
         try:

@@ -1,4 +1,4 @@
-"""Values for people: in the units that each user chooses. What goes to the server and comes from it stays SI."""
+"""Values as displayed: in the units that each user chooses. Values to and from the server are SI."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hilserver.units import unit_of_value
 
 @dataclass(frozen=True)
 class Shown:
-    """A unit to show a quantity in: its factor to SI, and digits after the point."""
+    """A display unit: its factor to SI, and the number of decimal places."""
 
     unit: str
     factor: float
@@ -36,26 +36,26 @@ CHOICES: Mapping[str, tuple[Shown, ...]] = {
     "m/s": (Shown("mm/s", 1e-3, 1), Shown("m/s", 1.0, 4), Shown("in/s", 0.0254, 2)),
     "s": (Shown("µs", 1e-6, 1), Shown("ms", 1e-3, 4), Shown("s", 1.0, 7)),
 }
-"""What can be chosen for each SI unit; the first is the default."""
+"""The display units for each SI unit; the first is the default."""
 
 QUANTITIES = {"Pa": "pressure", "m^3/s": "flow", "m": "length", "m/s": "speed", "s": "time"}
 
 
 @dataclass
 class Units:
-    """One user's choice."""
+    """One user's choice of units."""
 
     chosen: dict[str, str] = field(default_factory=dict)
 
     def of(self, si: str) -> Shown:
-        """How values in this SI unit are shown."""
+        """The unit in which values of this SI unit are displayed."""
         choices = CHOICES.get(si)
         if choices is None:
             return Shown(si.replace("^3", "³").replace("^2", "²"), 1.0, 3)
         return next((shown for shown in choices if shown.unit == self.chosen.get(si)), choices[0])
 
     def number(self, value: float | None, si: str) -> str:
-        """A value without its unit; a dash where there is none.
+        """A value without its unit; a dash if there is none.
 
         >>> Units().number(1.403e7, "Pa"), Units({"Pa": "MPa"}).number(1.403e7, "Pa"), Units().number(None, "Pa")
         ('140.3', '14.030', '–')
@@ -66,7 +66,7 @@ class Units:
         return _with_digits(value / shown.factor, shown.digits)
 
     def text(self, value: float | None, si: str) -> str:
-        """A value with its unit; a dash where there is none.
+        """A value with its unit; a dash if there is none.
 
         >>> Units().text(-1e-3, "m^3/s"), Units().text(None, "m^3/s")
         ('−60.00 l/min', '–')
@@ -76,7 +76,7 @@ class Units:
 
 
 def percent(share: float | None) -> str:
-    """A share in per cent; a dash where there is none.
+    """A fraction in per cent; a dash if there is none.
 
     >>> percent(-0.334), percent(-1e-9), percent(None)
     ('−33.4 %', '0.0 %', '–')
@@ -90,7 +90,7 @@ def _with_digits(value: float, digits: int) -> str:
 
 
 def unit_of(channel: str, description: Description | None) -> str:
-    """The SI unit of a channel: as described, or, of the virtual circuit, by its name.
+    """The SI unit of a channel: as described, or derived from the name for values of the virtual circuit.
 
     >>> unit_of("circuit.supply.p", None), unit_of("p_A", None)
     ('Pa', '')
@@ -101,7 +101,7 @@ def unit_of(channel: str, description: Description | None) -> str:
 
 
 def label(channel: str) -> str:
-    """A channel's name for people.
+    """A channel's display name.
 
     >>> label("circuit.supply.p"), label("valve.main.flow_virtual"), label("p_A")
     ('supply p (virtual)', 'main virtual flow', 'p_A')

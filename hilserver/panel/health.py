@@ -17,14 +17,14 @@ _FIGURES = {"median": "median", "p99": "99 %", "p999": "99.9 %", "max": "max"}
 
 
 class TimingView:
-    """How punctual the loop is: now, and since the server's start."""
+    """Timing of the loop: now, and since the server started."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
         self._plot: Plot | None = None
         with ui.element("div").classes("grid grid-cols-1 lg:grid-cols-3 gap-3 w-full"):
             with ui.column().classes("card gap-2 w-full"):
-                heading("Since the start of the server")
+                heading("Since the server started")
                 self._table = ui.html("", sanitize=False).classes("w-full")
                 self._worst = ui.html("", sanitize=False).classes("w-full")
             with ui.column().classes("lg:col-span-2 gap-3 w-full"):
@@ -41,7 +41,7 @@ class TimingView:
         if self._plot is None and self.page.connection.history.count:
             with self._box:
                 channels = ["loop.wake_up", "loop.work"]
-                self._plot = Plot(self.page, "Timing", "Largest wake-up delay and work per tick", channels, seconds=60)
+                self._plot = Plot(self.page, "Timing", "Maximum wake-up delay and work per tick", channels, seconds=60)
         if state.loop is not None:
             self._table.set_content(self._figures(state.loop))
             us = self.page.units
@@ -80,7 +80,7 @@ def _two_columns(lines: dict[str, str]) -> str:
 
 
 class AlarmsView:
-    """What is wrong now, and what happened since this panel connected."""
+    """Present faults and warnings, and the events since this panel connected."""
 
     def __init__(self, page: Page) -> None:
         self.page, self._seen = page, -1
@@ -96,11 +96,11 @@ class AlarmsView:
             columns: list[dict[str, Any]] = [
                 {"name": "time", "label": "time", "field": "time", "align": "left", "sortable": True},
                 {"name": "kind", "label": "kind", "field": "kind", "align": "left"},
-                {"name": "text", "label": "what happened", "field": "text", "align": "left"},
+                {"name": "text", "label": "event", "field": "text", "align": "left"},
                 {"name": "tick", "label": "tick", "field": "tick", "align": "right"},
             ]
             self._table = ui.table(rows=[], columns=columns, row_key="key", pagination=20)
-            self._table.props("flat dense wrap-cells no-data-label='Nothing happened yet.'").classes("w-full events")
+            self._table.props("flat dense wrap-cells no-data-label='No events yet.'").classes("w-full events")
         page.each_round(self._follow, "Alarms")
 
     def _follow(self) -> None:

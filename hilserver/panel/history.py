@@ -1,4 +1,4 @@
-"""The latest samples of every channel, as they came with telemetry."""
+"""The latest samples of every channel, as received by telemetry."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from hilserver.protocol.published import Telemetry
 
 Floats = NDArray[np.float64]
 CHANNELS_KEPT = 500
-"""Channels of circuits that were switched out are forgotten beyond this number."""
+"""Beyond this number, channels of earlier circuits are dropped."""
 
 
 class History:
-    """The last ``capacity`` samples; ``count`` is how many there ever were. What has no value is NaN."""
+    """The last ``capacity`` samples; ``count`` is the number received in total. Missing values are NaN."""
 
     def __init__(self, capacity: int = 30_000) -> None:
         self.count = 0
@@ -37,17 +37,17 @@ class History:
             del self._values[name]
 
     def channels(self) -> list[str]:
-        """Every channel that has a sample, in the order of their first."""
+        """Every channel that has a sample, in the order of first appearance."""
         return list(self._values)
 
-    def between(self, begin: int, end: int, channels: list[str]) -> tuple[Floats, list[Floats]]:
-        """Times (Unix time, s) and values of the samples from number ``begin`` to before ``end``, as far as kept."""
-        places = np.arange(max(begin, self.count - len(self._time), 0), end) % len(self._time)
+    def between(self, start: int, end: int, channels: list[str]) -> tuple[Floats, list[Floats]]:
+        """Times (Unix time, s) and values of the samples from ``start`` up to, but without, ``end``, as far as kept."""
+        places = np.arange(max(start, self.count - len(self._time), 0), end) % len(self._time)
         empty = np.full(len(places), np.nan)
         return self._time[places], [self._values[c][places] if c in self._values else empty for c in channels]
 
     def latest(self) -> dict[str, float | None]:
-        """The newest sample of each channel, None where it has no value."""
+        """The latest sample of each channel, None if it has no value."""
         if self.count == 0:
             return {}
         place = (self.count - 1) % len(self._time)

@@ -1,4 +1,4 @@
-"""The first tab: the virtual circuit with its live pressures and flows; inputs, valves, measured values beside it."""
+"""The first tab: the virtual circuit with live pressures and flows; next to it inputs, valves and measured values."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _CLICK = """(event) => {
   if (part && (event.type !== "keydown" || event.key === "Enter")) emit(part.dataset.part);
 }"""
 COLD, WARM = (37, 99, 235), (220, 38, 38)
-"""Colours of a line without pressure and of one at the highest, as engineers paint them: return blue, pressure red."""
+"""Colours of a line without pressure and at the highest pressure, as is usual: return blue, pressure red."""
 FULL_PRESSURE = 250e5
 HOLD_OFF = 1.0
-"""Seconds in which an input that a user has just moved does not follow the server."""
+"""Seconds during which an input that a user has just moved does not follow the server."""
 
 
 class SchematicView:
-    """The running circuit, drawn anew at each switch; values come several times a second."""
+    """The running circuit, redrawn at each switch; its values are updated several times a second."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -49,7 +49,7 @@ class SchematicView:
         self._signals: list[str] = []
         page.each_round(self._draw, "Operate")
         page.each_round(self._update, "Operate")
-        page.when_units_change.append(page.show_anew)
+        page.when_units_change.append(page.resend)
 
     def _draw(self) -> None:
         circuit = self.page.connection.circuit
@@ -63,7 +63,7 @@ class SchematicView:
         self._picture.set_content(schematic(circuit.source))
         self._about.set_text(str(circuit.source.get("description") or circuit.file or ""))
         self._version.set_text(f"version {circuit.version}")
-        self.page.show_anew()
+        self.page.resend()
 
     def _update(self) -> None:
         page = self.page
@@ -84,14 +84,14 @@ class SchematicView:
 
 
 def _shown_ports(hydraulic: Mapping[str, str]) -> list[str]:
-    """Ports whose flow is shown: A and B of a valve with more of them, else the first three."""
+    """Ports whose flow is shown: A and B of a valve that has more than these, otherwise the first three."""
     if {"A", "B"} <= hydraulic.keys() and len(hydraulic) > 2:
         return ["A", "B"]
     return list(hydraulic)[:3]
 
 
 def flow_text(flows: Mapping[str, float], units: Units) -> str:
-    """Flows out of a component by port: what goes in at one of two ports comes out at the other and is shown once.
+    """Flows out of a component by port; with two ports, of equal and opposite flow, one value is shown.
 
     >>> flow_text({"P": -1e-3, "T": 1e-3}, Units()), flow_text({"A": 2e-4, "B": -1e-4}, Units()), flow_text({}, Units())
     ('60.00 l/min', 'A 12.00  B −6.00 l/min', '')
@@ -105,7 +105,7 @@ def flow_text(flows: Mapping[str, float], units: Units) -> str:
 
 
 def colour(pressure: float | None) -> str:
-    """The colour of a line at this pressure, Pa; grey where it is not known.
+    """The colour of a line at this pressure, Pa; grey if it is not known.
 
     >>> colour(0.0), colour(250e5), colour(None)
     ('rgb(37,99,235)', 'rgb(220,38,38)', '#94a3b8')
@@ -129,7 +129,7 @@ class InputsView:
             self._box = ui.column().classes("w-full gap-2")
             with ui.row().classes("w-full gap-2"):
                 start = ui.button("Start work cycle", icon="autorenew", on_click=lambda: self._cycle("start"))
-                stop = ui.button("Stop it", on_click=lambda: self._cycle("stop"))
+                stop = ui.button("Stop work cycle", on_click=lambda: self._cycle("stop"))
                 self._buttons = [start.props("outline no-caps dense").classes("px-2"), stop.props("flat no-caps dense")]
         page.each_round(self._follow, "Operate")
 
@@ -172,7 +172,7 @@ class InputsView:
                 self._sliders[name] = slider, shown
 
     async def _move(self, name: str, value: Any) -> None:
-        """Send where the slider is; while an answer is awaited, only the latest place is kept."""
+        """Send the slider's value; while an answer is pending, only the latest value is kept."""
         slider, shown = self._sliders[name]
         self._moved[name] = time.monotonic()
         if slider.value != value:
@@ -221,7 +221,7 @@ class ValvesView:
             self._jogs[name].follow(strategy == "manual")
 
     def _present(self, valve: str) -> str | None:
-        """The strategy that drives a valve, as the server says."""
+        """The strategy that drives a valve, as reported by the server."""
         state = self.page.connection.state
         return None if state is None else state.strategies.get(valve)
 
@@ -277,11 +277,11 @@ class JogControl:
             low, high = 0.1 * limit, limit
             self._size = ui.slider(min=low, max=high, step=low, value=0.5 * limit).props("aria-label='jog'")
             self._shown = ui.label().classes("text-sm whitespace-nowrap")
-            self._size.on_value_change(self._tell)
-        self._tell()
+            self._size.on_value_change(self._show_size)
+        self._show_size()
 
     def follow(self, manual: bool) -> None:
-        """Be there where the valve is driven by hand, ready where it runs."""
+        """Visible if the valve is driven by hand, enabled while the rig is running."""
         state = self.page.connection.state
         self._row.visible = manual and self._limit > 0.0
         for button in self._buttons:
@@ -290,9 +290,9 @@ class JogControl:
     def _button(self, icon: str, sign: float) -> ui.button:
         button = ui.button(icon=icon).props(f"outline aria-label='jog {'+' if sign > 0 else '-'}'").classes("hold")
         button.on("pointerdown", lambda e: self._jog(sign * bool(e.args)), js_handler="(e) => panel.hold(e, emit)")
-        return button.tooltip("Hold: the valve moves by this share of its range. Released, it goes to null.")
+        return button.tooltip("Hold: the valve moves by this fraction of its range. Release: it goes to null.")
 
-    def _tell(self) -> None:
+    def _show_size(self) -> None:
         self._shown.set_text(f"jog {100 * self._size.value:.1f} %")
 
     async def _jog(self, sign: float) -> None:
@@ -301,11 +301,11 @@ class JogControl:
         if not self._ended:
             answer = await self.page.command(commands.Jog(valve=self._valve, command=sign * float(self._size.value)))
             refused = answer is None or not answer.ok
-            self._ended = refused and sign != 0.0  # told once; over when the button is released
+            self._ended = refused and sign != 0.0  # reported once; cleared when the button is released
 
 
 class MeasuredView:
-    """All measured channels with their values."""
+    """All measured channels and their values."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -328,7 +328,7 @@ class MeasuredView:
                 for c in channels
             )
             self._table.set_content(f'<table class="values">{"".join(rows)}</table>')
-            self.page.show_anew()
+            self.page.resend()
         now, units = self.page.connection.history.latest(), self.page.units
         self.page.show("texts", {f"value.{c}": units.text(now.get(c), self.page.unit(c)) for c in channels})
 

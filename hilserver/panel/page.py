@@ -1,4 +1,4 @@
-"""The page: state and buttons on top, which are always there, and a tab for each view."""
+"""The page: state and buttons at the top, always visible, and a tab for each view."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 
 
 def build(connection: Connection, units: Units, recordings: Path | None, log_out: Callable[[], None] | None) -> None:
-    """Everything that one sees. Called once for each page that is opened."""
+    """Build a page. Called once for each page that is opened."""
     assets()
     page = Page(connection, units, "Operate")
     Header(page, log_out)
@@ -45,18 +45,18 @@ def build(connection: Connection, units: Units, recordings: Path | None, log_out
             with ui.tab_panel(recorded).classes("p-0"):
                 view = RecordingsView(page, recordings)
 
-    async def turn() -> None:
+    async def switch_tab() -> None:
         page.tab = str(tabs.value)
-        page.show_anew()
+        page.resend()
         if page.tab == "Recordings":
             await view.refresh()
 
-    tabs.on_value_change(turn)
+    tabs.on_value_change(switch_tab)
     page.start()
 
 
 def assets() -> None:
-    """Style and script."""
+    """Add the style sheet and the script."""
     ui.colors(primary="#0f4c81", positive="#15803d", negative="#b91c1c", warning="#b45309")
     ui.add_css(STYLE + (HERE / "panel.css").read_text())
     ui.add_body_html(f"<script>{(HERE / 'panel.js').read_text()}</script>")
@@ -84,7 +84,7 @@ class Header:
             self._button("Disarm", "lock", commands.Disarm(), ("ARMED", "RUNNING"))
             self._button("Reset", "restart_alt", commands.Reset(), ("FAULT",))
             trip = self._button("Trip", "bolt", commands.Trip(), ("SAFE", "ARMED", "RUNNING"), "color=negative outline")
-            trip.tooltip("FAULT at once, latched. It replaces no emergency stop.")
+            trip.tooltip("FAULT immediately, latched. This does not replace an emergency stop.")
             self._stop = ui.button("STOP", icon="stop", on_click=self._stop_now).props("color=negative unelevated")
             self._stop.classes("big-stop").tooltip("Running: valve to null within its slew limit. Armed: disarm.")
             self._menu(log_out)
@@ -101,7 +101,7 @@ class Header:
         return button
 
     async def _stop_now(self) -> None:
-        """What brings the valve to rest from where it is."""
+        """Send the command that brings the valve to rest in the present mode."""
         state = self.page.connection.state
         await self.page.command(commands.Stop() if state is None or state.mode == "RUNNING" else commands.Disarm())
 
@@ -145,7 +145,7 @@ class Header:
 
 
 class Notes:
-    """Fault, warnings, and a broker or server that is away, over everything else."""
+    """Fault, warnings, and a lost broker or server, above all else."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -158,7 +158,7 @@ class Notes:
         notes: list[tuple[str, str]] = []
         if not connection.online:
             what = connection.status()
-            notes.append(("fault", f"{what[0].upper()}{what[1:]}: values are old. It is tried again by itself."))
+            notes.append(("fault", f"{what[0].upper()}{what[1:]}: values are outdated. Reconnecting automatically."))
         elif state is not None:
             notes += [("fault", f"FAULT: {state.fault}")] if state.fault else []
             notes += [("warn", text) for text in state.warnings]

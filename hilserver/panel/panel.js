@@ -1,4 +1,4 @@
-// What comes several times a second goes from here straight into texts, lines and charts.
+// Values that change several times a second go from here directly into texts, lines and charts.
 window.panel = (() => {
   const charts = new Map(); // by id of the element
   const found = new Map(); // elements by selector, looked up once
@@ -34,7 +34,7 @@ window.panel = (() => {
       }
   }
 
-  // The points of a channel as ECharts takes them without a copy of its own: time, value, time, value, ...
+  // The points of a channel in the layout that ECharts uses without copying: time, value, time, value, ...
   class Points {
     constructor() {
       this.all = new Float64Array(1024);
@@ -65,7 +65,7 @@ window.panel = (() => {
     }
   }
 
-  // Samples for a chart; with options it begins anew. It keeps the latest seconds and no more.
+  // Adds samples to a chart; with options it is restarted. It keeps only the latest seconds.
   function extend(id, message) {
     if (message.options) {
       const channels = message.options.series.map(() => new Points());
@@ -97,7 +97,7 @@ window.panel = (() => {
     }), wait);
   }
 
-  // The time of day; none for the edges of the window, which are no round times: the browser remembers each text it draws.
+  // The time of day; empty at the edges of the window, where it is not round: the browser keeps each text it draws.
   function clock(time) {
     if (time % 10) return "";
     const second = new Date(time).toTimeString().slice(0, 8);
@@ -120,7 +120,7 @@ window.panel = (() => {
     drawn.setOption({ xAxis: time, series: chart.channels.map((points) => ({ data: points.kept() })) });
   }
 
-  // Ends of an axis that shows noise as noise: left to the chart, but for a signal that hardly moves.
+  // Limits of an axis: chosen by the chart, except for a signal that hardly moves, whose noise should look like noise.
   function atLeast(span) {
     const end = (side) => ({ min, max }) => (max - min < span ? (min + max + side * span) / 2 : null);
     return { min: end(-1), max: end(1) };
@@ -144,7 +144,7 @@ window.panel = (() => {
     drawn.setOption({ legend: { show: false } });
   }
 
-  // Emits true again and again while a button is held, and false when it is let go, whatever makes that so.
+  // Emits true repeatedly while a button is held, and false when it is released for whatever reason.
   function hold(event, emit) {
     const button = event.currentTarget;
     button.setPointerCapture(event.pointerId);
@@ -157,7 +157,7 @@ window.panel = (() => {
     button.addEventListener("lostpointercapture", end, { once: true });
   }
 
-  // A click on a name above a chart hides its line, another one shows it again.
+  // A click on a name above a chart hides its line, a second click shows it again.
   document.addEventListener("click", (event) => {
     const key = event.target.closest("[data-series]");
     if (!key) return;
@@ -167,15 +167,15 @@ window.panel = (() => {
   });
 
   function update(message) {
-    if (message.anew) found.clear();
+    if (message.resend) found.clear();
     if (message.texts) texts(message.texts);
     if (message.lines) lines(message.lines);
     if (message.bars) bars(message.bars);
     for (const [id, chart] of Object.entries(message.charts || {})) extend(Number(id), chart);
   }
 
-  // The style sheet looks through the page whenever an element or a class changes, notes how long that took, and keeps
-  // its notes for ever. Hence numbers change the data of a text, charts draw their own tooltips, and notes are cleared.
+  // The style sheet's script scans the page whenever an element or a class changes and keeps performance entries of
+  // this. Hence numbers change only the data of a text, charts draw their own tooltips, and the entries are cleared.
   setInterval(() => {
     performance.clearMarks();
     performance.clearMeasures();

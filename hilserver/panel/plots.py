@@ -22,14 +22,14 @@ COLOURS = (
     *("#be185d", "#4d7c0f", "#475569", "#a16207", "#4338ca", "#0d9488"),
 )
 LEAST_SPANS = {"": 0.02, "Pa": 5e5, "m^3/s": 2e-3 / 60, "m": 2e-3, "m/s": 5e-3, "s": 20e-6}
-"""An axis shows at least so much in SI units: noise around a standstill is to look like that."""
+"""Smallest range of an axis, in SI units, so that noise at standstill looks like noise."""
 FLOWS = ("flow_virtual", "flow_measured")
 MOST_POINTS = 3000
-"""Samples of a channel that are sent at most at once."""
+"""Largest number of samples of a channel in one message."""
 
 
 class Plot:
-    """One chart of a tab. Its channels have at most two units: one axis at the left, one at the right."""
+    """One chart of a tab. Its channels have at most two units: one axis on the left, one on the right."""
 
     def __init__(self, page: Page, tab: str, title: str, channels: Sequence[str], *, seconds: int = 30) -> None:
         self.page, self.tab, self.channels, self.seconds = page, tab, list(channels), seconds
@@ -43,16 +43,16 @@ class Plot:
                 with choose, ui.menu().props("max-height=60vh"):
                     self._choices = ui.column().classes("p-3 gap-0 channel-choice")
                 save = ui.button(icon="image", on_click=self._save)
-                save.props("flat dense round size=sm aria-label='Save as a picture'").tooltip("Save as a picture")
+                save.props("flat dense round size=sm aria-label='Save as image'").tooltip("Save as image")
             self._legend = ui.html("", sanitize=False).classes("w-full")
             self._id = ui.echart({}).classes("w-full chart").id
         page.each_round(self._extend, tab, fast=True)
-        page.each_round(self._tell, tab)
-        page.when_units_change.append(self.begin)
-        self.begin()
+        page.each_round(self._show_values, tab)
+        page.when_units_change.append(self.restart)
+        self.restart()
 
-    def begin(self) -> None:
-        """Draw anew: other channels, units or window."""
+    def restart(self) -> None:
+        """Redraw with other channels, units or window."""
         self._new, self._cursor = True, 0
         keys = (
             f'<span class="key" data-series="{self._id}:{escape(label(channel))}"><i style="background:{colour}"></i>'
@@ -60,22 +60,22 @@ class Plot:
             for channel, colour in zip(self.channels, COLOURS * len(self.channels), strict=False)
         )
         self._legend.set_content(f'<div class="keys">{"".join(keys)}</div>')
-        self.page.show_anew()
+        self.page.resend()
 
     def pause(self, paused: bool) -> None:
-        """Hold what is shown, or go on."""
+        """Pause or continue."""
         self._held = self.page.connection.history.count if paused else None
 
     def show(self, channels: Sequence[str]) -> None:
         """Show these channels from now on."""
         self.channels = list(channels)
-        self.begin()
+        self.restart()
 
     def _save(self) -> None:
         ui.run_javascript(f"panel.save({self._id})")
 
     def _offer(self) -> None:
-        """The channels to choose from, as they are now."""
+        """List the channels that are available now."""
         known = [*self.channels, *self.page.connection.history.channels()]
         self._choices.clear()
         with self._choices:
@@ -95,7 +95,7 @@ class Plot:
         self.show(wanted)
 
     def _extend(self) -> None:
-        """Send the samples that the chart does not have yet, after a longer while those that it still shows."""
+        """Send the samples that the chart does not have yet; after a long gap only those that it still shows."""
         history, units = self.page.connection.history, self.page.units
         end = history.count if self._held is None else self._held
         if self._cursor >= end and not self._new:
@@ -111,8 +111,8 @@ class Plot:
         self._new, self._cursor = False, end
         self.page.show("charts", {str(self._id): chart})
 
-    def _tell(self) -> None:
-        """The newest values, or those at which it is held, beside the names; as often as one can read them."""
+    def _show_values(self) -> None:
+        """Show the latest values, or those at the pause, next to the names; no more often than they can be read."""
         history, units = self.page.connection.history, self.page.units
         end = history.count if self._held is None else self._held
         _, values = history.between(end - 1, end, self.channels)
@@ -138,7 +138,7 @@ class Plot:
 
 
 def thinned(times: Floats, values: Sequence[Floats], most: int) -> tuple[Floats, list[Floats]]:
-    """At most ``most`` samples and two: of each group that becomes two the least and the largest; no peak is lost.
+    """At most ``most`` + 2 samples: each group is reduced to its minimum and maximum, so that no peak is lost.
 
     >>> times, (values,) = thinned(np.arange(8.0), [np.array([0.0, 9, 0, 1, 1, 1, -5, 1])], 4)
     >>> times.tolist(), values.tolist()
@@ -166,7 +166,7 @@ def _numbers(values: Floats) -> list[float | None]:
 
 
 def _series(channel: str, axis: int, band: bool) -> dict[str, Any]:
-    """How a channel is drawn; a virtual flow as a broad ``band``, in which the real one beside it should run."""
+    """How a channel is drawn; a virtual flow as a broad ``band``, within which the real flow should stay."""
     band = band and channel.endswith(".flow_virtual")
     return {
         "name": label(channel),
@@ -191,7 +191,7 @@ def _options(series: list[dict[str, Any]], axes: Mapping[str, float]) -> dict[st
         "dataZoom": [{"type": "inside", "filterMode": "filter", "minValueSpan": 100}],
         "xAxis": {
             "type": "time",
-            "axisLabel": {"hideOverlap": True},  # panel.js says how times are written
+            "axisLabel": {"hideOverlap": True},  # panel.js formats the times
             "splitNumber": 4,
             "splitLine": {"show": True, "lineStyle": {"color": "#f1f5f9"}},
         },
@@ -214,14 +214,14 @@ def _options(series: list[dict[str, Any]], axes: Mapping[str, float]) -> dict[st
 
 
 def flow_channels(page: Page) -> list[str]:
-    """Virtual and real flow of each valve; of one whose real flow nobody measures, the virtual one."""
+    """Virtual and real flow of each valve; only the virtual one if the real flow is not measured."""
     description, now = page.connection.description, page.connection.history.latest()
     channels = [f"valve.{v}.{w}" for v in (description.valves if description else ()) for w in FLOWS]
     return [channel for channel in channels if now.get(channel) is not None]
 
 
 def usual_plots(page: Page) -> dict[str, list[str]]:
-    """Titles and channels of the plots to begin with: pressures, flows, commands, positions, inputs."""
+    """Titles and channels of the initial plots: pressures, flows, commands, positions, inputs."""
     description = page.connection.description
     if description is None:
         return {}
@@ -242,7 +242,7 @@ def usual_plots(page: Page) -> dict[str, list[str]]:
 
 
 class PlotsView:
-    """The tab of plots: one window of time for all, pause, and plots of the user's own."""
+    """The tab of plots: one time window for all, pause, and user-defined plots."""
 
     def __init__(self, page: Page) -> None:
         self.page, self._paused = page, False
@@ -254,7 +254,7 @@ class PlotsView:
             unzoom = ui.button("Whole window", icon="zoom_out_map", on_click=self._unzoom)
             unzoom.props("flat no-caps dense")
             ui.button("Add a plot", icon="add", on_click=self._add).props("flat no-caps dense")
-            ui.label("Wheel or two fingers: zoom in time; drag: move.").classes("text-xs text-slate-500")
+            ui.label("Wheel or two fingers: zoom in time; drag: pan.").classes("text-xs text-slate-500")
         self._grid = ui.element("div").classes("grid grid-cols-1 lg:grid-cols-2 gap-3 w-full")
         page.each_round(self._start, "Plots")
 
@@ -265,14 +265,14 @@ class PlotsView:
 
     def _add(self) -> None:
         with self._grid:
-            plot = Plot(self.page, "Plots", "Own plot", [], seconds=self._window.value)
+            plot = Plot(self.page, "Plots", "Custom plot", [], seconds=self._window.value)
         plot.pause(self._paused)
         self.plots.append(plot)
 
     def _set_window(self) -> None:
         for plot in self.plots:
             plot.seconds = self._window.value
-            plot.begin()
+            plot.restart()
 
     def _unzoom(self) -> None:
         ui.run_javascript("panel.unzoom('Plots')")
@@ -281,5 +281,5 @@ class PlotsView:
         self._paused = not self._paused
         for plot in self.plots:
             plot.pause(self._paused)
-        self._pause.set_text("Go on" if self._paused else "Pause")
+        self._pause.set_text("Continue" if self._paused else "Pause")
         self._pause.props(f"icon={'play_arrow' if self._paused else 'pause'}")

@@ -21,17 +21,17 @@ from hilserver.record.format import RecordError
 
 DOWNLOADS = "/recordings"
 REPLAY = (sys.executable, "-c", "from hilserver.cli import main; main()", "replay")
-_WHAT_REPLAY_IS = "What was measured and commanded runs through circuit and bridge once more; all values are compared."
+_WHAT_REPLAY_IS = "Runs the recorded measurements and commands through circuit and bridge again; compares all values."
 _VERDICTS = {
-    0: ("It comes out as it was recorded.", "good"),
-    1: ("It comes out otherwise than it was recorded.", "fault"),
-    2: ("It can't be replayed.", "fault"),
+    0: ("The replay reproduces the recording.", "good"),
+    1: ("The replay deviates from the recording.", "fault"),
+    2: ("This recording can't be replayed.", "fault"),
 }
-"""What came of a replay, and how that looks, by the exit code of the command."""
+"""The result of a replay and its style, by the exit code of the command."""
 
 
 class RecordingsView:
-    """The tab. ``folder``: where to look; None: where the server says that it records."""
+    """The tab. ``folder``: of the recordings; None: as reported by the server."""
 
     def __init__(self, page: Page, folder: Path | None) -> None:
         self.page, self._given = page, folder
@@ -50,7 +50,7 @@ class RecordingsView:
                 {"name": "actions", "label": "", "field": "name", "align": "right"},
             ]
             self._table = ui.table(rows=[], columns=columns, row_key="name", pagination=15)
-            self._table.props("flat dense no-data-label='There are none.'").classes("w-full recordings")
+            self._table.props("flat dense no-data-label='No recordings.'").classes("w-full recordings")
             self._table.add_slot(
                 "body-cell-actions",
                 """<q-td :props="props">
@@ -65,10 +65,10 @@ class RecordingsView:
         self._replays = ReplayDialog()
 
     async def refresh(self) -> None:
-        """Read the folder anew."""
+        """Read the folder again."""
         folder = folder_of(self.page.connection, self._given)
         if folder is None:
-            self._where.set_text("Not on this machine: run the panel on the PC of the rig, or name the folder.")
+            self._where.set_text("Not on this machine: run the panel on the PC of the rig, or specify the folder.")
             return
         try:
             found = await run.io_bound(recordings, folder) or []
@@ -99,7 +99,7 @@ class RecordingsView:
 
 
 class ReplayDialog:
-    """Computes a recording once more and says what differs. In a process of its own, which ends with the dialog."""
+    """Replays a recording and reports the differences, in a separate process that ends with the dialog."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -139,7 +139,7 @@ class ReplayDialog:
         finally:
             if process.returncode is None:
                 process.kill()
-        if self._process is not process:  # closed, or another one was begun meanwhile
+        if self._process is not process:  # closed, or another one was started in the meantime
             return
         self._process = None
         self._busy.visible = False
@@ -154,7 +154,7 @@ class ReplayDialog:
 
 
 def folder_of(connection: Connection, given: Path | None) -> Path | None:
-    """Where the recordings are: as given, or where the server records; None where this machine does not have that."""
+    """The folder of the recordings: as given, or where the server records; None if it is not on this machine."""
     if given is not None:
         return given
     state = connection.state
@@ -163,7 +163,7 @@ def folder_of(connection: Connection, given: Path | None) -> Path | None:
 
 
 def contents(path: Path, size: int) -> Iterator[bytes]:
-    """The first ``size`` bytes of a file: one that is being written grows meanwhile."""
+    """The first ``size`` bytes of a file, which may grow in the meantime."""
     with path.open("rb") as file:
         while size > 0 and (part := file.read(min(size, 1 << 20))):
             size -= len(part)

@@ -1,4 +1,4 @@
-"""Which rig's panel it is, where its broker is, where browsers find it."""
+"""Settings of the panel: rig, broker, and the address for browsers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class PanelSettings:
-    """Which rig's panel it is, where its broker is, where browsers find it.
+    """Settings of the panel: rig, broker, and the address for browsers.
 
     ``recordings``: their folder, None: the one that the server reports. ``with_parent``: the panel ends when the
     process that started it ends. User and password in ``address`` are not used: each user logs in with their own.
@@ -38,7 +38,7 @@ class PanelSettings:
 
 
 def free_port(host: str, port: int, tries: int = 1) -> int:
-    """The first free port of ``tries``, from ``port`` on. Raises HilserverError where all are in use."""
+    """The first free port of ``tries``, from ``port`` on. Raises HilserverError if all are in use."""
     for number in range(port, port + tries):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

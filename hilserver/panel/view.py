@@ -1,4 +1,4 @@
-"""What the views of a page share: the connection, the user's units, commands, and the round of updates."""
+"""Shared by the views of a page: the connection, the user's units, commands, and the update cycle."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from hilserver.protocol.commands import Command
 from hilserver.protocol.published import Answer
 
 ROUND, SLOW = 0.025, 8
-"""Seconds from round to round; all but samples takes its turn in every eighth."""
+"""Period of the updates, s; everything except samples is updated in every eighth."""
 PATIENCE = 10.0
-"""Seconds in which a browser should have taken a message; it gets no other one before."""
+"""Seconds allowed for a browser to accept a message; until then it is sent no other one."""
 
 Action = Callable[[], None]
 
 
 class Channel(ui.element, component="channel.js"):
-    """The way of messages into the page, one after the other."""
+    """Sends messages into the page, one after the other."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Channel(ui.element, component="channel.js"):
         self.on("taken", self._taken.set)
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Returns when the browser has taken it, or takes too long."""
+        """Send a message; returns when the browser has accepted it, or after a timeout."""
         self._taken.clear()
         self._props["message"] = json.dumps({"number": next(self._number), **message})
         self.update()
@@ -43,9 +43,9 @@ class Channel(ui.element, component="channel.js"):
 
 
 class Page:
-    """One open page. What is done in its rounds and ``show``n goes to the browser at the end of the round.
+    """One open page. Values passed to ``show`` during an update go to the browser at its end.
 
-    ``tab`` is the one in front. A browser that is slow or asleep gets fewer messages, not a queue of them.
+    ``tab`` is the active one. A slow or sleeping browser gets fewer messages, not a queue of them.
     """
 
     def __init__(self, connection: Connection, units: Units, tab: str) -> None:
@@ -57,42 +57,42 @@ class Page:
         self._message: dict[str, dict[str, Any]] = {}
 
     def start(self) -> None:
-        """Begin the rounds; to be called within the page."""
+        """Start the updates; to be called within the page."""
         self._channel, self._rounds = Channel(), itertools.count()
         ui.timer(ROUND, self._round)
 
     def each_round(self, action: Action, tab: str = "", *, fast: bool = False) -> None:
-        """Do this in each round, with a ``tab`` only while it is in front."""
+        """Run this action in each update; with a ``tab`` only while that tab is active."""
         (self._fast if fast else self._slow).append((tab, action))
 
     def show(self, kind: str, values: dict[str, Any]) -> None:
-        """Texts, lines, bars or charts by name, sent with this round if they changed."""
+        """Set texts, lines, bars or charts by name; they are sent with this update if they changed."""
         known = self._shown.setdefault(kind, {})
         for name, value in values.items():
             if kind == "charts" or known.get(name) != value:
                 self._message.setdefault(kind, {})[name] = value
                 known[name] = value if kind != "charts" else None
 
-    def show_anew(self) -> None:
-        """Something on the page was replaced: everything is sent once more."""
+    def resend(self) -> None:
+        """Send everything again, after elements of the page were replaced."""
         self._shown.clear()
-        self._message["anew"] = {}
+        self._message["resend"] = {}
 
     def unit(self, channel: str) -> str:
         """The SI unit of a channel."""
         return unit_of(channel, self.connection.description)
 
     def value(self, channel: str) -> float | None:
-        """The newest value of a channel."""
+        """The latest value of a channel."""
         return self.connection.history.latest().get(channel)
 
     @property
     def may_command(self) -> bool:
-        """Whether this user may command, and somebody is there to listen."""
+        """Whether this user may send commands, and the server is online."""
         return self.connection.online and self.connection.role == "operator"
 
     async def command(self, command: Command, *, quiet: bool = False) -> Answer | None:
-        """Send a command; the reason is shown where it is refused, and None returned where no answer came."""
+        """Send a command; a refusal is shown with its reason. Returns None if no answer came."""
         try:
             answer = await self.connection.send(command)
         except HilserverError as error:
@@ -113,7 +113,7 @@ class Page:
 
 
 def refuse(text: str) -> None:
-    """Tell that something was not done, and why; it stays until it is closed."""
+    """Show that something was not done, and why, until the user closes the message."""
     ui.notify(text, type="negative", multi_line=True, close_button="OK", timeout=12_000, classes="refusal")
 
 

@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 from nicegui import app, background_tasks, ui
 from wsproto.utilities import LocalProtocolError
 
-from hilserver.panel.connection import Connection, LogIn
+from hilserver.panel.connection import Connection, Login
 from hilserver.panel.display import Units
 from hilserver.panel.page import assets, build
 from hilserver.panel.recordings import DOWNLOADS, contents, folder_of
@@ -22,12 +22,12 @@ from hilserver.panel.settings import PanelSettings
 from hilserver.record.folder import SUFFIX
 
 PATIENCE = 5.0
-"""Seconds in which a broker must have let somebody in, or not."""
+"""Seconds allowed for a broker to accept or refuse a login."""
 
 
 @dataclass
 class UserSession:
-    """What a browser has here: its connection, its units, and, if it logged in, the task that keeps it connected."""
+    """The session of a browser: its connection, its units, and, after a login, the task that keeps it connected."""
 
     connection: Connection
     task: asyncio.Task[None] | None = None
@@ -35,7 +35,7 @@ class UserSession:
 
 
 class Panel:
-    """The web server. Without accounts at the broker, all users share one connection; else each login has its own."""
+    """The web server. Without broker accounts all users share one connection; otherwise each login has its own."""
 
     def __init__(self, settings: PanelSettings) -> None:
         self._settings = settings
@@ -45,34 +45,34 @@ class Panel:
     def run(self) -> None:
         """Serve until Ctrl-C or SIGTERM."""
         settings = self._settings
-        app.on_startup(self._begin)
+        app.on_startup(self._start)
         app.get(DOWNLOADS + "/{name}")(self._download)
         ui.page("/", title=f"{settings.rig} · hilserver")(self._index)
         tls = (str(settings.certificate), str(settings.key)) if settings.certificate is not None else (None, None)
-        with contextlib.suppress(LocalProtocolError):  # at the end: uvicorn closes what a browser has just closed
+        with contextlib.suppress(LocalProtocolError):  # at shutdown uvicorn closes what browsers have closed
             ui.run(
                 host=settings.host,
                 port=settings.port,
                 reload=False,
                 show=False,
                 show_welcome_message=False,
-                reconnect_timeout=30.0,  # a tablet sleeps, a machine is busy: what is open stays open
+                reconnect_timeout=30.0,  # open pages survive a sleeping tablet or a busy machine
                 storage_secret=secrets.token_hex(32),
                 session_middleware_kwargs={"same_site": "strict", "https_only": settings.certificate is not None},
                 favicon=_ICON,
-                gzip_middleware_factory=None,  # a recording is large and hardly gets smaller
+                gzip_middleware_factory=None,  # a recording is large and hardly compresses
                 ssl_certfile=tls[0],
                 ssl_keyfile=tls[1],
             )
 
-    async def _begin(self) -> None:
+    async def _start(self) -> None:
         """Connect to the broker without a login first."""
         self._open = self._connect(None, None)
         if self._settings.with_parent:
             background_tasks.create(_end_with(os.getppid()))
 
     def _connect(self, user: str | None, password: str | None) -> UserSession:
-        connection = Connection(LogIn.typed(self._settings.address, user, password), self._settings.rig)
+        connection = Connection(Login.typed(self._settings.address, user, password), self._settings.rig)
         return UserSession(connection, asyncio.create_task(connection.run()))
 
     async def _index(self) -> None:
@@ -99,7 +99,7 @@ class Panel:
         session = self._sessions.get(str(request.session.get("id")))
         folder = None if session is None else folder_of(session.connection, self._settings.recordings)
         if folder is None or name not in {path.name for path in folder.glob(f"*{SUFFIX}")}:
-            return Response("There is no such recording.", status_code=404)
+            return Response("No such recording.", status_code=404)
         size = (folder / name).stat().st_size
         return StreamingResponse(
             contents(folder / name, size),
@@ -128,7 +128,7 @@ class Panel:
         with ui.column().classes("w-full items-center pt-24"), ui.column().classes("card gap-3").style("width: 22rem"):
             ui.label("hilserver").classes("heading")
             ui.label(self._settings.rig).classes("text-xl font-bold")
-            ui.label("Log in as at the MQTT broker.").classes("text-sm text-slate-500")
+            ui.label("Log in with your account at the MQTT broker.").classes("text-sm text-slate-500")
             user = ui.input("User").props("outlined dense autocomplete=username").classes("w-full user")
             password = ui.input("Password", password=True).props("outlined dense autocomplete=current-password")
             password.classes("w-full password").on("keydown.enter", enter)
@@ -138,13 +138,13 @@ class Panel:
 
 async def _end_with(parent: int) -> None:
     """End the panel when the process that started it is gone."""
-    while os.getppid() == parent:  # noqa: ASYNC110 - nothing tells us
+    while os.getppid() == parent:  # noqa: ASYNC110 - there is no notification
         await asyncio.sleep(0.5)
     app.shutdown()
 
 
 async def _decided(connection: Connection) -> None:
-    """Wait until the broker has let the user in, or not, or is not to be reached."""
+    """Wait until the broker has accepted or refused the login, or cannot be reached."""
     for _ in range(round(PATIENCE / 0.05)):
         if connection.connected or connection.refused is not None:
             return

@@ -31,7 +31,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class RecordedChannels:
-    """Channels over a sequence: ``time`` in s from its begin, SI values (NaN: none), units by channel."""
+    """Channels over a sequence: ``time`` in s from its start, SI values (NaN: missing), units by channel."""
 
     time: Floats
     channels: Mapping[str, Floats]
@@ -45,11 +45,11 @@ class RecordedChannels:
 
 
 @dataclass(frozen=True)
-class Done:
-    """A sequence that was run.
+class SequenceResult:
+    """A completed run of a sequence.
 
-    ``where``: on what; ``moments``: when a step of this title took effect, s; ``circuit``: the table of the virtual
-    circuit that it began with.
+    ``where``: on what it ran; ``moments``: when the step of each title took effect, s; ``circuit``: the table of the
+    virtual circuit at the start.
     """
 
     sequence: Sequence
@@ -70,7 +70,7 @@ class Done:
 
 
 def judged(sequence: Sequence, recorded: RecordedChannels, effects: Mapping[str, float]) -> list[Verdict]:
-    """The verdict on every expectation. ``effects``: when named steps took effect, s from the sequence's begin."""
+    """The verdict on every expectation. ``effects``: when named steps took effect, s from the start of the sequence."""
     return [
         _judged(title_of(expectation, number), expectation, recorded, effects)
         for number, expectation in enumerate(sequence.settings.expect, 1)
@@ -89,38 +89,38 @@ def _judged(title: str, e: Expectation, recorded: RecordedChannels, effects: Map
         return Verdict(title, FAILED, f"{e.channel} is measured in {unit or 'no unit'}, not in {e.unit or 'no unit'}.")
     if e.after and e.after not in effects:
         return Verdict(title, FAILED, f"the step {e.after} was not carried out.")
-    begin = effects[e.after] if e.after else 0.0
+    start = effects[e.after] if e.after else 0.0
     time, values = recorded.time, recorded.channels[e.channel]
-    first, due, end = window(e, begin, time)
+    first, due, end = window(e, start, time)
     within = slice(int(np.searchsorted(time, due - ROUNDING)), int(np.searchsorted(time, end + ROUNDING)))
     if within.start >= len(time):
         return Verdict(title, FAILED, f"nothing was recorded from {due:.3g} s on.")
     looked = values[within] if within.stop > within.start else values[within.start : within.start + 1]
-    bad = np.flatnonzero(~((looked >= e.lower) & (looked <= e.upper)))  # NaN is no valid value, hence bad
+    bad = np.flatnonzero(~((looked >= e.lower) & (looked <= e.upper)))  # NaN is not a valid value, hence bad
     if len(bad):
         worst = _worst(looked[bad], e)
         when = time[within.start + bad[0]]
         share = f", {len(bad)} of {len(looked)} samples" if len(looked) > 1 else ""
-        what = "no valid value" if np.isnan(worst) else f"{_shown(worst, e)} at worst"
+        what = "no valid value" if np.isnan(worst) else f"worst value {_shown(worst, e)}"
         return Verdict(title, FAILED, f"{what}, expected {band_text(e)}; first at {when:.4g} s{share}.")
     if e.delay == 0.0:
         return Verdict(title, PASSED, f"{_range(looked, e)} from {due:.4g} to {end:.4g} s.")
     before = slice(int(np.searchsorted(time, first - ROUNDING)), within.start)
     outside = np.flatnonzero(~((values[before] >= e.lower) & (values[before] <= e.upper)))
     took = time[before.start + outside[-1] + 1] - first if len(outside) else 0.0
-    text = f"there after {1e3 * took:.3g} ms of {1e3 * e.delay:.3g} ms; then {_range(looked, e)} until {end:.4g} s."
+    text = f"reached after {1e3 * took:.3g} ms of {1e3 * e.delay:.3g} ms; then {_range(looked, e)} until {end:.4g} s."
     return Verdict(title, PASSED, text)
 
 
-def window(e: Expectation, begin: float, time: Floats) -> tuple[float, float, float]:
-    """When an expectation begins, when it must be met, and until when; s from the sequence's begin."""
+def window(e: Expectation, start: float, time: Floats) -> tuple[float, float, float]:
+    """When an expectation starts, by when it must be met, and until when; s from the start of the sequence."""
     last = float(time[-1]) if len(time) else 0.0
-    first = begin + e.at
-    return first, first + e.delay, begin + e.until if e.until is not None else max(last, first + e.delay)
+    first = start + e.at
+    return first, first + e.delay, start + e.until if e.until is not None else max(last, first + e.delay)
 
 
 def _worst(values: Floats, e: Expectation) -> float:
-    """The value farthest from the band; NaN where there was none at all."""
+    """The value farthest from the band; NaN if there is none."""
     finite = values[~np.isnan(values)]
     if len(finite) == 0:
         return float("nan")

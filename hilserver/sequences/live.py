@@ -14,7 +14,7 @@ from hilserver.client import RequestFailed, Session, TelemetryRecorder
 from hilserver.client.samples import Samples, circuit_units
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.protocol import commands, published
-from hilserver.sequences.check import FAILED, Done, RecordedChannels, Verdict
+from hilserver.sequences.check import FAILED, RecordedChannels, SequenceResult, Verdict
 from hilserver.sequences.model import Fault, Sequence, Step
 from hilserver.sequences.play import Action, InputValue, Play, actions, check_inputs
 
@@ -22,11 +22,11 @@ LAST_SAMPLES = 5.0
 """Seconds allowed for the last telemetry to arrive."""
 
 
-async def run_live(sequence: Sequence, session: Session) -> Done:
+async def run_live(sequence: Sequence, session: Session) -> SequenceResult:
     """Run a sequence on the server of this session, which must be in SAFE, with telemetry.
 
-    However it ends, the rig is disarmed and its circuit and strategies are restored; where that fails, the sequence has
-    failed. Raises HilserverError where the sequence can't be run there, RequestFailed where the server is lost.
+    In every case the rig is disarmed at the end and its circuit and strategies are restored; if that fails, the
+    sequence has failed. Raises HilserverError if the sequence can't be run there, RequestFailed if the server is lost.
     """
     began = time.perf_counter()
     _check(sequence, session)
@@ -43,14 +43,14 @@ async def run_live(sequence: Sequence, session: Session) -> Done:
         kept = await _leave_as_found(session, circuit if run.changed else None, strategies, run.selected)
         session.listeners.remove(recorder.take)
     recorded, source = run.recorded(), circuit.source if circuit is not None else {}
-    play.verdicts += [Verdict("the rig is left as it was found", FAILED, reason) for reason in kept]
-    return play.done(f"rig {session.rig}, live", recorded, source, log=log or "", took=time.perf_counter() - began)
+    play.verdicts += [Verdict("the rig is restored to its previous state", FAILED, reason) for reason in kept]
+    return play.result(f"rig {session.rig}, live", recorded, source, log=log or "", took=time.perf_counter() - began)
 
 
 class _Run:
-    """One run: the first action says which tick is at which time; ``tick`` is that of time 0.
+    """One run: the first action relates ticks to times; ``tick`` is that of time 0.
 
-    ``changed``: whether the virtual circuit may have been; ``selected``: valves whose strategy may have been.
+    ``changed``: whether the virtual circuit may have changed; ``selected``: valves whose strategy may have changed.
     """
 
     def __init__(self, session: Session, play: Play, recorder: TelemetryRecorder) -> None:
@@ -60,18 +60,18 @@ class _Run:
         self.tick: float | None = None
         self.changed = False
         self.selected: set[str] = set()
-        self.begin = time.monotonic()
+        self.start = time.monotonic()
 
     async def carry_out(self, todo: list[Action]) -> None:
         """Carry out all actions at their times, and wait for the last samples."""
         for number, action in enumerate(todo):
-            await asyncio.sleep(max(self.begin + action.at - time.monotonic(), 0.0))
+            await asyncio.sleep(max(self.start + action.at - time.monotonic(), 0.0))
             if isinstance(action, InputValue) and self._is_past(action, todo[number + 1 :]):
                 continue
             assert not isinstance(action, Fault)
             self.changed = self.changed or isinstance(
                 action.command, commands.CircuitCommand
-            )  # even if its answer gets lost
+            )  # even if the answer is lost
             self.selected |= {action.command.valve} if isinstance(action.command, commands.SelectStrategy) else set()
             answer = await self.session.request(action.command)
             at = self._effect(action, answer)
@@ -84,26 +84,26 @@ class _Run:
                 return
         if self.tick is None:
             self.tick = await self._newest_tick()
-            self.begin = time.monotonic()
-        await asyncio.sleep(max(self.begin + self.play.sequence.length - time.monotonic(), 0.0))
+            self.start = time.monotonic()
+        await asyncio.sleep(max(self.start + self.play.sequence.length - time.monotonic(), 0.0))
         last = self.tick + self.play.sequence.length / self.period
-        with suppress(TimeoutError):  # what is missing then fails with its expectation
+        with suppress(TimeoutError):  # missing samples then fail with their expectation
             await self.session.until(lambda: self.recorder.newest("tick") >= last, LAST_SAMPLES)
 
     def _is_past(self, action: InputValue, later: list[Action]) -> bool:
-        """Whether an input rests, or is so late that its next value is due."""
+        """Whether an input is no longer set, or its next value is already due."""
         if action.command.input in self.play.resting:
             return True
-        return time.monotonic() > self.begin + action.until and any(
+        return time.monotonic() > self.start + action.until and any(
             isinstance(other, InputValue) and other.command.input == action.command.input for other in later
         )
 
     def _effect(self, action: Action, answer: published.Answer) -> float:
         """When a command took effect, s; the first one that did so sets the clock."""
-        if answer.tick is None:  # refused before it reached the loop
-            return time.monotonic() - self.begin
+        if answer.tick is None:  # refused before reaching the loop
+            return time.monotonic() - self.start
         if self.tick is None:
-            self.tick, self.begin = answer.tick - action.at / self.period, time.monotonic() - action.at
+            self.tick, self.start = answer.tick - action.at / self.period, time.monotonic() - action.at
         return (answer.tick - self.tick) * self.period
 
     async def _newest_tick(self) -> float:
@@ -129,27 +129,29 @@ class _Run:
 def _check(sequence: Sequence, session: Session) -> None:
     if sequence.settings.fault:
         raise HilserverError(
-            f"{sequence.file}: its faults can be made in a simulation only: run it with --rig RIG.toml."
+            f"{sequence.file}: faults can be injected in a simulation only: run it with --rig RIG.toml."
         )
     if not session.online or session.state is None:
         raise RequestFailed(session.trouble or f"the server of rig {session.rig} is {session.availability}.")
     if session.state.mode != "SAFE":
-        raise HilserverError(f"rig {session.rig} is in mode {session.state.mode}: a test sequence begins in SAFE.")
+        raise HilserverError(f"rig {session.rig} is in mode {session.state.mode}: a test sequence starts in SAFE.")
     if session.description is not None:
         ranges = {name: (info.minimum, info.maximum) for name, info in session.description.inputs.items()}
         if problems := check_inputs(sequence, ranges):
             raise ConfigurationError(problems)
     if session.state.loop is None:
-        raise HilserverError(f"rig {session.rig} does not say how fast its loop is: it has not begun, or is too old.")
+        raise HilserverError(
+            f"rig {session.rig} does not report its loop rate: not started yet, or its version is too old."
+        )
 
 
 async def _leave_as_found(
     session: Session, circuit: published.CircuitStatus | None, strategies: Mapping[str, str], selected: set[str]
 ) -> list[str]:
-    """Disarm the rig and give it back what was changed; returns what it refused. A FAULT stays for people to look at.
+    """Disarm the rig and restore what was changed; returns what could not be restored. A FAULT is kept for inspection.
 
-    ``circuit``: to be given back, None: as it was; ``strategies``: by valve, of which those ``selected`` are.
-    Operator inputs, work cycle and jog end with RUNNING by themselves.
+    ``circuit``: to restore, None: unchanged; ``strategies``: by valve; those of the ``selected`` valves are restored.
+    Operator inputs, work cycle and jog end automatically when RUNNING ends.
     """
     await session.request(commands.Disarm())  # refused in SAFE and FAULT, where it is not needed
     wanted: list[tuple[str, commands.Command]] = []
@@ -159,4 +161,4 @@ async def _leave_as_found(
         name = strategies[valve]
         wanted.append((f"the strategy {name} of {valve}", commands.SelectStrategy(valve=valve, strategy=name)))
     answers = [(what, await session.request(command)) for what, command in wanted]
-    return [f"it did not take back {what}: {answer.reason}" for what, answer in answers if not answer.ok]
+    return [f"{what} could not be restored: {answer.reason}" for what, answer in answers if not answer.ok]

@@ -14,7 +14,7 @@ from hilserver.protocol.commands import CircuitCommand, SetInput
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig
 from hilserver.sequences import check
-from hilserver.sequences.check import Done, Verdict
+from hilserver.sequences.check import SequenceResult, Verdict
 from hilserver.sequences.model import Sequence, Step
 from hilserver.sequences.play import Collector, Play
 from hilserver.service.loop_commands import loop_command
@@ -23,17 +23,17 @@ from hilserver.tick.codes import CommandKind
 from hilserver.tick.row import command_in
 
 PUNCTUAL = 1.0
-"""Largest deviation of a step's time in a log, s, relative to the first step."""
+"""Permitted deviation of a step's time in a log, s, relative to the first step."""
 
 Command = tuple[float, tuple[float, ...]]
-"""Of a log: tick, and what was commanded: kind and numbers."""
+"""A command in a log: its tick, and its kind and numbers."""
 
 
-def check_log(sequence: Sequence, log: Path) -> Done:
-    """Find a sequence in a log, compute the run once more from its recorded inputs, and hold that to the expectations.
+def check_log(sequence: Sequence, log: Path) -> SequenceResult:
+    """Find a sequence in a log, replay the run from its recorded inputs, and check the expectations against the replay.
 
-    Faults are not looked for: they are in the recorded inputs. Raises RecordError where the log can't be used,
-    HilserverError where the sequence is not in it.
+    Faults are not searched for: they are contained in the recorded inputs. Raises RecordError if the log can't be
+    used, HilserverError if it does not contain the sequence.
     """
     began = time.perf_counter()
     collected: list[Collector] = []
@@ -47,31 +47,33 @@ def check_log(sequence: Sequence, log: Path) -> Done:
 
     replayed = replay_log(log, watch=watch)
     if not collected:
-        raise HilserverError(f"{log}: nothing of it could be replayed.")
+        raise HilserverError(f"{log}: no part of it can be replayed.")
     rig = rigs[0]
     dt = 1.0 / rig.settings.loop.rate
     steps = [step for step in sequence.steps if not step.refused]
     found = _found(steps, _commands(log), rig, dt)
     if not found:
-        raise HilserverError(f"{log}: the steps of {sequence.file} are not in it, in this order and at these times.")
+        raise HilserverError(
+            f"{log}: it does not contain the steps of {sequence.file} in this order and at these times."
+        )
     first = found[0] - steps[0].at / dt
     play = Play(sequence)
     for step, tick in zip(steps, found, strict=True):
         play.note(step, (tick - first) * dt, "")
     for step in sequence.steps:
         if step.refused:
-            text = "what was refused is not always in a log."
+            text = "refused commands are not always logged."
             play.verdicts.append(Verdict(step.name or step.title, check.SKIPPED, text))
     recorded = collected[0].recorded(first, dt)
     if not replayed.same_program:
         where = f"replayed with another version: {log}"
     else:
         where = f"replayed: {log}"
-    return play.done(where, recorded, rig.circuit.source, log=str(log), took=time.perf_counter() - began)
+    return play.result(where, recorded, rig.circuit.source, log=str(log), took=time.perf_counter() - began)
 
 
 def _commands(log: Path) -> list[Command]:
-    """All commands of a log with their ticks, but for new values of inputs."""
+    """All commands of a log with their ticks, except new values of inputs."""
     found = []
     for batch in LogReader(log).batches():
         ticks = batch.column("tick")
@@ -86,19 +88,21 @@ def _commands(log: Path) -> list[Command]:
 
 
 def _found(steps: list[Step], commands: list[Command], rig: Rig, dt: float) -> list[float]:
-    """Ticks of the steps in the last run of the sequence; empty where it is not in the log."""
+    """Ticks of the steps in the last run of the sequence; empty if it is not in the log."""
     if not steps or any(isinstance(step.command, SetInput) for step in steps):
-        raise HilserverError("a sequence is found in a log by its steps: set inputs by [inputs], and arm it by a step.")
+        raise HilserverError(
+            "a sequence is identified in a log by its steps: set inputs under [inputs], arm the rig by a step."
+        )
     wanted = [_record(step, rig) for step in steps]
-    for begin in range(len(commands) - 1, -1, -1):
-        if _same(commands[begin][1], wanted[0]):
-            first = commands[begin][0] - steps[0].at / dt
+    for start in range(len(commands) - 1, -1, -1):
+        if _same(commands[start][1], wanted[0]):
+            first = commands[start][0] - steps[0].at / dt
             ticks = []
             for step, record in zip(steps, wanted, strict=True):
                 due = first + step.at / dt
                 near = [
                     tick
-                    for tick, other in commands[begin:]
+                    for tick, other in commands[start:]
                     if _same(other, record) and abs(tick - due) * dt <= PUNCTUAL and tick not in ticks
                 ]
                 if not near:
@@ -110,7 +114,7 @@ def _found(steps: list[Step], commands: list[Command], rig: Rig, dt: float) -> l
 
 
 def _record(step: Step, rig: Rig) -> tuple[float, ...]:
-    """What the loop gets of a step; of a switch only that it is one."""
+    """What the loop receives of a step; of a switch only its kind."""
     if isinstance(step.command, CircuitCommand):
         return (float(CommandKind.SWAP),)
     record = loop_command(rig, step.command)

@@ -25,25 +25,26 @@ SEND = "send"
 
 
 class Timing(Datasheet):
-    """When something is done."""
+    """The time of a step or fault."""
 
-    at: Time = Field(ge=0, description="time from the begin of the sequence")
-    name: str = Field(default="", description="so that an expectation can be timed from here")
+    at: Time = Field(ge=0, description="time from the start of the sequence")
+    name: str = Field(default="", description="to be referred to in `after` of an expectation")
 
 
 class Fault(Timing):
-    """Something that fails. In a simulation only: nobody breaks the sensors of a real rig by a file."""
+    """An injected fault; in simulation only."""
 
     fault: Literal["silent", "stuck", "reads", "jammed", "unplugged", "missed", "healed"] = Field(
-        description="silent: the sensor gives no samples; stuck: always the present one; reads: always `raw`; "
-        "jammed: the actuator stays where it is; unplugged: the device gives no samples, its actuators stay; "
-        "missed: `ticks` of the loop are missed; healed: sensor, actuator or the whole device as it was"
+        description="silent: the sensor delivers no samples; stuck: always the present one; reads: always `raw`; "
+        "jammed: the actuator keeps its position; unplugged: the device delivers no samples, its actuators "
+        "keep their positions; missed: `ticks` of the loop are missed; healed: the fault of the sensor, of the "
+        "actuator or of the whole device is cleared"
     )
     device: str | None = Field(default=None, description="the simulated device; default: the only one")
     sensor: str | None = Field(default=None, description="its sensor; for silent, stuck, reads, healed")
     actuator: str | None = Field(default=None, description="its actuator; for jammed, healed")
     raw: float | None = Field(default=None, description="for reads: the raw reading, such as 0 V for a broken wire")
-    ticks: int | None = Field(default=None, gt=0, description="for missed: how many")
+    ticks: int | None = Field(default=None, gt=0, description="for missed: number of ticks")
 
     @model_validator(mode="after")
     def _has_what_it_needs(self) -> Fault:
@@ -55,25 +56,29 @@ class Fault(Timing):
         for key in ("device", "sensor", "actuator", "raw", "ticks"):
             given = getattr(self, key) is not None
             if given and key not in allowed:
-                raise ValueError(f"{self.fault} takes no {key}.")
+                raise ValueError(f"{key} is not used with {self.fault}: remove it.")
             if not given and key in needed[self.fault]:
-                raise ValueError(f"{self.fault} needs {key}.")
+                raise ValueError(f"{self.fault} requires {key}.")
         return self
 
 
 class Expectation(Datasheet):
-    """What a channel must do: be within a band from a time on, at the latest after ``delay``, until a time."""
+    """The expected band of a channel: from ``at``, at the latest after ``delay``, to ``until`` it must be within it."""
 
-    name: str = Field(default="", description="what it is called in the report")
+    name: str = Field(default="", description="title in the report")
     channel: str = Field(
         min_length=1, description="as in telemetry: p_A, valve.main.command, circuit.supply.p, mode, ..."
     )
-    at: Time = Field(default="0 s", description="from when on; from the begin of the sequence, or `after` a step")
-    after: str = Field(default="", description="name of the step from whose effect on `at` and `until` are counted")
-    delay: Time = Field(default="0 s", ge=0, description="time that it may take to get there")
-    until: Time | None = Field(default=None, description="until when it must stay there; default: to the end")
-    value: AnyQuantity | None = Field(default=None, description='the value expected; for `mode` a name, such as "SAFE"')
-    tolerance: AnyDifference | None = Field(default=None, description="of the value, to both sides; default 0")
+    at: Time = Field(default="0 s", description="start time; from the start of the sequence, or `after` a step")
+    after: str = Field(default="", description="name of a step: `at` and `until` count from when it takes effect")
+    delay: Time = Field(default="0 s", ge=0, description="time allowed to reach the band")
+    until: Time | None = Field(
+        default=None, description="time until which it must stay within the band; default: to the end"
+    )
+    value: AnyQuantity | None = Field(default=None, description='expected value; for `mode` a name, such as "SAFE"')
+    tolerance: AnyDifference | None = Field(
+        default=None, description="permitted deviation from the value, to both sides; default 0"
+    )
     min: AnyQuantity | None = Field(default=None, description="smallest value allowed")
     max: AnyQuantity | None = Field(default=None, description="largest value allowed")
 
@@ -84,7 +89,7 @@ class Expectation(Datasheet):
             return values
         if values["value"] not in Mode.__members__:
             raise ValueError(
-                f"{shown(values['value'])} is no mode.{did_you_mean(str(values['value']), Mode.__members__)}"
+                f"{shown(values['value'])} is not a mode.{did_you_mean(str(values['value']), Mode.__members__)}"
             )
         return {**values, "value": Mode[values["value"]]}
 
@@ -93,14 +98,14 @@ class Expectation(Datasheet):
         if (self.value is None) == (self.min is None and self.max is None):
             raise ValueError("give either value (and tolerance), or min or max or both.")
         if self.tolerance is not None and self.value is None:
-            raise ValueError("tolerance is that of value, which is missing.")
+            raise ValueError("tolerance requires value, which is missing.")
         units = {quantity.unit for quantity in (self.value, self.tolerance, self.min, self.max) if quantity is not None}
         if len(units) > 1:
-            raise ValueError(f"different units: {', '.join(sorted(units))}.")
+            raise ValueError(f"value, tolerance, min and max have different units: {', '.join(sorted(units))}.")
         if not self.lower <= self.upper:
             raise ValueError("min is above max, or the tolerance is negative.")
         if self.until is not None and self.until < self.at + self.delay:
-            raise ValueError("until is before at + delay: no time is left in which it is looked at.")
+            raise ValueError("until is before at + delay: no time is left to check the channel.")
         return self
 
     @property
@@ -124,16 +129,20 @@ class Expectation(Datasheet):
 
 
 class SequenceFile(Datasheet):
-    """A test sequence: what is done to a rig over time, and what is expected of it."""
+    """A test sequence: commands and faults over time, and the expected behaviour of the rig."""
 
     description: str = Field(default="", description="free text")
-    rig: str = Field(default="", description="rig file for a run in simulation, beside this file; --rig names another")
-    length: Time | None = Field(default=None, gt=0, description="default: until the last that is done or expected")
+    rig: str = Field(
+        default="", description="rig file for a run in simulation, relative to this file; --rig selects another one"
+    )
+    length: Time | None = Field(
+        default=None, gt=0, description="duration; default: up to the last step, fault, input value or expectation"
+    )
     step: tuple[dict[str, Any], ...] = Field(default=(), description="commands")
-    fault: tuple[Fault, ...] = Field(default=(), description="what fails")
+    fault: tuple[Fault, ...] = Field(default=(), description="injected faults")
     inputs: dict[str, CycleInput] = Field(default={}, description="operator inputs over time, as in a work cycle")
-    input_period: Time = Field(default="20 ms", gt=0, description="time between two values that are sent for an input")
-    expect: tuple[Expectation, ...] = Field(default=(), description="what is expected")
+    input_period: Time = Field(default="20 ms", gt=0, description="period at which values of an input are sent")
+    expect: tuple[Expectation, ...] = Field(default=(), description="expectations")
 
 
 class StepTiming(Timing):
@@ -144,7 +153,7 @@ class StepTiming(Timing):
 
 @dataclass(frozen=True)
 class Step:
-    """A command at a time. ``refused``: it must be."""
+    """A command at a time. ``refused``: it must be refused."""
 
     at: float
     name: str
@@ -153,7 +162,7 @@ class Step:
 
     @property
     def title(self) -> str:
-        """What it is, in a report."""
+        """Its title in a report."""
         told = self.command.model_dump(exclude_unset=True, mode="json")
         return " ".join([self.command.name, *(f"{key}={json.dumps(value)}" for key, value in told.items())])
 
@@ -168,7 +177,7 @@ class Sequence:
 
     @property
     def length(self) -> float:
-        """How long it lasts, s."""
+        """Its duration, s."""
         if self.settings.length is not None:
             return self.settings.length
         after = {step.name: step.at for step in self.steps if step.name}
@@ -180,12 +189,12 @@ class Sequence:
 
     @property
     def rig_file(self) -> Path | None:
-        """The rig file that it names."""
+        """The rig file given in it."""
         return Path(os.path.normpath(self.file.parent / self.settings.rig)) if self.settings.rig else None
 
 
 def load_sequence(path: Path) -> Sequence:
-    """Read a test sequence. Raises ConfigurationError with all that is wrong."""
+    """Read a test sequence. Raises ConfigurationError with all problems found."""
     source = read_csv(path) if path.suffix.lower() == ".csv" else read_toml(path)
     file = str(path)
     problems: list[Problem] = []
@@ -203,7 +212,7 @@ def load_sequence(path: Path) -> Sequence:
             problems += [Problem(p.message, f"{where}.{p.key}" if p.key else where, file) for p in error.problems]
     problems += _unknown_steps(settings, [*(step.name for step in steps), *(f.name for f in settings.fault)], file)
     if not problems and not settings.expect and not any(step.refused for step in steps):
-        problems.append(Problem("nothing is expected: a test without an expectation can't fail.", "expect", file))
+        problems.append(Problem("no expectation: a test without expectations can't fail.", "expect", file))
     if problems:
         raise ConfigurationError(problems)
     return Sequence(path, settings, tuple(sorted(steps, key=lambda step: step.at)))
@@ -219,7 +228,7 @@ def _step(table: Mapping[str, Any]) -> Step:
     except ValidationError as error:
         problems += problems_of(error, own, names=StepTiming.model_fields)
     if not isinstance(table.get(SEND), str):
-        problems.append(Problem('missing: which command is it? Such as send = "arm".', SEND))
+        problems.append(Problem('missing: give the command, such as send = "arm".', SEND))
     else:
         try:
             command = read_command(table[SEND], json.dumps(payload).encode())
@@ -232,9 +241,11 @@ def _step(table: Mapping[str, Any]) -> Step:
 
 def _unknown_steps(settings: SequenceFile, names: Iterable[str], file: str) -> list[Problem]:
     known = [name for name in names if name]
-    found = [Problem(f"two are called {name}.", "step", file) for name in sorted(set(known)) if known.count(name) > 1]
+    found = [
+        Problem(f"two steps are named {name}.", "step", file) for name in sorted(set(known)) if known.count(name) > 1
+    ]
     for number, expectation in enumerate(settings.expect):
         if expectation.after and expectation.after not in known:
-            text = f"{shown(expectation.after)} is no step's name.{did_you_mean(expectation.after, known)}"
+            text = f"{shown(expectation.after)} is not the name of a step.{did_you_mean(expectation.after, known)}"
             found.append(Problem(text, f"expect[{number}].after", file))
     return found

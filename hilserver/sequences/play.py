@@ -1,4 +1,4 @@
-"""What all ways to run a test sequence share: actions in order, recorded channels, the verdict on each step."""
+"""Shared by all ways of running a test sequence: actions in order, recorded channels, the verdict on each step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hilserver.rig.build import Rig
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_table
 from hilserver.sequences import check
-from hilserver.sequences.check import Done, RecordedChannels, Verdict, judged
+from hilserver.sequences.check import RecordedChannels, SequenceResult, Verdict, judged
 from hilserver.sequences.model import Fault, Step
 from hilserver.sequences.model import Sequence as TestSequence
 from hilserver.service.telemetry import VALVE_CHANNELS, channel_columns
@@ -40,7 +40,7 @@ Action = Step | Fault | InputValue
 
 
 def actions(sequence: TestSequence) -> list[Action]:
-    """All actions in order of time; at the same time, steps come first."""
+    """All actions in order of time; of simultaneous actions, steps come first."""
     found: list[Action] = [*sequence.steps, *sequence.settings.fault, *_input_values(sequence)]
     return sorted(found, key=lambda action: action.at)
 
@@ -54,8 +54,8 @@ def _input_values(sequence: TestSequence) -> Iterator[InputValue]:
     table = cycle_table(CycleSettings(inputs=inputs), names)
     for number, (name, entry) in enumerate(inputs.items()):
         points = [at for at, _ in entry.points or ()]
-        begin = points[0] if points else 0.0
-        grid = begin + period * np.arange(np.ceil((entry.duration - begin) / period) + 1.0)
+        start = points[0] if points else 0.0
+        grid = start + period * np.arange(np.ceil((entry.duration - start) / period) + 1.0)
         last: float | None = None
         for at in sorted({*points, *(float(t) for t in grid if t < entry.duration), entry.duration}):
             value = cycle_value(table, number, at, 0.0)
@@ -65,7 +65,7 @@ def _input_values(sequence: TestSequence) -> Iterator[InputValue]:
 
 
 class Collector:
-    """Picks the channels of telemetry, and all values of the circuit that are asked for, out of rows."""
+    """Collects the channels of telemetry, and all required values of the circuit, from rows."""
 
     def __init__(self, rig: Rig, sequence: TestSequence) -> None:
         self._columns = channel_columns(rig)
@@ -87,7 +87,7 @@ class Collector:
         self._parts.append(part)
 
     def recorded(self, first_tick: float, period: float) -> RecordedChannels:
-        """What was collected; time counts from ``first_tick`` on. Unknown names of the circuit are left out."""
+        """The collected channels; time counts from ``first_tick``. Unknown names of the circuit are left out."""
         table = np.concatenate(self._parts) if self._parts else np.empty((0, len(self._columns) + len(self._circuit)))
         names = [*self._columns, *self._circuit]
         table = table[table[:, names.index("tick")] >= first_tick]
@@ -98,7 +98,7 @@ class Collector:
 
 
 def check_inputs(sequence: TestSequence, ranges: Mapping[str, tuple[float, float]]) -> list[Problem]:
-    """What is wrong with the inputs that a sequence drives; ``ranges``: of the inputs that the rig has."""
+    """Problems of the inputs that a sequence sets; ``ranges``: of the rig's inputs."""
     problems, file = [], str(sequence.file)
     for name in sequence.settings.inputs:
         if name not in ranges:
@@ -125,7 +125,7 @@ def channel_units(rig: Rig, circuit: Mapping[str, object]) -> dict[str, str]:
 
 @dataclass
 class Play:
-    """A sequence while it runs. ``resting``: inputs that are refused; ``ended``: why it was ended before its end."""
+    """A sequence while it runs. ``resting``: inputs no longer set; ``ended``: why it was ended early."""
 
     sequence: TestSequence
     moments: list[tuple[float, str]] = field(default_factory=list)
@@ -136,51 +136,51 @@ class Play:
     ended_at: float = float("inf")
 
     def note(self, step: Step, at: float, refusal: str) -> None:
-        """A step was carried out at ``at``, or refused."""
+        """Note that a step was carried out at ``at``, or refused."""
         title = step.name or step.title
         if bool(refusal) != step.refused:
             found = f"refused: {refusal}" if refusal else "carried out, but it should have been refused."
             self.verdicts.append(Verdict(title, check.FAILED, found))
             self.end(f"{title}: {found}", at)
             return
-        found = f"refused, as it should be: {refusal}" if refusal else f"carried out at {at:.4g} s."
+        found = f"refused, as expected: {refusal}" if refusal else f"carried out at {at:.4g} s."
         self.verdicts.append(Verdict(title, check.PASSED, found))
         self.effects |= {step.name: at} if step.name else {}
         self.moments.append((at, step.name or step.command.name))
 
     def note_fault(self, fault: Fault, at: float) -> None:
-        """A fault was made."""
+        """Note that a fault was injected."""
         what = f"{fault.fault} {fault.sensor or fault.actuator or fault.ticks or fault.device or ''}".rstrip()
         self.effects |= {fault.name: at} if fault.name else {}
         self.moments.append((at, fault.name or what))
 
     def rest(self, value: InputValue, at: float, refusal: str) -> None:
-        """An input was refused, since the rig does not run (any more): it is not driven any further."""
+        """Note that an input was refused since the rig is not running (any more): it is no longer set."""
         name = value.command.input
         self.resting.add(name)
-        self.verdicts.append(Verdict(f"input {name}", check.SKIPPED, f"not driven from {at:.4g} s on: {refusal}"))
+        self.verdicts.append(Verdict(f"input {name}", check.SKIPPED, f"not set from {at:.4g} s on: {refusal}"))
 
     def end(self, reason: str, at: float) -> None:
-        """End the sequence before its end."""
+        """End the sequence early."""
         self.ended, self.ended_at = reason, at
 
-    def done(
+    def result(
         self, where: str, recorded: RecordedChannels, circuit: Mapping[str, Any], *, log: str = "", took: float = 0.0
-    ) -> Done:
-        """The result: what was not carried out, or can't be judged any more, is skipped."""
+    ) -> SequenceResult:
+        """The result; what was not carried out, or can't be judged any more, is skipped."""
         verdicts, recorded = list(self.verdicts), recorded.until(self.sequence.length)
         reached = {verdict.name for verdict in verdicts}
         for step in self.sequence.steps:
             if self.ended and (title := step.name or step.title) not in reached:
-                verdicts.append(Verdict(title, check.SKIPPED, "the sequence was ended before."))
+                verdicts.append(Verdict(title, check.SKIPPED, "the sequence ended before this step."))
         for expectation, verdict in zip(
             self.sequence.settings.expect, judged(self.sequence, recorded, self.effects), strict=True
         ):
-            begin = self.effects.get(expectation.after, 0.0 if not expectation.after else self.ended_at)
-            if self.ended and begin + expectation.at + expectation.delay >= self.ended_at:
-                verdict = Verdict(verdict.name, check.SKIPPED, f"the sequence was ended: {self.ended}")
+            start = self.effects.get(expectation.after, 0.0 if not expectation.after else self.ended_at)
+            if self.ended and start + expectation.at + expectation.delay >= self.ended_at:
+                verdict = Verdict(verdict.name, check.SKIPPED, f"the sequence ended early: {self.ended}")
             verdicts.append(verdict)
-        return Done(self.sequence, where, recorded, tuple(self.moments), tuple(verdicts), log, took, circuit)
+        return SequenceResult(self.sequence, where, recorded, tuple(self.moments), tuple(verdicts), log, took, circuit)
 
 
 def mode_of(row: Floats) -> str:

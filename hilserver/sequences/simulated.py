@@ -1,4 +1,4 @@
-"""A test sequence on a simulated rig, or on recorded samples: without a clock, the same in every run."""
+"""A test sequence on a simulated rig, or on recorded samples: without a clock, reproducible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hilserver.errors import ConfigurationError, HilserverError, Problem, did_yo
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import CircuitCommand, Command
 from hilserver.rig.build import Rig
-from hilserver.sequences.check import Done
+from hilserver.sequences.check import SequenceResult
 from hilserver.sequences.model import Fault, Sequence
 from hilserver.sequences.play import Collector, InputValue, Play, actions, check_inputs, mode_of
 from hilserver.service.loop_commands import loop_command, refusal_text
@@ -36,10 +36,10 @@ GETTING_READY = 1.0
 """Seconds allowed from the first tick to SAFE."""
 
 
-def simulate_sequence(sequence: Sequence, rig: Rig, log: Path | None = None) -> Done:
+def simulate_sequence(sequence: Sequence, rig: Rig, log: Path | None = None) -> SequenceResult:
     """Run a sequence; with ``log`` every tick is recorded there.
 
-    Raises ConfigurationError where sequence and rig don't fit, HilserverError where the rig does not get ready.
+    Raises ConfigurationError if sequence and rig don't match, HilserverError if the rig does not reach SAFE.
     """
     began = time.perf_counter()
     _check(sequence, rig)
@@ -65,11 +65,11 @@ def simulate_sequence(sequence: Sequence, rig: Rig, log: Path | None = None) -> 
             bench.run_until(sequence.length + bench.dt)
         recorded = bench.collector.recorded(bench.first_tick, bench.dt)
     where = f"simulated: {rig.file}" if not run.samples else f"on recorded samples: {rig.file}"
-    return play.done(where, recorded, rig.circuit.source, log=str(log or ""), took=time.perf_counter() - began)
+    return play.result(where, recorded, rig.circuit.source, log=str(log or ""), took=time.perf_counter() - began)
 
 
 class _Bench:
-    """A rig run without a clock that takes the commands of MQTT."""
+    """A rig run without a clock that executes the MQTT commands."""
 
     def __init__(self, rig: Rig, run: LockstepRun, collector: Collector) -> None:
         self.rig, self.run, self.collector, self.dt = rig, run, collector, run.dt
@@ -79,7 +79,7 @@ class _Bench:
 
     @property
     def now(self) -> float:
-        """Time of the next tick, s from the begin of the sequence."""
+        """Time of the next tick, s from the start of the sequence."""
         return float(header(self.run.row).tick + 1.0 - self.first_tick) * self.dt
 
     @property
@@ -88,7 +88,7 @@ class _Bench:
         return self.now - self.dt
 
     def get_ready(self) -> None:
-        """Run to SAFE; the sequence begins with the next tick."""
+        """Run to SAFE; the sequence starts with the next tick."""
         for _ in range(round(GETTING_READY / self.dt)):
             self.run.run(1)
             if mode_of(self.run.row) == "SAFE":
@@ -97,13 +97,13 @@ class _Bench:
         raise HilserverError(f"{self.rig.file}: the rig is in mode {self.run.mode}, not SAFE: {self.run.fault}.")
 
     def run_until(self, at: float) -> None:
-        """Run until the next tick is that at ``at``."""
+        """Run until the next tick is the one at ``at``."""
         ticks = round((at - self.now) / self.dt)
         if ticks > 0:
             self.collector.add(self.run.packed.names, self.run.run(ticks))
 
     def execute(self, command: Command) -> str:
-        """Carry out a command in the next tick; returns why it is refused, empty where it is not."""
+        """Carry out a command in the next tick; returns the reason if it is refused, otherwise an empty text."""
         run = self.run
         try:
             if isinstance(command, CircuitCommand):
@@ -145,7 +145,7 @@ class _Bench:
                 self._fail_actuator(fault.fault, self._intact((name, "actuator", number), plant.actuator), plant.values)
 
     def _intact(self, place: tuple[str, str, int], table: Floats) -> Floats:
-        """The line of a sensor or an actuator, as it was before anything failed; what is done to it takes effect."""
+        """The row of a sensor or an actuator in its table, restored to its state before any fault; a view."""
         line: Floats = table[place[2]]
         line[:] = self._whole.setdefault(place, line.copy())
         return line
@@ -173,7 +173,7 @@ class _Bench:
 
 
 def _check(sequence: Sequence, rig: Rig) -> None:
-    """Raise ConfigurationError where the sequence names inputs or devices that the rig does not have."""
+    """Raise ConfigurationError if the sequence uses inputs or devices that the rig does not have."""
     file = str(sequence.file)
     problems = check_inputs(sequence, {name: entry.range for name, entry in rig.settings.inputs.items()})
     plants = {d.name: d for d in rig.devices if d.is_simulated}

@@ -1,4 +1,4 @@
-"""A test sequence as a table: one line per moment, as people keep it in a spreadsheet."""
+"""A test sequence as a table from a spreadsheet: one line per time."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from hilserver.errors import ConfigurationError, Problem, shown
 _LIMIT = re.compile(r"(?P<channel>\S+)\s+(?P<bound>min|max|value)(\s*[(\[](?P<unit>[^)\]]*)[)\]])?")
 
 JUST_BEFORE = 1e-6
-"""s before the next line's time its commands have no effect yet: until then a line's limits hold."""
+"""The limits of a line hold until this time, s, before the next line, when its commands have no effect yet."""
 
 
 def read_csv(path: Path) -> dict[str, Any]:
-    """The table's meaning, laid out like a TOML file. Raises ConfigurationError naming the line.
+    """Read the table into the structure of a TOML file. Raises ConfigurationError naming the line.
 
     Columns: ``time`` (s); ``send``: a command as for ``hilserver send``; ``fault``: likewise, such as ``stuck
     sensor=p_A``; ``<channel> min (bar)`` and ``<channel> max (bar)``: limits from the line's time up to that of the
-    next; ``<channel> value``: for what must be exactly so, ``mode value`` by name;
-    ``delay``: s that it may take to get within them; any other one is an operator input, which holds its value until
-    the next.
+    next; ``<channel> value``: an exact value, ``mode value`` by name; ``delay``: s allowed to get within the limits;
+    any other column is an operator input, which holds its value until the next line.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -37,18 +36,20 @@ def read_csv(path: Path) -> dict[str, Any]:
     except ValueError:
         raise ConfigurationError([Problem("is empty.", file=str(path))]) from None
     if "time" not in head or len(lines) < 1:
-        raise ConfigurationError([Problem("needs a column time and at least one line below the head.", file=str(path))])
+        raise ConfigurationError(
+            [Problem("a column time and at least one line below the header are required.", file=str(path))]
+        )
     problems: list[Problem] = []
     rows = []
     for number, line in enumerate(lines, 2):
         row = dict(zip(head, [*line, *[""] * (len(head) - len(line))], strict=False))
         if (at := _number(row["time"])) is None or len(line) > len(head):
-            wrong = f"{len(line)} cells in {len(head)} columns" if at is not None else f"time {shown(row['time'])}"
+            wrong = f"{len(line)} cells for {len(head)} columns" if at is not None else f"time {shown(row['time'])}"
             problems.append(Problem(f"{wrong}: can't be read.", f"line {number}", str(path)))
         else:
             rows.append((number, at, row))
     if any(b <= a for (_, a, _), (_, b, _) in pairwise(rows)):
-        problems.append(Problem("the times must rise from line to line.", "time", str(path)))
+        problems.append(Problem("the times must increase from line to line.", "time", str(path)))
     source = _source(head, rows, problems, str(path)) if rows else {}
     if problems:
         raise ConfigurationError(problems)

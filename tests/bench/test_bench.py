@@ -59,6 +59,7 @@ def rig() -> Rig:
     return load_rig(ROOT / "config/rigs/demo.toml")
 
 
+@pytest.mark.slow
 def test_every_case_is_timed_for_every_circuit(rig: Rig) -> None:
     results = benchmarks(rig, ticks=50, repeats=3, substeps=(1, 4))
     assert [result.circuit for result in results] == ["rk4 × 1"] * 4 + ["rk4 × 4"] * 4
@@ -157,6 +158,7 @@ def test_each_part_is_charged_with_its_own_work(rig: Rig, record: RecordedInputs
     assert max(many, key=lambda name: many[name]) in ("circuit", LOOK_AHEAD)
 
 
+@pytest.mark.slow
 def test_looking_ahead_is_told_apart_by_leaving_it_out(record: RecordedInputs, rig: Rig) -> None:
     plain = record.without_look_ahead()
     assert plain is not None
@@ -390,6 +392,8 @@ def test_hardware_is_not_run_for_a_benchmark() -> None:
         refuse_hardware(rig_with_modbus(1))
 
 
+@pytest.mark.realtime
+@pytest.mark.slow
 def test_the_server_itself_is_run(rig: Rig) -> None:
     """At a rate of a person's patience, RUNNING, with its log read; and nothing is left of it."""
     said: list[str] = []
@@ -472,6 +476,7 @@ def bench(*arguments: str | Path, monkeypatch: pytest.MonkeyPatch) -> int:
     return int(ended.value.code or 0)
 
 
+@pytest.mark.slow
 def test_a_report_is_compared_and_what_is_slower_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -70,6 +70,7 @@ def assert_sound(done: Run) -> None:
             assert done[name].min() >= VAPOUR, name
 
 
+@pytest.mark.slow
 @tries(60)
 @given(circuits(ALL, ["2 l", "5 l"], air=(0.0, 0.005)), SEEDS)
 def test_runge_kutta_stays_finite(raw: Raw, seed: int) -> None:
@@ -77,6 +78,7 @@ def test_runge_kutta_stays_finite(raw: Raw, seed: int) -> None:
     assert_sound(driven(raw, 10.0, seed, "rk4", 10, 1e-4))
 
 
+@pytest.mark.slow
 @tries(60)
 @given(circuits(ALL, ["10 cm^3", "0.1 l", "1 l"], air=(0.0, 0.005)), SEEDS)
 def test_rosenbrock_stays_finite_with_tiny_volumes(raw: Raw, seed: int) -> None:
@@ -289,6 +291,7 @@ def test_oil_is_neither_made_nor_lost(raw: Raw, seed: int) -> None:
     assert_shrinks(oil_balance, raw, seed, 1e-15)
 
 
+@pytest.mark.slow
 @tries(15)
 @given(circuits(PASSIVE, ["1 l", "3 l"], air=(0.0, 0.005)), SEEDS)
 def test_energy_does_not_come_out_of_nothing(raw: Raw, seed: int) -> None:

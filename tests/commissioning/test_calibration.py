@@ -228,6 +228,7 @@ def demo(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_points_of_a_file_become_the_scale(demo: Path, tmp_path: Path, hilserver: Command) -> None:
     (tmp_path / "points.csv").write_text("raw,value\n0.02,0\n5.0,124\n10.02,250\n")
     assert '"demo-calibration.toml" does not exist yet' in hilserver("check", demo).out
@@ -347,7 +348,7 @@ def test_a_walk_through_zero_and_span_writes_nothing_to_the_device(place: Place,
     said = hilserver("calibrate", place.rig, "p_A", "--seconds", "0.05", "--note", "tester", answers=typed)
     assert said.code == 0, said
     assert "a number, in bar" in said.out
-    assert "by no more than its noise: not taken" in said.out
+    assert "by no more than the noise: not used" in said.out
     rig = load_rig(place.rig)
     (entry,) = rig.calibrations["p_A"]
     assert entry.polynomial == pytest.approx((-3.0, 30.0), rel=1e-6)

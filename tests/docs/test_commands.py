@@ -88,7 +88,7 @@ def test_demo_says_what_the_pages_show(demos: dict[str, tuple[Workplace, subproc
 
 def test_demo_with_its_panel_goes_on(demos: dict[str, tuple[Workplace, subprocess.Popen[str]]]) -> None:
     _, process = demos["panel"]
-    said = said_until(process, "It goes on")
+    said = said_until(process, "It keeps running")
     said += end(process)
     assert process.returncode == 0, said
     assert re.search(r"Panel in the browser: http://127.0.0.1:\d+\n", said)

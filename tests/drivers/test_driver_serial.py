@@ -169,7 +169,7 @@ BYTE = {"byte": 0, "type": "uint8"}
         ({**LINES, "inputs": {"a": {"pattern": "x"}}}, 'inputs.a.pattern: "x" has 0 groups'),
         ({**PORT, "lines": {"columns": 2}, "inputs": {"a": {"column": 2}}}, "inputs.a: there is no column 2 of 2"),
         ({**PORT, "lines": {"decimal": ","}}, 'lines: separator and decimal are both ","'),
-        ({**PORT, "frame": {"size": 4, "check": "none"}}, "frame: without start and check nothing tells"),
+        ({**PORT, "frame": {"size": 4, "check": "none"}}, "frame: without start and check the beginning"),
         ({**PORT, "frame": {"size": 4, "start": "AA"}}, "frame.check: missing"),
         (
             {**PORT, "frame": {"size": 4, "start": "AAx", "check": "crc8"}},

@@ -387,7 +387,7 @@ def test_a_type_of_the_rig_s_own_takes_the_place(anna: User, server: Server, bro
 
 def test_an_input_is_moved(anna: User) -> None:
     anna.runs()
-    anna.presses("Stop it")
+    anna.presses("Stop work cycle")
     slider = anna.page.get_by_role("slider", name="joystick")
     box = slider.bounding_box()
     assert box is not None
@@ -399,7 +399,7 @@ def test_an_input_is_moved(anna: User) -> None:
 
 def test_the_strategy_is_shown_and_a_valve_is_jogged_while_a_button_is_held(anna: User, server: Server) -> None:
     anna.runs()
-    anna.presses("Stop it")
+    anna.presses("Stop work cycle")
     strategy = anna.page.locator(".strategy input")
     expect(strategy).to_have_value("feedback")
     expect(anna.page.get_by_role("button", name="jog +")).to_be_hidden()
@@ -447,7 +447,7 @@ def test_plots_pause_and_go_on(anna: User, screenshots: bool) -> None:
     eventually(lambda: anna.points()[0][0] < held[0] - 1000, 60)
     assert anna.points()[-1] == held, "another window of what is held"
     anna.presses("30 s")
-    anna.presses("Go on")
+    anna.presses("Continue")
     eventually(lambda: anna.points()[-1][0] > held[0] + 1000, 60)
 
 
@@ -484,7 +484,7 @@ def test_a_zoomed_plot_stays_zoomed_while_data_come(anna: User) -> None:
     anna.presses("Whole window")
     eventually(lambda: set(zooms()) == {(0, 100)}, 60)
     assert len(anna.points()) > 20, "what is held is still there"
-    anna.presses("Go on")
+    anna.presses("Continue")
     anna.opens("Operate")
 
 
@@ -532,7 +532,7 @@ def test_a_recording_is_replayed(anna: User, server: Server, ended: Path) -> Non
     anna.opens("Operate")
     anna.opens("Recordings")
     (running,) = {*server.logs} - {ended, broken}
-    verdicts = {ended: "It comes out as it was recorded", running: "It comes out as it was", broken: "It can't be"}
+    verdicts = {ended: "The replay reproduces", running: "The replay reproduces", broken: "This recording can't be"}
     words = {ended: "identical, bit for bit", running: "no end mark", broken: broken.name}
     for log, verdict in verdicts.items():
         row = anna.page.locator(".recordings tr", has_text=log.name)

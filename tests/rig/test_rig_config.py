@@ -368,6 +368,7 @@ def places(table: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 PLACES = [path for path in places(DEMO) if (len(path) > 1 and path[:3] != ("devices", "rig")) or len(path) > 3]
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(path=st.sampled_from(PLACES), value=st.one_of(st.none(), st.sampled_from(ODD)))
 def test_a_malformed_configuration_is_refused_with_reasons_or_taken(path: tuple[Any, ...], value: Any) -> None:

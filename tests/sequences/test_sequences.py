@@ -15,7 +15,7 @@ from service_harness import Server, rig_text
 from hilserver.client import connect
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.rig.build import Rig, load_rig
-from hilserver.sequences.check import FAILED, PASSED, SKIPPED, Done, RecordedChannels, Verdict, judged
+from hilserver.sequences.check import FAILED, PASSED, SKIPPED, RecordedChannels, SequenceResult, Verdict, judged
 from hilserver.sequences.live import run_live
 from hilserver.sequences.logged import check_log
 from hilserver.sequences.model import Sequence, load_sequence
@@ -50,7 +50,7 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Rig:
     return load_rig(folder / "strict.toml")
 
 
-def outcomes(done: Done) -> list[str]:
+def outcomes(done: SequenceResult) -> list[str]:
     return [verdict.outcome for verdict in done.verdicts]
 
 
@@ -73,10 +73,10 @@ RAMP = RecordedChannels(
     ("expectation", "outcome", "found"),
     [
         ('channel = "p"\nmax = "10 bar"', PASSED, "0 bar … 10 bar from 0 to 1.9 s."),
-        ('channel = "p"\nmin = "5 bar"', FAILED, "0 bar at worst, expected ≥ 5 bar; first at 0 s, 5 of 20 samples."),
+        ('channel = "p"\nmin = "5 bar"', FAILED, "worst value 0 bar, expected ≥ 5 bar; first at 0 s, 5 of 20 samples."),
         ('channel = "p"\nmin = "5 bar"\nat = "0.5 s"', PASSED, "5 bar … 10 bar from 0.5 to 1.9 s."),
-        ('channel = "p"\nmin = "5 bar"\ndelay = "0.8 s"', PASSED, "there after 500 ms of 800 ms; then 8 bar … 10 bar"),
-        ('channel = "p"\nmin = "5 bar"\ndelay = "0.4 s"', FAILED, "4 bar at worst"),
+        ('channel = "p"\nmin = "5 bar"\ndelay = "0.8 s"', PASSED, "after 500 ms of 800 ms; then 8 bar … 10 bar"),
+        ('channel = "p"\nmin = "5 bar"\ndelay = "0.4 s"', FAILED, "worst value 4 bar"),
         ('channel = "p"\nvalue = "3 bar"\ntolerance = "1 bar"\nat = "0.2 s"\nuntil = "0.4 s"', PASSED, "2 bar … 4 bar"),
         ('channel = "p"\nvalue = "3 bar"\ntolerance = "0.9 bar"\nat = "0.2 s"\nuntil = "0.4 s"', FAILED, "3 bar ± 0.9"),
         ('channel = "p"\nvalue = "10 bar"\nat = "1.2 s"\nuntil = "1.2 s"', PASSED, "10 bar from 1.2 to 1.2 s"),
@@ -87,7 +87,7 @@ RAMP = RecordedChannels(
         ('channel = "hole"\nvalue = 1', FAILED, "no valid value, expected 1; first at 1 s, 1 of 20 samples"),
         ('channel = "hole"\nvalue = 1\nuntil = "0.9 s"', PASSED, "1 from 0 to 0.9 s"),
         ('channel = "mode"\nvalue = "RUNNING"', PASSED, "RUNNING"),
-        ('channel = "mode"\nvalue = "FAULT"', FAILED, "RUNNING at worst, expected FAULT"),
+        ('channel = "mode"\nvalue = "FAULT"', FAILED, "worst value RUNNING, expected FAULT"),
         ('channel = "p"\nafter = "go"\nmin = "5 bar"', PASSED, "from 0.5 to 1.9 s"),
         ('channel = "p"\nafter = "never"\nmin = "5 bar"', FAILED, "the step never was not carried out"),
     ],
@@ -102,9 +102,9 @@ def test_an_expectation_is_judged(expectation: str, outcome: str, found: str, se
 
 def test_nothing_tested_is_no_success(sequence: Load) -> None:
     file = sequence('[[expect]]\nchannel = "p"\nmin = "0 bar"\n')
-    assert not Done(file, "", RAMP, (), (Verdict("a", SKIPPED, ""),)).ok
-    assert not Done(file, "", RAMP, (), (Verdict("a", PASSED, ""), Verdict("b", FAILED, ""))).ok
-    assert Done(file, "", RAMP, (), (Verdict("a", PASSED, ""),)).ok
+    assert not SequenceResult(file, "", RAMP, (), (Verdict("a", SKIPPED, ""),)).ok
+    assert not SequenceResult(file, "", RAMP, (), (Verdict("a", PASSED, ""), Verdict("b", FAILED, ""))).ok
+    assert SequenceResult(file, "", RAMP, (), (Verdict("a", PASSED, ""),)).ok
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -117,15 +117,15 @@ def test_nothing_tested_is_no_success(sequence: Load) -> None:
         ('[[step]]\nat = "1 s"', r"step\[0\].send: missing"),
         ('[[step]]\nat = "1 bar"\nsend = "arm"', r"step\[0\].at: .*wrong unit"),
         ('[[step]]\nat = "1 s"\nsend = "jog"\nvalve = "main"\ncommand = 2', "command: 2 is out of range"),
-        ('[[step]]\nat = "1 s"\nsend = "arm"', "nothing is expected"),
+        ('[[step]]\nat = "1 s"\nsend = "arm"', "no expectation"),
         ('[[expect]]\nchannel = "p"', "give either value"),
         ('[[expect]]\nchannel = "p"\nmin = "3 bar"\nmax = "2 bar"', "min is above max"),
         ('[[expect]]\nchannel = "p"\nmin = "3 bar"\nmax = "2 mm"', "different units"),
-        ('[[expect]]\nchannel = "p"\nvalue = 1\nafter = "x"', r"expect\[0\].after: \"x\" is no step's name"),
+        ('[[expect]]\nchannel = "p"\nvalue = 1\nafter = "x"', r"expect\[0\].after: \"x\" is not the name of a step"),
         ('[[expect]]\nchannel = "p"\nvalue = 1\nat = "1 s"\nuntil = "0.5 s"', "until is before"),
-        ('[[expect]]\nchannel = "mode"\nvalue = "RUN"', "no mode. Did you mean RUNNING"),
-        ('[[fault]]\nat = "1 s"\nfault = "silent"', "silent needs sensor"),
-        ('[[fault]]\nat = "1 s"\nfault = "missed"\nticks = 2\nsensor = "p_A"', "missed takes no sensor"),
+        ('[[expect]]\nchannel = "mode"\nvalue = "RUN"', "not a mode. Did you mean RUNNING"),
+        ('[[fault]]\nat = "1 s"\nfault = "silent"', "silent requires sensor"),
+        ('[[fault]]\nat = "1 s"\nfault = "missed"\nticks = 2\nsensor = "p_A"', "sensor is not used with missed"),
         ('[[fualt]]\nat = "1 s"', "fualt: unknown key. Did you mean fault"),
     ],
 )
@@ -169,12 +169,12 @@ def test_a_table_says_the_same_as_toml(sequence: Load) -> None:
     ("text", "problem"),
     [
         ("", "is empty"),
-        ("t,send\n1,arm\n", "needs a column time"),
+        ("t,send\n1,arm\n", "a column time"),
         ("time,send\nsoon,arm\n", 'line 2: time "soon": can\'t be read'),
         ("time,send\n1,arm\n1,start\n", "must rise"),
         ("time,p max (bar)\n1,much\n", 'line 2, p max .bar.: "much" is not a number'),
         ("time,send\n1,set_input joystick\n", '"joystick" is not of the form key=value'),
-        ("time,send\n1,arm,5\n", "3 cells in 2 columns"),
+        ("time,send\n1,arm,5\n", "3 cells for 2 columns"),
         ("time,fault\n1,stuk sensor=x\n", "fault.0..fault: .*stuck"),
         ("time,mode value\n1,RUNING\n", "Did you mean RUNNING"),
         ("time,delay,p max (bar)\n1,1,5\n1.5,,\n", "no time is left"),
@@ -202,12 +202,12 @@ def test_inputs_follow_their_course(sequence: Load) -> None:
 
 
 @pytest.fixture(scope="module")
-def relief(tmp_path_factory: pytest.TempPathFactory) -> Done:
+def relief(tmp_path_factory: pytest.TempPathFactory) -> SequenceResult:
     """The example, simulated, with its log."""
     return simulate_sequence(load_sequence(RELIEF), load_rig(RIG), tmp_path_factory.mktemp("relief") / "run.arrow")
 
 
-def test_the_example_passes_and_is_the_same_in_every_run(relief: Done) -> None:
+def test_the_example_passes_and_is_the_same_in_every_run(relief: SequenceResult) -> None:
     assert relief.ok, relief.verdicts
     assert outcomes(relief) == [PASSED] * 11
     again = simulate_sequence(load_sequence(RELIEF), load_rig(RIG))
@@ -218,14 +218,14 @@ def test_the_example_passes_and_is_the_same_in_every_run(relief: Done) -> None:
     assert relief.recorded.time[taken] == pytest.approx(0.2)
 
 
-def test_its_log_gives_the_same_verdicts(relief: Done, sequence: Load) -> None:
+def test_its_log_gives_the_same_verdicts(relief: SequenceResult, sequence: Load) -> None:
     done = check_log(relief.sequence, Path(relief.log))
     judged_by_log = [v for v in done.verdicts if v.outcome == PASSED]
     assert judged_by_log == [v for v in relief.verdicts if "refused" not in v.found]
     for name, values in relief.recorded.channels.items():
         np.testing.assert_array_equal(values, done.recorded.channels[name])
     other = sequence(START.replace("0.2 s", "1.5 s") + '[[expect]]\nchannel = "mode"\nvalue = "SAFE"\n')
-    with pytest.raises(HilserverError, match="are not in it"):
+    with pytest.raises(HilserverError, match="does not contain the steps"):
         check_log(other, Path(relief.log))
 
 
@@ -276,7 +276,7 @@ def test_a_device_is_plugged_in_again_by_a_table(sequence: Load, strict: Rig) ->
         "arm", "start", "unplugged", "healed", "reset", "arm", "start", "stuck x"
     ]  # fmt: skip
     (late,) = (verdict for verdict in done.verdicts if "150 ms" in verdict.found)
-    assert re.search(r"there after \d+ ms of 150 ms", late.found)
+    assert re.search(r"reached after \d+ ms of 150 ms", late.found)
 
 
 def test_what_the_rig_has_not_is_said(sequence: Load) -> None:
@@ -356,7 +356,7 @@ def test_the_example_passes_on_a_running_server(tmp_path: Path, sequence: Load) 
             client._do(run_live(faulty, client._session))
         client.arm()
         client.wait(lambda state: state.mode == "ARMED")
-        with pytest.raises(HilserverError, match="begins in SAFE"):
+        with pytest.raises(HilserverError, match="starts in SAFE"):
             client._do(run_live(load_sequence(RELIEF), client._session))
         client.disarm()
         (log,) = server.logs

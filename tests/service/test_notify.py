@@ -356,5 +356,5 @@ def test_safe_values_after_everything_was_killed(tmp_path: Path) -> None:
         card.put("u", 1.0)
         done = safe()
         assert done.returncode == 1
-        assert "device io could not be given its safe values: device io: it is unplugged." in done.stderr
+        assert "device io: the safe values could not be written: device io: it is unplugged." in done.stderr
         assert card.output("u") == probe.SAFE["u"]  # one device that fails does not keep the others from theirs

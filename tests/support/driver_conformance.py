@@ -7,12 +7,9 @@ that can't be unplugged (the simulated rig).
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import os
-import select
-import signal
 import subprocess
 import sys
 import time
@@ -24,6 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+import driving_child
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -410,7 +408,7 @@ def driving_process(bench: HardwareBench) -> Iterator[subprocess.Popen[str]]:
     task = json.dumps([driver, dict(bench.settings), bench.inputs, command])
     environment = {**os.environ, **bench.environment, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(
-        [sys.executable, __file__, task],
+        [sys.executable, driving_child.__file__, NAME, task],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -427,27 +425,6 @@ def driving_process(bench: HardwareBench) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.communicate()
-
-
-def drive(task: str) -> None:
-    """The body of that process: as the loop, until it is told on its standard input how to end, or by SIGTERM."""
-    name, settings, inputs, command = json.loads(task)
-    module, _, kind = name.partition(":")
-    driver_class = getattr(importlib.import_module(module), kind)
-    driver = driver_class(NAME, driver_class.Config.model_validate(settings), inputs, tuple(command))
-    values, ages, raw = np.zeros(len(inputs)), np.zeros(len(inputs)), np.array([*command.values()], dtype=np.float64)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    driver.open()
-    try:
-        driver.make_safe()
-        while not select.select([sys.stdin], [], [], 0.002)[0]:
-            driver.read(values, ages)
-            driver.write(raw)
-        if sys.stdin.read() == "raise":
-            raise RuntimeError("as it was told")
-    finally:
-        driver.make_safe()
-        driver.close()
 
 
 # --- a rig around it ------------------------------------------------------------------------------------------------
@@ -472,7 +449,3 @@ def load_rig_with(bench: Bench, source: str, output: str) -> Rig:
     table["channels"] = {**table["channels"], "p_S": measured}
     table["valves"] = {"main": {**table["valves"]["main"], "device": NAME, "output": output}}
     return assemble({**demo.sources, "rig": table}, demo.file, standard_library())
-
-
-if __name__ == "__main__":
-    drive(sys.argv[1])

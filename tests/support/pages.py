@@ -46,7 +46,7 @@ DEMO = "config/rigs/demo.toml"
 OFFLINE = ("run: offline", "run: offline, refused", "run: offline, any exit code")
 
 BLOCK = re.compile(r"(?:^<!-- (.*?) -->\n)?^( *)```(\w*)\n(.*?)^ *```$", re.M | re.S)
-ANSWER = re.compile(r"(type its value:|\[y/N\]:) ?(.*)$", re.M)
+ANSWER = re.compile(r"(let it settle, enter it:|\[y/N\]:) ?(.*)$", re.M)
 """A question of a dialogue, and what is typed."""
 
 IN_A_TEST = (
