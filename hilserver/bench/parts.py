@@ -151,7 +151,8 @@ class TimedTick:
     def __init__(self, program: Program) -> None:
         tick = program.tick.py_func
         scope = tick.__globals__
-        parts = {name: scope[name] for name in tick.__code__.co_names if _is_part(scope.get(name))}
+        names = [name for name in tick.__code__.co_names if name != tick.__name__]  # also a field
+        parts = {name: scope[name] for name in names if _is_part(scope.get(name))}
         self.names = tuple(parts)
         self._spent = np.zeros(len(parts) + 1, dtype=np.uint64)  # the last one: of the empty part
         places = (self._spent.ctypes.data + self._spent.itemsize * k for k in range(len(parts)))
