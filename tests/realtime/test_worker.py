@@ -139,7 +139,7 @@ def logged(run: Run, tick: int) -> dict[str, Any] | None:
     """The log's columns, once it holds this tick."""
     with contextlib.suppress(RecordError):  # nothing written yet
         columns = read_log(run.server.logs[0]).columns
-        return dict(columns) if columns["tick"][-1] >= tick else None
+        return dict(columns) if len(columns["tick"]) and columns["tick"][-1] >= tick else None
     return None
 
 
