@@ -31,7 +31,7 @@ from probe import ProbeDevice
 
 from hilserver.toml import read_toml
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.realtime]
 
 
 @pytest.fixture(scope="module")
