@@ -235,7 +235,7 @@ def workplace(folder: Path, name: str, files: Sequence[Block] = ()) -> Workplace
         file.write_text(block.text)
     demo = folder / DEMO
     text = demo.read_text().replace('name = "demo"', f'name = "{rigs["demo"]}"')
-    patient = text.replace("max_missed = 1000 ", 'heartbeat_timeout = "20 s"\nmax_missed = 20000 ')
+    patient = text.replace("max_missed = 1000 ", 'heartbeat_timeout = "20 s"\nmax_missed = 10000 ')
     patient = patient.replace('max_age = "1 s"', 'max_age = "10 s"')
     demo.write_text(patient)  # the machine may be busy
     return Workplace(folder, rigs)
