@@ -33,7 +33,7 @@ from hilserver.record.run import run_header
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.ladder import Kind, Strategy
 from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import input_columns, valve_columns
 
@@ -123,7 +123,7 @@ class RecordedInputs:
     def without_look_ahead(self) -> RecordedInputs | None:
         """The same inputs with a strategy without look-ahead; None if no valve's strategy looks ahead."""
         places = np.array(valve_columns(self.rig.plan, "strategy"))
-        ahead = (self.row[places] >= Strategy.second_order) & (self.row[places] <= Strategy.adaptive)
+        ahead = np.array([Strategy(int(n)).kind is Kind.LOOK_AHEAD for n in self.row[places]])
         if not ahead.any():
             return None
         row = self.row.copy()
@@ -151,7 +151,8 @@ class TimedTick:
     def __init__(self, program: Program) -> None:
         tick = program.tick.py_func
         scope = tick.__globals__
-        parts = {name: scope[name] for name in tick.__code__.co_names if _is_part(scope.get(name))}
+        names = [name for name in tick.__code__.co_names if name != tick.__name__]  # also a field
+        parts = {name: scope[name] for name in names if _is_part(scope.get(name))}
         self.names = tuple(parts)
         self._spent = np.zeros(len(parts) + 1, dtype=np.uint64)  # the last one: of the empty part
         places = (self._spent.ctypes.data + self._spent.itemsize * k for k in range(len(parts)))

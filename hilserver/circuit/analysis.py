@@ -1,4 +1,4 @@
-"""Looks at a packed circuit offline: its linearisation, its equilibrium, and which step its integrator needs."""
+"""Offline analysis of a packed circuit: its linearisation, its equilibrium, and the step its integrator requires."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _SHORTEST, _LONGEST = 1e-6, 1e5
 _COARSE = 1e-3
 _RELATIVE = 1e-7
 SIGNIFICANT = 0.05
-"""Share of an output that a motion must have to count."""
+"""Smallest part of an output for which a motion is significant."""
 _SLOWEST = 1e-3
-"""1/s; a motion slower than that counts as if it were as fast."""
+"""1/s; slower motions are treated as if they were as fast as this."""
 TYPICAL_PRESSURE = 1e5
-"""Pa: differences are taken over _RELATIVE of a measured pressure, of this one at least."""
+"""Pa: differences are taken over _RELATIVE of a measured pressure, but at least of this one."""
 
 
 class NoEquilibrium(HilserverError):
-    """A circuit that does not come to rest; names the values that keep moving."""
+    """A circuit without an equilibrium; names the values that keep changing."""
 
 
 class Analysis:
@@ -53,7 +53,7 @@ class Analysis:
         self._work = np.zeros(packed.work_size)
 
     def rates(self, states: Floats) -> Floats:
-        """Time derivatives of the states, with signals and shown pressures brought up to date in ``values``."""
+        """Time derivatives of the states, with signals and recorded pressures updated in ``values``."""
         self.values[: self.n] = states
         self._program.derivatives(self.packed.index, self.packed.value, self.values, self._recorded, self._work)
         return self._work[: self.n].copy()
@@ -61,7 +61,7 @@ class Analysis:
     def jacobian(self, states: Floats) -> Floats:
         """Derivatives of the rates by the states, float64[n, n]; see `linearised`.
 
-        A state that is held at a hard limit does not move: its line and column are zero.
+        A state that is held at a hard limit does not move: its row and column are zero.
         """
         return self.linearised(states=states).A
 
@@ -71,7 +71,7 @@ class Analysis:
         """The circuit around ``values`` (with other ``states``): one-sided differences away from hard limits.
 
         ``inputs``: measured pressures (``rig.A.p``) or signals; ``outputs``: as for `outputs`. A state that is held at
-        a hard limit does not move. What sampled kernels remember (delays, switching bands) stays as it is.
+        a hard limit does not move. The memories of sampled kernels (delays, switching bands) are held.
         """
         x = self.values[: self.n].copy() if states is None else states
         f, y = self.rates(x), self.outputs(outputs)
@@ -97,7 +97,7 @@ class Analysis:
         return LinearModel(A, B, C, D, self.packed.values[: self.n], self.scale.copy())
 
     def outputs(self, names: Sequence[str]) -> Floats:
-        """These values, recorded results or flows into the machine (``rig.A.q``), as the last `rates` found them."""
+        """These values, recorded results or flows into the machine (``rig.A.q``), as of the last call of `rates`."""
         first, count = int(self.packed.index[e.FLOWS]), int(self.packed.index[e.N_FLOWS])
         table = self.packed.index[first : first + 2 * count].astype(np.int64).reshape(-1, 2).tolist()
         flows = {self.packed.values[place]: total for place, total in table}
@@ -112,23 +112,23 @@ class Analysis:
         return found
 
     def advance(self, steps: int, h: float) -> Analysis:
-        """Integrate so many steps of ``h`` seconds, inputs held, with the circuit's own integrator."""
+        """Integrate this many steps of ``h`` seconds, inputs held, with the circuit's own integrator."""
         self._program.advance(self.packed.index, self.packed.value, self.values, self._recorded, self._work, steps, h)
         return self
 
     # --- equilibrium -------------------------------------------------------------------------------------------------
 
     def steady_state(self, held: Any = ()) -> Floats:
-        """All values at the equilibrium that the circuit reaches from ``values``; the states ``held`` (indices) stay.
+        """All values at the equilibrium that the circuit reaches from ``values``; states ``held`` (indices) are fixed.
 
-        Integrates with the L-stable method, each step checked against two half steps, until nothing moves any more.
-        Raises NoEquilibrium naming what keeps moving.
+        Integrates with the L-stable method, each step checked against two half steps, until all states are at rest.
+        Raises NoEquilibrium naming the values that keep changing.
         """
         index = np.concatenate([self.packed.index, np.arange(self.n, dtype=np.uint64)])
         index[e.INTEGRATOR], index[e.SOLUTION_STEPS] = e.ROSENBROCK, 0  # its steps are too long to share solutions
         index[e.LIMITED], index[e.N_LIMITED] = len(self.packed.index), self.n
         value, z = self.packed.value.copy(), self.values.copy()
-        for i in held:  # a state between equal limits stays where it is
+        for i in held:  # a state between equal limits does not move
             value[int(index[e.LOWER]) + i] = value[int(index[e.UPPER]) + i] = z[i]
         rates, h = np.full(self.n, np.inf), 1e-4
         for _ in range(_TRIES):
@@ -152,14 +152,14 @@ class Analysis:
         text = ", ".join(
             f"{self.packed.values[k]} ({rates[k] * self.scale[k]:.3g} {self.packed.kinds[k]}/s)" for k in moving
         )
-        raise NoEquilibrium(f"the circuit does not come to rest: {text} keeps moving.")
+        raise NoEquilibrium(f"the circuit does not reach an equilibrium: {text} keeps changing.")
 
     # --- stiffness ---------------------------------------------------------------------------------------------------
 
     def stiffness(self) -> Stiffness:
         """The fastest motion of the linearised circuit at ``values``, and the steps that integrators need for it.
 
-        A circuit without states has none: an infinite time constant of nothing.
+        A circuit without states has none: its time constant is infinite.
         """
         if self.n == 0:
             return Stiffness(float("inf"), "nothing", np.empty(0))
@@ -178,7 +178,7 @@ class Analysis:
 
 @dataclass(frozen=True)
 class LinearModel:
-    """A circuit around a point: dx/dt = A·x + B·u, y = C·x + D·u, all of them deviations, SI.
+    """A circuit linearised at a point: dx/dt = A·x + B·u, y = C·x + D·u, all of them deviations, SI.
 
     ``states``: names of x; ``scale``: their typical sizes.
     """
@@ -191,7 +191,7 @@ class LinearModel:
     scale: Floats
 
     def without(self, names: Collection[str]) -> LinearModel:
-        """The same with these states held."""
+        """The same model with these states held."""
         keep = [i for i, name in enumerate(self.states) if name not in names]
         states = tuple(self.states[i] for i in keep)
         return LinearModel(self.A[np.ix_(keep, keep)], self.B[keep], self.C[:, keep], self.D, states, self.scale[keep])
@@ -202,7 +202,7 @@ class LinearModel:
         return found
 
     def significant(self, sizes: Floats) -> Iterator[tuple[str, float]]:
-        """State and frequency, Hz, of each motion with a part in an output, where the inputs move by ``sizes``.
+        """State and frequency, Hz, of each motion that is significant in an output, for input changes of ``sizes``.
 
         A motion's part is its term of the modal sum at rest, C·v·w·B/lambda, against the whole response of the output.
         """
@@ -226,7 +226,7 @@ class LinearModel:
 
 @dataclass(frozen=True)
 class Stiffness:
-    """The fastest time constant in s, the state that has most part in it, and all eigenvalues (1/s), fastest first."""
+    """The fastest time constant in s, the state with the largest part in it, all eigenvalues (1/s), fastest first."""
 
     time_constant: float
     state: str
@@ -244,13 +244,13 @@ class Stiffness:
 
 
 def too_long(found: Stiffness, integrator: str, tick: float, substeps: int) -> str | None:
-    """What to change where the integrator's step is too long for the fastest motion; else None. ``tick`` in s."""
+    """What to change if the integrator's step is too long for the fastest motion; otherwise None. ``tick`` in s."""
     step, longest = tick / substeps, found.longest_step(integrator)
     if step <= longest:
         return None
     return (
-        f"a step of {step * 1e6:.0f} µs is too long for {integrator}: {found.state} moves within "
-        f"{found.time_constant * 1e6:.0f} µs. Give at least {int(np.ceil(tick / longest))} solver.substeps, or "
+        f"a step of {step * 1e6:.0f} µs is too long for {integrator}: {found.state} changes within "
+        f"{found.time_constant * 1e6:.0f} µs. Use at least {int(np.ceil(tick / longest))} solver.substeps, or "
         'integrator = "rosenbrock".'
     )
 

@@ -1,4 +1,4 @@
-"""Changes to a circuit's source table: other values in a component, or another component in its place."""
+"""Changes to a circuit's source table: new values of a component, or its replacement by another type."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def with_values(source: Mapping[str, Any], component: str, values: Mapping[str, 
         for parent in parents:
             inner = target.setdefault(parent, {})
             if not isinstance(inner, dict):
-                raise ConfigurationError([Problem(f"{parent} has no parts to set.", f"components.{component}.{path}")])
+                raise ConfigurationError([Problem(f"{parent} has no keys to set.", f"components.{component}.{path}")])
             target = inner
         target[last] = value
     return changed
 
 
 def with_component(source: Mapping[str, Any], component: str, kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the circuit's table in which a component is of another type; connections of the same name are kept."""
+    """A copy of the circuit's table in which a component has another type; connections of the same name are kept."""
     changed = copy.deepcopy(dict(source))
     old = _component(changed, component)
     new = {"type": kind, **values}

@@ -24,14 +24,14 @@ class PlacedMechanism:
         return "mechanical" if isinstance(self.mechanism.actuators[actuator], Linear) else "rotational"
 
     def nodes_of(self, kind: str) -> list[str]:
-        """The nodes of this kind that it moves."""
+        """The nodes of this kind that the mechanism moves."""
         return [node for actuator, node in self.nodes.items() if self.kind_of(actuator) == kind]
 
 
 def read_mechanisms(
     tables: list[tuple[str, Any]], folder: Path, file: str, problems: list[Problem]
 ) -> Iterator[tuple[str, tuple[Mapping[str, Any], PlacedMechanism | None]]]:
-    """Each mechanism's table with its file read in, and the mechanism if nothing is wrong with it."""
+    """Each mechanism's table with the contents of its file, and the mechanism if it is valid."""
     keys = ("file", "definition", "nodes")
     for name, given in tables:
         key = f"mechanisms.{name}"
@@ -41,7 +41,7 @@ def read_mechanisms(
         check_name(name, key, file, problems)
         wrong = [Problem("unknown key." + did_you_mean(k, keys), f"{key}.{k}", file) for k in given if k not in keys]
         if ("file" in given) == ("definition" in given):
-            wrong.append(Problem('give file, like "../mechanisms/boom.toml", or definition.', key, file))
+            wrong.append(Problem('give file, such as "../mechanisms/boom.toml", or definition.', key, file))
         problems += wrong
         if wrong:
             continue
@@ -59,9 +59,9 @@ def read_mechanisms(
 
 
 def _nodes_of(raw: object, mechanism: Mechanism, key: str, file: str, problems: list[Problem]) -> dict[str, str]:
-    """The node of each actuator: the one that is named for it, else one of the actuator's name."""
+    """The node of each actuator: the one given for it, otherwise one with the actuator's name."""
     if not isinstance(raw, Mapping):
-        problems.append(Problem(f'{shown(raw)} is not a table like {{ lift = "rod" }}.', key, file))
+        problems.append(Problem(f'{shown(raw)} is not a table such as {{ lift = "rod" }}.', key, file))
         return {}
     for actuator, node in raw.items():
         if actuator not in mechanism.actuators:
@@ -74,7 +74,7 @@ def _nodes_of(raw: object, mechanism: Mechanism, key: str, file: str, problems: 
 
 
 def check_name(name: str, key: str, file: str, problems: list[Problem]) -> None:
-    """Note the problem of a component's or mechanism's name that can't be part of a value's name."""
+    """Add a problem if the name of a component or mechanism can't be part of a value's name."""
     if not name or any(character in name for character in '."[] \n\t'):
         kind = "mechanism" if key.startswith("mechanisms") else "component"
         problems.append(Problem(f"a {kind}'s name has no dots, brackets, quotes or spaces.", key, file))
@@ -83,7 +83,7 @@ def check_name(name: str, key: str, file: str, problems: list[Problem]) -> None:
 def wrong_nodes(
     mechanisms: Iterable[PlacedMechanism], used: dict[str, str], starts: Container[str], file: str
 ) -> Iterator[Problem]:
-    """Nodes of mechanisms that are of another kind elsewhere (``used``: kinds so far, grown here) or moved twice."""
+    """Nodes of mechanisms that are of another kind elsewhere (``used``: kinds so far, extended here) or moved twice."""
     owners: dict[str, str] = {}
     for m in mechanisms:
         for actuator, node in m.nodes.items():
@@ -91,7 +91,7 @@ def wrong_nodes(
             if used.setdefault(node, kind) != kind:
                 yield Problem(f'"{node}" is a {used[node]} node elsewhere and a {kind} node here.', key, file)
             if owners.setdefault(node, key) != key:
-                yield Problem(f'"{node}" is moved by {owners[node]} too.', key, file)
+                yield Problem(f'"{node}" is also moved by {owners[node]}.', key, file)
             if node in starts:
-                text = f"mechanisms.{m.name} moves this node: its actuator {actuator} gives the start."
+                text = f"mechanisms.{m.name} moves this node: its actuator {actuator} determines the initial position."
                 yield Problem(text, f"nodes.{node}", file)

@@ -30,15 +30,17 @@ class Solver(Datasheet):
     mechanics_substeps: int | None = Field(
         default=None,
         ge=1,
-        description="how often per tick a mechanism's equations of motion are solved; a divisor of substeps. Steps in "
-        "between share the solution of their middle. default: in every evaluation",
+        description="how often per tick a mechanism's equations of motion are solved; a divisor of substeps. The steps "
+        "in between share the solution at their midpoint. default: one solution per evaluation",
     )
 
     @model_validator(mode="after")
     def _steps_share_solutions(self) -> Solver:
         if self.mechanics_substeps is not None and self.substeps % self.mechanics_substeps:
             divisors = ", ".join(str(n) for n in range(1, self.substeps + 1) if self.substeps % n == 0)
-            raise ValueError(f"mechanics_substeps {self.mechanics_substeps} does not divide substeps: take {divisors}")
+            raise ValueError(
+                f"mechanics_substeps {self.mechanics_substeps} does not divide substeps: use one of {divisors}"
+            )
         return self
 
 
@@ -67,7 +69,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Circuit:
-    """A validated circuit; ``source`` is the table as the user gave it, the truth for changes and for the log."""
+    """A validated circuit; ``source`` is the table as given by the user, on which changes and the log are based."""
 
     description: str
     fluid: Fluid
@@ -106,9 +108,9 @@ _TABLES = ("description", "fluid", "solver", "components", "nodes", "mechanisms"
 
 
 def read_circuit(raw: Mapping[str, Any], library: Library, file: str = "", folder: Path | None = None) -> Circuit:
-    """Validate a circuit table. Raises ConfigurationError with all its problems.
+    """Validate a circuit table. Raises ConfigurationError with all problems found.
 
-    Files that it names are relative to ``folder`` (default: the folder of ``file``); the circuit's ``source`` holds
+    Files referred to are relative to ``folder`` (default: the folder of ``file``); the circuit's ``source`` holds
     their contents.
     """
     circuit = read_part(raw, library, file, folder)
@@ -118,7 +120,7 @@ def read_circuit(raw: Mapping[str, Any], library: Library, file: str = "", folde
 
 
 def read_part(raw: Mapping[str, Any], library: Library, file: str = "", folder: Path | None = None) -> Circuit:
-    """Validate a table that is only a part of a circuit: each component by itself, not what it is connected to."""
+    """Validate a table that is only a part of a circuit: each component on its own, without its connections."""
     if not isinstance(raw, Mapping):
         raise ConfigurationError([Problem(f"{shown(raw)} is not a table with components.", file=file)])
     problems = [Problem("unknown key." + did_you_mean(key, _TABLES), key, file) for key in raw if key not in _TABLES]
@@ -160,7 +162,7 @@ def read_part(raw: Mapping[str, Any], library: Library, file: str = "", folder: 
 def _embedded(
     tables: list[tuple[str, Any]], library: Library, folder: Path, file: str, problems: list[Problem]
 ) -> dict[str, Any]:
-    """The tables of the components with the files they name read in."""
+    """The tables of the components with the contents of the files that they refer to."""
     found = {}
     for name, table in tables:
         kind = library.types.get(str(table.get("type"))) if isinstance(table, Mapping) else None
@@ -188,7 +190,7 @@ def _place(name: str, value: object, library: Library, file: str, problems: list
     named = value.get("type")
     kind = library.types.get(named) if isinstance(named, str) else None
     if kind is None:
-        text = "missing: which component is it?" if named is None else f"{shown(named)} is not a component type."
+        text = "missing: give the component type." if named is None else f"{shown(named)} is not a component type."
         problems.append(Problem(text + did_you_mean(str(named), library.types), f"{key}.type", file))
         return None
     ports = _ports(value.get("ports", {}), kind, f"{key}.ports", file, problems)
@@ -205,7 +207,7 @@ def _place(name: str, value: object, library: Library, file: str, problems: list
 
 def _ports(raw: object, kind: type[Component], key: str, file: str, problems: list[Problem]) -> dict[str, str]:
     if not isinstance(raw, Mapping):
-        problems.append(Problem(f'{shown(raw)} is not a table like {{ P = "supply" }}.', key, file))
+        problems.append(Problem(f'{shown(raw)} is not a table such as {{ P = "supply" }}.', key, file))
         return {}
     wanted = (*kind.hydraulic, *kind.mechanical, *kind.rotational)
     for port, node in raw.items():
@@ -217,7 +219,7 @@ def _ports(raw: object, kind: type[Component], key: str, file: str, problems: li
             problems.append(Problem(f"{shown(node)} is not the name of a node.", f"{key}.{port}", file))
     for port in wanted:
         if port not in raw:
-            problems.append(Problem("port is not connected: name the node it connects to.", f"{key}.{port}", file))
+            problems.append(Problem("port is not connected: give the node it connects to.", f"{key}.{port}", file))
     return {port: node for port, node in raw.items() if isinstance(node, str)}
 
 
@@ -232,7 +234,7 @@ def _signals(
         elif port in kind.inputs and isinstance(node, int | float) and not isinstance(node, bool) and abs(node) < 1e300:
             signals[port] = float(node)
         elif node is None:
-            problems.append(Problem("signal is not connected: name the signal it connects to.", f"{key}.{port}", file))
+            problems.append(Problem("signal is not connected: give the signal it connects to.", f"{key}.{port}", file))
         else:
             problems.append(
                 Problem(f"{shown(node)} is neither the name of a signal nor a finite number.", f"{key}.{port}", file)
@@ -256,7 +258,7 @@ def _check_connections(circuit: Circuit, file: str) -> Iterator[Problem]:
             node = str(placed.signals[port])
             if writers.setdefault(node, placed.name) != placed.name:
                 yield Problem(
-                    f'signal "{node}" is written by {writers[node]} too.', f"components.{placed.name}.{port}", file
+                    f'signal "{node}" is also written by {writers[node]}.', f"components.{placed.name}.{port}", file
                 )
     for name in circuit.starts:
         if name not in used:

@@ -1,6 +1,6 @@
 """Components in a Python file of the user, loaded from its text: the same file gives the same components everywhere.
 
-The text travels: to the processes of a run, and in the log to a replay, which needs no other file.
+The text is passed on to the processes of a run, and in the log to a replay, which requires no other file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OwnFile:
 
     @classmethod
     def read(cls, path: Path, name: str = "") -> OwnFile:
-        """Read a file. Raises ConfigurationError where that fails."""
+        """Read a file. Raises ConfigurationError if that fails."""
         shown = name or str(path)
         try:
             return cls(shown, path.read_bytes().decode("utf-8-sig"))
@@ -46,7 +46,7 @@ class OwnFile:
 
 
 class _Loader(ExecutionLoader):
-    """Loads a module from a text, and shows that text to those who ask for its source."""
+    """Loads a module from a text, which is also returned as its source."""
 
     def __init__(self, file: OwnFile) -> None:
         self._file = file
@@ -55,7 +55,7 @@ class _Loader(ExecutionLoader):
         return self._file.text
 
     def get_filename(self, fullname: str) -> str:
-        return f"{self._file.name} ({fullname.rpartition('_')[2]})"  # no file of this name: the text counts
+        return f"{self._file.name} ({fullname.rpartition('_')[2]})"  # not the name of an existing file
 
 
 def own_module(file: OwnFile) -> ModuleType:
@@ -68,12 +68,12 @@ def _run(file: OwnFile) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[file.module] = module  # pydantic and inspect look for it there
+    sys.modules[file.module] = module  # pydantic and inspect look it up there
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         problem = f"line {error.lineno}: {error.msg}."
-    except (Exception, SystemExit) as error:  # whatever the user's code raises is the user's to know
+    except (Exception, SystemExit) as error:  # whatever the user's code raises is reported to the user
         name = getattr(module, "__file__", None)
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
         problem = f"line {lines[-1] if lines else 1}: {_said(error)}"

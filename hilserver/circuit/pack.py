@@ -1,4 +1,4 @@
-"""Validated circuit -> packed circuit: two arrays that the compiled program steps."""
+"""Validated circuit -> packed circuit: two arrays that the compiled program integrates."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ TABLE_WIDTHS = {
     e.LIMITED: 1,
     e.MECHANISMS: 1,
 }
-"""Columns of each table of the index, by the table's place in the header; its number of lines stands before it."""
+"""Columns of each table of the index, by its position in the header; the number of rows precedes each table."""
 
 
 @functools.cache
 def _at_rest() -> NodeStart:
-    """The start of a node of which nothing is said. (Made when it is needed: units are slow to load.)"""
+    """The initial values of a node for which none are given. (Made on demand: units are slow to load.)"""
     return NodeStart()
 
 
 @dataclass(frozen=True)
 class Motion:
-    """A kind of motion: names of place and speed, unit, and what a node of this kind must have."""
+    """A kind of motion: names of position and speed, unit, and what a node of this kind must have."""
 
     place: str
     speed: str
@@ -52,7 +52,7 @@ class Motion:
     remedy: str
 
     def start(self, node: NodeStart) -> tuple[float, float]:
-        """Initial place and speed, SI (radians for a shaft)."""
+        """Initial position and speed, SI (radians for a shaft)."""
         if self.place == "x":
             return node.position, node.velocity
         return node.angle, 2.0 * pi * node.speed
@@ -66,7 +66,7 @@ TURNING = Motion("phi", "w", "rad", "inertia", "an inertia")
 class PackedCircuit:
     """A circuit as arrays.
 
-    ``values`` names the entries of z, ``recorded`` those of y; ``kinds`` tells which values may be carried over.
+    ``values`` names the entries of z, ``recorded`` those of y; ``kinds`` tells which ones a switch may keep.
     """
 
     index: Indices
@@ -82,16 +82,16 @@ class PackedCircuit:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all values as they stand in a row: z, then y."""
+        """Names of all values in their order in a row: z, then y."""
         return self.values + self.recorded
 
     @property
     def work_size(self) -> int:
-        """Length of the scratch array the integrators need."""
+        """Length of the scratch array that the integrators require."""
         return e.work_size(self.n_states, int(self.index[e.N_SUMS]))
 
     def carried_from(self, old: PackedCircuit) -> Integers:
-        """For each value its place in ``old`` (same name, same kind), or -1: what survives a switch."""
+        """For each value its index in ``old`` (same name, same kind), or -1: the values kept in a switch."""
         places = {(name, kind): place for place, (name, kind) in enumerate(zip(old.values, old.kinds, strict=True))}
         carried = [
             places.get((name, kind), -1) if kind != "constant" else -1
@@ -111,7 +111,7 @@ def pack(
 
     ``bindings`` maps outside names (``rig.A``, ``joystick``) to row columns that are copied in before each step; None
     binds nothing (the caller sets inputs itself). ``ports`` are the rig's ports in the order in which their flows are
-    looked up. Raises ConfigurationError for nodes without a volume or mass, signal loops, and names that nobody
+    looked up. Raises ConfigurationError for nodes without a volume or mass, signal loops, and names that nothing
     provides.
     """
     return _Packer(circuit, library, bindings, ports, file).packed()
@@ -145,7 +145,7 @@ class _Packer:
             raise ConfigurationError(self.problems)
         return self._write(order)
 
-    # --- who owns what ---------------------------------------------------------------------------------------------
+    # --- owners of the nodes ---------------------------------------------------------------------------------------
 
     def _find_owners(self) -> None:
         """Nodes with a state (volume, mass), prescribed nodes (tank, source), and the nodes that have neither."""
@@ -178,11 +178,11 @@ class _Packer:
                 self._problem(f'"{RIG}{port}" is not a port of the rig. The rig\'s ports: {known}.')
 
     def _moved(self, prescribed: Container[str]) -> Iterator[tuple[str, str]]:
-        """The nodes that mechanisms move, each with the mechanism's name; what else prescribes them is a problem."""
+        """The nodes that mechanisms move, each with the mechanism's name; nothing else may prescribe them."""
         for placed in self.circuit.mechanisms:
             for node in placed.nodes.values():
                 if node in prescribed:
-                    self._problem(f'"{node}" is moved by mechanisms.{placed.name} and prescribed by a component too.')
+                    self._problem(f'"{node}" is moved by mechanisms.{placed.name} and also prescribed by a component.')
                 yield node, placed.name
 
     def _motions(self) -> dict[str, Motion]:
@@ -191,13 +191,13 @@ class _Packer:
         return straight | dict.fromkeys(self.circuit.rotational_nodes(), TURNING)
 
     def _givers(self, role: Role) -> dict[str, Placed]:
-        """Node -> the component that gives it this; only one may prescribe a value, none a measured one."""
+        """Node -> the component with this role there; only one may prescribe a value, none a measured one."""
         givers: dict[str, Placed] = {}
         for placed, contract in self.calls:
             for node in (placed.ports[term.name] for term in contract.results if term.role is role):
                 other = givers.setdefault(node, placed)
                 if role in WRITTEN and other is not placed:
-                    self._problem(f'"{node}" is prescribed by {other.name} too.', placed)
+                    self._problem(f'"{node}" is also prescribed by {other.name}.', placed)
                 if role in WRITTEN and node.startswith(RIG):
                     self._problem(f'"{node}" is measured at the machine: nothing else can prescribe it.', placed)
         return givers
@@ -228,7 +228,7 @@ class _Packer:
         for node in (*self.hydraulic, *self.boundary, *self._motions()):
             self.sums[node] = 2 * len(self.sums)
         for name in sorted({name for name in self.names if self.names.count(name) > 1}):
-            self._problem(f'"{name}" would be two values: give the node, component or signal another name.')
+            self._problem(f'"{name}" would name two values: rename the node, component or signal.')
 
     def _lay_out_states(self) -> None:
         for node in self.hydraulic:
@@ -324,7 +324,7 @@ class _Packer:
             return list(TopologicalSorter(graph).static_order())
         except CycleError as error:
             names = " -> ".join(self.calls[number][0].name for number in error.args[1])
-            self._problem(f"signals run in a circle: {names}. Break it with a component that has a lag.")
+            self._problem(f"signal loop: {names}. Break it with a component that has a lag.")
             return []
 
     def _slot(self, placed: Placed, contract: Contract, term: Term) -> int:
@@ -402,7 +402,7 @@ class _Packer:
         parameters: list[float],
         recorded: list[str],
     ) -> PackedCircuit:
-        """The two arrays; until here slots and parameters were counted from the beginning of their own sections."""
+        """The two arrays; up to here slots and parameters count from the start of their own sections."""
         index = [0] * e.HEADER + slots
         sections = [
             *np.array(self.limits, dtype=float).reshape(-1, 3).T,
@@ -463,6 +463,6 @@ class _Packer:
 
 
 def _curve(table: object) -> list[float]:
-    """A table as it stands among the parameters: number of points, all x, all y."""
-    assert isinstance(table, Table), "a kernel argument table_... needs a Table in parameters()"
+    """A table in the form stored among the parameters: number of points, all x, all y."""
+    assert isinstance(table, Table), "a kernel argument table_... requires a Table in parameters()"
     return [float(len(table.x)), *table.x, *table.y]

@@ -21,36 +21,36 @@ if TYPE_CHECKING:
 
 
 def bench(
-    rig: Annotated[Path, typer.Argument(help="rig file (TOML) with a simulated rig.")],
+    rig: Annotated[Path, typer.Argument(help="rig file (TOML) with a simulated rig")],
     substeps: Annotated[
         list[int] | None,
         typer.Option(
             min=1,
             max=1000,
-            help="Integration steps of the virtual circuit per tick; may be repeated. The first one also "
-            "applies to parts and rates. Default: 2 and 10; for parts and rates as in the circuit file.",
+            help="integration steps of the virtual circuit per tick; may be repeated; the first one also "
+            "applies to parts and rates; default: 2 and 10, for parts and rates as in the circuit file",
         ),
     ] = None,
-    ticks: Annotated[int | None, typer.Option(min=1, help="Ticks per batch. Default: one work cycle.")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Number of batches, of which the median is reported.")] = 7,
+    ticks: Annotated[int | None, typer.Option(min=1, help="ticks per batch; default: one work cycle")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="number of batches, of which the median is reported")] = 7,
     rates: Annotated[
         bool,
-        typer.Option("--rates/--no-rates", help="run the server at increasing rates until it can't keep up."),
+        typer.Option("--rates/--no-rates", help="run the server at increasing rates until it can't keep up"),
     ] = True,
     rate: Annotated[
         list[float] | None,
-        typer.Option(min=1, max=20_000, help="run the server at this rate instead; may be repeated."),
+        typer.Option(min=1, max=20_000, help="run the server at this rate instead; may be repeated"),
     ] = None,
-    duration: Annotated[float, typer.Option("--duration", "-d", min=0.5, help="seconds at each rate.")] = 2.0,
+    duration: Annotated[float, typer.Option("--duration", "-d", min=0.5, help="seconds at each rate")] = 2.0,
     devices: Annotated[
         bool,
-        typer.Option("--devices", help="open the rig's devices and time them; only their safe values are written."),
+        typer.Option("--devices", help="open the rig's devices and time them; only their safe values are written"),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON, for --compare.")] = False,
-    compare: Annotated[Path | None, typer.Option(help="earlier result (JSON) to compare with.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="print the figures as JSON, for --compare")] = False,
+    compare: Annotated[Path | None, typer.Option(help="earlier result (JSON) to compare with")] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(min=0.0, help="with --compare: exit code 1 if a figure is slower by more than this percentage."),
+        typer.Option(min=0.0, help="with --compare: exit code 1 if a figure is slower by more than this percentage"),
     ] = None,
 ) -> None:
     """Measure how fast this machine runs a rig, and where the time goes.

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def check(
-    file: Annotated[Path, typer.Argument(help="rig file (TOML); or a circuit or mechanism file.")],
+    file: Annotated[Path, typer.Argument(help="rig file (TOML); or a circuit or mechanism file")],
     out: Annotated[
-        Path, typer.Option("--output", "-o", help="folder for drawings: of a circuit file (SVG), of mechanisms (PNG).")
+        Path, typer.Option("--output", "-o", help="folder for drawings: of a circuit file (SVG), of mechanisms (PNG)")
     ] = Path("reports"),
 ) -> None:
     """Check a configuration. Nothing is started.

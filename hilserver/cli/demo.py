@@ -196,13 +196,13 @@ def report(log: Path, folder: Path) -> None:
     for valve in summary.valves:
         typer.echo(
             f"valve {valve.valve}: measured against virtual flow: NRMSE {100 * valve.nrmse:.2f} %, "
-            f"largest deviation {valve.largest / L_MIN:.2f} l/min of {valve.flow_range / L_MIN:.0f} l/min; "
+            f"maximum deviation {valve.largest / L_MIN:.2f} l/min of {valve.flow_range / L_MIN:.0f} l/min; "
             f"saturated {100 * valve.saturated:.1f} % of the time"
         )
     typer.echo(
         f"work per tick {summary.work_median * 1e6:.0f} µs (median), {summary.work_p99 * 1e6:.0f} µs (99 %); "
         f"wake-up {summary.wake_median * 1e6:.0f} µs (median), {summary.wake_p99 * 1e6:.0f} µs (99 %) late"
     )
-    typer.echo(f"page: {write_run_report(log, folder)}")
-    typer.echo(f"log:  {log}")
-    typer.echo(f"next: hilserver replay {log}    hilserver simulate config/rigs/demo.toml")
+    typer.echo(f"report: {write_run_report(log, folder)}")
+    typer.echo(f"log:    {log}")
+    typer.echo(f"next:   hilserver replay {log}    hilserver simulate config/rigs/demo.toml")

@@ -10,9 +10,9 @@ import typer
 
 def doctor(
     rig: Annotated[
-        Path | None, typer.Argument(help="rig file (TOML): its loop, broker and log folder are checked.")
+        Path | None, typer.Argument(help="rig file (TOML): its loop, broker and log folder are checked")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="the findings as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="the findings as JSON")] = False,
 ) -> None:
     """Is this machine fit for the rig?
 

@@ -10,15 +10,15 @@ import typer
 
 def export(
     log: Annotated[
-        Path, typer.Argument(help="Log of hilserver (.arrow); further files of a long run are found automatically.")
+        Path, typer.Argument(help="log of hilserver (.arrow); further files of a long run are found automatically")
     ],
-    out: Annotated[Path, typer.Argument(help="File to write; its suffix (.csv, .parquet, .mf4) selects the format.")],
-    format: Annotated[str | None, typer.Option(help="csv, parquet or mf4, if the suffix is a different one.")] = None,
+    out: Annotated[Path, typer.Argument(help="file to write; its suffix (.csv, .parquet, .mf4) selects the format")],
+    format: Annotated[str | None, typer.Option(help="csv, parquet or mf4, if the suffix is a different one")] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option(help='Columns to write, such as "channel.*"; may be repeated. Default: all.'),
+        typer.Option(help='columns to write, such as "channel.*"; may be repeated; default: all'),
     ] = None,
-    every: Annotated[int, typer.Option(min=1, help="Keep every n-th row only.")] = 1,
+    every: Annotated[int, typer.Option(min=1, help="keep every n-th row only")] = 1,
 ) -> None:
     """Write a log as CSV, Parquet or MDF4, for other tools.
 

@@ -16,41 +16,41 @@ if TYPE_CHECKING:
 
 
 def fidelity(
-    file: Annotated[Path, typer.Argument(metavar="RIG", help="rig file (TOML).", show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="RIG", help="rig file (TOML)", show_default=False)],
     strategy: Annotated[
         list[str] | None,
         typer.Option(
-            help='bridge strategy to run; may be repeated; "all": every one that the rig can use. default: the usual '
-            "ones; with --drive the one in the rig file."
+            help='bridge strategy to run; may be repeated; "all": every one that the rig can use; default: the usual '
+            "ones; with --drive the one in the rig file"
         ),
     ] = None,
     input_: Annotated[
         str | None,
-        typer.Option("--input", help="input that is swept. default: the one that commands the virtual valve."),
+        typer.Option("--input", help="input that is swept; default: the one that commands the virtual valve"),
     ] = None,
     amplitude: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="amplitude of the sines, as a fraction of half the input's range.")
+        float, typer.Option(min=0.0, max=1.0, help="amplitude of the sines, as a fraction of half the input's range")
     ] = 0.3,
     mean: Annotated[
-        float | None, typer.Option(help="mean value of the sines. default: the input's initial value.")
+        float | None, typer.Option(help="mean value of the sines; default: the input's initial value")
     ] = None,
     frequency: Annotated[
         list[float] | None,
-        typer.Option(help="frequency of a sine, Hz; may be repeated. default: 2, 3, 5, 7, 10, 14, 20 Hz."),
+        typer.Option(help="frequency of a sine, Hz; may be repeated; default: 2, 3, 5, 7, 10, 14, 20 Hz"),
     ] = None,
-    sweep: Annotated[bool, typer.Option(help="run the sines, or the work cycle only.")] = True,
-    log: Annotated[Path | None, typer.Option(help="evaluate this log (.arrow) of the rig; nothing is run.")] = None,
+    sweep: Annotated[bool, typer.Option(help="run the sines, or the work cycle only")] = True,
+    log: Annotated[Path | None, typer.Option(help="evaluate this log (.arrow) of the rig; nothing is run")] = None,
     drive: Annotated[
-        bool, typer.Option("--drive", help="run the rig in real time, as hilserver run does, and evaluate its log.")
+        bool, typer.Option("--drive", help="run the rig in real time, as hilserver run does, and evaluate its log")
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="with --drive: don't ask for confirmation before the machine moves.")
+        bool, typer.Option("--yes", help="with --drive: don't ask for confirmation before the machine moves")
     ] = False,
     machine: Annotated[
         Path | None,
-        typer.Option(help="with --log or --drive: circuit file of the machine. default: the rig file's cylinders."),
+        typer.Option(help="with --log or --drive: circuit file of the machine; default: the rig file's cylinders"),
     ] = None,
-    out: Annotated[Path, typer.Option("--output", "-o", help="folder of the report.")] = Path("reports"),
+    out: Annotated[Path, typer.Option("--output", "-o", help="folder of the report")] = Path("reports"),
 ) -> None:
     """How closely does the rig follow its virtual circuit? Over the work cycle, and over frequency.
 

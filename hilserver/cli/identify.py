@@ -12,23 +12,23 @@ if TYPE_CHECKING:
 
 
 def identify(
-    file: Annotated[Path, typer.Argument(metavar="RIG", help="rig file (TOML).", show_default=False)],
-    valve: Annotated[list[str] | None, typer.Option(help="valve to identify; may be repeated. default: all.")] = None,
+    file: Annotated[Path, typer.Argument(metavar="RIG", help="rig file (TOML)", show_default=False)],
+    valve: Annotated[list[str] | None, typer.Option(help="valve to identify; may be repeated; default: all")] = None,
     log: Annotated[
-        Path | None, typer.Option(help="log (.arrow) of this rig to evaluate. default: move the simulated rig.")
+        Path | None, typer.Option(help="log (.arrow) of this rig to evaluate; default: move the simulated rig")
     ] = None,
     drive: Annotated[
-        bool, typer.Option("--drive", help="move the rig in real time, as hilserver run does, and evaluate its log.")
+        bool, typer.Option("--drive", help="move the rig in real time, as hilserver run does, and evaluate its log")
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="with --drive: don't ask for confirmation before the machine moves.")
+        bool, typer.Option("--yes", help="with --drive: don't ask for confirmation before the machine moves")
     ] = False,
-    seconds: Annotated[float, typer.Option(min=5.0, max=600.0, help="duration of the sequence, s.")] = 60.0,
-    largest: Annotated[float, typer.Option(min=0.05, max=1.0, help="maximum command of the sequence.")] = 0.6,
+    seconds: Annotated[float, typer.Option(min=5.0, max=600.0, help="duration of the sequence, s")] = 60.0,
+    largest: Annotated[float, typer.Option(min=0.05, max=1.0, help="maximum command of the sequence")] = 0.6,
     order: Annotated[
-        int | None, typer.Option(min=1, max=2, help="order of the spool model. default: chosen from the recording.")
+        int | None, typer.Option(min=1, max=2, help="order of the spool model; default: chosen from the recording")
     ] = None,
-    out: Annotated[Path, typer.Option("--output", "-o", help="folder of the report.")] = Path("reports"),
+    out: Annotated[Path, typer.Option("--output", "-o", help="folder of the report")] = Path("reports"),
 ) -> None:
     """Identify the real valves: flow coefficients, spool, delay, leakage, overlap, null, hysteresis.
 

@@ -23,32 +23,32 @@ BAR = 12
 def latency(
     rig: Annotated[
         Path | None,
-        typer.Argument(help="rig file (TOML) with the rate, priority, CPUs and memory lock to use."),
+        typer.Argument(help="rig file (TOML) with the rate, priority, CPUs and memory lock to use"),
     ] = None,
-    duration: Annotated[float, typer.Option("--duration", "-d", min=0.1, help="seconds per measurement.")] = 10.0,
+    duration: Annotated[float, typer.Option("--duration", "-d", min=0.1, help="seconds per measurement")] = 10.0,
     rate: Annotated[
-        float | None, typer.Option(min=1, max=20_000, help="ticks per second. default: the rig's, or 1000.")
+        float | None, typer.Option(min=1, max=20_000, help="ticks per second; default: the rig's, or 1000")
     ] = None,
     priority: Annotated[
         int | None,
-        typer.Option(min=0, max=99, help="SCHED_FIFO priority; 0: none. default: the rig's, or 80."),
+        typer.Option(min=0, max=99, help="SCHED_FIFO priority; 0: none; default: the rig's, or 80"),
     ] = None,
     cpu: Annotated[
         list[int] | None,
-        typer.Option(min=0, help="CPU to run on; may be repeated. default: the rig's."),
+        typer.Option(min=0, help="CPU to run on; may be repeated; default: the rig's"),
     ] = None,
-    lock: Annotated[bool | None, typer.Option("--lock/--no-lock", help="keep all memory in RAM.")] = None,
+    lock: Annotated[bool | None, typer.Option("--lock/--no-lock", help="keep all memory in RAM")] = None,
     busy: Annotated[
         float,
-        typer.Option(min=0, max=1, help="fraction of each CPU used by the background load; 0: no load."),
+        typer.Option(min=0, max=1, help="fraction of each CPU used by the background load; 0: no load"),
     ] = 2 / 3,
     compare: Annotated[
-        bool, typer.Option("--cyclictest/--no-cyclictest", help="run cyclictest at the same time, if it is installed.")
+        bool, typer.Option("--cyclictest/--no-cyclictest", help="run cyclictest at the same time, if it is installed")
     ] = True,
-    output: Annotated[Path, typer.Option("--output", "-o", help="folder for the plot (PNG) and the figures.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", help="folder for the plot (PNG) and the figures")] = Path(
         "reports"
     ),
-    json: Annotated[bool, typer.Option("--json", help="print the figures as JSON and write no files.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print the figures as JSON and write no files")] = False,
 ) -> None:
     """Measure the wake-up latency of the real-time loop on this machine.
 

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from hilserver.record.reader import Damage
 
 LogFile = Annotated[
-    Path, typer.Argument(help="Log of hilserver (.arrow); further files of a long run are found automatically.")
+    Path, typer.Argument(help="log of hilserver (.arrow); further files of a long run are found automatically")
 ]
 log = typer.Typer(help="List, check and repair recordings.", no_args_is_help=True)
 
 
 @log.command("list")
-def list_(folder: Annotated[Path, typer.Argument(help="Folder of the logs.")] = Path("logs")) -> None:
+def list_(folder: Annotated[Path, typer.Argument(help="folder of the logs")] = Path("logs")) -> None:
     """List the recordings in a folder: rig, start, last change, number of files, size and state."""
     from datetime import UTC, datetime
 
@@ -65,7 +65,7 @@ def check(path: LogFile) -> None:
 def repair(
     path: LogFile,
     out: Annotated[
-        Path | None, typer.Option("--output", "-o", help="New log. Default: <name>-repaired.arrow in the same folder.")
+        Path | None, typer.Option("--output", "-o", help="new log; default: <name>-repaired.arrow in the same folder")
     ] = None,
 ) -> None:
     """Write all complete rows of a damaged log to a new log and report what is lost. The damaged log is not changed."""

@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 def replay(
     what: Annotated[
         Path,
-        typer.Argument(help="Log of hilserver (.arrow), or rig file (.toml) with a device of driver replay."),
+        typer.Argument(help="log of hilserver (.arrow), or rig file (.toml) with a device of driver replay"),
     ],
     file: Annotated[
         Path | None,
-        typer.Option(help="Rig file only: samples (CSV or tab-separated) to use instead of the rig's file."),
+        typer.Option(help="rig file only: samples (CSV or tab-separated) to use instead of the rig's file"),
     ] = None,
     out: Annotated[
-        Path, typer.Option("--output", "-o", help="Rig file only: folder for the log and its report.")
+        Path, typer.Option("--output", "-o", help="rig file only: folder for the log and its report")
     ] = Path("reports"),
     report: Annotated[
-        Path | None, typer.Option(help="Log only: folder for a report on the replay.", metavar="FOLDER")
+        Path | None, typer.Option(help="log only: folder for a report on the replay", metavar="FOLDER")
     ] = None,
-    from_row: Annotated[int, typer.Option(min=0, help="Log only: first row; it is taken from the log unchanged.")] = 0,
+    from_row: Annotated[int, typer.Option(min=0, help="log only: first row; it is taken from the log unchanged")] = 0,
     tolerance: Annotated[
         float | None,
         typer.Option(
             min=0.0,
-            help="Log only: permitted deviation as a fraction of a column's range. Default: 0 if the same program "
-            "wrote the log, otherwise 1e-6.",
+            help="log only: permitted deviation as a fraction of a column's range; default: 0 if the same program "
+            "wrote the log, otherwise 1e-6",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Log only: the result as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="log only: the result as JSON")] = False,
 ) -> None:
     """Run recorded measurements through the virtual circuit and the bridge again.
 

@@ -11,23 +11,23 @@ import typer
 def simulate(
     file: Annotated[
         Path,
-        typer.Argument(help="rig file (TOML) with a simulated rig and a work cycle; circuit file; mechanism file."),
+        typer.Argument(help="rig file (TOML) with a simulated rig and a work cycle; circuit file; mechanism file"),
     ],
     out: Annotated[
-        Path, typer.Option("--output", "-o", help="folder for the report (HTML) and the figures (JSON) or values.")
+        Path, typer.Option("--output", "-o", help="folder for the report (HTML) and the figures (JSON) or values")
     ] = Path("reports"),
     strategy: Annotated[
         list[str] | None,
-        typer.Option(help="rig: bridge strategy to run; may be repeated. default: all possible ones."),
+        typer.Option(help="rig: bridge strategy to run; may be repeated; default: all possible ones"),
     ] = None,
-    cycle: Annotated[Path | None, typer.Option(help="circuit: work cycle file for its inputs.")] = None,
+    cycle: Annotated[Path | None, typer.Option(help="circuit: work cycle file for its inputs")] = None,
     duration: Annotated[
         float | None,
-        typer.Option(min=0.001, help="circuit: seconds to run. default: the duration of the work cycle, or 10."),
+        typer.Option(min=0.001, help="circuit: seconds to run; default: the duration of the work cycle, or 10"),
     ] = None,
-    table: Annotated[str, typer.Option(help="circuit: file format of the values, csv or parquet.")] = "csv",
+    table: Annotated[str, typer.Option(help="circuit: file format of the values, csv or parquet")] = "csv",
     animation: Annotated[
-        bool, typer.Option("--animation/--no-animation", help="circuit: animate its mechanisms as GIF files.")
+        bool, typer.Option("--animation/--no-animation", help="circuit: animate its mechanisms as GIF files")
     ] = True,
 ) -> None:
     """Simulate a rig and report how closely it follows the virtual circuit, or run a circuit on its own.

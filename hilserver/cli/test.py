@@ -10,7 +10,7 @@ import typer
 from hilserver.cli.switch import Broker
 
 if TYPE_CHECKING:
-    from hilserver.sequences.check import Done, Verdict
+    from hilserver.sequences.check import SequenceResult, Verdict
     from hilserver.sequences.model import Sequence
 
 
@@ -47,7 +47,7 @@ def run_sequences(
     if sum(given is not None for given in (rig, live, log)) > 1:
         raise HilserverError("choose one of --rig, --live and --log.")
     sequences = [load_sequence(file) for file in files]
-    results: list[Done] = []
+    results: list[SequenceResult] = []
     for sequence in sequences:
         stem = f"{sequence.file.stem}-{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}"
         done = _run(sequence, rig, live, broker, log, out / f"{stem}.arrow")
@@ -65,7 +65,7 @@ def run_sequences(
 
 def _run(
     sequence: Sequence, rig: Path | None, live: str | None, broker: str | None, log: Path | None, record: Path
-) -> Done:
+) -> SequenceResult:
     if log is not None:
         from hilserver.sequences.logged import check_log
 
@@ -85,7 +85,7 @@ def _run(
     return simulate_sequence(sequence, load_rig(file), record)
 
 
-def _live(sequence: Sequence, name: str | None, broker: str | None) -> Done:
+def _live(sequence: Sequence, name: str | None, broker: str | None) -> SequenceResult:
     import asyncio
 
     from hilserver.client import open_session, where
@@ -93,7 +93,7 @@ def _live(sequence: Sequence, name: str | None, broker: str | None) -> Done:
 
     rig, address = where(None if name in (None, "-") else name, broker)
 
-    async def run() -> Done:
+    async def run() -> SequenceResult:
         async with open_session(address, rig, telemetry=True) as session:
             return await run_live(sequence, session)
 

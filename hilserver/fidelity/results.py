@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hilserver.fidelity.measures import Deviation, Response, rms_above
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import Sine
-from hilserver.tick.bridge.ladder import BRIDGING, STRATEGY_NAMES, Strategy
+from hilserver.tick.bridge.ladder import BRIDGING, Kind, Strategy
 from hilserver.tick.codes import Saturation
 
 NO_BRIDGE = "no compensation"
@@ -247,5 +247,5 @@ class Fidelity:
 
 def highest_strategy(variants: Mapping[str, object]) -> str:
     """The highest of these variants on the ladder of strategies."""
-    rungs = [name for name in STRATEGY_NAMES if name in variants and name != "flow_servo"]
-    return rungs[-1] if rungs else list(variants)[-1]
+    levels = [s.name for s in Strategy if s.name in variants and s.kind is not Kind.FLOW_SERVO]
+    return levels[-1] if levels else list(variants)[-1]

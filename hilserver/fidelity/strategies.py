@@ -30,7 +30,7 @@ from hilserver.rig.settings import RigSettings, ValveSettings
 from hilserver.rig.simulated import plant_circuit
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.machine import machine_of_device
-from hilserver.tick.bridge.ladder import STRATEGY_NAMES, Strategy
+from hilserver.tick.bridge.ladder import BRIDGING, Strategy
 from hilserver.tick.bridge.strategies import raw_output
 from hilserver.tick.plan import plan_on
 from hilserver.tick.plant import FROM_RAW, TARGET, TICKS_LATE, VALUE_ZERO, PlantArrays
@@ -121,15 +121,14 @@ def usable(rig: Rig, strategies: Sequence[str], by_user: bool) -> tuple[list[str
     """
     left_out: dict[str, str] = {}
     for name in strategies:
-        if name not in STRATEGY_NAMES or name == "manual":
-            known = [name for name in STRATEGY_NAMES if name != "manual"]
-            raise HilserverError(f'{rig.file}: "{name}" is not a strategy to compare.{did_you_mean(name, known)}')
+        if name not in BRIDGING:
+            raise HilserverError(f'{rig.file}: "{name}" is not a strategy to compare.{did_you_mean(name, BRIDGING)}')
         refused, idle = _against(rig, cannot, name), _against(rig, gains_nothing, name)
         if refused and by_user:
             raise HilserverError(f"{rig.file}: {_sentence(name, refused)}.")
         if refused or (len(idle) == len(rig.settings.valves) and not by_user):
             left_out[name] = _sentence(name, refused or idle)
-    return [name for name in STRATEGY_NAMES if name in strategies and name not in left_out], left_out
+    return [name for name in BRIDGING if name in strategies and name not in left_out], left_out
 
 
 def _against(rig: Rig, reason: Callable[[RigSettings, ValveSettings, str], str], strategy: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from math import isfinite
 from hilserver.fidelity.measures import Deviation, largest_errors
 from hilserver.fidelity.results import NO_BRIDGE, Fidelity, highest_strategy
 from hilserver.fidelity.tables import number, percent, signed
-from hilserver.tick.bridge.ladder import STRATEGY_NAMES
+from hilserver.tick.bridge.ladder import BRIDGING
 from hilserver.units import shown_unit
 
 
@@ -29,10 +29,10 @@ def _best(result: Fidelity) -> Iterator[str]:
         errors = result.cycle_errors(quantity.name)
         if quantity.unit == "Pa" or quantity.other_edge or len(errors) < 2:
             continue
-        yield f"{quantity.name}: {_closer(errors, (NO_BRIDGE, STRATEGY_NAMES[1]))}."
+        yield f"{quantity.name}: {_closer(errors, (NO_BRIDGE, BRIDGING[0]))}."
     for valve in result.valves:
         if len(errors := result.valve_tracking(valve)) > 1:
-            yield f"valve {valve} alone, against the virtual flow: {_closer(errors, (STRATEGY_NAMES[1],))}."
+            yield f"valve {valve} alone, against the virtual flow: {_closer(errors, (BRIDGING[0],))}."
 
 
 def _closer(errors: dict[str, Deviation], over: tuple[str, ...]) -> str:

@@ -45,7 +45,7 @@ _LOGIN_REFUSED = (4, 5, 134, 135, 140)  # bad user or password, not authorised: 
 Role = Literal["unknown", "viewer", "operator"]
 
 
-class LogIn(BrokerAddress):
+class Login(BrokerAddress):
     """A broker's address with a password entered by the user."""
 
     _typed: str | None = PrivateAttr(default=None)
@@ -54,7 +54,7 @@ class LogIn(BrokerAddress):
         return self._typed
 
     @classmethod
-    def typed(cls, address: BrokerAddress, user: str | None, password: str | None) -> LogIn:
+    def typed(cls, address: BrokerAddress, user: str | None, password: str | None) -> Login:
         """The broker at ``address`` with this user; the login in ``address`` is not used."""
         own = {"user": user, "password_file": None}
         login = cls.model_validate({**address.model_dump(), **own})

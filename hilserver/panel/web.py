@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 from nicegui import app, background_tasks, ui
 from wsproto.utilities import LocalProtocolError
 
-from hilserver.panel.connection import Connection, LogIn
+from hilserver.panel.connection import Connection, Login
 from hilserver.panel.display import Units
 from hilserver.panel.page import assets, build
 from hilserver.panel.recordings import DOWNLOADS, contents, folder_of
@@ -45,7 +45,7 @@ class Panel:
     def run(self) -> None:
         """Serve until Ctrl-C or SIGTERM."""
         settings = self._settings
-        app.on_startup(self._begin)
+        app.on_startup(self._start)
         app.get(DOWNLOADS + "/{name}")(self._download)
         ui.page("/", title=f"{settings.rig} · hilserver")(self._index)
         tls = (str(settings.certificate), str(settings.key)) if settings.certificate is not None else (None, None)
@@ -65,14 +65,14 @@ class Panel:
                 ssl_keyfile=tls[1],
             )
 
-    async def _begin(self) -> None:
+    async def _start(self) -> None:
         """Connect to the broker without a login first."""
         self._open = self._connect(None, None)
         if self._settings.with_parent:
             background_tasks.create(_end_with(os.getppid()))
 
     def _connect(self, user: str | None, password: str | None) -> UserSession:
-        connection = Connection(LogIn.typed(self._settings.address, user, password), self._settings.rig)
+        connection = Connection(Login.typed(self._settings.address, user, password), self._settings.rig)
         return UserSession(connection, asyncio.create_task(connection.run()))
 
     async def _index(self) -> None:

@@ -45,7 +45,7 @@ class RecordedChannels:
 
 
 @dataclass(frozen=True)
-class Done:
+class SequenceResult:
     """A completed run of a sequence.
 
     ``where``: on what it ran; ``moments``: when the step of each title took effect, s; ``circuit``: the table of the
@@ -89,9 +89,9 @@ def _judged(title: str, e: Expectation, recorded: RecordedChannels, effects: Map
         return Verdict(title, FAILED, f"{e.channel} is measured in {unit or 'no unit'}, not in {e.unit or 'no unit'}.")
     if e.after and e.after not in effects:
         return Verdict(title, FAILED, f"the step {e.after} was not carried out.")
-    begin = effects[e.after] if e.after else 0.0
+    start = effects[e.after] if e.after else 0.0
     time, values = recorded.time, recorded.channels[e.channel]
-    first, due, end = window(e, begin, time)
+    first, due, end = window(e, start, time)
     within = slice(int(np.searchsorted(time, due - ROUNDING)), int(np.searchsorted(time, end + ROUNDING)))
     if within.start >= len(time):
         return Verdict(title, FAILED, f"nothing was recorded from {due:.3g} s on.")
@@ -112,11 +112,11 @@ def _judged(title: str, e: Expectation, recorded: RecordedChannels, effects: Map
     return Verdict(title, PASSED, text)
 
 
-def window(e: Expectation, begin: float, time: Floats) -> tuple[float, float, float]:
+def window(e: Expectation, start: float, time: Floats) -> tuple[float, float, float]:
     """When an expectation starts, by when it must be met, and until when; s from the start of the sequence."""
     last = float(time[-1]) if len(time) else 0.0
-    first = begin + e.at
-    return first, first + e.delay, begin + e.until if e.until is not None else max(last, first + e.delay)
+    first = start + e.at
+    return first, first + e.delay, start + e.until if e.until is not None else max(last, first + e.delay)
 
 
 def _worst(values: Floats, e: Expectation) -> float:

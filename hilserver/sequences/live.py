@@ -14,7 +14,7 @@ from hilserver.client import RequestFailed, Session, TelemetryRecorder
 from hilserver.client.samples import Samples, circuit_units
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.protocol import commands, published
-from hilserver.sequences.check import FAILED, Done, RecordedChannels, Verdict
+from hilserver.sequences.check import FAILED, RecordedChannels, SequenceResult, Verdict
 from hilserver.sequences.model import Fault, Sequence, Step
 from hilserver.sequences.play import Action, InputValue, Play, actions, check_inputs
 
@@ -22,7 +22,7 @@ LAST_SAMPLES = 5.0
 """Seconds allowed for the last telemetry to arrive."""
 
 
-async def run_live(sequence: Sequence, session: Session) -> Done:
+async def run_live(sequence: Sequence, session: Session) -> SequenceResult:
     """Run a sequence on the server of this session, which must be in SAFE, with telemetry.
 
     In every case the rig is disarmed at the end and its circuit and strategies are restored; if that fails, the
@@ -44,7 +44,7 @@ async def run_live(sequence: Sequence, session: Session) -> Done:
         session.listeners.remove(recorder.take)
     recorded, source = run.recorded(), circuit.source if circuit is not None else {}
     play.verdicts += [Verdict("the rig is restored to its previous state", FAILED, reason) for reason in kept]
-    return play.done(f"rig {session.rig}, live", recorded, source, log=log or "", took=time.perf_counter() - began)
+    return play.result(f"rig {session.rig}, live", recorded, source, log=log or "", took=time.perf_counter() - began)
 
 
 class _Run:
@@ -60,12 +60,12 @@ class _Run:
         self.tick: float | None = None
         self.changed = False
         self.selected: set[str] = set()
-        self.begin = time.monotonic()
+        self.start = time.monotonic()
 
     async def carry_out(self, todo: list[Action]) -> None:
         """Carry out all actions at their times, and wait for the last samples."""
         for number, action in enumerate(todo):
-            await asyncio.sleep(max(self.begin + action.at - time.monotonic(), 0.0))
+            await asyncio.sleep(max(self.start + action.at - time.monotonic(), 0.0))
             if isinstance(action, InputValue) and self._is_past(action, todo[number + 1 :]):
                 continue
             assert not isinstance(action, Fault)
@@ -84,8 +84,8 @@ class _Run:
                 return
         if self.tick is None:
             self.tick = await self._newest_tick()
-            self.begin = time.monotonic()
-        await asyncio.sleep(max(self.begin + self.play.sequence.length - time.monotonic(), 0.0))
+            self.start = time.monotonic()
+        await asyncio.sleep(max(self.start + self.play.sequence.length - time.monotonic(), 0.0))
         last = self.tick + self.play.sequence.length / self.period
         with suppress(TimeoutError):  # missing samples then fail with their expectation
             await self.session.until(lambda: self.recorder.newest("tick") >= last, LAST_SAMPLES)
@@ -94,16 +94,16 @@ class _Run:
         """Whether an input is no longer set, or its next value is already due."""
         if action.command.input in self.play.resting:
             return True
-        return time.monotonic() > self.begin + action.until and any(
+        return time.monotonic() > self.start + action.until and any(
             isinstance(other, InputValue) and other.command.input == action.command.input for other in later
         )
 
     def _effect(self, action: Action, answer: published.Answer) -> float:
         """When a command took effect, s; the first one that did so sets the clock."""
         if answer.tick is None:  # refused before reaching the loop
-            return time.monotonic() - self.begin
+            return time.monotonic() - self.start
         if self.tick is None:
-            self.tick, self.begin = answer.tick - action.at / self.period, time.monotonic() - action.at
+            self.tick, self.start = answer.tick - action.at / self.period, time.monotonic() - action.at
         return (answer.tick - self.tick) * self.period
 
     async def _newest_tick(self) -> float:

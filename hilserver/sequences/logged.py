@@ -14,7 +14,7 @@ from hilserver.protocol.commands import CircuitCommand, SetInput
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig
 from hilserver.sequences import check
-from hilserver.sequences.check import Done, Verdict
+from hilserver.sequences.check import SequenceResult, Verdict
 from hilserver.sequences.model import Sequence, Step
 from hilserver.sequences.play import Collector, Play
 from hilserver.service.loop_commands import loop_command
@@ -29,7 +29,7 @@ Command = tuple[float, tuple[float, ...]]
 """A command in a log: its tick, and its kind and numbers."""
 
 
-def check_log(sequence: Sequence, log: Path) -> Done:
+def check_log(sequence: Sequence, log: Path) -> SequenceResult:
     """Find a sequence in a log, replay the run from its recorded inputs, and check the expectations against the replay.
 
     Faults are not searched for: they are contained in the recorded inputs. Raises RecordError if the log can't be
@@ -69,7 +69,7 @@ def check_log(sequence: Sequence, log: Path) -> Done:
         where = f"replayed with another version: {log}"
     else:
         where = f"replayed: {log}"
-    return play.done(where, recorded, rig.circuit.source, log=str(log), took=time.perf_counter() - began)
+    return play.result(where, recorded, rig.circuit.source, log=str(log), took=time.perf_counter() - began)
 
 
 def _commands(log: Path) -> list[Command]:
@@ -94,15 +94,15 @@ def _found(steps: list[Step], commands: list[Command], rig: Rig, dt: float) -> l
             "a sequence is identified in a log by its steps: set inputs under [inputs], arm the rig by a step."
         )
     wanted = [_record(step, rig) for step in steps]
-    for begin in range(len(commands) - 1, -1, -1):
-        if _same(commands[begin][1], wanted[0]):
-            first = commands[begin][0] - steps[0].at / dt
+    for start in range(len(commands) - 1, -1, -1):
+        if _same(commands[start][1], wanted[0]):
+            first = commands[start][0] - steps[0].at / dt
             ticks = []
             for step, record in zip(steps, wanted, strict=True):
                 due = first + step.at / dt
                 near = [
                     tick
-                    for tick, other in commands[begin:]
+                    for tick, other in commands[start:]
                     if _same(other, record) and abs(tick - due) * dt <= PUNCTUAL and tick not in ticks
                 ]
                 if not near:

@@ -16,7 +16,7 @@ from hilserver.rig.build import Rig
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_table
 from hilserver.sequences import check
-from hilserver.sequences.check import Done, RecordedChannels, Verdict, judged
+from hilserver.sequences.check import RecordedChannels, SequenceResult, Verdict, judged
 from hilserver.sequences.model import Fault, Step
 from hilserver.sequences.model import Sequence as TestSequence
 from hilserver.service.telemetry import VALVE_CHANNELS, channel_columns
@@ -54,8 +54,8 @@ def _input_values(sequence: TestSequence) -> Iterator[InputValue]:
     table = cycle_table(CycleSettings(inputs=inputs), names)
     for number, (name, entry) in enumerate(inputs.items()):
         points = [at for at, _ in entry.points or ()]
-        begin = points[0] if points else 0.0
-        grid = begin + period * np.arange(np.ceil((entry.duration - begin) / period) + 1.0)
+        start = points[0] if points else 0.0
+        grid = start + period * np.arange(np.ceil((entry.duration - start) / period) + 1.0)
         last: float | None = None
         for at in sorted({*points, *(float(t) for t in grid if t < entry.duration), entry.duration}):
             value = cycle_value(table, number, at, 0.0)
@@ -164,9 +164,9 @@ class Play:
         """End the sequence early."""
         self.ended, self.ended_at = reason, at
 
-    def done(
+    def result(
         self, where: str, recorded: RecordedChannels, circuit: Mapping[str, Any], *, log: str = "", took: float = 0.0
-    ) -> Done:
+    ) -> SequenceResult:
         """The result; what was not carried out, or can't be judged any more, is skipped."""
         verdicts, recorded = list(self.verdicts), recorded.until(self.sequence.length)
         reached = {verdict.name for verdict in verdicts}
@@ -176,11 +176,11 @@ class Play:
         for expectation, verdict in zip(
             self.sequence.settings.expect, judged(self.sequence, recorded, self.effects), strict=True
         ):
-            begin = self.effects.get(expectation.after, 0.0 if not expectation.after else self.ended_at)
-            if self.ended and begin + expectation.at + expectation.delay >= self.ended_at:
+            start = self.effects.get(expectation.after, 0.0 if not expectation.after else self.ended_at)
+            if self.ended and start + expectation.at + expectation.delay >= self.ended_at:
                 verdict = Verdict(verdict.name, check.SKIPPED, f"the sequence ended early: {self.ended}")
             verdicts.append(verdict)
-        return Done(self.sequence, where, recorded, tuple(self.moments), tuple(verdicts), log, took, circuit)
+        return SequenceResult(self.sequence, where, recorded, tuple(self.moments), tuple(verdicts), log, took, circuit)
 
 
 def mode_of(row: Floats) -> str:

@@ -16,7 +16,7 @@ from hilserver.errors import HilserverError
 from hilserver.report.circuit_blocks import components, drawing
 from hilserver.report.document import Block, Document, Grid, Heading, Listing, Picture
 from hilserver.report.plots import panels_figure
-from hilserver.sequences.check import FAILED, PASSED, SKIPPED, Done, title_of, window
+from hilserver.sequences.check import FAILED, PASSED, SKIPPED, SequenceResult, title_of, window
 from hilserver.sequences.model import Expectation
 from hilserver.tick.codes import Mode
 from hilserver.units import shown_unit
@@ -25,7 +25,7 @@ MARKS = {PASSED: "passed", FAILED: "FAILED", SKIPPED: "skipped"}
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd]")
 
 
-def junit(results: Many[Done]) -> str:
+def junit(results: Many[SequenceResult]) -> str:
     """The results as JUnit XML: one suite per sequence, one case per step and expectation.
 
     Jenkins and the reporters of GitHub add up the suites themselves or read the totals of the root element. Some show a
@@ -51,7 +51,7 @@ def junit(results: Many[Done]) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _suite(done: Done) -> dict[str, str]:
+def _suite(done: SequenceResult) -> dict[str, str]:
     counts = {outcome: sum(v.outcome == outcome for v in done.verdicts) for outcome in (FAILED, SKIPPED)}
     return {
         "name": _clean(str(done.sequence.file)),
@@ -69,7 +69,7 @@ def _clean(text: str) -> str:
     return _NOT_XML.sub("\ufffd", text)
 
 
-def write_junit(results: Many[Done], file: Path) -> Path:
+def write_junit(results: Many[SequenceResult], file: Path) -> Path:
     """Write the results as JUnit XML. Raises HilserverError if that fails."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -79,14 +79,14 @@ def write_junit(results: Many[Done], file: Path) -> Path:
     return file
 
 
-def summary_line(done: Done) -> str:
+def summary_line(done: SequenceResult) -> str:
     """The number of passed, failed and skipped results, in a sentence."""
     counts = {word: sum(v.outcome == word for v in done.verdicts) for word in (PASSED, FAILED, SKIPPED)}
     shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     return f"{done.sequence.file}: {shown} ({done.where}, {done.sequence.length:.4g} s in {done.took:.1f} s)"
 
 
-def document(done: Done) -> Document:
+def document(done: SequenceResult) -> Document:
     """The report on one sequence."""
     settings, blocks = done.sequence.settings, list[Block]()
     if settings.description:
@@ -107,7 +107,7 @@ def document(done: Done) -> Document:
     return Document(f"{done.sequence.file.stem}: {passed}", blocks)
 
 
-def plot(done: Done) -> Figure | None:
+def plot(done: SequenceResult) -> Figure | None:
     """One panel per channel with an expectation; below them the inputs and the valves' commands."""
     recorded = done.recorded
     if len(recorded.time) == 0:
@@ -140,7 +140,7 @@ def plot(done: Done) -> Figure | None:
     return figure
 
 
-def _shade(axis: Axes, e: Expectation, outcome: str, done: Done, unit: str) -> None:
+def _shade(axis: Axes, e: Expectation, outcome: str, done: SequenceResult, unit: str) -> None:
     effects = {name: at for at, name in done.moments}
     if e.after and e.after not in effects:
         return

@@ -12,7 +12,7 @@ from hilserver.errors import ConfigurationError, HilserverError, Problem, did_yo
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import CircuitCommand, Command
 from hilserver.rig.build import Rig
-from hilserver.sequences.check import Done
+from hilserver.sequences.check import SequenceResult
 from hilserver.sequences.model import Fault, Sequence
 from hilserver.sequences.play import Collector, InputValue, Play, actions, check_inputs, mode_of
 from hilserver.service.loop_commands import loop_command, refusal_text
@@ -36,7 +36,7 @@ GETTING_READY = 1.0
 """Seconds allowed from the first tick to SAFE."""
 
 
-def simulate_sequence(sequence: Sequence, rig: Rig, log: Path | None = None) -> Done:
+def simulate_sequence(sequence: Sequence, rig: Rig, log: Path | None = None) -> SequenceResult:
     """Run a sequence; with ``log`` every tick is recorded there.
 
     Raises ConfigurationError if sequence and rig don't match, HilserverError if the rig does not reach SAFE.
@@ -65,7 +65,7 @@ def simulate_sequence(sequence: Sequence, rig: Rig, log: Path | None = None) -> 
             bench.run_until(sequence.length + bench.dt)
         recorded = bench.collector.recorded(bench.first_tick, bench.dt)
     where = f"simulated: {rig.file}" if not run.samples else f"on recorded samples: {rig.file}"
-    return play.done(where, recorded, rig.circuit.source, log=str(log or ""), took=time.perf_counter() - began)
+    return play.result(where, recorded, rig.circuit.source, log=str(log or ""), took=time.perf_counter() - began)
 
 
 class _Bench:

@@ -11,7 +11,7 @@ from numba.extending import register_jitable
 
 from hilserver.numerics.arrays import Floats, overwrite
 from hilserver.tick.bridge.end_stop import note_end_stop
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.ladder import Compensates, compensates
 from hilserver.tick.cylinder import (
     add_volumes,
     correct_cylinder,
@@ -189,7 +189,7 @@ def predicts(plan: Plan, row: Floats) -> bool:
     """Whether a valve's strategy looks ahead with the machine's model."""
     some = 0
     for i in range(plan.valve.shape[0]):
-        some += Strategy.prediction <= valve_state(plan, row, i).strategy <= Strategy.adaptive
+        some += compensates(valve_state(plan, row, i).strategy, Compensates.DELAY)
     return some > 0
 
 

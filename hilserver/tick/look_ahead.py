@@ -18,7 +18,7 @@ from numba.extending import register_jitable
 from hilserver.circuit.engine import BOUND, N_BOUND, ONE, PORTS, TWO
 from hilserver.numerics.arrays import Floats, Indices, gives_arrays
 from hilserver.numerics.shape import clip
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.ladder import Compensates, Kind, compensates, kind_of
 from hilserver.tick.codes import Mode
 from hilserver.tick.cylinder import chamber_A, chamber_B, is_known, move_cylinder
 from hilserver.tick.estimator import predicts
@@ -81,9 +81,12 @@ def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
     ticks = 0
     for i in range(plan.valve.shape[0]):
         b, v = valve_state(plan, row, i), plan.valve[i]
-        if stage == HELD and Strategy.second_order <= b.strategy <= Strategy.supply_droop:
+        if kind_of(b.strategy) != Kind.LOOK_AHEAD:
+            continue
+        predictive = compensates(b.strategy, Compensates.DELAY)
+        if stage == HELD and not predictive:
             ticks = max(ticks, 4)
-        if stage == PREDICTED and Strategy.prediction <= b.strategy <= Strategy.adaptive:
+        if stage == PREDICTED and predictive:
             ticks = max(ticks, min(int(delay_of(b, v) / plan.loop[0].dt) + 4, FARTHEST))
     return ticks
 

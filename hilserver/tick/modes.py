@@ -8,7 +8,7 @@ from numba.extending import register_jitable
 
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.shape import clip
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.ladder import KINDS, Kind, kind_of
 from hilserver.tick.bridge.strategies import prepare_strategy, set_jog
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, Action, CommandKind, FaultCode, Mode, ResultCode
 from hilserver.tick.plan import Plan, ValveRecord
@@ -130,10 +130,10 @@ def run_cycle(plan: Plan, row: Floats, start: float) -> int:
 @register_jitable
 def change_strategy(plan: Plan, row: Floats, valve: float, wanted: float) -> int:
     """Another strategy for a valve, taken over without a jump."""
-    if not (0.0 <= valve < plan.valve.shape[0] and Strategy.manual <= wanted <= Strategy.flow_servo):
+    if not (0.0 <= valve < plan.valve.shape[0] and 0.0 <= wanted <= len(KINDS) - 1):
         return ResultCode.BAD_VALUE
     b, v = valve_state(plan, row, int(valve)), plan.valve[int(valve)]
-    if wanted == Strategy.flow_servo and v.column_Q < 0:
+    if kind_of(wanted) == Kind.FLOW_SERVO and v.column_Q < 0:
         return ResultCode.BAD_VALUE
     b.strategy = int(wanted)
     take_over(b, v)
@@ -149,7 +149,7 @@ def start_jog(plan: Plan, row: Floats, valve: float, wanted: float) -> int:
     if not (0.0 <= valve < plan.valve.shape[0] and isfinite(wanted)):
         return ResultCode.BAD_VALUE
     b = valve_state(plan, row, int(valve))
-    if b.strategy != Strategy.manual:
+    if kind_of(b.strategy) != Kind.MANUAL:
         return ResultCode.NOT_MANUAL
     set_jog(wanted, b, plan.valve[int(valve)])
     return ResultCode.DONE

@@ -10,7 +10,7 @@ from hilserver.circuit.engine import N_VALUES, PORTS
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.compensation import add_volume_error, compensated, learn
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.ladder import Compensates, Kind, compensates, kind_of
 from hilserver.tick.bridge.oscillation import forget_oscillation, watch_oscillation
 from hilserver.tick.bridge.strategies import prepare_strategy, raw_output, strategy_command
 from hilserver.tick.codes import Action, FaultCode, Mode, Saturation, When
@@ -38,13 +38,13 @@ def drive_valves(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: fl
         b.flow_before = b.flow_virtual
         b.flow_virtual = row[plan.layout[0].circuit + place] if place < int(ix[N_VALUES]) else 0.0
         b.flow_measured = row[v.column_Q] if v.column_Q >= 0 else nan
-        if b.strategy == Strategy.adaptive and head.mode == Mode.RUNNING:
+        if compensates(b.strategy, Compensates.PARAMETERS) and head.mode == Mode.RUNNING:
             learn(b, v, elapsed)
         b.saturation = Saturation.SPOOL_FAULT.value if abs(b.spool_error) > SPOOL_TOLERANCE else 0
         demand(plan, row, work, i, elapsed, dt, action)
         low, high = free_range(plan, row, i)
         limit_command(row, b, v, low, high, dt, action)
-        if head.mode == Mode.RUNNING and b.strategy != Strategy.manual:
+        if head.mode == Mode.RUNNING and kind_of(b.strategy) != Kind.MANUAL:
             watch_oscillation(b, v, travel, elapsed)
         else:
             forget_oscillation(b, v)
@@ -78,8 +78,8 @@ def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: fl
         take_over(b, v)
         return
     p, p_S, p_T = row[v.column_p], row[v.column_S], row[v.column_T]
-    if Strategy.second_order <= number <= Strategy.adaptive:
-        view, port = PREDICTED if number >= Strategy.prediction else HELD, v.port
+    if kind_of(number) == Kind.LOOK_AHEAD:
+        view, port = PREDICTED if compensates(number, Compensates.DELAY) else HELD, v.port
         q_ahead, p_ahead = predicted(plan, work, view, port, FLOW), predicted(plan, work, view, port, PRESSURE)
         u = compensated(number, q_ahead, p_ahead, p_T, stiffness(plan, row, work, i), b, v, work, elapsed, dt)
     else:
@@ -143,8 +143,8 @@ def limit_command(row: Floats, b: ValveState, v: ValveRecord, low: float, high: 
     stopped = head.mode == Mode.RUNNING and not low <= inside <= high
     if stopped:
         inside = clip(inside, low, high)
-        if b.strategy == Strategy.flow_servo:  # no wind-up
-            prepare_strategy(Strategy.flow_servo, b.flow_virtual, inside, b, v)
+        if kind_of(b.strategy) == Kind.FLOW_SERVO:  # no wind-up
+            prepare_strategy(int(b.strategy), b.flow_virtual, inside, b, v)
     b.command = clip(inside, last - rate * dt, last + rate * dt)
     b.output = raw_output(b.command, v)
     if head.mode == Mode.RUNNING:

@@ -99,7 +99,7 @@ def test_a_signal_loop_is_named() -> None:
 
     library = Library([Adder])
     loop = {"one": {"type": "adder", "x": "b", "y": "a"}, "two": {"type": "adder", "x": "a", "y": "b"}}
-    with pytest.raises(ConfigurationError, match=r"signals run in a circle: (one -> two -> one|two -> one -> two)\."):
+    with pytest.raises(ConfigurationError, match=r"signal loop: (one -> two -> one|two -> one -> two)\."):
         pack(read_circuit({"components": loop}, library), library)
     chain = {"two": {"type": "adder", "x": "a", "y": "b"}, "one": {"type": "adder", "x": "in", "y": "a"}}
     circuit = pack(read_circuit({"components": chain}, library), library)
@@ -111,9 +111,9 @@ def test_a_signal_loop_is_named() -> None:
 @pytest.mark.parametrize(
     ("components", "nodes", "expected"),
     [
-        ({"tank": TANK, "more": TANK}, {}, 'components.more: "t" is prescribed by tank too'),
+        ({"tank": TANK, "more": TANK}, {}, 'components.more: "t" is also prescribed by tank'),
         ({"tank": {**TANK, "ports": {"T": "rig.A"}}}, {}, '"rig.A" is measured at the machine'),
-        ({"s1": SENSOR, "s2": SENSOR, "line": VOLUME}, {}, 'components.s2.signal: signal "s" is written by s1 too'),
+        ({"s1": SENSOR, "s2": SENSOR, "line": VOLUME}, {}, 'components.s2.signal: signal "s" is also written by s1'),
         (
             {"line": VOLUME, "m": {**MASS, "ports": {"rod": "a"}}},
             {},
@@ -128,7 +128,7 @@ def test_a_signal_loop_is_named() -> None:
         ({"line": {**VOLUME, "ports": {}}}, {}, "components.line.ports.P: port is not connected"),
         ({"line": {**VOLUME, "ports": {"P": ""}}}, {}, 'components.line.ports.P: "" is not the name of a node'),
         ({"line": {**VOLUME, "type": "volme"}}, {}, '"volme" is not a component type. Did you mean volume?'),
-        ({"line": {"ports": {"P": "a"}}}, {}, "components.line.type: missing: which component is it?"),
+        ({"line": {"ports": {"P": "a"}}}, {}, "components.line.type: missing: give the component type."),
         ({"line": {**VOLUME, "volum": "1 l"}}, {}, "components.line.volum: unknown key. Did you mean volume?"),
         ({"line": {**VOLUME, "volume": "1 bar"}}, {}, 'components.line.volume: "1 bar" has the wrong unit'),
         ({"line": 3}, {}, "components.line: 3 is not a table"),
@@ -149,7 +149,7 @@ def test_two_values_never_share_a_name() -> None:
     for signal in ("t", "a.p"):
         pump = {**PUMP, "ports": {"P": "a", "T": "tank"}, "command": signal}
         found = said({"pump": pump, "line": VOLUME, "tank": {**TANK, "ports": {"T": "tank"}}})
-        assert any(f'"{signal}" would be two values' in problem for problem in found)
+        assert any(f'"{signal}" would name two values' in problem for problem in found)
 
 
 def test_all_types_of_the_library_record_each_result_once() -> None:
@@ -263,7 +263,7 @@ def test_values_of_a_component_are_set_in_a_copy() -> None:
         (
             "relief",
             {"opening_pressure.x": "1 bar"},
-            "components.relief.opening_pressure.x: opening_pressure has no parts",
+            "components.relief.opening_pressure.x: opening_pressure has no keys",
         ),
     ],
 )
@@ -286,7 +286,7 @@ def test_another_type_keeps_the_connections_of_the_same_name() -> None:
 
 def test_odd_ports_in_a_change_are_refused_when_the_circuit_is_read() -> None:
     changed = with_component({"components": {"p": PUMP}}, "p", "flow_source", {"flow": "1 l/min", "ports": 5})
-    with pytest.raises(ConfigurationError, match="5 is not a table like"):
+    with pytest.raises(ConfigurationError, match="5 is not a table such as"):
         read_circuit(changed, standard_library())
 
 

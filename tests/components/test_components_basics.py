@@ -284,8 +284,8 @@ def test_flow_laws_have_no_jumps(drop: float) -> None:
 def test_impossible_check_valves_are_refused() -> None:
     text = refusal(CheckValve, nominal_flow=POINT, cracking_pressure="5 bar")
     assert "opens from 5 bar (cracking_pressure) to 4 bar" in text
-    assert "must rise in this order" in text
-    assert "must rise in this order" in refusal(CheckValve, **{**CHECK, "full_open_pressure": "6 bar"})
+    assert "must increase in this order" in text
+    assert "must increase in this order" in refusal(CheckValve, **{**CHECK, "full_open_pressure": "6 bar"})
 
 
 HELD = """

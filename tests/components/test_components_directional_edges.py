@@ -291,13 +291,16 @@ def test_plain_it_is_the_proportional_valve() -> None:
         ({}, "the spool's motion is given by nothing: give one of f45, time_constant"),
         ({"f45": "20 Hz", "f90": "40 Hz"}, "the spool's motion is given by f45 and f90"),
         ({"f45": "20 Hz", "damping": 0.7}, "damping belongs to f90"),
-        ({"switching": {"on": "40 ms", "off": "30 ms"}, "hysteresis": 0.04}, "hysteresis: of a proportional valve"),
+        (
+            {"switching": {"on": "40 ms", "off": "30 ms"}, "hysteresis": 0.04},
+            "hysteresis: for proportional valves only",
+        ),
         ({"switching": {"on": "40 ms"}}, "switching.off: missing"),
-        ({"switching": {"on": "40 ms", "off": "30 ms", "detent": True}}, "never come back to its centre"),
+        ({"switching": {"on": "40 ms", "off": "30 ms", "detent": True}}, "never return to its centre"),
         ({"bode": [["20 Hz", 0, 25], ["40 Hz", -3, 90]]}, "negative where the valve lags"),
         ({"f45": "20 Hz", "delay": "-2 ms"}, "must be >= 0"),
         ({"f45": "20 Hz", "centre": "tandom"}, '"tandom" is not one of'),
-        ({"f45": "20 Hz", "openings": {"PA": [[0.5, 0], [0.2, 1]]}}, "the spool rising from point to point"),
+        ({"f45": "20 Hz", "openings": {"PA": [[0.5, 0], [0.2, 1]]}}, "with increasing spool position"),
         ({"f45": "20 Hz", "openings": {"PA": [[0.5, 0]]}}, "at least two points"),
         ({"f45": "20 Hz", "openings": {"PA": [[0, 0], [1, -1]]}}, "must be >= 0"),
         ({"f45": "20 Hz", "openings": {"PX": [[0, 0], [1, 1]]}}, "unknown key. Allowed: AT, BT, PA, PB, PT"),
@@ -338,7 +341,7 @@ def test_flow_follows_the_flow_signal_curve_of_the_datasheet() -> None:
 
 
 def test_a_flow_signal_curve_and_an_overlap_exclude_each_other() -> None:
-    with pytest.raises(ValueError, match="flow_signal: the curve holds the overlap already"):
+    with pytest.raises(ValueError, match="flow_signal: the curve already contains the overlap"):
         DirectionalValve43.model_validate(
             {
                 "nominal_flow": {"flow": "40 l/min", "drop": "35 bar", "per": "edge"},

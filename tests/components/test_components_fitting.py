@@ -88,7 +88,7 @@ def test_f45_of_a_second_order_lag_is_where_its_phase_is_minus_45_degrees() -> N
     ("points", "reason"),
     [
         ([(30.0, -3.0, -90.0)], "at least two points"),
-        ([(30.0, -3.0, -90.0), (10.0, 0.0, -20.0)], "rise from point to point"),
+        ([(30.0, -3.0, -90.0), (10.0, 0.0, -20.0)], "increase from point to point"),
         ([(0.0, 0.0, 0.0), (10.0, 0.0, -20.0)], "positive"),
         ([(10.0, 0.0, 20.0), (30.0, -3.0, 90.0)], "-45, not 45"),
         ([(10.0, 0.0, -10.0), (20.0, -6.0, -30.0), (40.0, 0.0, -90.0)], "not those of a second-order lag"),
@@ -133,7 +133,7 @@ def test_reading_errors_of_a_flow_signal_curve_are_evened_out(flow: list[float])
     ("points", "drop", "reason"),
     [
         ([(0.0, 0.0)], 1e6, "at least two points"),
-        ([(0.0, 0.0), (0.0, 1e-3)], 1e6, "signals of a flow-signal curve rise"),
+        ([(0.0, 0.0), (0.0, 1e-3)], 1e6, "signals of a flow-signal curve must increase"),
         ([(0.0, 1e-3), (1.0, 0.0)], 1e6, "falls with rising signal, by 100 %"),
         ([(0.0, 0.0), (1.0, 0.0)], 1e6, "above 0"),
         ([(0.0, -1e-3), (1.0, 1e-3)], 1e6, "at least 0"),

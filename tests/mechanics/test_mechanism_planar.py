@@ -424,7 +424,7 @@ LIFT = {"type": "force_source", "ports": {"rod": "lift"}, "force": "5 kN", "comm
     ("mechanisms", "components", "nodes", "expected"),
     [
         ({"m": 3}, {}, {}, "c.toml: mechanisms.m: 3 is not a table"),
-        ({"m": {}}, {}, {}, 'c.toml: mechanisms.m: give file, like "../mechanisms/boom.toml", or definition.'),
+        ({"m": {}}, {}, {}, 'c.toml: mechanisms.m: give file, such as "../mechanisms/boom.toml", or definition.'),
         ({"a.b": {"definition": BOOM}}, {}, {}, "c.toml: mechanisms.a.b: a mechanism's name has no dots"),
         ({"m": {"definition": BOOM, "node": {}}}, {}, {}, "mechanisms.m.node: unknown key. Did you mean nodes?"),
         ({"m": {"definition": {}}}, {}, {}, "c.toml: mechanisms.m.definition.bodies: a mechanism needs at least one"),
@@ -440,12 +440,12 @@ LIFT = {"type": "force_source", "ports": {"rod": "lift"}, "force": "5 kN", "comm
             {},
             "mechanisms.m.nodes.lift: 3 is not the name of a node",
         ),
-        ({"m": {"definition": BOOM, "nodes": 3}}, {}, {}, "mechanisms.m.nodes: 3 is not a table like"),
+        ({"m": {"definition": BOOM, "nodes": 3}}, {}, {}, "mechanisms.m.nodes: 3 is not a table such as"),
         (
             {"m": {"definition": BOOM}, "n": {"definition": BOOM}},
             {},
             {},
-            'mechanisms.n.nodes.lift: "lift" is moved by mechanisms.m.nodes.lift too',
+            'mechanisms.n.nodes.lift: "lift" is also moved by mechanisms.m.nodes.lift',
         ),
         (
             {"m": {"definition": BOOM}},
@@ -457,13 +457,13 @@ LIFT = {"type": "force_source", "ports": {"rod": "lift"}, "force": "5 kN", "comm
             {"m": {"definition": BOOM}},
             {},
             {"lift": {"position": "1 m"}},
-            "nodes.lift: mechanisms.m moves this node: its actuator lift gives the start.",
+            "nodes.lift: mechanisms.m moves this node: its actuator lift determines the initial position.",
         ),
         (
             {"m": {"definition": BOOM}},
             {"s": {"type": "position_source", "ports": {"rod": "lift"}, "command": 1, "travel": "1 m"}},
             {},
-            '"lift" is moved by mechanisms.m and prescribed by a component too.',
+            '"lift" is moved by mechanisms.m and also prescribed by a component.',
         ),
         ({"m": {"definition": BOOM}}, {"m": LIFT}, {}, ""),
     ],
@@ -480,7 +480,7 @@ def test_a_wrong_mechanism_in_a_circuit_is_told_where(
 
 def test_solutions_per_tick_divide_the_steps() -> None:
     (text,) = said(alone(BOOM, {"substeps": 6, "mechanics_substeps": 4}))
-    assert text == "c.toml: solver: mechanics_substeps 4 does not divide substeps: take 1, 2, 3, 6"
+    assert text == "c.toml: solver: mechanics_substeps 4 does not divide substeps: use one of 1, 2, 3, 6"
 
 
 def test_a_circuit_holds_its_mechanisms_file(tmp_path: Path) -> None:

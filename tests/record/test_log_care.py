@@ -118,7 +118,7 @@ def test_a_log_is_known_to_be_written_until_its_writer_ends(tmp_path: Path) -> N
         assert is_being_written(path)
         checked = check_log(path)
         assert (checked.rows, checked.torn, checked.being_written, checked.ok) == (20, True, True, True)
-        with pytest.raises(RecordError, match="is being written"):
+        with pytest.raises(RecordError, match="is still being written"):
             repair_log(path)
         with path.open("ab") as file:
             file.write(b"\xff\xff\xff\xff\x50\x00\x00\x00half of")

@@ -15,7 +15,7 @@ from service_harness import Server, rig_text
 from hilserver.client import connect
 from hilserver.errors import ConfigurationError, HilserverError
 from hilserver.rig.build import Rig, load_rig
-from hilserver.sequences.check import FAILED, PASSED, SKIPPED, Done, RecordedChannels, Verdict, judged
+from hilserver.sequences.check import FAILED, PASSED, SKIPPED, RecordedChannels, SequenceResult, Verdict, judged
 from hilserver.sequences.live import run_live
 from hilserver.sequences.logged import check_log
 from hilserver.sequences.model import Sequence, load_sequence
@@ -50,7 +50,7 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Rig:
     return load_rig(folder / "strict.toml")
 
 
-def outcomes(done: Done) -> list[str]:
+def outcomes(done: SequenceResult) -> list[str]:
     return [verdict.outcome for verdict in done.verdicts]
 
 
@@ -102,9 +102,9 @@ def test_an_expectation_is_judged(expectation: str, outcome: str, found: str, se
 
 def test_nothing_tested_is_no_success(sequence: Load) -> None:
     file = sequence('[[expect]]\nchannel = "p"\nmin = "0 bar"\n')
-    assert not Done(file, "", RAMP, (), (Verdict("a", SKIPPED, ""),)).ok
-    assert not Done(file, "", RAMP, (), (Verdict("a", PASSED, ""), Verdict("b", FAILED, ""))).ok
-    assert Done(file, "", RAMP, (), (Verdict("a", PASSED, ""),)).ok
+    assert not SequenceResult(file, "", RAMP, (), (Verdict("a", SKIPPED, ""),)).ok
+    assert not SequenceResult(file, "", RAMP, (), (Verdict("a", PASSED, ""), Verdict("b", FAILED, ""))).ok
+    assert SequenceResult(file, "", RAMP, (), (Verdict("a", PASSED, ""),)).ok
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -202,12 +202,12 @@ def test_inputs_follow_their_course(sequence: Load) -> None:
 
 
 @pytest.fixture(scope="module")
-def relief(tmp_path_factory: pytest.TempPathFactory) -> Done:
+def relief(tmp_path_factory: pytest.TempPathFactory) -> SequenceResult:
     """The example, simulated, with its log."""
     return simulate_sequence(load_sequence(RELIEF), load_rig(RIG), tmp_path_factory.mktemp("relief") / "run.arrow")
 
 
-def test_the_example_passes_and_is_the_same_in_every_run(relief: Done) -> None:
+def test_the_example_passes_and_is_the_same_in_every_run(relief: SequenceResult) -> None:
     assert relief.ok, relief.verdicts
     assert outcomes(relief) == [PASSED] * 11
     again = simulate_sequence(load_sequence(RELIEF), load_rig(RIG))
@@ -218,14 +218,14 @@ def test_the_example_passes_and_is_the_same_in_every_run(relief: Done) -> None:
     assert relief.recorded.time[taken] == pytest.approx(0.2)
 
 
-def test_its_log_gives_the_same_verdicts(relief: Done, sequence: Load) -> None:
+def test_its_log_gives_the_same_verdicts(relief: SequenceResult, sequence: Load) -> None:
     done = check_log(relief.sequence, Path(relief.log))
     judged_by_log = [v for v in done.verdicts if v.outcome == PASSED]
     assert judged_by_log == [v for v in relief.verdicts if "refused" not in v.found]
     for name, values in relief.recorded.channels.items():
         np.testing.assert_array_equal(values, done.recorded.channels[name])
     other = sequence(START.replace("0.2 s", "1.5 s") + '[[expect]]\nchannel = "mode"\nvalue = "SAFE"\n')
-    with pytest.raises(HilserverError, match="are not in it"):
+    with pytest.raises(HilserverError, match="does not contain the steps"):
         check_log(other, Path(relief.log))
 
 

@@ -105,7 +105,7 @@ def test_a_step_that_is_too_long_is_said(circuit: Path) -> None:
     circuit.write_text(CIRCUIT.replace("1 l", "10 cm^3") + way)
     note = step_note(run(circuit))
     assert note is not None
-    assert "too long for rk4: line.content moves within" in note
+    assert "too long for rk4: line.content changes within" in note
     needed = int(note.split("at least ")[1].split()[0])
     circuit.write_text(
         f"[solver]\nsubsteps = {needed}\n{circuit.read_text()}".replace('description = "A flow', '# "A flow')

@@ -43,10 +43,12 @@ FILES = sorted(
     [*(ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md", "config/README.md")), *DOCS.rglob("*.md")]
 )
 DEMO = "config/rigs/demo.toml"
+LENIENT = 'max_age = "2 s"\nheartbeat_timeout = "5 s"'
+"""Limits of the pages' rig: the machine that runs the tests may be busy."""
 OFFLINE = ("run: offline", "run: offline, refused", "run: offline, any exit code")
 
 BLOCK = re.compile(r"(?:^<!-- (.*?) -->\n)?^( *)```(\w*)\n(.*?)^ *```$", re.M | re.S)
-ANSWER = re.compile(r"(type its value:|\[y/N\]:) ?(.*)$", re.M)
+ANSWER = re.compile(r"(let it settle, enter it:|\[y/N\]:) ?(.*)$", re.M)
 """A question of a dialogue, and what is typed."""
 
 IN_A_TEST = (
@@ -217,8 +219,11 @@ class Workplace:
         for command, shown in block.commands:
             here = HERE if block.mark in OFFLINE else SENT
             run = self.run_here if here.fullmatch(command.strip()) else self.run
-            code, output = run(command)
-            right = "any exit code" in block.mark or (code != 0) == block.mark.endswith("refused")
+            for _ in range(3 if "--live" in command else 1):  # a sequence in real time, on a machine that may be busy
+                code, output = run(command)
+                right = "any exit code" in block.mark or (code != 0) == block.mark.endswith("refused")
+                if right:
+                    break
             assert right, f"{block}: {command}: exit code {code}\n{output}"
             self.compare(f"{block}: {command}", shown, output)
 
@@ -235,8 +240,7 @@ def workplace(folder: Path, name: str, files: Sequence[Block] = ()) -> Workplace
         file.write_text(block.text)
     demo = folder / DEMO
     text = demo.read_text().replace('name = "demo"', f'name = "{rigs["demo"]}"')
-    patient = text.replace("max_missed = 1000 ", 'heartbeat_timeout = "20 s"\nmax_missed = 10000 ')
-    patient = patient.replace('max_age = "1 s"', 'max_age = "10 s"')
+    patient = text.replace("max_missed = 1000 ", "max_missed = 5000 ").replace('max_age = "1 s"', LENIENT)
     demo.write_text(patient)  # the machine may be busy
     return Workplace(folder, rigs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
@@ -11,7 +12,7 @@ from rig_bench import bench_rig
 from hilserver.fidelity.results import VARIANTS
 from hilserver.rig import settings
 from hilserver.rig.ladder import cannot, gains_nothing
-from hilserver.tick.bridge.ladder import STRATEGY_NAMES, Gains, Needs, Strategy
+from hilserver.tick.bridge.ladder import STRATEGY_NAMES, Compensates, Gains, Kind, Needs, Strategy, compensates, kind_of
 
 PAGE = Path(__file__).parents[2] / "docs/how-it-works.md"
 
@@ -26,6 +27,25 @@ def test_every_strategy_is_explained(strategy: Strategy) -> None:
     assert strategy.text
     assert VARIANTS.get(strategy.name, strategy.text) == strategy.text
     assert f"`{strategy.name}`" in PAGE.read_text()
+
+
+@pytest.mark.parametrize("strategy", Strategy, ids=lambda strategy: strategy.name)
+def test_the_compiled_dispatch_follows_the_table(strategy: Strategy) -> None:
+    assert kind_of(float(strategy)) == strategy.kind
+    effects = [effect for effect in Compensates if compensates(float(strategy), effect)]
+    assert sum(effects) == strategy.compensates
+
+
+@pytest.mark.parametrize("number", [-1.0, 11.0, float("nan")])
+def test_a_number_that_is_not_in_the_table_commands_nothing(number: float) -> None:
+    assert kind_of(number) == Kind.MANUAL
+    assert not any(compensates(number, effect) for effect in Compensates)
+
+
+def test_a_level_compensates_for_all_that_the_one_below_does() -> None:
+    levels = [s for s in Strategy if s.kind in (Kind.INVERSE, Kind.LOOK_AHEAD)]
+    for lower, upper in pairwise(levels):
+        assert lower.compensates & upper.compensates == lower.compensates
 
 
 def test_a_rig_can_do_what_its_sensors_allow() -> None:

@@ -1,1 +1,1 @@
-"""What several components share: datasheet tables, bases of families, and the fitting of their curves."""
+"""Shared by several components: datasheet tables, base classes of families, and curve fitting."""

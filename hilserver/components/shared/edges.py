@@ -1,4 +1,4 @@
-"""What the datasheets of directional valves share: nominal flow, leakage, opening curves, ports."""
+"""Shared by the datasheets of directional valves: nominal flow, leakage, opening curves, ports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NominalFlow(Datasheet):
     """A point of a valve's datasheet at full opening."""
 
     flow: Flow = Field(gt=0, description="flow at full opening")
-    drop: Pressure = Field(gt=0, description="pressure drop at which it flows")
+    drop: Pressure = Field(gt=0, description="pressure drop at this flow")
     per: Literal["edge", "loop"] = Field(
         description="the drop is over one edge (P-A), or over both edges of the loop (P-A and B-T): sqrt(2) in flow"
     )
@@ -35,11 +35,11 @@ class Leakage(Datasheet):
     """Leakage of a valve with its spool at null."""
 
     flow: Flow = Field(ge=0, description="leakage with the spool at null")
-    drop: Pressure = Field(gt=0, description="pressure drop at which it leaks")
+    drop: Pressure = Field(gt=0, description="pressure drop at this leakage")
     per: Literal["edge", "valve"] = Field(
         description="flow and drop of one edge, or of the whole valve P to T (A, B blocked)"
     )
-    gone_at: Number = Field(default=0.1, gt=0, le=1, description="spool opening at which the leakage is gone")
+    gone_at: Number = Field(default=0.1, gt=0, le=1, description="spool opening at which the leakage has vanished")
 
     def coefficient(self) -> float:
         """Leakage coefficient of one edge, m³/(s·sqrt(Pa)).
@@ -65,7 +65,7 @@ def refuse_laminar(name: str, drop: float, p_tr: float) -> None:
 
 
 class ValveWithEdges(Component):
-    """A 4/3 spool valve with the edges P-A, P-B, A-T, B-T; a type of its own adds how they open and the spool moves."""
+    """A 4/3 spool valve with the edges P-A, P-B, A-T, B-T; subclasses define how they open and how the spool moves."""
 
     hydraulic = ("P", "T", "A", "B")
     inputs = ("command",)
@@ -97,7 +97,7 @@ class ValveWithEdges(Component):
 
 
 class OverlappedEdges(Component):
-    """A valve whose edges open some spool travel beyond null, or before it."""
+    """A valve whose edges open at some spool travel beyond null, or before it."""
 
     overlap: Number = Field(
         default=0.0,
@@ -122,8 +122,8 @@ def _rising(points: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float
     spool = [x for x, _ in points]
     if len(points) < 2 or any(b <= a for a, b in pairwise(spool)):
         raise ValueError(
-            "an opening curve has at least two points [spool, opening], the spool rising from point to point, "
-            "like [[0.05, 0], [0.5, 0.2], [1, 1]]"
+            "an opening curve requires at least two points [spool, opening] with increasing spool position, "
+            "such as [[0.05, 0], [0.5, 0.2], [1, 1]]"
         )
     return points
 
@@ -132,7 +132,7 @@ Curve = Annotated[
     tuple[tuple[Annotated[Number, Field(ge=-1, le=1)], Annotated[Number, Field(ge=0, le=10)]], ...],
     AfterValidator(_rising),
 ]
-"""Opening of an edge over the spool's position: straight between its points, flat beyond its ends; 1 is nominal."""
+"""Opening of an edge over the spool's position: linear between its points, constant beyond its ends; 1 is nominal."""
 
 
 class OpeningOfP(Datasheet):
@@ -141,7 +141,7 @@ class OpeningOfP(Datasheet):
     PA: Curve | None = Field(default=None, description="edge P-A, like [[0.05, 0], [0.5, 0.2], [1, 1]]")
 
     def table(self, edge: str, otherwise: Table) -> Table:
-        """The curve given for an edge, or what it is otherwise."""
+        """The curve given for an edge, or the default."""
         points = getattr(self, edge)
         return otherwise if points is None else table_of(points)
 
@@ -157,7 +157,7 @@ class Openings(OpeningsOfA):
 
     PB: Curve | None = Field(default=None, description="edge P-B")
     BT: Curve | None = Field(default=None, description="edge B-T")
-    PT: Curve | None = Field(default=None, description="edge P-T, which only a tandem centre has")
+    PT: Curve | None = Field(default=None, description="edge P-T, only with a tandem centre")
 
 
 def table_of(points: tuple[tuple[float, float], ...]) -> Table:
@@ -167,7 +167,7 @@ def table_of(points: tuple[tuple[float, float], ...]) -> Table:
 
 
 def linear(shut: float, full: float) -> Table:
-    """An edge that opens evenly between two positions of the spool.
+    """An edge that opens linearly between two positions of the spool.
 
     >>> linear(0.1, 1.0), linear(0.4, 0.0)
     (Table(x=(0.1, 1.0), y=(0.0, 1.0)), Table(x=(0.0, 0.4), y=(1.0, 0.0)))

@@ -1,4 +1,4 @@
-"""What valves with P, T, A and B and opening curves share: centre positions, the kernel of their flows."""
+"""Shared by valves with P, T, A and B and opening curves: centre positions, the kernel of their flows."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hilserver.numerics.valve import four_way_flow, leakage_fade
 from hilserver.units import Number
 
 SHUT = Table((0.0,), (0.0,))
-"""An edge that is not there."""
+"""An edge that does not exist."""
 CENTRES = {"closed": (), "open": ("PA", "PB", "AT", "BT"), "tandem": ("PT",), "float": ("AT", "BT")}
 """Edges that are open in the centre position."""
 
 
 class CentredValve(SpoolValve, ValveWithEdges, OverlappedEdges):
-    """A 4/3 valve with springs that centre its spool; a type of its own says what else it does."""
+    """A 4/3 valve with springs that centre its spool; subclasses define the rest."""
 
     least: ClassVar[float] = -1.0
 
@@ -44,7 +44,7 @@ class CentredValve(SpoolValve, ValveWithEdges, OverlappedEdges):
     openings: Openings = Field(
         default_factory=Openings,
         description="openings over the spool's position as curves, like { PA = [[0.05, 0], [0.5, 0.2], [1, 1]] }; "
-        "edges without one open as centre and overlap say",
+        "edges without a curve open according to centre and overlap",
     )
 
     flow_signal: tuple[SignalPoint, ...] | None = Field(
@@ -57,12 +57,12 @@ class CentredValve(SpoolValve, ValveWithEdges, OverlappedEdges):
     def _flow_signal_is_a_curve(self) -> CentredValve:
         if self.flow_signal is not None:
             if self.overlap != 0.0 or self.overlap_T is not None:
-                raise ValueError("flow_signal: the curve holds the overlap already; give one or the other")
+                raise ValueError("flow_signal: the curve already contains the overlap; give one or the other")
             self._opening(0.0)
         return self
 
     def _opening(self, overlap: float) -> Table:
-        """Opening of an edge over the spool's way: from the flow-signal curve, else straight behind the overlap."""
+        """Opening of an edge over the spool's travel: the flow-signal curve, otherwise linear beyond the overlap."""
         if self.flow_signal is None:
             return linear(overlap, 1.0)
         coefficients = flow_signal_table(self.flow_signal, self.nominal_flow.edge_drop())

@@ -1,4 +1,4 @@
-"""What the datasheets of sequence and counterbalance valves share: p-Q curve, full opening, settling time."""
+"""Shared by the datasheets of sequence and counterbalance valves: p-Q curve, full opening, settling time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hilserver.units import L_MIN, Time
 
 
 class ValveWithLoadedPoppet(ValveWithReliefCurve, ValveWithThrottle):
-    """A spring-loaded poppet that pilot pressures open too, up to its stop; its type adds ports and the balance."""
+    """A spring-loaded poppet that pilot pressures also open, up to its stop; subclasses add ports and balance."""
 
     states = (State("K", "m^3/(s*sqrt(Pa))", lower=0.0, upper="K_max", scale="K_max"),)
 

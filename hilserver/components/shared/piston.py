@@ -1,4 +1,4 @@
-"""What all cylinders share: a piston with friction, end stops, cushions and a return spring, and its chambers."""
+"""Shared by all cylinders: a piston with friction, end stops, cushions and a return spring, and its chambers."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class SealFriction(DryFriction):
 
     law: Literal["efficiency", "stribeck", "lugre"] = Field(
         default="efficiency",
-        description="efficiency: a share of the hydraulic force; stribeck, lugre: dry friction as in `friction`",
+        description="efficiency: a fraction of the hydraulic force; stribeck, lugre: dry friction as in `friction`",
     )
     efficiency: Number = Field(
-        default=0.95, gt=0, le=1, description="share of the hydraulic force left at xi = 1, eta; 1: no friction"
+        default=0.95, gt=0, le=1, description="fraction of the hydraulic force left at xi = 1, eta; 1: no friction"
     )
     factor: Literal["polynomial", "constant"] = Field(
         default="polynomial", description="xi over speed: polynomial 1 - 0.2 - 1 at 0 - 0.1 - 5 m/s, or the constant 1"
@@ -90,14 +90,14 @@ class SealFriction(DryFriction):
 
 
 class CushionFlow(Datasheet):
-    """A point of a cushion's throttle, closed as far as it goes."""
+    """A point of a cushion's throttle, fully closed."""
 
-    flow: Flow = Field(gt=0, description="flow through it")
-    drop: Pressure = Field(gt=0, description="pressure drop at which it flows")
+    flow: Flow = Field(gt=0, description="flow through the throttle")
+    drop: Pressure = Field(gt=0, description="pressure drop at this flow")
 
 
 class Cushion(Datasheet):
-    """Cushion at one end of the stroke: the oil before the piston leaves through a throttle that closes gradually."""
+    """Cushion at one end of the stroke: the oil leaves the chamber through a throttle that closes gradually."""
 
     length: Length = Field(gt=0, description="part of the stroke that is cushioned")
     throttle: CushionFlow = Field(description='closed, like { flow = "5 l/min", drop = "100 bar" }')
@@ -117,7 +117,7 @@ class Cushion(Datasheet):
         return self
 
     def check(self, key: str, chamber_area: float, stroke: float) -> None:
-        """ValueError where it does not fit into its cylinder."""
+        """Raise ValueError if it does not fit into its cylinder."""
         if self.length > stroke:
             raise ValueError(
                 f"{key}.length {self.length * 1e3:g} mm must not be more than the stroke of {stroke * 1e3:g} mm"
@@ -142,7 +142,7 @@ def cushion_parameters(port: str, cushion: Cushion | None, chamber_area: float) 
 
 
 class Piston(Component):
-    """A piston in a bore, driven by the chamber at port A; a type of its own adds what is on its other side."""
+    """A piston in a bore, driven by the chamber at port A; subclasses add what is on its other side."""
 
     mechanical = ("rod",)
     states = (State("z", "m", lower="z_min", upper="z_max", scale="z_max"),)
@@ -151,7 +151,7 @@ class Piston(Component):
     stroke: Length = Field(gt=0, description="from fully retracted to fully extended")
     moving_mass: Mass = Field(gt=0, description="piston and rod")
     dead_volume_A: Volume = Field(gt=0, description="oil at port A with the piston fully retracted, V_0A")
-    line_A: LineSize | None = Field(default=None, description="line at port A: its oil's mass is felt at the rod")
+    line_A: LineSize | None = Field(default=None, description="line at port A, its oil's mass reduced to the rod")
     friction: SealFriction = Field(default_factory=SealFriction, description="of the seals")
     end_stop: Contact = Field(default_factory=Contact, description="at both ends of the stroke")
     cushion_A: Cushion | None = Field(
@@ -163,7 +163,7 @@ class Piston(Component):
         raise NotImplementedError
 
     def lines(self) -> tuple[LineSize | None, LineSize | None]:
-        """The lines at A and B whose oil is felt at the rod."""
+        """The lines at A and B, whose oil is reduced to the rod."""
         return self.line_A, None
 
     def bore_area(self) -> float:
@@ -214,7 +214,7 @@ class DoubleActing(Piston):
 
     rod_diameter: Length = Field(gt=0, description="diameter of the rod")
     dead_volume_B: Volume = Field(gt=0, description="oil at port B with the piston fully extended, V_0B")
-    line_B: LineSize | None = Field(default=None, description="line at port B: its oil's mass is felt at the rod")
+    line_B: LineSize | None = Field(default=None, description="line at port B, its oil's mass reduced to the rod")
     leakage: LeakageCoefficient = Field(
         default="0 l/min/bar", ge=0, description="past the piston, flow per pressure, C"
     )

@@ -1,4 +1,4 @@
-"""What the datasheets of check valves share: nominal flow, cracking pressure, full opening."""
+"""Shared by the datasheets of check valves: nominal flow, cracking pressure, full opening."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hilserver.units import BAR, Pressure
 
 
 class ValveWithPoppet(Component):
-    """A poppet on a seat, opened by pressure against a spring, without mass; a type of its own adds the ports."""
+    """A poppet on a seat, opened by pressure against a spring, without mass; subclasses add the ports."""
 
     nominal_flow: FlowAtDrop = Field(
         description='free flow, fully open, like { flow = "40 l/min", drop = "3 bar" }',
@@ -27,7 +27,7 @@ class ValveWithPoppet(Component):
             raise ValueError(
                 f"opens from {self.cracking_pressure / BAR:g} bar (cracking_pressure) to {self._full_open() / BAR:g} "
                 f"bar (full_open_pressure), its nominal flow is given at {self.nominal_flow.drop / BAR:g} bar: "
-                "these must rise in this order"
+                "these must increase in this order"
             )
         return self
 

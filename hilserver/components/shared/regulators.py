@@ -1,4 +1,4 @@
-"""What the datasheets of pressure and flow valves share: a check valve for the free direction, the fully open point."""
+"""Shared by the datasheets of pressure and flow valves: a check valve for the free direction, the fully open point."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class ReverseCheck(FlowAtDrop):
 
 
 class ValveWithThrottle(Component):
-    """A valve whose flow is that of a restriction it adjusts; perhaps with a check valve beside it."""
+    """A valve whose flow is that of an adjustable restriction, with an optional check valve in parallel."""
 
     transition_pressure: Pressure = Field(default="1 bar", gt=0, description="laminar below this drop, p_tr")
 
     def check_parameters(self, check: ReverseCheck | None) -> dict[str, float]:
-        """Kernel parameters of the check valve; K_check = 0 where there is none."""
+        """Kernel parameters of the check valve; K_check = 0 if there is none."""
         p_tr = self.transition_pressure
         if check is None:
             return {"K_check": 0.0, "p_crack": 0.0, "p_full": 1.0, "p_tr": p_tr}
@@ -42,7 +42,7 @@ class ValveWithThrottle(Component):
         }
 
     def turbulent(self, name: str, drop: float) -> float:
-        """``drop``; ValueError where it isn't turbulent: the laws of these valves are those of turbulent flow."""
+        """``drop``; ValueError if it isn't turbulent: the laws of these valves are those of turbulent flow."""
         if drop < self.transition_pressure:
             raise ValueError(
                 f"{name} of {drop / BAR:g} bar is below the transition_pressure of "

@@ -1,4 +1,4 @@
-"""What the datasheets of valves that open at a pressure share: opening pressure and p-Q curve."""
+"""Shared by the datasheets of valves that open at a pressure: opening pressure and p-Q curve."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hilserver.units import Pressure
 
 
 class ValveWithReliefCurve(Component):
-    """A valve that opens at a pressure, with the p-Q curve of its datasheet; its type adds ports and motion."""
+    """A valve that opens at a pressure, with the p-Q curve of its datasheet; subclasses add ports and motion."""
 
     opening_pressure: Pressure = Field(gt=0, description="pressure drop at which the valve starts to open")
     override: tuple[PressureFlowPoint, ...] = Field(
@@ -41,7 +41,7 @@ class ValveWithReliefCurve(Component):
         return self.opening_pressure + self.override[-1][0]
 
     def curve_parameters(self) -> dict[str, float]:
-        """p_ref, C_1, C_2 of the curve; a floor for C_1 + C_2·p; fit_error: largest relative error at a point."""
+        """p_ref, C_1, C_2 of the curve; a floor for C_1 + C_2·p; fit_error: maximum relative error at a point."""
         c_1, c_2, error = fit_relief(self.opening_pressure, self.override, self.working_range())
         middle = self.opening_pressure + 0.5 * (self.override[0][0] + self.override[-1][0])
         return {

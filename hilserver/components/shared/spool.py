@@ -1,4 +1,4 @@
-"""How the spool of a directional valve follows its command: what all types of the family share."""
+"""How the spool of a directional valve follows its command: shared by all types of the family."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from hilserver.units import Frequency, Number, Rate, Time
 class Switching(Datasheet):
     """How an on/off valve switches."""
 
-    on: Time = Field(gt=0, description="switching time on: from the signal until the spool has made 95 % of its way")
+    on: Time = Field(gt=0, description="switching time on: from the signal to 95 % of the spool's travel")
     off: Time = Field(gt=0, description="switching time off, likewise")
     dead_share: Number = Field(
         default=0.5,
         ge=0,
         le=0.9,
-        description="share of the switching times in which nothing moves: the solenoid's current builds up or decays; "
-        "datasheets are silent about it, half is a rule of thumb",
+        description="fraction of the switching times without motion, while the solenoid's current builds up or decays; "
+        "not given in datasheets, half is a rule of thumb",
     )
     detent: bool = Field(
-        default=False, description="true: no return spring, the spool stays where it is until the opposite command"
+        default=False, description="true: no return spring, the spool keeps its position until the opposite command"
     )
 
     def travel(self, time: float) -> tuple[float, float]:
-        """Time constant of the landing (s) and speed before it (1/s), so that 95 % of the way is made in time."""
+        """Time constant of the final approach (s) and speed before it (1/s): 95 % of the travel in ``time``."""
         tau = (1.0 - self.dead_share) * time / ((1.0 - LANDING) / LANDING + log(LANDING / (1.0 - ARRIVED)))
         return tau, LANDING / tau
 
@@ -50,7 +50,7 @@ MOTIONS = ("f45", "time_constant", "f90", "bode", "switching")
 
 
 class SpoolValve(Component):
-    """A valve whose spool follows a command; a type of its own adds ports and edges.
+    """A valve whose spool follows a command; subclasses add ports and edges.
 
     The command is clipped to the valve's range, delayed, passed through a play (hysteresis) and moved by the null
     offset; a spool of first or second order follows it. On/off valves: a command above 0.5 (below -0.5) is on.
@@ -60,7 +60,7 @@ class SpoolValve(Component):
     states = (State("U", "1", lower="least", upper=1.0), State("W", "1/s", lower="least_rate", upper="rate"))
     memories = (Memory("delayed"), Memory("play"), Memory("line", LINE_SIZE, EMPTY))
     least: ClassVar[float] = 0.0
-    """The least command: 0 for a spool with two end positions, -1 for one that moves both ways from its centre."""
+    """Minimum command: 0 for a spool with two end positions, -1 for one that moves to both sides of its centre."""
 
     f45: Frequency | None = Field(
         default=None, gt=0, description="first-order spool: -45° frequency of the datasheet's Bode plot"
@@ -81,7 +81,7 @@ class SpoolValve(Component):
         default=None, description='on/off valve: switching times, like { on = "40 ms", off = "30 ms" }'
     )
     opening_rate: Rate | None = Field(
-        default=None, gt=0, description="largest spool speed, full strokes per second; unlimited if not given"
+        default=None, gt=0, description="maximum spool speed, full strokes per second; unlimited if not given"
     )
     delay: Time = Field(
         default="0 ms",
@@ -111,10 +111,10 @@ class SpoolValve(Component):
         too_many = {"opening_rate", "delay", "hysteresis", "null_offset"} & self.model_fields_set
         if self.switching and too_many:
             raise ValueError(
-                f"{', '.join(sorted(too_many))}: of a proportional valve; an on/off valve has its switching times only"
+                f"{', '.join(sorted(too_many))}: for proportional valves only; an on/off valve has its switching times"
             )
         if self.least < 0.0 and self.switching and self.switching.detent:
-            raise ValueError("switching.detent: without springs this spool would never come back to its centre")
+            raise ValueError("switching.detent: without springs this spool would never return to its centre")
         self._second_order()
         return self
 

@@ -1,4 +1,4 @@
-"""What the datasheets of all pumps with a controlled displacement share."""
+"""Shared by the datasheets of all pumps with a controlled displacement."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hilserver.units import BAR, Flow, Number, Power, Pressure, Time
 
 
 class VariablePump(Component):
-    """A pump from T to P whose displacement is a state; a type of its own adds what controls it."""
+    """A pump from T to P whose displacement is a state; subclasses add its control."""
 
     hydraulic = ("P", "T")
     inputs: ClassVar[tuple[str, ...]] = ("drive",)
     input_defaults: ClassVar[Mapping[str, float]] = {"drive": 1.0}
     states = (State("Q", "m^3/s", lower=0.0, upper="Q_max", scale="Q_max"),)
 
-    max_flow: Flow = Field(gt=0, description="largest flow at the rated speed, Q_max")
+    max_flow: Flow = Field(gt=0, description="maximum flow at the rated speed, Q_max")
     response_time: Time = Field(default="20 ms", gt=0, description="time constant of the displacement control, tau")
     control_range: Pressure = Field(
         default="10 bar", gt=0, description="pressure over which the control goes from full flow to none"
@@ -39,7 +39,7 @@ class VariablePump(Component):
         }
 
     def refuse_range_from(self, limit: float, name: str) -> None:
-        """ValueError where the control range is not less than the pressure that it lies below."""
+        """Raise ValueError if the control range is not less than the pressure below which it lies."""
         if self.control_range >= limit:
             raise ValueError(
                 f"control_range {self.control_range / BAR:g} bar must be less than {name} {limit / BAR:g} bar: "

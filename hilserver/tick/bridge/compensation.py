@@ -19,7 +19,7 @@ from numba.extending import register_jitable
 
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.shape import clip
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.ladder import Compensates, compensates
 from hilserver.tick.bridge.strategies import authority
 from hilserver.tick.codes import Saturation
 from hilserver.tick.plan import ValveRecord
@@ -60,18 +60,19 @@ def compensated(
     elapsed: float,
     dt: float,
 ) -> float:
-    """The command of a strategy from second_order to adaptive.
+    """The command of a strategy that looks ahead.
 
     ``stiffness``: rate at which the virtual circuit holds the port's pressure, 1/s: slope of its flow by the chamber's
     capacitance.
     """
-    middle = (delay_of(b, v) / dt if number >= Strategy.prediction else 0.0) + 0.5
+    middle = (delay_of(b, v) / dt if compensates(number, Compensates.DELAY) else 0.0) + 0.5
     first = min(max(floor(middle) - 1, 0), q.shape[0] - POINTS)
-    more = correction(stiffness, b, v) if number >= Strategy.feedback else 0.0
-    overlap = v.overlap if number >= Strategy.null_region else 0.0
+    more = correction(stiffness, b, v) if compensates(number, Compensates.VOLUME_ERROR) else 0.0
+    overlap = v.overlap if compensates(number, Compensates.OVERLAP) else 0.0
+    follows_supply = compensates(number, Compensates.SUPPLY_DROOP)
     openings = work[:POINTS]
     for i in range(POINTS):
-        p_S = b.supply + (b.supply_trend * (first + i) * dt if number >= Strategy.supply_droop else 0.0)
+        p_S = b.supply + (b.supply_trend * (first + i) * dt if follows_supply else 0.0)
         openings[i] = opening_for(q[first + i] + more, p[first + i], p_S, p_T, overlap, b, v)
     wanted = q[first + 1] + more
     b.drop = b.supply - p[first + 1] if wanted >= 0.0 else p[first + 1] - p_T

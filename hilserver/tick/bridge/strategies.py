@@ -14,7 +14,7 @@ from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.shape import clip, step
 from hilserver.numerics.valve import leakage_fade
 from hilserver.tick.bridge.end_stop import gain_at_end_stop
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.bridge.ladder import Compensates, Kind, compensates, kind_of
 from hilserver.tick.codes import Saturation
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
@@ -34,13 +34,13 @@ def strategy_command(
 
     ``elapsed``: seconds since the last call; ``dt``: for how long the command will be held.
     """
-    if number == Strategy.manual:
+    if kind_of(number) == Kind.MANUAL:
         return jog(b, v, elapsed)
-    if number == Strategy.flow_servo:
+    if kind_of(number) == Kind.FLOW_SERVO:
         return flow_servo(q, b, v, elapsed)
-    leak = leakage(b.spool, p, p_S, p_T, v) if number == Strategy.inverse_lag_leakage else 0.0
+    leak = leakage(b.spool, p, p_S, p_T, v) if compensates(number, Compensates.LEAKAGE) else 0.0
     w = inverse_orifice(q - leak, p, p_S, p_T, b, v) * authority(b, v, elapsed, SLOW_RETURN)
-    if number == Strategy.inverse_static:
+    if not compensates(number, Compensates.LAG):
         return w
     if int(b.saturation) & UNAVAILABLE:  # nothing to lead: what is commanded is not achievable anyway
         b.opening_filtered = w
@@ -156,11 +156,11 @@ def set_jog(target: float, b: ValveState, v: ValveRecord) -> None:
 @register_jitable
 def prepare_strategy(number: int, q: float, command: float, b: ValveState, v: ValveRecord) -> None:
     """Set a strategy's memory so that it takes over from ``command`` without a jump (the rest is faded out)."""
-    if number == Strategy.flow_servo:
+    if kind_of(number) == Kind.FLOW_SERVO:
         b.flow_filtered = b.flow_measured
         start = command - v.K_p * (q - b.flow_measured) if v.T_i > 0.0 else 0.0
         b.integral = clip(start, v.u_min, v.u_max)
-    elif number != Strategy.manual:
+    elif kind_of(number) != Kind.MANUAL:
         b.opening_filtered = nan
         b.no_drop_share = b.end_stop_share = b.flow_off_end_stop = b.volume_error = 0.0
     else:
