@@ -34,8 +34,9 @@ from hilserver.errors import ConfigurationError, Problem
 from hilserver.mechanics import native
 
 GENERATED = ("evaluate", "evaluate_sampled")
-COMPLETE = "complete"
-"""File in a cache folder that says that all the machine code is there."""
+COMPLETE = f"complete-{hashlib.sha256(str(Path(__file__).parent).encode()).hexdigest()[:12]}"
+"""File in a cache folder that says that all the machine code is there. Numba knows code by the path of its source: what
+one installation has compiled is missing for another one on the same machine, so the name tells the installation."""
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": False, "boundscheck": False}
 KERNEL_OPTIONS: dict[str, Any] = {**OPTIONS, "forceinline": True}
 HEAPLESS: dict[str, Any] = {**OPTIONS, "_nrt": False}
