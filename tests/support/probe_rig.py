@@ -1,9 +1,9 @@
 """A rig with two probes (probe.py) as its devices: one in the loop, one behind a worker process.
 
-Its limits are ample: on a busy machine, too, nothing trips but what a test lets trip.
+Its limits are ample, but that of the age: a worker that dies is replaced within a second, and the loop must trip first.
 """
 
-MAX_AGE = 1.0
+MAX_AGE = 0.3
 """s"""
 RIG = """
 name = "{name}"
