@@ -84,8 +84,10 @@ def test_a_step_goes_red_where_something_is_wrong(repository: Path) -> None:
     assert "loop.rate" in said
 
     sequence = repository / "sequences/relief.toml"
-    sequence.write_text(sequence.read_text().replace('min = "310 mm"', 'min = "999 mm"'))
+    right = sequence.read_text()
+    sequence.write_text(right.replace('min = "310 mm"', 'min = "999 mm"'))
     code, said = run("Test sequences", repository)
+    sequence.write_text(right)
     assert code == 1
     assert "FAILED  the load rises" in said
 

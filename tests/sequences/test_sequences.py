@@ -171,7 +171,7 @@ def test_a_table_says_the_same_as_toml(sequence: Load) -> None:
         ("", "is empty"),
         ("t,send\n1,arm\n", "a column time"),
         ("time,send\nsoon,arm\n", 'line 2: time "soon": can\'t be read'),
-        ("time,send\n1,arm\n1,start\n", "must rise"),
+        ("time,send\n1,arm\n1,start\n", "must increase"),
         ("time,p max (bar)\n1,much\n", 'line 2, p max .bar.: "much" is not a number'),
         ("time,send\n1,set_input joystick\n", '"joystick" is not of the form key=value'),
         ("time,send\n1,arm,5\n", "3 cells for 2 columns"),
