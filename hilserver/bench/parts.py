@@ -3,13 +3,14 @@
 The tick's own code is compiled once more with each of its parts (the functions that it calls) wrapped in a function
 that adds up the processor cycles which the part takes. So the timed tick can't differ from the tick: it computes the
 same, bit for bit, over the recorded inputs of a work cycle. Reading the cycle counter costs some nanoseconds per part;
-this overhead is measured with an empty part and subtracted.
+this overhead is measured with an empty part and subtracted. The timed tick is kept in the cache beside the tick.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import inspect
 import statistics
 import time
@@ -21,12 +22,13 @@ from tempfile import TemporaryDirectory
 from types import FunctionType
 from typing import Any
 
+import llvmlite.binding
 import numba
 import numpy as np
 from llvmlite import ir
 from numba.extending import intrinsic
 
-from hilserver.circuit.program import HEAPLESS, Program
+from hilserver.circuit.program import HEAPLESS, Program, cached_in
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.run import run_header
@@ -56,6 +58,10 @@ PLAIN_STRATEGY = Strategy["inverse_lag_leakage"]
 """The best strategy without look-ahead."""
 TURNS = 2000
 """Calls that are timed together."""
+SPENT = np.zeros(64, dtype=np.uint64)
+"""Cycles that the parts of a timed tick have taken, which its machine code finds by a symbol."""
+SYMBOL = "hilserver_bench_cycles"
+llvmlite.binding.add_symbol(SYMBOL, SPENT.ctypes.data)
 
 
 @dataclass(frozen=True)
@@ -154,26 +160,24 @@ class TimedTick:
         names = [name for name in tick.__code__.co_names if name != tick.__name__]  # also a field
         parts = {name: scope[name] for name in names if _is_part(scope.get(name))}
         self.names = tuple(parts)
-        self._spent = np.zeros(len(parts) + 1, dtype=np.uint64)  # the last one: of the empty part
-        places = (self._spent.ctypes.data + self._spent.itemsize * k for k in range(len(parts)))
-        wrapped = {name: _timed(part, place) for (name, part), place in zip(parts.items(), places, strict=True)}
-        self._run = _recompiled(program.run_recorded, tick=_recompiled(program.tick, **wrapped))
+        wrapped = {name: _timed(part, place) for place, (name, part) in enumerate(parts.items())}
+        with cached_in(program.folder / f"timed-{hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]}"):
+            self._run = _recompiled(program, "run_recorded", tick=_recompiled(program, "tick", **wrapped))
         self.overhead = self._measured_overhead()
 
     def run(self, recorded: RecordedInputs) -> tuple[Floats, Floats, float]:
         """One run over the recorded inputs: the row at its end, the cycles of each function, µs per cycle."""
         row = recorded.row.copy()
         arguments = recorded.arguments(row)
-        self._spent[:] = 0
+        SPENT[:] = 0
         begin, first = time.perf_counter(), _now()
         self._run(*arguments)
         microseconds = (time.perf_counter() - begin) * 1e6 / (_now() - first)
-        return row, self._spent[:-1].astype(np.float64), microseconds
+        return row, SPENT[: len(self.names)].astype(np.float64), microseconds
 
     def _measured_overhead(self) -> float:
-        empty = _timed(
-            numba.njit(_nothing, **HEAPLESS), self._spent.ctypes.data + self._spent.itemsize * len(self.names)
-        )
+        place = len(self.names)
+        empty = _timed(numba.njit(_nothing, **HEAPLESS), place)
 
         def repeat(times):  # type: ignore[no-untyped-def]
             for _ in range(times):
@@ -182,9 +186,9 @@ class TimedTick:
         compiled: Any = numba.njit(repeat, **HEAPLESS)
         found = []
         for _ in range(20):
-            self._spent[:] = 0
+            SPENT[:] = 0
             compiled(TURNS)
-            found.append(float(self._spent[-1]) / TURNS)
+            found.append(float(SPENT[place]) / TURNS)
         return statistics.median(found)
 
 
@@ -199,16 +203,16 @@ def _is_part(item: Any) -> bool:
     return inspect.isfunction(function) and module.startswith("hilserver.tick.") and module not in MEMORY
 
 
-def _recompiled(function: Any, **replaced: Any) -> Any:
-    """A compiled function, compiled once more with other functions in place of some that it calls."""
-    original = function.py_func
-    copy = FunctionType(original.__code__, {**original.__globals__, **replaced}, original.__name__)
-    copy.__module__, copy.__qualname__ = __name__, f"timed_{original.__name__}"
-    return numba.njit(copy, **HEAPLESS)
+def _recompiled(program: Program, name: str, **replaced: Any) -> Any:
+    """A function of the program, compiled once more with other functions in place of some that it calls."""
+    original = program.functions[name].py_func
+    copy = FunctionType(original.__code__, {**original.__globals__, **replaced}, name)
+    copy.__module__, copy.__qualname__ = __name__, f"timed_{name}_{program.folder.name}"
+    return numba.njit(copy, cache=True, **HEAPLESS)
 
 
 def _timed(function: Any, place: int) -> Any:
-    """A compiled function which adds the cycles that it takes to the uint64 at this address."""
+    """A compiled function which adds the cycles that it takes to SPENT at this place."""
 
     def call(*arguments):  # type: ignore[no-untyped-def]
         begin = _cycles()
@@ -229,19 +233,21 @@ def _read_cycle_counter(_typing: Any) -> Any:
     return numba.types.uint64(), generate
 
 
-def _add_at(_typing: Any, _address: Any, _amount: Any) -> Any:
-    """Add an amount to the uint64 at an address."""
+def _add_to_spent(_typing: Any, _place: Any, _amount: Any) -> Any:
+    """Add an amount to SPENT at a place."""
 
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        pointer = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
-        builder.store(builder.add(builder.load(pointer), arguments[1]), pointer)
+        if SYMBOL not in builder.module.globals:
+            ir.GlobalVariable(builder.module, ir.ArrayType(ir.IntType(64), SPENT.size), SYMBOL)
+        cell = builder.gep(builder.module.globals[SYMBOL], [ir.IntType(64)(0), arguments[0]])
+        builder.store(builder.add(builder.load(cell), arguments[1]), cell)
         return context.get_dummy_value()
 
     return numba.types.void(numba.types.uint64, numba.types.uint64), generate
 
 
 _cycles: Any = intrinsic(_read_cycle_counter)
-_add: Any = intrinsic(_add_at)
+_add: Any = intrinsic(_add_to_spent)
 
 
 def _now() -> int:

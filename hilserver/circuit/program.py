@@ -81,7 +81,7 @@ def build(
     for contract in library.contracts:
         vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **KERNEL_OPTIONS)
     given = _mechanisms(folder.parent)[0] if to_call else _declared(folder.parent)
-    with _cached_in(folder):
+    with cached_in(folder):
         given = given | {name: numba.njit(getattr(generated, name), cache=True, **HEAPLESS) for name in GENERATED}
         compiled = _linked(linked, {vars(engine)[name]: made for name, made in given.items()}, folder)
     return Program({**{name: given[name] for name in GENERATED}, **compiled}, folder)
@@ -130,7 +130,7 @@ def _mechanisms(place: Path) -> tuple[dict[str, Any], list[Any]]:
     folder = mechanisms_folder(place)
     folder.mkdir(parents=True, exist_ok=True)
     scope, kept = dict(vars(native)), []
-    with _cached_in(folder):
+    with cached_in(folder):
         scope |= _linked(native.CALLED, {}, folder)
         for name, signature in native.SIGNATURES.items():
             copy = FunctionType(vars(native)[name].__code__, scope, name)
@@ -168,7 +168,7 @@ def compile_mechanisms(root: Path | None = None) -> None:
 
 
 @contextlib.contextmanager
-def _cached_in(folder: Path) -> Iterator[None]:
+def cached_in(folder: Path) -> Iterator[None]:
     """What is compiled, or declared to be, is kept in this folder."""
     config: Any = numba.config
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder)

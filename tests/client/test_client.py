@@ -176,9 +176,9 @@ def test_watching_goes_on_when_the_broker_is_lost_and_regained(tmp_path: Path) -
             eventually(lambda: shows("SAFE") and shows("p_A") and shows("feedback"), PATIENCE)
             server.note_children()
             server.kill("broker")
-            eventually(lambda: shows("Does it run"), PATIENCE)
+            eventually(lambda: shows("Is it running"), PATIENCE)
             server.note_children()
-            eventually(lambda: shows("SAFE", but="Does it run"), PATIENCE)
+            eventually(lambda: shows("SAFE", but="Is it running"), PATIENCE)
             process.send_signal(signal.SIGINT)
             assert process.wait(10) == 0
         finally:

@@ -94,14 +94,20 @@ def toml_text(value: Any) -> str:
     return '"' + value.replace("\r", "\\r").replace("\n", "\\n") + '"' if isinstance(value, str) else str(value)
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    made = Run(tmp_path_factory.mktemp("slow"))
+@contextlib.contextmanager
+def started(folder: Path) -> Iterator[Run]:
+    made = Run(folder)
     try:
         with made.server:
             yield made
     finally:
         made.close()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    with started(tmp_path_factory.mktemp("slow")) as run:
+        yield run
 
 
 @pytest.mark.parametrize("name", ["network", "line", "serial"])
@@ -147,15 +153,16 @@ def tripped_in_time(columns: dict[str, Any], name: str) -> None:
     assert columns[f"errors.{name}"][tripped] > 0
 
 
-def test_at_the_end_all_have_their_safe_values(run: Run) -> None:
-    async def arm() -> None:
+def test_at_the_end_all_have_their_safe_values(tmp_path: Path) -> None:
+    async def arm(run: Run) -> None:
         async with panel(run.server) as user:
             await user.do("arm")
             await asyncio.to_thread(eventually, lambda: all(run.pump(name) == ON for name in run.benches))
 
-    asyncio.run(arm())
-    run.server.kill("supervisor", number=signal.SIGTERM)
-    assert run.server.wait_exit() == 0, run.server.stderr
-    for bench in run.benches.values():
-        last = dict(bench.written())
-        assert last["enable"] == bench.safe["enable"] == 0.0
+    with started(tmp_path) as run:
+        asyncio.run(arm(run))
+        run.server.kill("supervisor", number=signal.SIGTERM)
+        assert run.server.wait_exit() == 0, run.server.stderr
+        for bench in run.benches.values():
+            last = dict(bench.written())
+            assert last["enable"] == bench.safe["enable"] == 0.0

@@ -149,6 +149,7 @@ def test_channels_and_calibrate_take_their_readings_from_the_running_server(
     """Without touching the devices, which are open already; but not by another configuration."""
     for path in lasting.path:
         monkeypatch.syspath_prepend(path)
+    opened = [actions(device).count("open") for device in (lasting.card, lasting.io)]
     lasting.card.measure(a=3.0)
     rig = load_rig(lasting.server.rig)
     with live(rig) as source:
@@ -158,7 +159,7 @@ def test_channels_and_calibrate_take_their_readings_from_the_running_server(
         assert [values[name].trouble for name in ("p_A", "p_S", "p_T", "x")] == [""] * 4
         assert measure(rig, source, "p_A", 0.05).raw == 3.0
     lasting.card.measure(a=5.0)
-    assert (actions(lasting.card).count("open"), actions(lasting.io).count("open")) == (1, 1)
+    assert [actions(device).count("open") for device in (lasting.card, lasting.io)] == opened
     other = lasting.server.rig.with_name("other.toml")
     other.write_text(lasting.server.rig.read_text().replace("[ports]", 'p_9 = { value = "1 bar" }\n[ports]'))
     with pytest.raises(HilserverError, match="runs with another configuration"), live(load_rig(other)):

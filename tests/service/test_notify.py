@@ -343,7 +343,7 @@ def test_safe_values_after_everything_was_killed(tmp_path: Path) -> None:
         asyncio.run(open_valve())
         refused = safe()
         assert refused.returncode == 2
-        assert re.search(r"the loop of rig \w+ still runs", refused.stderr)
+        assert re.search(r"the loop of rig \w+ is still running", refused.stderr)
         assert card.output("u") == pytest.approx(2.0)
         server.kill(*server.pids)
         eventually(lambda: not server.alive())

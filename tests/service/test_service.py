@@ -357,12 +357,13 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         assert "Traceback" not in running.stderr
 
 
-async def be_running(user: Panel) -> None:
-    """From whatever mode to RUNNING, with the circuit of the beginning."""
+async def be_running(user: Panel) -> int:
+    """From whatever mode to RUNNING, with the circuit of the beginning; returns the circuit's version."""
     for name in ("reset", "arm", "start"):
         await user.command(name)
-    await user.do("switch_circuit", file="lift.toml")
+    switched = await user.do("switch_circuit", file="lift.toml")
     await user.do("cycle", action="start")
+    return int(switched["result"]["version"])
 
 
 def logged_until(server: Server, tick: float) -> LogTable:
@@ -378,8 +379,8 @@ def logged_until(server: Server, tick: float) -> LogTable:
 
 def test_nonsense_is_refused_with_a_reason_and_changes_nothing(lasting: Server) -> None:
     async def send_all(user: Panel) -> None:
-        await be_running(user)
-        before = await user.see("circuit", lambda circuit: circuit["version"] > 1)
+        version = await be_running(user)
+        before = await user.see("circuit", lambda circuit: circuit["version"] == version)
         nonsense = list(malformed())
         assert len(nonsense) >= 150
         for name, payload, word in nonsense:
@@ -428,6 +429,8 @@ def test_telemetry_is_every_twentieth_row_of_the_log(lasting: Server) -> None:
     async def collect(user: Panel) -> None:
         await be_running(user)
         start = len(user.seen)
+        await user.see("telemetry", lambda telemetry: "circuit.pump.Q" in telemetry["channels"], start)
+        start = len(user.seen)
         await asyncio.sleep(0.5)
         await user.do(
             "switch", component="pump", type="fixed_pump", values={"displacement": "40 cm^3/rev", "speed": "1450 rpm"}
@@ -460,7 +463,8 @@ def test_telemetry_is_every_twentieth_row_of_the_log(lasting: Server) -> None:
     assert "circuit.pump.Q" not in after
     assert "circuit.supply.p" in after
     (mixed,) = [m for m in seen if "circuit.pump.Q" not in m["channels"]][:1]
-    assert None not in mixed["channels"]["circuit.supply.p"], "a value that both circuits have"
+    missed = [tick is None for tick in mixed["channels"]["tick"]]
+    assert [p is None for p in mixed["channels"]["circuit.supply.p"]] == missed, "a value that both circuits have"
 
 
 def test_a_broker_that_is_killed_comes_back_with_all_that_is_retained(lasting: Server) -> None:

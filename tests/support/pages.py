@@ -68,7 +68,7 @@ IN_A_TEST = (
     (r"boom_experiment.py reports", "boom_experiment.py reports 0.5"),
     (
         r'tests/service/test_soak.py --soak "2 h" --soak-report soak.txt',
-        r"\g<0> --collect-only -q",
+        rf'\g<0> --collect-only -q -c "{ROOT}/pyproject.toml"',
     ),  # 60 s of it are a test
     # Root's commands: in a folder that stands for the machine, as any user. The program is installed by other tests.
     (r"^make install ", f'make -C "{ROOT}" install-service DESTDIR="$MACHINE" '),
@@ -137,6 +137,21 @@ def only(mark: str, page: str = "") -> Block:
 def of_kind(kind: str) -> list[Block]:
     """The blocks whose mark begins so."""
     return [block for block in BLOCKS if block.mark.startswith(kind)]
+
+
+IN_REAL_TIME = re.compile(r"--drive|hilserver (latency|bench)")
+"""What drives a rig or measures times."""
+
+
+def offline_examples(*, in_real_time: bool) -> dict[str, list[Block]]:
+    """Offline examples that need each other's files, in their order: a page's, and those of all that drive the rig."""
+    groups: dict[str, list[Block]] = {}
+    offline = marked(*OFFLINE)
+    driving = {block.page for block in offline if "--drive" in block.text}
+    for block in offline:
+        groups.setdefault(" ".join(sorted(driving)) if block.page in driving else block.page, []).append(block)
+    timed = {pages for pages, found in groups.items() if any(IN_REAL_TIME.search(block.text) for block in found)}
+    return {pages: found for pages, found in groups.items() if (pages in timed) == in_real_time}
 
 
 @dataclass(frozen=True)

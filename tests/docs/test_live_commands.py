@@ -1,10 +1,9 @@
-"""The commands on the documentation's pages are carried out in one folder, and print what is shown there."""
+"""The commands on the documentation's pages that need a running server or the clock: carried out in one folder."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +14,12 @@ from pages import (
     ANSWER,
     BLOCKS,
     DEMO,
-    OFFLINE,
     Block,
     Workplace,
     end,
     inline,
     marked,
+    offline_examples,
     only,
     over,
     page_of,
@@ -95,40 +94,11 @@ def test_demo_with_its_panel_goes_on(demos: dict[str, tuple[Workplace, subproces
     assert re.search(r"^\d.* ticks recorded, ", said, re.M)
 
 
-def pages_by_themselves() -> dict[str, list[Block]]:
-    """Offline examples that need each other's files, in their order: a page's, and those of all that drive the rig."""
-    groups: dict[str, list[Block]] = {}
-    offline = marked(*OFFLINE)
-    driving = {block.page for block in offline if "--drive" in block.text}
-    for block in offline:
-        groups.setdefault(" ".join(sorted(driving)) if block.page in driving else block.page, []).append(block)
-    return groups
-
-
-@pytest.mark.parametrize("pages", pages_by_themselves())
-def test_offline_examples(pages: str, served: Workplace) -> None:
-    for block in pages_by_themselves()[pages]:
+@pytest.mark.parametrize("pages", offline_examples(in_real_time=True))
+def test_examples_in_real_time(pages: str, served: Workplace) -> None:
+    """Offline examples that drive a rig or measure times; some use a log of the server."""
+    for block in offline_examples(in_real_time=True)[pages]:
         served.carry_out(block)
-
-
-@pytest.mark.parametrize("block", [b for b in marked("run: python") if "logs/" in b.text], ids=str)
-def test_python_example_with_a_log(block: Block, served: Workplace) -> None:
-    (served.folder / "example.py").write_text(served.in_a_test(block.text))
-    code, output = served.run("python example.py")
-    assert code == 0, output
-    assert output.strip()
-
-
-@pytest.mark.parametrize(
-    ("page", "said"),
-    [("fidelity.md", r"(Hz:.*){6}"), ("closed-chains.md", r"1 degrees of freedom|2 degrees of freedom")],
-)
-def test_python_example(page: str, said: str, tmp_path: Path) -> None:
-    place = workplace(tmp_path, "python")
-    (tmp_path / "example.py").write_text(only("run: python", page).text)
-    code, output = place.run("python example.py")
-    assert code == 0, output
-    assert re.search(said, output, re.S)
 
 
 @pytest.mark.parametrize("block", marked("run: dialogue"), ids=str)
@@ -163,50 +133,3 @@ def test_dialogue(block: Block, tmp_path: Path) -> None:
     said += process.communicate(timeout=120)[0]
     assert process.returncode == 0, said
     place.compare(command, shown, said)
-
-
-# --- a machine of root's, a broker in the network --------------------------------------------------------------------
-
-
-@pytest.mark.skipif(
-    shutil.which("systemctl") is None, reason="systemctl is not installed (Debian: apt install systemd)"
-)
-def test_commands_of_root(tmp_path: Path) -> None:
-    """In a folder that stands for the machine."""
-    place = workplace(tmp_path, "root")
-    for folder in ("etc/hilserver", "usr/bin"):
-        (tmp_path / "machine" / folder).mkdir(parents=True)
-    for block in marked("run: root"):
-        as_root = [line for line in block.text.splitlines() if os.geteuid() == 0 or not line.startswith("systemd-")]
-        code, output = place.run("\n".join(as_root) + "\n")
-        assert code == 0, f"{block}:\n{output}"
-    etc = tmp_path / "machine/etc"
-    assert "CPUAffinity" in (etc / "systemd/system/hilserver.service.d/cpu-affinity.conf").read_text()
-    wanted = {path.name for path in (etc / "systemd/system/multi-user.target.wants").iterdir()}
-    assert wanted == {"hilserver.service", "hilserver@rig1.service", "hilserver@rig2.service"}
-
-
-def test_component_of_the_page_works(tmp_path: Path) -> None:
-    """Installed as pip would do it: the module and its entry points on the path."""
-    place = workplace(tmp_path, "unused")
-    project = read_toml(tmp_path / "pyproject.toml")["project"]
-    info = tmp_path / "my_components-0.1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
-    ((group, entries),) = project["entry-points"].items()
-    lines = [f"[{group}]", *(f"{name} = {module}" for name, module in entries.items())]
-    (info / "entry_points.txt").write_text("\n".join(lines))
-    (tmp_path / "example.py").write_text(
-        f"""{only("run: python", "write-a-component").text}
-from pathlib import Path
-from hilserver.circuit.library import standard_library
-from hilserver.circuit.model import read_circuit
-from hilserver.circuit.pack import pack
-from hilserver.toml import read_toml
-library = standard_library()
-packed = pack(read_circuit(read_toml(Path("circuits/gap.toml")), library), library)
-print([name for name in packed.recorded if name.startswith("leak.")])
-"""
-    )
-    code, output = place.run("python example.py")
-    assert (code, output.strip()) == (0, "['leak.q_A', 'leak.q_B']"), output
