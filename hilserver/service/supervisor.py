@@ -308,7 +308,7 @@ async def _endlessly(name: str, work: Callable[[], Awaitable[None]]) -> None:
         try:
             return await work()
         except Exception:
-            _log.exception("a defect in %s, which goes on after it; please report it", name)
+            _log.exception("internal error in %s, which continues; please report it", name)
         await asyncio.sleep(1.0)
 
 

@@ -416,7 +416,7 @@ def test_defect_in_a_command_is_an_answer_and_one_line(caplog: pytest.LogCapture
         async with rig() as lab, panel(lab.port) as user:
             lab.commands.defect = KeyError("relief")
             await user.send("arm", {"id": "7"})
-            assert (await user.answer("7"))["reason"].startswith("a defect in hilserver: KeyError: 'relief'")
+            assert (await user.answer("7"))["reason"].startswith("internal error in hilserver: KeyError: 'relief'")
             lab.commands.defect = None
             await user.send("arm", {"id": "8"})
             assert (await user.answer("8"))["ok"]
