@@ -303,7 +303,7 @@ def _background(stack: contextlib.AsyncExitStack, name: str, work: Callable[[], 
 
 
 async def _endlessly(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """``work``, restarted after a defect: a run must not end because its telemetry fails."""
+    """``work``, restarted after an internal error: a run must not end because its telemetry fails."""
     while True:
         try:
             return await work()

@@ -423,7 +423,7 @@ def test_defect_in_a_command_is_an_answer_and_one_line(caplog: pytest.LogCapture
 
     caplog.set_level(logging.INFO)
     run(work())
-    assert any("a defect in hilserver" in record.getMessage() for record in caplog.records)
+    assert any("internal error in hilserver" in record.getMessage() for record in caplog.records)
     assert all(record.exc_info is None for record in caplog.records)
 
 
