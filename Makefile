@@ -1,12 +1,12 @@
-# Everything here sets itself up: all it needs is git, make and Python >= 3.11 with venv.
+# The targets set up what they need. Required are git, make and Python >= 3.11 with venv.
 PYTHON ?= python3
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-# What the tests use besides Python: a broker to talk to, cyclictest to compare the real-time loop with, and a C compiler
-# with headers for the fake of NI's driver; systemd's tools to check its units, openssl to make certificates, a browser
-# for the panel.
+# Programs that the tests use in addition to Python: a broker, cyclictest for a comparison with the real-time loop, a C
+# compiler with headers for the simulation of NI's library, systemd's tools to check the units, openssl to make
+# certificates, and a browser for the panel.
 TEST_PROGRAMS := mosquitto mosquitto_pub cyclictest gcc systemd-analyze openssl chromium
 TEST_PACKAGES := mosquitto mosquitto-clients rt-tests gcc libc6-dev systemd openssl chromium
 
@@ -28,12 +28,13 @@ help:  ## list the targets
 demo: $(STAMP)  ## run the verification circuit against a simulated rig, live in this terminal
 	$(BIN)/hilserver demo
 
-panel: $(STAMP)  ## the same, and it goes on until Ctrl-C: drive it in the browser
+panel: $(STAMP)  ## run the same until Ctrl-C, to operate it in the browser
 	$(BIN)/hilserver demo --stay
 
-# Modules in random order, as are the tests in each; the seed is printed, PYTEST="--random-order-seed=7" gives that order again.
+# Modules, and the tests in each, run in random order. The seed is printed; PYTEST="--random-order-seed=7" repeats an
+# order.
 RUN_TESTS = $(BIN)/python -m pytest --random-order
-# Several modules at a time. (5 is pytest's status where a choice leaves no test.)
+# Several modules at a time. (pytest exits with 5 if no test is selected.)
 WORKERS ?= 2
 TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
@@ -46,31 +47,32 @@ test: $(STAMP) test-programs compiled  ## run all tests; PYTEST="-k relief" pass
 	$(RUN_TESTS) -m realtime $(PYTEST) || [ $$? = 5 ] || failed=1; \
 	exit $$failed
 
-# Once, before several tests at a time would each compile the same: minutes the first time, then seconds.
+# Compiles once, before parallel tests would each compile the same code: minutes the first time, then seconds.
 compiled: $(STAMP)
 	@$(BIN)/python tests/support/fill_cache.py
 
-check: $(STAMP)  ## style, types, layers, documentation
+check: $(STAMP)  ## check style, types, layers and documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(MAKE) --no-print-directory docs
 
-# Nothing of it comes from the network. (The theme's note on its own future is no matter of a build.)
+# Uses nothing from the network. (The variable suppresses a notice of the theme about its future.)
 docs: $(STAMP)  ## build the documentation into site/, strictly
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-format: $(STAMP)  ## bring the source into its standard form
+format: $(STAMP)  ## format the source code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Debian-style: program in PREFIX, configuration in SYSCONFDIR, nothing started, nothing of an earlier configuration touched.
-install: install-program install-service  ## install program and systemd units; PREFIX=/usr DESTDIR=... as you need
-	@echo "Installed. What to do next is in $(DOC)/service.md; on this machine first:"
+# Debian-style: program in PREFIX, configuration in SYSCONFDIR; starts nothing and does not touch an existing
+# configuration.
+install: install-program install-service  ## install program and systemd units; set PREFIX and DESTDIR as needed
+	@echo "Installed. The next steps are described in $(DOC)/service.md; on this machine, first run:"
 	@echo "    systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload"
 
-# An environment of its own with the locked versions, compiled, and with the paths that it will have where it runs.
+# A separate environment with the locked versions, compiled, and with the paths that apply where it will run.
 install-program: $(STAMP)
 	rm -rf build/wheel "$(DESTDIR)$(LIB)"
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . >/dev/null
@@ -102,13 +104,13 @@ install-service:
 	install -d "$(DESTDIR)$(SHARE)/config/rigs" "$(DESTDIR)$(SHARE)/config/circuits" "$(DESTDIR)$(SHARE)/config/cycles" "$(DESTDIR)$(SHARE)/config/mechanisms" "$(DESTDIR)$(SHARE)/config/sequences"
 	for folder in rigs circuits cycles mechanisms sequences; do install -m 644 config/$$folder/* "$(DESTDIR)$(SHARE)/config/$$folder"; done
 
-uninstall:  ## remove what "make install" put there; configuration, logs and the user stay
+uninstall:  ## remove what "make install" has installed; configuration, logs and the user are kept
 	rm -rf "$(DESTDIR)$(LIB)" "$(DESTDIR)$(SHARE)" "$(DESTDIR)$(DOC)" "$(DESTDIR)$(PREFIX)/bin/hilserver" \
 	    "$(DESTDIR)$(UNITS)/hilserver.service" "$(DESTDIR)$(UNITS)/hilserver@.service" \
 	    "$(DESTDIR)$(PREFIX)/lib/sysusers.d/hilserver.conf" "$(DESTDIR)$(PREFIX)/lib/tmpfiles.d/hilserver.conf"
 
 # Run it with the oldest Python supported; delete the file first to take newer versions.
-lock: $(STAMP)  ## write the requirements*.lock anew after a change of the dependencies in pyproject.toml
+lock: $(STAMP)  ## update requirements*.lock after a change of the dependencies in pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	    --extra dev --extra embedded-broker --output-file requirements.lock \
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host pyproject.toml
@@ -132,7 +134,8 @@ $(STAMP): requirements.lock pyproject.toml | python
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
-# Root on Debian: installed. Anyone else is told; tests that need a program say so where they are skipped.
+# As root on Debian, missing programs are installed. Otherwise they are listed; tests that need one are skipped and
+# report this.
 test-programs:
 	@missing=; for program in $(TEST_PROGRAMS); do \
 	    PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null || missing="$$missing $$program"; done; \

@@ -642,7 +642,7 @@ FINDINGS = {
     "calibrate": "nothing was stored, because you declined",
     "channels": "with `--once`, a device does not answer",
     "demo": "as `hilserver run`",
-    "doctor": "the rig can run, but less well than it could; 2: it cannot run on this machine as it is",
+    "doctor": "the rig can run, but less well than it could; 2: it cannot run on this machine with these settings",
     "log": "`log check` found damage",
     "replay": "values differ by more than the tolerance",
     "run": "the loop died; after Ctrl-C or SIGTERM the exit code is 0",
@@ -654,7 +654,7 @@ FINDINGS = {
 EXIT_CODES = (
     "0: done. 2: the request cannot be carried out, and standard error states why: a wrong option, a configuration "
     "with errors, a command that the server refused, no server. 1: the command did its work and found something, or "
-    "the question whether to continue was answered with no:",
+    "a request for confirmation was declined:",
     "\n".join(f"- `hilserver {command}`: {meaning}" for command, meaning in FINDINGS.items()),
 )
 ENVIRONMENT = (

@@ -16,7 +16,7 @@ def calibrate(
     rig: Annotated[Path, typer.Argument(help="rig file (TOML)", show_default=False)],
     channel: Annotated[str, typer.Argument(help="the channel to calibrate", show_default=False)],
     points: Annotated[
-        Path | None, typer.Option(help="take the points from this CSV file: raw reading, value; measure nothing")
+        Path | None, typer.Option(help="take the points (raw reading, value) from this CSV file instead of measuring")
     ] = None,
     degree: Annotated[int, typer.Option(help="degree of the polynomial; 1: straight line", min=1, max=5)] = 1,
     tare: Annotated[float | None, typer.Option(help="shift the zero only: the value applied now, such as 0")] = None,

@@ -38,8 +38,8 @@ def demo(
 ) -> None:
     """Run the demo: a virtual pump, relief valve and 4/3 valve move a simulated machine through its servo valve.
 
-    In real time at 1 kHz; relief valve and directional valve are switched live over MQTT. At the end
-    a report on the run with plots, circuit and timing, and the log. Ctrl-C ends it cleanly.
+    Runs in real time at 1 kHz; relief valve and directional valve are switched live over MQTT. Records a log and
+    writes a report on the run with plots, circuit and timing. Ctrl-C ends it cleanly.
     """
     import logging
 

@@ -14,12 +14,12 @@ def doctor(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="the findings as JSON")] = False,
 ) -> None:
-    """Is this machine fit for the rig?
+    """Check whether this machine is suitable for the rig.
 
     Looks at kernel, CPUs, limits, clock, broker, cache, shared memory and disk, and reports for each finding its
     consequences and the command that fixes it. Changes nothing, accesses no device.
 
-    Exit code: 0 fit (notes do not count), 1 it runs, but less well than it could, 2 it can't run as it is.
+    Exit code: 0 suitable (notes do not count), 1 the rig runs, but less well than it could, 2 it can't run like this.
     """
     from rich.console import Console
 
@@ -36,9 +36,9 @@ def doctor(
     for finding in findings:
         console.print(f"{finding.state:8}", style=colours[finding.state], end="")
         console.print(f"{finding.check}: {finding.found}", soft_wrap=True)
-        for word, text in (("costs:", finding.cost), ("do:", finding.remedy)):
+        for word, text in (("effect:", finding.cost), ("fix:", finding.remedy)):
             if text and finding.state != "ok":
-                console.print(f"{'':8}{word:7}{text}", soft_wrap=True)
+                console.print(f"{'':8}{word:8}{text}", soft_wrap=True)
     counts = {state: sum(f.state == state for f in findings) for state in ("error", "warning")}
     console.print(f"{counts['error']} errors, {counts['warning']} warnings.")
     raise typer.Exit(exit_code(findings))

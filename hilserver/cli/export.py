@@ -13,7 +13,7 @@ def export(
         Path, typer.Argument(help="log of hilserver (.arrow); further files of a long run are found automatically")
     ],
     out: Annotated[Path, typer.Argument(help="file to write; its suffix (.csv, .parquet, .mf4) selects the format")],
-    format: Annotated[str | None, typer.Option(help="csv, parquet or mf4, if the suffix is a different one")] = None,
+    format: Annotated[str | None, typer.Option(help="csv, parquet or mf4, if the suffix does not state it")] = None,
     columns: Annotated[
         list[str] | None,
         typer.Option(help='columns to write, such as "channel.*"; may be repeated; default: all'),

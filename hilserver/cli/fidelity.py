@@ -52,7 +52,7 @@ def fidelity(
     ] = None,
     out: Annotated[Path, typer.Option("--output", "-o", help="folder of the report")] = Path("reports"),
 ) -> None:
-    """How closely does the rig follow its virtual circuit? Over the work cycle, and over frequency.
+    """Measure how closely the rig follows its virtual circuit, over the work cycle and over frequency.
 
     Each strategy of the bridge runs the rig's work cycle and a sweep of sines. The motion of the machine is compared
     with the reference simulation: the virtual circuit connected directly to a model of the machine, as if it were
@@ -68,7 +68,7 @@ def fidelity(
     if log is not None and drive:
         raise HilserverError("--log evaluates a recording, --drive makes a new one: give one of them.")
     if machine is not None and log is None and not drive:
-        raise HilserverError("--machine is for --log and --drive: the machine of a simulated rig is in its device.")
+        raise HilserverError("--machine is for --log and --drive only: a simulated rig has its machine in its device.")
     rig = load_rig(file)
     if log is not None:
         from hilserver.fidelity.from_log import fidelity_of_log

@@ -54,7 +54,7 @@ def _speed_table(found: CapacityResult) -> Table:
         requested = f"{speed.requested:.3g} 1/s" + (f" ({inputs_text(speed.step)})" if speed.requested else "")
         margin = "-" if isinf(speed.margin) else f"{speed.margin:.3g}"
         table.add_row(speed.valve, requested, f"{speed.spool:.3g} 1/s", f"{speed.slew:.3g} 1/s", margin)
-    table.caption = "Change of the real valve's opening, full strokes per second. Below 1, it lags after a step."
+    table.caption = "Change of the real valve's opening, full strokes per second. Below 1, the valve lags after a step."
     return table
 
 

@@ -1,4 +1,4 @@
-"""``hilserver panel``: operate and watch a rig in the browser."""
+"""``hilserver panel``: operate and monitor a rig in the browser."""
 
 from __future__ import annotations
 

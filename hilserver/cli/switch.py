@@ -40,7 +40,7 @@ def switch(
 ) -> None:
     """Change the virtual hydraulics while it runs: a component's values, its type, or the complete circuit.
 
-    The change is prepared and tried outside the loop and takes effect at one tick; a refused one changes nothing.
+    The change is prepared and tested outside the loop and takes effect at one tick; a refused change has no effect.
 
     Examples: hilserver switch main_valve nominal_flow.flow="60 l/min"  |  hilserver switch --circuit lift_small.toml
     """

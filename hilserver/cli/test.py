@@ -79,7 +79,7 @@ def _run(
     file = rig or sequence.rig_file
     if file is None:
         raise HilserverError(
-            f'{sequence.file}: no rig given: give it in the file (rig = "…"), with --rig, or use --live.'
+            f'{sequence.file}: no rig given: name it in the file (rig = "…"), with --rig, or use --live.'
         )
     record.parent.mkdir(parents=True, exist_ok=True)
     return simulate_sequence(sequence, load_rig(file), record)

@@ -56,7 +56,7 @@ def calibration_file(rig: Rig) -> Path:
     """Where the rig's calibrations are kept. Raises HilserverError where the rig file does not name the file."""
     if rig.settings.calibration is None:
         example = f"{rig.file.stem}-calibration.toml"
-        raise HilserverError(f'{rig.file}: names no calibration file. Write at its top: calibration = "{example}"')
+        raise HilserverError(f'{rig.file}: no calibration file is named. Add at its top: calibration = "{example}"')
     return rig.file.parent / rig.settings.calibration
 
 
@@ -95,7 +95,7 @@ def measure(rig: Rig, source: Source, name: str, seconds: float) -> Measured:
             found.append(reading.raw)
         time.sleep(BETWEEN_LOOKS)
     if len(found) < FEWEST:
-        reason = source.failures.get(channel.device or "") or trouble or "none came"
+        reason = source.failures.get(channel.device or "") or trouble or "there were none"
         raise HilserverError(f"channel {name} has too few valid samples: {reason.rstrip('.')}.")
     return Measured(float(np.mean(found)), float(np.std(found)), len(found))
 
@@ -140,11 +140,11 @@ def read_points(file: Path, unit: str) -> list[tuple[float, float]]:
             if not points and number == 1:
                 continue  # the header
             given = delimiter.join(cells)
-            text = f'"{given}" is not a raw reading and a value in {unit or "no unit"}, like 5.02, 125.5'
+            text = f'"{given}" is not a raw reading and a value in {unit or "no unit"}, such as 5.02, 125.5'
             raise HilserverError(f"{file}, line {number}: {text}") from None
         points.append((raw, value))
     if not points:
-        raise HilserverError(f"{file}: has no points: one line each, raw reading and value.")
+        raise HilserverError(f"{file}: contains no points: each line needs a raw reading and a value.")
     return points
 
 

@@ -112,8 +112,8 @@ def check_clock(largest_error: float | None) -> Finding:
     return Finding(
         "clock",
         WARNING,
-        "nothing synchronises the system's clock",
-        "Times in logs and messages are off, and commands that expire may be refused or taken too late",
+        "the system clock is not synchronised",
+        "Times in logs and messages are wrong, and commands that expire may be refused or accepted too late",
         "apt-get install chrony   (or: timedatectl set-ntp true)",
     )
 
@@ -128,7 +128,7 @@ def check_cache(rig: Rig | None) -> Finding:
         return Finding(
             "cache",
             WARNING,
-            f"{folder} can't be written: compiled programs are kept below {tempfile.gettempdir()}",
+            f"{folder} can't be written: compiled programs are stored below {tempfile.gettempdir()}",
             "After each start of the machine, the first run compiles for a minute or two",
             f"mkdir -p {folder} && chown $USER {folder}   (in a systemd unit: CacheDirectory=hilserver)",
         )
@@ -152,7 +152,7 @@ def check_shared_memory(rig: Rig, folder: Path = Path("/dev/shm")) -> Finding:
     """Whether there is room for what the processes of a run share."""
     needed = LoopMemory.nbytes(rig.layout.width, ring_rows(rig), payload_bytes=PAYLOAD_BYTES)
     free = shutil.disk_usage(folder).free
-    found = f"{folder} has {free / 1e6:.0f} MB free, the run takes {needed / 1e6:.0f} MB"
+    found = f"{folder} has {free / 1e6:.0f} MB free, the run needs {needed / 1e6:.0f} MB"
     if free >= needed:
         return Finding("shared memory", OK, found)
     return Finding("shared memory", ERROR, found, "The run does not start", f"mount -o remount,size=512M {folder}")
@@ -175,14 +175,14 @@ def check_broker(rig: Rig) -> Finding:
             "broker",
             ERROR,
             f"{address}: {reason}",
-            "The loop runs, but nobody can command or watch it",
+            "The loop runs, but it can be neither commanded nor monitored",
             f"systemctl status mosquitto; mosquitto_pub -h {s.host} -p {s.port} -t hil/test -m 1   (and see [mqtt] in"
             " the rig file)",
         )
     if weak := list(address.weaknesses()):
-        cost = "Others in the network may command the rig"
+        cost = "Others on the network may command the rig"
         return Finding("broker", WARNING, " ".join(weak), cost, "In the rig file: [mqtt] ca_file, user, password_file")
-    return Finding("broker", OK, f"{address} lets the server in")
+    return Finding("broker", OK, f"{address} admits the server")
 
 
 async def _refusal(address: BrokerAddress) -> str | None:
@@ -221,7 +221,7 @@ def check_space(folder: Path, free: float, rate: float, kept_free: float = 0.0) 
     """Whether the log finds room beyond the bytes that are left free (``recording.min_free_megabytes``)."""
     found = f"{folder.absolute()}: {free / 1e9:.1f} GB free"
     if kept_free:
-        found += f", of which {kept_free / 1e9:.1f} GB stay free"
+        found += f", of which {kept_free / 1e9:.1f} GB are kept free"
     if rate == 0.0:
         return Finding("disk space", OK, found)
     lasts = max(free - kept_free, 0.0) / rate
@@ -262,6 +262,6 @@ def check_speed(folder: Path, speed: float, rate: float) -> Finding:
         "disk speed",
         WARNING,
         found,
-        "When the disk is busy with other things, rows of the log are lost (and named)",
+        "When the disk is busy with other work, rows of the log are lost (and reported)",
         "Put recording.folder on a local SSD, or lower loop.rate",
     )

@@ -37,7 +37,7 @@ async def record_passes(rig: Rig, strategies: Sequence[str | None], tell: Callab
     """
     if rig.cycle is None:
         raise HilserverError(f"{rig.file}: there is no work cycle to run (cycle = …).")
-    return await _served(rig, lambda supervisor: _passes(supervisor, strategies, tell), "its passes did")
+    return await _served(rig, lambda supervisor: _passes(supervisor, strategies, tell), "its passes were complete")
 
 
 async def record_by_hand(rig: Rig, valves: Sequence[str], seconds: float, largest: float) -> Path:
@@ -55,7 +55,7 @@ async def record_by_hand(rig: Rig, valves: Sequence[str], seconds: float, larges
         await _do(supervisor, Stop(), Disarm())
 
     try:
-        return await _served(by_hand(rig, largest), move, "the sequence did")
+        return await _served(by_hand(rig, largest), move, "the sequence was complete")
     finally:
         ended.set()
 
@@ -162,7 +162,7 @@ async def _pass(supervisor: Supervisor, strategy: str | None) -> None:
         if row is None:
             continue
         if header(row).mode != Mode.RUNNING:
-            raise _left(supervisor.rig, row, "in its work cycle" + (f" with {strategy}" if strategy else ""))
+            raise _left(supervisor.rig, row, "during its work cycle" + (f" with {strategy}" if strategy else ""))
         if header(row).cycle_time < 0.0:
             return
 

@@ -1,4 +1,4 @@
-"""Is this machine fit for a real-time loop? What the kernel reports below /proc and /sys.
+"""Whether this machine is suitable for a real-time loop, from what the kernel reports below /proc and /sys.
 
 Sources of what is checked: the kernel's own documentation (admin-guide/kernel-parameters, admin-guide/pm/cpuidle and
 cpufreq, timers/no_hz, scheduler/sched-rt-group) and the Linux Foundation's real-time wiki (HOWTO build a cyclictest
@@ -126,7 +126,7 @@ def examine(host: Host, loop: Scheduling) -> Iterator[Finding]:
     yield check_clock_source(host)
     yield check_priority(host, loop)
     yield check_memory(host, loop)
-    yield from _finding("throttling", "real-time processes may have all of a CPU", check_throttling(host.root), NOTE)
+    yield from _finding("throttling", "real-time processes may use all of a CPU", check_throttling(host.root), NOTE)
 
 
 def check_architecture() -> Finding:
@@ -142,15 +142,17 @@ def check_virtual(host: Host) -> Finding:
     """A virtual machine is at the mercy of its host."""
     flags = next((line for line in (host.text("proc/cpuinfo") or "").splitlines() if line.startswith("flags")), "")
     if "hypervisor" not in flags.split():
-        return Finding("machine", OK, "no virtual machine")
+        return Finding("machine", OK, "not a virtual machine")
     ticks = (host.text("proc/stat") or "cpu").splitlines()[0].split()[1:]
-    stolen = f"; its host took {int(ticks[7]) / max(sum(map(int, ticks[:8])), 1):.1%} of the time" if ticks[7:] else ""
+    stolen = ""
+    if ticks[7:]:
+        stolen = f"; its host withheld {int(ticks[7]) / max(sum(map(int, ticks[:8])), 1):.1%} of the time"
     return Finding(
         "machine",
         WARNING,
         f"a virtual machine{stolen}",
-        "The host takes the CPU away for milliseconds now and then, whatever is set up inside",
-        "Run the rig on a machine of its own; for trials raise loop.max_missed in the rig file",
+        "Now and then the host withholds the CPU for milliseconds, regardless of the settings inside",
+        "Run the rig on a dedicated machine; for trials raise loop.max_missed in the rig file",
     )
 
 
@@ -162,11 +164,11 @@ def check_choice(host: Host, loop: Scheduling) -> Finding:
         return Finding("CPUs", WARNING, "there is one CPU only", cost, "Use a machine with two or more")
     if not loop.cpus:
         found = f"loop.cpus is not set: the loop runs on any of {len(online)} CPUs"
-        cost = "It shares them with all other work, and moves between them"
+        cost = "It shares them with all other processes and moves between them"
         return Finding("CPUs", WARNING, found, cost, f"In the rig file: [loop] cpus = [{last}]")
     if missing := loop.cpus - online:
-        found = f"loop.cpus: CPU {written(missing)} is not there (online: {written(online)})"
-        return Finding("CPUs", WARNING, found, "The loop runs elsewhere", f"In the rig file: [loop] cpus = [{last}]")
+        found = f"loop.cpus: CPU {written(missing)} is not available (online: {written(online)})"
+        return Finding("CPUs", WARNING, found, "The loop runs on others", f"In the rig file: [loop] cpus = [{last}]")
     return Finding("CPUs", OK, f"the loop runs on CPU {written(loop.cpus)} of {len(online)}")
 
 
@@ -182,7 +184,7 @@ def check_isolation(host: Host, cpus: frozenset[int]) -> Finding:
         "isolation",
         WARNING if "isolated" in missing else NOTE,
         f"CPU {written(cpus)} is not isolated: {' and '.join(words[name] for name in missing)}",
-        "Wake-ups come tens of µs late when the machine is busy",
+        "Wake-ups are tens of µs late when the machine is busy",
         f"Add {options} to GRUB_CMDLINE_LINUX in /etc/default/grub, then: update-grub && reboot",
     )
 
@@ -198,7 +200,7 @@ def check_interrupts(host: Host, cpus: frozenset[int]) -> Finding:
     return Finding(
         "interrupts",
         NOTE,
-        f"{len(there)} of {len(lists)} interrupts may come to CPU {written(cpus)}",
+        f"{len(there)} of {len(lists)} interrupts may be handled by CPU {written(cpus)}",
         "A busy network or disk delays the loop by some tens of µs",
         f"Add irqaffinity={written(others)} to GRUB_CMDLINE_LINUX in /etc/default/grub, then: update-grub && reboot;"
         " and where irqbalance runs: systemctl disable --now irqbalance",
@@ -216,7 +218,7 @@ def check_governor(host: Host, cpus: frozenset[int]) -> Finding:
         "frequency",
         WARNING,
         f"CPU {written(frozenset(slow))}: governor {', '.join(sorted(set(map(str, slow.values()))))}",
-        "Between its ticks the loop looks idle: the CPU slows down, and every tick takes up to some times as long",
+        "Between ticks the CPU appears idle and slows down, so every tick may take several times as long",
         "cpupower frequency-set --governor performance   (Debian: linux-cpupower)",
     )
 
@@ -236,7 +238,7 @@ def check_idle(host: Host, cpus: frozenset[int]) -> Finding:
         "idle states",
         WARNING,
         f"the CPU may sleep in {name}, which it leaves within {deepest} µs",
-        f"Each wake-up may come up to {deepest} µs late",
+        f"Each wake-up may be up to {deepest} µs late",
         f"cpupower idle-set --disable-by-latency {LONGEST_IDLE_EXIT}   (until the next start; Debian: linux-cpupower)",
     )
 
@@ -258,7 +260,7 @@ def check_siblings(host: Host, cpus: frozenset[int] | None) -> Finding:
         WARNING,
         found,
         "While the other one is busy, a tick takes up to twice as long",
-        "echo off > /sys/devices/system/cpu/smt/control   (for good: nosmt on the kernel's command line)",
+        "echo off > /sys/devices/system/cpu/smt/control   (permanently: nosmt on the kernel command line)",
     )
 
 
@@ -271,7 +273,7 @@ def check_clock_source(host: Host) -> Finding:
         "clock source",
         WARNING,
         f"{source} instead of tsc",
-        "Each look at the clock takes about 1 µs instead of 20 ns, ten times a tick",
+        "Each reading of the clock takes about 1 µs instead of 20 ns, ten times per tick",
         "Look why in the kernel's log: dmesg | grep -i -e tsc -e clocksource; where it was only mistrusted,"
         " tsc=reliable on the kernel's command line",
     )
@@ -285,7 +287,7 @@ def check_priority(host: Host, loop: Scheduling) -> Finding:
     return Finding(
         "priority",
         WARNING,
-        f"this user may use real-time priorities up to {host.limit('Max realtime priority'):.0f} only, the loop's is"
+        f"this user may use real-time priorities up to {host.limit('Max realtime priority'):.0f} only, the loop needs"
         f" {wanted}",
         "Other processes delay the loop by milliseconds when the machine is busy",
         f'echo "$USER - rtprio {wanted}" | sudo tee -a /etc/security/limits.d/hilserver.conf   (then log in again; in'
@@ -297,14 +299,19 @@ def check_memory(host: Host, loop: Scheduling) -> Finding:
     """Whether this user may keep the loop's memory in RAM."""
     limit = host.limit("Max locked memory")
     if not loop.lock_memory:
-        return Finding("memory lock", NOTE, "loop.lock_memory is off", "A page that was dropped stops the loop for ms")
+        return Finding(
+            "memory lock",
+            NOTE,
+            "loop.lock_memory is off",
+            "Access to a page that was dropped stops the loop for milliseconds",
+        )
     if limit == float("inf") or host.has_capability(CAP_IPC_LOCK):
         return Finding("memory lock", OK, "this user may lock all memory")
     return Finding(
         "memory lock",
         WARNING,
         f"this user may lock {limit / 1024:.0f} KiB only",
-        "A page that was swapped out or dropped stops the loop for milliseconds",
+        "Access to a page that was swapped out or dropped stops the loop for milliseconds",
         'echo "$USER - memlock unlimited" | sudo tee -a /etc/security/limits.d/hilserver.conf   (then log in again; in'
         " a systemd unit: LimitMEMLOCK=infinity)",
     )

@@ -187,8 +187,8 @@ def _running(rig: Rig) -> LoopMemory | None:
         return None
     if (memory.info.layout, memory.ring.width) != (rig.layout.fingerprint, rig.layout.width):
         raise HilserverError(
-            f'{rig.file}: a server of rig "{rig.settings.name}" runs with another configuration: '
-            "its channels are other ones. Start it again with this file, or name the file that it runs with."
+            f'{rig.file}: a server of rig "{rig.settings.name}" runs with another configuration, '
+            "so its channels differ. Restart it with this file, or name the file with which it runs."
         )
     return memory
 

@@ -89,7 +89,7 @@ def _blocks(result: Fidelity) -> Iterator[Block]:
     yield Listing(
         (
             "NRMSE: root mean square of the deviation, divided by the range of the reference.",
-            "Deviations from the reference simulation accumulate: a missing flow leaves the position off from then on. "
+            "Deviations from the reference simulation accumulate: after a missing flow, the position remains wrong. "
             "Deviations from the virtual flow of the same run show the error of the bridge alone.",
             f"Noise: root mean square of the command above {NOISE_CORNER / result.dt:g} Hz (Butterworth, fourth order, "
             "forwards and backwards), in % of full command. Over a work cycle with abrupt inputs it includes the "

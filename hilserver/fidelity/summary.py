@@ -18,7 +18,7 @@ def sentences(result: Fidelity) -> list[str]:
     if result.ports_without_valve:
         ports = ", ".join(result.ports_without_valve)
         found.append(
-            f"Port {ports} has no valve of its own: its pressure comes from the other edge of the real valve and from "
+            f"Port {ports} has no separate valve: its pressure comes from the other edge of the real valve and from "
             "the real supply, not from the virtual circuit. No bridge can compensate for that."
         )
     return found + [f"Not tried: {reason}." for reason in result.left_out.values()]
@@ -88,5 +88,5 @@ def _other_port(result: Fidelity) -> Iterator[str]:
             f"Port {port} is supplied by the other edges of valve {valve}, whose spool follows port "
             f"{result.valves[valve]}: with {name} its flow deviates from the virtual flow there by "
             f"{error.rms * factor:.2g} {unit} RMS ({percent(error.nrmse)} of its range), {error.largest * factor:.2g} "
-            "at most. Only a valve of its own can change that."
+            "at most. Only a separate valve at this port can correct it."
         )

@@ -176,7 +176,7 @@ def known_grid(result: Fidelity) -> Grid | None:
     caption = (
         "Amplitude and phase: standard deviations for the sine with the smallest amplitude. The noise of a sensor is "
         "independent from sample to sample; the error of an estimate may lie entirely at that frequency. Errors in the "
-        "rig file (scale and delay of a sensor, dimensions of a cylinder, bulk modulus) come on top. Where the "
+        "rig file (scale and delay of a sensor, dimensions of a cylinder, bulk modulus) add to these. Where the "
         "strategy feeds the estimate back, its error is not visible in the flow."
     )
     return Grid(("quantity", "source", "standard deviation", "amplitude", "phase"), tuple(rows), caption)

@@ -75,7 +75,7 @@ def findings(found: Identified) -> list[ValveFinding]:
         configured = v.leakage.flow if v.leakage else 0.0
         result.append(ValveFinding("leakage at null", "leakage", *shown, configured, *shown_unit("m^3/s")))
         gone = v.leakage.gone_at if v.leakage else None
-        result.append(ValveFinding("opening at which it ends", "gone_at", values["gone_at"], sd("gone_at"), gone))
+        result.append(ValveFinding("opening at which leakage ends", "gone_at", values["gone_at"], sd("gone_at"), gone))
     null = v.null - v.polarity * values["null"]
     result.append(ValveFinding("null", "null", null, sd("null"), v.null))
     result.append(ValveFinding("hysteresis", "", values["hysteresis"], sd("hysteresis"), None))

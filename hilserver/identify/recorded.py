@@ -67,7 +67,7 @@ def recording_of_log(rig: Rig, path: Path) -> Recording:
             raise RecordError(path, f"has no column {name}: it was recorded with another rig file.{known}")
     batches = [{name: batch.column(name) for name in names} for batch in reader.batches()]
     if not batches:
-        raise RecordError(path, "holds no rows.")
+        raise RecordError(path, "contains no rows.")
     return recording_of_columns(rig, {name: np.concatenate([b[name] for b in batches]) for name in names}, str(path))
 
 

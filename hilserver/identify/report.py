@@ -139,8 +139,8 @@ def notes(found: Identified) -> list[str]:
             f"{lag.text()} ± {lag.deviation_text()}; the frequency is taken from the rig file."
         )
     lines.append(
-        "The delay is that between command and spool, provided that the delays of the channels are right: it includes "
-        "what is missing in those."
+        "The delay is that between command and spool, provided that the delays of the channels are correct: it "
+        "includes any error in them."
     )
     for chamber in e.chambers:
         name = f"elasticity {chamber.port}"

@@ -190,7 +190,7 @@ class Excitation:
             if self.spent - begin > STUCK:
                 raise HilserverError(
                     f"the piston does not reach the middle of its stroke with a command of {level:g}. Is it blocked, "
-                    "is the polarity of the valve wrong, is the pressure missing, is the overlap larger?"
+                    "is the polarity of the valve wrong, is there no pressure, or is the overlap larger?"
                 )
             seconds = float(np.clip(0.5 * abs(off) / (level * self._speed()), SHORTEST, LONGEST))
             for share in (0.25, 0.5, 0.75, 1.0):

@@ -3,9 +3,9 @@ r"""Delay margin: the critical delay of the loop of virtual circuit, bridge and 
 The pressures at the machine's ports determine the flows of the virtual circuit, and these flows change the pressures.
 The bridge in between delays them. A damper whose force is delayed by a quarter period acts as a spring; with a longer
 delay it drives the oscillation that it should damp ("negative damping": Horiuchi et al., Earthquake Engng. Struct. Dyn.
-28 (1999) 1121). So there is a *critical delay* from which on the rig oscillates, although the virtual circuit installed
-on the machine would come to rest. Such loops as delay differential equations: Wallace et al., Earthquake Engng. Struct.
-Dyn. 34 (2005) 1817.
+28 (1999) 1121). There is thus a *critical delay*, beyond which the rig oscillates, although the virtual circuit would
+come to rest on the machine. Such loops as delay differential equations: Wallace et al., Earthquake Engng. Struct. Dyn.
+34 (2005) 1817.
 
 Linearised about a steady motion, with deviations of the ports' pressures p and of the flows q into them:
 
@@ -13,7 +13,7 @@ Linearised about a steady motion, with deviations of the ports' pressures p and 
    p = Z(s)\,q, \qquad q = K p + e^{-s\tau}\,R\,(Y(s) - K_d)\,p
 
 Z is the impedance of the machine, Y the admittance of the virtual circuit. K is that of the real valve, whose flow
-falls immediately when the pressure downstream rises, whatever the bridge does; only the difference to the virtual
+falls immediately when the pressure downstream rises, independently of the bridge; only the difference to the virtual
 circuit is delayed. So a real valve at a low supply, whose K is close to Y, makes the loop safe; one at a high supply
 exposes it to the full delay. R distributes a valve's flow to its port and to the one at its other edges. The loop has a
 root on the imaginary axis where an eigenvalue of (1 - Z·K)^-1·Z·R·(Y - K_d) has the magnitude 1; its angle divided by
@@ -173,7 +173,7 @@ def warnings(found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
     """Insufficient margins of these strategies, in words."""
     if (point := found.unstable()) is not None:
         yield (
-            f"stability: the virtual circuit itself is unstable on the machine, whatever the bridge does "
+            f"stability: the virtual circuit itself is unstable on the machine, with any bridge "
             f"(damping ratio {point.damping:.2g} at {point})."
         )
     for strategy in strategies:

@@ -48,7 +48,7 @@ def changes(before: Source, after: Source) -> Block:
     """The datasheet values that differ between two circuits."""
     old, new = (dict(line.split(" = ", 1) for line in _values(circuit)) for circuit in (before, after))
     rows = tuple((key, old.get(key, "–"), new.get(key, "–")) for key in {**old, **new} if old.get(key) != new.get(key))
-    return Grid(("key", "before", "after"), rows) if rows else "The same circuit again."
+    return Grid(("key", "before", "after"), rows) if rows else "No datasheet value was changed."
 
 
 def _values(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -51,7 +51,7 @@ def run_report(path: Path) -> Document:
     for batch in reader.batches():
         run.take(batch)
     if run.rows == 0:
-        raise RecordError(path, "holds no rows.")
+        raise RecordError(path, "contains no rows.")
     header = reader.header
     blocks: list[Block] = [Facts(tuple(_about(reader, run)))]
     blocks += [Heading("Signals"), Picture("signals", _plot(run), _plot_caption(run))]
@@ -160,7 +160,7 @@ class _Run:
             for row in map(int, np.flatnonzero(change[:, place] > 0)):
                 self._add_row_event(column, row, f"{name.replace('.', ' ')} is violated")
         for row in map(int, np.flatnonzero(column["missed"])):
-            self._add_row_event(column, row, f"{column['missed'][row]:.0f} missed ticks made up")
+            self._add_row_event(column, row, f"{column['missed'][row]:.0f} missed ticks compensated")
 
     def _add_row_event(self, column: Mapping[str, Floats], row: int, text: str) -> None:
         self._add(float(column["time"][row]), int(column["tick"][row]), text)

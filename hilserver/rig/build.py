@@ -298,7 +298,7 @@ def _devices(settings: RigSettings, file: Path, problems: list[Problem]) -> list
         key = f"devices.{name}"
         values = {k: v for k, v in table.items() if k != "driver"}
         if not isinstance(table.get("driver"), str):
-            problems.append(Problem("missing: which driver is it?", f"{key}.driver", str(file)))
+            problems.append(Problem("missing: name the driver.", f"{key}.driver", str(file)))
             continue
         try:
             driver = driver_named(table["driver"], f"{key}.driver", str(file))

@@ -24,7 +24,7 @@ from hilserver.rig.scale import HIGHEST_DEGREE, Scale, in_si
 from hilserver.rig.settings import RigSettings
 from hilserver.units import Number, Quantity, difference
 
-HEAD = "# Calibrations of channels, written by hilserver calibrate. Of each channel the last entry counts.\n"
+HEAD = "# Calibrations of channels, written by hilserver calibrate. For each channel the last entry applies.\n"
 
 
 ROUNDING = 1e-9
@@ -42,16 +42,20 @@ Line = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$")]
 class Calibration(Datasheet):
     """One calibration of a channel: a polynomial fitted to points, or a tare."""
 
-    date: Annotated[str, AfterValidator(_is_date)] = Field(description='when, ISO 8601: "2026-11-21T10:15:00+01:00"')
-    note: Line = Field(default="", description="with what, by whom")
-    source: Line = Field(description="device and source of the channel then: daq.ai0")
-    unit: Line = Field(description="unit of the values here")
+    date: Annotated[str, AfterValidator(_is_date)] = Field(
+        description='date and time, ISO 8601: "2026-11-21T10:15:00+01:00"'
+    )
+    note: Line = Field(default="", description="reference instrument, person")
+    source: Line = Field(description="device and source of the channel at that time: daq.ai0")
+    unit: Line = Field(description="unit of the values in this entry")
     polynomial: tuple[Number, ...] | None = Field(
         default=None, min_length=2, max_length=HIGHEST_DEGREE + 1, description="value = c0 + c1·raw + c2·raw² …"
     )
     points: tuple[tuple[Number, Number], ...] = Field(default=(), description="raw reading and value of each point")
-    largest_residual: Number | None = Field(default=None, description="of the points from the polynomial")
-    tare: Number | None = Field(default=None, description="taken from the scaled value")
+    largest_residual: Number | None = Field(
+        default=None, description="largest deviation of the points from the polynomial"
+    )
+    tare: Number | None = Field(default=None, description="subtracted from the scaled value")
 
     @model_validator(mode="after")
     def _one_thing(self) -> Calibration:
@@ -94,7 +98,7 @@ def fit(points: Sequence[tuple[float, float]], degree: int = 1) -> CalibrationFi
     raw, values = np.array(points, dtype=np.float64).reshape(-1, 2).T
     needed = degree + 1
     if len(set(raw.tolist())) < needed:
-        raise HilserverError(f"a fit of degree {degree} needs {needed} different readings at least.")
+        raise HilserverError(f"a fit of degree {degree} needs at least {needed} different readings.")
     fitted = np.polynomial.Polynomial.fit(raw, values, degree).convert().coef
     coefficients = np.array([float(f"{c:.12g}") for c in np.pad(fitted, (0, needed - len(fitted)))])
     polynomial = np.polynomial.Polynomial(coefficients)
@@ -102,7 +106,7 @@ def fit(points: Sequence[tuple[float, float]], degree: int = 1) -> CalibrationFi
     least = ROUNDING * np.abs(values).max()
     if not (np.all(rises > least) or np.all(rises < -least)):
         raise HilserverError(
-            f"the fitted polynomial of degree {degree} does not rise or fall all the way between the points: "
+            f"the fitted polynomial of degree {degree} is not monotonic between the points: "
             "use a lower degree, or look for a wrong point."
         )
     residuals = values - polynomial(raw)
@@ -152,7 +156,7 @@ def _misfit(channel: ChannelSettings, entry: Calibration) -> str:
     if entry.source != source_of(channel):
         return (
             f'was made at "{entry.source}", the channel now reads "{source_of(channel)}": '
-            "calibrate it again, and remove what is no longer true."
+            "calibrate it again, and remove entries that no longer apply."
         )
     if in_si(entry.unit)[0] != channel.unit:
         return f"is in {entry.unit or 'no unit'}, the channel is measured in {channel.unit or 'no unit'}."

@@ -18,12 +18,14 @@ class ChannelSettings(Datasheet):
 
     description: str = Field(default="", description="free text")
     device: DeviceName | None = Field(default=None, description="name of the device that measures it")
-    source: Text | None = Field(default=None, description="the device's name of the channel")
+    source: Text | None = Field(default=None, description="name of the channel at the device")
     scale: Scale | None = Field(default=None, description="raw reading to value")
     value: AnyQuantity | None = Field(
-        default=None, description="a fixed value, where nothing measures it", examples=["0 bar"]
+        default=None, description="a fixed value, if the quantity is not measured", examples=["0 bar"]
     )
-    absolute: StrictBool = Field(default=False, description="the values are absolute pressures; inside all are gauge")
+    absolute: StrictBool = Field(
+        default=False, description="the values are absolute pressures; they are converted to gauge pressures"
+    )
     filter: Time = Field(default="0 s", ge=0, description="time constant of a first-order low-pass; also its lag")
     tare: AnyDifference | None = Field(
         default=None, description="zero error, subtracted from the scaled value", examples=["0.3 bar"]
@@ -31,10 +33,10 @@ class ChannelSettings(Datasheet):
     valid_raw: tuple[Number, Number] | None = Field(
         default=None,
         examples=[[-500, 5000]],
-        description="raw readings outside of these two are no samples (4 … 20 mA: 3.6 mA and 21 mA)",
+        description="raw readings outside this range are no samples (4 … 20 mA: 3.6 mA and 21 mA)",
     )
     valid: tuple[AnyQuantity, AnyQuantity] | None = Field(
-        default=None, examples=[["0 bar", "420 bar"]], description="values outside of these two are no samples"
+        default=None, examples=[["0 bar", "420 bar"]], description="values outside this range are no samples"
     )
     valid_rate: AnyRate | None = Field(
         default=None,
@@ -61,7 +63,7 @@ class ChannelSettings(Datasheet):
         if self.absolute and self.unit != "Pa":
             raise ValueError("absolute is for pressures only")
         if self.noise is not None and (self.noise.unit != self.unit or self.noise.value <= 0.0):
-            raise ValueError(f"noise must be above 0 and of the channel's unit, {self.unit or 'none'}")
+            raise ValueError(f"noise must be above 0 and in the channel's unit, {self.unit or 'none'}")
         return self
 
     @model_validator(mode="after")
@@ -76,7 +78,9 @@ class ChannelSettings(Datasheet):
         for key, given in (("valid", valid), ("tare", (self.tare,)), ("valid_rate", (self.valid_rate,))):
             for amount in given:
                 if amount is not None and amount.unit != self.unit:
-                    raise ValueError(f"{key} is of unit {amount.unit or 'none'}, the scale of {self.unit or 'none'}")
+                    raise ValueError(
+                        f"{key} is in {amount.unit or 'no unit'}, but the scale is in {self.unit or 'no unit'}"
+                    )
         return self
 
     def deviation(self) -> float:
@@ -123,10 +127,10 @@ class ChannelSettings(Datasheet):
         low, high = self.raw_limits()
         if not low <= raw <= high:
             wire = ": broken wire or failed sensor" if self.valid_raw is None else ""
-            return f"raw {raw:g} is outside of {low:g} … {high:g}{wire}"
+            return f"raw {raw:g} is outside {low:g} … {high:g}{wire}"
         value, (least, most) = self.curve().value(raw), self.value_limits()
         if not least <= value <= most:
-            return f"{value + self.zero:.6g} {self.unit} is outside of its valid range".replace("  ", " ")
+            return f"{value + self.zero:.6g} {self.unit} is outside its valid range".replace("  ", " ")
         return ""
 
     def fixed(self) -> float:
@@ -136,7 +140,7 @@ class ChannelSettings(Datasheet):
 
 
 class LimitSettings(Datasheet):
-    """What a channel must keep to, and what happens when it doesn't."""
+    """A limit of a channel, and the action when it is violated."""
 
     channel: ChannelName = Field(description="the channel that is monitored")
     min: AnyQuantity | None = Field(default=None, description="lowest allowed value", examples=["-0.5 bar"])
@@ -144,12 +148,12 @@ class LimitSettings(Datasheet):
     max_age: Time | None = Field(default=None, gt=0, description="oldest allowed sample")
     max_rate: AnyRate | None = Field(default=None, description="fastest allowed change", examples=["5000 bar/s"])
     action: Literal["warn", "stop", "hold", "ramp", "trip"] = Field(
-        description="warn: report only; stop: no command of `valves` further beyond min or max, the return is free; "
-        "hold: keep the command; ramp: to null, leave RUNNING; trip: FAULT, latched"
+        description="warn: report only; stop: no command of `valves` leads further beyond min or max, the way back is "
+        "free; hold: freeze the command; ramp: ramp to null and leave RUNNING; trip: FAULT, latched"
     )
     valves: dict[ValveName, Literal[1, -1]] = Field(
         default_factory=dict,
-        description="stop: the valves that move it; 1: a positive command makes the channel rise, -1: fall",
+        description="stop: the valves that move the quantity; 1: a positive command makes it rise, -1: fall",
     )
     slow_down: AnyDifference | None = Field(
         default=None,
@@ -162,12 +166,14 @@ class LimitSettings(Datasheet):
         if self.action != "stop":
             given = [key for key in ("valves", "slow_down") if key in self.model_fields_set]
             if given:
-                raise ValueError(f"{given[0]} goes with action stop only")
+                raise ValueError(f"{given[0]} requires action stop")
             return self
         if not self.valves:
-            raise ValueError("action stop needs valves: which ones move it, and which way, like { main = 1 }")
+            raise ValueError(
+                "action stop needs valves: those that move the quantity, with their direction, such as { main = 1 }"
+            )
         if self.max_age is not None or self.max_rate is not None:
-            raise ValueError("action stop is for min and max: give max_age and max_rate a limit of their own")
+            raise ValueError("action stop is for min and max: give max_age and max_rate a separate limit")
         if self.slow_down is not None and self.slow_down.value <= 0:
             raise ValueError("slow_down must be above 0")
         return self
@@ -184,14 +190,16 @@ class LimitSettings(Datasheet):
 
 
 class EnableSettings(Datasheet):
-    """The local enable: a switch at the rig without which nobody arms or starts it, from wherever.
+    """The local enable: a switch at the rig without which nobody can arm or start it.
 
     It counts as off where its channel has no fresh sample (the channel's max_age).
     """
 
-    channel: SwitchChannel = Field(description="measured channel without a unit, such as a digital input: on from 0.5")
+    channel: SwitchChannel = Field(
+        description="measured channel without a unit, such as a digital input: on at 0.5 and above"
+    )
     action: Literal["refuse", "ramp", "trip"] = Field(
         default="trip",
-        description="when it goes off; refuse: arm and start are refused, what runs runs on; "
-        "ramp: to null, then SAFE; trip: FAULT, latched. In ramp and trip arm and start are refused too",
+        description="when it is switched off; refuse: arm and start are refused, a running rig keeps running; "
+        "ramp: to null, then SAFE; trip: FAULT, latched. With ramp and trip, arm and start are refused too",
     )

@@ -40,7 +40,7 @@ def _limits(settings: RigSettings) -> Iterator[Problem]:
             for bound_key in ("min", "max", "max_rate", "slow_down"):
                 bound = getattr(limit, bound_key)
                 if bound is not None and bound.unit != unit:
-                    text = f'is of unit {bound.unit or "none"}, channel "{limit.channel}" of {unit or "none"}.'
+                    text = f'is in {bound.unit or "no unit"}, but channel "{limit.channel}" is in {unit or "no unit"}.'
                     yield Problem(text, f"{key}.{bound_key}")
         for valve in limit.valves:
             if valve in settings.valves and not (
@@ -99,7 +99,7 @@ def cycle_disagreements(settings: RigSettings, cycle: CycleSettings, file: str) 
         low, high = settings.inputs[name].range
         for number, (_, value) in enumerate(entry.points or ()):
             if not low <= value <= high:
-                text = f"{value:g} is outside of the input's range {low:g} … {high:g}."
+                text = f"{value:g} is outside the input's range {low:g} … {high:g}."
                 yield Problem(text, f"inputs.{name}.points[{number}]", file)
         yield from _sweep(settings, name, entry, file)
 
@@ -110,7 +110,7 @@ def _sweep(settings: RigSettings, name: str, entry: CycleInput, file: str) -> It
     key, (low, high) = f"inputs.{name}.sweep", settings.inputs[name].range
     lowest, highest = sweep.mean - sweep.amplitude, sweep.mean + sweep.amplitude
     if lowest < low or highest > high:
-        text = f"goes from {lowest:g} to {highest:g}, outside of the input's range {low:g} … {high:g}."
+        text = f"goes from {lowest:g} to {highest:g}, outside the input's range {low:g} … {high:g}."
         yield Problem(text, key, file)
     if (fastest := max(sweep.frequencies)) * TICKS_PER_PERIOD > settings.loop.rate:
         text = (

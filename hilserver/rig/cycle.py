@@ -33,12 +33,16 @@ class Sweep(Datasheet):
         default=USUAL_FREQUENCIES, min_length=1, max_length=100, description="of the sines"
     )
     amplitude: Number = Field(default=0.3, gt=0, description="of the sines")
-    mean: Number = Field(default=0.0, description="value about which they go")
+    mean: Number = Field(default=0.0, description="mean value of the sines")
     rest: Time = Field(default="1 s", gt=0, description="at the mean, before the first sine")
     settle: Time = Field(
-        default="0.3 s", ge=0, description="of each sine that does not count yet, at least; one period at least"
+        default="0.3 s",
+        ge=0,
+        description="minimum time at the start of each sine that does not count; at least one period",
     )
-    measure: Time = Field(default="1 s", ge=0, description="of each sine that counts, at least; three periods at least")
+    measure: Time = Field(
+        default="1 s", ge=0, description="minimum time of each sine that counts; at least three periods"
+    )
     pause: Time = Field(default="0.2 s", gt=0, description="at the mean, after each sine")
 
     def sines(self, start: float) -> list[Sine]:
@@ -65,7 +69,7 @@ class CycleInput(Datasheet):
     points: tuple[tuple[Time, Number], ...] | None = Field(
         default=None, min_length=1, description="[time, value], rising times"
     )
-    sweep: Sweep | None = Field(default=None, description="sines of rising or any other frequencies, after the points")
+    sweep: Sweep | None = Field(default=None, description="sines one after the other, after the points")
 
     @model_validator(mode="after")
     def _times_rise(self) -> CycleInput:
@@ -96,7 +100,7 @@ class CycleSettings(Datasheet):
     """A work cycle: inputs over time."""
 
     description: str = Field(default="", description="free text")
-    repeat: StrictBool = Field(default=False, description="start again at the end")
+    repeat: StrictBool = Field(default=False, description="repeat the cycle")
     length: Time | None = Field(default=None, gt=0, description="default: the last point's time")
     inputs: dict[InputName, CycleInput] = Field(min_length=1)
 

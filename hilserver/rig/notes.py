@@ -25,7 +25,7 @@ def notes(rig: Rig) -> Iterator[str]:
             yield f"devices.{device.name}.file: {file} does not exist yet; give it to hilserver replay with --file."
         if device.driver.pace is Pace.SLOW and device.outputs and not device.inputs:
             yield (
-                f"devices.{device.name}: has outputs in use but no channel, so the loop can't notice its loss. Read "
+                f"devices.{device.name}: has outputs in use but no channel, so the loop can't detect its loss. Read "
                 "one of its channels, with an age limit."
             )
     yield from _unused(rig)

@@ -107,7 +107,7 @@ class RowLayout:
         """Refuse a circuit that has more values than the row has room for."""
         if len(packed.names) > self.circuit_space:
             text = (
-                f"the circuit has {len(packed.names)} values, the running server has room for {self.circuit_space}: "
+                f"the circuit has {len(packed.names)} values, the running server has space for {self.circuit_space}: "
                 "restart it with this circuit in the rig file."
             )
             raise ConfigurationError([Problem(text, file=file)])

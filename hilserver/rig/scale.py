@@ -89,7 +89,7 @@ class Scale(Datasheet):
         default=None, examples=[[0, 10]], description="raw readings of two or more points"
     )
     value: tuple[AnyQuantity, ...] | None = Field(
-        default=None, examples=[["0 bar", "250 bar"]], description="the values they stand for, with units"
+        default=None, examples=[["0 bar", "250 bar"]], description="the values that they represent, with units"
     )
     current: tuple[AnyQuantity, AnyQuantity] | None = Field(
         default=None,
@@ -113,9 +113,9 @@ class Scale(Datasheet):
         if points + (self.current is not None) + (self.polynomial is not None) != 1:
             raise ValueError("scale: give raw and value (points), or current (4 … 20 mA), or polynomial and unit")
         if (self.polynomial is None) != (self.unit is None):
-            raise ValueError("scale: polynomial and unit go together")
+            raise ValueError("scale: polynomial and unit belong together")
         if self.shunt is not None and self.current is None:
-            raise ValueError("scale.shunt goes with current only")
+            raise ValueError("scale.shunt is for current only")
         if points:
             self._check_points()
         if self.current is not None:
@@ -128,7 +128,7 @@ class Scale(Datasheet):
 
     def _check_points(self) -> None:
         if self.raw is None or self.value is None or len(self.raw) != len(self.value) or len(self.raw) < 2:
-            raise ValueError("scale: give as many raw readings as values, two at least")
+            raise ValueError("scale: give as many raw readings as values, at least two")
         if len(set(self.raw)) < len(self.raw):
             raise ValueError("scale.raw: the readings must differ")
         _check_values([value for _, value in sorted(zip(self.raw, self.value, strict=True), key=lambda p: p[0])])
@@ -176,7 +176,7 @@ def _check_values(values: list[AnyQuantity] | tuple[AnyQuantity, ...], key: str 
         raise ValueError(f"{key}: all values must be of the same kind of quantity")
     steps = [b.value - a.value for a, b in pairwise(values)]
     if not (all(step > 0 for step in steps) or all(step < 0 for step in steps)):
-        raise ValueError(f"{key}: the values must rise or fall all the way, over rising readings")
+        raise ValueError(f"{key}: the values must be strictly monotonic over rising readings")
 
 
 def in_si(unit: str) -> tuple[str, float, float]:

@@ -32,15 +32,15 @@ class LoopSettings(Datasheet):
 
     rate: Frequency = Field(default="1 kHz", ge=1, le=20_000, description="ticks per second")
     max_missed: StrictInt = Field(
-        default=5, ge=0, le=10_000, description="consecutive missed ticks that are caught up; more of them trip the rig"
+        default=5, ge=0, le=10_000, description="consecutive missed ticks that are compensated; more cause a trip"
     )
     max_age: Time = Field(
         default="20 ms",
         gt=0,
-        description="oldest allowed sample of a channel without a max_age limit of its own; trips",
+        description="oldest allowed sample of a channel without a separate max_age limit; trips",
     )
     heartbeat_timeout: Time = Field(
-        default="1 s", gt=0, description="the supervisor has been silent for this long: ramp to null"
+        default="1 s", gt=0, description="ramp to null if the supervisor is silent for this long"
     )
     priority: StrictInt = Field(default=80, ge=1, le=99, description="SCHED_FIFO priority")
     cpus: tuple[Annotated[StrictInt, Field(ge=0, le=1023)], ...] = Field(
@@ -61,7 +61,7 @@ class InputSettings(Datasheet):
         if self.range[0] >= self.range[1]:
             raise ValueError("range: the first value must be below the second")
         if not self.range[0] <= self.initial <= self.range[1]:
-            raise ValueError(f"initial {self.initial:g} is outside of range {self.range[0]:g} … {self.range[1]:g}")
+            raise ValueError(f"initial {self.initial:g} is outside the range {self.range[0]:g} … {self.range[1]:g}")
         return self
 
 
@@ -79,7 +79,7 @@ else:
 
 
 class BridgeSettings(Datasheet):
-    """How the virtual flow becomes the valve's command."""
+    """How the virtual flow is converted into the valve's command."""
 
     strategy: StrategyName = Field(default="inverse_lag_leakage", description="strategy at start")
     lead_filter: Time = Field(default="2 ms", ge=0, description="filter of the lag compensation's derivative")
@@ -87,7 +87,7 @@ class BridgeSettings(Datasheet):
         default=0.005,
         gt=0,
         le=0.2,
-        description="opening over which the jump across the overlap is eased, so that noise does not chase the spool",
+        description="opening over which the jump across the overlap is smoothed, so that noise can't move the spool",
     )
     feedback_time: Time = Field(
         default="15 ms", gt=0, le=10, description="feedback: time constant with which a missing volume is compensated"
@@ -102,11 +102,13 @@ class BridgeSettings(Datasheet):
         default="50 ms", ge=0, description="bumpless change: time constant of the fade to a new strategy"
     )
     jog_limit: Number = Field(default=0.1, ge=0, le=1, description="manual: largest command")
-    jog_time: Time = Field(default="0.5 s", gt=0, le=60, description="manual: a command not renewed for so long ends")
+    jog_time: Time = Field(
+        default="0.5 s", gt=0, le=60, description="manual: time after which a command ends if it is not renewed"
+    )
 
 
 class ValveSettings(Datasheet):
-    """A real servo valve: where it sits, its datasheet, its bridge, its output."""
+    """A real servo valve: its ports, datasheet values, bridge and output."""
 
     description: str = Field(default="", description="free text")
     port: PortName = Field(description="the rig's port whose flow this valve controls")
@@ -130,20 +132,20 @@ class ValveSettings(Datasheet):
     damping: Number = Field(
         default=0.8, gt=0, le=5, description="with f90: damping ratio, d; the Bode plot's gain at f90 is 1/(2·d)"
     )
-    delay: Time = Field(default="0 s", ge=0, le=0.02, description="from the command's output to the spool's start")
+    delay: Time = Field(
+        default="0 s", ge=0, le=0.02, description="from the output of the command to the first movement of the spool"
+    )
     overlap: Number = Field(default=0.0, ge=0, lt=0.5, description="spool travel before an edge opens, of full stroke")
     leakage: Leakage | None = Field(default=None, description="datasheet leakage at null")
     device: DeviceName = Field(description="device that drives the valve")
-    output: Text = Field(description="the device's name of the output channel")
+    output: Text = Field(description="name of the output channel at the device")
     raw: tuple[Number, Number] = Field(
         description="raw output at command -1 and +1; -10 and 10 for volts", examples=[[-10, 10]]
     )
     polarity: Literal[1, -1] = Field(default=1, description="-1: a positive command opens A-T")
     null: Number = Field(default=0.0, gt=-0.5, lt=0.5, description="command at which the spool is centred")
     dither: Dither = Field(default_factory=Dither, description="small sine on the command")
-    range: tuple[Number, Number] = Field(
-        default=(-1.0, 1.0), description="command limits (before null offset), the last word"
-    )
+    range: tuple[Number, Number] = Field(default=(-1.0, 1.0), description="command limits (before null offset)")
     slew: Rate = Field(default="50 1/s", gt=0, description="fastest change of the command, full scales per second")
     stop_time: Time = Field(default="200 ms", gt=0, le=2, description="ramp from full command to null at a stop")
     safe: Number = Field(default=0.0, ge=-1, le=1, description="safe command (before null offset)")
@@ -157,11 +159,11 @@ class ValveSettings(Datasheet):
         if self.raw[0] == self.raw[1]:
             raise ValueError("raw: the outputs at command -1 and +1 must differ")
         if (self.f45 is None) == (self.f90 is None):
-            raise ValueError("the spool's motion: give f45 (first order) or f90 with damping (second order)")
+            raise ValueError("spool dynamics: give f45 (first order) or f90 with damping (second order)")
         if "damping" in self.model_fields_set and self.f90 is None:
             raise ValueError("damping belongs to f90, the -90° frequency of a second-order spool: give both or neither")
         if self.other_port == self.port:
-            raise ValueError("other_port must be another port than port")
+            raise ValueError("other_port must be a different port from port")
         if self.bridge.strategy == "flow_servo" and self.flow is None:
             raise ValueError("bridge.strategy flow_servo needs flow: the channel that measures it")
         for key in ("nominal_flow", "nominal_flow_to_tank", "leakage"):
@@ -175,11 +177,11 @@ class ValveSettings(Datasheet):
 
 
 class OutputSettings(Datasheet):
-    """An output that is no valve: a pump's enable, a block valve, a lamp, the relay of a watchdog."""
+    """An output other than those of the servo valves: a pump's enable, a block valve, a lamp, a watchdog relay."""
 
     description: str = Field(default="", description="free text")
     device: DeviceName = Field(description="device that has the output")
-    output: Text = Field(description="the device's name of the output channel")
+    output: Text = Field(description="name of the output channel at the device")
     raw: tuple[Number, Number] | None = Field(
         default=None, description="raw output when off and when on; 0 and 1 for a digital line", examples=[[0, 1]]
     )
@@ -188,7 +190,9 @@ class OutputSettings(Datasheet):
         examples=[["20 bar", "140 bar"]],
         description="instead of raw, with scale: the quantity when off and when on",
     )
-    scale: Scale | None = Field(default=None, description="value: what raw outputs stand for; points or current")
+    scale: Scale | None = Field(
+        default=None, description="value: relation of raw output and quantity; points or current"
+    )
     on: Literal["armed", "running", "healthy", "heartbeat"] = Field(
         description="armed: in ARMED and RUNNING; running: in RUNNING; healthy: as long as there is no fault, once all "
         "channels have samples; heartbeat: changes in every tick while healthy, for a watchdog that requires edges"
@@ -216,7 +220,7 @@ class OutputSettings(Datasheet):
 
 
 class CylinderSettings(Datasheet):
-    """A cylinder of the machine, for the strategies that predict and for flows that nobody measures.
+    """A cylinder of the machine, for the strategies that predict and for flows that are not measured.
 
     Everything that it moves counts as one mass at the rod; load and friction need not be known.
     """
@@ -235,7 +239,7 @@ class CylinderSettings(Datasheet):
         default=None,
         examples=["1.2e9 Pa"],
         gt=0,
-        description="effective one of oil and hoses; that of the circuit's oil if not given",
+        description="effective value of oil and hoses; default: that of the circuit's oil",
     )
 
     @model_validator(mode="after")
@@ -251,13 +255,15 @@ class CylinderSettings(Datasheet):
 
 
 class KeepSettings(Datasheet):
-    """Which of a rig's recordings are kept; beyond that the oldest files go. Without a limit all are kept."""
+    """Limits for the recordings of a rig; beyond them the oldest files are removed. Without a limit all are kept."""
 
     age: Time | None = Field(
-        default=None, examples=["30 d"], gt=0, description="files last written longer ago than this go"
+        default=None, examples=["30 d"], gt=0, description="files that were last written longer ago are removed"
     )
-    files: StrictInt | None = Field(default=None, ge=1, description="so many files are kept")
-    gigabytes: Number | None = Field(default=None, gt=0, description="so much is kept, the running recording included")
+    files: StrictInt | None = Field(default=None, ge=1, description="maximum number of files")
+    gigabytes: Number | None = Field(
+        default=None, gt=0, description="maximum size in total, including the running recording"
+    )
     running: StrictBool = Field(
         default=True, description="keep all files of the running recording; false: only the one being written"
     )
@@ -268,7 +274,7 @@ class RecordingSettings(Datasheet):
 
     folder: Text | None = Field(
         default=None,
-        description="relative to the folder hilserver is started in; default: $LOGS_DIRECTORY (systemd), else logs",
+        description="relative to the working folder; default: $LOGS_DIRECTORY (systemd), else logs",
     )
     enabled: StrictBool = Field(default=True, description="record every run")
     max_megabytes: Number = Field(default=1000.0, gt=0, description="a new file is started beyond this size")
@@ -276,18 +282,19 @@ class RecordingSettings(Datasheet):
         default=None, examples=["1 h"], gt=0, description="a new file is started after this time"
     )
     min_free_megabytes: Number = Field(
-        default=500.0, ge=0, description="with less room than this on the disk nothing is recorded"
+        default=500.0, ge=0, description="with less free disk space than this nothing is recorded"
     )
     keep: KeepSettings = KeepSettings()
 
 
 class MqttSettings(BrokerAddress):
-    """The broker, and what is published there. Files lie beside the rig file."""
+    """The broker, and the rate of telemetry. File names are relative to the rig file."""
 
     port: StrictInt = Field(default=1883, ge=0, le=65535, description="broker's port; 0 with embedded: any free one")
-    embedded: StrictBool = Field(default=False, description="start a broker of our own on loopback")
+    embedded: StrictBool = Field(default=False, description="start an embedded broker on the loopback interface")
     accounts: Path | None = Field(
-        default=None, description="embedded: who may log in, a file of mosquitto_passwd; without it, everybody may"
+        default=None,
+        description="embedded: accounts that may log in, a file made by mosquitto_passwd; without it, everybody may",
     )
     operators: tuple[Text, ...] = Field(
         default=(), description="embedded: the accounts that may command; the others only read"
@@ -307,9 +314,9 @@ class MqttSettings(BrokerAddress):
         if self.embedded:
             foreign = {"host", "user", "password_file", "ca_file", "cert_file", "key_file"} & self.model_fields_set
             if foreign:
-                raise ValueError(f"{sorted(foreign)[0]} is for a broker that runs already, not for embedded = true")
+                raise ValueError(f"{sorted(foreign)[0]} is for an external broker, not for embedded = true")
         elif self.accounts is not None or self.operators:
-            raise ValueError("accounts and operators are for embedded = true; another broker has its own")
+            raise ValueError("accounts and operators are for embedded = true; an external broker has its own")
         if self.operators and self.accounts is None:
             raise ValueError("operators need accounts: the file with their passwords")
         if self.port == 0 and not self.embedded:
@@ -325,7 +332,7 @@ class RigSettings(Datasheet):
     circuit: Text = Field(description="circuit file, relative to this file")
     cycle: Text | None = Field(default=None, description="work cycle file, relative to this file")
     library: tuple[Text, ...] = Field(
-        default=(), description="Python files with components of your own, relative to this file"
+        default=(), description="Python files with user-defined components, relative to this file"
     )
     calibration: Text | None = Field(
         default=None, description="calibration file, relative to this file; hilserver calibrate writes it"
@@ -340,7 +347,9 @@ class RigSettings(Datasheet):
     limits: dict[Name, LimitSettings] = Field(default_factory=dict)
     enable: EnableSettings | None = Field(default=None, description="the local enable, where there is one")
     valves: dict[Name, ValveSettings] = Field(default_factory=dict)
-    outputs: dict[Name, OutputSettings] = Field(default_factory=dict, description="outputs that are no valves, by name")
+    outputs: dict[Name, OutputSettings] = Field(
+        default_factory=dict, description="outputs other than those of the servo valves, by name"
+    )
     cylinders: dict[Name, CylinderSettings] = Field(default_factory=dict)
     recording: RecordingSettings = Field(default_factory=RecordingSettings)
     mqtt: MqttSettings = Field(default_factory=MqttSettings)

@@ -28,17 +28,17 @@ class Timing(Datasheet):
     """The time of a step or fault."""
 
     at: Time = Field(ge=0, description="time from the start of the sequence")
-    name: str = Field(default="", description="to be referred to in `after` of an expectation")
+    name: str = Field(default="", description="title, by which `after` of an expectation refers to it")
 
 
 class Fault(Timing):
     """An injected fault; in simulation only."""
 
     fault: Literal["silent", "stuck", "reads", "jammed", "unplugged", "missed", "healed"] = Field(
-        description="silent: the sensor delivers no samples; stuck: always the present one; reads: always `raw`; "
-        "jammed: the actuator keeps its position; unplugged: the device delivers no samples, its actuators "
-        "keep their positions; missed: `ticks` of the loop are missed; healed: the fault of the sensor, of the "
-        "actuator or of the whole device is cleared"
+        description="silent: the sensor delivers no samples; stuck: it always delivers the present one; reads: it "
+        "always delivers `raw`; jammed: the actuator keeps its position; unplugged: the device delivers no samples, "
+        "its actuators keep their positions; missed: `ticks` of the loop are missed; healed: the fault of the sensor, "
+        "of the actuator or of the whole device is cleared"
     )
     device: str | None = Field(default=None, description="the simulated device; default: the only one")
     sensor: str | None = Field(default=None, description="its sensor; for silent, stuck, reads, healed")
@@ -63,7 +63,7 @@ class Fault(Timing):
 
 
 class Expectation(Datasheet):
-    """The expected band of a channel: from ``at``, at the latest after ``delay``, to ``until`` it must be within it."""
+    """The expected band of a channel, to be reached within ``delay`` after ``at``, and to be kept until ``until``."""
 
     name: str = Field(default="", description="title in the report")
     channel: str = Field(
@@ -73,7 +73,7 @@ class Expectation(Datasheet):
     after: str = Field(default="", description="name of a step: `at` and `until` count from when it takes effect")
     delay: Time = Field(default="0 s", ge=0, description="time allowed to reach the band")
     until: Time | None = Field(
-        default=None, description="time until which it must stay within the band; default: to the end"
+        default=None, description="time until which it must stay within the band; default: the end"
     )
     value: AnyQuantity | None = Field(default=None, description='expected value; for `mode` a name, such as "SAFE"')
     tolerance: AnyDifference | None = Field(

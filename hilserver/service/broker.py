@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
 PACKET_LIMIT = 16 << 20
-"""Largest MQTT packet in bytes. The broker disconnects who sends a larger one; a server accepts none."""
+"""Largest MQTT packet in bytes. The broker disconnects a client that sends a larger one; a server accepts none."""
 START_TIMEOUT = 10.0
 STOP_TIMEOUT = 3.0
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
@@ -49,7 +49,7 @@ def find_program() -> Program:
     if importlib.util.find_spec("amqtt") is not None:
         return "amqtt"
     raise BrokerError(
-        "no MQTT broker to start here. Install mosquitto (Debian: apt install mosquitto), "
+        "no MQTT broker is installed here. Install mosquitto (Debian: apt install mosquitto), "
         "or the broker in Python: pip install 'hilserver[embedded-broker]'. "
         "Or give the address of a running broker in the rig file."
     )

@@ -87,7 +87,7 @@ class LoopProcesses:
         """Wait for the end of the real-time process and write safe values at once; returns the outcome in words."""
         assert self.realtime is not None
         reason = await self.realtime.wait_ended()
-        safe = await self._make_safe() if self.realtime.process.returncode else "it wrote the safe values before"
+        safe = await self._make_safe() if self.realtime.process.returncode else "it had written the safe values"
         self._memory.info.loop_pid = 0  # for the recorder, in place of the process itself
         return f"the real-time process ended ({reason}); {safe}"
 

@@ -82,5 +82,5 @@ def invalid(key: str, text: str) -> ConfigurationError:
 
 def _index(name: str, known: Mapping[str, Any], what: str) -> float:
     if name not in known:
-        raise invalid(what, f'"{name}" is not one of the rig\'s.' + did_you_mean(name, known))
+        raise invalid(what, f'the rig has no {what} "{name}".' + did_you_mean(name, known))
     return float(list(known).index(name))

@@ -372,7 +372,7 @@ class MqttService:
         try:
             answer = await self._commands.execute(command)
         except Exception as error:
-            problem = f"a defect in hilserver: {type(error).__name__}: {error}. Please report it."
+            problem = f"internal error in hilserver: {type(error).__name__}: {error}. Please report it."
             _log.debug("command %s failed", command.name, exc_info=True)
             answer = refusal(command.name, command.id, [problem], self._clock())
         if command.id is not None:
@@ -396,7 +396,7 @@ class MqttService:
         if first.digest != _digest(command):
             problem = (
                 f"id: {shown(command.id)} was used before, for another command ({first.name}). "
-                "Nothing was done: give each command an id of its own."
+                "Nothing was done: give each command a different id."
             )
             answer = refusal(command.name, command.id, [problem], self._clock())
         return answer.model_copy(update={"duplicate": True})
@@ -407,7 +407,7 @@ class MqttService:
         lifetime = None if command.name in STOPPING else self._lifetime
         if lifetime is not None and (command.id is None or expires is None):
             return (
-                f"this server takes only commands with an id of their own that expire within {lifetime:g} s: "
+                f"this server accepts only commands that have a new id and expire within {lifetime:g} s: "
                 f"give id and expires (Unix time in s; the server's clock shows {now:.3f})."
             )
         if expires is None:
@@ -417,7 +417,7 @@ class MqttService:
         if lifetime is not None and expires - now > lifetime:
             return (
                 f"expires: {expires:.3f} is {expires - now:.0f} s after the server's clock, {now:.3f}: "
-                f"this server takes commands that expire within {lifetime:g} s."
+                f"this server accepts commands that expire within {lifetime:g} s."
             )
         if expires - now > LONGEST_EXPIRY:
             return (

@@ -171,7 +171,7 @@ class RecorderProcess:
                 self._telemetry.troubles[RECORDER] = f"not recorded: {trouble}"
                 await asyncio.sleep(LOOK_FOR_ROOM if is_full else delay)
             if not self._is_over():
-                tell(RECORDER, None, f"recorded again, in {self.log_file}")
+                tell(RECORDER, None, f"recording resumed in {self.log_file}")
 
     def _is_over(self) -> bool:
         return self._memory.info.loop_pid == 0

@@ -303,12 +303,12 @@ def _background(stack: contextlib.AsyncExitStack, name: str, work: Callable[[], 
 
 
 async def _endlessly(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """``work``, restarted after a defect: a run must not end because its telemetry fails."""
+    """``work``, restarted after an internal error: a run must not end because its telemetry fails."""
     while True:
         try:
             return await work()
         except Exception:
-            _log.exception("a defect in %s, which goes on after it; please report it", name)
+            _log.exception("internal error in %s, which continues; please report it", name)
         await asyncio.sleep(1.0)
 
 

@@ -36,8 +36,8 @@ from hilserver.tick.row import COLUMN, header, headers
 
 VALVE_CHANNELS = {"flow_virtual": "m^3/s", "flow_measured": "m^3/s", "demand": "", "command": "", "saturation": ""}
 LOOP_CHANNELS = {
-    "loop.wake_up": ("s", "from a tick's deadline to its start; the largest since the last sample"),
-    "loop.work": ("s", "computing time of a tick; the largest since the last sample"),
+    "loop.wake_up": ("s", "from a tick's deadline to its start; maximum since the last sample"),
+    "loop.work": ("s", "computing time of a tick; maximum since the last sample"),
     "loop.missed": ("", "ticks missed since the last sample"),
 }
 LONGEST_LIST = 20

@@ -73,7 +73,7 @@ class WorkerProcess:
             await asyncio.sleep(delay)
             while trouble := await self._start_again():
                 delay = min(2.0 * delay, LONGEST_DELAY)
-                tell(f"device {self.name}: {trouble}", f"device {self.name}: {trouble} Tried again in {delay:g} s.")
+                tell(f"device {self.name}: {trouble}", f"device {self.name}: {trouble} Next attempt in {delay:g} s.")
                 await asyncio.sleep(delay)
             delay = min(2.0 * delay, LONGEST_DELAY)
             tell(None, f"device {self.name}: its I/O process runs again")
@@ -126,7 +126,7 @@ class WorkerProcess:
             self.child.kill()
             await self.child.wait_ended()
             trouble = await self._start_again()
-        return trouble and f"device {self.name} could not be given its safe values: {trouble}"
+        return trouble and f"device {self.name} did not receive its safe values: {trouble}"
 
     async def _has_made_safe(self) -> bool:
         """Request safe values from the worker; whether it confirms them in time."""

@@ -83,11 +83,11 @@ def test_a_polynomial_is_found_again(coefficients: list[float], scale: float, sl
 @pytest.mark.parametrize(
     ("points", "degree", "reason"),
     [
-        ([(1.0, 2.0)], 1, "needs 2 different readings"),
-        ([(1.0, 2.0), (1.0, 3.0)], 1, "needs 2 different readings"),
-        ([(0.0, 0.0), (1.0, 1.0)], 2, "needs 3 different readings"),
-        ([(0.0, 0.0), (1.0, 5.0), (2.0, 0.0)], 2, "does not rise or fall all the way"),
-        ([(0.0, 1.0), (1.0, 1.0)], 1, "does not rise or fall all the way"),
+        ([(1.0, 2.0)], 1, "needs at least 2 different readings"),
+        ([(1.0, 2.0), (1.0, 3.0)], 1, "needs at least 2 different readings"),
+        ([(0.0, 0.0), (1.0, 1.0)], 2, "needs at least 3 different readings"),
+        ([(0.0, 0.0), (1.0, 5.0), (2.0, 0.0)], 2, "is not monotonic between the points"),
+        ([(0.0, 1.0), (1.0, 1.0)], 1, "is not monotonic between the points"),
     ],
 )
 def test_what_can_not_be_fitted_is_refused(points: list[tuple[float, float]], degree: int, reason: str) -> None:
@@ -205,7 +205,7 @@ def test_points_from_a_file(tmp_path: Path, text: str, expected: list[tuple[floa
         ("0.1,0\n9.9\n", 'line 2: "9.9" is not a raw reading and a value in bar'),
         ("0.1,0\nx,y\n", "line 2"),
         ("0.1,nan\n1,2\n3,x", "line 3"),
-        ("raw,value\n", "has no points"),
+        ("raw,value\n", "contains no points"),
     ],
 )
 def test_points_that_are_none_are_named(tmp_path: Path, text: str, reason: str) -> None:
@@ -268,7 +268,7 @@ def test_a_log_holds_its_calibration_and_replays_without_the_file(
 def test_without_a_calibration_file_it_says_what_to_write(hilserver: Command) -> None:
     said = hilserver("calibrate", ROOT / "config/rigs/demo.toml", "p_S", "--tare", "0")
     assert (said.code, said.out) == (2, "")
-    assert 'Write at its top: calibration = "demo-calibration.toml"' in said.err
+    assert 'Add at its top: calibration = "demo-calibration.toml"' in said.err
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def test_a_reading_needs_valid_samples(place: Place, hilserver: Command) -> None
     said = hilserver("calibrate", place.rig, "p_S", "--tare", "0", "--seconds", "0.05", "-y")
     assert (said.code, said.err) == (
         2,
-        "channel p_S has too few valid samples: 1.8e+07 Pa is outside of its valid range.\n",
+        "channel p_S has too few valid samples: 1.8e+07 Pa is outside its valid range.\n",
     )
     place.card.condition = probe.UNPLUGGED
     said = hilserver("calibrate", place.rig, "p_A", "--tare", "0", "--seconds", "0.05", "-y")
@@ -386,8 +386,8 @@ def test_channels_shows_live_values_and_writes_nothing(place: Place, hilserver: 
     lines = {line.split("│")[1].strip(): line for line in said.out.splitlines() if line.startswith("│")}
     for text in ("fast.a", " 5 ", " V ", "50 ", "bar", "valid"):
         assert text in lines["p_A"]
-    assert "1.8e+07 Pa is outside of its valid range" in lines["p_S"]
-    assert "raw 9.5 is outside of -9 … 9" in lines["Q_A"]
+    assert "1.8e+07 Pa is outside its valid range" in lines["p_S"]
+    assert "raw 9.5 is outside -9 … 9" in lines["Q_A"]
     assert "nan" in lines["Q_A"]
     assert said.code == 0
     for device in (place.card, place.io):

@@ -122,8 +122,8 @@ def test_the_page_shows_what_is_found(tmp_path: Path) -> None:
     assert block.text.splitlines() == [
         f"ok      kernel: {kernel.found}",
         f"warning frequency: {frequency.found}",
-        f"        costs: {frequency.cost}",
-        f"        do:    {frequency.remedy}",
+        f"        effect: {frequency.cost}",
+        f"        fix:    {frequency.remedy}",
         "...",
         "0 errors, 1 warnings.",
     ]
@@ -157,7 +157,7 @@ WRONG: dict[str, tuple[dict[str, str | None], str, str, str, str]] = {
     ),
     "virtual machine": (
         {"proc/cpuinfo": "flags\t\t: fpu hypervisor tsc\n", "proc/stat": "cpu  100 0 50 800 0 0 0 50 0 0\n"},
-        "machine", "warning", "its host took 5.0% of the time", "a machine of its own",
+        "machine", "warning", "its host withheld 5.0% of the time", "a dedicated machine",
     ),
     "slow clock": (
         {"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"}, "clock source", "warning",
@@ -175,7 +175,7 @@ WRONG: dict[str, tuple[dict[str, str | None], str, str, str, str]] = {
         {"proc/sys/kernel/sched_rt_runtime_us": "950000"}, "throttling", "note", "keeps 5 %",
         "sysctl kernel.sched_rt_runtime_us=-1",
     ),
-    "CPU not there": ({f"{CPU}/online": "0-2"}, "CPUs", "warning", "CPU 3 is not there (online: 0,1,2)", "cpus = [2]"),
+    "no CPU 3": ({f"{CPU}/online": "0-2"}, "CPUs", "warning", "CPU 3 is not available (online: 0,1,2)", "cpus = [2]"),
 }  # fmt: skip
 
 
@@ -343,11 +343,11 @@ def test_the_embedded_broker_needs_a_program(rig: Rig, monkeypatch: pytest.Monke
     assert check_broker(rig).state == "ok"
 
     def none() -> None:
-        raise BrokerError("no MQTT broker to start here.")
+        raise BrokerError("no MQTT broker is installed here.")
 
     monkeypatch.setattr(doctor, "find_program", none)
     assert check_broker(rig) == Finding(
-        "broker", "error", "no MQTT broker to start here.", "The run does not start", "apt-get install mosquitto"
+        "broker", "error", "no MQTT broker is installed here.", "The run does not start", "apt-get install mosquitto"
     )
 
 
@@ -377,7 +377,7 @@ def test_disk_space_counts_in_hours_of_log(hours: float, state: str, tmp_path: P
     assert f"7.2 GB per hour: enough for {hours:.1f} h" in finding.found
     less = check_space(tmp_path, free=hours * 3600 * 2e6 + 500e6, rate=2e6, kept_free=500e6)
     assert (less.state, finding.found.partition("the log")[2]) == (state, less.found.partition("the log")[2])
-    assert "0.5 GB stay free" in less.found
+    assert "0.5 GB are kept free" in less.found
 
 
 def test_disk_speed_has_a_margin() -> None:
@@ -431,8 +431,8 @@ def test_command_says_it_to_people_and_to_scripts(
     assert outputs[0].splitlines() == [
         "ok      kernel: a PREEMPT_RT kernel",
         "warning clock: not synchronised",
-        "        costs: Times are off",
-        "        do:    apt-get install chrony",
+        "        effect: Times are off",
+        "        fix:    apt-get install chrony",
         "0 errors, 1 warnings.",
     ]
     assert [finding["state"] for finding in json.loads(outputs[1])["findings"]] == ["ok", "warning"]

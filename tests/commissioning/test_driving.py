@@ -70,7 +70,7 @@ def test_a_rig_that_trips_ends_the_measurement(rig: Rig, tmp_path: Path) -> None
     limits = {**rig.sources["rig"]["limits"], "stroke": {"channel": "x", "max": "230 mm", "action": "trip"}}
     tripping = with_cycle(rig, rig.sources["cycle"])
     sources = {**tripping.sources, "rig": {**tripping.sources["rig"], "limits": limits}}
-    with pytest.raises(HilserverError, match=r"went to FAULT in its work cycle with prediction: limit stroke"):
+    with pytest.raises(HilserverError, match=r"went to FAULT during its work cycle with prediction: limit stroke"):
         asyncio.run(record_passes(assemble(sources, rig.file, rig.library), ["prediction"], lambda _: None))
     assert not left_behind(rig, tmp_path)
 

@@ -536,7 +536,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 def test_the_command_says_what_is_wrong(refused: Callable[..., str], recorded: tuple[Rig, Path]) -> None:
     actuator = ROOT / "config/rigs/actuator_log.toml"
     assert "give one of them" in refused(FILE, "--log", recorded[1], "--drive")
-    assert "the machine of a simulated rig is in its device" in refused(FILE, "--machine", FILE)
+    assert "a simulated rig has its machine in its device" in refused(FILE, "--machine", FILE)
     assert "Did you mean joystick" in refused(FILE, "--input", "joystik")
     assert "leave the range" in refused(FILE, "--amplitude", "0.5", "--mean", "0.8")
     assert "ten ticks per period" in refused(FILE, "--frequency", "120")

@@ -416,14 +416,14 @@ def test_defect_in_a_command_is_an_answer_and_one_line(caplog: pytest.LogCapture
         async with rig() as lab, panel(lab.port) as user:
             lab.commands.defect = KeyError("relief")
             await user.send("arm", {"id": "7"})
-            assert (await user.answer("7"))["reason"].startswith("a defect in hilserver: KeyError: 'relief'")
+            assert (await user.answer("7"))["reason"].startswith("internal error in hilserver: KeyError: 'relief'")
             lab.commands.defect = None
             await user.send("arm", {"id": "8"})
             assert (await user.answer("8"))["ok"]
 
     caplog.set_level(logging.INFO)
     run(work())
-    assert any("a defect in hilserver" in record.getMessage() for record in caplog.records)
+    assert any("internal error in hilserver" in record.getMessage() for record in caplog.records)
     assert all(record.exc_info is None for record in caplog.records)
 
 

@@ -512,7 +512,7 @@ def test_a_full_disk_stops_the_recording_visibly_and_not_the_loop(tmp_path: Path
         assert state["recording"]["file"] is None
         await user.run_cycle()
         fake.set(free_bytes=1e9)
-        await user.see("event", lambda event: "recorded again" in event["text"])
+        await user.see("event", lambda event: "recording resumed" in event["text"])
         await user.see("state", lambda state: bool(state["recording"]["file"]) and state["warnings"] == [])
         start = len(user.seen)
         fake.set(free_bytes=99e6)

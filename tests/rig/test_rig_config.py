@@ -145,7 +145,7 @@ def test_raw_slots_follow_the_devices_and_each_reading_has_one() -> None:
         ({"valves": {"main": {"raw": [5]}}}, "valves.main.raw[1]: missing"),
         ({"valves": {"main": {"polarity": 0}}}, "valves.main.polarity: 0 is not one of 1 or -1"),
         ({"valves": {"main": {"range": [0.5, 1]}}}, "range: must rise, lie within -1 … 1 and contain the safe command"),
-        ({"valves": {"main": {"f45": None}}}, "the spool's motion: give f45 (first order) or f90"),
+        ({"valves": {"main": {"f45": None}}}, "spool dynamics: give f45 (first order) or f90"),
         ({"valves": {"main": {"bridge": {"strategy": "magic"}}}}, "valves.main.bridge.strategy"),
         ({"valves": {"main": {"flow": None, "bridge": {"strategy": "flow_servo"}}}}, "flow_servo needs flow"),
         ({"valves": {"main": {"transition_pressure": "40 bar"}}}, "nominal_flow.drop is 35 bar over one edge, below"),
@@ -169,9 +169,9 @@ def test_raw_slots_follow_the_devices_and_each_reading_has_one() -> None:
         ({"ports": {"A": "p_B"}}, 'ports.A: "p_B" is not a channel'),
         ({"ports": {"A": "Q_A"}}, 'ports.A: channel "Q_A" has the unit m^3/s; a channel with the unit Pa is'),
         ({"inputs": {"flow": {"range": [1, -1]}}}, "range: the first value must be below the second"),
-        ({"inputs": {"flow": {"initial": 2}}}, "initial 2 is outside of range -1 … 1"),
+        ({"inputs": {"flow": {"initial": 2}}}, "initial 2 is outside the range -1 … 1"),
         ({"devices": {"card": {"driver": "replya"}}}, '"replya" is not an installed driver. Did you mean replay?'),
-        ({"devices": {"card": {"driver": None}}}, "devices.card.driver: missing: which driver is it?"),
+        ({"devices": {"card": {"driver": None}}}, "devices.card.driver: missing: name the driver."),
         ({"devices": {"card": {"colums": []}}}, "devices.card.colums: unknown key. Did you mean columns?"),
     ],
 )  # fmt: skip
@@ -183,9 +183,9 @@ def test_a_wrong_value_is_named(changes: dict[str, Any], said: str) -> None:
     ("limit", "said"),
     [
         ({"channel": "p_a", "max": "1 bar"}, 'limits.x.channel: "p_a" is not a channel. Did you mean p_A?'),
-        ({"channel": "p_A", "max": "1 l/min"}, 'limits.x.max: is of unit m^3/s, channel "p_A" of Pa'),
-        ({"channel": "p_A", "min": 3}, 'limits.x.min: is of unit none, channel "p_A" of Pa'),
-        ({"channel": "p_A", "max_rate": "1 m/s"}, 'limits.x.max_rate: is of unit m, channel "p_A" of Pa'),
+        ({"channel": "p_A", "max": "1 l/min"}, 'limits.x.max: is in m^3/s, but channel "p_A" is in Pa'),
+        ({"channel": "p_A", "min": 3}, 'limits.x.min: is in no unit, but channel "p_A" is in Pa'),
+        ({"channel": "p_A", "max_rate": "1 m/s"}, 'limits.x.max_rate: is in m, but channel "p_A" is in Pa'),
         ({"channel": "p_A", "max_rate": "1 bar"}, 'write it like "250 bar/s"'),
         ({"channel": "p_A", "max_rate": "0 bar/s"}, "max_rate must be above 0"),
         ({"channel": "p_A", "max": "1 bar", "min": "2 bar"}, "min must be below max"),
@@ -207,7 +207,7 @@ def test_a_limit_can_not_take_a_channels_name_for_another() -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({"points": [["0 s", 2.0]]}, "cycle.toml: inputs.flow.points[0]: 2 is outside of the input's range -1 … 1"),
+        ({"points": [["0 s", 2.0]]}, "cycle.toml: inputs.flow.points[0]: 2 is outside the input's range -1 … 1"),
         ({"points": [["1 s", 0.0], ["1 s", 0.5]]}, "points: times must rise"),
         ({"points": [["-1 s", 0.0]]}, "points: times must rise and not be negative"),
         ({"points": [["1 bar", 0.0]]}, '"1 bar" has the wrong unit'),
@@ -216,7 +216,7 @@ def test_a_limit_can_not_take_a_channels_name_for_another() -> None:
         ({}, "inputs.flow: give points"),
         (
             {"sweep": {"amplitude": 1.2}},
-            "inputs.flow.sweep: goes from -1.2 to 1.2, outside of the input's range -1 … 1",
+            "inputs.flow.sweep: goes from -1.2 to 1.2, outside the input's range -1 … 1",
         ),
         ({"sweep": {"frequencies": ["200 Hz"]}}, "200 Hz is too fast for 1000 ticks per second"),
         ({"sweep": {"frequencies": ["0 Hz"]}}, "inputs.flow.sweep.frequencies[0]"),

@@ -121,14 +121,14 @@ def test_the_compiled_curve_is_the_same(raw: float, number: int) -> None:
         ({**LOOP, "raw": [0, 1]}, "give raw and value"),
         ({"raw": [0, 1]}, "as many raw readings as values"),
         ({"raw": [0, 1, 2], "value": ["0 bar", "1 bar"]}, "as many raw readings as values"),
-        ({"raw": [1], "value": ["0 bar"]}, "two at least"),
+        ({"raw": [1], "value": ["0 bar"]}, "at least two"),
         ({"raw": [0, 1, 1], "value": ["0 bar", "1 bar", "2 bar"]}, "the readings must differ"),
-        ({"raw": [0, 1, 2], "value": ["0 bar", "2 bar", "1 bar"]}, "must rise or fall all the way"),
-        ({"raw": [0, 1, 2], "value": ["0 bar", "1 bar", "1 bar"]}, "must rise or fall all the way"),
+        ({"raw": [0, 1, 2], "value": ["0 bar", "2 bar", "1 bar"]}, "must be strictly monotonic"),
+        ({"raw": [0, 1, 2], "value": ["0 bar", "1 bar", "1 bar"]}, "must be strictly monotonic"),
         ({"raw": [0, 1], "value": ["0 bar", "1 mm"]}, "same kind of quantity"),
-        ({"current": ["5 bar", "5 bar"]}, "must rise or fall"),
-        ({"raw": [0, 1], "value": ["0 bar", "1 bar"], "shunt": "250 ohm"}, "shunt goes with current"),
-        ({"polynomial": [0, 1]}, "polynomial and unit go together"),
+        ({"current": ["5 bar", "5 bar"]}, "must be strictly monotonic"),
+        ({"raw": [0, 1], "value": ["0 bar", "1 bar"], "shunt": "250 ohm"}, "shunt is for current"),
+        ({"polynomial": [0, 1]}, "polynomial and unit belong together"),
         ({"polynomial": [0, 1], "unit": "parsec/h^7"}, "not a unit in which channels are measured"),
         ({"polynomial": [0, 0], "unit": "bar"}, "does not depend on the reading"),
         ({"polynomial": [0], "unit": "bar"}, "polynomial"),
@@ -143,10 +143,10 @@ def test_a_scale_that_is_none_is_refused(scale: dict[str, Any], reason: str) -> 
     ("values", "reason"),
     [
         ({"valid": ["2 bar", "1 bar"]}, "valid: the first value must be below the second"),
-        ({"valid": ["1 mm", "2 mm"]}, "valid is of unit m, the scale of Pa"),
+        ({"valid": ["1 mm", "2 mm"]}, "valid is in m, but the scale is in Pa"),
         ({"valid_raw": [5, 5]}, "valid_raw: the first reading must be below the second"),
         ({"valid_rate": "0 bar/s"}, "valid_rate must be above 0"),
-        ({"tare": "1 mm"}, "tare is of unit m, the scale of Pa"),
+        ({"tare": "1 mm"}, "tare is in m, but the scale is in Pa"),
     ],
 )
 def test_a_validity_that_is_none_is_refused(values: dict[str, Any], reason: str) -> None:
@@ -232,10 +232,10 @@ def test_a_ramp_within_the_valid_rate_is_taken_filtered_or_not() -> None:
 def test_why_a_reading_is_no_sample() -> None:
     loop = channel(scale=LOOP, valid=["-1 bar", "150 bar"])
     assert loop.why_invalid(0.012) == ""
-    assert loop.why_invalid(0.001) == "raw 0.001 is outside of 0.0036 … 0.021: broken wire or failed sensor"
-    assert loop.why_invalid(0.0195) == "1.55e+07 Pa is outside of its valid range"
+    assert loop.why_invalid(0.001) == "raw 0.001 is outside 0.0036 … 0.021: broken wire or failed sensor"
+    assert loop.why_invalid(0.0195) == "1.55e+07 Pa is outside its valid range"
     assert loop.why_invalid(nan) == "the device has no sample"
-    assert channel(scale=TABLE, valid_raw=[0, 5]).why_invalid(7) == "raw 7 is outside of 0 … 5"
+    assert channel(scale=TABLE, valid_raw=[0, 5]).why_invalid(7) == "raw 7 is outside 0 … 5"
 
 
 # --- outputs ---------------------------------------------------------------------------------------------------------

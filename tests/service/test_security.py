@@ -392,7 +392,7 @@ def test_with_a_lifetime_a_command_must_have_an_id_and_expire_soon() -> None:
             for id, expires, reason in (
                 ("1", None, "give id and expires"),
                 (None, now + 5, "give id and expires"),
-                ("2", now + 60, "this server takes commands that expire within 10 s"),
+                ("2", now + 60, "this server accepts commands that expire within 10 s"),
             ):
                 payload = {"id": id, "expires": expires}
                 await user.send("arm", {key: value for key, value in payload.items() if value is not None})
@@ -744,7 +744,7 @@ def test_what_others_in_the_network_could_do_is_said() -> None:
         ({"password_file": "p"}, "password_file needs user"),
         ({"cert_file": "c", "ca_file": "a"}, "cert_file and key_file belong together"),
         ({"cert_file": "c", "key_file": "k"}, "cert_file needs ca_file"),
-        ({"embedded": True, "host": "lab-pc"}, "host is for a broker that runs already"),
+        ({"embedded": True, "host": "lab-pc"}, "host is for an external broker"),
         ({"accounts": "a"}, "are for embedded = true"),
         ({"embedded": True, "operators": ["anna"]}, "operators need accounts"),
         ({"port": 0}, "port 0"),

@@ -180,7 +180,7 @@ def test_another_recorder_takes_over_with_the_circuit_that_runs_now(tmp_path: Pa
         await recorded(user, await user.do("switch", component="relief", set={"opening_pressure": "120 bar"}))
         server.kill("recorder")
         await user.see("event", lambda event: "not recorded" in event["text"])
-        await user.see("event", lambda event: "recorded again" in event["text"])
+        await user.see("event", lambda event: "recording resumed" in event["text"])
         await recorded(user, await user.do("switch", component="relief", set={"opening_pressure": "130 bar"}))
         server.note_children()
         # a full disk: the kernel refuses to let the file grow
@@ -190,7 +190,7 @@ def test_another_recorder_takes_over_with_the_circuit_that_runs_now(tmp_path: Pa
         state = await user.see("state", lambda state: "can't be written" in str(state["warnings"]))
         assert state["mode"] == "RUNNING"
         start = len(user.seen)
-        await user.see("event", lambda event: "recorded again" in event["text"], start)
+        await user.see("event", lambda event: "recording resumed" in event["text"], start)
         assert (await user.see("state", start=len(user.seen)))["warnings"] == []
         await user.do("stop")
         await user.see("margins")

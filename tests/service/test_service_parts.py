@@ -162,7 +162,7 @@ def test_a_reading_that_is_no_sample_is_told_with_its_reason(memory: LoopMemory)
     loop.tick(raw__p_S=0.5, stale__p_S=1e-3, raw__p_A=np.nan, stale__p_A=1e-3, raw__x=5.0, stale__x=1e-3)
     assert list(reader.warnings(reader.read()[-1])) == [
         "channel p_A: the device has no sample",
-        "channel p_S: raw 0.5 is outside of 1 … 9",
+        "channel p_S: raw 0.5 is outside 1 … 9",
         "channel x: it changes faster than valid_rate",
     ]
 

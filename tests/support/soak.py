@@ -374,7 +374,7 @@ async def slow_device_is_unplugged(soak: Soak) -> None:
 
 
 async def _recorded_again(user: Panel) -> None:
-    await user.see("event", lambda event: "recorded again" in event["text"])
+    await user.see("event", lambda event: "recording resumed" in event["text"])
     await user.see("state", lambda state: bool(state["recording"]["file"]), len(user.seen))
 
 

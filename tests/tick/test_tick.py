@@ -393,10 +393,10 @@ def test_an_end_is_stronger_than_hold_and_no_matter_outside_of_running() -> None
         ({"valves": {}}, r"limits\.stroke: action stop needs valves"),
         ({"valves": {"mian": 1}}, r"limits\.stroke\.valves\.mian: .*Did you mean main"),
         ({"valves": {"main": 2}}, r"limits\.stroke\.valves\.main: 2 is not one of 1 or -1"),
-        ({"max_age": "1 s"}, "give max_age and max_rate a limit of their own"),
-        ({"slow_down": "1 bar"}, r"limits\.stroke\.slow_down: is of unit Pa"),
+        ({"max_age": "1 s"}, "give max_age and max_rate a separate limit"),
+        ({"slow_down": "1 bar"}, r"limits\.stroke\.slow_down: is in Pa"),
         ({"slow_down": "0 mm"}, "slow_down must be above 0"),
-        ({"action": "warn"}, "valves goes with action stop only"),
+        ({"action": "warn"}, "valves requires action stop"),
     ],
 )
 def test_a_limit_that_can_not_stop_is_refused(change: dict[str, Any], reason: str) -> None:
@@ -733,7 +733,7 @@ def test_a_swap_keeps_the_command_within_its_slew() -> None:
 def test_a_circuit_too_large_for_the_row_is_refused() -> None:
     rig = bench_rig()
     volumes = {f"v{k}": {"type": "volume", "ports": {"P": f"n{k}"}, "volume": "1 l"} for k in range(300)}
-    with pytest.raises(ConfigurationError, match=r"the circuit has \d+ values, the running server has room for 256"):
+    with pytest.raises(ConfigurationError, match=r"the circuit has \d+ values, the running server has space for 256"):
         rig.pack(rig.read_circuit({"components": volumes}))
 
 
