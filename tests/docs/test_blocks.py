@@ -1,4 +1,4 @@
-"""The documentation is true: every block of code is carried out (test_*_commands.py) or validated, no page lacks a part.
+"""The documentation is true: every block of code is run (test_*_commands.py) or validated, no page lacks a part.
 
 What a block says of itself, and what a test does instead of some commands, is written in ``pages.py``.
 """
