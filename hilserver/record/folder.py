@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -101,7 +102,11 @@ def recordings(folder: Path) -> list[StoredRecording]:
             runs.setdefault(run_stem(path, header.part), []).append((header.part, path, header))
         except RecordError as error:
             runs.setdefault(path.stem, []).append((0, path, error.reason))
-    return [_recorded(sorted(runs[name], key=lambda file: file[0])) for name in sorted(runs)]
+    found = []
+    for name in sorted(runs):
+        with contextlib.suppress(FileNotFoundError):  # removed meanwhile, as a server removes its oldest files
+            found.append(_recorded(sorted(runs[name], key=lambda file: file[0])))
+    return found
 
 
 def _recorded(files: Sequence[tuple[int, Path, LogHeader | str]]) -> StoredRecording:

@@ -23,7 +23,7 @@ from hilserver.cli import app
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.folder import files_of, new_log, recordings, superfluous
 from hilserver.record.format import LogHeader, RecordError, circuit_event
-from hilserver.record.reader import LogReader, last_batch
+from hilserver.record.reader import LogReader, last_batch, read_header
 from hilserver.record.recorder import CIRCUIT_VERSION, FLUSH_EVERY, PREVIOUS_TICK, LogRecorder
 from hilserver.record.repair import check_log, repair_log
 from hilserver.record.run import run_header
@@ -344,6 +344,23 @@ def test_recordings_in_a_folder(tmp_path: Path) -> None:
     (found,) = recordings(tmp_path)
     assert (len(found.files), found.state) == (4, "no end mark")
     assert found.size == sum(file.stat().st_size for file in tmp_path.iterdir())
+
+
+def test_a_recording_that_is_removed_while_the_folder_is_read_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a server removes its oldest files."""
+    for name in ("old", "new"):
+        write_parts(tmp_path / f"{name}.arrow")
+
+    def removed_after_reading(path: Path) -> LogHeader:
+        header = read_header(path)
+        if path.name.startswith("old"):
+            path.unlink()
+        return header
+
+    monkeypatch.setattr("hilserver.record.folder.read_header", removed_after_reading)
+    assert [found.files[0].name for found in recordings(tmp_path)] == ["new.arrow"]
 
 
 # --- a recorder without a server
