@@ -144,9 +144,9 @@ def of(calls: list[str], *names: str) -> list[str]:
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no terminal": ({"inputs": {"p": {"channel": "oi3"}}}, 'channel: "oi3" is none of the terminals ai0 or port0'),
-    "an output as input": ({"inputs": {"p": {"channel": "ao0"}}}, 'channel: "ao0" is none of the terminals'),
-    "a counter of what": ({"inputs": {"x": {"channel": "ctr0"}}}, "signal: what is at ctr0?"),
+    "no terminal": ({"inputs": {"p": {"channel": "oi3"}}}, 'channel: "oi3" is not one of the terminals ai0 or port0'),
+    "an output as input": ({"inputs": {"p": {"channel": "ao0"}}}, 'channel: "ao0" is not one of the terminals'),
+    "a counter of what": ({"inputs": {"x": {"channel": "ctr0"}}}, "signal: missing for ctr0: give encoder"),
     "a signal that can't be": ({"inputs": {"p": {"channel": "ai0", "signal": "edges"}}}, "ai0 can be voltage or curr"),
     "a shunt for voltage": ({"inputs": {"p": {"channel": "ai0", "shunt": 249}}}, "shunt: is for current, and ai0 is v"),
     "a range for a line": ({"outputs": {"e": {"channel": "port0/line1", "range": [0, 1]}}}, "range: is for voltage or"),
