@@ -346,7 +346,7 @@ def test_values_that_do_not_fit_are_kept_at_the_end_of_the_range(open_: Callable
     session.write({"a": -1e300})
     assert server.get("holding", 200) == [0x8000]
     assert session.driver.errors == {"value out of range": 2}
-    assert "output a was set to -1e+300: only -32768 to 32767 can be written" in session.driver.last_error
+    assert "output a has the command -1e+300: only -32768 to 32767 can be written" in session.driver.last_error
     session.driver.write(np.array([np.nan]))
     assert server.get("holding", 200) == [123]
     assert session.driver.errors["not a number"] == 1

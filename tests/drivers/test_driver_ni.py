@@ -432,7 +432,7 @@ def test_error_is_counted_and_everything_built_anew(
     assert io.errors == {name: 1}
     assert told[0].startswith(f"device io: {what}: ")
     assert told[0].endswith(f"NI-DAQmx error {code}: Injected into {function}.")
-    eventually(lambda: io.last_error.startswith("device io: the device is not there"))
+    eventually(lambda: io.last_error.startswith("device io: the device is not connected"))
     fake_ni.inject("GetSystemInfoAttribute", -88705, times=0)
     begin = len(fake_ni.written())
     eventually(lambda: not np.isnan(read(io)["p"]))
@@ -478,7 +478,7 @@ def test_output_that_nothing_tells_about_is_an_error_for_the_loop(opened: Opened
     io = opened(outputs={"valve": {"channel": "ao0"}})
     fake_ni.unplug()
     for _ in range(2):
-        with pytest.raises(DriverError, match=r"device io: outputs.*: the device is not there"):
+        with pytest.raises(DriverError, match=r"device io: outputs.*: the device is not connected"):
             write(io, valve=1.0)
     fake_ni.plug()
     eventually(lambda: fake_ni.written()[-1:] == [("Dev1/ao0", 0.0)])

@@ -81,9 +81,9 @@ class Part:
         """The problem of a value that is to be written, as name and text; None if there is none."""
         low, high = (0, 1) if self.place.is_bit else limits(self.place.type)
         if not math.isfinite(value):
-            return "not a number", f"output {self.name} was set to {value}: its safe value was written instead"
+            return "not a number", f"output {self.name} has the command {value}: its safe value was written"
         if not low <= value <= high:
-            text = f"output {self.name} was set to {value:g}: only {low:g} to {high:g} can be written"
+            text = f"output {self.name} has the command {value:g}: only {low:g} to {high:g} can be written"
             return "value out of range", text
         return None
 

@@ -193,9 +193,9 @@ class LineJob(WriteJob):
 
 def _faults(name: str, value: float, low: float, high: float) -> Iterator[tuple[str, str]]:
     if not math.isfinite(value):
-        yield "not a number", f"output {name} was set to {value}: its safe value was written instead"
+        yield "not a number", f"output {name} has the command {value}: its safe value was written"
     elif not low <= value <= high:
-        yield "value out of range", f"output {name} was set to {value:g}: only {low:g} to {high:g} can be written"
+        yield "value out of range", f"output {name} has the command {value:g}: only {low:g} to {high:g} can be written"
 
 
 # --- frames ----------------------------------------------------------------------------------------------------------
