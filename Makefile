@@ -25,7 +25,7 @@ UNITS := $(PREFIX)/lib/systemd/system
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(STAMP)  ## run the verification circuit against a simulated rig, live in this terminal
+demo: $(STAMP)  ## run the lift circuit against a simulated rig, live in this terminal
 	$(BIN)/hilserver demo
 
 panel: $(STAMP)  ## run the same until Ctrl-C, to operate it in the browser

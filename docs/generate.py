@@ -420,8 +420,8 @@ names those that have none."""
     for name, model in (("fluid", Fluid), ("solver", Solver), ("nodes.<name>", NodeStart)):
         parts += [f"## `[{name}]`", docstring(model), field_table(datasheet_fields(model))]
     mechanism = [
-        ("`file`", "file name", "–", "", "[mechanism file](mechanism-file.md), beside the circuit file, in a folder "
-         "below it, or in `../mechanisms`"),
+        ("`file`", "file name", "–", "", "[mechanism file](mechanism-file.md), in the folder of the circuit file, in a "
+         "folder below it, or in `../mechanisms`"),
         ("`definition`", "tables", "–", "", "the contents of the file, instead of `file`"),
         ("`nodes`", "texts by name", "–", "", "actuator → node that it moves; default: the name of the actuator"),
     ]  # fmt: skip

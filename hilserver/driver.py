@@ -31,17 +31,20 @@ class DriverConfig(BaseModel):
 
 
 class SlowDriverConfig(DriverConfig):
-    """Base of a slow driver's settings (``pace = Pace.SLOW``): how its I/O worker process goes about it."""
+    """Base of a slow driver's settings (``pace = Pace.SLOW``): settings of its I/O process."""
 
     rate: Frequency = Field(default="100 Hz", gt=0, le=10_000, description="how often the device is read and written")
     watchdog: Time = Field(
-        default="100 ms", gt=0, le=60, description="no command from the loop for so long: outputs to their safe values"
+        default="100 ms",
+        gt=0,
+        le=60,
+        description="time without a command from the loop after which the outputs are set to their safe values",
     )
     hang_time: Time = Field(
         default="2 s",
         gt=0,
         le=600,
-        description="a read or write that takes longer hangs: its process is killed and started again",
+        description="a read or write that takes longer counts as hanging: its process is killed and restarted",
     )
 
 
@@ -67,7 +70,7 @@ class ChannelInfo:
 
 @dataclass(frozen=True)
 class FoundDevice:
-    """A device that ``discover`` found; ``settings`` is what a table ``[devices.<name>]`` for it would hold."""
+    """A device that ``discover`` found; ``settings`` is the contents of a table ``[devices.<name>]`` for it."""
 
     name: str
     description: str
@@ -79,9 +82,9 @@ class FoundDevice:
 class Driver(ABC):
     """A device. The loop calls ``read`` and ``write`` once a tick, with the channels in the order of construction.
 
-    ``open`` raises DriverError for what a run can't start with. A running device raises it only where it must not go
-    on. What can recover by itself (time-out, bad frame, unplugged) raises nothing: the samples are NaN, the driver
-    counts the failure (``failed``), tries again by itself, and never blocks longer than its stated time-out.
+    ``open`` raises DriverError for problems with which a run can't start. A running device raises it only if it must
+    not continue. Failures that may be temporary (time-out, bad frame, unplugged) raise nothing: the samples are NaN,
+    and the driver counts the failure (``failed``), retries by itself, and never blocks longer than its stated time-out.
     """
 
     Config: ClassVar[type[DriverConfig]]
@@ -99,7 +102,7 @@ class Driver(ABC):
 
     @classmethod
     def create(cls, host: DriverHost, name: str, config: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Self:
-        """A driver, not opened yet; ``host`` provides what there is besides of a simulated or replayed device."""
+        """A driver, not opened yet; ``host`` provides the plant or samples of a simulated or replayed device."""
         return cls(name, config, inputs, outputs)
 
     def failed(self, error: str, text: str) -> None:
@@ -109,7 +112,7 @@ class Driver(ABC):
 
     @classmethod
     def discover(cls) -> Sequence[FoundDevice]:
-        """What of this kind is attached to this machine, found without writing anything; by default nothing."""
+        """Devices of this kind attached to this machine, found without writing to them; by default none."""
         return ()
 
     @classmethod
@@ -131,9 +134,9 @@ class Driver(ABC):
 
     @abstractmethod
     def make_safe(self) -> None:
-        """Write every output's safe raw value; called after ``open`` and on every way out, also after an error.
+        """Write every output's safe raw value; called after ``open`` and before every exit, also after an error.
 
-        Raises DriverError where they can't be written.
+        Raises DriverError if they can't be written.
         """
 
     @abstractmethod
@@ -165,7 +168,7 @@ class SampleSource(Protocol):
 
 
 class DriverHost(Protocol):
-    """What a program that runs drivers provides: plants for simulated devices, samples for replayed ones."""
+    """Interface of a program that runs drivers: plants for simulated devices, samples for replayed ones."""
 
     def plant(self, device: str, config: Any, outputs: Sequence[str]) -> Plant:
         """The plant of a simulated device. Raises HilserverError where there is none."""
@@ -213,7 +216,7 @@ def installed_drivers() -> dict[str, type[Driver]]:
 
 
 def driver_named(name: str, key: str = "driver", file: str = "") -> type[Driver]:
-    """One installed driver. Raises ConfigurationError naming the drivers there are."""
+    """One installed driver. Raises ConfigurationError naming the available drivers."""
     entries = {entry.name: entry for entry in entry_points(group="hilserver.drivers")}
     if name not in entries:
         text = f'"{name}" is not an installed driver.' + did_you_mean(name, entries)

@@ -1,4 +1,4 @@
-"""Errors for the user: what is wrong, where (file, key, value), what would be right."""
+"""Errors for the user: the problem, its place (file, key, value) and its remedy."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class HilserverError(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong in a configuration or a message.
+    """One problem in a configuration or a message.
 
-    ``key`` is the dotted path of the value (``components.relief.override[1]``), ``file`` where it stands.
+    ``key`` is the dotted path of the value (``components.relief.override[1]``), ``file`` the file that contains it.
     """
 
     message: str
@@ -31,7 +31,7 @@ class Problem:
 
 
 class ConfigurationError(HilserverError):
-    """A configuration or a request that can't be used; ``problems`` lists all that is wrong, not only the first."""
+    """A configuration or a request that can't be used; ``problems`` lists all problems, not only the first."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -39,11 +39,11 @@ class ConfigurationError(HilserverError):
 
 
 class DriverError(HilserverError):
-    """A device that can't be opened, read or written; names the device and, where known, the channel."""
+    """A device that can't be opened, read or written; names the device and, if known, the channel."""
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """`` Did you mean x?`` for a close match, else the sorted list of what is allowed."""
+    """`` Did you mean x?`` for a close match, otherwise the sorted list of allowed names."""
     names = sorted(choices)
     for name in names:
         if name.casefold() == word.casefold():
@@ -90,7 +90,7 @@ def problems_of(
     """The problems of a pydantic error in the user's words.
 
     ``raw`` is the value that was validated (to quote what the user wrote), ``names`` the keys allowed at the top level;
-    given as a model's fields they tell the keys allowed further down too.
+    given as a model's fields, they also define the keys allowed at lower levels.
     """
     found = []
     for entry in error.errors(include_url=False):

@@ -10,7 +10,7 @@ from hilserver.errors import ConfigurationError, Problem
 
 
 def read_toml(path: Path, shown_as: str = "") -> dict[str, Any]:
-    """Parse a TOML file. Raises ConfigurationError naming the file, and the line where it is malformed.
+    """Parse a TOML file. Raises ConfigurationError naming the file, and the line of a syntax error.
 
     ``shown_as``: the name of the file in errors, in place of its path.
     """

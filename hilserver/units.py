@@ -1,4 +1,4 @@
-"""Units at the edge: ``"40 l/min"`` in the configuration is 6.667e-4 m^3/s inside.
+"""Units of the configuration: ``"40 l/min"`` becomes 6.667e-4 m^3/s.
 
 Every dimensional configuration value is a text with a unit and becomes an SI float once, when the file is loaded.
 Pressures are gauge pressures (0 bar is the atmosphere) unless a field is marked absolute.
@@ -53,7 +53,7 @@ _LONGEST = 80
 def parse(text: str) -> Any:
     """``"36 l/min"`` -> a pint quantity. Raises ValueError with the reason.
 
-    Only a number and a product of units is read: pint would evaluate any expression, ``9**9**9**9`` too.
+    Only a number with a product of units is accepted: pint would evaluate any expression, even ``9**9**9**9``.
     """
     number = _NUMBER.match(text)
     if number is None or len(text) > _LONGEST:
@@ -66,12 +66,12 @@ def parse(text: str) -> Any:
         raise ValueError(f"{shown(text)} has no unit that can be read")
     try:
         return registry().Quantity(value, registry().parse_units(unit))
-    except Exception as error:  # pint raises many kinds, tokenizer errors among them
+    except Exception as error:  # pint raises many kinds of exceptions, including tokenizer errors
         raise ValueError(f"{shown(text)} has no unit that can be read ({error})") from None
 
 
 def to_si(text: str, unit: str) -> float:
-    """Convert ``"35 bar"`` to a float in the SI ``unit``; raises ValueError with what is wrong and what would be right.
+    """Convert ``"35 bar"`` to a float in the SI ``unit``; raises ValueError with the problem and its remedy.
 
     >>> to_si("36 l/min", "m^3/s")
     0.0006
@@ -84,11 +84,11 @@ def to_si(text: str, unit: str) -> float:
 
 
 LARGEST = 1e20
-"""No value of hydraulics has more SI units than that; with more, what is calculated from it would leave the floats."""
+"""Upper limit of all values, in SI units: larger ones could overflow in calculations and do not occur in hydraulics."""
 
 
 def _magnitude(amount: Any, unit: str, text: object) -> float:
-    """The number of SI units; ValueError where it is too large."""
+    """The value in SI units; raises ValueError if it is too large."""
     try:
         value = float(amount.to(unit or "dimensionless").magnitude)
     except OverflowError:
@@ -99,7 +99,7 @@ def _magnitude(amount: Any, unit: str, text: object) -> float:
 
 
 def round_trip(value: float) -> float:
-    """Drop the last digit's noise of a unit conversion (6.0000000000000006e-4 is meant to be 6e-4)."""
+    """Remove the rounding error of a unit conversion in the last digit (6.0000000000000006e-4 becomes 6e-4)."""
     return float(f"{value:.15g}")
 
 
@@ -177,7 +177,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class PlainNumber:
-    """Pydantic annotation: a number without a unit; ``"5 %"`` is understood too."""
+    """Pydantic annotation: a number without a unit; ``"5 %"`` is accepted too."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(self._parse, handler(source))
@@ -233,7 +233,7 @@ RotaryDamping = Annotated[float, Unit("N*m*s", "0.5 N*m*s")]
 
 
 SI_UNITS = ("Pa", "m^3/s", "m", "m/s", "m/s^2", "N", "1/s", "s", "kg", "m^3", "K", "")
-"""The units in which channels are kept inside."""
+"""The internal units of channels."""
 
 
 class Quantity(BaseModel):

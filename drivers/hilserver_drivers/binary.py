@@ -15,7 +15,7 @@ ByteOrder = Literal["little", "big"]
 
 
 def size_of(kind: NumberType) -> int:
-    """Bytes that a number takes.
+    """Size of a number in bytes.
 
     >>> size_of("int24")
     3
@@ -50,7 +50,7 @@ def decode(data: bytes, kind: NumberType, order: ByteOrder = "big") -> float:
 
 
 def encode(value: float, kind: NumberType, order: ByteOrder = "big") -> bytes:
-    """A finite ``value`` as bytes: rounded for integers, kept at the end of the type's range rather than wrapped round.
+    """A finite ``value`` as bytes: rounded for integers, and limited to the type's range instead of wrapping around.
 
     >>> encode(-200.4, "int16").hex(), encode(70_000, "uint16").hex()
     ('ff38', 'ffff')

@@ -1,4 +1,4 @@
-"""A recorded log as a device: its samples come in tick by tick, its outputs go nowhere."""
+"""A recorded log as a device: its samples are read tick by tick, its outputs are only logged."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class ReplayConfig(DriverConfig):
     )
     time_column: str | None = Field(default=None, description="column of the time stamps in seconds")
     delimiter: Literal[",", ";", "\t", " "] | None = Field(
-        default=None, description="default: found out from the header"
+        default=None, description="delimiter of the columns; default: determined from the header"
     )
-    decimal_comma: bool = Field(default=False, description="numbers are written 1,5")
+    decimal_comma: bool = Field(default=False, description="numbers have a decimal comma, as in 1,5")
     outputs: tuple[str, ...] = Field(
-        default=("command",), description="names for the outputs; what is written is only logged"
+        default=("command",), description="names of the outputs, whose values are only logged"
     )
 
 
@@ -49,7 +49,7 @@ class Replay(SampleDriver):
             values[:] = float("nan")
 
     def write(self, values: Floats) -> None:
-        """Outputs of a replay go nowhere; they are in the log of the run."""
+        """Outputs of a replay have no effect; they are in the log of the run."""
 
     def make_safe(self) -> None:
         """There is nothing to make safe."""

@@ -25,7 +25,7 @@ class Sensor(_Part):
     value: tuple[AnyQuantity, AnyQuantity] = Field(
         description="values at the ends of the range", examples=[["0 bar", "250 bar"]]
     )
-    noise: Number = Field(default=0.0, ge=0, description="standard deviation of the noise, share of the range")
+    noise: Number = Field(default=0.0, ge=0, description="standard deviation of the noise, fraction of the range")
     bits: int = Field(default=0, ge=0, le=32, description="resolution of the converter; 0: none")
     delay: Time = Field(default="0 s", ge=0, le=1, description="transport delay, rounded to whole ticks")
 
@@ -57,17 +57,17 @@ class SimulatedRigConfig(DriverConfig):
     """Settings of a simulated rig."""
 
     machine: str = Field(description="circuit file of the machine: cylinder, load; nodes named like the rig's ports")
-    drive: str = Field(description="circuit file of what drives it: supply and real servo valve")
+    drive: str = Field(description="circuit file of its drive: supply and real servo valve")
     sensors: dict[str, Sensor] = Field(min_length=1)
     actuators: dict[str, Actuator] = Field(default_factory=dict)
     watchdog: Time = Field(
-        default="50 ms", gt=0, description="no command for so long: the device goes to its safe values"
+        default="50 ms", gt=0, description="time without a command after which the device sets its safe values"
     )
-    seed: int = Field(default=1, ge=0, description="of the noise")
+    seed: int = Field(default=1, ge=0, description="seed of the noise")
 
 
 class SimulatedRig(PlantDriver):
-    """The simulated rig: in real time a process of its own with a watchdog, in lockstep stepped by the run."""
+    """The simulated rig: in real time a separate process with a watchdog, in lockstep stepped by the run."""
 
     Config = SimulatedRigConfig
 
@@ -79,18 +79,18 @@ class SimulatedRig(PlantDriver):
         return sensors, actuators
 
     def open(self) -> None:
-        """Nothing to connect: the plant is there."""
+        """Nothing to connect: the plant is provided."""
 
     def read(self, values: Floats, ages: Floats) -> None:
-        """Sensor readings now."""
+        """Read the sensors."""
         self.plant.read(values, ages)
 
     def write(self, values: Floats) -> None:
-        """Commands from now on."""
+        """Set the commands."""
         self.plant.write(values)
 
     def make_safe(self) -> None:
-        """All actuators to their safe values."""
+        """Set all actuators to their safe values."""
         self.plant.make_safe()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Byte streams to devices, TCP or serial: every call ends at a deadline, a broken one is connected again by itself.
+"""Byte streams to devices, TCP or serial: every call ends at a deadline; lost connections are made again by themselves.
 
-Deadlines are times of ``time.monotonic()``. Reading is ``select`` and ``read`` on the file descriptor: what has arrived
-is there at once, and a device that is unplugged shows.
+Deadlines are times of ``time.monotonic()``. Reading is ``select`` and ``read`` on the file descriptor: received data is
+available at once, and an unplugged device is detected.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from hilserver.errors import DriverError
 
 CHUNK = 65_536
 MOST_WAITING = 1_000_000
-"""Bytes that are taken at once: an end, where more arrives all the time."""
+"""Maximum number of bytes read at once, so that reading ends even if data arrives continuously."""
 
 
 class WireError(Exception):
-    """No connection, or a broken one; the text gives the reason. The wire is closed."""
+    """No connection, or a lost one; the text gives the reason. The wire is closed."""
 
 
 class TcpSettings(BaseModel):
-    """Where a device listens on the network."""
+    """The network address of a device."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
@@ -57,7 +57,7 @@ class PortSettings(BaseModel):
 
 
 def library(name: str, device: str, extra: str) -> Any:
-    """Import a driver's library. Raises DriverError saying how to install it."""
+    """Import a driver's library. Raises DriverError with the command that installs it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -66,7 +66,7 @@ def library(name: str, device: str, extra: str) -> Any:
 
 
 class Retry:
-    """When to try again after failures: at once after the first, then in pauses that double, up to the longest."""
+    """Times of retries after failures: at once after the first, then after pauses that double, up to the longest."""
 
     FIRST, LONGEST = 0.05, 1.0
 
@@ -79,12 +79,12 @@ class Retry:
         return time.monotonic() >= self._next
 
     def failed(self) -> None:
-        """It failed (again)."""
+        """Record a failure."""
         self._next = time.monotonic() + self._pause
         self._pause = min(max(2 * self._pause, self.FIRST), self.LONGEST)
 
     def worked(self) -> None:
-        """It worked: the next failure is a first one."""
+        """Record a success: the next failure is a first one."""
         self._pause = self._next = 0.0
 
 
@@ -98,16 +98,16 @@ class Wire(ABC):
 
     @property
     def ready(self) -> bool:
-        """Whether it is time to send: not while a disturbed line settles."""
+        """Whether sending is allowed: not while a disturbed line settles."""
         return time.monotonic() >= self._settled
 
     def settle(self, seconds: float) -> None:
-        """Leave the line alone for some time: what is under way on it shall not be taken for an answer."""
+        """Send nothing for some time, so that data still on the line is not mistaken for an answer."""
         self._settled = time.monotonic() + seconds
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection, as far as is known."""
+        """Whether there is a connection, as far as known."""
         return self._fd >= 0
 
     @abstractmethod
@@ -119,7 +119,7 @@ class Wire(ABC):
         """Close the connection; may be called more than once."""
 
     def send(self, data: bytes, deadline: float) -> None:
-        """Send all of ``data``. Raises WireError where it can't be sent until the deadline: half a message is lost."""
+        """Send all of ``data``. Raises WireError if it can't be sent by the deadline: a partial message is lost."""
         self._check()
         while data:
             try:
@@ -131,7 +131,7 @@ class Wire(ABC):
                 raise self._broken(error) from None
 
     def receive(self, deadline: float) -> bytes:
-        """What has arrived; waits for it until the deadline, then returns nothing. Raises WireError."""
+        """Received data; waits for it until the deadline, then returns nothing. Raises WireError."""
         self._check()
         try:
             if not select.select([self._fd], [], [], max(deadline - time.monotonic(), 0.0))[0]:
@@ -146,7 +146,7 @@ class Wire(ABC):
         return data
 
     def waiting(self) -> bytes:
-        """All that has arrived, without waiting; the kernel hands it out in pieces. Raises WireError."""
+        """All received data, without waiting; the kernel returns it in pieces. Raises WireError."""
         data = b""
         while len(data) < MOST_WAITING and (piece := self.receive(0.0)):
             data += piece
@@ -238,7 +238,7 @@ class SerialWire(Wire):
             raise WireError(f"no connection to {self.where}: {reason(error)}") from None
 
     def _check_parity(self) -> None:
-        """A character of wrong parity is read as 0: pyserial sends parity, but leaves its check off."""
+        """Read a character of wrong parity as 0, because pyserial sends parity but does not check it."""
         attributes = termios.tcgetattr(self._fd)
         attributes[0] |= termios.INPCK
         termios.tcsetattr(self._fd, termios.TCSANOW, attributes)
@@ -251,7 +251,7 @@ class SerialWire(Wire):
 
 
 def reason(why: object) -> str:
-    """Why something failed, in words, with the remedy for the common causes."""
+    """The reason of a failure, in words, with the remedy for common causes."""
     if isinstance(why, PermissionError) or getattr(why, "errno", None) == 13:
         return "permission denied: the user must be in the group of the device file (often dialout)"
     if isinstance(why, TimeoutError):

@@ -1,4 +1,4 @@
-"""What drivers on byte streams have in common: connected again after failures, jobs in turn, writes on change."""
+"""Common parts of drivers on byte streams: reconnection after failures, jobs in turn, writes on change."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hilserver.errors import DriverError
 from hilserver_drivers.wire import Retry, Wire, WireError
 
 ATTEMPTS = 3
-"""Requests before a device is given up at the start, and before a safe value is reported as lost."""
+"""Number of requests before the start fails, and before a safe value is reported as not written."""
 PAUSE = 0.02
 """s between attempts to connect for the safe values."""
 
 
 class Job:
-    """Something that is asked for in turn; ``retry``: when again, after failures."""
+    """A request that is sent in turn; ``retry``: times of retries after failures."""
 
     def __init__(self) -> None:
         self.retry = Retry()
@@ -33,15 +33,15 @@ class WriteJob(Job):
     def __init__(self) -> None:
         super().__init__()
         self.written: bytes | None = None
-        """What the device has, as far as is known."""
+        """The values in the device, as far as known."""
         self.written_at = float("-inf")
 
     def data(self, values: Floats) -> bytes:
-        """All outputs' values as they are written; one that is no number as the safe value."""
+        """All outputs' values as they are written; the safe value for one that is not a number."""
         raise NotImplementedError
 
     def faults(self, values: Floats) -> Iterable[tuple[str, str]]:
-        """What of the values can't be written as it is: name and text."""
+        """Problems of values that can't be written unchanged: name and text."""
         raise NotImplementedError
 
 
@@ -64,14 +64,14 @@ class WireDriver(Driver):
 
     @abstractmethod
     def _connected(self) -> None:
-        """Start afresh: nothing of the previous connection is valid."""
+        """Reset the state: nothing of the previous connection is valid."""
 
     @abstractmethod
     def _put(self, job: Any, data: bytes, deadline: float) -> bool:
         """Write a job's data; returns whether the device has them. A failure is counted."""
 
     def write(self, values: Floats) -> None:
-        """Write what changed, or is due again."""
+        """Write values that have changed or are due again."""
         self._write(values, self._deadline())
 
     def _write(self, values: Floats, deadline: float) -> None:
@@ -83,7 +83,7 @@ class WireDriver(Driver):
                 self._remember(job, data, self._put(job, data, deadline))
 
     def make_safe(self) -> None:
-        """Write all safe values, up to three times. Raises DriverError where that did not work."""
+        """Write all safe values, up to three times. Raises DriverError if this fails."""
         if self._wire is None:
             return
         waiting = deque(self._writes)
@@ -95,7 +95,7 @@ class WireDriver(Driver):
         raise DriverError(text)
 
     def _put_safe(self, wire: Wire, waiting: deque[Any], deadline: float) -> None:
-        """Take away from those waiting what could be written; those not reached come first the next time."""
+        """Remove written outputs from those waiting; outputs that were not reached come first next time."""
         for _ in range(len(waiting)):
             if not wire.connected and not self._connect(wire, deadline):
                 time.sleep(PAUSE)
@@ -123,13 +123,13 @@ class WireDriver(Driver):
         self._start_anew()
 
     def _deadline(self) -> float:
-        """When a call that begins now must end. Raises DriverError where the device is not open."""
+        """Deadline of a call that begins now. Raises DriverError if the device is not open."""
         if self._wire is None:
             raise DriverError(f"device {self.name} is not open.")
         return time.monotonic() + float(self.config.timeout)
 
     def _in_turn(self, queue: deque[AnyJob], deadline: float) -> Iterator[AnyJob]:
-        """All jobs, as far as time and connection allow; the next time those go first that it did not suffice for."""
+        """Run all jobs, as far as time and connection allow; those that were not reached come first next time."""
         wire = self._wire
         assert wire is not None
         if not wire.connected and not (self._reconnect.due and self._connect(wire, deadline)):
@@ -158,7 +158,7 @@ class WireDriver(Driver):
         self._connected()
 
     def _lost(self, error: WireError) -> None:
-        """The connection broke."""
+        """The connection was lost."""
         self._failed("disconnected", str(error))
         self._reconnect.failed()
         self._forget()

@@ -145,7 +145,7 @@ class BenchReport:
     components: Sequence[ComponentCost] = ()
     drivers: Sequence[DriverCost] = ()
     notes: Sequence[str] = ()
-    """What was not measured and why, and other remarks."""
+    """Parts that were not measured, with the reasons, and other remarks."""
 
     def figures(self) -> dict[str, Any]:
         """The results as data; times in µs, calls of kernels in ns."""

@@ -15,7 +15,7 @@ from hilserver.rig.build import Rig
 from hilserver.tick.program import compiled_program
 
 REST = "nodes, integrator, calls"
-"""Name of what is left of the circuit's time when its kernels are subtracted."""
+"""Name of the remainder of the circuit's time when the time of its kernels is subtracted."""
 CALLS = 2000
 """Kernel calls that are timed together."""
 

@@ -1,9 +1,9 @@
-"""The cost of a tick by part, and the cost of what the real-time loop does around it.
+"""The cost of a tick by part, and of the other work of the real-time loop in each cycle.
 
 The tick's own code is compiled once more with each of its parts (the functions that it calls) wrapped in a function
-that adds up the processor cycles which the part takes. So the timed tick can't differ from the tick: it computes the
-same, bit for bit, over the recorded inputs of a work cycle. Reading the cycle counter costs some nanoseconds per part;
-this overhead is measured with an empty part and subtracted. The timed tick is kept in the cache beside the tick.
+that adds up the processor cycles which the part takes. So the timed tick can't differ from the tick: its results are
+the same, bit for bit, for the recorded inputs of a work cycle. Reading the cycle counter costs some nanoseconds per
+part; this overhead is measured with an empty part and subtracted. The timed tick is kept in the cache beside the tick.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Generates ``evaluate``: one branch per kernel of the library. What it writes can be read in the cache folder."""
+"""Generates ``evaluate``: one branch per kernel of the library. The generated source is in the cache folder."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def _branch(contract: Contract, word: str) -> list[str]:
 def is_pair(contract: Contract, term: Term) -> bool:
     """Whether a kernel gets this argument as (array, place of the first value): a table, a memory of several values.
 
-    The place is a signed number, unlike the index: what an author adds to it stays whole.
+    The place is a signed integer, unlike the index, so that the result is an integer when the author adds to it.
     """
     sizes = {memory.name: memory.size for memory in contract.component.memories}
     return term.role is Role.TABLE or (term.role is Role.MEMORY and sizes[term.name] > 1)
 
 
 def _largest(library: Library) -> int:
-    """The largest number that the generated code counts to."""
+    """The largest number that occurs in the generated code."""
     terms = [len(contract.arguments) + len(contract.results) for contract in library.contracts]
     return max([4, len(library.contracts), *terms])

@@ -240,7 +240,7 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: flo
 def is_as_promised(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> bool:
     """Whether the rates at the end of an attempted step agree with those that the linearisation predicts there.
 
-    The difference is weighted by the change of state that it causes: h·(I - g·h·J)^-1·(f(z) - f - J·(z - start)).
+    The difference is expressed as the change of state that it causes: h·(I - g·h·J)^-1·(f(z) - f - J·(z - start)).
     """
     n = np.int64(ix[N_STATES])
     m = n + np.int64(ix[N_SUMS])
@@ -255,7 +255,7 @@ def is_as_promised(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats,
     solve(matrix, error, int(n), pivots)
     for i in range(n):
         allowed = BEND_RELATIVE * max(abs(start[i]), abs(z[i])) + BEND_ABSOLUTE * val[ix[SCALE] + i]
-        if not abs(h * error[i]) <= allowed:  # not a number is no promise kept
+        if not abs(h * error[i]) <= allowed:  # also false for NaN
             return False
     return True
 

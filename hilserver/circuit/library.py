@@ -1,4 +1,4 @@
-"""Which component types there are, and the contract of their kernels."""
+"""The available component types and the contract of their kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
 
 
 class Role(Enum):
-    """What a kernel's argument or result is; the value is the prefix of its name."""
+    """The role of a kernel's argument or result; the value is the prefix of its name."""
 
     PRESSURE = "p_"
     FLOW = "q_"
@@ -49,14 +49,14 @@ _MOTION = {Role.POSITION, Role.VELOCITY, Role.ANGLE, Role.SPEED}
 ARGUMENT_ROLES = {Role.PRESSURE, Role.SIGNAL, *_MOTION}
 SUMMED = {Role.FLOW, Role.FORCE, Role.TORQUE, Role.CAPACITANCE, Role.MASS, Role.INERTIA}
 RESISTING = {Role.CAPACITANCE, Role.MASS, Role.INERTIA}
-"""Sums that divide: they stand behind the sum of flow, force or torque of the same node."""
+"""Sums that are divisors: they follow the sum of flow, force or torque of the same node."""
 WRITTEN = {Role.PRESSURE, Role.SIGNAL, *_MOTION}
 RECORDED = {Role.FLOW, Role.FORCE, Role.TORQUE, Role.OBSERVABLE}
 
 
 @dataclass(frozen=True)
 class Term:
-    """One argument or result of a kernel: its role, and the port, state or parameter it names."""
+    """An argument or result of a kernel: its role, and the name of the port, state or parameter."""
 
     role: Role
     name: str
@@ -69,7 +69,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Contract:
-    """A kernel of a component type, its arguments and results understood; ``kind`` is its number in the dispatch."""
+    """A kernel of a component type with parsed arguments and results; ``kind`` is its number in the dispatch."""
 
     kind: int
     component: type[Component]
@@ -91,7 +91,7 @@ def _ports(component: type[Component], role: Role, as_result: bool) -> tuple[str
 
 
 def argument(component: type[Component], word: str) -> Term:
-    """Understand an argument's name."""
+    """Parse the name of an argument."""
     if word in {state.name for state in component.states}:
         return Term(Role.STATE, word, word)
     if word in {memory.name for memory in component.memories}:
@@ -108,7 +108,7 @@ def argument(component: type[Component], word: str) -> Term:
 
 
 def result(component: type[Component], word: str) -> Term:
-    """Understand a result's name."""
+    """Parse the name of a result."""
     if word.startswith("d") and word[1:] in {state.name for state in component.states}:
         return Term(Role.DERIVATIVE, word[1:], word)
     if word.removeprefix("next_") in {memory.name for memory in component.memories}:
@@ -124,7 +124,7 @@ class Library:
     """All component types by ``type_name`` and all kernels by kind, in a fixed order (sorted by type name).
 
     ``contracts``: one per kind; a kernel that several types use alike is one kind, compiled once.
-    ``own``: the files of the user that some of them come from.
+    ``own``: the user's files that define some of them.
     """
 
     def __init__(self, types: Iterable[type[Component]], own: Iterable[OwnFile] = ()) -> None:
@@ -147,11 +147,11 @@ class Library:
         return self._of[component]
 
     def wrong_parameters(self, component: Component, fluid: Fluid) -> Iterator[str]:
-        """What its kernels ask of a component's ``parameters()`` in vain."""
+        """Problems of a component's ``parameters()``: values that its kernels require and that are missing or wrong."""
         kind = type(component)
         try:
             values = component.parameters(fluid)
-        except Exception as error:  # a user's component may raise anything: it is the user's to know
+        except Exception as error:  # a user's component may raise any exception, which is reported to the user
             yield f"{where(kind)}: parameters() of {kind.__name__} fails here: {type(error).__name__}: {error}."
             return
         entries: tuple[State | Memory, ...] = (*kind.states, *kind.memories)
@@ -209,7 +209,7 @@ def standard_library() -> Library:
         name = f"installed components {entry.name} ({entry.value})"
         try:
             module = entry.load()
-        except Exception as error:  # whatever the package raises is its user's to know
+        except Exception as error:  # any exception of the package is reported to its user
             problems.append(Problem(f"can't be imported: {type(error).__name__}: {error}", file=name))
             continue
         problems += _add(types, module, name)
@@ -219,7 +219,7 @@ def standard_library() -> Library:
 
 
 def library_of(files: Iterable[OwnFile]) -> Library:
-    """The standard library and the components of these files. Raises ConfigurationError with all that is wrong."""
+    """The standard library and the components of these files. Raises ConfigurationError with all problems."""
     own, standard = tuple(files), standard_library()
     if not own:
         return standard
@@ -236,7 +236,7 @@ def library_of(files: Iterable[OwnFile]) -> Library:
 
 
 def _add(types: dict[str, type[Component]], module: ModuleType, name: str) -> Iterator[Problem]:
-    """Add a module's components to the types; what is wrong with them."""
+    """Add a module's components to the types; yields the problems found."""
     if not (found := types_in(module)):
         text = 'has no component: a class derived from Component with a type_name, like type_name = "my_valve".'
         yield Problem(text, file=name)
@@ -248,7 +248,7 @@ def _add(types: dict[str, type[Component]], module: ModuleType, name: str) -> It
 
 
 def violations(component: type[Component]) -> Iterator[str]:
-    """How a component type breaks the contract of names, as far as its class and its kernels tell."""
+    """Violations of the contract of names that can be found in the class of a component type and its kernels."""
     if not component.kernels:
         yield f"has no kernel: put @kernel({component.__name__}) above the function with its equations."
     contracts = [_contract(0, component, kernel) for kernel in component.kernels]
@@ -269,7 +269,7 @@ def violations(component: type[Component]) -> Iterator[str]:
 
 
 def _wrong_results(contract: Contract) -> Iterator[str]:
-    """Results that don't mean what they seem to, or nothing in this kind of kernel."""
+    """Results with a misleading name, or without a meaning in this kind of kernel."""
     kinds = {
         Role.FLOW: "hydraulic port",
         Role.CAPACITANCE: "hydraulic port",

@@ -1,4 +1,4 @@
-"""Components in a Python file of the user, loaded from its text: the same file gives the same components everywhere.
+"""Components in a Python file of the user, loaded from its text, so that all processes have the same components.
 
 The text is passed on to the processes of a run, and in the log to a replay, which requires no other file.
 """
@@ -73,7 +73,7 @@ def _run(file: OwnFile) -> ModuleType:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         problem = f"line {error.lineno}: {error.msg}."
-    except (Exception, SystemExit) as error:  # whatever the user's code raises is reported to the user
+    except (Exception, SystemExit) as error:  # any exception of the user's code is reported to the user
         name = getattr(module, "__file__", None)
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
         problem = f"line {lines[-1] if lines else 1}: {_said(error)}"

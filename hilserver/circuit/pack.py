@@ -43,7 +43,7 @@ def _at_rest() -> NodeStart:
 
 @dataclass(frozen=True)
 class Motion:
-    """A kind of motion: names of position and speed, unit, and what a node of this kind must have."""
+    """A kind of motion: names of position and speed, unit, and the property that a node of this kind must have."""
 
     place: str
     speed: str
@@ -66,7 +66,7 @@ TURNING = Motion("phi", "w", "rad", "inertia", "an inertia")
 class PackedCircuit:
     """A circuit as arrays.
 
-    ``values`` names the entries of z, ``recorded`` those of y; ``kinds`` tells which ones a switch may keep.
+    ``values`` are the names of the entries of z, ``recorded`` those of y; ``kinds`` determine which a switch may keep.
     """
 
     index: Indices
@@ -111,8 +111,8 @@ def pack(
 
     ``bindings`` maps outside names (``rig.A``, ``joystick``) to row columns that are copied in before each step; None
     binds nothing (the caller sets inputs itself). ``ports`` are the rig's ports in the order in which their flows are
-    looked up. Raises ConfigurationError for nodes without a volume or mass, signal loops, and names that nothing
-    provides.
+    looked up. Raises ConfigurationError for nodes without a volume or mass, signal loops, and names that are not
+    provided.
     """
     return _Packer(circuit, library, bindings, ports, file).packed()
 
@@ -307,7 +307,7 @@ class _Packer:
     # --- order of the calls ----------------------------------------------------------------------------------------
 
     def _order(self) -> list[int]:
-        """Writers of a signal or of a prescribed pressure before its readers; otherwise as drawn."""
+        """Writers of a signal or of a prescribed pressure before its readers; otherwise in the order of the circuit."""
         if self.problems:
             return []
         writers = {

@@ -1,7 +1,7 @@
 """Links the engine to a component library and compiles it, once per library and version, into a cache folder.
 
-Numba's own cache does not notice that a function or a constant in another file changed (numba issue 1833); so the cache
-folder's name carries a hash of everything that goes into the program.
+Numba's own cache does not notice that a function or a constant in another file changed (numba issue 1833); so the name
+of the cache folder contains a hash of everything that affects the program.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ from hilserver.mechanics import native
 
 GENERATED = ("evaluate", "evaluate_sampled")
 COMPLETE = f"complete-{hashlib.sha256(str(Path(__file__).parent).encode()).hexdigest()[:12]}"
-"""File in a cache folder that says that all the machine code is there. Numba knows code by the path of its source: what
-one installation has compiled is missing for another one on the same machine, so the name tells the installation."""
+"""Name of a file in a cache folder that marks the machine code as complete. Numba identifies code by the path of its
+source, so code compiled by one installation is not found by another on the same machine; hence the name contains the
+installation."""
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": False, "boundscheck": False}
 KERNEL_OPTIONS: dict[str, Any] = {**OPTIONS, "forceinline": True}
 HEAPLESS: dict[str, Any] = {**OPTIONS, "_nrt": False}
-"""Nothing in such a function takes memory from the heap, else it isn't compiled; nor does it count the references to
-its arrays, which would cost more than the computing (decision 0014). It can't hand an array to Python."""
+"""A function with these options is compiled only if it allocates no memory on the heap. It does not count references to
+its arrays, which would take longer than the computation (decision 0014), and can't return an array to Python."""
 
 
 class Program:
@@ -59,7 +60,7 @@ class Program:
 
 
 def cache_root() -> Path:
-    """Where compiled programs are kept: $CACHE_DIRECTORY (systemd), else hilserver in $XDG_CACHE_HOME or ~/.cache."""
+    """Folder of compiled programs: $CACHE_DIRECTORY (systemd), otherwise hilserver in $XDG_CACHE_HOME or ~/.cache."""
     if folder := os.environ.get("CACHE_DIRECTORY"):
         return Path(folder.split(":")[0])
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hilserver"
@@ -70,9 +71,10 @@ def build(
 ) -> Program:
     """Link ``engine`` and ``modules`` to the library's kernels; each function is compiled at its first call.
 
-    Linked are functions that reach the library's ``evaluate``, each library its own copy of them: all functions of
-    these modules. What they call of other modules is imported there as usual (`numba.extending.register_jitable`).
-    Programs that are not ``to_call``, but only to be compiled, don't wait for the mechanisms' machine code.
+    The functions that call the library's ``evaluate``, that is, all functions of these modules, are linked: each
+    library has its own copy of them. Functions of other modules are imported as usual
+    (`numba.extending.register_jitable`). Programs that are only compiled and not called (not ``to_call``) don't wait
+    for the mechanisms' machine code.
     """
     linked = [engine, *modules]
     folder = program_folder(library, modules, root)
@@ -88,7 +90,7 @@ def build(
 
 
 def program_folder(library: Library, modules: Sequence[ModuleType] = (), root: Path | None = None) -> Path:
-    """Where `build` keeps what it compiles: named by a hash of all that goes into it."""
+    """The folder in which `build` stores compiled code, named by a hash of everything that affects it."""
     linked = [engine, *modules, native, *native.CALLED]
     return _writable(root or cache_root()) / _fingerprint(library.contracts, linked, dispatch.generate(library))
 
@@ -96,9 +98,9 @@ def program_folder(library: Library, modules: Sequence[ModuleType] = (), root: P
 def _linked(modules: Sequence[ModuleType], given: Mapping[Any, Any], folder: Path) -> dict[str, Any]:
     """The modules' own functions by name, each to be compiled with its module's globals.
 
-    There, the linked functions stand in place of those that they were made of, and what is ``given`` in place of what
-    it stands for. Their full names tell the folder: the linker knows functions by these, and where a process loads two
-    programs, one would else call the functions of the other.
+    In these globals, the linked functions replace the original ones, and the ``given`` objects those of the same name.
+    The full names of the functions contain the folder, because the linker identifies functions by their full names: if
+    a process loads two programs, one would otherwise call the functions of the other.
     """
     scopes, made, found = {}, dict(given), {}
     for module in modules:
@@ -117,7 +119,7 @@ def _linked(modules: Sequence[ModuleType], given: Mapping[Any, Any], folder: Pat
 
 
 def mechanisms_folder(root: Path | None = None) -> Path:
-    """Where the mechanisms' machine code is kept, apart from programs, whose change doesn't concern it."""
+    """Folder of the mechanisms' machine code, separate from programs, because it does not depend on them."""
     return _writable(root or cache_root()) / _fingerprint((), [native, *native.CALLED], "")
 
 
@@ -125,7 +127,7 @@ def mechanisms_folder(root: Path | None = None) -> Path:
 def _mechanisms(place: Path) -> tuple[dict[str, Any], list[Any]]:
     """The entry points of the mechanisms' machine code as functions that compiled code can call, and the code itself.
 
-    Kept as long as the process lives: compiled code knows their addresses.
+    They are kept as long as the process lives, because compiled code contains their addresses.
     """
     folder = mechanisms_folder(place)
     folder.mkdir(parents=True, exist_ok=True)
@@ -135,7 +137,7 @@ def _mechanisms(place: Path) -> tuple[dict[str, Any], list[Any]]:
         for name, signature in native.SIGNATURES.items():
             copy = FunctionType(vars(native)[name].__code__, scope, name)
             copy.__module__ = native.__name__
-            machine_code = numba.cfunc(signature, cache=True, **OPTIONS)(copy)  # carray: not without the heap
+            machine_code = numba.cfunc(signature, cache=True, **OPTIONS)(copy)  # carray requires the heap
             llvmlite.binding.add_symbol(_symbol(name, folder), machine_code.address)
             kept.append(machine_code)
     (folder / COMPLETE).touch()
@@ -154,7 +156,7 @@ def _symbol(name: str, folder: Path) -> str:
 
 
 def _declared(place: Path) -> dict[str, Any]:
-    """The entry points without their code: who compiles must give the linker an address, and this one ends a call."""
+    """The entry points without code: the linker requires addresses; a call of this one aborts the process."""
     folder = mechanisms_folder(place)
     abort = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value
     for name in native.SIGNATURES:
@@ -163,13 +165,13 @@ def _declared(place: Path) -> dict[str, Any]:
 
 
 def compile_mechanisms(root: Path | None = None) -> None:
-    """Bring the mechanisms' machine code into the cache."""
+    """Compile the mechanisms' machine code into the cache."""
     _mechanisms(_writable(root or cache_root()))
 
 
 @contextlib.contextmanager
 def cached_in(folder: Path) -> Iterator[None]:
-    """What is compiled, or declared to be, is kept in this folder."""
+    """Within this context, compiled or declared functions are stored in this folder."""
     config: Any = numba.config
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
     try:
@@ -190,7 +192,7 @@ def check_kernels(library: Library) -> None:
             if error := _failure(function, types, HEAPLESS):
                 reason = _essence(error)
                 if not _failure(function, types, {**HEAPLESS, "_nrt": True}):
-                    reason = "it makes an array, a list or a text, and a tick takes no memory"
+                    reason = "it creates an array, a list or a text, but a tick must not allocate memory"
                 text = f"kernel {function.__name__} can't be compiled: {reason}"
                 problems.append(Problem(text, contract.component.__name__, modules[function.__module__]))
     if problems:
@@ -198,7 +200,7 @@ def check_kernels(library: Library) -> None:
 
 
 def _failure(function: Any, types: tuple[Any, ...], options: dict[str, Any]) -> Exception | None:
-    """Why a function can't be compiled; None where it can."""
+    """The reason why a function can't be compiled; None if it can."""
     try:
         numba.njit(function, **options).compile(types)
     except Exception as error:  # numba raises many kinds
@@ -207,8 +209,8 @@ def _failure(function: Any, types: tuple[Any, ...], options: dict[str, Any]) -> 
 
 
 def _essence(error: Exception) -> str:
-    """The telling lines of a compiler's error: what is wrong, and in which line."""
-    text = re.sub(r"\x1b\[\d*m", "", str(error))  # it comes in colours
+    """The relevant lines of a compiler's error: the problem and its line."""
+    text = re.sub(r"\x1b\[\d*m", "", str(error))  # it contains colour codes
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     wrong = [line for line in lines if not line.startswith(("Failed in", "During:", "File", "-", "<", "def ", ">>>"))]
     places = [line for line in lines if line.startswith('File "')]
@@ -235,13 +237,13 @@ def _writable(root: Path) -> Path:
         pass
     fallback = Path(tempfile.gettempdir()) / f"hilserver-cache-{os.getuid()}"
     fallback.mkdir(mode=0o700, exist_ok=True)
-    if fallback.stat().st_uid != os.getuid():  # somebody else's folder could hold somebody else's program
+    if fallback.stat().st_uid != os.getuid():  # a folder of another user could contain another program
         return Path(tempfile.mkdtemp(prefix="hilserver-cache-"))
     return fallback
 
 
 def _fingerprint(contracts: Sequence[Contract], linked: Sequence[ModuleType], text: str) -> str:
-    """Hash of the dispatch, of all functions with all they call and all constants they read, and of the versions."""
+    """Hash of the dispatch, of all functions including those they call and the constants they read, and of versions."""
     seen: dict[str, str] = {}
     for contract in contracts:
         _collect(contract.kernel.function, seen)
@@ -257,7 +259,7 @@ def _fingerprint(contracts: Sequence[Contract], linked: Sequence[ModuleType], te
 
 
 def _collect(function: Any, seen: dict[str, str]) -> None:
-    """Note a function's source, and what the global names in it stand for: constants, and functions in turn."""
+    """Add a function's source and the values of the global names in it: constants, and functions recursively."""
     function = getattr(function, "py_func", function)  # a helper that its author compiled with numba.njit
     more, function = getattr(function, "compiled_with", ""), inspect.unwrap(function)
     name = f"{function.__module__}.{function.__qualname__}"

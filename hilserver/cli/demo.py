@@ -49,7 +49,8 @@ def demo(
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(message)s")
     loaded = load_rig(rig or example("rigs/demo.toml"))
     typer.echo(
-        "Starting: the first start on a machine compiles the circuit engine (a minute or two), later ones take 2 s."
+        "Starting: the first start on a machine compiles the circuit engine (one to three minutes), "
+        "later ones take 2 s."
     )
     began = time.monotonic()
 
@@ -201,7 +202,7 @@ def report(log: Path, folder: Path) -> None:
         )
     typer.echo(
         f"work per tick {summary.work_median * 1e6:.0f} µs (median), {summary.work_p99 * 1e6:.0f} µs (99 %); "
-        f"wake-up {summary.wake_median * 1e6:.0f} µs (median), {summary.wake_p99 * 1e6:.0f} µs (99 %) late"
+        f"wake-up delay {summary.wake_median * 1e6:.0f} µs (median), {summary.wake_p99 * 1e6:.0f} µs (99 %)"
     )
     typer.echo(f"report: {write_run_report(log, folder)}")
     typer.echo(f"log:    {log}")

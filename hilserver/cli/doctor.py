@@ -40,5 +40,5 @@ def doctor(
             if text and finding.state != "ok":
                 console.print(f"{'':8}{word:8}{text}", soft_wrap=True)
     counts = {state: sum(f.state == state for f in findings) for state in ("error", "warning")}
-    console.print(f"{counts['error']} errors, {counts['warning']} warnings.")
+    console.print(", ".join(f"{n} {state}{'' if n == 1 else 's'}" for state, n in counts.items()) + ".")
     raise typer.Exit(exit_code(findings))

@@ -1,6 +1,6 @@
-"""Talking to a running server over MQTT, with every broker (MQTT 3.1.1).
+"""Communication with a running server over MQTT, with any broker (MQTT 3.1.1).
 
-`connect` is for scripts and notebooks; `request` and `read_status` for programs with an event loop of their own.
+`connect` is for scripts and notebooks; `request` and `read_status` are for programs with their own event loop.
 """
 
 from hilserver.client.asking import Status, read_status, request, send, status

@@ -41,7 +41,7 @@ class Client:
         self.within = within
         self._stack = AsyncExitStack()
         self._loop = asyncio.new_event_loop()
-        # A thread of its own: a notebook already has an event loop, and the connection has to stay alive.
+        # A separate thread, because a notebook already has an event loop and the connection has to stay alive.
         self._thread = threading.Thread(target=self._loop.run_forever, name="hilserver client", daemon=True)
         self._thread.start()
         try:
@@ -171,7 +171,7 @@ class Client:
         return self.do(commands.Reset())
 
     def trip(self) -> Answer:
-        """FAULT at once, latched. It replaces no emergency stop."""
+        """FAULT at once, latched. It does not replace an emergency stop."""
         return self.do(commands.Trip())
 
     def set_input(self, name: str, value: float) -> Answer:
@@ -205,7 +205,7 @@ class Client:
         return self.do(commands.SelectStrategy(valve=valve, strategy=strategy))
 
     def jog(self, valve: str, command: float) -> Answer:
-        """Move a real valve by hand, -1 … 1; requires the strategy ``manual``."""
+        """Move a real valve manually, -1 … 1; requires the strategy ``manual``."""
         return self.do(commands.Jog(valve=valve, command=float(command)))
 
     def cycle(self, action: Literal["start", "stop"] = "start") -> Answer:
@@ -214,7 +214,7 @@ class Client:
 
 
 class _Recording:
-    """A recorder at work; ends with its ``with`` block."""
+    """A running recorder; it ends with its ``with`` block."""
 
     def __init__(self, client: Client, recorder: TelemetryRecorder) -> None:
         self._client, self._recorder = client, recorder

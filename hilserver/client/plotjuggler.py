@@ -17,18 +17,18 @@ from hilserver.client.session import Session
 from hilserver.protocol.published import Telemetry
 
 LARGEST = 1400
-"""Bytes of a datagram: as many as Ethernet carries in one piece, and fewer than PlotJuggler reads."""
+"""Bytes of a datagram: the maximum for one Ethernet frame, and fewer than PlotJuggler reads."""
 QUANTITIES = {"Pa": "pressure", "m^3/s": "flow", "m": "position", "N": "force", "s": "time"}
 MOST_CURVES = 12
-"""Curves of a plot; what is more is in the list of curves."""
+"""Maximum number of curves in a plot; further ones are only in the list of curves."""
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#17becf", "#8c564b", "#e377c2")
-"""Of the curves of a plot, in turn: PlotJuggler draws in black what has none in a layout."""
+"""Colours of the curves of a plot, in turn: PlotJuggler draws curves without a colour in a layout in black."""
 BUFFER = 30
-"""s that PlotJuggler keeps of the stream."""
+"""s: length of the stream that PlotJuggler keeps."""
 
 
 def datagrams(telemetry: Telemetry) -> Iterator[bytes]:
-    """Every sample as JSON; one with many channels in several datagrams. What has no valid value is left out.
+    """Every sample as JSON; one with many channels in several datagrams. Channels without a valid value are omitted.
 
     >>> from hilserver.protocol.published import Telemetry
     >>> list(datagrams(Telemetry(t0=5.0, dt=0.5, channels={"p_A": (1.0, None), "x": (0.1, 0.2)})))
@@ -81,7 +81,7 @@ def _tab(tab: ElementTree.Element, groups: Mapping[str, list[str]]) -> None:
     """One plot below the other."""
     container = ElementTree.SubElement(tab, "Container")
     share = ";".join(f"{1 / len(groups):.6f}" for _ in groups)
-    # orientation "-": the dividing line lies flat
+    # orientation "-": the dividing line is horizontal
     splitter = ElementTree.SubElement(container, "DockSplitter", orientation="-", sizes=share, count=str(len(groups)))
     for title, names in groups.items():
         area = ElementTree.SubElement(splitter, "DockArea", name=title)
@@ -99,7 +99,7 @@ async def stream(session: Session, host: str, port: int) -> None:
             for datagram in datagrams(telemetry):
                 try:
                     sender.send(datagram)
-                except ConnectionRefusedError:  # nobody listens yet
+                except ConnectionRefusedError:  # no receiver yet
                     continue
 
         session.listeners.append(send)

@@ -1,6 +1,6 @@
 """Telemetry as arrays: a recorder collects the messages, samples hold what it has collected.
 
-NumPy is imported where the first array is made: a script that only sends a command starts without it.
+NumPy is imported when the first array is created, so that a script that only sends a command starts faster.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Samples:
-    """Recorded telemetry: ``time`` is Unix time in s; ``channels`` are SI values by name, NaN where none was valid."""
+    """Recorded telemetry: ``time`` is Unix time in s; ``channels`` are SI values by name, NaN if not valid."""
 
     time: Floats
     channels: Mapping[str, Floats]
@@ -64,7 +64,7 @@ class TelemetryRecorder:
         self._batches.append(batch)
 
     def newest(self, channel: str) -> float:
-        """The newest value of a channel; NaN where there is none yet."""
+        """The newest value of a channel; NaN if there is none yet."""
         for batch in reversed(self._batches):
             for value in reversed(batch.channels.get(channel, ())):
                 if value is not None:

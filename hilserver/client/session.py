@@ -1,4 +1,4 @@
-"""A connection to a running server: follows its topics, sends commands, reconnects by itself."""
+"""A connection to a running server: it follows topics, sends commands and reconnects automatically."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Session:
     # --- the connection ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Follow the server until cancelled; reconnects for ever."""
+        """Follow the server until cancelled; reconnects indefinitely."""
         while True:
             try:
                 client = new_client(self.address, aiomqtt.ProtocolVersion.V311)
@@ -208,7 +208,7 @@ class Session:
         if self.trouble:
             raise RequestFailed(self.trouble)
         if self.availability is None:
-            known = f"It knows: {', '.join(sorted(self.others))}." if self.others else "It knows no rig at all."
+            known = f"It knows: {', '.join(sorted(self.others))}." if self.others else "It knows no rig."
             raise RequestFailed(f"the MQTT broker {self.address} knows no rig {self.rig}. {known}")
 
 
@@ -241,4 +241,6 @@ def _parse(model: type[_Message], payload: bytes) -> _Message:
     try:
         return model.model_validate_json(payload)
     except ValueError as error:
-        raise RequestFailed(f"the server's {model.__name__.lower()} can't be read ({error}). Other version?") from None
+        raise RequestFailed(
+            f"the server's {model.__name__.lower()} can't be read ({error}). Is its version different?"
+        ) from None

@@ -129,12 +129,14 @@ def check_cache(rig: Rig | None) -> Finding:
             "cache",
             WARNING,
             f"{folder} can't be written: compiled programs are stored below {tempfile.gettempdir()}",
-            "After each start of the machine, the first run compiles for a minute or two",
+            "After each start of the machine, the first run compiles for one to three minutes",
             f"mkdir -p {folder} && chown $USER {folder}   (in a systemd unit: CacheDirectory=hilserver)",
         )
     if rig is not None and not is_compiled(rig.library):
         found = f"{folder}: nothing compiled yet for this version and library"
-        return Finding("cache", NOTE, found, "The first run compiles for a minute or two", f"hilserver run {rig.file}")
+        return Finding(
+            "cache", NOTE, found, "The first run compiles for one to three minutes", f"hilserver run {rig.file}"
+        )
     return Finding("cache", OK, str(folder))
 
 

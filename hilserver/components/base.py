@@ -1,4 +1,4 @@
-"""What a component is: datasheet values, ports, states, and kernels whose argument names are the contract.
+"""The parts of a component: datasheet values, ports, states, and kernels whose argument names are the contract.
 
 See docs/architecture.md for the naming contract of kernels.
 """
@@ -70,7 +70,7 @@ class State:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a component remembers from step to step without integrating it: ``size`` values, set by sampled kernels."""
+    """A memory that is kept from step to step without integration: ``size`` values, set by sampled kernels."""
 
     name: str
     size: int = 1
@@ -79,7 +79,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Table:
-    """A curve as a kernel parameter: y over rising x, read by :func:`hilserver.numerics.table.interpolate`."""
+    """A curve as a kernel parameter: y over increasing x, read by :func:`hilserver.numerics.table.interpolate`."""
 
     x: tuple[float, ...]
     y: tuple[float, ...]
@@ -87,7 +87,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A compiled-to-be function of scalars with its contract: argument and result names."""
+    """A function of scalars, to be compiled, with its contract: argument and result names."""
 
     function: Callable[..., Any]
     arguments: tuple[str, ...]
@@ -101,11 +101,11 @@ class Kernel:
 
 
 class Component(Datasheet):
-    """Base of all components. Fields are datasheet values; class attributes say what it connects to.
+    """Base of all components. Fields are datasheet values; class attributes define its connections.
 
     ``hydraulic``, ``mechanical``, ``rotational``: port names, connected by ``ports = { P = "supply" }`` in a circuit.
     ``inputs``, ``outputs``: signal ports, connected by a key of their own name (``command = "joystick"``).
-    ``states``: what it remembers. ``kernels``: filled by the :func:`kernel` decorator.
+    ``states``: its integrated states. ``kernels``: filled by the :func:`kernel` decorator.
     """
 
     type_name: ClassVar[str] = ""
@@ -127,9 +127,9 @@ class Component(Datasheet):
 
     @classmethod
     def embed(cls, values: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-        """The datasheet values as given, with the contents of files they name (relative to ``folder``) in their place.
+        """The datasheet values as given; the names of files (relative to ``folder``) are replaced by their contents.
 
-        So a circuit is complete by itself: in the log, in a replay, in a switch. ValueError says what is wrong.
+        So a circuit is self-contained in the log, in a replay and in a switch. Raises ValueError with the reason.
         """
         return values
 

@@ -23,10 +23,10 @@ class CounterbalanceValve(ValveWithLoadedPoppet):
     not vented, connect Y to the node of V (the back pressure then counts 1 + R times against opening); vented, to the
     tank. The pressures of the curve are those at C without pilot and back pressure: at rest it passes through the
     points given. C_1 and C_2 are those of ``relief_valve``; C_least is 20 % of C in the middle of the points; K_max is
-    the coefficient of the fully open valve. No pilot flow: the pilot line's damping orifice is an ``orifice`` with a
-    small volume behind it. Rules of thumb: opening pressure 1.2 … 1.3 times that of the largest load; ratio 2 … 4 for
-    large and swinging loads, up to 10 for steady ones. As in reality, lowering oscillates with a high ratio, a steep
-    p-Q curve (an oversized valve), a heavy load, or little oil on the pump's side.
+    the coefficient of the fully open valve. There is no pilot flow: model the pilot line's damping orifice as an
+    ``orifice`` followed by a small volume. Rules of thumb: opening pressure 1.2 … 1.3 times that of the largest load;
+    ratio 2 … 4 for large and swinging loads, up to 10 for steady ones. As in reality, lowering oscillates with a high
+    ratio, a steep p-Q curve (an oversized valve), a heavy load, or little oil on the pump's side.
     Source: balance of the poppet; opening as in theory §3, [Virtual hydraulics] ch. 4.2 (Handroos & Vilenius).
     """
 

@@ -10,7 +10,7 @@ from hilserver.components.base import Component, Fluid, Memory, Parameters, kern
 from hilserver.units import Number, Time
 
 PARTS = 32
-"""Points of its input that a delay remembers over its time."""
+"""Number of points of its input that a delay stores over its time."""
 SIZE = PARTS + 4
 
 

@@ -37,7 +37,7 @@ class DirectionalValve22(TwoPositionValve):
         default=0.0,
         ge=0,
         lt=1,
-        description="spool travel from the closed position to the opening of the edge, as a share of full stroke",
+        description="spool travel from the closed position to the opening of the edge, as a fraction of full stroke",
     )
     openings: OpeningOfP = Field(
         default_factory=OpeningOfP,

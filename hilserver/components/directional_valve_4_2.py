@@ -46,7 +46,7 @@ class DirectionalValve42(TwoPositionValve, OverlappedEdges):
         return self
 
     def _edges(self) -> dict[str, Table]:
-        """The edges as rest and overlap say."""
+        """The edges as given by rest and overlap."""
         of_P, of_T = self.overlaps()
         opening, closing = ("A", "B") if self.rest == "crossed" else ("B", "A")
         return {

@@ -13,7 +13,7 @@ from hilserver.units import Damping, Force, Length, Stiffness, Velocity
 
 CODES = {"stribeck": STRIBECK, "lugre": LUGRE}
 COULOMB_SHARE = 0.7
-"""F_C over F_S where a datasheet is silent: 20 to 50 % below, by theory §3."""
+"""Ratio of F_C to F_S if the datasheet gives none: 20 to 50 % lower, by theory §3."""
 
 
 class DryFriction(Datasheet):
@@ -39,12 +39,12 @@ class DryFriction(Datasheet):
     def dry_parameters(self, F_S: float, mass: float, strongest: float = 1.0) -> dict[str, float]:
         """Kernel parameters. ``F_S`` static friction, N; ``mass`` for sigma1's rule, kg; ``strongest`` the largest Psi.
 
-        ValueError where the sliding friction is above the static.
+        Raises ValueError if the sliding friction is above the static friction.
         """
         F_C = self.coulomb if self.coulomb is not None else COULOMB_SHARE * F_S
         if F_C > F_S:
             raise ValueError(
-                f"coulomb {F_C:g} N must not be above the static friction of {F_S:g} N: it is what is left of it"
+                f"coulomb {F_C:g} N must not be above the static friction of {F_S:g} N: sliding friction is lower"
             )
         sigma0 = self.sigma0 if self.sigma0 is not None else F_S / self.bend
         z_max = strongest * F_S / sigma0
@@ -72,8 +72,8 @@ class Friction(DryFriction, Component):
 
     Both follow the same curve at a steady speed, g + b·v. ``stribeck`` creeps under load: a force below F_S is balanced
     at a speed below about v_0, not at rest. ``lugre`` sticks, yields by about F/sigma0 before it slides, and shows
-    stick-slip; z is the deflection of its bristles. Its damping is bounded by 4g/abs(v), which makes it passive
-    whatever the values, and its bristles settle no faster than in 0.1 ms, so that fast sliding is not stiff.
+    stick-slip; z is the deflection of its bristles. Its damping is bounded by 4g/abs(v), which makes it passive for all
+    values, and its bristles settle no faster than in 0.1 ms, so that fast sliding is not stiff.
 
     Steps: ``stribeck`` is steep at rest; it requires ``rosenbrock``, or steps below m·v_0/F_S (longer ones chatter).
     For ``lugre`` steps below sqrt(m/sigma0) and 0.2 ms are sufficient with any integrator.

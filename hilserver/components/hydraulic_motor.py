@@ -26,9 +26,10 @@ class HydraulicMotor(Component):
     Pressure at A turns it forwards; driven forwards it pumps from A to B. ``displacement`` is the size, the signal
     ``setting`` its share, -1 to 1, for variable machines. The losses meet both datasheet efficiencies exactly at the
     rated point as a motor: leakage V_rev·n·(1/eta_v - 1), lost torque V·dp·(1 - eta_hm). Leakage grows with pressure,
-    the lost torque partly with pressure (lambda), partly with speed (b), whatever the setting. So hydraulic power in is
-    mechanical power out and losses, which are positive in all four quadrants. No pulsation; starting friction equals
-    running friction. Source: the linear loss model of Wilson, Rotary-Pump Theory, Trans. ASME 68 (1946).
+    the lost torque partly with pressure (lambda), partly with speed (b), at any setting. So the hydraulic input power
+    equals mechanical output power plus losses, which are positive in all four quadrants. No pulsation; starting
+    friction equals running friction. Source: the linear loss model of Wilson, Rotary-Pump Theory, Trans. ASME 68
+    (1946).
     """
 
     type_name = "hydraulic_motor"

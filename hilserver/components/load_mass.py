@@ -36,7 +36,7 @@ class LoadMass(Component):
     @model_validator(mode="after")
     def _inertia_has_a_radius(self) -> LoadMass:
         if self.inertia > 0 and self.radius is None:
-            raise ValueError("inertia needs a radius: it is felt at the rod as the mass inertia/radius²")
+            raise ValueError("inertia needs a radius: its effect at the rod is that of the mass inertia/radius²")
         return self
 
     def parameters(self, fluid: Fluid) -> Parameters:

@@ -38,7 +38,7 @@ class Orifice(Component):
     nominal_flow: FlowAtDrop | None = Field(
         default=None, description='a point of the datasheet, like { flow = "10 l/min", drop = "5 bar" }'
     )
-    diameter: Length | None = Field(default=None, gt=0, description="diameter of the hole, d, where no point is given")
+    diameter: Length | None = Field(default=None, gt=0, description="diameter of the hole, d, if no point is given")
     discharge_coefficient: Number = Field(
         default=0.62, gt=0, le=1, description="discharge coefficient of the hole, C_d"
     )
@@ -49,7 +49,7 @@ class Orifice(Component):
         if (self.nominal_flow is None) == (self.diameter is None):
             raise ValueError("give either nominal_flow (a point of the datasheet) or diameter (of the hole)")
         if self.nominal_flow is not None and "discharge_coefficient" in self.model_fields_set:
-            raise ValueError("discharge_coefficient belongs to diameter: nominal_flow already says what flows")
+            raise ValueError("discharge_coefficient belongs to diameter: nominal_flow already defines the flow")
         return self
 
     def _coefficient(self, fluid: Fluid) -> float:

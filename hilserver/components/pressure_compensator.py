@@ -52,7 +52,7 @@ class PressureCompensator(ValveWithThrottle):
         if self.place == "downstream" and self.control_range > self.drop:
             raise ValueError(
                 f"control_range {self.control_range / BAR:g} bar must not be more than the drop of "
-                f"{self.drop / BAR:g} bar: it would be open at no difference"
+                f"{self.drop / BAR:g} bar: the compensator would be open at zero difference"
             )
         return self
 
@@ -64,7 +64,7 @@ class PressureCompensator(ValveWithThrottle):
             "p_set": self.drop,
             "p_range": self.control_range,
             "upstream": float(upstream),
-            "U_0": float(upstream),  # at rest its spring opens the one and closes the other
+            "U_0": float(upstream),  # at rest the spring opens an upstream compensator and closes a downstream one
             "g_least": 0.0 if self.blocks_reverse_flow else -inf,
             "tau": self.response_time,
             "p_tr": self.transition_pressure,

@@ -56,7 +56,7 @@ class ReducingValve(ValveWithThrottle):
         if self.control_range >= self.set_pressure:
             raise ValueError(
                 f"control_range {self.control_range / BAR:g} bar must be less than set_pressure "
-                f"{self.set_pressure / BAR:g} bar: it is how far the pressure at A sinks at the nominal flow"
+                f"{self.set_pressure / BAR:g} bar: it is the decrease of the pressure at A at the nominal flow"
             )
         return self
 

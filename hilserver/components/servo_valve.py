@@ -14,13 +14,13 @@ from hilserver.units import Frequency, Number, Rate
 
 
 class ServoValve(ValveWithEdges):
-    r"""Servo valve: four edges on a spool of second order, with a limited opening rate, overlap and null offset.
+    r"""Servo valve: four edges on a second-order spool, with a limited opening rate, overlap and null offset.
 
     .. math:: \ddot U = \omega^2 (U_{in} - U) - 2 d\,\omega\,\dot U, \quad |\dot U| \le r, \qquad
        Q_{edge} = \left(C_v \langle\pm w(U)\rangle + C_{leak}\,s(|U|)\right) g(\Delta p)
 
-    w is the opening past the overlap. A second-order spool lags by 90° at its natural frequency, whatever its damping:
-    the datasheet's -90° frequency. The spool's position is the value ``<name>.U``, its speed ``<name>.W``. Edges and
+    w is the opening past the overlap. A second-order spool lags by 90° at its natural frequency at any damping: the
+    datasheet's -90° frequency. The spool's position is the value ``<name>.U``, its speed ``<name>.W``. Edges and
     leakage as in ``proportional_valve_4_3``. Hysteresis is not modelled. Source: theory §3; [Linjama].
     """
 
@@ -35,7 +35,7 @@ class ServoValve(ValveWithEdges):
         default=None, gt=0, description="maximum spool speed in full strokes per second; unlimited if not given"
     )
     overlap: Number = Field(
-        default=0.0, ge=0, lt=0.5, description="spool travel before an edge opens, as a share of full stroke"
+        default=0.0, ge=0, lt=0.5, description="spool travel before an edge opens, as a fraction of full stroke"
     )
     null_offset: Number = Field(default=0.0, gt=-0.5, lt=0.5, description="spool position at command 0")
 

@@ -18,7 +18,7 @@ from hilserver.numerics.table import interpolate
 from hilserver.units import Number, Time
 
 MOST_POINTS = 10_000
-"""What a running circuit can be switched to; a longer record is better replayed as a log of sensors."""
+"""Limit for a switch of a running circuit; replay a longer record as a log of sensors instead."""
 
 
 class TableSignal(Component):
@@ -26,29 +26,29 @@ class TableSignal(Component):
 
     .. math:: u = f(t - t_0), \qquad \mathrm{or\ with}\;repeat: \quad u = f((t - t_0)\;\mathrm{mod}\;T)
 
-    The CSV file is beside the circuit file or in a folder below it. Its columns are separated by comma, semicolon or
-    tab: time in seconds and value in SI, by default the first two; ``columns`` names others by the file's heading.
-    Decimal commas are accepted where they are not separators. The file is read with the circuit; circuit and log then
-    hold its points as ``samples``. t counts from the start of the circuit.
+    The CSV file is in the folder of the circuit file or in a folder below it. Its columns are separated by comma,
+    semicolon or tab: time in seconds and value in SI, by default the first two; ``columns`` names others by the file's
+    heading. Decimal commas are accepted where they are not separators. The file is read with the circuit; circuit and
+    log then hold its points as ``samples``. t counts from the start of the circuit.
     """
 
     type_name = "table_signal"
     outputs = ("signal",)
 
     points: tuple[tuple[Time, Number], ...] | None = Field(
-        default=None, description='[time, value], rising times, like [["0 s", 0], ["2 s", 1]]'
+        default=None, description='[time, value], increasing times, like [["0 s", 0], ["2 s", 1]]'
     )
     csv: str | None = Field(default=None, description="CSV file, relative to the circuit file")
     columns: tuple[str, str] | None = Field(default=None, description="headings of the CSV file: time, value")
     samples: tuple[tuple[Number, Number], ...] | None = Field(
-        default=None, description="[seconds, value], rising times: the contents of the CSV file"
+        default=None, description="[seconds, value], increasing times: the contents of the CSV file"
     )
     start: Time = Field(default="0 s", description="time of the table's 0 s, t_0")
     repeat: StrictBool = Field(default=False, description="whether the table repeats after its last point, T")
 
     @classmethod
     def embed(cls, values: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-        """The table with its CSV file read in; points or a file given later take the place of samples."""
+        """The table with the contents of its CSV file; points or a file given later replace the samples."""
         given = "csv" if "csv" in values else "points"
         kept = {key: value for key, value in values.items() if key != "samples" or given not in values}
         if given == "points" or "points" in values:
@@ -67,10 +67,10 @@ class TableSignal(Component):
         for number, ((before, _), (after, _)) in enumerate(pairwise(self._curve())):
             if after <= before:
                 raise ValueError(
-                    f"points: times must rise, but after {before:g} s comes {after:g} s (point {number + 2})"
+                    f"points: times must increase, but {before:g} s is followed by {after:g} s (point {number + 2})"
                 )
         if self.repeat and not (self._curve()[0][0] >= 0 and self._curve()[-1][0] > 0):
-            raise ValueError("repeat: a table that repeats goes from 0 s to a later time")
+            raise ValueError("repeat: the times of a table that repeats must start at 0 s and end later")
         return self
 
     def _curve(self) -> tuple[tuple[float, float], ...]:
@@ -85,7 +85,7 @@ class TableSignal(Component):
 def read_points(name: object, columns: object, folder: Path) -> list[list[float]]:
     """Times and values of a CSV file below ``folder``. ValueError names the file and the line."""
     if not isinstance(name, str) or PurePath(name).is_absolute() or ".." in PurePath(name).parts:
-        raise ValueError(f"csv: {shown(name)} is not a file beside the circuit file or in a folder below it")
+        raise ValueError(f"csv: {shown(name)} must be a file in the folder of the circuit file or in a folder below it")
     try:
         with (folder / name).open(encoding="utf-8-sig", newline="") as file:
             lines = [line for _, line in zip(range(MOST_POINTS + 2), file, strict=False)]
@@ -108,7 +108,7 @@ def read_points(name: object, columns: object, folder: Path) -> list[list[float]
 
 
 def _places(columns: object, heading: list[str], name: str) -> list[int]:
-    """Which columns are time and value."""
+    """The indices of the columns of time and value."""
     if columns is None:
         return [0, 1]
     if not isinstance(columns, list | tuple) or len(columns) != 2:

@@ -39,7 +39,7 @@ class UnloadingValve(ValveWithThrottle):
         default=0.1,
         gt=0,
         lt=1,
-        description="difference between cut-out and cut-in as a share of cut_out_pressure, instead of cut_in_pressure",
+        description="cut-out minus cut-in pressure as a fraction of cut_out_pressure, instead of cut_in_pressure",
     )
     nominal_flow: FlowAtDrop = Field(description='P to T while unloading, like { flow = "40 l/min", drop = "4 bar" }')
     check: ReverseCheck | None = Field(
@@ -52,7 +52,7 @@ class UnloadingValve(ValveWithThrottle):
         if self.cut_in_pressure is None:
             return self
         if "switching_difference" in self.model_fields_set:
-            raise ValueError("give either cut_in_pressure or switching_difference: each tells the other")
+            raise ValueError("give either cut_in_pressure or switching_difference: each follows from the other")
         if self.cut_in_pressure >= self.cut_out_pressure:
             raise ValueError(
                 f"cut_in_pressure {self.cut_in_pressure / BAR:g} bar must be below cut_out_pressure "

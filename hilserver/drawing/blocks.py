@@ -46,7 +46,7 @@ class Block:
 
 
 def make_blocks(parts: DrawnComponents, rows: Rows) -> list[Block]:
-    """The blocks of a circuit: first of the components with oil, then of those that only move."""
+    """The blocks of a circuit: first of the components with oil, then of purely mechanical ones."""
     moving = {part.name: part for part in parts.moving}
     blocks = []
     for part in parts.hydraulic:
@@ -74,7 +74,7 @@ def _block(part: DrawnComponent, rows: Rows) -> Block:
     label = (left + drawn.width + (16 if part.side_used(drawn, "right") else 4), drawn.height / 2)
     if not part.kind:
         label = (left + drawn.width / 2, 19.0)
-    elif part.mechanical:  # the right side belongs to what moves
+    elif part.mechanical:  # the right side is for moving parts
         label = (left + 20.0, 8.0)
     block.items.append(Item(part, drawn, left, 0.0, label))
     for port, node in part.hydraulic.items():
@@ -111,7 +111,7 @@ def _lead_to_tank(block: Block, node: str, x: float, y: float, side: str, drawn:
 
 
 def _add_mechanics(block: Block, moving: dict[str, DrawnComponent]) -> None:
-    """Put what moves with the block's component at its right, node by node, and take it out of ``moving``."""
+    """Put the parts that move with the block's component at its right, node by node; remove them from ``moving``."""
     first = block.items[0]
     waiting = [(node, _port_place(first, port)) for port, node in first.part.mechanical.items()]
     known = {node for node, _ in waiting}
@@ -124,7 +124,7 @@ def _add_mechanics(block: Block, moving: dict[str, DrawnComponent]) -> None:
         low = max(_foot(item) for item in block.items)
         bar, top = right + 14.0, start[1]
         to_bar: tuple[Point, ...] = (start, (bar, start[1]))
-        if start[0] < right - 12.0:  # something is in the way: below it
+        if start[0] < right - 12.0:  # the place is occupied: below it
             aside = start[0] + (8.0 if start[0] > first.x + first.symbol.width / 2 else -8.0)
             to_bar = (start, (aside, start[1]), (aside, low), (bar, low))
         ends = [to_bar[-1][1]]
@@ -175,7 +175,7 @@ def _way_from_bar(item: Item, port: str, bar: float) -> tuple[Point, ...]:
 
 
 def _settle(block: Block) -> None:
-    """Move the contents down by what protrudes at the top, and set the block's height to that of its contents."""
+    """Move the contents down so that none protrudes at the top, and set the block's height to that of its contents."""
     up = max(0.0, -min(item.y for item in block.items))
     places = [point for wire in block.wires for point in wire.points]
     low = max((*(_foot(item) for item in block.items[1:]), *(y + 4.0 for _, y in places), block.height))

@@ -21,7 +21,7 @@ class LineSection:
     y: float = 0.0
 
     def ends(self) -> list[float]:
-        """Where it has ends across, from left to right."""
+        """The horizontal positions of its ends, from left to right."""
         return sorted(block.x + pin.x for block, pin in (*self.below, *self.above))
 
 
@@ -61,7 +61,7 @@ def set_tracks(lines: list[LineSection]) -> int:
     """Give each line of a zone a track; returns how many there are.
 
     Where an end from below and one from above meet at the same place across, the former's line must be the lower one,
-    lest the two overlap. (Two that want it both ways get what the order of the circuit gives.)
+    so that the two do not overlap. (If both conditions contradict, the order of the circuit decides.)
     """
     lower: dict[int, set[int]] = {number: set() for number in range(len(lines))}
     for one, first in enumerate(lines):

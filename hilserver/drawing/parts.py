@@ -9,7 +9,7 @@ from typing import Any
 from hilserver.drawing.symbols import Symbol, box, symbol
 
 RIG = "rig."
-"""What the names of the nodes at the machine's ports begin with."""
+"""Prefix of the names of the nodes at the machine's ports."""
 
 
 @dataclass(frozen=True)

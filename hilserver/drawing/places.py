@@ -27,7 +27,7 @@ def place_across(all_blocks: list[Block], lines: Lines) -> None:
 
 
 def _wanted(block: Block, lines: Lines) -> float:
-    """Where a block would have its lines straight: the nearest place within the other ends of each."""
+    """The place at which a block's lines would be straight: the nearest one within the other ends of each."""
     moves = []
     for pin in block.pins:
         line = lines[block.row + pin.up][pin.node]

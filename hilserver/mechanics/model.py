@@ -37,7 +37,7 @@ def _two_or_three(vector: Vector) -> Vector:
 def _unit_length(vector: Vector) -> Vector:
     length = sqrt(sum(c * c for c in _two_or_three(vector)))
     if length == 0.0:
-        raise ValueError("a direction of length 0 points nowhere")
+        raise ValueError("a direction must not have the length 0")
     return tuple(c / length for c in vector)
 
 
@@ -241,7 +241,7 @@ def embed_mechanism(table: Mapping[str, Any], folder: Path) -> Mapping[str, Any]
     parts = PurePath(name).parts if isinstance(name, str) else ()
     beside = parts[1:] if parts[:2] == ("..", "mechanisms") else parts
     if not parts or PurePath(name).is_absolute() or ".." in beside or PurePath(name).suffix != ".toml":
-        text = 'is not a TOML file beside the circuit file, in a folder below it, or in "../mechanisms"'
+        text = 'must be a TOML file in the folder of the circuit file, in a folder below it, or in "../mechanisms"'
         raise ValueError(f"file: {shown(name)} {text}")
     try:
         definition = tomllib.loads((folder / name).read_bytes().decode("utf-8-sig"))

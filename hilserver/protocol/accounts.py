@@ -58,7 +58,7 @@ class Accounts:
         return "\n".join((*lines, f"{SERVER}:{hashed_password(self.server_password)}", ""))
 
     def rules(self) -> str:
-        """mosquitto's access control list: whatever is not listed is forbidden."""
+        """mosquitto's access control list: everything that is not listed is forbidden."""
         topics = Topics(self.rig)
         lines = [f"pattern read {topic}" for topic in topics.published]
         lines += ["", f"user {SERVER}", f"topic read {topics.commands}"]

@@ -1,4 +1,4 @@
-"""The broker's address and the login there: secrets are in files that nobody else may read."""
+"""The address of the broker and the login: secrets are in files that no other user may read."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class LoginError(HilserverError):
 
 
 class BrokerAddress(BaseModel):
-    """Where the MQTT broker is and how to log in. The files hold secrets: nobody else may read them."""
+    """Address of the MQTT broker and login. The files contain secrets: no other user may read them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     host: Text = Field(default="127.0.0.1", description="broker's host")
     port: StrictInt = Field(default=1883, ge=1, le=65535, description="broker's port; 8883 is usual with TLS")
-    user: Text | None = Field(default=None, description="name to log in with")
+    user: Text | None = Field(default=None, description="user name for the login")
     password_file: Path | None = Field(default=None, description="private file whose first line is the password")
-    ca_file: Path | None = Field(default=None, description="certificates (PEM) to trust; given: TLS is used")
-    cert_file: Path | None = Field(default=None, description="own certificate (PEM), for a broker that asks for one")
+    ca_file: Path | None = Field(default=None, description="trusted certificates (PEM); if given, TLS is used")
+    cert_file: Path | None = Field(default=None, description="own certificate (PEM), for a broker that requires one")
     key_file: Path | None = Field(default=None, description="private key (PEM) of cert_file")
 
     @model_validator(mode="after")
@@ -43,7 +43,7 @@ class BrokerAddress(BaseModel):
         if (self.cert_file is None) != (self.key_file is None):
             raise ValueError("cert_file and key_file belong together: give both or neither")
         if self.cert_file is not None and self.ca_file is None:
-            raise ValueError("cert_file needs ca_file, the certificates that the broker's is checked against")
+            raise ValueError("cert_file needs ca_file, the certificates with which the broker's is checked")
         return self
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class BrokerAddress(BaseModel):
             return self.host == "localhost"
 
     def password(self) -> str | None:
-        """The password, None where there is none. Raises LoginError where it can't be read, or others can."""
+        """The password, None where there is none. Raises LoginError if it can't be read, or others can read it."""
         return None if self.password_file is None else read_password(self.password_file)
 
     def tls(self) -> ssl.SSLContext | None:
@@ -93,11 +93,11 @@ class BrokerAddress(BaseModel):
         self.tls()
 
     def weaknesses(self) -> Iterator[str]:
-        """What others in the network could do, in sentences; none where the broker is on this machine."""
+        """Possible actions of others on the network, in sentences; none if the broker is on this machine."""
         if self.is_local:
             return
         if self.ca_file is None:
-            yield f"MQTT broker {self}: no TLS. Others in the network can read and forge commands. Set mqtt.ca_file."
+            yield f"MQTT broker {self}: no TLS. Others on the network can read and forge commands. Set mqtt.ca_file."
         if self.user is None and self.cert_file is None:
             yield f"MQTT broker {self}: no login. It can't tell who may command. Set mqtt.user and mqtt.password_file."
 
@@ -131,7 +131,7 @@ def read_password(file: Path) -> str:
 
 
 def require_private(file: Path) -> None:
-    """Raise LoginError where anybody but its owner and group may read this file, or anybody but its owner write it.
+    """Raise LoginError if users other than its owner and group may read this file, or others than its owner write it.
 
     Its owner must be this user or root.
     """

@@ -108,7 +108,7 @@ class Reset(Command):
 
 
 class Trip(Command):
-    """FAULT at once, latched: valves to their safe values at their slew limit. It replaces no emergency stop."""
+    """Latched FAULT at once: valves to their safe values at their slew limit. Does not replace an emergency stop."""
 
     name = "trip"
 
@@ -130,7 +130,7 @@ class SetParameter(Command):
 
 
 class Switch(Command):
-    """Change one component of the virtual circuit while it runs: other values (`set`) or another type (`type`)."""
+    """Change one component of the virtual circuit while it runs: new values (`set`) or a new type (`type`)."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["set"]}, {"required": ["type"]}]})
     name = "switch"
@@ -182,7 +182,7 @@ class SelectStrategy(Command):
 
 
 class Jog(Command):
-    """Move a real valve by hand, within its jog limits. Needs the strategy `manual`."""
+    """Move a real valve manually, within its jog limits. Requires the strategy `manual`."""
 
     name = "jog"
     valve: Name = Field(description="name of the real valve")

@@ -72,7 +72,7 @@ def new_client(
         logger=_log.getChild("client"),
         properties=properties,
         tls_context=address.tls(),
-        socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],  # else Nagle delays small messages by 40 ms
+        socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],  # Nagle would delay small messages by 40 ms
     )
 
 

@@ -56,7 +56,7 @@ def read_command(name: str, payload: bytes) -> Command:
     if model is None:
         raise _refused(f"{shown(name)}: unknown command.{did_you_mean(name, COMMANDS)}", id)
     if len(value) > KEY_LIMIT:
-        raise _refused(f"{len(value)} keys: no command has so many. Allowed: {', '.join(model.model_fields)}.", id)
+        raise _refused(f"{len(value)} keys: more than any command has. Allowed: {', '.join(model.model_fields)}.", id)
     if flaws := list(_flaws(value, (), 0)):
         raise PayloadError(flaws, id)
     try:

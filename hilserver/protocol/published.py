@@ -22,14 +22,14 @@ class Published(BaseModel):
 class Answer(Published):
     """The answer to one command: carried out, or refused with the reason."""
 
-    id: str | None = Field(description="the command's id, null where it had none or it could not be read")
+    id: str | None = Field(description="the command's id; null if it had none or it could not be read")
     command: str = Field(description="the command's name")
     ok: bool = Field(description="true: carried out; false: refused, nothing was changed")
     reason: str | None = Field(default=None, description="why it was refused, in one sentence")
     problems: tuple[str, ...] = Field(default=(), description="all problems, one sentence each")
     result: dict[str, JsonValue] = Field(default={}, description="the command's result")
     tick: int | None = Field(
-        default=None, description="tick at which it took effect; null where it never reached the loop"
+        default=None, description="tick at which it took effect; null if it never reached the loop"
     )
     time: float = Field(description="the server's system clock at the answer, Unix time in s")
     duplicate: bool = Field(default=False, description="true: this id was used before; the first answer, repeated")
@@ -46,8 +46,8 @@ class ChannelInfo(Published):
     """A channel of the rig or of the virtual circuit."""
 
     unit: str = Field(description='unit of its values, "" for a plain number')
-    kind: str = Field(description="where it comes from, such as measured, virtual, command")
-    description: str = Field(default="", description="what it is")
+    kind: str = Field(description="origin of the channel, such as measured, virtual, command")
+    description: str = Field(default="", description="description of the channel")
 
 
 class InputInfo(Published):
@@ -56,7 +56,7 @@ class InputInfo(Published):
     unit: str = Field(description='unit of its values, "" for a plain number')
     minimum: float = Field(description="smallest value accepted")
     maximum: float = Field(description="largest value accepted")
-    description: str = Field(default="", description="what it is")
+    description: str = Field(default="", description="description of the input")
 
 
 class ValveInfo(Published):
@@ -64,15 +64,15 @@ class ValveInfo(Published):
 
     strategies: tuple[str, ...] = Field(description="strategies that the command `strategy` may select")
     jog_limit: float = Field(default=0.0, description="largest command of jog, fraction of full scale")
-    description: str = Field(default="", description="what it is")
+    description: str = Field(default="", description="description of the valve")
 
 
 class CommandInfo(Published):
     """A command: its topic, its purpose, the JSON Schema of its payload."""
 
-    topic: str = Field(description="topic to send it to")
-    description: str = Field(description="what it does")
-    payload_schema: dict[str, JsonValue] = Field(description="JSON Schema of its payload")
+    topic: str = Field(description="topic to which the command is sent")
+    description: str = Field(description="effect of the command")
+    payload_schema: dict[str, JsonValue] = Field(description="JSON Schema of the payload")
 
 
 class TopicInfo(Published):
@@ -80,11 +80,11 @@ class TopicInfo(Published):
 
     topic: str = Field(description="full name of the topic")
     retained: bool = Field(description="whether the broker keeps the latest message")
-    description: str = Field(description="what is published there")
+    description: str = Field(description="content of the topic")
 
 
 class Description(Published):
-    """What this server is and which commands it takes. Retained."""
+    """Description of this server and its commands. Retained."""
 
     rig: str = Field(description="the rig's name")
     version: str = Field(description="version of hilserver")
@@ -169,7 +169,7 @@ class ServerState(Published):
     fault: str | None = Field(default=None, description="reason for FAULT")
     enabled: bool | None = Field(default=None, description="whether the local enable is on; null: the rig has none")
     warnings: tuple[str, ...] = Field(default=(), description="violated limits, saturation, outdated samples")
-    degradations: tuple[str, ...] = Field(default=(), description="what is not available, such as real-time priority")
+    degradations: tuple[str, ...] = Field(default=(), description="missing resources, such as real-time priority")
     tick: int = Field(description="ticks since the start of the server")
     time: float = Field(description="the server's system clock, Unix time in s: the clock of `expires`")
     missed_ticks: int = Field(default=0, description="ticks missed since the start of the server")
@@ -200,15 +200,15 @@ class CircuitStatus(Published):
 class DatasheetValue(Published):
     """A datasheet value of a component type."""
 
-    description: str = Field(description="what it is")
-    required: bool = Field(description="whether it is required")
+    description: str = Field(description="meaning of the value")
+    required: bool = Field(description="whether the value is required")
     default: JsonValue = Field(default=None, description="default; null: none")
 
 
 class TypeInfo(Published):
     """A type of component: its ports, its signals, its datasheet values."""
 
-    description: str = Field(description="what it is, as a sentence")
+    description: str = Field(description="description of the type, as a sentence")
     ports: tuple[str, ...] = Field(description="hydraulic and mechanical ports, to be connected to nodes")
     inputs: tuple[str, ...] = Field(default=(), description="signals that it reads")
     outputs: tuple[str, ...] = Field(default=(), description="signals that it provides")
@@ -248,7 +248,7 @@ class SpeedMargin(Published):
 class SignificantFrequency(Published):
     """The rate rule: at least ten ticks per period of the highest significant frequency."""
 
-    what: str = Field(description="what has this frequency")
+    what: str = Field(description="part of the rig that has this frequency")
     hertz: float = Field(description="highest significant frequency, Hz")
     ticks: float = Field(description="ticks per period")
 
@@ -259,16 +259,16 @@ class DelayMargin(Published):
     strategy: str = Field(description="name of the strategy")
     late: float = Field(description="delay of the real flow behind the virtual flow")
     late_off: float = Field(description="the same with sensors and valve 10 % slower than in the rig file")
-    critical: float | None = Field(description="delay from which on the loop oscillates; null: it never does")
+    critical: float | None = Field(description="delay from which the loop oscillates; null: it never oscillates")
     frequency: float = Field(description="frequency of this oscillation, Hz")
     margin: float | None = Field(
         description="critical delay divided by late_off, at least 2 is recommended; null: any delay is acceptable"
     )
-    at: str | None = Field(description="operating point at which it is smallest")
+    at: str | None = Field(description="operating point at which the critical delay is smallest")
 
 
 class MarginStatus(Published):
-    """Whether the real valves can do what the virtual circuit asks for, and the loop stays stable. Retained."""
+    """Whether the real valves can meet the demand of the virtual circuit, and the loop stays stable. Retained."""
 
     examined: bool = Field(
         description="false: the margins of the present circuit are still being calculated; all other keys are void"
@@ -285,7 +285,7 @@ class MarginStatus(Published):
     delay: tuple[DelayMargin, ...] = Field(
         default=(), description="delay margin of every strategy that the valves offer"
     )
-    unknown: str | None = Field(default=None, description="why the delay margin is not known, if so")
+    unknown: str | None = Field(default=None, description="why the delay margin is not known; null: it is")
 
 
 class Telemetry(Published):

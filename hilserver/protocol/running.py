@@ -1,4 +1,4 @@
-"""The servers that run on this machine: a small file per rig with its broker's address, for clients to find it."""
+"""The servers that run on this machine: a small file per rig with its broker's address, by which clients find it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def announce(rig: str, address: BrokerAddress) -> Path:
     path = _own_folder() / f"{rig}.json"
     part = path.with_suffix(".part")
     part.write_text(json.dumps({"pid": os.getpid(), **address.model_dump(mode="json")}))
-    part.replace(path)  # atomically: nobody reads half a file
+    part.replace(path)  # atomically, so that a partial file is never read
     return path
 
 

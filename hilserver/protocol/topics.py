@@ -45,7 +45,7 @@ class Topics:
 
 _TOPICS = {
     "availability": (True, '"online" or "offline" (plain text, by last will)'),
-    "description": (True, "what this server is and which commands it takes"),
+    "description": (True, "description of this server and its commands"),
     "state": (True, "state of the server: mode, fault, warnings, time, target and actual values"),
     "circuit": (True, "the virtual circuit that runs"),
     "types": (True, "the component types that a circuit may use, with ports and datasheet values"),

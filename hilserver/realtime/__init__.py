@@ -1,1 +1,1 @@
-"""The tick and what it runs on: its clock, its scheduling, the shared memory and the real-time process."""
+"""The real-time environment of the tick: clock, scheduling, shared memory and the real-time process."""

@@ -1,7 +1,7 @@
-"""Compiles all that a real-time run needs, before its processes start: else each would compile the same, all at once.
+"""Compiles everything that a real-time run needs before its processes start; otherwise each would compile the same.
 
-``python -m hilserver.realtime.compile SETUP`` and ``... mechanisms``: two parts, for two processors. Where several
-servers start at once, one compiles a part while the others wait for it, and then load it.
+``python -m hilserver.realtime.compile SETUP`` and ``... mechanisms``: two parts, for two processors. If several servers
+start at the same time, one compiles a part while the others wait, and then load it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MECHANISMS = "mechanisms"
 
 @contextlib.contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Hold the lock of a cache folder; it ends with the process, whichever way that ends."""
+    """Hold the lock of a cache folder; it is released when the process ends, however it ends."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -33,7 +33,7 @@ def only_one(folder: Path) -> Iterator[None]:
 
 
 def fill_cache(setup_file: Path) -> None:
-    """Compile all that a real-time run needs, but for the mechanisms' machine code; nothing is called."""
+    """Compile everything that a real-time run needs, except the mechanisms' machine code; nothing is called."""
     setup = read_setup(setup_file)
     program = build(library_of(setup.own), LINKED, to_call=False)
     calls = calls_in_the_loop(setup.plan, setup.index, setup.value, setup.row)

@@ -1,10 +1,10 @@
-"""The simulated device as a process of its own, with the watchdog a real one should have; and the loop's side of it.
+"""The simulated device as a separate process, with the watchdog that a real one should have; and the loop's side.
 
 Two rings in one shared memory segment: readings (device -> loop) and commands (loop -> device), each row beginning with
-its monotonic time. When no command came for the watchdog's time, the device goes to its safe values by itself. Behind
-the readings stand the commands that the actuators follow, so that everybody can see what the device does.
+its monotonic time. Without a command for the watchdog's time, the device sets its safe values by itself. The readings
+are followed by the commands that the actuators follow, so that all processes can see the state of the device.
 
-Started by the supervisor as ``python -m hilserver.realtime.device SETUP DEVICE PID``, the last being the supervisor's.
+Started by the supervisor as ``python -m hilserver.realtime.device SETUP DEVICE PID``, where PID is the supervisor's.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from hilserver.tick.program import compiled_program, warm_up_plant
 
 ROWS = 64
 START_TIMEOUT = 100.0
-"""Seconds to wait for the device's process: the first start on a machine compiles the circuit engine."""
+"""Seconds to wait for the device's process, which compiles the circuit engine at the first start on a machine."""
 ORPHAN_LINGER = 0.5
-"""Seconds without a command after which a device without a supervisor ends."""
+"""Seconds without a command after which a device without a supervisor terminates."""
 TAKE_OVER = 3.0
-"""Seconds to wait for the device of a killed run, which ends by itself."""
+"""Seconds to wait for the device of a killed run, which terminates by itself."""
 
 
 class DeviceMemory:
@@ -69,9 +69,9 @@ class DeviceMemory:
 
 
 class RemotePlant:
-    """The loop's side: a plant for the simulated driver that lives in another process.
+    """The loop's side: a plant for the simulated driver that runs in another process.
 
-    Waits ``patience`` seconds for a device that is still starting. Raises SharedMemoryError where it does not come.
+    Waits ``patience`` seconds for a device that is still starting. Raises SharedMemoryError if it does not appear.
     """
 
     def __init__(self, path: Path, safe: Floats, patience: float = START_TIMEOUT) -> None:
@@ -117,7 +117,7 @@ def _insist(patience: float, attempt: Callable[[], DeviceMemory]) -> DeviceMemor
 
 
 class SimulatedDevice:
-    """A plant that is moved in real time by the commands in its memory, and its watchdog."""
+    """A plant that is driven in real time by the commands in its memory, and its watchdog."""
 
     def __init__(self, setup_file: Path, name: str, supervisor: int) -> None:
         setup = read_setup(setup_file)
@@ -132,14 +132,14 @@ class SimulatedDevice:
         self._stopping = False
 
     def run(self) -> None:
-        """Until SIGTERM or the supervisor's death, and then until no more commands come: a loop ramps to null first.
+        """Run until SIGTERM or the supervisor's death, then until commands stop, because a loop ramps to null first.
 
-        Raises SharedMemoryError where another run of the rig has the device.
+        Raises SharedMemoryError if another run of the rig uses the device.
         """
         memory = _insist(TAKE_OVER, lambda: DeviceMemory.create(self._path, *self._shape))
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        # below the loop: a real device does not take the loop's processor
+        # lower priority than the loop: a real device does not use the loop's processor
         priority = max(self._scheduling.priority - 10, 1) if self._scheduling.priority else None
         prepare(Scheduling(priority, None, self._scheduling.lock_memory))
         say(ready=True)

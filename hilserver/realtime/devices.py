@@ -1,4 +1,4 @@
-"""A device as the processes of a run see it: what of the row belongs to it, and how its driver is made."""
+"""A device in the processes of a run: its part of the row, and how its driver is created."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hilserver.driver import Driver, Pace, driver_named
 
 @dataclass(frozen=True)
 class DeviceSetup:
-    """A device as the loop sees it: which raw slots it fills and which row columns it writes."""
+    """A device in the loop: the raw slots that it fills and the columns of the row that it writes."""
 
     name: str
     driver: str
@@ -22,14 +22,14 @@ class DeviceSetup:
     output_columns: tuple[int, ...]
     error_column: int
     segment: str = ""
-    """Shared memory of the device's own process, where it has one (simulated and slow devices)."""
+    """Shared memory of the device's own process, if it has one (simulated and slow devices)."""
 
     def configured(self) -> tuple[type[Driver], Any]:
-        """The driver's class, and its settings validated. Raises ConfigurationError for a driver that is not there."""
+        """The driver's class and its validated settings. Raises ConfigurationError if the driver is not installed."""
         kind = driver_named(self.driver, f"devices.{self.name}.driver")
         return kind, kind.Config.model_validate(self.settings, context={"folder": self.folder})
 
     @property
     def slow(self) -> bool:
-        """Whether it has an I/O worker process."""
+        """Whether it has an I/O process."""
         return driver_named(self.driver).pace is Pace.SLOW

@@ -1,11 +1,11 @@
-"""How late does a loop wake on this machine? The processes that measure it, set up exactly as the real-time process is.
+"""Processes that measure the wake-up latency of a loop on this machine, set up exactly as the real-time process.
 
 Two tests after those of RTLinux (Barabanov, FSMLabs 1997 and 2000; docs/theory.md, section 5): the scheduling error of
-a periodic thread, on absolute deadlines; and how long a thread that waits for a semaphore takes to wake after it was
-posted. Both beside a background load or without one.
+a periodic thread with absolute deadlines; and the time that a thread waiting for a semaphore takes to wake after it was
+posted. Both are measured with and without a background load.
 
-Started as ``python -m hilserver.realtime.latency SCHEDULING`` (JSON). Orders come as JSON lines on the standard input,
-each is answered on the standard output when it is done; the end of the input ends the process.
+Started as ``python -m hilserver.realtime.latency SCHEDULING`` (JSON). Orders are JSON lines on the standard input; each
+is answered on the standard output when it is complete. The process terminates at the end of its input.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hilserver.realtime.segment import Segment
 from hilserver.realtime.talk import say
 
 BEFORE_POSTING = 0.2
-"""Seconds before the first post, in which the one who waits gets ready."""
+"""Seconds before the first post, in which the waiting process becomes ready."""
 _LINE = 64
 _S = 1_000_000_000
 
@@ -47,18 +47,18 @@ class HandOver:
 
     @classmethod
     def create(cls, path: Path, posts: int) -> Self:
-        """A new one, at 0, for so many posts; this process owns it. Raises SharedMemoryError."""
+        """A new semaphore of value 0 for this number of posts, owned by this process. Raises SharedMemoryError."""
         new = cls(Segment.create(path, _LINE + 8 * posts, (posts,)))
         new._check(new._libc.sem_init(new._semaphore, 1, 0), "sem_init")
         return new
 
     @classmethod
     def attach(cls, path: Path) -> Self:
-        """That of another process. Raises SharedMemoryError."""
+        """The semaphore of another process. Raises SharedMemoryError."""
         return cls(Segment.attach(path))
 
     def post(self, number: int) -> None:
-        """Note the time and wake the one who waits."""
+        """Record the time and wake the waiting process."""
         self.posted_at[number] = time.monotonic_ns()
         self._libc.sem_post(self._semaphore)
 
@@ -80,7 +80,7 @@ class HandOver:
 def until_aligned(now_ns: int, period: float) -> float:
     """Seconds to the middle of the first period of the next full second.
 
-    cyclictest beside it begins on a full second (--secaligned): so neither of the two waits for the other's work.
+    cyclictest, which runs at the same time, starts on a full second (--secaligned), so neither waits for the other.
 
     >>> until_aligned(12_700_000_000, 1e-3)
     0.3005
@@ -89,7 +89,7 @@ def until_aligned(now_ns: int, period: float) -> float:
 
 
 def periodic(period: float, ticks: int) -> Floats:
-    """How late a periodic thread woke, s: each tick's begin after the deadline that it slept for."""
+    """Wake-up delays of a periodic thread, s: the time from each tick's deadline to its start."""
     clock, late, count = GridClock(period), np.zeros(ticks), 0
     clock.start(until_aligned(time.monotonic_ns(), period))
     while clock.tick < ticks - 1 and clock.wait():
@@ -99,7 +99,7 @@ def periodic(period: float, ticks: int) -> Floats:
 
 
 def waiting(hand_over: HandOver) -> Floats:
-    """How long after each post the one who waits was awake, s."""
+    """Time from each post until the waiting process was awake, s."""
     woken_at = np.zeros(len(hand_over.posted_at), dtype=np.int64)
     for number in range(len(woken_at)):
         hand_over.wait()
@@ -128,7 +128,7 @@ def load_processor(busy: float, period: float) -> None:
 
 
 def carry_out(order: dict[str, Any]) -> None:
-    """One order; measured values go into the file that it names."""
+    """Carry out one order; measured values go into the file named in it."""
     if order["do"] == "periodic":
         np.save(order["into"], periodic(order["period"], order["ticks"]))
     elif order["do"] == "load":

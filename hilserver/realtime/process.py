@@ -3,7 +3,8 @@
 Started by the supervisor as ``python -m hilserver.realtime.process SEGMENT SETUP``; reports ``ready`` and what the
 operating system did not grant on its standard output, as JSON lines.
 
-It ends in order by itself: where the supervisor asks for it, is gone, or SIGTERM comes, the valves ramp to null first.
+It terminates in an orderly way at the supervisor's request, after the supervisor's death and on SIGTERM: the valves
+ramp to null first.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from hilserver.tick.program import compiled_program, no_command, warm_up, work_n
 from hilserver.tick.row import COLUMN, INPUTS, command_in, header, valve_columns
 
 ORPHAN_LINGER = 2.0
-"""Seconds beyond the heartbeat's time-out after which a loop without a supervisor ends itself."""
+"""Seconds beyond the heartbeat's time-out after which a loop without a supervisor terminates."""
 RAMP_MARGIN = 0.5
-"""Seconds that a ramp to null may take longer than it should, before the loop ends all the same."""
+"""Seconds by which a ramp to null may exceed its expected time before the loop terminates in any case."""
 
 
 class LoopDevice:
-    """A driver and its place in the row: reads straight into the raw section, writes from the outputs' columns."""
+    """A driver and its place in the row: it reads directly into the raw section and writes the outputs' columns."""
 
     def __init__(self, setup: DeviceSetup, driver: Driver, row: Floats, layout: Layout) -> None:
         first, last = setup.first_slot, setup.first_slot + len(setup.inputs)
@@ -57,7 +58,7 @@ class LoopDevice:
         self._row = row
 
     def read(self) -> bool:
-        """Fill raw values, ages and the count of failures; False where the device must not go on: no samples then."""
+        """Fill raw values, ages and number of failures; False, without samples, if the device must not continue."""
         try:
             self.driver.read(self._raw, self._ages)
         except DriverError as error:
@@ -67,7 +68,7 @@ class LoopDevice:
         return True
 
     def write(self) -> bool:
-        """Write the raw outputs; False where the device must not go on."""
+        """Write the raw outputs; False if the device must not continue."""
         np.take(self._row, self._columns, out=self._out)
         try:
             self.driver.write(self._out)
@@ -105,30 +106,30 @@ class Loop:
             function.disable_compile()
 
     def open(self, setups: Sequence[DeviceSetup]) -> None:
-        """Open all devices and write their safe values. Raises DriverError; close() makes safe those already open."""
+        """Open all devices and write their safe values. Raises DriverError; close() makes those already open safe."""
         for setup in setups:
             device = LoopDevice(setup, make_driver(setup), self.row, self.plan.layout[0])
             device.driver.open()
             self.devices.append(device)
             device.driver.make_safe()
-            if not setup.slow:  # a worker reports by itself
+            if not setup.slow:  # an I/O process reports its failures itself
                 self._reports.append(FailureReport(device.driver))
 
     def close(self) -> None:
-        """Safe values first, on every device, whatever happened before; then release them."""
+        """Write the safe values of every device, even after errors; then release the devices."""
         for device in self.devices:
             for action in (device.driver.make_safe, device.driver.close):
                 try:
                     action()
-                except Exception as error:  # the other devices must have their safe values whatever this one does
+                except Exception as error:  # the other devices must have their safe values regardless of this one
                     say(error=f"device {device.driver.name}: {error}")
 
     def abandon(self, *_: Any) -> None:
-        """Ramp to null and end, as without a supervisor. May be called from a signal handler."""
+        """Ramp to null and terminate, as without a supervisor. May be called from a signal handler."""
         self._abandoned = True
 
     def run(self) -> None:
-        """Tick until a stop is asked for, or the supervisor is gone for good; the valves ramp to null before that."""
+        """Tick until a stop is requested or the supervisor has died; the valves ramp to null before the end."""
         row, clock, memory, ns = self.row, self.clock, self._memory, time.monotonic_ns
         failed = False
         tick, utc, missed, heartbeat_age, wake_error, *times, device_error = (COLUMN[name] for name in INPUTS)
@@ -162,13 +163,13 @@ class Loop:
             )
 
     def _silence(self) -> float:
-        """Age of the supervisor's heartbeat; infinite once the loop is to end, so that the tick ramps to null."""
+        """Age of the supervisor's heartbeat; infinite when the loop is to terminate, so that the tick ramps to null."""
         if self._abandoned or self._memory.info.stop_requested:
             return np.inf
         return self._memory.supervisor_heartbeat.age()
 
     def _is_over(self) -> bool:
-        """Whether the loop is to end and the valves have their safe commands, or have had the time for it."""
+        """Whether the loop may terminate: the valves have reached their safe commands or a time-out has passed."""
         if header(self.row).heartbeat_age <= self.plan.loop[0].heartbeat_timeout + ORPHAN_LINGER:
             self._last_tick = None
             return False
@@ -191,7 +192,7 @@ class Loop:
         self._program.tick(self.plan.block, self.index, self.value, self.row, self._work, command)
 
     def _swap(self, payload: Bytes) -> None:
-        """Let the packed circuit of a message take the place of the running one."""
+        """Replace the running circuit by the packed circuit of a message."""
         self.index, self.value, source = read_swap_payload(payload)
         needed = work_needed(self.index, self.plan)
         if needed > len(self._work):
@@ -200,34 +201,34 @@ class Loop:
 
 
 def ramp_time(plan: Plan) -> float:
-    """Seconds in which every valve gets to its safe command."""
+    """Seconds within which every valve reaches its safe command."""
     v = plan.valve
     ways = np.maximum(v["u_max"] - v["safe_value"], v["safe_value"] - v["u_min"])
     return float((ways / v["stop_rate"]).max(initial=0.0)) + RAMP_MARGIN
 
 
 class _LoopHost:
-    """What the loop provides for drivers: the plant of a device that is simulated in a process of its own."""
+    """The objects that the loop provides for drivers: the plant of a device simulated in a separate process."""
 
     def __init__(self, setup: DeviceSetup, patience: float) -> None:
         self._setup, self._patience = setup, patience
 
     def plant(self, device: str, config: Any, outputs: Sequence[str]) -> Plant:
-        """The plant in the device's process, which is waited for."""
+        """The plant in the device's process; waits for it."""
         safe = np.array([config.actuators[name].safe for name in outputs], dtype=np.float64)
         return RemotePlant(Path(self._setup.segment), safe, self._patience)
 
     def samples(self, device: str) -> SampleSource:
-        """There are none: raises DriverError."""
+        """Raises DriverError, because a real-time run has no recorded samples."""
         raise DriverError(
             f"device {device}: driver {self._setup.driver} is for hilserver replay, not for a real-time run."
         )
 
 
 def make_driver(setup: DeviceSetup, patience: float = START_TIMEOUT) -> Driver:
-    """The driver of a device, not opened yet; for a slow device its stand-in here.
+    """The driver of a device, not opened yet; for a slow device its substitute in the loop.
 
-    A simulated device's process is waited for, ``patience`` seconds.
+    Waits up to ``patience`` seconds for the process of a simulated device.
     """
     kind, config = setup.configured()
     if kind.pace is Pace.SLOW:
@@ -236,9 +237,9 @@ def make_driver(setup: DeviceSetup, patience: float = START_TIMEOUT) -> Driver:
 
 
 def make_devices_safe(setup_file: Path) -> list[str]:
-    """Write the safe values of every device that the loop itself wrote: for the supervisor, when that process is dead.
+    """Write the safe values of every device that the loop itself wrote; for the supervisor, after the loop's death.
 
-    Slow devices have workers, which live on. Returns what failed, in sentences.
+    Slow devices have I/O processes, which continue. Returns the failures, in sentences.
     """
     failures = []
     for setup in read_setup(setup_file).devices:
@@ -248,7 +249,7 @@ def make_devices_safe(setup_file: Path) -> list[str]:
             with contextlib.closing(make_driver(setup, patience=0.0)) as driver:
                 driver.open()
                 driver.make_safe()
-        except Exception as error:  # the other devices must have their safe values whatever this one does
+        except Exception as error:  # the other devices must have their safe values regardless of this one
             failures.append(f"device {setup.name} could not be given its safe values: {error}")
     return failures
 
@@ -259,13 +260,13 @@ def run_loop(segment: Path, setup_file: Path) -> int:
         setup, memory = read_setup(setup_file), LoopMemory.attach(segment)
         loop = Loop(setup, compiled_program(library_of(setup.own)), memory)
         loop.warm_up()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which stops the loop in order
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor handles Ctrl-C and stops the loop
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         try:
             loop.open(setup.devices)
             signal.signal(signal.SIGTERM, loop.abandon)
             degradations = prepare(setup.scheduling)
-            os.set_blocking(1, False)  # a supervisor that doesn't listen must not stop the loop
+            os.set_blocking(1, False)  # a supervisor that does not read must not stop the loop
             memory.info.loop_pid = os.getpid()
             say(ready=True, degradations=[str(d) for d in degradations])
             loop.run()

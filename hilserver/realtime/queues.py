@@ -1,10 +1,10 @@
 """Rows and commands between processes in shared memory, without locks: a ring of rows, a mailbox of commands.
 
-Any process may be killed at any instant and the others go on. Ring and mailbox follow one rule: slots are used in turn,
-a counter says how many entries are complete, and the writer fills the slot first and stores the counter last. So while
-the counter is n, only the slot of entry ``n - capacity`` may be changing. A reader copies, *then* looks at the counter
-again: what it copied of entry s is complete if ``n - s < capacity``. No entry is ever read half-written, and a writer
-killed in the middle of one leaves nothing behind but an unused slot.
+Any process may be killed at any instant; the others continue. Ring and mailbox follow one rule: slots are used in turn,
+a counter holds the number of complete entries, and the writer fills the slot first and stores the counter last. So
+while the counter is n, only the slot of entry ``n - capacity`` may be changing. A reader copies an entry and *then*
+reads the counter again: the copy of entry s is valid if ``n - s < capacity``. No entry is ever read half-written, and a
+writer that is killed while writing an entry leaves only an unused slot.
 
 One writer per ring and per mailbox, one taker per mailbox, any number of readers.
 """
@@ -28,7 +28,7 @@ RECORD_WIDTH = 8
 
 
 class MailboxFull(HilserverError):
-    """The reader is more than a mailbox behind: it hangs or is dead."""
+    """The reader is more than a mailbox behind: it hangs or has died."""
 
 
 class Ring:
@@ -85,7 +85,7 @@ class Ring:
         out[:before_wrap] = self._rows[slot : slot + before_wrap]
         out[before_wrap:count] = self._rows[: count - before_wrap]
         torn = min(max(self._oldest(self._published[0]) - first, 0), count)
-        if torn:  # the writer came round while we copied
+        if torn:  # the writer overwrote the row during the copy
             out[: count - torn] = out[torn:count]
         return count - torn, first + count, first + torn - cursor
 
@@ -164,7 +164,7 @@ class Mailbox:
         A taker that attaches after the death of another continues after the last command that the other completed.
         """
         sequence = self._next
-        if sequence != self._released:  # the caller is done with the last one only now
+        if sequence != self._released:  # only now has the caller finished with the last one
             self._counters[self._TAKEN] = self._released = sequence
         if self._counters[self._POSTED] == sequence:
             return None

@@ -1,4 +1,4 @@
-"""What the real-time process asks of the operating system, and what it costs where it isn't granted."""
+"""What the real-time process requests from the operating system, and the consequences if a request is denied."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CAP_IPC_LOCK = 14
 
 @dataclass(frozen=True)
 class Scheduling:
-    """What to ask for."""
+    """The requests to the operating system."""
 
     priority: int | None = 80
     """SCHED_FIFO priority, 1 ... 99; None leaves the ordinary scheduler."""
@@ -31,7 +31,7 @@ class Scheduling:
 
 @dataclass(frozen=True)
 class Degradation:
-    """One thing that the operating system does not grant: the loop runs, but less well."""
+    """A resource that the operating system does not grant: the loop runs, but with less accurate timing."""
 
     what: str
     why: str
@@ -43,10 +43,10 @@ class Degradation:
 
 
 def prepare(settings: Scheduling) -> list[Degradation]:
-    """Make this process a real-time process as far as the system allows; returns what it doesn't allow, raises nothing.
+    """Make this process a real-time process as far as the system permits; returns what is not granted, never raises.
 
-    Scheduler and affinity hold for the calling thread and for threads and processes it starts later. Nothing is taken
-    back: call it in a process of its own, after everything is loaded and compiled, right before the loop.
+    Scheduler and affinity apply to the calling thread and to threads and processes that it starts later. The settings
+    are not reverted: call it in a dedicated process, after everything is loaded and compiled, just before the loop.
     """
     if settings.freeze_gc:
         gc.collect()
@@ -65,7 +65,7 @@ def _lock_memory() -> Iterator[Degradation]:
     remedy = "Set LimitMEMLOCK=infinity in the systemd unit or memlock unlimited in /etc/security/limits.conf"
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if limit != resource.RLIM_INFINITY and not _has_capability(_CAP_IPC_LOCK):
-        # mlockall could succeed now; then every later allocation beyond the limit would fail, in the middle of the run.
+        # mlockall could succeed now, but later allocations beyond the limit would then fail during the run.
         yield Degradation(what, f"this user may lock {limit / 1024:.0f} KiB only", cost, remedy)
         return
     libc = ctypes.CDLL(None, use_errno=True)
@@ -81,7 +81,7 @@ def _has_capability(number: int) -> bool:
 
 
 def _pin(cpus: frozenset[int]) -> Iterator[Degradation]:
-    what, cost = f"CPUs {_listed(cpus)}", "The loop shares its CPU with other work and may move between CPUs"
+    what, cost = f"CPUs {_listed(cpus)}", "The loop shares its CPU with other processes and may move between CPUs"
     remedy = f"Choose from the CPUs this process may use: {_listed(os.sched_getaffinity(0))}"
     try:
         os.sched_setaffinity(0, cpus)
@@ -89,7 +89,7 @@ def _pin(cpus: frozenset[int]) -> Iterator[Degradation]:
         yield Degradation(what, _reason(error), cost, remedy)
         return
     granted = os.sched_getaffinity(0)
-    if granted != cpus:  # the kernel drops CPUs that don't exist without a word
+    if granted != cpus:  # the kernel silently ignores CPUs that don't exist
         yield Degradation(what, f"the kernel granted only {_listed(granted)}", cost, remedy)
 
 
@@ -117,7 +117,7 @@ def _sharpen_timer() -> Iterator[Degradation]:
         yield Degradation(
             "timer slack",
             f"prctl: {os.strerror(ctypes.get_errno())}",
-            "Each tick wakes up to 50 µs late",
+            "Each wake-up may be up to 50 µs late",
             "Allow SCHED_FIFO, which has no timer slack",
         )
 
@@ -130,20 +130,20 @@ def check_throttling(root: Path = Path("/")) -> Iterator[Degradation]:
             "the whole CPU",
             f"the kernel keeps {100 * (1 - runtime / period):.0f} % for ordinary processes"
             f" (sched_rt_runtime_us = {runtime})",
-            f"A loop that is busy for {runtime / 1000:.0f} ms on end can be stopped for"
-            f" {(period - runtime) / 1000:.0f} ms; one that sleeps between its ticks isn't concerned",
+            f"A loop that is busy for {runtime / 1000:.0f} ms without a pause can be stopped for"
+            f" {(period - runtime) / 1000:.0f} ms; one that sleeps between its ticks is not affected",
             "To lift it: sysctl kernel.sched_rt_runtime_us=-1",
         )
 
 
 def check_kernel(root: Path = Path("/")) -> Iterator[Degradation]:
-    """Whether the kernel is one for real time."""
+    """Whether the kernel is a real-time kernel."""
     version, release = (_kernel_text(root / f"proc/sys/kernel/{name}") for name in ("version", "osrelease"))
     if _kernel_number(root / "sys/kernel/realtime") != 1 and "PREEMPT_RT" not in version:
         yield Degradation(
             "real-time kernel",
             f"kernel {release} is not built with PREEMPT_RT",
-            "Wake-ups can come milliseconds late while the kernel is busy",
+            "Wake-ups can be milliseconds late while the kernel is busy",
             "Install a PREEMPT_RT kernel and boot it (Debian: apt-get install linux-image-rt-amd64)",
         )
 

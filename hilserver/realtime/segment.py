@@ -1,8 +1,8 @@
 """A segment of shared memory: a memory-mapped file that belongs to the process that created it.
 
-What lies in it needs stores to become visible, and loads to be made, in program order. x86-64 guarantees that (Intel
-SDM vol. 3, chapter "Memory Ordering"; also for the string operations of memcpy relative to stores before and after
-them). ARM doesn't: other machines are refused. An aligned int64 is stored and loaded as a whole.
+Its contents require that stores become visible, and loads are made, in program order. x86-64 guarantees that (Intel SDM
+vol. 3, chapter "Memory Ordering"; also for the string operations of memcpy relative to stores before and after them).
+ARM does not, so other machines are refused. An aligned int64 is stored and loaded as a whole.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _VERSION = 1
 
 
 class SharedMemoryError(HilserverError):
-    """Shared memory that can't be created or attached; names the file and, if there is one, the process in the way."""
+    """Shared memory that can't be created or attached; names the file and the process that holds it, if any."""
 
 
 def segment_path(name: str, directory: Path = Path("/dev/shm")) -> Path:
-    """Where the segment of the rig `name` lies."""
+    """The file of the segment of the rig `name`."""
     return directory / f"hilserver-{name}"
 
 
@@ -36,8 +36,8 @@ class Segment:
     """A memory-mapped file that lives as long as its owner, the process that created it.
 
     `buffer` is the usable memory, `shape` up to four numbers that tell an attaching process how it is laid out.
-    Ownership is a kernel lock on the file, which ends with the owner whichever way that ends. (A process that the owner
-    forks without exec holds the lock too, as long as it lives.)
+    Ownership is a kernel lock on the file, which is released when the owner ends, however it ends. (A process that the
+    owner forks without exec holds the lock too, as long as it lives.)
     """
 
     _HEADER = 64
@@ -61,7 +61,7 @@ class Segment:
         path, total = Path(path), cls._HEADER + size
         handle = _claim(path)
         try:
-            os.posix_fallocate(handle, 0, total)  # a full /dev/shm is an error here, else a crash at the first write
+            os.posix_fallocate(handle, 0, total)  # a full /dev/shm is an error here, not a crash at the first write
             segment = cls(path, _mapped(handle, total), os.fstat(handle), owned=True)
         except OSError as error:
             path.unlink()
@@ -79,7 +79,7 @@ class Segment:
 
     @classmethod
     def attach(cls, path: str | Path) -> Self:
-        """Map an existing segment, also that of an owner that died.
+        """Map an existing segment, even if its owner has died.
 
         Raises SharedMemoryError if there is none, or it is not one, or of another version.
         """
@@ -158,8 +158,8 @@ def _is_file(path: Path, status: os.stat_result) -> bool:
 def _claim(path: Path) -> int:
     """An open, empty file at `path`, locked by this process.
 
-    Only who has the lock on the file that is *now* at `path` may remove it: two processes can't both take over a stale
-    one.
+    Only the holder of the lock on the file that is *now* at `path` may remove it, so that two processes can't both take
+    over a stale file.
     """
     while True:
         handle = _open(path, os.O_CREAT)

@@ -1,4 +1,4 @@
-"""What the supervisor hands to its child processes: ready arrays (npz, no pickle) and device tables (JSON)."""
+"""The data that the supervisor passes to its child processes: arrays (npz, no pickle) and device tables (JSON)."""
 
 from __future__ import annotations
 

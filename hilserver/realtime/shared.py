@@ -43,7 +43,7 @@ class Heartbeat:
 
 
 class LoopInfo:
-    """What the processes around the loop must know of each other."""
+    """Information that the processes of a run share about each other."""
 
     def __init__(self, buffer: memoryview) -> None:
         """Lay it over a `buffer` of `LoopInfo.nbytes()` bytes of a segment."""
@@ -74,7 +74,7 @@ class LoopInfo:
 
     @property
     def stop_requested(self) -> bool:
-        """Whether the real-time process is asked to bring the rig to its safe state and end."""
+        """Whether the real-time process is requested to bring the rig to its safe state and terminate."""
         return self._numbers[1] != 0
 
     @stop_requested.setter
@@ -83,7 +83,7 @@ class LoopInfo:
 
 
 class LoopMemory:
-    """All that supervisor, real-time process and recorder share, in one segment.
+    """Everything that supervisor, real-time process and recorder share, in one segment.
 
     `ring`: rows from the loop; `mailbox`: commands to it; `supervisor_heartbeat`, `loop_heartbeat`; `info`.
     """

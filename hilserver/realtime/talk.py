@@ -1,4 +1,4 @@
-"""What a child process reports to the supervisor: JSON lines on its standard output."""
+"""Reports of a child process to the supervisor: JSON lines on its standard output."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 from hilserver.driver import Driver
 
 BETWEEN_REPORTS = 1.0
-"""Seconds between two reports of a device's failures at least."""
+"""Minimum time in s between two reports of a device's failures."""
 LONGEST_SENTENCE = 500
 
 
 def say(**content: Any) -> None:
-    """A line for the supervisor. If the supervisor is dead nobody listens, and nothing stops because of it."""
+    """Write a line for the supervisor. Without a supervisor the line is dropped, and the process continues."""
     with contextlib.suppress(OSError):
         os.write(1, json.dumps(content).encode() + b"\n")
 
 
 class FailureReport:
-    """Reports a device's failures to the supervisor as they are counted, but at most once per BETWEEN_REPORTS."""
+    """Reports a device's failures to the supervisor when they are counted, at most once per BETWEEN_REPORTS."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver

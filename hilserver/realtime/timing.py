@@ -1,6 +1,6 @@
-"""How punctual a loop was, computed outside of it, from the rows it published.
+"""Timing statistics of a loop, computed outside the loop from the rows that it published.
 
-What a tick's row records about time: when the loop woke, and what the tick *before* took (its own row was out by then).
+A tick's row records when the loop woke, and the durations of the *previous* tick, because its own are not known yet.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from hilserver.tick.row import COLUMN, TIMES, headers
 SHORTEST, LONGEST, BIN = 1e-8, 1e3, 1.01
 """Durations in s that are distinguished, and the ratio from one bin of a distribution to the next."""
 PARTS = dict(zip(("read", "compute", "write", "publish"), TIMES, strict=True))
-"""What a tick consists of, in its order -> the column with its duration in the tick before."""
+"""Parts of a tick, in order -> column with the duration in the previous tick."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a distribution of durations comes to; all in s."""
+    """Statistics of a distribution of durations; all in s."""
 
     count: int
     min: float
@@ -32,9 +32,9 @@ class Figures:
 
 
 class Distribution:
-    """Durations in s, any number of them in a memory that does not grow.
+    """Distribution of any number of durations, in s, in memory of constant size.
 
-    Count, least, mean and largest are exact, percentiles are right to 1 %.
+    Count, minimum, mean and maximum are exact; percentiles are accurate to 1 %.
     """
 
     def __init__(self) -> None:
@@ -53,11 +53,11 @@ class Distribution:
 
     @property
     def largest(self) -> float:
-        """The largest duration so far, 0 without any."""
+        """The largest duration so far; 0 if there is none."""
         return self._max
 
     def percentile(self, percent: float) -> float:
-        """The duration in s that so many percent do not exceed; NaN without any."""
+        """The duration in s that this percentage does not exceed; NaN if there is none."""
         if self.count == 0:
             return float("nan")
         rank = max(int(np.ceil(self.count * percent / 100.0)), 1)
@@ -65,7 +65,7 @@ class Distribution:
         return float(np.clip(SHORTEST * BIN ** (place + 0.5), self._min, self._max))
 
     def figures(self) -> Figures | None:
-        """What it comes to; None without any duration."""
+        """The statistics; None without any duration."""
         if self.count == 0:
             return None
         median, p99, p999 = (self.percentile(percent) for percent in (50.0, 99.0, 99.9))
@@ -78,43 +78,43 @@ def _bin_of(durations: Floats) -> Integers:
 
 
 def lateness(rows: Floats, period: float) -> Floats:
-    """How long after the deadline that it slept for each tick began, s: missed ticks and wake-up error together.
+    """Delay of each tick's start after its original deadline, s: missed ticks plus wake-up error.
 
-    Deadlines are counted from the run's start, so this is also what real time is ahead of the simulated one.
+    Deadlines are counted from the start of the run, so this is also the lead of real time over simulated time.
     """
     return np.asarray(headers(rows)["missed"] * period + headers(rows)["wake_error"])
 
 
 def work_before(rows: Floats) -> Floats:
-    """What the tick before each of these rows took in all, from its wake to its next sleep, s."""
+    """Total working time of the tick before each of these rows, from its wake-up to its next sleep, s."""
     return np.asarray(rows[:, [COLUMN[name] for name in PARTS.values()]].sum(axis=1))
 
 
 class LoopTiming:
-    """How punctual the loop has been since its start. ``period`` in s."""
+    """Timing of the loop since its start. ``period`` in s."""
 
     def __init__(self, period: float) -> None:
         self.period = period
         self.wake_up = Distribution()
-        """From a tick's deadline to its begin."""
+        """From a tick's deadline to its start."""
         self.parts = {name: Distribution() for name in PARTS}
         self.work = Distribution()
         """All of a tick's parts."""
 
     def add(self, rows: Floats) -> None:
-        """Take rows as they were published."""
+        """Add published rows."""
         self.wake_up.add(lateness(rows, self.period))
-        rows = rows[headers(rows)["compute_time"] > 0.0]  # a run's first row knows of no tick before
+        rows = rows[headers(rows)["compute_time"] > 0.0]  # the first row of a run has no previous tick
         for name, column in PARTS.items():
             self.parts[name].add(headers(rows)[column])
         self.work.add(work_before(rows))
 
     @property
     def time_sync_error(self) -> float:
-        """Largest difference of ideal and actual simulation time since the start, s."""
+        """Largest difference between ideal and actual simulation time since the start, s."""
         return self.wake_up.largest
 
     @property
     def minimum_step(self) -> float:
-        """The smallest step in which every tick so far had found room: the largest work of a tick, s."""
+        """The shortest period that would have been sufficient so far: the longest working time of a tick, s."""
         return self.work.largest

@@ -1,10 +1,11 @@
-"""The I/O worker: a slow device read and written in a process of its own; and the loop's side of it.
+"""The I/O process ("worker"): reads and writes a slow device, separately from the loop; and the loop's side.
 
-The supervisor makes the shared memory, so that the loop stays attached to it whichever worker is behind it. Samples go
-one way, each with the time at which it was taken; commands the other way. The loop takes the latest samples, however
-old: their ages tell. A worker that gets no more commands for ``watchdog`` writes the device's safe values by itself.
+The supervisor creates the shared memory, so that the loop stays attached to it when the worker is restarted. Samples
+are passed in one direction, each with the time at which it was taken, and commands in the other. The loop takes the
+latest samples together with their ages. A worker that receives no commands for ``watchdog`` writes the device's safe
+values by itself.
 
-Started by the supervisor as ``python -m hilserver.realtime.worker FILE PID``, the last being the supervisor's.
+Started by the supervisor as ``python -m hilserver.realtime.worker FILE PID``, where PID is the supervisor's.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ from hilserver.realtime.talk import FailureReport, say
 
 ROWS = 64
 ORPHAN_LINGER = 0.5
-"""Seconds without a command after which a worker without a supervisor ends."""
+"""Seconds without a command after which a worker without a supervisor terminates."""
 SAFE_AGAIN = 1.0
-"""Seconds after which a device without commands gets its safe values again: it may have lost them, unplugged."""
+"""Seconds after which the safe values are written again without commands: an unplugged device may have lost them."""
 PRIORITY_BELOW_LOOP = 10
 ERRORS, SAMPLES = 0, 1
-"""Columns of a row of samples: failures counted so far; then raw values, and the monotonic times they were taken at."""
+"""Columns of a row of samples: number of failures so far; then raw values and the monotonic times of the samples."""
 TIME, WHAT, VALUES = 0, 1, 2
-"""Columns of a command: its monotonic time, what it is; then raw values."""
+"""Columns of a command: its monotonic time and kind; then raw values."""
 NOTHING, WRITE, MAKE_SAFE = 0.0, 1.0, 2.0
 _LINE = 64
 
 
 class WorkerMemory:
-    """What a worker, the loop and the supervisor share: rows of samples, rows of commands, the worker's state."""
+    """Memory shared by a worker, the loop and the supervisor: rows of samples and commands, the worker's state."""
 
     def __init__(self, segment: Segment, n_inputs: int, n_outputs: int) -> None:
         parts, start = [], 0
@@ -82,7 +83,7 @@ class WorkerMemory:
 
     @property
     def worker_pid(self) -> int:
-        """The worker's process; the supervisor notes it."""
+        """The worker's process, as entered by the supervisor."""
         return self._state[0]
 
     @worker_pid.setter
@@ -91,7 +92,7 @@ class WorkerMemory:
 
     @property
     def made_safe(self) -> int:
-        """Number of the latest command up to which the device has, or had since, its safe values; counted from 1."""
+        """Number, from 1, of the latest command at or after which the device had its safe values."""
         return self._state[1]
 
     @made_safe.setter
@@ -99,7 +100,7 @@ class WorkerMemory:
         self._state[1] = number
 
     def request_safe_values(self) -> int:
-        """Ask the worker for the safe values, as whoever writes the commands. Returns the command's number."""
+        """Request the safe values from the worker, as a command. Returns the command's number."""
         command = np.zeros(self.commands.width)
         command[TIME], command[WHAT] = time.monotonic(), MAKE_SAFE
         return self.commands.publish(command) + 1
@@ -110,7 +111,7 @@ class WorkerMemory:
 
 
 class RemoteDevice(Driver):
-    """The loop's side, in the place of a slow driver: its worker does the I/O. Never waits for anything."""
+    """The loop's side, which replaces a slow driver: the worker does the I/O, and no call waits."""
 
     Config = SlowDriverConfig
 
@@ -121,17 +122,17 @@ class RemoteDevice(Driver):
 
     @classmethod
     def channels(cls, config: Any) -> tuple[Sequence[ChannelInfo], Sequence[ChannelInfo]]:
-        """None of its own: those of the device are its driver's."""
+        """There are none here: the driver in the worker has those of the device."""
         return (), ()
 
     def open(self) -> None:
-        """Attach to the worker's memory. Raises SharedMemoryError where there is none."""
+        """Attach to the worker's memory. Raises SharedMemoryError if there is none."""
         self._memory = memory = WorkerMemory.attach(self._path)
         self._row, self._command = np.zeros(memory.samples.width), np.zeros(memory.commands.width)
         self._raw, self._times, self._values = self._row[memory.raw], self._row[memory.times], self._command[VALUES:]
 
     def read(self, values: Floats, ages: Floats) -> None:
-        """The worker's last samples and their ages; no sample before the first."""
+        """The worker's last samples and their ages; NaN before the first."""
         assert self._memory is not None
         if self._memory.samples.latest(self._row) < 0:
             values[:], ages[:] = np.nan, np.inf
@@ -142,13 +143,13 @@ class RemoteDevice(Driver):
         self.errors["counted by its worker"] = int(self._row[ERRORS])
 
     def write(self, values: Floats) -> None:
-        """Values for the worker to write in its next turn."""
+        """Pass values that the worker writes in its next turn."""
         assert self._memory is not None
         self._command[TIME], self._command[WHAT], self._values[:] = time.monotonic(), WRITE, values
         self._memory.commands.publish(self._command)
 
     def make_safe(self) -> None:
-        """Let the worker write the safe values."""
+        """Request the worker to write the safe values."""
         if self._memory is not None:
             self._memory.request_safe_values()
 
@@ -160,19 +161,19 @@ class RemoteDevice(Driver):
 
 
 class Worker:
-    """Reads and writes a device in turn. Whatever ends it, the device gets its safe values first."""
+    """Reads and writes a device in turn. However it ends, it writes the device's safe values first."""
 
     def __init__(self, driver: Driver, memory: WorkerMemory, supervisor: int) -> None:
         self._driver, self._memory, self._supervisor = driver, memory, supervisor
         self._row, self._command = np.zeros(memory.samples.width), np.zeros(memory.commands.width)
         memory.samples.latest(self._row)
-        self._counted = self._row[ERRORS]  # by the workers before this one
+        self._counted = self._row[ERRORS]  # by earlier workers of this run
         self._raw, self._ages = self._row[memory.raw], np.zeros(len(driver.inputs))
         self._begun = time.monotonic()
         self._is_safe, self._safe_due = True, 0.0
         period = 1.0 / driver.config.rate
         self._looks = math.ceil(2.0 * period / driver.config.watchdog)
-        """Looks at the commands' age per turn, so that the watchdog is in time at a slow rate too."""
+        """Checks of the commands' age per turn, so that the watchdog is in time at a slow rate too."""
         self._clock = GridClock(period / self._looks)
 
     def stop(self, *_: Any) -> None:
@@ -180,12 +181,12 @@ class Worker:
         self._clock.stop()
 
     def run(self) -> None:
-        """Open the device and serve it until stopped or left alone. Raises DriverError where it must not go on."""
+        """Serve the device until stopped or without commands. Raises DriverError if the device must not continue."""
         self._driver.open()
         try:
             self._driver.make_safe()
             say(ready=True)
-            os.set_blocking(1, False)  # a supervisor that doesn't listen must not stop the worker
+            os.set_blocking(1, False)  # a supervisor that does not read must not stop the worker
             self._serve()
         finally:
             try:
@@ -206,7 +207,7 @@ class Worker:
                 report.tell()
 
     def _keep_safe(self) -> None:
-        """Take the latest command; safe values where it asks for them, or is too old."""
+        """Take the latest command; write the safe values if it requests them or is too old."""
         number = self._memory.commands.latest(self._command) + 1
         if self._is_commanded():
             return
@@ -225,7 +226,7 @@ class Worker:
             self._driver.write(self._command[VALUES:])
 
     def _make_safe(self) -> None:
-        """Write the safe values, and when to do so again: soon where that failed, the driver has counted it."""
+        """Write the safe values and set the time of the next write: soon after a failure (counted by the driver)."""
         try:
             self._driver.make_safe()
             self._is_safe = True
@@ -248,7 +249,7 @@ class Worker:
 
 
 def write_worker_file(setup: DeviceSetup, priority: int, path: Path) -> None:
-    """What a worker is started with; only this user can read it (it may hold passwords)."""
+    """Write the start data of a worker; only this user can read the file (it may contain passwords)."""
     path.touch(mode=0o600)
     path.write_text(json.dumps({"device": asdict(setup), "priority": priority}))
 
@@ -270,7 +271,7 @@ def serve(file: Path, supervisor: int) -> int:
         say(error=str(error))
         return 1
     except Exception as error:
-        say(error=f"device {setup.name}: a defect in its driver: {type(error).__name__}: {error}")
+        say(error=f"device {setup.name}: internal error in its driver: {type(error).__name__}: {error}")
         raise
     return 0
 

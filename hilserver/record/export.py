@@ -47,9 +47,9 @@ def export(
     Without ``format`` by the suffix of ``out``. One column per name of the fixed part; ``circuit.<name>`` for each
     value that any circuit of the run has, empty where the circuit of a row lacks it; ``events``: JSON list, mostly
     empty (in MDF4 an attachment). ``columns`` are patterns like ``"raw.*"``; one row of ``every`` is kept, with the
-    events of the rows left out behind it. Packed arrays of circuits stay in the log. Fields carry the ``unit`` where
-    the log knows it, the file the log's header under ``hilserver``. The log is read twice and never held in memory. An
-    existing ``out`` is replaced when the export is complete.
+    events of the omitted rows after it. Packed arrays of circuits stay in the log. Fields carry the ``unit`` if the log
+    contains it, and the file carries the log's header under ``hilserver``. The log is read twice and never held in
+    memory. An existing ``out`` is replaced when the export is complete.
 
     Raises `RecordError` if the log can't be read, ``out`` can't be written, or a pattern matches no column.
     """
@@ -58,12 +58,12 @@ def export(
     if format not in FORMATS:
         raise RecordError(target, f"{format or 'no suffix'} is not an export format.{did_you_mean(format, FORMATS)}")
     if every < 1:
-        raise RecordError(target, f"every must be a whole number from 1 on, not {every}.")
+        raise RecordError(target, f"every must be a whole number of at least 1, not {every}.")
     if any(target.exists() and target.samefile(part) for part in source.parts):
         raise RecordError(target, "is the log itself: choose another name for the export.")
     names, events = _survey(source, every)
     wanted = _matching(source.path, names, columns)
-    if format == "mf4" and TIME not in wanted:  # nothing stands there without its time
+    if format == "mf4" and TIME not in wanted:  # MDF4 requires a time base
         wanted = [TIME, *wanted]
     schema = _schema(source, wanted)
     partial = target.with_name(target.name + ".part")

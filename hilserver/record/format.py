@@ -40,7 +40,7 @@ RENAMED = {
     "swing_travel": "oscillation_travel",
     "swing_count": "oscillation_count",
 }
-"""Fields of ``valve.<name>.<field>`` that older logs have under another name -> their present name."""
+"""Fields of ``valve.<name>.<field>`` that have another name in older logs -> their present name."""
 
 Event = dict[str, Any]
 """An event in a tick: a JSON object with at least ``kind``; NumPy arrays in it are stored exactly."""
@@ -109,7 +109,7 @@ def present_name(column: str) -> str:
 
 
 def is_circuit(event: Event) -> bool:
-    """Whether the circuit is another one from this event's row on."""
+    """Whether the circuit changes at this event's row."""
     return event.get("kind") == CIRCUIT
 
 
@@ -173,14 +173,14 @@ def header_of(schema: pa.Schema, path: Path) -> LogHeader:
             f"is in log format {newer}, written by {software}; this version reads up to format {FORMAT}: update it.",
         )
     if schema.metadata.get(CHECKSUM_KEY) != str(zlib.crc32(text)).encode():
-        raise RecordError(path, "has a damaged header: its checksum is another one.")
+        raise RecordError(path, "has a damaged header: its checksum does not match.")
     try:
         header = LogHeader.model_validate(raw)
     except ValidationError as error:
         problems = "; ".join(map(str, problems_of(error, raw)))
         raise RecordError(path, f"has a damaged header: {problems}") from error
     if not schema.equals(schema_of(header)):
-        raise RecordError(path, "has other columns than its header says.")
+        raise RecordError(path, "has columns that differ from those in its header.")
     units = {present_name(name): unit for name, unit in header.units.items()}
     return header.model_copy(update={"columns": tuple(map(present_name, header.columns)), "units": units})
 
@@ -221,7 +221,7 @@ def event_texts(batch: pa.RecordBatch) -> list[tuple[int, str]]:
 def numbers(array: pa.Array) -> NDArray[Any]:
     """The numbers of an array without nulls; not copied, hence not writable.
 
-    Arrow's own ``to_numpy`` loads pandas wherever that is installed: a second and 40 MB, for nothing.
+    Arrow's own ``to_numpy`` imports pandas if it is installed, which takes a second and 40 MB and is not needed here.
     """
     kind = array.type.to_pandas_dtype()
     if len(array) == 0:

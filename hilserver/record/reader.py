@@ -124,8 +124,8 @@ class LogReader:
     ``torn`` (until then None) is True if anything is missing or the log has no end mark, because its writer was
     killed, ran out of disk space or is still writing.
 
-    Raises `RecordError` if the file is no log, holds nothing, or is of a newer format, and, unless ``gaps`` are
-    allowed, if a part of the run is missing between others.
+    Raises `RecordError` if the file is not a log, is empty, or is of a newer format, and, unless ``gaps`` are allowed,
+    if a part of the run is missing between others.
     """
 
     def __init__(self, path: str | Path, *, gaps: bool = False) -> None:
@@ -186,7 +186,7 @@ class _Hole:
 
 @dataclass(frozen=True)
 class _Whole:
-    """A whole batch, with the numbers of its first row and its circuit in the run; None in logs of older versions."""
+    """A complete batch with the numbers of its first row and circuit in the run; None in logs of older versions."""
 
     byte: int
     arrow: pa.RecordBatch
@@ -208,7 +208,7 @@ class _Reading:
         self.damages: list[Damage] = []
 
     def begin(self, part: _Part) -> None:
-        """Go on with this file."""
+        """Continue with this file."""
         if part.header is None:
             self.miss(part.path, _Hole(0, part.trouble))
             return
@@ -218,12 +218,12 @@ class _Reading:
         if not same or self._hole is not None or self._circuit not in (None, part.header.first_circuit):
             self._version = CircuitVersion(self._start, part.header.circuit_names, part.header.packed)
         if self._next_row is not None and self._next_row < part.header.first_row:
-            self.miss(part.path, _Hole(0, "the file before ends too early"))
+            self.miss(part.path, _Hole(0, "the previous file ends too early"))
         self._circuit = part.header.first_circuit
         self._is_sure = True
 
     def miss(self, path: Path, hole: _Hole) -> None:
-        """Something is missing here; the first reason counts until something whole comes."""
+        """Record that data is missing here; the first reason is kept until the next complete batch."""
         self._hole = self._hole or (path, hole)
         self._is_sure = False
 
@@ -231,14 +231,16 @@ class _Reading:
         """The next batch; None if it can't be interpreted because of what is missing before it."""
         if self._next_row is not None and whole.row is not None and whole.row != self._next_row:
             if whole.row < self._next_row:
-                self.damages.append(Damage(path, whole.byte, self._start, 0, "a batch is there that was read before"))
+                self.damages.append(
+                    Damage(path, whole.byte, self._start, 0, "a batch that was already read is repeated")
+                )
                 return None
             self.miss(path, _Hole(whole.byte, "batches before this one were removed"))
         events = tuple((self._start + row, decode(text)) for row, text in event_texts(whole.arrow))
         new = [(row, event) for row, event in events if is_circuit(event)]
         is_known = self._is_sure or (whole.circuit is not None and whole.circuit == self._circuit)
         if not (is_known or new):
-            return None  # a switch may have been lost: nobody knows what the circuit's values are
+            return None  # a switch may have been lost, so the meaning of the circuit's values is unknown
         for row, event in new:
             self._version = CircuitVersion(row, tuple(event["names"]), event["packed"])
         self._circuit, self._is_sure = whole.circuit, True
@@ -253,20 +255,20 @@ class _Reading:
         return batch
 
     def end_hole(self, row: int | None) -> None:
-        """What was missing ends at this row of the run; None: nothing comes any more, or its number isn't known."""
+        """The gap ends at this row of the run; None: there is no more data, or the row number is not known."""
         if self._hole is None:
             return
         path, hole = self._hole
         lost = None if row is None or self._next_row is None else row - self._next_row
-        if lost != 0:  # what was missing held no rows: an end mark
+        if lost != 0:  # the gap contained no rows, only an end mark
             self.damages.append(Damage(path, hole.byte, self._start, lost, hole.reason))
         self._hole = None
 
 
 class _Part:
-    """One file of a log: its header, None where it is damaged; ``has_end`` says after `pieces` if its end is whole.
+    """One file of a log: its header, None if damaged; ``has_end``, set after `pieces`: whether its end is complete.
 
-    With a damaged header, that of the ``run``'s first file says how to read the batches.
+    If the header is damaged, the batches are read according to that of the ``run``'s first file.
     """
 
     def __init__(self, path: Path, run: Path) -> None:
@@ -280,7 +282,7 @@ class _Part:
             self.trouble = error.reason.rstrip(".")
 
     def pieces(self) -> Iterator[_Whole | _Hole]:
-        """Whole batches, and what is between them."""
+        """Complete batches and the data between them."""
         end = 0
         if self.header is not None:
             with pa.OSFile(str(self.path)) as file:
@@ -297,7 +299,7 @@ class _Part:
         yield from self._damaged_pieces(end)
 
     def _damaged_pieces(self, end: int) -> Iterator[_Whole | _Hole]:
-        """What is behind ``end``, where no whole batch begins: slower, each batch by itself."""
+        """The data after ``end``, where no complete batch begins: searched batch by batch, which is slower."""
         size = self.path.stat().st_size
         if size == 0:
             return
@@ -316,7 +318,7 @@ class _Part:
 
 
 def _next_batch(stream: pa.RecordBatchStreamReader, at: int) -> _Whole | None:
-    """The next batch, or None where the stream ends, is cut or is damaged."""
+    """The next batch, or None if the stream ends, is cut off or is damaged."""
     try:
         batch, metadata = stream.read_next_batch_with_custom_metadata()
         batch.validate(full=True)
@@ -336,7 +338,7 @@ def _head(path: Path) -> bytes:
 
 
 def _message_at(file: BinaryIO, at: int) -> bytes | None:
-    """The Arrow message that begins at this byte, if it is there as a whole."""
+    """The Arrow message that begins at this byte, if it is complete."""
     file.seek(at)
     try:
         pa.ipc.read_message(pa.PythonFile(file, mode="r"))
@@ -348,7 +350,7 @@ def _message_at(file: BinaryIO, at: int) -> bytes | None:
 
 
 def _batch_at(head: bytes, file: BinaryIO, at: int) -> tuple[_Whole, int] | None:
-    """The whole batch that begins at this byte, and where it ends."""
+    """The complete batch that begins at this byte, and its end."""
     message = _message_at(file, at)
     if message is None:
         return None
@@ -360,7 +362,7 @@ def _batch_at(head: bytes, file: BinaryIO, at: int) -> tuple[_Whole, int] | None
 
 
 def _next_whole(head: bytes, file: BinaryIO, content: mmap.mmap, at: int) -> tuple[_Whole, int] | None:
-    """The first whole batch behind this byte, and where it ends."""
+    """The first complete batch after this byte, and its end."""
     while (at := content.find(_CONTINUATION, at + 1)) >= 0:
         if at % _ALIGNMENT == 0 and (found := _batch_at(head, file, at)) is not None:
             return found
@@ -369,19 +371,19 @@ def _next_whole(head: bytes, file: BinaryIO, content: mmap.mmap, at: int) -> tup
 
 def _why_not_whole(file: BinaryIO, at: int, *, is_last: bool) -> str:
     if _message_at(file, at) is not None:
-        return "a batch is not as it was written (its checksum is another one)"
-    return "the file ends within a batch" if is_last else "what is there is no batch"
+        return "a batch is damaged (its checksum does not match)"
+    return "the file ends within a batch" if is_last else "the data there is not a batch"
 
 
 def ends_whole(path: Path) -> bool:
-    """Whether a log ends with an end mark: a quick look, which compares no checksums."""
+    """Whether a log ends with an end mark: a quick check without checksums."""
     with path.open("rb") as file:
         file.seek(max(path.stat().st_size - len(_END_MARK), 0))
         return file.read() == _END_MARK
 
 
 def last_batch(path: Path) -> pa.RecordBatch | None:
-    """The last whole batch of a file of a log, found from its end; None where there is none."""
+    """The last complete batch of a file of a log, searched from its end; None if there is none."""
     read_header(path)
     head, size = _head(path), path.stat().st_size
     with path.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as content:
@@ -393,7 +395,7 @@ def last_batch(path: Path) -> pa.RecordBatch | None:
 
 
 def read_header(path: Path) -> LogHeader:
-    """The header of a log. Raises `RecordError` if the file is no log, holds nothing, or is of a newer format."""
+    """The header of a log. Raises `RecordError` if the file is not a log, is empty, or is of a newer format."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -421,6 +423,6 @@ def _refuse_gaps(parts: Sequence[Path], first: int) -> None:
         if part != expected:
             raise RecordError(
                 expected,
-                f"is missing, but a later part of the run is there: {part.name}."
-                " hilserver log repair saves what is there.",
+                f"is missing, but a later part of the run exists: {part.name}."
+                " hilserver log repair saves the existing parts.",
             )

@@ -149,8 +149,10 @@ class LogRecorder:
             return rows[:0]
         rows = rows[found[0] :]
         if header(rows[0]).circuit_version != self._version:
-            raise RecordError(self._writer.path, "was begun too late: the circuit had been switched again.")
-        self._sequence = int(header(rows[0]).command)  # what the first row took is in it and in the header
+            raise RecordError(self._writer.path, "was started too late: the circuit had been switched again.")
+        self._sequence = int(
+            header(rows[0]).command
+        )  # the effect of the first row's command is in the row and in the header
         return rows
 
     def _commands(self, rows: Floats) -> dict[int, list[Event]]:
@@ -158,7 +160,7 @@ class LogRecorder:
         events: dict[int, list[Event]] = {}
         numbers = headers(rows)["command"].astype(np.int64)
         for row in np.flatnonzero(np.diff(numbers, prepend=self._sequence)):
-            # a tick takes one command; more are between two rows only where rows were lost
+            # a tick takes one command; there are more between two rows only if rows were lost
             taken = range(self._sequence + 1, int(numbers[row]) + 1)
             events[int(row)] = [event for number in taken for event in self._events_of(number)]
             self._sequence = int(numbers[row])
@@ -212,7 +214,7 @@ class _End:
             self._last_row = time.monotonic()
             return False
         silence = time.monotonic() - self._last_row
-        if self._memory.ring.published == 0:  # a loop that compiles first
+        if self._memory.ring.published == 0:  # a loop that is still compiling
             return self._asked or not _exists(self._memory.owner_pid)
         loop = self._memory.info.loop_pid
         return loop == 0 or silence > (STOPPING if self._asked or not _exists(loop) else LOOP_GONE)

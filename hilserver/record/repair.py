@@ -12,7 +12,7 @@ from hilserver.record.reader import Batch, CircuitVersion, Damage, LogReader
 from hilserver.record.writer import LogWriter, is_being_written
 
 REPAIRED = "repaired"
-"""Key in the ``extra`` of a repaired log's header: its source file, and what is missing."""
+"""Key in the ``extra`` of a repaired log's header: its source file and the missing rows."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Repaired:
-    """A repaired log: its files, its number of rows, and what could not be recovered."""
+    """A repaired log: its files, its number of rows, and the parts that could not be recovered."""
 
     files: tuple[Path, ...]
     rows: int
@@ -50,15 +50,15 @@ def check_log(path: Path) -> Checked:
     rows = sum(map(len, reader.batches()))
     damages = reader.damages
     if written and damages and damages[-1].row == rows and damages[-1].lost is None:
-        damages = damages[:-1]  # half a batch at the end of what is being written
+        damages = damages[:-1]  # an incomplete batch at the end of a log that is being written
     return Checked(reader.parts, rows, damages, bool(reader.torn), written)
 
 
 def repair_log(path: Path, out: Path | None = None) -> Repaired | None:
     """Write all complete rows of a damaged log and its following files to a new log; None if it is not damaged.
 
-    The new log is ``<run>-repaired.arrow`` unless ``out`` is given. What is missing is noted in its header and as
-    events ``lost`` in the rows after each gap. It can be replayed like any other log. The damaged log is not changed.
+    The new log is ``<run>-repaired.arrow`` unless ``out`` is given. Missing rows are listed in its header and as events
+    ``lost`` in the rows after each gap. It can be replayed like any other log. The damaged log is not changed.
 
     Raises `RecordError` if the log is being written or has no readable header, and if the new one can't be written.
     """

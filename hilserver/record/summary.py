@@ -13,7 +13,7 @@ from hilserver.tick.codes import Mode, Saturation
 from hilserver.tick.row import TIMES
 
 WORK = TIMES
-"""Columns that say what a tick took, by parts; logs of early versions lack the last one."""
+"""Columns with the durations of the parts of a tick; logs of early versions lack the last one."""
 
 
 @dataclass(frozen=True)

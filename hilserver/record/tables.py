@@ -49,7 +49,7 @@ class TableReport:
             lines.append(f"  {name}: {bad.count} without a number, first in line {bad.first_line}: {bad.first_text}")
         if self.ragged_lines:
             count, first = len(self.ragged_lines), self.ragged_lines[0]
-            lines.append(f"  {count} lines with too few or too many cells, first line {first}: nothing taken from them")
+            lines.append(f"  {count} lines with too few or too many cells, first line {first}: not used")
         return "\n".join(lines)
 
 
@@ -81,10 +81,10 @@ def read_table(
     ``"."`` or ``","``.
 
     A cell that is empty or isn't a finite number becomes NaN and is counted in the report; so does a line with too few
-    or too many cells, which thus keeps its place among equidistant samples. Samples without a time are left out, as
-    are lines at the end that hold nothing in these columns.
+    or too many cells, which thus keeps its place among equidistant samples. Samples without a time are omitted, as are
+    lines at the end that are empty in these columns.
 
-    Raises `RecordError` for columns that are missing or hold no number at all, and for time that runs backwards.
+    Raises `RecordError` for columns that are missing or contain no number at all, and for times that decrease.
     """
     path = Path(path)
     wrong = _wrong_options(columns, sample_rate_hz, time_column, delimiter, decimal, header_line)
@@ -112,7 +112,7 @@ def _wrong_options(
     header_line: int,
 ) -> str:
     if not columns:
-        return "no columns were given to read from it."
+        return "no columns to read were given."
     if (sample_rate_hz is None) == (time_column is None):
         return "give either its sample rate or the name of its time column."
     if sample_rate_hz is not None and not 0.0 < sample_rate_hz < np.inf:
@@ -128,7 +128,7 @@ def _wrong_options(
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a table is to be read: the wanted columns' ``positions`` in a line of ``width`` cells."""
+    """Layout of a table: the ``positions`` of the required columns in a line of ``width`` cells."""
 
     positions: dict[str, int]
     width: int
@@ -186,7 +186,7 @@ def _read_cells(path: Path, layout: _Layout) -> tuple[pa.Table, tuple[int, ...]]
         cells = pa.csv.read_csv(
             path,
             pa.csv.ReadOptions(
-                use_threads=False,  # else the lines are not numbered
+                use_threads=False,  # otherwise the lines are not numbered
                 column_names=[str(position) for position in range(layout.width)],
                 skip_rows=layout.header_line,
                 encoding=layout.encoding,
@@ -225,7 +225,7 @@ def _numbers(
         if len(where) == len(lines):
             other = "," if layout.decimal == "." else "."
             hint = f" Is the decimal sign {other} instead of {layout.decimal}?" if other in text else ""
-            raise RecordError(path, f"column {shown(name)} holds no number; line {line} says {text}.{hint}")
+            raise RecordError(path, f"column {shown(name)} contains no number; line {line} contains {text}.{hint}")
         bad[name] = BadCells(len(where), line, text)
     return samples, bad
 
@@ -241,7 +241,7 @@ def _parsed(text: pa.ChunkedArray, decimal: str) -> NDArray[np.float64]:
 def _in_order(
     path: Path, layout: _Layout, time: NDArray[np.float64], samples: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The samples that have a time. Raises `RecordError` where it runs backwards."""
+    """The samples that have a time. Raises `RecordError` if it decreases."""
     known = np.flatnonzero(np.isfinite(time))
     backwards = np.flatnonzero(np.diff(time[known]) < 0.0)
     if len(backwards):

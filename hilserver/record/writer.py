@@ -37,11 +37,11 @@ class LogWriter:
     """Appends rows to a new log, ``batch_rows`` at a time.
 
     A batch is handed to the operating system when it is full, when the circuit changes, and by `flush`; after that,
-    killing the process does not lose it. The file is synchronised to disk at most every ``fsync_every_s`` seconds,
-    which is what a power failure may lose. A file with more than ``max_bytes``, or ``max_rows`` rows, is
-    ended, and the run goes on in ``<name>.001.arrow`` and so on, each with the header of the run, the circuit of its
-    first row and the name of the file before. ``file`` is the one that is being written, ``rows`` counts the rows of
-    the run that were handed to the operating system. The file is locked (flock) as long as it is being written.
+    killing the process does not lose it. The file is synchronised to disk at most every ``fsync_every_s`` seconds; a
+    power failure may lose the data since then. A file with more than ``max_bytes``, or ``max_rows`` rows, is ended, and
+    the run is continued in ``<name>.001.arrow`` and so on, each with the header of the run, the circuit of its first
+    row and the name of the file before. ``file`` is the one that is being written, ``rows`` counts the rows of the run
+    that were handed to the operating system. The file is locked (flock) as long as it is being written.
 
     Raises `RecordError` if the file can't be written (disk full); everything written before remains readable.
     """
@@ -271,7 +271,7 @@ def is_being_written(path: Path) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks: nobody knows
+    except OSError:  # unknown on a file system without locks
         return False
     finally:
         os.close(descriptor)

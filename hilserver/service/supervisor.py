@@ -155,9 +155,9 @@ class Supervisor:
     async def _compile(self, processes: LoopProcesses) -> None:
         """Compile in a process of its own, so that this one still reacts to signals."""
         _log.warning(
-            "first start on this machine, or after an update: compiling the circuit engine takes a minute or two"
+            "first start on this machine, or after an update: compiling the circuit engine takes one to three minutes"
         )
-        self._notifier.status("compiling the circuit engine, which takes a minute or two")
+        self._notifier.status("compiling the circuit engine, which takes one to three minutes")
         await processes.compile()
 
     async def _check_solver(self, program: Program, telemetry: TelemetryReader) -> None:

@@ -182,7 +182,7 @@ def _machine_ports(circuit: Circuit, file: str) -> list[Problem]:
 
 
 def _misfits(circuit: Circuit, cycle: CycleSettings | None, file: str, cycle_file: str) -> list[Problem]:
-    """Inputs that nothing sets, and inputs of the cycle that do not exist."""
+    """Problems of inputs that are not set, and of inputs of the cycle that do not exist."""
     needed, led = circuit.inputs(), list(cycle.inputs) if cycle else []
     text = "is not set by any component: set it with a work cycle (--cycle FILE) or with a signal component."
     missing = [Problem(f'signal "{name}" {text}', "components", file) for name in needed if name not in led]

@@ -24,7 +24,7 @@ from hilserver.rig.simulated import joined
 from hilserver.simulation.lockstep import LockstepRun
 
 PLUG = "0.1 l"
-"""Closes a port; the pressure that it comes to does not depend on its volume."""
+"""Volume that closes a port; the resulting pressure does not depend on it."""
 WARM_UP = 100
 """Ticks until the delayed sensors of a simulated rig show its pressures."""
 THINNEST_ROD = 1e-6
@@ -38,12 +38,12 @@ Pause = Callable[[], None]
 
 
 def no_pause() -> None:
-    """Go on at once."""
+    """Continue at once."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What the real valves drive: a circuit in which the nodes named like the rig's ports are these ports.
+    """The machine driven by the real valves: a circuit in which the nodes named like the rig's ports are these ports.
 
     ``source``: the circuit as a table; ``origin``: where it comes from, for the reader; ``file``: its circuit file, if
     it has one. ``loads``: signals of forces against growing positions, N, each with its cylinder of the rig file.
@@ -64,7 +64,7 @@ class Machine:
         file: str = "",
         loads: Mapping[str, str] | None = None,
     ) -> Machine:
-        """The machine of a circuit table. Raises ConfigurationError with all that is wrong with it."""
+        """The machine of a circuit table. Raises ConfigurationError with all its problems."""
         circuit = read_circuit(source, library, file)
         return cls(circuit.source, circuit, origin, file, loads or {})
 
@@ -74,7 +74,7 @@ class Machine:
         return tuple(port for port in rig.settings.ports if port in nodes)
 
     def at_share(self, share: float) -> dict[str, float]:
-        """The values that put every cylinder at this share of its stroke.
+        """The values that put every cylinder at this fraction of its stroke.
 
         A mechanism whose cylinders can't get there together stays at its initial position.
         """
@@ -104,7 +104,7 @@ def is_position(name: str) -> bool:
 
 
 def machine_of(rig: Rig) -> Machine | None:
-    """The machine: from ``[cylinders]``, else that of the simulated device; None where neither is given."""
+    """The machine: from ``[cylinders]``, otherwise that of the simulated device; None if neither is given."""
     cylinders = rig.settings.cylinders
     if cylinders:
         moduli = [s.bulk_modulus for s in cylinders.values() if s.bulk_modulus is not None]
@@ -229,7 +229,7 @@ def _with_plugs(rig: Rig, source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def input_levels(rig: Rig, shares: Sequence[float]) -> Iterator[dict[str, float]]:
-    """Values of the circuit's inputs: all initial; then each moved by these shares towards either end of its range."""
+    """Values of the circuit's inputs: all initial; then each moved by these fractions towards the ends of its range."""
     initial = {name: s.initial for name, s in rig.settings.inputs.items() if name in rig.packed.values}
     yield initial
     for name in initial:

@@ -1,6 +1,6 @@
-"""How Numba compiles the functions that give a record or its cells: as addresses, without a call and without a copy.
+"""How Numba compiles the functions that return a record or its cells: as addresses, without a call and without a copy.
 
-A compiled function that *returned* a record would return a copy of it; so these are lowered where they are called.
+A compiled function that *returned* a record would return a copy of it, so these are lowered where they are called.
 """
 # mypy: allow-untyped-calls, allow-untyped-decorators
 
@@ -21,7 +21,7 @@ CELL = 8
 
 
 def compile_as_address(find: Any, place: Any, dtype: np.dtype[Any], row: int) -> None:
-    """Compile ``find`` as the address of a record: in its argument number ``row``, from the column ``place(…)`` on."""
+    """Compile ``find`` as the address of a record in argument number ``row``, which starts at column ``place(…)``."""
     kind: Any = numba.from_dtype(dtype)
 
     def typer(*args: Any) -> Any:
@@ -40,7 +40,7 @@ def compile_as_address(find: Any, place: Any, dtype: np.dtype[Any], row: int) ->
 
 
 def compile_as_cells(find: Any) -> None:
-    """Compile ``find(record)`` as an array of float64 on the memory of the record."""
+    """Compile ``find(record)`` as an array of float64 that shares the memory of the record."""
     array = types.Array(types.float64, 1, "C")
     type_callable(find)(lambda context: lambda record: array if isinstance(record, types.Record) else None)
 
@@ -56,5 +56,5 @@ def compile_as_cells(find: Any) -> None:
 
 @lower_cast(types.IntEnumMember, types.Float)
 def _enum_as_float(context: Any, builder: Any, given: Any, wanted: Any, number: Any) -> Any:
-    """A member of an IntEnum where a float64 is wanted, as the row's cells are. (Numba has it for integers only.)"""
+    """Convert a member of an IntEnum to float64, the type of the row's cells. (Numba converts to integers only.)"""
     return context.cast(builder, number, given.dtype, wanted)

@@ -1,6 +1,6 @@
-"""Part of the tick: the virtual circuit, over this tick and, on a copy, over the next ones; and its switching.
+"""Part of the tick: the virtual circuit over this tick and, on a copy, over the next ones; and its replacement.
 
-What here calls the integrator is linked to a component library (:mod:`hilserver.circuit.program`).
+The functions that call the integrator are linked to a component library (:mod:`hilserver.circuit.program`).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from hilserver.tick.row import CYLINDER_CELLS
 
 
 def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, elapsed: float) -> None:
-    """Integrate the circuit over the elapsed time, to the end of this tick, and look ahead as far as is needed.
+    """Integrate the circuit over the elapsed time to the end of this tick, and look ahead as far as required.
 
-    Where one predicts, the circuit takes its last tick from the copy that ran on the predicted pressures. All goes
-    through one call of ``advance``: each call would be compiled with all components in it.
+    If a strategy predicts, the circuit takes its last tick from the copy that ran on the predicted pressures. There is
+    only one call of ``advance``, because all components would be compiled into each call.
     """
     n, layout = int(ix[N_VALUES]), plan.layout[0]
     space = layout.circuit_space
@@ -57,7 +57,7 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
 
 
 def watch_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats) -> None:
-    """A circuit whose values are no longer finite is set back to its initial values and trips."""
+    """Reset a circuit whose values are no longer finite to its initial values, and trip."""
     start, n = plan.layout[0].circuit, int(ix[N_VALUES])
     z = row[start : start + n]
     total = 0.0
@@ -71,7 +71,7 @@ def watch_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats) -> None:
 
 
 def swap(block: Floats, row: Floats, ix: Indices, val: Floats, source: Integers, work: Floats) -> None:
-    """Put another circuit into the row; values of the same name are carried over (``source``: carried_from)."""
+    """Write another circuit into the row; values of the same name are carried over (``source``: carried_from)."""
     plan = plan_on(block)
     start = plan.layout[0].circuit
     n = plan.layout[0].circuit_space

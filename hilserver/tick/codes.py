@@ -6,7 +6,7 @@ from enum import IntEnum, IntFlag
 
 
 class Mode(IntEnum):
-    """The state of the rig's control; FAULT latches until it is reset."""
+    """The state of the server; FAULT is latched until it is reset."""
 
     STARTUP = 0
     SAFE = 1
@@ -16,7 +16,7 @@ class Mode(IntEnum):
 
 
 class Explained(IntEnum):
-    """Numbers with a text for the user each."""
+    """Numbers, each with a text for the user."""
 
     text: str
 
@@ -28,16 +28,16 @@ class Explained(IntEnum):
 
 
 class FaultCode(Explained):
-    """What tripped; limit i of the plan is ``FIRST_LIMIT_FAULT + i``."""
+    """Cause of a trip; limit i of the plan is ``FIRST_LIMIT_FAULT + i``."""
 
     NONE = 0, ""
     MISSED = 1, "more ticks in a row were missed than loop.max_missed allows"
-    DIVERGED = 2, "the virtual circuit diverged (a value was not finite); it was set back to its initial values"
+    DIVERGED = 2, "the virtual circuit diverged (a value was not finite); it was reset to its initial values"
     SUPERVISOR = 3, "the supervisor's heartbeat stopped"
     DEVICE = 4, "a device could not be read or written"
     ESTOP = 5, "tripped by the operator (command trip)"
-    BRIDGE = 6, "a bridge asked for a command that is not a finite number"
-    ENABLE = 7, "the local enable went off"
+    BRIDGE = 6, "a bridge demanded a command that is not a finite number"
+    ENABLE = 7, "the local enable was switched off"
 
 
 FIRST_LIMIT_FAULT = 100
@@ -45,7 +45,7 @@ FIRST_LIMIT_FAULT = 100
 
 
 class CommandKind(IntEnum):
-    """What a message to the loop asks for."""
+    """The kinds of commands to the loop."""
 
     NOTHING = 0
     ARM = 1
@@ -62,20 +62,20 @@ class CommandKind(IntEnum):
 
 
 class ResultCode(Explained):
-    """What became of a command."""
+    """The result of a command."""
 
     DONE = 0, ""
     WRONG_MODE = 1, "not possible in this mode"
-    LIMIT_ACTIVE = 2, "a limit is violated that would end it at once; fix the cause first"
+    LIMIT_ACTIVE = 2, "a violated limit would end it immediately; remove the cause first"
     NOT_MANUAL = 3, "the valve's bridge strategy is not manual"
     UNKNOWN_COMMAND = 4, "unknown command"
-    CAUSE_PERSISTS = 5, "the cause of the fault is still there; fix it first"
+    CAUSE_PERSISTS = 5, "the cause of the fault still exists; remove it first"
     BAD_VALUE = 6, "there is no such input, valve, strategy or cycle, or the value is not a finite number"
     NOT_ENABLED = 7, "the local enable is off: switch it on at the rig first"
 
 
 class Action(IntEnum):
-    """What a violated limit does, by severity."""
+    """The actions of a violated limit, by severity."""
 
     NONE = 0
     WARN = 1
@@ -85,7 +85,7 @@ class Action(IntEnum):
 
 
 class Watched(IntEnum):
-    """What of a channel a limit watches."""
+    """The quantity of a channel that a limit monitors."""
 
     VALUE = 0
     AGE = 1
@@ -93,7 +93,7 @@ class Watched(IntEnum):
 
 
 class When(IntEnum):
-    """When an output that is no valve is on."""
+    """When an output that is not a valve is on."""
 
     ARMED = 0
     RUNNING = 1
@@ -102,7 +102,7 @@ class When(IntEnum):
 
 
 class Shape(IntEnum):
-    """How a work cycle's value gets to its next point."""
+    """How a work cycle's value moves to its next point."""
 
     LINEAR = 0
     SMOOTH = 1
@@ -118,7 +118,7 @@ class Characteristic(IntEnum):
 
 
 class Saturation(IntFlag):
-    """Why a valve's command is not what the virtual flow requires."""
+    """Why a valve's command differs from that required by the virtual flow."""
 
     text: str
 
@@ -129,14 +129,14 @@ class Saturation(IntFlag):
         return member
 
     CAPACITY = 1, "the real valve is too small for the virtual flow at this pressure drop"
-    NO_DROP = 2, "hardly any drop in the direction of the virtual flow: not achievable, the command fades to null"
-    RANGE = 4, "command held at the end of its range"
-    SLEW = 8, "command held back by its slew limit"
-    NEAR_END = 16, "command held back near the end of the stroke"
+    NO_DROP = 2, "almost no drop in the direction of the virtual flow: not achievable, the command fades to null"
+    RANGE = 4, "command limited to its range"
+    SLEW = 8, "command limited by its slew limit"
+    NEAR_END = 16, "command limited near the end of the stroke"
     OSCILLATION = 32, "the loop of circuit, valve and machine oscillates"
     SPOOL_FAULT = 64, "the spool does not follow its command"
 
 
 def fault_text(number: int) -> str:
-    """The text of a fault that is not a limit's."""
+    """The text of a fault other than a limit."""
     return FaultCode(number).text if number in FaultCode._value2member_map_ else f"fault {number}"

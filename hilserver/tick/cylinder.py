@@ -1,13 +1,13 @@
-r"""The machine as the bridge knows it: a cylinder, the mass it moves, and a force that nobody measures.
+r"""The bridge's model of the machine: a cylinder, the mass it moves, and a force that is not measured.
 
 .. math::
    C_A \dot p_A = Q_A - A_A v, \quad C_B \dot p_B = Q_B + A_B v, \quad
    \dot x = v, \quad m \dot v = A_A p_A - A_B p_B - F
 
-C is the capacitance of a chamber (volume by effective bulk modulus). F holds load, gravity and friction, Q what the
-real valve should pass and a bias: both are random walks that a Kalman filter follows from the measured pressures,
-position and flows. So the estimate of a flow needs no flow sensor, and the pressures are known at this moment although
-their sensors are late. The filter's gains are tables over the stroke (:mod:`hilserver.rig.kalman`).
+C is the capacitance of a chamber (volume divided by effective bulk modulus). F contains load, gravity and friction; Q
+is the flow that the real valve should pass plus a bias. F and bias are random walks that a Kalman filter estimates from
+the measured pressures, position and flows. So a flow is estimated without a flow sensor, and the present pressures are
+known although their sensors have delays. The filter's gains are tables over the stroke (:mod:`hilserver.rig.kalman`).
 
 ``k`` is the cylinder's block of the row, ``m`` its line of the plan.
 """
@@ -26,7 +26,7 @@ from hilserver.tick.records import cells_of
 from hilserver.tick.row import CylinderState
 
 LEAST_PRESSURE = -1e5
-"""Pa gauge; the estimate does not go below a vacuum."""
+"""Pa gauge; the estimate does not fall below a vacuum."""
 
 FIRST_FLOW = CylinderState.names().index("flow_A")
 
@@ -35,11 +35,11 @@ FIRST_FLOW = CylinderState.names().index("flow_A")
 def move_cylinder(
     q_A: float, q_B: float, slope_A: float, slope_B: float, k: CylinderState, m: CylinderRecord, h: float
 ) -> None:
-    """Follow pressures and motion for ``h`` seconds under flows that are those of the interval's middle: midpoint rule.
+    """Advance pressures and motion by ``h`` seconds with the flows of the interval's midpoint (midpoint rule).
 
-    ``slope``: by which a flow changes with its pressure meanwhile, m³/(s·Pa), 0 or negative. It counts as in the
-    implicit midpoint rule, where it is a capacitance more: a stiff supply holds a small chamber within less than h.
-    At the ends of the stroke the piston rests.
+    ``slope``: change of a flow with its pressure in this interval, m³/(s·Pa), 0 or negative. It is treated as in the
+    implicit midpoint rule, where it acts as an additional capacitance, because a stiff supply settles a small chamber
+    in less than h. At the ends of the stroke the piston is at rest.
     """
     p_A, p_B, x, v = k.p_A, k.p_B, k.x, k.v
     half = 0.5 * h
@@ -71,7 +71,7 @@ def chamber_B(x: float, p: float, m: CylinderRecord) -> float:
 
 @register_jitable
 def start_cylinder(p_A: float, p_B: float, x: float, k: CylinderState, m: CylinderRecord) -> None:
-    """Begin at rest and in equilibrium with the measured pressures."""
+    """Start at rest and in equilibrium with the measured pressures."""
     cells_of(k)[:] = 0.0
     k.p_A, k.p_B, k.x = p_A, p_B, clip(x, 0.0, m.stroke)
     k.F = m.area_A * p_A - m.area_B * p_B
@@ -79,7 +79,7 @@ def start_cylinder(p_A: float, p_B: float, x: float, k: CylinderState, m: Cylind
 
 @register_jitable
 def is_known(k: CylinderState) -> bool:
-    """Whether the cylinder's estimate has begun, and is still made of numbers."""
+    """Whether the cylinder's estimate has started and is finite."""
     known, cells = 0, cells_of(k)
     for i in range(cells.shape[0]):
         known += isfinite(cells[i])
@@ -88,11 +88,11 @@ def is_known(k: CylinderState) -> bool:
 
 @register_jitable
 def correct_cylinder(innovation: Floats, gains: Floats, past: Floats, k: CylinderState, m: CylinderRecord) -> None:
-    """Take what the sensors said against what was expected of them into the estimate.
+    """Correct the estimate by the differences between measured and expected values.
 
     ``innovation``: of p_A, p_B, x, Q_A, Q_B (0 where there is no sensor); ``gains``: this cylinder's lines of
-    plan.kalman; ``past``: p_A, p_B and x of this and the last ticks. What was is corrected with what is, so that an
-    error that is seen late is not corrected twice.
+    plan.kalman; ``past``: p_A, p_B and x of this and the last ticks. The past values are corrected together with the
+    present ones, so that an error that is measured with a delay is not corrected twice.
     """
     place = clip(k.x / m.stroke, 0.0, 1.0) * (GRID - 1)
     i = min(floor(place), GRID - 2)
@@ -120,7 +120,7 @@ def deviation_of(column: int, gains: Floats, k: CylinderState, m: CylinderRecord
 
 @register_jitable
 def remember(past: Floats, k: CylinderState) -> None:
-    """Keep p_A, p_B, x and the flows of this tick, the newest first."""
+    """Store p_A, p_B, x and the flows of this tick, the newest first."""
     cells = cells_of(k)
     for s in range(REMEMBERED):
         for j in range(past.shape[1] - 1, 0, -1):
@@ -130,16 +130,16 @@ def remember(past: Floats, k: CylinderState) -> None:
 
 @register_jitable
 def expected(past: Floats, s: int, age: float) -> float:
-    """What was estimated ``age`` ticks ago, between the ticks on a straight line."""
+    """The estimate ``age`` ticks ago, linearly interpolated between ticks."""
     i = min(floor(age), past.shape[1] - 2)
     return float(past[s, i] + (age - i) * (past[s, i + 1] - past[s, i]))
 
 
 @register_jitable
 def add_volumes(p_A: float, p_B: float, x: float, k: CylinderState, m: CylinderRecord) -> None:
-    """Add up the oil that went into the chambers since ``p_A``, ``p_B``, ``x``: swept volume and compression, m³.
+    """Add the oil that has entered the chambers since ``p_A``, ``p_B``, ``x``: swept volume and compression, m³.
 
-    It is the integral of the flow into the port, and bound to the measured position and pressures: it does not drift.
+    The sum is the integral of the flow into the port; tied to the measured position and pressures, it does not drift.
     """
     mid_x = 0.5 * (x + k.x)
     k.volume_A += m.area_A * (k.x - x) + chamber_A(mid_x, 0.5 * (p_A + k.p_A), m) * (k.p_A - p_A)
@@ -148,5 +148,5 @@ def add_volumes(p_A: float, p_B: float, x: float, k: CylinderState, m: CylinderR
 
 @register_jitable
 def note_flows(q_A: float, q_B: float, k: CylinderState) -> None:
-    """The flows into the ports: those expected of the valves, corrected by what the sensors say of them."""
+    """The flows into the ports: those expected of the valves, corrected by the sensors."""
     k.flow_A, k.flow_B = q_A + k.bias_A, q_B + k.bias_B

@@ -1,4 +1,4 @@
-"""The machine between the ticks: spools and cylinders, followed from the commands given and corrected by the sensors.
+"""The machine between ticks: spools and cylinders, simulated from the commands and corrected by the sensors.
 
 Compiled into the tick. ``elapsed`` is the time since the last tick, in which the last command was held.
 """
@@ -46,18 +46,18 @@ from hilserver.tick.row import (
 from hilserver.tick.valve import command_at, delay_of, move_spool, reset_nonfinite, valve_flow
 
 TREND_TIME = 5e-3
-"""s, filter of the trends of supply and port pressures."""
+"""s: filter of the trends of supply and port pressures."""
 SPOOL_TRUST = 0.3
-"""Share of the difference between measured and followed spool that is corrected in a tick."""
+"""Fraction of the difference between measured and simulated spool position that is corrected per tick."""
 
 
 SPOOL_ERROR_TIME = 0.02
-"""s, filter of the difference that is watched for a spool that does not follow."""
+"""s: filter of the difference that shows a spool that does not follow its command."""
 
 
 @register_jitable
 def follow_machine(plan: Plan, row: Floats, work: Floats, elapsed: float) -> None:
-    """Bring spools and cylinders to this tick, correct them by its samples, and show the circuit the port pressures."""
+    """Advance spools and cylinders to this tick, correct them by its samples, pass port pressures to the circuit."""
     dt = plan.loop[0].dt
     ticks = max(int(elapsed / dt + 0.5), 1)
     h = dt / SUBSTEPS_OF_MACHINE
@@ -78,9 +78,9 @@ def follow_machine(plan: Plan, row: Floats, work: Floats, elapsed: float) -> Non
 
 @register_jitable
 def move_machine(plan: Plan, row: Floats, work: Floats, h: float, at: float) -> None:
-    """One sub-step of ``h`` seconds, whose middle is ``at`` (before now: negative): the midpoint rule.
+    """One sub-step of ``h`` seconds with its midpoint at ``at`` (negative: before now), by the midpoint rule.
 
-    ``work`` takes the spools in the middle, and a cylinder's state at the beginning.
+    ``work`` holds the spools at the midpoint, and a cylinder's state at the start.
     """
     n = plan.valve.shape[0]
     spools, start = work[:n], work[n : n + CYLINDER_CELLS]
@@ -103,7 +103,7 @@ def move_machine(plan: Plan, row: Floats, work: Floats, h: float, at: float) -> 
 
 @register_jitable
 def flows_into(plan: Plan, row: Floats, spools: Floats, k: CylinderState, m: CylinderRecord) -> tuple[float, float]:
-    """Flows that the valves should pass into a cylinder's ports, with these spools."""
+    """Flows that the valves should pass into a cylinder's ports at these spool positions."""
     return (
         flow_over(plan, row, spools, m.valve_A, m.turn_A, k.p_A),
         flow_over(plan, row, spools, m.valve_B, m.turn_B, k.p_B),
@@ -112,9 +112,9 @@ def flows_into(plan: Plan, row: Floats, spools: Floats, k: CylinderState, m: Cyl
 
 @register_jitable
 def flow_over(plan: Plan, row: Floats, spools: Floats, i: int, turn: float, p: float) -> float:
-    """Flow that a valve should pass into a port at pressure ``p``; -1 is no valve.
+    """Flow that a valve should pass into a port at pressure ``p``; valve -1 stands for none.
 
-    ``turn`` is -1 for the port at the valve's other edges.
+    ``turn`` is -1 for the port at the valve's other pair of edges.
     """
     if i < 0:
         return 0.0
@@ -124,7 +124,7 @@ def flow_over(plan: Plan, row: Floats, spools: Floats, i: int, turn: float, p: f
 
 @register_jitable
 def note_cylinder(plan: Plan, row: Floats, c: int) -> None:
-    """The oil that went in during a tick, and the past."""
+    """Update the volumes that entered during a tick, and the past states."""
     k, m, past = cylinder_state(plan, row, c), plan.cylinder[c], past_of_cylinder(plan, row, c)
     if is_known(k):
         add_volumes(past[0, 0], past[1, 0], past[2, 0], k, m)
@@ -166,13 +166,13 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int) -> None:
 
 @register_jitable
 def sample_of(row: Floats, column: int, otherwise: float) -> float:
-    """A channel's value; ``otherwise`` where there is no such channel."""
+    """A channel's value; ``otherwise`` if there is no such channel."""
     return row[column] if column >= 0 else otherwise
 
 
 @register_jitable
 def see_pressure(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
-    """The pressure at a port, and its trend: as measured, or as estimated where a strategy predicts."""
+    """The pressure at a port and its trend: as measured, or as estimated if a strategy predicts."""
     seen, line = port_state(plan, row, i), plan.port[i]
     p, c = row[line.column], line.cylinder
     if c >= 0 and predicts(plan, row):
@@ -195,7 +195,7 @@ def predicts(plan: Plan, row: Floats) -> bool:
 
 @register_jitable
 def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
-    """What a valve should pass now, what it is estimated to pass, how sure that is, and its supply."""
+    """A valve's expected flow, its estimated flow with standard deviation, and its supply."""
     b, v = valve_state(plan, row, i), plan.valve[i]
     p_S, p_T = row[v.column_S], row[v.column_T]
     if v.column_spool >= 0 and isfinite(row[v.column_spool]):

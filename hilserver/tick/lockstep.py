@@ -1,4 +1,4 @@
-"""The tick without a clock: many ticks in one call, as fast as possible, deterministic."""
+"""The tick without a clock: many ticks per call, as fast as possible and deterministic."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Attached(NamedTuple):
     """A simulated device in the loop.
 
     ``slots`` holds the raw slot of each sensor, ``outputs`` the row column of each actuator's raw command; ``raw`` are
-    the readings and ``command`` the raw commands, which hold from one tick to the next. ``trace[k]`` takes the plant's
-    true values at the end of tick k, for as many ticks as it has lines.
+    the readings and ``command`` the raw commands, which are held from one tick to the next. ``trace[k]`` receives the
+    plant's true values at the end of tick k, for as many ticks as it has lines.
     """
 
     plant: PlantArrays
@@ -32,10 +32,10 @@ def run_bridged(
     block: Floats, ix: Indices, val: Floats, row: Floats, work: Floats, command: Floats, inputs: Integers,
     given: Floats, devices: tuple[Attached, ...], rows: Floats,
 ) -> None:  # fmt: skip
-    """Run the tick against simulated devices for ``len(rows)`` ticks; each tick's row is kept in ``rows``.
+    """Run the tick against simulated devices for ``len(rows)`` ticks; each tick's row is stored in ``rows``.
 
-    ``given[k, j]`` goes into column ``inputs[j]`` of tick k (the tick's number among them). ``command`` is taken in
-    the first tick. A missed tick is one in which the devices go on under their last command.
+    ``given[k, j]`` goes into column ``inputs[j]`` of tick k (including the tick's number). ``command`` is taken in the
+    first tick. During a missed tick the devices continue with their last command.
     """
     plan, head = plan_on(block), header(row)
     dt, first_raw, first_age = plan.loop[0].dt, plan.layout[0].raw, plan.layout[0].age
@@ -70,7 +70,7 @@ def run_recorded(
     given: Floats,
     rows: Floats,
 ) -> None:
-    """Run the tick over recorded inputs, ``given[k, j]`` into column ``inputs[j]`` of tick k; rows go into ``rows``.
+    """Run the tick on recorded inputs: ``given[k, j]`` goes into column ``inputs[j]`` of tick k; rows go into ``rows``.
 
     ``command`` is taken in the first tick.
     """
@@ -104,18 +104,18 @@ def run_free(
 
 
 def take(row: Floats, columns: Integers, given: Floats, k: int) -> None:
-    """Line ``k`` of ``given`` into these columns of the row."""
+    """Copy line ``k`` of ``given`` into these columns of the row."""
     for j in range(columns.shape[0]):
         row[columns[j]] = given[k, j]
 
 
 def keep(row: Floats, rows: Floats, k: int) -> None:
-    """The row as line ``k`` of ``rows``, as many columns as that has."""
+    """Copy the row into line ``k`` of ``rows``, as many columns as that has."""
     for j in range(rows.shape[1]):
         rows[k, j] = row[j]
 
 
 def clear(command: Floats) -> None:
-    """A command is taken once."""
+    """Clear the command, which is taken only once."""
     for i in range(MESSAGE_CELLS):
         command[i] = 0.0

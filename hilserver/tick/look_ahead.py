@@ -1,13 +1,13 @@
-"""Look-ahead: a copy of the virtual circuit runs ahead of time, on pressures that the machine's model predicts.
+"""Look-ahead: a copy of the virtual circuit is simulated over the next ticks with pressures predicted by the model.
 
-What the circuit will pass depends on its own states, which it knows (the spool of the virtual valve, its supply), on
-the operator, whose input is extrapolated smoothly for these few milliseconds, and on the port pressures. Two views of
-them: HELD, the pressures as they are now, which leaves what comes from the circuit's own states; and PREDICTED, each
-cylinder moving on under the flows (a port without a cylinder: its pressure extrapolated linearly). Where a stiff supply
-holds the pressure of a small chamber, this is quicker than a tick: so each flow's slope over its pressure is taken too,
-and the cylinder moves under a flow that follows its pressure within the tick.
+The future flow of the circuit depends on its own states, which are known (the spool of the virtual valve, its supply),
+on the operator's inputs, which are extrapolated smoothly for these few milliseconds, and on the port pressures. These
+are treated in one of two ways. HELD: they stay as they are now, so that only the circuit's own states have an effect.
+PREDICTED: each cylinder continues to move under the flows (for a port without a cylinder, the pressure is extrapolated
+linearly). A stiff supply settles the pressure of a small chamber in less than a tick; so the slope of each flow over
+its pressure is calculated too, and the flow into the cylinder follows its pressure within the tick.
 
-Works on copies behind the integrator's scratch space in ``work``.
+All copies are in ``work``, after the integrator's scratch space.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from hilserver.tick.row import (
 from hilserver.tick.valve import delay_of, opening_for, valve_flow
 
 CATCH_UP, HELD, PREDICTED, THIS_TICK = 0, 1, 2, 3
-"""Stages of a tick: the circuit over missed ticks; the look-ahead, in either view; the circuit over this tick."""
+"""Stages of a tick: the circuit over missed ticks; the look-ahead, in either way; the circuit over this tick."""
 FARTHEST = 32
 """Maximum look-ahead, in ticks."""
 FLOW, PRESSURE, FLOW_SLOPE = 0, 1, 2
 NOTES = 3
-"""What the look-ahead notes of a port; the slope in m³/(s·Pa)."""
+"""Values that the look-ahead stores per port; the slope in m³/(s·Pa)."""
 DIPPED, NOTED, MOVED = 0, 1, 2
-"""Calls of the integrator per tick of look-ahead: flows at other pressures, flows to note, and on to the next tick."""
+"""Calls of the integrator per tick of look-ahead: flows at other pressures, flows to store, step to the next tick."""
 CALLS_AHEAD = 3
 DIP = 1e4
-"""Pa, over which a slope is taken."""
+"""Pa: pressure difference for a slope."""
 
 
 @record_at(CylinderState)
@@ -58,7 +58,7 @@ def cylinder_copy(row: Floats, c: int) -> int:
 
 @register_jitable
 def look_ahead_size(plan: Plan) -> int:
-    """Values that the look-ahead needs in ``work``, behind the integrator's."""
+    """Number of values that the look-ahead needs in ``work``, after the integrator's."""
     ports, cylinders = plan.port.shape[0], plan.cylinder.shape[0]
     return int(plan.layout[0].circuit_space + 2 * NOTES * FARTHEST * ports + CYLINDER_CELLS * cylinders)
 
@@ -73,7 +73,7 @@ def predicted(plan: Plan, work: Floats, view: int, port: int, what: int) -> Floa
 
 @register_jitable
 def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
-    """Ticks that a stage has to integrate (of a look-ahead: to note, the present one included)."""
+    """Ticks that a stage has to integrate (in a look-ahead: to store, including the present one)."""
     if stage == CATCH_UP:
         return missed
     if stage == THIS_TICK:
@@ -93,7 +93,7 @@ def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
 
 @register_jitable
 def calls_of(stage: int, ticks: int) -> int:
-    """Calls of the integrator: one for a stage of the circuit; in the look-ahead CALLS_AHEAD per tick, less one."""
+    """Calls of the integrator: one for a stage of the circuit; in the look-ahead CALLS_AHEAD per tick, minus one."""
     if HELD <= stage <= PREDICTED:
         return max(CALLS_AHEAD * ticks - 1, 0)
     return min(ticks, 1)
@@ -103,9 +103,10 @@ def calls_of(stage: int, ticks: int) -> int:
 def prepare(
     plan: Plan, ix: Indices, row: Floats, z: Floats, machine: Floats, work: Floats, stage: int, ticks: int, call: int
 ) -> int:
-    """Bring pressures and inputs into the circuit or its copy; returns the ticks to integrate with them.
+    """Write pressures and inputs into the circuit or its copy; returns the number of ticks to integrate with them.
 
-    Ahead, a tick is integrated with the pressures of its middle, then those of its end are brought in to be noted.
+    In the look-ahead, a tick is integrated with the pressures at its midpoint; then those at its end are written, and
+    the flows stored.
     """
     if not HELD <= stage <= PREDICTED:
         bind(ix, row, z)
@@ -122,7 +123,7 @@ def prepare(
 
 @register_jitable
 def bind(ix: Indices, row: Floats, z: Floats) -> None:
-    """The measured pressures and the inputs of this tick into the circuit."""
+    """Write the measured pressures and the inputs of this tick into the circuit."""
     place = ix[BOUND]
     for _ in range(ix[N_BOUND]):
         z[ix[place]] = row[ix[place + ONE]]
@@ -133,7 +134,7 @@ def bind(ix: Indices, row: Floats, z: Floats) -> None:
 def note_ports(
     plan: Plan, ix: Indices, row: Floats, z: Floats, machine: Floats, work: Floats, view: int, call: int
 ) -> None:
-    """Note the flows that the circuit passes into the ports, their pressures, and how the one falls with the other."""
+    """Store the circuit's flows into the ports, the pressures, and the slopes of flow over pressure."""
     tick = call // CALLS_AHEAD
     for port in range(plan.port.shape[0]):
         place = int(ix[int(ix[PORTS]) + port])
@@ -149,7 +150,7 @@ def note_ports(
 
 @register_jitable
 def pressure_ahead(plan: Plan, row: Floats, machine: Floats, port: int, view: int, tick: float) -> float:
-    """Pressure of a port so many ticks from now."""
+    """Pressure of a port a number of ticks from now."""
     now, c = port_state(plan, row, port), plan.port[port].cylinder
     if view == HELD:
         return now.port
@@ -164,7 +165,7 @@ def pressure_ahead(plan: Plan, row: Floats, machine: Floats, port: int, view: in
 def bind_ahead(
     plan: Plan, ix: Indices, row: Floats, z: Floats, machine: Floats, view: int, at: float, tick: int, more: float
 ) -> None:
-    """Pressures of a moment to come (ticks from now) and ``more``, and inputs of a tick, into the circuit's copy."""
+    """Write future pressures (in ticks from now) plus ``more``, and a tick's inputs, into the circuit's copy."""
     first_input, first_port = plan.layout[0].input, plan.layout[0].port
     place = ix[BOUND]
     for _ in range(ix[N_BOUND]):
@@ -181,7 +182,7 @@ def bind_ahead(
 
 @register_jitable
 def carry_cylinder(plan: Plan, row: Floats, machine: Floats, work: Floats, c: int, tick: int, until: float) -> None:
-    """Move a cylinder's copy on by the first or second half of a tick (``until`` 0.5, 1), under the predicted flows."""
+    """Advance a cylinder's copy by the first or second half of a tick (``until`` 0.5, 1) with the predicted flows."""
     k, m = cylinder_copy(machine, c), plan.cylinder[c]
     if not is_known(k):
         return
@@ -198,10 +199,10 @@ def carry_cylinder(plan: Plan, row: Floats, machine: Floats, work: Floats, c: in
 def flow_ahead(
     plan: Plan, row: Floats, work: Floats, port: int, p: float, now: float, tick: int
 ) -> tuple[float, float, float]:
-    """Flow into a port at a tick to come, as it would be at no pressure; its rise until the next one; and its slope.
+    """Flow into a port at a future tick, extrapolated to zero pressure; its rise to the next tick; and its slope.
 
-    The port's own valve will pass the virtual flow while the rig is RUNNING. A port at the other edges of a valve gets
-    what its spool lets through; one that nothing drives goes on as now.
+    The port's own valve will pass the virtual flow while the rig is RUNNING. A port at the other pair of edges of a
+    valve receives the flow at its spool position; a port without a valve keeps its present flow.
     """
     head = header(row)
     if port < 0:
@@ -225,14 +226,14 @@ def flow_ahead(
 
 @register_jitable
 def flow_at_no_pressure(plan: Plan, work: Floats, port: int, tick: int, slope: float) -> float:
-    """The flow noted at a tick, carried back along its slope: what is left is the circuit's own doing."""
+    """The flow stored at a tick, extrapolated to zero pressure along its slope: the part due to the circuit itself."""
     q, p = predicted(plan, work, PREDICTED, port, FLOW)[tick], predicted(plan, work, PREDICTED, port, PRESSURE)[tick]
     return float(q - slope * p)
 
 
 @register_jitable
 def stiffness(plan: Plan, row: Floats, work: Floats, i: int) -> float:
-    """Rate at which the virtual circuit holds the pressure at a valve's port now, 1/s; 0 where no cylinder is known."""
+    """Rate at which the virtual circuit holds the pressure at a valve's port now, 1/s; 0 without a known cylinder."""
     v = plan.valve[i]
     c = v.cylinder
     if c < 0:

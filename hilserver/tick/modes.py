@@ -1,4 +1,4 @@
-"""Part of the tick: modes. What a command may change, and what changes the mode without one."""
+"""Part of the tick: modes. The effects of commands, and mode changes without a command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hilserver.tick.row import ValveState, command_in, header, valve_state
 
 @register_jitable
 def take_command(plan: Plan, row: Floats, command: Floats, action: int) -> None:
-    """Carry out the mailbox record of this tick, if any, and note its sequence number and result."""
+    """Carry out the mailbox record of this tick, if any, and store its sequence number and result."""
     head = header(row)
     taken = command_in(command)
     kind = int(taken.kind)
@@ -29,7 +29,7 @@ def take_command(plan: Plan, row: Floats, command: Floats, action: int) -> None:
 
 @register_jitable
 def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: int) -> int:
-    """One command; returns its result. What names, ranges and types go the supervisor has checked."""
+    """Carry out one command; returns its result. The supervisor has already checked names, ranges and types."""
     head = header(row)
     mode = int(head.mode)
     if kind == CommandKind.ARM:
@@ -53,7 +53,7 @@ def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: in
         return change_strategy(plan, row, a, b)
     if kind == CommandKind.JOG:
         return start_jog(plan, row, a, b)
-    if kind == CommandKind.SWAP:  # the circuit itself was swapped just before this tick
+    if kind == CommandKind.SWAP:  # the circuit itself was replaced just before this tick
         head.circuit_version = a
         return ResultCode.DONE
     return ResultCode.UNKNOWN_COMMAND
@@ -61,7 +61,7 @@ def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: in
 
 @register_jitable
 def change_mode(row: Floats, allowed: bool, mode: int, refused: int) -> int:
-    """Change the mode where it is allowed and nothing else forbids it; ``refused``: the result then, else DONE."""
+    """Change the mode if it is allowed and nothing else prevents it; ``refused``: the result if not, else DONE."""
     head = header(row)
     if not allowed:
         return ResultCode.WRONG_MODE
@@ -72,7 +72,7 @@ def change_mode(row: Floats, allowed: bool, mode: int, refused: int) -> int:
 
 @register_jitable
 def refusal(plan: Plan, row: Floats, action: int, ending: int) -> int:
-    """What forbids to arm or to start: the local enable, or a limit whose action is ``ending`` or severer."""
+    """Reason not to arm or start: the local enable, or a limit whose action is ``ending`` or more severe."""
     if not is_enabled(plan, row):
         return ResultCode.NOT_ENABLED
     return ResultCode.LIMIT_ACTIVE if action >= ending else ResultCode.DONE
@@ -80,7 +80,7 @@ def refusal(plan: Plan, row: Floats, action: int, ending: int) -> int:
 
 @register_jitable
 def is_enabled(plan: Plan, row: Floats) -> bool:
-    """Whether the local enable is on, by a fresh sample; always, where the rig has none."""
+    """Whether the local enable is on according to a fresh sample; always true if the rig has none."""
     channel = plan.loop[0].enable_channel
     if channel < 0:
         return True
@@ -90,7 +90,7 @@ def is_enabled(plan: Plan, row: Floats) -> bool:
 
 @register_jitable
 def reset(plan: Plan, row: Floats, action: int) -> int:
-    """Out of FAULT, when nothing would trip again: to SAFE, through STARTUP where samples are still missing."""
+    """Leave FAULT if nothing would trip again: to SAFE, or to STARTUP while samples are missing."""
     head = header(row)
     if head.mode != Mode.FAULT:
         return ResultCode.WRONG_MODE
@@ -104,7 +104,7 @@ def reset(plan: Plan, row: Floats, action: int) -> int:
 
 @register_jitable
 def set_input(plan: Plan, row: Floats, number: float, value: float) -> int:
-    """A new value for operator input ``number``, held within its range."""
+    """Set a new value of operator input ``number``, limited to its range."""
     head = header(row)
     if head.mode != Mode.RUNNING:
         return ResultCode.WRONG_MODE
@@ -117,7 +117,7 @@ def set_input(plan: Plan, row: Floats, number: float, value: float) -> int:
 
 @register_jitable
 def run_cycle(plan: Plan, row: Floats, start: float) -> int:
-    """Start the work cycle (again), or end it: the inputs stay as they are."""
+    """Start or restart the work cycle, or end it, in which case the inputs keep their values."""
     head = header(row)
     if head.mode != Mode.RUNNING:
         return ResultCode.WRONG_MODE
@@ -129,7 +129,7 @@ def run_cycle(plan: Plan, row: Floats, start: float) -> int:
 
 @register_jitable
 def change_strategy(plan: Plan, row: Floats, valve: float, wanted: float) -> int:
-    """Another strategy for a valve, taken over without a jump."""
+    """Select another strategy for a valve, with a transition without a jump."""
     if not (0.0 <= valve < plan.valve.shape[0] and 0.0 <= wanted <= len(KINDS) - 1):
         return ResultCode.BAD_VALUE
     b, v = valve_state(plan, row, int(valve)), plan.valve[int(valve)]
@@ -142,7 +142,7 @@ def change_strategy(plan: Plan, row: Floats, valve: float, wanted: float) -> int
 
 @register_jitable
 def start_jog(plan: Plan, row: Floats, valve: float, wanted: float) -> int:
-    """A new manual command for a valve."""
+    """Set a new manual command for a valve."""
     head = header(row)
     if head.mode != Mode.RUNNING:
         return ResultCode.WRONG_MODE
@@ -157,14 +157,14 @@ def start_jog(plan: Plan, row: Floats, valve: float, wanted: float) -> int:
 
 @register_jitable
 def take_over(b: ValveState, v: ValveRecord) -> None:
-    """Let the strategy begin anew from the present demand."""
+    """Restart the strategy from the present demand."""
     prepare_strategy(int(b.strategy), b.flow_virtual, b.demand, b, v)
     b.fade = nan
 
 
 @register_jitable
 def trip(row: Floats, fault: int) -> None:
-    """Latch a fault; the first one stays."""
+    """Latch a fault; the first one is kept."""
     head = header(row)
     if head.mode != Mode.FAULT:
         head.mode, head.fault = Mode.FAULT, fault
@@ -172,7 +172,7 @@ def trip(row: Floats, fault: int) -> None:
 
 @register_jitable
 def watch(plan: Plan, row: Floats, action: int) -> None:
-    """What changes the mode without a command: first samples, limits, local enable, missed ticks, what was lost."""
+    """Mode changes without a command: first samples, limits, local enable, missed ticks, lost heartbeat or device."""
     head = header(row)
     if head.mode == Mode.STARTUP and all_sampled(plan, row):
         head.mode = Mode.SAFE
@@ -199,7 +199,7 @@ def watch(plan: Plan, row: Floats, action: int) -> None:
 
 @register_jitable
 def supervisor_lost(plan: Plan, row: Floats) -> bool:
-    """Whether the supervisor's heartbeat is too old (or no number)."""
+    """Whether the supervisor's heartbeat is too old (or NaN)."""
     head = header(row)
     return not head.heartbeat_age <= plan.loop[0].heartbeat_timeout
 

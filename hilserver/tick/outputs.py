@@ -1,4 +1,4 @@
-"""Part of the tick: what goes out. Each real valve's command within range and slew, and outputs that are no valves."""
+"""Part of the tick: the outputs. Each real valve's command within range and slew, and outputs other than valves."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from hilserver.tick.plan import Plan, ValveRecord
 from hilserver.tick.row import ValveState, header, past_of_valve, trend, valve_state
 
 SPOOL_TOLERANCE = 0.05
-"""Share of full stroke by which the measured spool may differ from the followed one, before it is reported."""
+"""Fraction of full stroke by which measured and simulated spool position may differ before this is reported."""
 
 
 @register_jitable
 def drive_valves(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: float, dt: float, action: int) -> None:
     """For each real valve: virtual flow -> demand (bridge) -> command within range and slew -> raw output.
 
-    The time since the last tick is ``elapsed``; the command moves by no more than one tick's slew all the same.
+    ``elapsed`` is the time since the last tick; the command never moves by more than one tick's slew.
     """
     head = header(row)
     travel = travel_of_inputs(plan, row, elapsed)
@@ -57,7 +57,7 @@ def drive_valves(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: fl
 
 @register_jitable
 def travel_of_inputs(plan: Plan, row: Floats, elapsed: float) -> float:
-    """By how much the operator's inputs have moved since the last tick, of half their ranges, all together."""
+    """Sum of the changes of the operator inputs since the last tick, as fractions of half their ranges."""
     total = 0.0
     for i in range(plan.input.shape[0]):
         step = trend(plan, row, i).step
@@ -67,9 +67,10 @@ def travel_of_inputs(plan: Plan, row: Floats, elapsed: float) -> float:
 
 @register_jitable
 def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: float, action: int) -> None:
-    """What the bridge asks for. While it doesn't drive the command (not RUNNING, hold) it waits to take over from it.
+    """The bridge's demand. While it does not drive the command (not RUNNING, hold) it is ready to take over from it.
 
-    A strategy that takes over starts from the last demand and fades to its own. A command that is not finite trips.
+    A strategy that takes over starts from the last demand and fades to its own. A command that is not finite causes a
+    trip.
     """
     head = header(row)
     b, v, number = valve_state(plan, row, i), plan.valve[i], int(valve_state(plan, row, i).strategy)
@@ -98,7 +99,7 @@ def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: fl
 
 @register_jitable
 def free_range(plan: Plan, row: Floats, valve: int) -> tuple[float, float]:
-    """The commands that a valve may have where it is: towards an end of the stroke none beyond it, less before it."""
+    """Permitted commands at the present position: none towards an end at or beyond it, reduced ones near it."""
     v = plan.valve[valve]
     low, high = v.u_min, v.u_max
     for k in range(plan.end.shape[0]):
@@ -116,7 +117,7 @@ def free_range(plan: Plan, row: Floats, valve: int) -> tuple[float, float]:
 
 @register_jitable
 def share_of(way: float, distance: float) -> float:
-    """Share of the full command with so far to go; 0 at the end and beyond it."""
+    """Permitted fraction of the full command at this distance from the end; 0 at the end and beyond it."""
     if way <= 0.0:
         return 0.0
     return 1.0 if way >= distance else float(way / distance)
@@ -124,10 +125,10 @@ def share_of(way: float, distance: float) -> float:
 
 @register_jitable
 def limit_command(row: Floats, b: ValveState, v: ValveRecord, low: float, high: float, dt: float, action: int) -> None:
-    """The last word, whatever bridge and circuit want: hold, dither, range, slew; then polarity, null and raw output.
+    """The final limits on the demand of bridge and circuit: hold, dither, range, slew; then polarity, null, raw output.
 
-    While RUNNING it keeps between ``low`` and ``high`` too (ends of the stroke). Outside of RUNNING the command goes to
-    its safe value: at the slew limit after a trip, else at the slower stop ramp.
+    While RUNNING the command also stays between ``low`` and ``high`` (ends of the stroke). In all other modes it goes
+    to its safe value: at the slew limit after a trip, otherwise at the slower stop ramp.
     """
     head = header(row)
     last, target, rate = b.command, v.safe_value, v.stop_rate
@@ -160,7 +161,7 @@ def limit_command(row: Floats, b: ValveState, v: ValveRecord, low: float, high: 
 
 @register_jitable
 def set_outputs(plan: Plan, row: Floats) -> None:
-    """The outputs that are no valves: off, but for the modes in which they are on. A heartbeat stops with its cause."""
+    """The outputs other than valves: on only in their modes. A heartbeat stops as soon as its condition is false."""
     head = header(row)
     mode, ticks = head.mode, head.missed + 1.0
     for i in range(plan.output.shape[0]):
@@ -180,7 +181,7 @@ def set_outputs(plan: Plan, row: Floats) -> None:
 
 @register_jitable
 def is_healthy(plan: Plan, row: Floats) -> bool:
-    """Whether there is no fault, nor anything that would be one if the rig were armed."""
+    """Whether there is neither a fault nor a condition that would be a fault if the rig were armed."""
     head = header(row)
     is_up = head.mode != Mode.STARTUP and head.mode != Mode.FAULT and head.device_error == 0.0
     return is_up and not supervisor_lost(plan, row) and not too_many_missed(plan, row)

@@ -1,7 +1,7 @@
-"""The plan: all constants of the tick, as tables of records on one block of memory.
+"""The plan: all constants of the tick, as tables of records in one block of memory.
 
-Numbers of channels, ports, valves and cylinders count from 0 in the order of the rig file; *columns* are places in the
-row. Either is ``NONE`` (-1) where there is none.
+Channels, ports, valves and cylinders are numbered from 0 in the order of the rig file; *columns* are places in the row.
+Numbers and columns are ``NONE`` (-1) if there is none.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from hilserver.tick.codes import Action, Characteristic, Shape, Watched, When
 from hilserver.tick.records import RecordTable, Struct, dtype_of, value
 
 SUBSTEPS_OF_MACHINE = 4
-"""Sub-steps per tick in which spools and cylinders are followed."""
+"""Sub-steps per tick for the simulation of spools and cylinders."""
 STATES = 7
 """States of a cylinder that its Kalman filter corrects: the first fields of its block of the row."""
 MEASUREMENTS = 5
-"""What may be measured of a cylinder: p_A, p_B, x, Q_A, Q_B."""
+"""Quantities of a cylinder that may be measured: p_A, p_B, x, Q_A, Q_B."""
 SENSED = 3
-"""How many of its states are measured: p_A, p_B, x."""
+"""Number of its measured states: p_A, p_B, x."""
 REMEMBERED = 5
-"""What is remembered of it for late sensors: p_A, p_B, x and the flows."""
+"""Values stored per tick because sensors have delays: p_A, p_B, x and the flows."""
 GRID = 9
-"""Positions along the stroke for which a cylinder has Kalman gains: so many lines of ``plan.kalman``."""
+"""Number of positions along the stroke with Kalman gains, and so of lines per cylinder in ``plan.kalman``."""
 DEVIATION_A, DEVIATION_B, GAINS = 0, 1, 2
-"""Columns of such a line: standard deviations of the flows into A and B, then the gains.
+"""Number of columns of such a line: standard deviations of the flows into A and B, then the gains.
 
-The gains are those of each state by measurement, then of p_A, p_B and x of one tick ago, two ticks ago, …
+The gains are those of each state per measurement, then those of p_A, p_B and x one tick ago, two ticks ago, …
 """
 
 
@@ -38,41 +38,41 @@ class LoopRecord(Struct):
     """The loop."""
 
     dt: float = value("s", "period of the loop")
-    max_missed: float = value("", "missed ticks in a row that are compensated; more of them trip")
+    max_missed: float = value("", "largest number of consecutive missed ticks that are compensated; more cause a trip")
     heartbeat_timeout: float = value("s", "largest age of the supervisor's heartbeat")
     cycle_length: float = value("s", "duration of the work cycle")
-    cycle_repeats: int = value("", "1 where the work cycle begins again at its end")
+    cycle_repeats: int = value("", "1 if the work cycle restarts at its end")
     enable_channel: int = value("", "number of the channel of the local enable; -1: there is none")
     enable_max_age: float = value("s", "largest age of its samples")
-    enable_action: Action = value("", "what the local enable does when it goes off")
+    enable_action: Action = value("", "action when the local enable is switched off")
 
 
 class Layout(Struct):
-    """Columns at which the sections of the row begin, and how long those are that a rig does not settle."""
+    """Columns at which the sections of the row begin, and the lengths of those that do not follow from the rig."""
 
     raw: int = value("", "raw readings, one per input of a device")
     age: int = value("", "their ages")
-    errors: int = value("", "one per device: 1 where it could not be read or written")
+    errors: int = value("", "one per device: 1 if it could not be read or written")
     channel: int = value("", "channels in SI units")
     stale: int = value("", "ages of the channels' last valid samples")
     change: int = value("", "the channels' rates of change")
     input: int = value("", "operator inputs")
-    trend: int = value("", "how the inputs move: a record each")
-    limit: int = value("", "limits: 1 where violated")
+    trend: int = value("", "motion of the inputs: a record each")
+    limit: int = value("", "limits: 1 if violated")
     valve: int = value("", "valves: a record each")
-    output: int = value("", "outputs that are no valves")
+    output: int = value("", "outputs other than valves")
     port: int = value("", "ports: a record each")
     cylinder: int = value("", "cylinders: a record each")
     valve_past: int = value("", "the valves' last commands")
     cylinder_past: int = value("", "the cylinders' last states")
     circuit: int = value("", "values of the virtual circuit")
     circuit_space: int = value("", "columns that the circuit may take")
-    valve_past_ticks: int = value("", "ticks of which a valve's command is remembered")
-    cylinder_past_ticks: int = value("", "ticks of which a cylinder's state is remembered")
+    valve_past_ticks: int = value("", "number of ticks for which a valve's commands are stored")
+    cylinder_past_ticks: int = value("", "number of ticks for which a cylinder's states are stored")
 
 
 class ChannelRecord(Struct):
-    """A measured channel: from the raw reading to its SI value."""
+    """A measured channel: the conversion from the raw reading to its SI value."""
 
     slot: int = value("", "number of its raw reading; -1: a fixed value")
     constant: float = value("SI", "the fixed value")
@@ -98,21 +98,21 @@ class LimitRecord(Struct):
     """A limit of a channel."""
 
     channel: int = value("", "number of the channel")
-    watched: Watched = value("", "what of the channel is watched")
+    watched: Watched = value("", "quantity of the channel that is monitored")
     lower: float = value("SI", "least allowed")
     upper: float = value("SI", "most allowed")
-    action: Action = value("", "what a violation does")
+    action: Action = value("", "action on a violation")
 
 
 class StrokeEnd(Struct):
-    """The ends of a stroke, towards which a valve's command is held back."""
+    """The ends of a stroke, towards which a valve's command is reduced."""
 
     channel: int = value("", "number of the channel that measures the position")
     valve: int = value("", "number of the valve")
-    sign: int = value("", "+1 where a positive command makes the channel rise, else -1")
+    sign: int = value("", "+1 if a positive command makes the channel rise, else -1")
     lower: float = value("SI", "lower end")
     upper: float = value("SI", "upper end")
-    distance: float = value("SI", "distance from an end within which the command becomes less")
+    distance: float = value("SI", "distance from an end within which the command is reduced")
 
 
 class InputRecord(Struct):
@@ -128,13 +128,13 @@ class PortRecord(Struct):
 
     column: int = value("", "column of the channel with its pressure")
     cylinder: int = value("", "number of the cylinder at the port")
-    is_B: int = value("", "1 where it is the cylinder's port B")
+    is_B: int = value("", "1 if it is the cylinder's port B")
     valve: int = value("", "number of the valve that drives the port")
-    turned: int = value("", "number of the valve whose other edges serve the port")
+    turned: int = value("", "number of the valve whose other pair of edges serves the port")
 
 
 class OutputRecord(Struct):
-    """An output that is no valve."""
+    """An output other than a valve."""
 
     when: When = value("", "when it is on")
     off: float = value("raw", "raw value when off")
@@ -143,18 +143,18 @@ class OutputRecord(Struct):
 
 
 class CyclePoint(Struct):
-    """A breakpoint of the work cycle; sorted by input and time. Shape and sine are those before the point."""
+    """A breakpoint of the work cycle, sorted by input and time. Shape and sine apply to the interval before it."""
 
     input: int = value("", "number of the input")
     at: float = value("s", "time in the cycle")
-    target: float = value("", "value of the input then")
-    kind: Shape = value("", "how it gets there")
+    target: float = value("", "value of the input at this time")
+    kind: Shape = value("", "how the input moves to this value")
     amplitude: float = value("", "amplitude of a sine")
     frequency: float = value("Hz", "frequency of a sine")
 
 
 class ValveRecord(Struct):
-    """What the bridge knows of its real valve."""
+    """The bridge's data of its real valve."""
 
     port: int = value("", "number of the port that it drives")
     column_p: int = value("", "column of the pressure at the port")
@@ -164,19 +164,19 @@ class ValveRecord(Struct):
     column_spool: int = value("", "column of the measured spool position")
     age_spool: float = value("s", "delay of the spool's sensor")
     age_Q: float = value("s", "delay of the flow sensor")
-    other_port: int = value("", "number of the port at its other edges")
+    other_port: int = value("", "number of the port at its other pair of edges")
     C_PA: float = value("m^3/(s*sqrt(Pa))", "flow coefficient of the edge from supply to port, fully open")
     C_AT: float = value("m^3/(s*sqrt(Pa))", "flow coefficient of the edge from port to tank, fully open")
     p_tr: float = value("Pa", "transition pressure of the orifice law")
     tau: float = value("s", "time constant of the spool")
-    omega: float = value("rad/s", "natural frequency of the spool; 0: of first order")
+    omega: float = value("rad/s", "natural frequency of the spool; 0: first-order spool")
     damping: float = value("", "damping ratio of the spool")
-    delay: float = value("s", "time from the command to the spool's start")
-    overlap: float = value("", "overlap by full stroke")
-    null_band: float = value("", "width beyond the overlap in which the inverse is eased")
+    delay: float = value("s", "time from the command to the start of the spool's motion")
+    overlap: float = value("", "overlap as a fraction of full stroke")
+    null_band: float = value("", "width beyond the overlap in which the inverse is smoothed")
     leak_PA: float = value("m^3/(s*sqrt(Pa))", "coefficient of the leakage from supply to port at null")
     leak_AT: float = value("m^3/(s*sqrt(Pa))", "coefficient of the leakage from port to tank at null")
-    leak_gone: float = value("", "spool position from which nothing leaks any more")
+    leak_gone: float = value("", "spool position from which there is no leakage")
     tau_W: float = value("s", "filter of the lead")
     K_p: float = value("s/m^3", "flow servo: proportional gain")
     T_i: float = value("s", "flow servo: integral time; 0: none")
@@ -186,9 +186,9 @@ class ValveRecord(Struct):
     Q_nominal: float = value("m^3/s", "nominal flow")
     cylinder: int = value("", "number of the cylinder at its port")
     is_B: int = value("", "1 where its port is the cylinder's port B")
-    fade_time: float = value("s", "time constant with which a jump fades where a strategy takes over")
+    fade_time: float = value("s", "time constant with which a jump fades when a strategy takes over")
     jog_limit: float = value("", "largest manual command")
-    jog_time: float = value("s", "how long a manual command holds")
+    jog_time: float = value("s", "duration of a manual command")
     polarity: float = value("", "+1 or -1: sign of the raw command")
     null: float = value("", "null offset")
     dither: float = value("", "amplitude of the dither")
@@ -198,17 +198,17 @@ class ValveRecord(Struct):
     slew_rate: float = value("1/s", "slew limit of the command")
     stop_rate: float = value("1/s", "slew limit on the way to the safe value")
     safe_value: float = value("", "safe command")
-    raw_gain: float = value("raw", "raw value of full command, less the offset")
+    raw_gain: float = value("raw", "raw value of full command minus the offset")
     raw_offset: float = value("raw", "raw value of command 0")
     strategy_first: int = value("", "number of the strategy at the start")
-    spool_11: float = value("", "spool over a sub-step: position by position")
-    spool_12: float = value("s", "spool over a sub-step: position by speed")
-    spool_21: float = value("1/s", "spool over a sub-step: speed by position")
-    spool_22: float = value("", "spool over a sub-step: speed by speed")
+    spool_11: float = value("", "spool transition over a sub-step: position from position")
+    spool_12: float = value("s", "spool transition over a sub-step: position from speed")
+    spool_21: float = value("1/s", "spool transition over a sub-step: speed from position")
+    spool_22: float = value("", "spool transition over a sub-step: speed from speed")
 
 
 class CylinderRecord(Struct):
-    """What the bridge knows of a cylinder."""
+    """The bridge's data of a cylinder."""
 
     port_A: int = value("", "number of port A")
     port_B: int = value("", "number of port B")
@@ -229,17 +229,17 @@ class CylinderRecord(Struct):
     stroke: float = value("m", "stroke")
     mass: float = value("kg", "mass that the piston moves")
     B_o: float = value("Pa", "bulk modulus of the oil without air")
-    alpha_0: float = value("", "share of free air at atmospheric pressure")
+    alpha_0: float = value("", "volume fraction of free air at atmospheric pressure")
     kappa: float = value("", "polytropic exponent of the air")
     p_0: float = value("Pa", "atmospheric pressure")
     valve_A: int = value("", "number of the valve at port A")
     valve_B: int = value("", "number of the valve at port B")
-    turn_A: float = value("", "+1 where that valve drives the port, -1 where its other edges serve it")
-    turn_B: float = value("", "+1 where that valve drives the port, -1 where its other edges serve it")
+    turn_A: float = value("", "+1 if that valve drives the port, -1 if its other pair of edges serves it")
+    turn_B: float = value("", "+1 if that valve drives the port, -1 if its other pair of edges serves it")
 
 
 class Plan(NamedTuple):
-    """The tick's constants. All tables are views on ``block``, which is what compiled code is handed: one array."""
+    """The tick's constants. All tables are views on ``block``, the one array that is passed to compiled code."""
 
     block: Floats
     loop: RecordTable[LoopRecord]
@@ -272,16 +272,16 @@ TABLES: dict[str, type[Struct]] = {
     "cylinder": CylinderRecord,
     "cycle": CyclePoint,
 }
-"""The record of each table, in the order in which they lie in the block, behind the places at which they begin."""
+"""The record of each table, in the order of the block, which starts with the places of the tables."""
 LOOP, LAYOUT, CHANNEL, CURVE, LIMIT, END, INPUT, PORT, VALVE, OUTPUT, CYLINDER, CYCLE = map(dtype_of, TABLES.values())
 CYLINDER_CELLS = CylinderRecord.cells()
 PLACES = len(TABLES) + 2
-"""Places at the beginning of the block: of each table, and of the Kalman gains and the end."""
+"""Number of places at the start of the block: of each table, of the Kalman gains and of the end."""
 
 
 @gives_arrays
 def plan_on(block: Floats) -> Plan:
-    """The plan that lies in a block (see `make_plan`)."""
+    """The plan contained in a block (see `make_plan`)."""
     at = block[:PLACES].view(np.int64)
     n = (at[11] - at[10]) // CYLINDER_CELLS * GRID
     return Plan(
@@ -303,7 +303,7 @@ def plan_on(block: Floats) -> Plan:
 
 
 def make_plan(lines: Mapping[str, Iterable[Mapping[str, Any]]], kalman: Floats) -> Plan:
-    """A plan from the records of its tables, each by the names of its fields."""
+    """Make a plan from the records of its tables, each given by the names of its fields."""
     tables = {name: table_of(record, lines[name]) for name, record in TABLES.items()}
     parts = [np.asarray(table).view(np.float64) for table in tables.values()] + [kalman.ravel()]
     places = PLACES + np.cumsum([0, *map(len, parts)])
@@ -311,12 +311,12 @@ def make_plan(lines: Mapping[str, Iterable[Mapping[str, Any]]], kalman: Floats) 
 
 
 def table_of(record: type[Struct], lines: Iterable[Mapping[str, Any]]) -> RecordTable[Any]:
-    """Records from the values of their fields by name; every field must be given."""
+    """Make records from the values of their fields by name; every field must be given."""
     found = list(lines)
     made = np.zeros(len(found), dtype=dtype_of(record))
     for i, line in enumerate(found):
         if line.keys() != record.fields().keys():
             odd = ", ".join(sorted(line.keys() ^ record.fields().keys()))
-            raise ValueError(f"{record.__name__}: the values given are not those of its fields: {odd}")
+            raise ValueError(f"{record.__name__}: fields without a value, or values without a field: {odd}")
         made[i] = tuple(line[name] for name in record.names())
     return made

@@ -1,6 +1,6 @@
-"""The simulated plant in motion: a packed circuit seen through sensors and moved by actuators.
+"""The simulated plant: a packed circuit that is measured by sensors and driven by actuators.
 
-Linked and compiled with the engine; a plant's own memory is its arrays (built by :mod:`hilserver.rig.simulated`).
+Linked and compiled with the engine; the memory of a plant is its arrays (built by :mod:`hilserver.rig.simulated`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ TARGET, FROM_RAW, VALUE_ZERO, SAFE_RAW, TICKS_LATE = range(5)
 
 
 class PlantArrays(NamedTuple):
-    """A packed plant. ``line`` holds each sensor's last readings (its delay line), ``taken`` how many samples were.
+    """A packed plant.
 
-    ``under_way`` holds each actuator's last commands, the newest first.
+    ``line`` holds each sensor's last readings (its delay line), ``taken`` the number of samples so far, and
+    ``under_way`` each actuator's last commands, the newest first.
     """
 
     ix: Indices
@@ -37,7 +38,7 @@ class PlantArrays(NamedTuple):
 
 
 def sample(plant: PlantArrays, raw: Floats) -> None:
-    """The sensors' raw readings now: scaled, noisy, quantised, within range, delayed."""
+    """The sensors' present raw readings: scaled, with noise, quantised, limited to their range, delayed."""
     k, depth = plant.taken[0], plant.line.shape[1]
     for i in range(plant.sensor.shape[0]):
         s = plant.sensor[i]
@@ -55,7 +56,7 @@ def sample(plant: PlantArrays, raw: Floats) -> None:
 
 
 def move(plant: PlantArrays, commands: Floats, dt: float) -> None:
-    """Advance the plant by one tick under raw commands."""
+    """Advance the plant by one tick with these raw commands."""
     for i in range(plant.actuator.shape[0]):
         a = plant.actuator[i]
         late = int(a[TICKS_LATE])

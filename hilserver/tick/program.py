@@ -24,18 +24,18 @@ from hilserver.tick.plant import PlantArrays
 from hilserver.tick.row import MESSAGE_CELLS
 
 LINKED = (circuit, tick, plant, lockstep)
-"""Modules whose functions reach the integrator. What these call of others they find by ordinary imports."""
+"""Modules whose functions call the integrator. They access functions of other modules by ordinary imports."""
 LEAST_WORK = 64
-"""Scratch values that the bridges use."""
+"""Number of scratch values for the bridges."""
 
 
 def compiled_program(library: Library) -> Program:
-    """The program for a library; what is not in the cache is compiled at the first call of each function."""
+    """The program for a library; a function that is not in the cache is compiled at its first call."""
     return build(library, LINKED)
 
 
 def work_array(packed: PackedCircuit, plan: Plan) -> Floats:
-    """Scratch space for the tick with this circuit, and for a swap."""
+    """Scratch space for the tick with this circuit and for a swap."""
     return np.zeros(work_needed(packed.index, plan))
 
 
@@ -51,12 +51,12 @@ def work_needed(index: Indices, plan: Plan) -> int:
 
 
 def warm_up(program: Program, plan: Plan, index: Indices, value: Floats, row: Floats) -> None:
-    """Compile (or load) the tick and the swap on copies, so that nothing is compiled later in the loop."""
+    """Compile (or load) tick and swap by calling them with copies, so that nothing is compiled later in the loop."""
     _make(program, calls_in_the_loop(plan, index, value, row))
 
 
 def warm_up_analysis(program: Program, index: Indices, value: Floats) -> None:
-    """The same for what examines a circuit before it is switched in."""
+    """The same for the functions that check a circuit before it is switched in."""
     _make(program, calls_in_analysis(index, value))
 
 
@@ -66,11 +66,11 @@ def warm_up_plant(program: Program, arrays: PlantArrays, dt: float) -> None:
 
 
 Calls = list[tuple[str, tuple[Any, ...]]]
-"""Functions of a program by name, with arguments."""
+"""Functions of a program by name, with arguments for a call."""
 
 
 def calls_in_the_loop(plan: Plan, index: Indices, value: Floats, row: Floats) -> Calls:
-    """What the loop calls: the tick and the swap, on copies."""
+    """The functions that the loop calls: tick and swap, with copies."""
     trial, work, nothing = row.copy(), np.zeros(work_needed(index, plan)), np.full(len(row), -1, dtype=np.int64)
     return [
         ("tick", (plan.block, index, value, trial, work, no_command())),
@@ -79,7 +79,7 @@ def calls_in_the_loop(plan: Plan, index: Indices, value: Floats, row: Floats) ->
 
 
 def calls_in_analysis(index: Indices, value: Floats) -> Calls:
-    """What the supervisor calls to examine a circuit before it is switched in."""
+    """The functions with which the supervisor checks a circuit before it is switched in."""
     z, work = np.zeros(int(index[N_VALUES])), np.zeros(work_size(int(index[N_STATES]), int(index[N_SUMS])))
     y = np.zeros(int(index[N_RECORDED]))
     return [
@@ -90,7 +90,7 @@ def calls_in_analysis(index: Indices, value: Floats) -> Calls:
 
 
 def calls_in_a_plant(arrays: PlantArrays, dt: float) -> Calls:
-    """What a simulated device calls, on a copy."""
+    """The function that a simulated device calls, with a copy."""
     trial = PlantArrays._make(array.copy() for array in arrays)
     return [
         ("sample", (trial, np.zeros(len(arrays.sensor)))),
@@ -104,5 +104,5 @@ def _make(program: Program, calls: Calls) -> None:
 
 
 def is_compiled(library: Library) -> bool:
-    """Whether all that a real-time run needs is in the cache; else it takes a minute or two to compile."""
+    """Whether everything that a real-time run needs is in the cache; if not, it takes minutes to compile."""
     return all((folder / COMPLETE).exists() for folder in (program_folder(library, LINKED), mechanisms_folder()))

@@ -1,8 +1,9 @@
-"""Records with named fields on plain memory: what the tick's plan and row are made of.
+"""Records with named fields in plain memory, of which the tick's plan and row consist.
 
-A record is declared once, as a class: each field's name, kind, unit and description. Its NumPy structured dtype, which
-compiled code reads by attribute (``b.spool``), the log's columns, their units and their reference follow from that.
-All fields take 8 bytes (float64, or int64 for whole numbers), so that any record is a piece of an array of cells.
+A record is declared once, as a class, with name, type, unit and description of each field. From this declaration follow
+its NumPy structured dtype, which compiled code reads by attribute (``b.spool``), and the log's columns with their units
+and reference. All fields have 8 bytes (float64, or int64 for whole numbers), so that any record is a section of an
+array of cells.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from hilserver.numerics.arrays import Floats
 from hilserver.tick.addresses import compile_as_address, compile_as_cells
 
 NONE = -1
-"""Stands for no channel, port, valve or cylinder, where a record's field holds a number or a column of one."""
+"""Stands for no channel, port, valve or cylinder in a field that holds a number or column of one."""
 
 
 class Field(NamedTuple):
-    """What is declared of a field: SI unit (empty: a number without one) and description."""
+    """The declaration of a field: SI unit (empty: a number without unit) and description."""
 
     unit: str
     description: str
@@ -36,11 +37,11 @@ def value(unit: str, description: str) -> Any:
 
 
 class Struct:
-    """Base of all records. At run time an instance is a NumPy record (``numpy.record``) on the memory of its array."""
+    """Base of all records. At run time an instance is a NumPy record (``numpy.record``) in the memory of its array."""
 
     @classmethod
     def fields(cls) -> dict[str, Field]:
-        """The fields by name, in the order in which they lie in memory."""
+        """The fields by name, in the order in memory."""
         return {name: found for name, found in vars(cls).items() if isinstance(found, Field)}
 
     @classmethod
@@ -50,7 +51,7 @@ class Struct:
 
     @classmethod
     def cells(cls) -> int:
-        """How many cells of 8 bytes a record takes."""
+        """Number of cells of 8 bytes in a record."""
         return len(cls.fields())
 
 
@@ -64,7 +65,7 @@ class RecordTable(Protocol[R_co]):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its length, as of any array."""
+        """Length of the array."""
 
     @overload
     def __getitem__(self, key: int) -> R_co: ...
@@ -83,22 +84,22 @@ def dtype_of(record: type[Struct]) -> np.dtype[Any]:
 
 
 def table_on(cells: NDArray[Any], record: type[R]) -> RecordTable[R]:
-    """The records that lie one behind the other in the last axis of an array of cells, as a view."""
+    """The records that follow each other along the last axis of an array of cells, as a view."""
     found: RecordTable[R] = cells.view(dtype_of(record))
     return found
 
 
 def blank(record: type[R]) -> R:
-    """A record of its own, all zero."""
+    """A separate record, all zero."""
     found: R = np.zeros(1, dtype_of(record))[0]
     return found
 
 
 def record_at(record: type[R]) -> Callable[[Callable[P, int]], Callable[P, R]]:
-    """Make of a function that returns a column of its argument ``row`` one that returns the record that begins there.
+    """Convert a function that returns a column of its argument ``row`` into one that returns the record at this column.
 
-    The record is a view. In compiled code it is an address and costs nothing: a function that *returned* a record
-    would return a copy.
+    The record is a view. In compiled code it is an address without computing time, whereas a function that *returned* a
+    record would return a copy.
     """
 
     def wrap(place: Callable[P, int]) -> Callable[P, R]:
@@ -118,9 +119,9 @@ def record_at(record: type[R]) -> Callable[[Callable[P, int]], Callable[P, R]]:
 
 
 def cells_of(record: Struct) -> Floats:
-    """All fields of a record whose cells are float64, as an array on its memory."""
+    """All fields of a record whose cells are float64, as an array that shares its memory."""
     memory: Any = record
-    cells: Floats = memory.base.view(np.float64).reshape(-1)  # of all records beside it
+    cells: Floats = memory.base.view(np.float64).reshape(-1)  # of all records in the same array
     first = (np.frombuffer(memory.data).ctypes.data - cells.ctypes.data) // cells.itemsize
     return cells[first : first + len(memory.dtype)]
 

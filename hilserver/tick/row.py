@@ -1,7 +1,7 @@
-"""The row: the tick's whole memory and all that is logged of it, one block of float64 cells.
+"""The row: the complete memory of the tick, which is also what the log contains, as one block of float64 cells.
 
-A header, then sections whose columns are in ``plan.layout``. Where a section is made of records, they are declared
-here, and one function each finds a record in the row. The records' fields name the log's columns.
+A header is followed by sections whose columns are in ``plan.layout``. The records of which a section consists are
+declared here, with one function each that finds a record in the row. The records' fields name the log's columns.
 """
 
 from __future__ import annotations
@@ -18,126 +18,126 @@ from hilserver.tick.records import Field, RecordTable, Struct, record_at, table_
 
 
 class RowHeader(Struct):
-    """The head of the row. What is set from outside before each tick is named in ``INPUTS``."""
+    """The header of the row. The fields that are set from outside before each tick are listed in ``INPUTS``."""
 
     tick: float = value("", "number of the tick, from 0")
-    time: float = value("s", "virtual time: ticks by period")
+    time: float = value("s", "virtual time: ticks times period")
     utc: float = value("s", "wall clock, seconds since 1970")
     missed: float = value("", "ticks missed before this one and compensated in it")
     heartbeat_age: float = value("s", "age of the supervisor's last heartbeat")
-    command: float = value("", "sequence number of the last command that was taken")
+    command: float = value("", "sequence number of the last command taken")
     result: float = value("", "its result (hilserver.tick.codes.Result)")
     mode: float = value("", "mode: 0 STARTUP, 1 SAFE, 2 ARMED, 3 RUNNING, 4 FAULT")
-    fault: float = value("", "what tripped (hilserver.tick.codes.Fault); limit i is 100 + i")
+    fault: float = value("", "cause of the trip (hilserver.tick.codes.Fault); limit i is 100 + i")
     warnings: float = value("", "number of violated limits")
-    circuit_version: float = value("", "number of the virtual circuit, which each switch raises")
-    cycle_time: float = value("s", "time in the work cycle; -1: it does not run")
-    wake_error: float = value("s", "delay with which the tick began")
-    read_time: float = value("s", "time that reading the devices took in the tick before")
-    compute_time: float = value("s", "time that the computation took in the tick before")
-    write_time: float = value("s", "time that writing the devices took in the tick before")
-    device_error: float = value("", "1 where a device could not be read or written")
-    publish_time: float = value("s", "time that publishing the row took in the tick before")
+    circuit_version: float = value("", "number of the virtual circuit, increased by each switch")
+    cycle_time: float = value("s", "time in the work cycle; -1: not running")
+    wake_error: float = value("s", "delay of the tick's start after its deadline")
+    read_time: float = value("s", "time for reading the devices in the previous tick")
+    compute_time: float = value("s", "time for the computation in the previous tick")
+    write_time: float = value("s", "time for writing the devices in the previous tick")
+    device_error: float = value("", "1 if a device could not be read or written")
+    publish_time: float = value("s", "time for publishing the row in the previous tick")
 
 
 TIMES = ("read_time", "compute_time", "write_time", "publish_time")
-"""What the tick before took, by parts."""
+"""Durations of the parts of the previous tick."""
 INPUTS = ("tick", "utc", "missed", "heartbeat_age", "wake_error", *TIMES, "device_error")
 """Fields of the header that are set from outside before each tick; the tick computes the others."""
 
 
 class InputTrend(Struct):
-    """How an operator input moves, and what of it may be extrapolated into the next ticks."""
+    """The motion of an operator input, and its extrapolation over the next ticks."""
 
-    last: float = value("", "the input in the tick before")
-    step: float = value("", "its last change in a tick")
-    step_before: float = value("", "the change before that")
+    last: float = value("", "the input in the previous tick")
+    step: float = value("", "its last change per tick")
+    step_before: float = value("", "the previous change")
     slope: float = value("", "change per tick that may be extrapolated")
     bend: float = value("", "change of that slope per tick")
 
 
 class PortState(Struct):
-    """A port's pressure as the virtual circuit gets it."""
+    """A port's pressure as passed to the virtual circuit."""
 
-    port: float = value("Pa", "pressure: as measured, or as estimated where a strategy looks ahead")
+    port: float = value("Pa", "pressure: as measured, or as estimated if a strategy looks ahead")
     port_trend: float = value("Pa/s", "its filtered rate of change")
 
 
 class ValveState(Struct):
-    """What a bridge remembers of its valve: a block of the row."""
+    """The memory of a bridge for its valve: a block of the row."""
 
     strategy: float = value("", "number of the bridge's strategy")
     flow_virtual: float = value("m^3/s", "flow that the virtual circuit passes into the port")
-    flow_before: float = value("m^3/s", "the same in the tick before")
+    flow_before: float = value("m^3/s", "the same in the previous tick")
     flow_measured: float = value("m^3/s", "measured flow; NaN without a sensor")
     drop: float = value("Pa", "pressure drop over the open edge")
     opening: float = value("", "opening that passes the virtual flow, before lead and limits")
     demand: float = value("", "command that the strategy demands, of full opening")
     command: float = value("", "command within all limits, of full opening")
-    saturation: float = value("", "why the command is not as demanded: bits (hilserver.tick.codes.Saturation)")
+    saturation: float = value("", "why the command differs from the demand: bits (hilserver.tick.codes.Saturation)")
     opening_filtered: float = value("", "memory of the lead: the filtered opening")
-    spool: float = value("", "spool position as followed from the commands, of full stroke")
+    spool: float = value("", "spool position as simulated from the commands, of full stroke")
     spool_speed: float = value("1/s", "its speed")
     integral: float = value("", "flow servo: integral part of the command")
-    flow_filtered: float = value("m^3/s", "flow servo: filtered flow of the derivative")
-    fade: float = value("", "what is left of the jump that the last take-over would have made")
+    flow_filtered: float = value("m^3/s", "flow servo: filtered flow for the derivative")
+    fade: float = value("", "remainder of the jump at the last change of strategy")
     jog: float = value("", "manual command")
-    jog_left: float = value("s", "time for which it still holds")
+    jog_left: float = value("s", "remaining time of the manual command")
     output: float = value("raw", "raw value for the device")
-    no_drop_share: float = value("", "share of the command that is faded out because there is hardly any drop")
-    end_stop_share: float = value("", "how much the piston counts as held by its end stop, 0 to 1")
-    flow_off_end_stop: float = value("m^3/s", "filtered virtual flow that leads off the end stop")
-    flow_expected: float = value("m^3/s", "flow that the valve should pass at its spool and pressures")
-    flow_estimated: float = value("m^3/s", "flow that it passes, as estimated")
+    no_drop_share: float = value("", "fraction of the command that is faded out because there is almost no drop")
+    end_stop_share: float = value("", "degree to which the piston counts as held by its end stop, 0 to 1")
+    flow_off_end_stop: float = value("m^3/s", "filtered virtual flow in the direction off the end stop")
+    flow_expected: float = value("m^3/s", "flow that the valve should pass at its spool position and pressures")
+    flow_estimated: float = value("m^3/s", "estimated flow through the valve")
     flow_deviation: float = value("m^3/s", "standard deviation of that estimate")
-    flow_other: float = value("m^3/s", "flow that its other edges should pass")
+    flow_other: float = value("m^3/s", "flow that its other pair of edges should pass")
     volume: float = value("m^3", "integral of the estimated flow")
-    volume_before: float = value("m^3", "the same in the tick before")
-    volume_error: float = value("m^3", "what the virtual valve passed and the real one did not")
+    volume_before: float = value("m^3", "the same in the previous tick")
+    volume_error: float = value("m^3", "integrated difference between virtual and real flow")
     supply: float = value("Pa", "supply pressure")
-    supply_trend: float = value("Pa/s", "its filtered rate of change")
-    gain_PA: float = value("", "tracked flow gain of the edge from supply to port, by the datasheet's")
-    gain_AT: float = value("", "tracked flow gain of the edge from port to tank, by the datasheet's")
-    delay: float = value("s", "tracked delay, less the configured one")
-    expected_before: float = value("m^3/s", "expected flow in the tick before")
+    supply_trend: float = value("Pa/s", "filtered rate of change of the supply pressure")
+    gain_PA: float = value("", "tracked flow gain of the edge from supply to port, relative to the datasheet's")
+    gain_AT: float = value("", "tracked flow gain of the edge from port to tank, relative to the datasheet's")
+    delay: float = value("s", "tracked delay minus the configured one")
+    expected_before: float = value("m^3/s", "expected flow in the previous tick")
     expected_rate: float = value("m^3/s^2", "filtered rate of change of the expected flow")
-    spool_error: float = value("", "filtered difference of measured and followed spool position")
-    oscillation: float = value("", "largest half-wave of late of the demanded opening")
+    spool_error: float = value("", "filtered difference between measured and simulated spool position")
+    oscillation: float = value("", "largest recent half-wave of the demanded opening")
     oscillation_mean: float = value("", "demanded opening, filtered")
-    oscillation_from: float = value("", "its last turning point")
-    oscillation_to: float = value("", "the farthest point since then")
+    oscillation_from: float = value("", "last turning point of the demanded opening")
+    oscillation_to: float = value("", "farthest point since that turning point")
     oscillation_time: float = value("s", "time since the last half-wave that counted")
     oscillation_travel: float = value("", "travel of the operator inputs in this half-wave, of half their ranges")
     oscillation_count: float = value("", "half-waves that counted")
 
 
 class CylinderState(Struct):
-    """A cylinder's estimated state; the first ones are those of its Kalman filter."""
+    """A cylinder's estimated state; the first fields are the states of its Kalman filter."""
 
     p_A: float = value("Pa", "pressure in chamber A")
     p_B: float = value("Pa", "pressure in chamber B")
     x: float = value("m", "position")
     v: float = value("m/s", "speed")
-    F: float = value("N", "force that no sensor measures: load, gravity, friction")
-    bias_A: float = value("m^3/s", "flow into A beyond that which is expected of its valve")
-    bias_B: float = value("m^3/s", "flow into B beyond that which is expected of its valve")
+    F: float = value("N", "force that is not measured: load, gravity, friction")
+    bias_A: float = value("m^3/s", "flow into A in excess of that expected of its valve")
+    bias_B: float = value("m^3/s", "flow into B in excess of that expected of its valve")
     flow_A: float = value("m^3/s", "flow into A")
     flow_B: float = value("m^3/s", "flow into B")
-    volume_A: float = value("m^3", "oil that went into A since the start")
-    volume_B: float = value("m^3", "oil that went into B since the start")
+    volume_A: float = value("m^3", "oil that has entered A since the start")
+    volume_B: float = value("m^3", "oil that has entered B since the start")
 
 
 class CommandRecord(Struct):
-    """A command as it goes through the mailbox to the loop, and into the log's events."""
+    """A command as passed through the mailbox to the loop, and stored in the log's events."""
 
-    kind: float = value("", "what is asked for (hilserver.tick.codes.Command)")
+    kind: float = value("", "kind of the command (hilserver.tick.codes.Command)")
     a: float = value("", "first argument")
     b: float = value("", "second argument")
     spare_1: float = value("", "not used")
     spare_2: float = value("", "not used")
     spare_3: float = value("", "not used")
     spare_4: float = value("", "not used")
-    sequence: float = value("", "its number, from 1")
+    sequence: float = value("", "number of the command, from 1")
 
 
 COLUMN = {name: column for column, name in enumerate(RowHeader.names())}
@@ -150,7 +150,7 @@ VALVE_CELLS, CYLINDER_CELLS, TREND_CELLS, PORT_CELLS = (
     PortState.cells(),
 )
 CYLINDER_PAST = ("p_A", "p_B", "x", "flow_A", "flow_B")
-"""What is remembered of a cylinder."""
+"""The stored past states of a cylinder."""
 
 
 @record_at(RowHeader)
@@ -167,13 +167,13 @@ def command_in(row: Floats) -> int:
 
 @record_at(InputTrend)
 def trend(plan: Plan, row: Floats, i: int) -> int:
-    """How input ``i`` moves."""
+    """The motion of input ``i``."""
     return plan.layout[0].trend + i * TREND_CELLS
 
 
 @record_at(PortState)
 def port_state(plan: Plan, row: Floats, i: int) -> int:
-    """Port ``i`` as the virtual circuit gets it."""
+    """Port ``i`` as passed to the virtual circuit."""
     return plan.layout[0].port + i * PORT_CELLS
 
 
@@ -207,7 +207,7 @@ def past_of_cylinder(plan: Plan, row: Floats, c: int) -> Floats:
 
 
 def headers(rows: Floats) -> RecordTable[RowHeader]:
-    """The heads of many rows, as a view: ``headers(rows)["mode"]``."""
+    """The headers of many rows, as a view: ``headers(rows)["mode"]``."""
     found: Any = table_on(rows[:, :HEADER_CELLS], RowHeader)
     heads: RecordTable[RowHeader] = found[:, 0]
     return heads
@@ -228,19 +228,19 @@ def input_columns(plan: Plan) -> Integers:
 SECTIONS = {
     "raw": Field("raw", "raw reading of the device"),
     "age": Field("s", "age of that reading"),
-    "errors": Field("", "1 where the device could not be read or written"),
+    "errors": Field("", "1 if the device could not be read or written"),
     "channel": Field("SI", "value of the channel"),
     "stale": Field("s", "age of its last valid sample"),
     "change": Field("SI/s", "rate of change of the channel"),
     "input": Field("", "operator input"),
-    "limit": Field("", "1 where the limit is violated"),
-    "output": Field("raw", "raw value of an output that is no valve"),
+    "limit": Field("", "1 if the limit is violated"),
+    "output": Field("raw", "raw value of an output other than a valve"),
 }
 """Sections of the row with one value per name, which name their columns ``channel.p_A`` and so on."""
 
 
 def column_reference() -> Iterator[tuple[str, Field]]:
-    """Every kind of column of the log, in their order: its name (``*`` stands for a name of the rig) and meaning."""
+    """Every kind of column of the log, in order: its name (``*`` stands for a name of the rig) and meaning."""
     yield from RowHeader.fields().items()
     for section in ("raw", "age", "errors", "channel", "stale", "change", "input"):
         yield f"{section}.*", SECTIONS[section]
@@ -257,7 +257,7 @@ def column_reference() -> Iterator[tuple[str, Field]]:
 
 
 def unit_of_column(name: str) -> str:
-    """The SI unit of a column by its name, empty where it has none or has that of its channel or device."""
+    """The SI unit of a column by its name, empty if it has none or that of its channel or device."""
     found = next((value.unit for pattern, value in column_reference() if matches(name, pattern)), "")
     return "" if found in ("raw", "SI", "SI/s") else found
 

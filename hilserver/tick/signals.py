@@ -1,4 +1,4 @@
-"""Part of the tick: what comes in. Measured channels in SI units, their limits, operator inputs and the work cycle."""
+"""Part of the tick: the inputs. Measured channels in SI units, their limits, operator inputs and the work cycle."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hilserver.tick.row import header, trend
 
 @register_jitable
 def scale_channels(plan: Plan, row: Floats, elapsed: float) -> None:
-    """Raw readings to SI values, filtered, and their rate of change.
+    """Convert raw readings to filtered SI values, with their rates of change.
 
-    A missing sample (NaN, not valid, or one that gives no finite value) keeps the last value and lets it grow stale.
+    If a sample is missing (NaN, not valid, or without a finite value), the last value is kept and becomes stale.
     """
     layout = plan.layout[0]
     raw, age, value, stale, change = layout.raw, layout.age, layout.channel, layout.stale, layout.change
@@ -42,7 +42,7 @@ def scale_channels(plan: Plan, row: Floats, elapsed: float) -> None:
 
 @register_jitable
 def scaled_value(plan: Plan, channel: ChannelRecord, raw: float) -> float:
-    """The SI value of a raw reading by the channel's curve; NaN where reading or value is not valid."""
+    """The SI value of a raw reading by the channel's curve; NaN if reading or value is not valid."""
     if not channel.raw_low <= raw <= channel.raw_high:
         return nan
     first, last = channel.first, channel.last
@@ -61,9 +61,9 @@ def scaled_value(plan: Plan, channel: ChannelRecord, raw: float) -> float:
 
 @register_jitable
 def check_limits(plan: Plan, row: Floats, elapsed: float) -> int:
-    """Mark each limit in the row, 1 where violated; return the severest action asked for.
+    """Mark each limit in the row, 1 if violated; return the most severe action required.
 
-    A channel that never had a sample violates all its limits.
+    A channel without any sample so far violates all its limits.
     """
     head = header(row)
     layout, severest, active = plan.layout[0], 0, 0
@@ -105,9 +105,9 @@ def set_inputs(plan: Plan, row: Floats, elapsed: float) -> None:
 
 @register_jitable
 def note_trends(plan: Plan, row: Floats, elapsed: float) -> None:
-    """How the inputs move, per tick: the last steps of each, and what may be extrapolated: a slope and a curvature.
+    """The motion of the inputs per tick: the last changes of each, and slope and curvature for extrapolation.
 
-    They are extrapolated where the input moves smoothly: where the last steps, or their differences, are alike. A jump
+    An input is extrapolated if it moves smoothly, that is, if its last changes or their differences are similar. A jump
     has no slope.
     """
     for i in range(plan.input.shape[0]):
@@ -128,7 +128,7 @@ def alike(a: float, b: float) -> bool:
 
 @register_jitable
 def least(a: float, b: float) -> float:
-    """The smaller of two numbers of one sign, else nothing."""
+    """The smaller of two numbers of the same sign, else 0."""
     if a * b <= 0.0:
         return 0.0
     return a if abs(a) < abs(b) else b
@@ -136,7 +136,7 @@ def least(a: float, b: float) -> float:
 
 @register_jitable
 def cycle_value(cycle: RecordTable[CyclePoint], number: int, t: float, otherwise: float) -> float:
-    """Value of input ``number`` at cycle time ``t``; ``otherwise`` where the cycle does not drive it."""
+    """Value of input ``number`` at cycle time ``t``; ``otherwise`` if the cycle does not drive it."""
     value, since, known = float(otherwise), 0.0, False
     for k in range(cycle.shape[0]):
         point = cycle[k]

@@ -1,4 +1,4 @@
-"""The tick: scale and check the inputs, step the virtual circuit, bridge, limit, note everything in the row.
+"""The tick: scale and check the inputs, step the virtual circuit, bridge, limit, store everything in the row.
 
 One compiled function, the same under the real-time clock and in lockstep. It is a pure function of the row (its memory
 and its new inputs), the plan and the packed circuit: the same inputs give the same outputs, bit for bit.
@@ -18,9 +18,9 @@ from hilserver.tick.signals import check_limits, scale_channels, set_inputs
 
 
 def tick(block: Floats, ix: Indices, val: Floats, row: Floats, work: Floats, command: Floats) -> None:
-    """One tick: ``row`` comes in as the last tick left it, with the new inputs set; it goes out complete.
+    """One tick: ``row`` holds the result of the last tick and the new inputs, and is complete after the call.
 
-    ``work`` is scratch space (PackedCircuit.work_size); ``command`` the mailbox record to take, all zero for none.
+    ``work`` is scratch space (PackedCircuit.work_size); ``command`` is the mailbox record to take, all zero for none.
     """
     plan, head = plan_on(block), header(row)
     dt = plan.loop[0].dt

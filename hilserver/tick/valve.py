@@ -1,4 +1,4 @@
-r"""The real valve as the bridge knows it: where its spool is, what it passes there, and where it passes a wanted flow.
+r"""The bridge's model of the real valve: spool position, flow at this position, and position for a required flow.
 
 ``b`` is the valve's block of the row, ``v`` its line of the plan. The flow into the port at spool position U is
 
@@ -6,7 +6,7 @@ r"""The real valve as the bridge knows it: where its spool is, what it passes th
    Q = (C_{PA}\langle w(U)\rangle + C_l\,s(|U|))\,g(p_S - p)
      - (C_{AT}\langle -w(U)\rangle + C_l\,s(|U|))\,g(p - p_T)
 
-with w the opening past the overlap, s the fade of the leakage, g the orifice law: one characteristic through null
+with w the opening past the overlap, s the fading factor of the leakage, g the orifice law: one characteristic for null
 region and metering range, as in Eryilmaz & Wilson, Unified modeling and analysis of a proportional valve, J. Franklin
 Inst. 343 (2006) 48.
 """
@@ -26,7 +26,7 @@ from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
 
 CLOSE = 1e-7
-"""Opening to which the inverse of the characteristic is solved."""
+"""Tolerance of the opening for the inverse of the characteristic."""
 UNAVAILABLE = int(Saturation.CAPACITY | Saturation.NO_DROP)
 """The virtual flow is not achievable."""
 
@@ -39,7 +39,7 @@ def valve_flow(U: float, p: float, p_S: float, p_T: float, b: ValveState, v: Val
 
 @register_jitable
 def characteristic(w: float, travel: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> float:
-    """Flow into the port at opening ``w``, with the leakage left at this ``travel`` of the spool from its centre."""
+    """Flow into the port at opening ``w``, with the leakage at this ``travel`` of the spool from its centre."""
     share = leakage_fade(travel, v.leak_gone)
     to_port = (v.C_PA * b.gain_PA * max(w, 0.0) + v.leak_PA * share) * root_of_drop(p_S - p, v.p_tr)
     to_tank = (v.C_AT * b.gain_AT * max(-w, 0.0) + v.leak_AT * share) * root_of_drop(p - p_T, v.p_tr)
@@ -48,10 +48,10 @@ def characteristic(w: float, travel: float, p: float, p_S: float, p_T: float, b:
 
 @register_jitable
 def eased_opening(U: float, overlap: float, band: float) -> float:
-    """Opening past the overlap, with a gentle slope in its place: the inverse passes it without a jump.
+    """Opening past the overlap, with a small slope within the overlap, so that the inverse crosses it without a jump.
 
-    A jump across the overlap would come with every grain of noise. Within overlap + ``band`` the opening grows evenly
-    to that of the true edge there; beyond it is the true one.
+    Otherwise even small noise would cause jumps across the overlap. Within overlap + ``band`` the opening increases
+    linearly to that of the true edge at this point; beyond, it is the true one.
     """
     knee = overlap + band
     if abs(U) < knee:
@@ -61,10 +61,10 @@ def eased_opening(U: float, overlap: float, band: float) -> float:
 
 @register_jitable
 def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: ValveState, v: ValveRecord) -> float:
-    """Spool position at which the valve passes ``q``; full travel and CAPACITY where it can't, null where nothing can.
+    """Spool position at which the valve passes ``q``; full travel and CAPACITY if it can't, null if no position can.
 
-    On either side of the centre the flow changes evenly with the spool, away from what flows at null: solved there by
-    regula falsi (Illinois).
+    On either side of the centre the flow changes monotonically with the spool position, starting from the flow at null;
+    the equation is solved there by regula falsi (Illinois).
     """
     more = excess(0.0, q, p, p_S, p_T, overlap, b, v) < 0.0
     if (p >= p_S) if more else (p <= p_T):
@@ -97,15 +97,16 @@ def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: V
 def excess(
     U: float, q: float, p: float, p_S: float, p_T: float, overlap: float, b: ValveState, v: ValveRecord
 ) -> float:
-    """What flows more than ``q`` with the spool at U, the overlap eased."""
+    """Flow in excess of ``q`` with the spool at U and the overlap smoothed."""
     return characteristic(eased_opening(U, overlap, v.null_band), abs(U), p, p_S, p_T, b, v) - q
 
 
 @register_jitable
 def command_at(past: Floats, delay: float, ahead: float, dt: float) -> float:
-    """The command that moves the spool ``ahead`` seconds from now (before the new one is given; negative: then).
+    """The command that moves the spool ``ahead`` seconds from now (before the new one is given; negative: in the past).
 
-    ``past``: the commands of the last ticks, the newest first, each held for ``dt``; ``delay``: s until it is felt.
+    ``past``: the commands of the last ticks, the newest first, each held for ``dt``; ``delay``: time until a command
+    has an effect, s.
     """
     place = floor((delay - ahead) / dt)
     return float(past[min(max(place, 0), past.shape[0] - 1)])
@@ -113,7 +114,7 @@ def command_at(past: Floats, delay: float, ahead: float, dt: float) -> float:
 
 @register_jitable
 def move_spool(command: float, b: ValveState, v: ValveRecord) -> None:
-    """Follow the spool for one sub-step, exactly for a held command: second order, or first where f45 is given."""
+    """Advance the spool by one sub-step, exactly for a held command: second order, or first order if f45 is given."""
     target = clip(command, -1.0, 1.0)
     away, speed = b.spool - target, b.spool_speed
     b.spool = target + v.spool_11 * away + v.spool_12 * speed
@@ -122,7 +123,7 @@ def move_spool(command: float, b: ValveState, v: ValveRecord) -> None:
 
 @register_jitable
 def reset_nonfinite(b: ValveState, v: ValveRecord) -> None:
-    """Reset what is not finite any more: the spool is taken to be at its safe position, the model as configured."""
+    """Reset values that are no longer finite: the spool is assumed at its safe position, the model as configured."""
     if not (isfinite(b.spool) and isfinite(b.spool_speed)):
         b.spool, b.spool_speed = v.safe_value, 0.0
     if not (isfinite(b.gain_PA) and isfinite(b.gain_AT) and isfinite(b.delay)):
@@ -137,11 +138,11 @@ def reset_nonfinite(b: ValveState, v: ValveRecord) -> None:
 
 @register_jitable
 def note(b: ValveState, flag: Saturation) -> None:
-    """Report that the command is not as the virtual flow requires, and why."""
+    """Report that the command differs from that required by the virtual flow, and why."""
     b.saturation = int(b.saturation) | flag.value
 
 
 @register_jitable
 def delay_of(b: ValveState, v: ValveRecord) -> float:
-    """Seconds from the command to the spool's start, as known and as tracked."""
+    """Time from the command to the start of the spool's motion, configured plus tracked, s."""
     return float(v.delay + b.delay)

@@ -195,7 +195,7 @@ def test_the_body_of_these_tests_is_accepted() -> None:
         (HEAD + BODY.replace("G * (p_A - p_B)", "H * (p_A - p_B)"), "kernel mine can't be compiled: NameError"),
         (
             "import numpy as np\n" + HEAD + BODY.replace("G * (p_A - p_B)", "(G * np.array([p_A - p_B]))[0]"),
-            "kernel mine can't be compiled: it makes an array, a list or a text, and a tick takes no memory",
+            "kernel mine can't be compiled: it creates an array, a list or a text, but a tick must not allocate memory",
         ),
     ],
 )

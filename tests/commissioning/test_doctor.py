@@ -125,7 +125,7 @@ def test_the_page_shows_what_is_found(tmp_path: Path) -> None:
         f"        effect: {frequency.cost}",
         f"        fix:    {frequency.remedy}",
         "...",
-        "0 errors, 1 warnings.",
+        "0 errors, 1 warning.",
     ]
 
 
@@ -433,6 +433,6 @@ def test_command_says_it_to_people_and_to_scripts(
         "warning clock: not synchronised",
         "        effect: Times are off",
         "        fix:    apt-get install chrony",
-        "0 errors, 1 warnings.",
+        "0 errors, 1 warning.",
     ]
     assert [finding["state"] for finding in json.loads(outputs[1])["findings"]] == ["ok", "warning"]

@@ -364,7 +364,7 @@ def test_impossible_flow_valves_are_refused() -> None:
     assert low in refusal(FlowControlValve2Way, **{**TWO_WAY, "minimal_drop": "0.5 bar"})
     wide = "control_range 9 bar must be less than the drop of 8 bar"
     assert wide in refusal(FlowControlValve3Way, **{**THREE_WAY, "control_range": "9 bar"})
-    open_at_rest = "it would be open at no difference"
+    open_at_rest = "the compensator would be open at zero difference"
     assert open_at_rest in refusal(
         PressureCompensator, **{**COMPENSATOR, "place": "downstream", "control_range": "9 bar"}
     )

@@ -98,7 +98,10 @@ VALVE = {"table": "holding", "address": 100, "type": "int16", "safe": 0}
         ({**TCP, "inputs": {"p": {"table": "holdings", "address": 1}}}, "inputs.p.table"),
         ({**TCP, "outputs": {"v": {"table": "input", "address": 1, "type": "int16", "safe": 0}}}, "outputs.v.table"),
         ({**TCP, "outputs": {"v": {"table": "coil", "address": 1}}}, "outputs.v.safe: missing"),
-        ({**TCP, "outputs": {"v": {**VALVE, "safe": 40_000}}}, "outputs.v: safe = 40000 does not fit: a int16 takes"),
+        (
+            {**TCP, "outputs": {"v": {**VALVE, "safe": 40_000}}},
+            "outputs.v: safe = 40000 does not fit: the range of a int16",
+        ),
         (
             {**TCP, "outputs": {"v": VALVE, "w": {**VALVE, "address": 99, "type": "int32"}}},
             "outputs.w and outputs.v share holding 100",
@@ -343,7 +346,7 @@ def test_values_that_do_not_fit_are_kept_at_the_end_of_the_range(open_: Callable
     session.write({"a": -1e300})
     assert server.get("holding", 200) == [0x8000]
     assert session.driver.errors == {"value out of range": 2}
-    assert "output a should become -1e+300: only -32768 to 32767 can be written" in session.driver.last_error
+    assert "output a has the command -1e+300: only -32768 to 32767 can be written" in session.driver.last_error
     session.driver.write(np.array([np.nan]))
     assert server.get("holding", 200) == [123]
     assert session.driver.errors["not a number"] == 1

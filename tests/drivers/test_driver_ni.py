@@ -144,9 +144,9 @@ def of(calls: list[str], *names: str) -> list[str]:
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no terminal": ({"inputs": {"p": {"channel": "oi3"}}}, 'channel: "oi3" is none of the terminals ai0 or port0'),
-    "an output as input": ({"inputs": {"p": {"channel": "ao0"}}}, 'channel: "ao0" is none of the terminals'),
-    "a counter of what": ({"inputs": {"x": {"channel": "ctr0"}}}, "signal: what is at ctr0?"),
+    "no terminal": ({"inputs": {"p": {"channel": "oi3"}}}, 'channel: "oi3" is not one of the terminals ai0 or port0'),
+    "an output as input": ({"inputs": {"p": {"channel": "ao0"}}}, 'channel: "ao0" is not one of the terminals'),
+    "a counter of what": ({"inputs": {"x": {"channel": "ctr0"}}}, "signal: missing for ctr0: give encoder"),
     "a signal that can't be": ({"inputs": {"p": {"channel": "ai0", "signal": "edges"}}}, "ai0 can be voltage or curr"),
     "a shunt for voltage": ({"inputs": {"p": {"channel": "ai0", "shunt": 249}}}, "shunt: is for current, and ai0 is v"),
     "a range for a line": ({"outputs": {"e": {"channel": "port0/line1", "range": [0, 1]}}}, "range: is for voltage or"),
@@ -432,7 +432,7 @@ def test_error_is_counted_and_everything_built_anew(
     assert io.errors == {name: 1}
     assert told[0].startswith(f"device io: {what}: ")
     assert told[0].endswith(f"NI-DAQmx error {code}: Injected into {function}.")
-    eventually(lambda: io.last_error.startswith("device io: the device is not there"))
+    eventually(lambda: io.last_error.startswith("device io: the device is not connected"))
     fake_ni.inject("GetSystemInfoAttribute", -88705, times=0)
     begin = len(fake_ni.written())
     eventually(lambda: not np.isnan(read(io)["p"]))
@@ -478,7 +478,7 @@ def test_output_that_nothing_tells_about_is_an_error_for_the_loop(opened: Opened
     io = opened(outputs={"valve": {"channel": "ao0"}})
     fake_ni.unplug()
     for _ in range(2):
-        with pytest.raises(DriverError, match=r"device io: outputs.*: the device is not there"):
+        with pytest.raises(DriverError, match=r"device io: outputs.*: the device is not connected"):
             write(io, valve=1.0)
     fake_ni.plug()
     eventually(lambda: fake_ni.written()[-1:] == [("Dev1/ao0", 0.0)])

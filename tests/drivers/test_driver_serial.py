@@ -164,8 +164,8 @@ BYTE = {"byte": 0, "type": "uint8"}
         ({**FRAME, "inputs": {"a": {"column": 0}}}, "inputs.a: a frame has byte and type"),
         ({**FRAME, "inputs": {"a": {"byte": 0}}}, "inputs.a: byte and type belong together"),
         ({**FRAME, "inputs": {"a": {"byte": 2, "type": "int24"}}}, "inputs.a reaches beyond the payload of 4 bytes"),
-        ({**FRAME, "inputs": {"a": {**BYTE, "bit": 8}}}, "inputs.a: bit = 8 needs a type with so many bits"),
-        ({**LINES, "inputs": {"a": {"pattern": "(x"}}}, 'inputs.a.pattern: "(x" is no regular expression'),
+        ({**FRAME, "inputs": {"a": {**BYTE, "bit": 8}}}, "inputs.a: bit = 8 needs a type with more bits"),
+        ({**LINES, "inputs": {"a": {"pattern": "(x"}}}, 'inputs.a.pattern: "(x" is not a regular expression'),
         ({**LINES, "inputs": {"a": {"pattern": "x"}}}, 'inputs.a.pattern: "x" has 0 groups'),
         ({**PORT, "lines": {"columns": 2}, "inputs": {"a": {"column": 2}}}, "inputs.a: there is no column 2 of 2"),
         ({**PORT, "lines": {"decimal": ","}}, 'lines: separator and decimal are both ","'),
@@ -173,18 +173,18 @@ BYTE = {"byte": 0, "type": "uint8"}
         ({**PORT, "frame": {"size": 4, "start": "AA"}}, "frame.check: missing"),
         (
             {**PORT, "frame": {"size": 4, "start": "AAx", "check": "crc8"}},
-            'frame.start: "AAx" are no bytes in hexadecimal',
+            'frame.start: "AAx" are not bytes in hexadecimal',
         ),
         ({**PORT, "frame": {"size": 4, "check": "crc9"}}, 'frame.check: "crc9" is not one of'),
         (
             {**PORT, "frame": {"size": 4, "check": "crc8", "check_from": 4}},
-            "frame: check_from = 4 lies behind the payload",
+            "frame: check_from = 4 is after the payload",
         ),
-        ({**FRAME, "request": "4x"}, 'request: "4x" are no bytes in hexadecimal digits'),
-        ({**LINES, "request": "€"}, 'request: "€" has characters that are no bytes'),
+        ({**FRAME, "request": "4x"}, 'request: "4x" are not bytes in hexadecimal digits'),
+        ({**LINES, "request": "€"}, 'request: "€" has characters that are not bytes'),
         (
             {**LINES, "inputs": {"a": {"column": 0, "request": "?"}, "b": {"column": 0}}},
-            "some inputs are asked for and others are not",
+            "some inputs have a request and others do not",
         ),
         ({**FRAME, "answer": "OK"}, "answer is a line: give lines, too"),
         ({**PORT, "outputs": {"v": {"format": "V {:.3f}\n"}}}, "outputs.v.safe: missing"),
@@ -479,7 +479,7 @@ def test_latest_line_counts_and_holds_for_the_timeout(open_: Callable[..., Sessi
     assert np.isnan(session.read()["x"])
     assert session.ages[0] >= TIMEOUT
     assert session.driver.errors == {"timeout": 1}
-    assert session.driver.last_error.startswith("device io: nothing came for 0.")
+    assert session.driver.last_error.startswith("device io: nothing received for 0.")
 
 
 def test_age_counts_from_the_look_before(open_: Callable[..., Session], port: Port) -> None:
@@ -630,7 +630,7 @@ def test_wrong_and_missing_answers_to_commands(open_: Callable[..., Session], po
     assert not session.driver.errors
     session.write({"v": 2})
     assert session.driver.errors == {"wrong answer": 1}
-    assert session.driver.last_error == 'device io: "ERR 3" came instead of "OK"'
+    assert session.driver.last_error == 'device io: "ERR 3" was received instead of "OK"'
     deadline = time.monotonic() + 5.0
     while session.driver.errors != {"wrong answer": 1, "timeout": 1}:
         session.write({"v": 2})

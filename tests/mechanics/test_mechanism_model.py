@@ -178,7 +178,7 @@ def test_a_wrong_mechanism_is_told_where(path: str, value: object, expected: str
         (
             "joints.ball",
             {**PENDULUM["joints"]["ball"], "type": "prismatic", "axis": [0, 0, 0]},
-            "joints.ball.axis: a direction of length 0 points nowhere",
+            "joints.ball.axis: a direction must not have the length 0",
         ),
     ],
 )

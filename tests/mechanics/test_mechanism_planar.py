@@ -500,10 +500,13 @@ def test_a_circuit_holds_its_mechanisms_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("../secret.toml", 'mechanisms.m: file: "../secret.toml" is not a TOML file beside the circuit file'),
-        ("../mechanisms/../secret.toml", "is not a TOML file beside the circuit file"),
-        ("/etc/passwd.toml", "is not a TOML file beside the circuit file"),
-        ("boom.csv", "is not a TOML file beside the circuit file"),
+        (
+            "../secret.toml",
+            'mechanisms.m: file: "../secret.toml" must be a TOML file in the folder of the circuit file',
+        ),
+        ("../mechanisms/../secret.toml", "must be a TOML file in the folder of the circuit file"),
+        ("/etc/passwd.toml", "must be a TOML file in the folder of the circuit file"),
+        ("boom.csv", "must be a TOML file in the folder of the circuit file"),
         (3, "mechanisms.m: file: 3 is not a TOML file"),
         ("../mechanisms/none.toml", 'mechanisms.m: file: "../mechanisms/none.toml" can\'t be read: no such file'),
     ],

@@ -174,7 +174,7 @@ FATES: dict[str, tuple[Callable[[Run], None], str]] = {
     "driver that gives up": (lambda run: be(run.io, probe.GIVES_UP), "device io: it must not go on."),
     "defect in the driver": (
         lambda run: be(run.io, probe.IS_DEFECT),
-        "device io: a defect in its driver: ZeroDivisionError: a defect",
+        "device io: internal error in its driver: ZeroDivisionError: a defect",
     ),
     "driver that crashes": (lambda run: be(run.io, probe.CRASHES), "exit code 3"),
 }

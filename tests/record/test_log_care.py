@@ -179,7 +179,7 @@ def test_a_missing_part_is_a_gap_for_repair(tmp_path: Path) -> None:
     assert repaired is not None
     np.testing.assert_array_equal(ticks(tmp_path / "new.arrow"), np.delete(rows[:, 0], slice(100, 150)))
     assert [str(d) for d in repaired.damages] == [
-        "run.003.arrow, byte 0: the file before ends too early; 50 rows missing before row 100"
+        "run.003.arrow, byte 0: the previous file ends too early; 50 rows missing before row 100"
     ]
 
 

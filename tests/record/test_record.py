@@ -336,21 +336,20 @@ def test_a_batch_that_was_altered_removed_or_doubled_is_named(tmp_path: Path) ->
 
     at = ends[3] - 20  # within the numbers of the third batch
     assert damages(content[:at] + b"\x01\x02" + content[at + 2 :]) == [
-        f"run.arrow, byte {ends[2]}: a batch is not as it was written (its checksum is another one);"
-        " 6 rows missing before row 12"
+        f"run.arrow, byte {ends[2]}: a batch is damaged (its checksum does not match); 6 rows missing before row 12"
     ]
     assert damages(batches(0, 1, 4, 5, 6, 7, 8, 9)) == [
         f"run.arrow, byte {ends[2]}: batches before this one were removed; 12 rows missing before row 12"
     ]
     assert damages(content[: ends[2]] + content[ends[2] + 80 : ends[3]] + bytes(80) + content[ends[3] :]) == [
-        f"run.arrow, byte {ends[2]}: what is there is no batch; 6 rows missing before row 12"
+        f"run.arrow, byte {ends[2]}: the data there is not a batch; 6 rows missing before row 12"
     ]
     assert damages(batches(*range(10))) == []
     path.write_bytes(batches(0, 1, 2, 3, 3, 4, 5, 6, 7, 8, 9))
     reader = LogReader(path)
     assert_same_bits(all_rows(reader), rows)
     assert [str(damage) for damage in reader.damages] == [
-        f"run.arrow, byte {ends[4]}: a batch is there that was read before; 0 rows missing before row 24"
+        f"run.arrow, byte {ends[4]}: a batch that was already read is repeated; 0 rows missing before row 24"
     ]
 
 

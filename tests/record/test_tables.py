@@ -91,7 +91,7 @@ def test_the_report_says_where_and_what(tmp_path: Path) -> None:
     assert str(found.report).splitlines() == [
         f"{path}: 5 samples",
         '  p: 1 without a number, first in line 3: "overload"',
-        "  2 lines with too few or too many cells, first line 4: nothing taken from them",
+        "  2 lines with too few or too many cells, first line 4: not used",
     ]
 
 
@@ -118,7 +118,9 @@ def test_decimal_commas(tmp_path: Path) -> None:
 
 def test_a_column_without_numbers_is_an_error_that_suspects_the_decimal_sign(tmp_path: Path) -> None:
     path = table(tmp_path, "t;p\n0;1,25\n1;2,5\n")
-    with pytest.raises(RecordError, match=r'"p" holds no number; line 2 says "1,25"\. Is the decimal sign , instead'):
+    with pytest.raises(
+        RecordError, match=r'"p" contains no number; line 2 contains "1,25"\. Is the decimal sign , instead'
+    ):
         read_table(path, ["p"], sample_rate_hz=1.0)
 
 

@@ -849,7 +849,7 @@ def test_nothing_over_mqtt_names_a_file_outside_of_the_circuits(tmp_path: Path) 
     (tmp_path / "secret.csv").write_text("0,1\n1,2\n")
     for name in ("../secret.csv", str(tmp_path / "secret.csv"), "x/../../secret.csv"):
         source = {"components": {"signal": {"type": "table_signal", "signal": "s", "csv": name}}}
-        with pytest.raises(ConfigurationError, match="is not a file beside the circuit file"):
+        with pytest.raises(ConfigurationError, match="must be a file in the folder of the circuit file"):
             read_circuit(source, standard_library(), "", circuits)
     with pytest.raises(ConfigurationError, match="library"):
         read_circuit({"components": {}, "library": ["evil.py"]}, standard_library(), "", circuits)

@@ -280,7 +280,7 @@ def test_a_new_recorder_begins_with_the_circuit_of_its_header(rig: Rig, memory: 
     ticks, events = logged(path)
     assert ticks.tolist() == list(range(10, 22))
     assert [row for row, event in events if is_circuit(event)] == [11]
-    with pytest.raises(RecordError, match="begun too late"):
+    with pytest.raises(RecordError, match="started too late"):
         recorder(rig, memory, tmp_path / "late.arrow", 0).step()
 
 

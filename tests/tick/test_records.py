@@ -85,7 +85,7 @@ def test_a_plan_is_its_block() -> None:
 
 
 def test_a_plan_with_a_field_too_few_or_too_many_is_refused() -> None:
-    with pytest.raises(ValueError, match="InputRecord: the values given are not those of its fields: high"):
+    with pytest.raises(ValueError, match="InputRecord: fields without a value, or values without a field: high"):
         table_of(plan_module.InputRecord, [{"initial": 0.0, "low": -1.0}])
     with pytest.raises(KeyError, match="loop"):
         make_plan({}, np.empty((0, 0)))

@@ -1,4 +1,4 @@
-"""The Modbus driver: channels grouped into requests, asked in turn; failures are counted and retried later."""
+"""The Modbus driver: channels are grouped into requests, sent in turn; failures are counted and retried later."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WRONG_SETTINGS = (1, 2, 3)
 """Exceptions that a retry does not clear."""
 
 
-# --- what is asked for -----------------------------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------------------------------
 
 
 def in_order(data: bytes, order: WordOrder) -> bytes:
@@ -53,7 +53,7 @@ def in_order(data: bytes, order: WordOrder) -> bytes:
 
 @dataclass(frozen=True)
 class Part:
-    """One channel's part of a request: its place, ``offset`` registers (bits) behind the request's address."""
+    """One channel's part of a request: its place, ``offset`` registers (bits) after the request's address."""
 
     name: str
     slot: int
@@ -71,19 +71,19 @@ class Part:
         return decode(number, self.place.type)
 
     def data(self, value: float) -> bytes:
-        """The raw value as data of a request to write it; the safe value where it is not a number."""
+        """The raw value as data of a request to write it; the safe value if it is not a number."""
         value = value if math.isfinite(value) else self.place.safe
         if self.place.is_bit:
             return bytes([value >= 0.5])
         return in_order(encode(value, self.place.type), self.order)
 
     def fault(self, value: float) -> tuple[str, str] | None:
-        """What is wrong with a value that is to be written, as name and text; None if nothing."""
+        """The problem of a value that is to be written, as name and text; None if there is none."""
         low, high = (0, 1) if self.place.is_bit else limits(self.place.type)
         if not math.isfinite(value):
-            return "not a number", f"output {self.name} should become {value}: its safe value was written"
+            return "not a number", f"output {self.name} has the command {value}: its safe value was written"
         if not low <= value <= high:
-            text = f"output {self.name} should become {value:g}: only {low:g} to {high:g} can be written"
+            text = f"output {self.name} has the command {value:g}: only {low:g} to {high:g} can be written"
             return "value out of range", text
         return None
 
@@ -118,12 +118,12 @@ class Span(WriteJob):
         return b"".join(part.data(float(values[part.slot])) for part in self.parts)
 
     def faults(self, values: Floats) -> Iterable[tuple[str, str]]:
-        """What of the values can't be written as it is."""
+        """Problems of values that can't be written unchanged."""
         return filter(None, (part.fault(float(values[part.slot])) for part in self.parts))
 
 
 def spans(parts: Sequence[Part], config: ModbusConfig, gap: int, size: int) -> Iterator[Span]:
-    """Group channels that lie at most ``gap`` registers apart, ``size`` registers at most."""
+    """Group channels that are at most ``gap`` registers apart, at most ``size`` registers per group."""
     chosen: list[Part] = []
     for part in sorted(parts, key=lambda p: (config.unit_of(p.place), p.place.table, p.place.address)):
         scale = BITS_PER_REGISTER if part.place.is_bit else 1
@@ -146,7 +146,7 @@ def _belongs(part: Part, chosen: Sequence[Part], config: ModbusConfig, gap: int,
 
 
 class Modbus(WireDriver):
-    """A Modbus device, or several on one serial line, polled by one I/O worker."""
+    """A Modbus device, or several on one serial line, polled by one I/O process."""
 
     Config = ModbusConfig
 
@@ -169,7 +169,7 @@ class Modbus(WireDriver):
         return [_info(*entry) for entry in config.inputs.items()], [_info(*entry) for entry in config.outputs.items()]
 
     def open(self) -> None:
-        """Connect and read every input once. Raises DriverError where no unit answers, or one refuses an address."""
+        """Connect and read every input once. Raises DriverError if no unit answers, or one refuses an address."""
         self.close()
         library("pymodbus", self.name, "modbus")
         if self.config.rtu is not None:
@@ -201,13 +201,13 @@ class Modbus(WireDriver):
                 else:
                     silent[span.unit] = f"{span}: {error}"
         if refused:
-            hint = "check table and addresses (from 0); group.gap = 0 where registers in between do not exist"
+            hint = "check table and addresses (from 0); group.gap = 0 if registers in between do not exist"
             raise DriverError(f"{'; '.join(refused)}; {hint}")
         if silent and silent.keys() == {span.unit for span in self._reads}:
             raise DriverError("; ".join(silent.values()))
 
     def _ask_patiently(self, request: Request) -> None:
-        """Ask up to three times: one disturbed answer is no reason not to start."""
+        """Send a request up to three times, so that a single corrupted answer does not prevent the start."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 if not self._line.wire.connected:
@@ -222,7 +222,7 @@ class Modbus(WireDriver):
                 time.sleep(0.001)
 
     def read(self, values: Floats, ages: Floats) -> None:
-        """Read all groups; NaN where there was no right answer."""
+        """Read all groups; NaN without a valid answer."""
         deadline = self._deadline()
         values[:] = np.nan
         for span in self._in_turn(self._reads, deadline):
@@ -241,7 +241,7 @@ class Modbus(WireDriver):
                 self._failed("not a number", f"input {part.name} is {value}")
 
     def _write(self, values: Floats, deadline: float) -> None:
-        """Then feed the device's watchdog, if all outputs are as they should be."""
+        """Write, then trigger the device's watchdog if all outputs have their values."""
         super()._write(values, deadline)
         if all(span.written is not None for span in self._writes):
             for dog in self._in_turn(self._dog, deadline):
@@ -259,7 +259,7 @@ class Modbus(WireDriver):
         return self._ask(job, request, deadline) is not None
 
     def _ask(self, span: Span, request: Request, deadline: float) -> bytes | None:
-        """The data of the answer; None where there is none, which is counted."""
+        """The data of the answer; None if there is none, which is counted as a failure."""
         try:
             data = self._line.ask(request, deadline)
         except BadAnswer as error:

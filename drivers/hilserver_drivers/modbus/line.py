@@ -1,7 +1,7 @@
-"""Modbus requests, the examination of their answers, and the two ways of framing them: TCP and RTU.
+"""Modbus requests, the check of their answers, and the two kinds of framing: TCP and RTU.
 
-A value must come from the answer to its request and from nothing else. What can be checked of an answer: transaction,
-protocol and length (TCP) or CRC (RTU), unit, function, byte count, and that a write repeats what was to be written.
+A value must come from the answer to its request and from nothing else. Checked are: transaction, protocol and length
+(TCP) or CRC (RTU), unit, function, byte count, and that the answer to a write repeats the written data.
 
 Requests and exceptions as in MODBUS Application Protocol Specification V1.1b3; serial timing as in MODBUS over Serial
 Line V1.02; the header as in MODBUS Messaging on TCP/IP Implementation Guide V1.0b (all from modbus.org).
@@ -23,7 +23,7 @@ Table = Literal["holding", "input", "coil", "discrete"]
 READ_FUNCTION: Mapping[Table, int] = {"coil": 1, "discrete": 2, "holding": 3, "input": 4}
 BITS = ("coil", "discrete")
 READ_AT_ONCE, WRITTEN_AT_ONCE, BITS_PER_REGISTER = 125, 123, 16
-"""Registers in one request; of coils and discrete inputs 16 times as many (2000 and 1968)."""
+"""Maximum number of registers in one request; for coils and discrete inputs 16 times as many (2000 and 1968)."""
 EXCEPTIONS = {
     1: "illegal function",
     2: "illegal data address",
@@ -36,14 +36,14 @@ EXCEPTIONS = {
     11: "gateway target device failed to respond",
 }
 SILENT_ANSWERS = 3
-"""Requests without an answer after which a TCP connection is taken for dead."""
+"""Number of requests without an answer after which a TCP connection counts as dead."""
 SILENCE = 0.02
-"""s without a character after which a disturbed serial line is used again (a USB converter holds them back 16 ms)."""
+"""s without a character after which a disturbed serial line is used again (a USB converter delays them by 16 ms)."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request, and what its answer looks like: so it begins, so long it is."""
+    """A request, and the first bytes and the length of its answer."""
 
     unit: int
     pdu: bytes
@@ -52,7 +52,7 @@ class Request:
 
 
 class BadAnswer(Exception):
-    """There is no usable answer; ``name`` is what is counted, the text is for the user."""
+    """There is no usable answer; failures are counted by ``name``, the text is for the user."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(text)
@@ -85,7 +85,7 @@ def read_request(unit: int, table: Table, address: int, count: int) -> Request:
 
 
 def write_request(unit: int, table: Table, address: int, data: bytes, single: bool) -> Request:
-    """Write registers (``data``: two bytes each) or coils (one byte each, 0 or 1); the answer repeats what was done."""
+    """Write registers (``data``: two bytes each) or coils (one byte each, 0 or 1); the answer repeats the request."""
     from pymodbus.pdu import bit_message, register_message
 
     message: Any
@@ -111,7 +111,7 @@ def examine(request: Request, unit: int, pdu: bytes) -> bytes:
     if unit != request.unit:
         raise BadAnswer("wrong unit", f"unit {unit} answered instead of {request.unit}")
     if pdu[0] & 0x7F != function:
-        raise BadAnswer("wrong function", f"function {pdu[0] & 0x7F} was answered instead of {function}")
+        raise BadAnswer("wrong function", f"the answer is to function {pdu[0] & 0x7F} instead of {function}")
     if pdu[0] & 0x80:
         if len(pdu) != 2:
             raise BadAnswer("wrong length", f"an exception of {len(pdu)} bytes instead of 2")
@@ -121,7 +121,7 @@ def examine(request: Request, unit: int, pdu: bytes) -> bytes:
     if not pdu.startswith(request.head):
         if len(request.head) == 2:
             raise BadAnswer("wrong length", f"the answer announces {pdu[1]} bytes of data instead of {request.head[1]}")
-        raise BadAnswer("wrong echo", "the answer does not repeat what was to be written")
+        raise BadAnswer("wrong echo", "the answer does not repeat the data to be written")
     return pdu[len(request.head) :]
 
 
@@ -134,11 +134,11 @@ class Line(ABC):
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
         self.stray: list[BadAnswer] = []
-        """What came unrequested, not yet counted."""
+        """Bytes that arrived without a request, not yet counted."""
 
     @abstractmethod
     def start_anew(self) -> None:
-        """Nothing is left of a connection before."""
+        """Discard all data of the previous connection."""
 
     @abstractmethod
     def ask(self, request: Request, deadline: float) -> bytes:
@@ -160,38 +160,38 @@ class TcpLine(Line):
         self._transaction = self._silent = 0
 
     def start_anew(self) -> None:
-        """No bytes of a frame, no request without an answer."""
+        """Discard partial frames and the count of requests without an answer."""
         self._buffer, self._silent = b"", 0
 
     def ask(self, request: Request, deadline: float) -> bytes:
-        """The data of the answer; late answers to earlier requests are passed over."""
+        """The data of the answer; late answers to earlier requests are skipped."""
         self._transaction = self._transaction % 0xFFFF + 1
         self.wire.send(self._framer.encode(request.pdu, request.unit, self._transaction), deadline)
         while True:
             transaction, unit, pdu = self._frame(deadline)
             if transaction == self._transaction:
                 return examine(request, unit, pdu)
-            text = f"an answer to request {transaction} came, not to {self._transaction}"
+            text = f"the answer is to request {transaction}, not to {self._transaction}"
             self.stray.append(BadAnswer("wrong transaction", text))
             if time.monotonic() >= deadline:
-                raise BadAnswer("timeout", "no answer but to other requests")
+                raise BadAnswer("timeout", "only answers to other requests arrived")
 
     def _frame(self, deadline: float) -> tuple[int, int, bytes]:
-        """The next frame: transaction, unit, PDU. Where the frames' borders are lost, a new connection finds them."""
+        """The next frame: transaction, unit, PDU. If frames can no longer be separated, a new connection is made."""
         while True:
             if len(self._buffer) >= self.HEADER.size:
                 transaction, protocol, length, unit = self.HEADER.unpack_from(self._buffer)
                 if protocol != 0:
                     raise self._lost("wrong protocol", f"protocol {protocol} instead of 0")
                 if not 3 <= length <= 254:
-                    raise self._lost("wrong length", f"a frame announces {length} bytes: 3 to 254 are possible")
+                    raise self._lost("wrong length", f"a frame announces {length} bytes; only 3 to 254 are possible")
                 if len(self._buffer) >= 6 + length:
                     pdu, self._buffer = self._buffer[7 : 6 + length], self._buffer[6 + length :]
                     self._silent = 0
                     return transaction, unit, pdu
             data = self.wire.receive(deadline)
             if not data and self._buffer:
-                raise self._lost("wrong length", f"only {len(self._buffer)} bytes of an answer came")
+                raise self._lost("wrong length", f"only {len(self._buffer)} bytes of an answer arrived")
             if not data:
                 raise self._no_answer()
             self._buffer += data
@@ -208,9 +208,10 @@ class TcpLine(Line):
 
 
 class RtuLine(Line):
-    """Frames with unit and CRC on a serial line. They have no number: late answers are distinguished by time alone.
+    """Frames with unit and CRC on a serial line. They have no number, so late answers are distinguished by time alone.
 
-    So after a request without an answer nothing is asked for one more time-out, and what comes in between is dropped.
+    After a request without an answer, no request is sent for one more time-out, and bytes that arrive in this time are
+    dropped.
     """
 
     def __init__(self, settings: PortSettings, timeout: float) -> None:
@@ -225,13 +226,13 @@ class RtuLine(Line):
         self._last = 0.0
 
     def start_anew(self) -> None:
-        """No frame just before."""
+        """Reset the time of the last frame."""
         self._last = 0.0
 
     def ask(self, request: Request, deadline: float) -> bytes:
         """The data of the answer."""
         if dropped := self.wire.waiting():
-            self.stray.append(BadAnswer("unexpected bytes", f"{len(dropped)} bytes came unrequested"))
+            self.stray.append(BadAnswer("unexpected bytes", f"{len(dropped)} bytes arrived without a request"))
         time.sleep(max(self._last + self._gap - time.monotonic(), 0.0))
         self.wire.send(self._framer.encode(request.pdu, request.unit, 0), deadline)
         frame = self._frame(request, deadline)
@@ -239,12 +240,12 @@ class RtuLine(Line):
             return examine(request, frame[0], frame[1:-2])
         except ExceptionAnswer:
             raise
-        except BadAnswer:  # of another request, perhaps: the right one may be still to come
+        except BadAnswer:  # possibly of another request: the right one may still follow
             self.wire.settle(self._timeout)
             raise
 
     def _frame(self, request: Request, deadline: float) -> bytes:
-        """A frame with a right CRC: as long as the answer must be, five bytes if it is an exception."""
+        """A frame with a correct CRC and the length of the expected answer, or five bytes for an exception."""
         frame = b""
         while len(frame) < (size := self._size(request, frame)):
             if data := self.wire.receive(deadline):
@@ -256,12 +257,12 @@ class RtuLine(Line):
                 break
             else:
                 self.wire.settle(SILENCE)
-                raise BadAnswer("wrong length", f"only {len(frame)} of {size} bytes of an answer came")
+                raise BadAnswer("wrong length", f"only {len(frame)} of {size} bytes of an answer arrived")
         self._last = time.monotonic()
         frame = frame[:size]
         if not self._is_whole(frame):
             self.wire.settle(SILENCE)
-            raise BadAnswer("crc", "the answer was damaged on the way (CRC)")
+            raise BadAnswer("crc", "the answer is corrupted (wrong CRC)")
         return frame
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Settings of the Modbus driver: where each value lies in the device and how its bytes are to be read."""
+"""Settings of the Modbus driver: the place of each value in the device and the meaning of its bytes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ class _Settings(BaseModel):
 
 
 class _Place(_Settings):
-    """Where a value lies in the device."""
+    """The place of a value in the device."""
 
-    table: Table = Field(description="where it is: registers (holding, input) or bits (coil, discrete)")
+    table: Table = Field(description="table of the value: registers (holding, input) or bits (coil, discrete)")
     address: int = Field(ge=0, le=65_535, description="from 0 as in the protocol: 40001 in a manual is holding 0")
-    type: RegisterType | None = Field(default=None, description="of registers: how many and what they mean")
-    order: WordOrder | None = Field(default=None, description="of the bytes; default: the device's order")
+    type: RegisterType | None = Field(
+        default=None, description="number type, which also defines the number of registers"
+    )
+    order: WordOrder | None = Field(default=None, description="order of the bytes; default: the device's order")
     unit: int | None = Field(default=None, ge=0, le=255, description="default: the device's unit")
 
     @property
@@ -36,12 +38,12 @@ class _Place(_Settings):
 
     @property
     def needs_type(self) -> bool:
-        """Whether the table leaves something open."""
+        """Check type and order against the table."""
         return not self.is_bit
 
     @property
     def count(self) -> int:
-        """Registers (coils) that it takes."""
+        """Number of registers (coils) of the value."""
         return 1 if self.type is None else size_of(self.type) // 2
 
     @model_validator(mode="after")
@@ -62,20 +64,20 @@ class Input(_Place):
 
     @property
     def needs_type(self) -> bool:
-        """Whether table and bit leave something open."""
+        """Check bit and type against the table."""
         return not self.is_bit and self.bit is None
 
     @model_validator(mode="after")
     def _bit_of_a_register(self) -> Input:
         if self.bit is not None and (self.is_bit or self.type):
-            raise ValueError("bit is for holding and input registers, and then there is no type")
+            raise ValueError("bit is for holding and input registers, and excludes type")
         return self
 
 
 class Output(_Place):
     """A value that is written."""
 
-    table: Literal["holding", "coil"] = Field(description="where it is: a register or a bit")
+    table: Literal["holding", "coil"] = Field(description="table of the value: a register or a bit")
     safe: Number = Field(description="raw value in the safe state")
 
     @model_validator(mode="after")
@@ -83,19 +85,19 @@ class Output(_Place):
         low, high = (0, 1) if self.type is None else limits(self.type)
         if not low <= self.safe <= high:
             raise ValueError(
-                f"safe = {self.safe:g} does not fit: a {self.type or self.table} takes {low:g} to {high:g}"
+                f"safe = {self.safe:g} does not fit: the range of a {self.type or self.table} is {low:g} to {high:g}"
             )
         return self
 
 
 class WatchdogRegister(_Settings):
-    """A register or coil of the device that must keep changing, else the device stops its outputs by itself."""
+    """A register or coil that must keep changing; otherwise the device switches its outputs off by itself."""
 
     table: Literal["holding", "coil"] = Field(default="holding", description="a register or a bit")
     address: int = Field(ge=0, le=65_535, description="from 0 as in the protocol")
     unit: int | None = Field(default=None, ge=0, le=255, description="default: the device's unit")
     mode: Literal["toggle", "count"] = Field(default="toggle", description="0, 1, 0, …; or 0, 1, 2, … 65535, 0")
-    period: Time = Field(default="100 ms", gt=0, le=60, description="how often it changes")
+    period: Time = Field(default="100 ms", gt=0, le=60, description="time between two changes")
 
     @model_validator(mode="after")
     def _coils_toggle(self) -> WatchdogRegister:
@@ -105,10 +107,10 @@ class WatchdogRegister(_Settings):
 
 
 class Grouping(_Settings):
-    """Which registers are read in one request. Of coils and discrete inputs 16 count as one register."""
+    """Rules for reading several registers in one request. 16 coils or discrete inputs count as one register."""
 
-    gap: int = Field(default=8, ge=0, le=124, description="registers in between that are read along; 0: none")
-    size: int = Field(default=READ_AT_ONCE, ge=1, le=READ_AT_ONCE, description="registers in one request")
+    gap: int = Field(default=8, ge=0, le=124, description="unused registers in between that may be read too; 0: none")
+    size: int = Field(default=READ_AT_ONCE, ge=1, le=READ_AT_ONCE, description="most registers in one request")
 
 
 class ModbusConfig(SlowDriverConfig):
@@ -117,11 +119,12 @@ class ModbusConfig(SlowDriverConfig):
     tcp: TcpSettings | None = None
     rtu: PortSettings | None = None
     unit: int = Field(default=1, ge=0, le=255, description="unit identifier; on a serial line the device's address")
-    timeout: Time = Field(default="100 ms", gt=0, le=10, description="longest time for one read or write in all")
+    timeout: Time = Field(default="100 ms", gt=0, le=10, description="longest total time for one read or write")
     order: WordOrder = Field(default="ABCD", description="ABCD: high word and high byte first; CDAB: low word first")
     group: Grouping = Field(default_factory=Grouping)
     writes: Literal["multiple", "single"] = Field(
-        default="multiple", description="functions 16 and 15, neighbours at once; or 6 and 5, one by one"
+        default="multiple",
+        description="multiple: functions 16 and 15, neighbours together; single: 6 and 5, one by one",
     )
     refresh: Time = Field(
         default="1 s", gt=0, le=3600, description="unchanged values are written again after this time"
@@ -166,7 +169,7 @@ class ModbusConfig(SlowDriverConfig):
         return self
 
     def unit_of(self, place: _Place | WatchdogRegister) -> int:
-        """The unit in which a value lies."""
+        """The unit that contains a value."""
         return self.unit if place.unit is None else place.unit
 
     def order_of(self, place: _Place) -> WordOrder:

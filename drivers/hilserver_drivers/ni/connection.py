@@ -1,4 +1,4 @@
-"""The NI-DAQmx tasks of a device that is there: built together, read and written in the loop, closed together."""
+"""The NI-DAQmx tasks of a connected device: created together, read and written in the loop, closed together."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Group:
         self._read = read
 
     def read(self, values: Floats, timeout: float) -> None:
-        """Raw values into their places; raises DaqError."""
+        """Read raw values into their places; raises DaqError."""
         self._read(self._buffer, timeout)
         values[self.slots] = self._buffer
 
 
 class Connection:
-    """All tasks of a device that is there: outputs at their safe values, inputs running, watchdog watching.
+    """All tasks of a connected device: outputs at their safe values, inputs running, watchdog active.
 
-    Raises DriverError where the device refuses something.
+    Raises DriverError if the device refuses a setting.
     """
 
     def __init__(self, driver: Driver, safe: Sequence[float], system: Any, counting: bool) -> None:
@@ -61,9 +61,9 @@ class Connection:
             raise
 
     def write(self, values: Sequence[float], refresh: bool = False) -> None:
-        """Raw values to all outputs, within their ranges; the watchdog has a new deadline. Raises DaqError.
+        """Write raw values, limited to their ranges, to all outputs; resets the watchdog's time. Raises DaqError.
 
-        Digital lines are written when one has changed, or with ``refresh``: each write to a USB device takes its time.
+        Digital lines are written when one has changed, or with ``refresh``: each write to a USB device is slow.
         """
         if self._write_analog is not None:
             for place, (slot, least, greatest) in enumerate(self._analog):
@@ -119,7 +119,7 @@ class Connection:
             task.start()
 
     def _add_watchdog(self) -> None:
-        """Only the outputs in use are guarded."""
+        """Only the outputs in use are monitored."""
         watchdog = self._config.watchdog
         guarded = [name for name in self._driver.outputs if watchdog is not None and name in watchdog.outputs]
         if not guarded:
@@ -211,7 +211,7 @@ class Connection:
         self.groups.append(Group("analog inputs", slots, np.float64, reader.read_one_sample))
 
     def _clock(self, task: Any, devices: Iterable[str]) -> None:
-        """Let the device's own clock sample the analog inputs, if it is to and can."""
+        """Let the device's own clock sample the analog inputs, if configured and supported."""
         if self._config.sample_clock is None:
             return
         import nidaqmx
@@ -245,7 +245,7 @@ class Connection:
         self.groups.append(Group("digital inputs", slots, np.bool_, reader.read_one_sample_one_line))
 
     def _add_counters(self) -> None:
-        """A task each."""
+        """One task per channel."""
         from nidaqmx.constants import AngleUnits, Edge, EncoderType
         from nidaqmx.stream_readers import CounterReader
 
@@ -278,7 +278,7 @@ def _counter(read_one: Callable[[float], float]) -> Callable[[Any, float], None]
 
 
 def _report_missed_clocks(task: Any) -> None:
-    """Let a read fail that missed a sample clock. A property of NI's C interface that nidaqmx does not offer."""
+    """Make a read that missed a sample clock fail. A property of NI's C interface that nidaqmx does not provide."""
     import nidaqmx.errors
     from nidaqmx._lib import lib_importer
 

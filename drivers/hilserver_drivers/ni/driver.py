@@ -1,10 +1,10 @@
 """The NI-DAQmx driver.
 
 Reads and writes on demand, with nidaqmx's low-overhead readers and writers on arrays made once; analog inputs are
-sampled by the device's own clock instead where ``sample_clock`` is given and the device can (hardware-timed single
+sampled by the device's own clock instead if ``sample_clock`` is given and the device supports it (hardware-timed single
 point). Outputs are always written at once, so that a safe value waits for no clock.
 
-A device that is gone is looked for by a thread beside the loop, as building NI-DAQmx tasks takes tens of milliseconds.
+A separate thread searches for a disconnected device, because creating NI-DAQmx tasks takes tens of milliseconds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from hilserver_drivers.ni.system import (
 LOOK_AGAIN = (0.1, 2.0)
 """Seconds between attempts to find a device again: the first pause, the longest."""
 LAST_CHANCE = 1.0
-"""Seconds that make_safe waits for a device that is gone."""
+"""Seconds that make_safe waits for a disconnected device."""
 SILENCE = 1.0
 """Seconds of time-outs after which the tasks are created again."""
 
@@ -98,7 +98,7 @@ class NiDaq(Driver):
         self._over, self._is_open = threading.Event(), True
 
     def read(self, values: Floats, ages: Floats) -> None:
-        """The inputs now; with ``sample_clock`` the analog ones at the device's next sample clock."""
+        """Read the present inputs; with ``sample_clock`` the analog ones at the device's next sample clock."""
         connection, now = self._live(), time.monotonic()
         values.fill(np.nan)
         if connection is not None:
@@ -116,13 +116,13 @@ class NiDaq(Driver):
                     return
 
     def write(self, values: Floats) -> None:
-        """All outputs at once. A value that is no number becomes the safe one."""
+        """Write all outputs at once. A value that is not a number is replaced by the safe one."""
         self._write(values.tolist(), refresh=False)
 
     def _write(self, values: Sequence[float], refresh: bool) -> None:
         connection = self._live()
         if not all(map(math.isfinite, values)):
-            text = "a command is not a number; that output gets its safe value"
+            text = "a command is not a number; this output is set to its safe value"
             self.failed("not a number", f"device {self.name}: {text}.")
             values = [value if math.isfinite(value) else self._safe[slot] for slot, value in enumerate(values)]
         if connection is not None:
@@ -134,18 +134,18 @@ class NiDaq(Driver):
             raise DriverError(self.last_error)
 
     def make_safe(self) -> None:
-        """The safe values. A device that is gone has LAST_CHANCE to come back; then DriverError."""
+        """Write the safe values. Waits LAST_CHANCE for a disconnected device, then raises DriverError."""
         if len(self.outputs) == 0:
             return
         with suppress(DriverError):
             self._write(self._safe, refresh=True)
         if self._connection is None:
             self._hurry.set()
-            if not self._back.wait(LAST_CHANCE):  # whoever finds the device writes its safe values
-                raise DriverError(f"device {self.name} did not get its safe values: {self.last_error}")
+            if not self._back.wait(LAST_CHANCE):  # the thread that finds the device writes its safe values
+                raise DriverError(f"device {self.name} was not set to its safe values: {self.last_error}")
 
     def close(self) -> None:
-        """Release the device; its outputs stay as they are, and its watchdog is off."""
+        """Release the device; its outputs keep their values, and its watchdog is switched off."""
         self._over.set()
         self._hurry.set()
         if self._searcher is not None:
@@ -163,10 +163,10 @@ class NiDaq(Driver):
         return self._connection
 
     def _has_failed(self, connection: Connection, group: Group, error: Any) -> bool:
-        """Count an error of a read; whether the connection is lost by it."""
+        """Count an error of a read; returns whether the connection is lost."""
         silent_since = max(connection.made, self._sampled[group.slots].max())
         if error.error_code in LATE:
-            if silent_since > connection.made:  # else: clocks between the start of the task and its first read
+            if silent_since > connection.made:  # otherwise: clocks between the start of the task and its first read
                 self._count(group.what, error)
             return False
         if error.error_code in TIMEOUT and time.monotonic() - silent_since < SILENCE:
@@ -179,7 +179,7 @@ class NiDaq(Driver):
         self.failed(name_of(error.error_code), f"device {self.name}: {what}: {meaning_of(error)}.")
 
     def _lose(self, connection: Connection, what: str, error: Any) -> None:
-        """Do without the device; look for it beside the loop."""
+        """Continue without the device and search for it in a separate thread."""
         self._count(what, error)
         self._connection = None
         self._back.clear()
@@ -189,7 +189,7 @@ class NiDaq(Driver):
         self._searcher.start()
 
     def _search(self, lost: Connection, over: threading.Event) -> None:
-        """The body of the searching thread: until the device is back, or the driver closed."""
+        """The body of the searching thread: runs until the device is back or the driver is closed."""
         with suppress(OSError):  # not with the loop's real-time priority, which a new thread inherits
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         lost.close()
@@ -197,7 +197,7 @@ class NiDaq(Driver):
         while not over.is_set():
             try:
                 connection = self._connect(local_system(f"device {self.name}"), counting=False)
-            except Exception as error:  # whatever it is, the next attempt may succeed
+            except Exception as error:  # after any error the next attempt may succeed
                 self.last_error = str(error)
             else:
                 self._take(connection, over)
@@ -210,7 +210,9 @@ class NiDaq(Driver):
         """Give the loop a new connection, unless the driver was closed meanwhile."""
         counters = [name for name in self.inputs if self.config.inputs[name].terminal == "ctr"]
         if counters:
-            text = f"the count of {', '.join(counters)} was lost with the connection: restart the run and reference it"
+            text = (
+                f"the count of {', '.join(counters)} was lost with the connection: restart the run, then reference it"
+            )
             self.failed("count lost", f"device {self.name}: {text}.")
         with self._lock:
             if not over.is_set():

@@ -23,7 +23,7 @@ SIGNALS: Mapping[str, tuple[Signal, ...]] = {
     "port": ("digital",),
     "ctr": ("encoder", "edges"),
 }
-"""What a kind of terminal can be; the first is the default, except for counters, which must state it."""
+"""The signals of each kind of terminal; the first is the default, except for counters, which must state it."""
 
 
 class _Part(BaseModel):
@@ -50,9 +50,9 @@ class Channel(_Part):
     def _fits(self) -> Channel:
         if self.terminal not in self.terminals_allowed:
             names = " or ".join({"port": "port0/line0"}.get(t, f"{t}0") for t in self.terminals_allowed)
-            raise ValueError(f'channel: "{self.channel}" is none of the terminals {names}')
+            raise ValueError(f'channel: "{self.channel}" is not one of the terminals {names}')
         if self.terminal == "ctr" and self.signal is None:
-            raise ValueError(f"signal: what is at {self.channel}? Write encoder (two tracks) or edges (counted pulses)")
+            raise ValueError(f"signal: missing for {self.channel}: give encoder (two tracks) or edges (counted pulses)")
         if self.kind not in SIGNALS[self.terminal]:
             allowed = " or ".join(SIGNALS[self.terminal])
             raise ValueError(f"signal: {self.channel} can be {allowed}, not {self.kind}")
@@ -65,13 +65,13 @@ class Channel(_Part):
 
     @property
     def terminal(self) -> str:
-        """``ai``, ``ao``, ``port``, ``ctr``; empty where the name is none of NI's."""
+        """``ai``, ``ao``, ``port``, ``ctr``; empty if the name is not one of NI's."""
         found = re.fullmatch(r"(?:[^/\s]+/)?(?:(ai|ao|ctr)\d+|(port)\d+/line\d+)", self.channel, re.IGNORECASE)
         return (found[1] or found[2]).lower() if found else ""
 
     @property
     def kind(self) -> Signal:
-        """What is at the terminal."""
+        """The signal at the terminal."""
         return self.signal or SIGNALS[self.terminal][0]
 
     @property
@@ -128,10 +128,10 @@ class NiOutput(Channel):
 
 
 class NiWatchdog(_Part):
-    """The device's own watchdog: without a write for so long it sets outputs to their safe values by itself."""
+    """The device's own watchdog: without a write for this time it sets outputs to their safe values by itself."""
 
-    timeout: Time = Field(gt=0, le=100, description="some ticks of the loop at least")
-    outputs: tuple[str, ...] = Field(min_length=1, description="the outputs it guards; many devices: digital ones only")
+    timeout: Time = Field(gt=0, le=100, description="at least some ticks of the loop")
+    outputs: tuple[str, ...] = Field(min_length=1, description="monitored outputs; on many devices only digital ones")
 
 
 class NiConfig(DriverConfig):
@@ -149,7 +149,7 @@ class NiConfig(DriverConfig):
     timeout: Time = Field(default="10 ms", gt=0, le=10, description="longest wait for a sample")
     watchdog: NiWatchdog | None = None
     store_safe: bool = Field(
-        default=False, description="store the safe values in the device, as what its outputs have when switched on"
+        default=False, description="store the safe values in the device as the power-up states of its outputs"
     )
 
     @model_validator(mode="after")
@@ -159,7 +159,7 @@ class NiConfig(DriverConfig):
             for name, channel in channels.items():
                 physical = channel.physical(self.device)
                 if (other := used.setdefault(physical.lower(), f"{table}.{name}")) != f"{table}.{name}":
-                    raise ValueError(f"{table}.{name}: {physical} is {other} already")
+                    raise ValueError(f"{table}.{name}: {physical} is already {other}")
         for name in self.watchdog.outputs if self.watchdog is not None else ():
             if name not in self.outputs:
                 raise ValueError(f'watchdog.outputs: there is no output "{name}".{did_you_mean(name, self.outputs)}')

@@ -1,4 +1,4 @@
-"""NI's driver on this machine: what it knows, stores, and reports when it refuses something."""
+"""NI's driver on this machine: its devices, stored states and error messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hilserver.driver import ChannelInfo, Driver, FoundDevice
 from hilserver.errors import DriverError, did_you_mean
 from hilserver_drivers.ni.settings import UNITS
 
-# Codes: nidaqmx/error_codes.py. A code that is in none of these sets is shown as NI-DAQmx words it.
+# Codes: nidaqmx/error_codes.py. A code that is in none of these sets is shown with the text of NI-DAQmx.
 
 TIMEOUT = {-200284}
 LATE = {-209803, -209802, -209801, -201027}
@@ -21,8 +21,8 @@ TAKEN = {-200587, -200022, -50103}
 MEANINGS = (
     (TIMEOUT, "timeout", "no sample within the time-out"),
     (LATE, "missed sample clock", "a sample clock of the device was missed"),
-    (EXPIRED, "watchdog expired", "the device's watchdog expired, its outputs are locked"),
-    (GONE, "disconnected", "the device is not there: unplugged, switched off, or known under another name"),
+    (EXPIRED, "watchdog expired", "the device's watchdog expired; its outputs are locked"),
+    (GONE, "disconnected", "the device is not connected: unplugged, switched off, or known under another name"),
     (TAKEN, "in use", "in use by another program or by another channel of this rig"),
     ({-200170}, "no such channel", "the device has no such channel"),
     ({-200662}, "no watchdog", "the device has no watchdog"),
@@ -36,7 +36,7 @@ def name_of(code: int) -> str:
 
 
 def meaning_of(error: Any) -> str:
-    """A DaqError in words for the user, with NI's own and the code."""
+    """The text of a DaqError for the user, with NI's own text and the code."""
     said = re.sub(r"\s*[^.]*:$", "", str(error).partition("\n")[0].strip()).rstrip(".")  # without "Possible causes:"
     meaning = next((text for codes, _, text in MEANINGS if error.error_code in codes), "")
     return f"{meaning + '. ' if meaning else ''}NI-DAQmx error {error.error_code}: {said}"
@@ -52,7 +52,7 @@ class Refused(DriverError):
 
 @contextmanager
 def doing(device: str, what: str) -> Iterator[None]:
-    """Raise an error of NI-DAQmx inside as DriverError with the device and what was being done."""
+    """Convert an error of NI-DAQmx in this context into a DriverError with the device and the action."""
     import nidaqmx
 
     try:
@@ -62,7 +62,7 @@ def doing(device: str, what: str) -> Iterator[None]:
 
 
 def local_system(who: str) -> Any:
-    """NI's driver on this machine. Raises DriverError where it or its Python package is missing."""
+    """NI's driver on this machine. Raises DriverError if it or its Python package is missing."""
     try:
         import nidaqmx.errors
         import nidaqmx.system
@@ -85,7 +85,7 @@ OUTPUT_LISTS = {"ao": "ao_physical_chans", "port": "do_lines"}
 
 
 def check_names(driver: Driver, system: Any) -> None:
-    """Raises DriverError for a device or a terminal that NI-DAQmx does not know, with those it does."""
+    """Raises DriverError for a device or a terminal that NI-DAQmx does not know, with the known ones."""
     devices = {name.lower(): name for name in system.devices.device_names if name}
     used = [(f"inputs.{name}", driver.config.inputs[name], INPUT_LISTS) for name in driver.inputs]
     used += [(f"outputs.{name}", driver.config.outputs[name], OUTPUT_LISTS) for name in driver.outputs]
@@ -103,7 +103,7 @@ def check_names(driver: Driver, system: Any) -> None:
 
 
 def store_safe_values(driver: Driver, system: Any) -> None:
-    """Make the safe values the states that the outputs have when switched on; writes only what differs."""
+    """Store the safe values as the power-up states of the outputs; only differences are written."""
     from nidaqmx.constants import PowerUpChannelType, PowerUpStates
     from nidaqmx.types import AOPowerUpState, DOPowerUpState
 
@@ -127,7 +127,7 @@ def store_safe_values(driver: Driver, system: Any) -> None:
 
 
 def found_device(device: Any) -> FoundDevice:
-    """A device with its analog inputs as settings: reading these changes nothing. Raises DaqError."""
+    """A device with its analog inputs as settings, because reading these changes nothing. Raises DaqError."""
     from nidaqmx.constants import UsageTypeAI, UsageTypeAO
 
     def short(names: Iterable[str]) -> list[str]:

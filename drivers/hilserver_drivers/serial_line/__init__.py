@@ -1,8 +1,8 @@
-"""Serial devices that send lines of text or binary frames, by themselves or when asked.
+"""Serial devices that send lines of text or binary frames, by themselves or on request.
 
-``settings``: the settings of a device and its messages in the rig file; ``messages``: finding samples in what arrives,
-making messages of commands; ``driver``: what is asked when, and what becomes of failures. pyserial (extra ``serial``)
-is loaded when a device is opened, not before.
+``settings``: the settings of a device and its messages in the rig file; ``messages``: extraction of samples from
+received bytes, and messages from commands; ``driver``: the sequence of requests and the treatment of failures. pyserial
+(extra ``serial``) is loaded when a device is opened, not before.
 """
 
 from hilserver_drivers.serial_line.driver import SerialLine

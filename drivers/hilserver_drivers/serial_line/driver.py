@@ -1,4 +1,4 @@
-"""The serial driver: asks for messages or listens to them, sends commands; failures are counted and retried."""
+"""The serial driver: requests or receives messages, and sends commands; failures are counted and retried."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hilserver_drivers.wire_driver import Job, WireDriver, WriteJob
 
 
 class Source(Job):
-    """Inputs that come in one message; ``request`` asks for it, empty where it comes by itself."""
+    """Inputs that come in one message; ``request`` is sent for it, empty if the device sends by itself."""
 
     def __init__(self, request: bytes, reader: Reader, names: Iterable[str]) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class SerialLine(WireDriver):
         for slot, name in enumerate(self.inputs):
             slots.setdefault(c.request_of(name), {})[slot] = (name, c.inputs[name])
         if not slots and c.answer is not None and self._listening:
-            slots[None] = {}  # nothing is taken from its lines but the answers to commands
+            slots[None] = {}  # only answers to commands are taken from its lines
         for text, chosen in slots.items():
             request = b"" if text is None else c.request_bytes(text)
             reader: Reader
@@ -90,7 +90,7 @@ class SerialLine(WireDriver):
 
     @classmethod
     def discover(cls) -> Sequence[FoundDevice]:
-        """The serial ports of this machine; what is attached to them is not known without talking to it."""
+        """The serial ports of this machine; the attached devices are not known without communication."""
         ports = library("serial.tools.list_ports", "serial", "serial").comports(include_links=False)
         return [
             FoundDevice(
@@ -102,7 +102,7 @@ class SerialLine(WireDriver):
         ]
 
     def open(self) -> None:
-        """Open the port. Raises DriverError. Whether a device is there shows when something comes from it."""
+        """Open the port. Raises DriverError. A connected device is detected when it sends data."""
         self.close()
         library("serial", self.name, "serial")
         try:
@@ -120,9 +120,10 @@ class SerialLine(WireDriver):
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, values: Floats, ages: Floats) -> None:
-        """Ask for all messages, or take those that came; NaN where there is none.
+        """Request all messages, or take those that have arrived; NaN if there is none.
 
-        What comes by itself holds for ``timeout``: a device may send less often than this is called.
+        A message that a device sends by itself is valid for ``timeout``, because it may send less often than this is
+        called.
         """
         begin, deadline = time.monotonic(), self._deadline()
         wire = self._open_wire()
@@ -160,14 +161,14 @@ class SerialLine(WireDriver):
         self._disturbed(wire, source)
 
     def _listen(self, wire: Wire, source: Source) -> None:
-        """Take what has come. It may have come any time since the last look: so old are the samples at most."""
+        """Take the received data. The samples may be as old as the time since the last call."""
         looked, self._looked = self._looked, time.monotonic()
         for sample in source.reader.feed(wire.waiting()):
             self._take(sample, looked)
             self._heard = self._looked
             self._reconnect.worked()
         if self.inputs and self._looked - self._heard > self.config.timeout:
-            self._failed("timeout", f"nothing came for {self._looked - self._heard:.2g} s")
+            self._failed("timeout", f"nothing received for {self._looked - self._heard:.2g} s")
             self._heard = self._looked
             self._forget()
 
@@ -178,7 +179,7 @@ class SerialLine(WireDriver):
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def _put(self, job: WriteJob, data: bytes, deadline: float) -> bool:
-        """Send; it is done when the answer comes, where the device gives one."""
+        """Send a command, and wait for the answer if the device gives one."""
         wire = self._open_wire()
         try:
             if self.config.answer is None:
@@ -206,7 +207,7 @@ class SerialLine(WireDriver):
         return True
 
     def _reader_of_answers(self, wire: Wire, deadline: float) -> LineReader:
-        """Ready to see the answer, which may stand among lines that come by themselves."""
+        """Expect the answer, which may be among lines that the device sends by itself."""
         if self._replies is not None:
             self._drop(wire)
             self._replies.begin(in_the_middle=False)
@@ -214,11 +215,11 @@ class SerialLine(WireDriver):
         reader: LineReader = self._reads[0].reader
         halfway = 0.5 * (time.monotonic() + deadline)
         while not reader.in_step and self._receive(wire, reader, halfway):
-            pass  # just connected: what comes first may be half a line
+            pass  # just connected: the first data may be a partial line
         return reader
 
     def _receive(self, wire: Wire, reader: LineReader, deadline: float) -> bool:
-        """Take what comes next; False at the deadline."""
+        """Take the next data; False at the deadline."""
         data, now = wire.receive(deadline), time.monotonic()
         for sample in reader.feed(data):
             self._take(sample, now)
@@ -231,12 +232,12 @@ class SerialLine(WireDriver):
         return self._wire
 
     def _drop(self, wire: Wire) -> None:
-        """What arrives unrequested, before a question, is no answer."""
+        """Drop data that arrived before the request, since they can't be its answer."""
         if dropped := wire.waiting().strip():
-            self._failed("unexpected bytes", f"{dropped[:40]!r} came unrequested")
+            self._failed("unexpected bytes", f"{dropped[:40]!r} arrived without a request")
 
     def _disturbed(self, wire: Wire, job: Job) -> None:
-        """Let the line settle: a late answer shall not be taken for that to the next request."""
+        """Let the line settle, so that a late answer is not mistaken for the answer to the next request."""
         wire.settle(self.config.timeout)
         job.retry.failed()
         self._forget()

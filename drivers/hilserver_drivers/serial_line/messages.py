@@ -1,8 +1,8 @@
-"""Finding samples in the bytes that arrive from a serial device, and making messages of commands.
+"""Extraction of samples from the bytes of a serial device, and messages from commands.
 
-What can be checked of a line: that it is whole (nothing before the first end of line counts), of printable ASCII, not
-too long, of the right number of columns, with numbers where numbers belong, and its checksum where it has one. Of a
-frame: start, length, check value. Whatever fails is counted under its name and gives no sample.
+A line is checked for: completeness (data before the first end of line is dropped), printable ASCII, length, number of
+columns, numbers in their places, and the checksum if it has one. A frame is checked for: start, length, check value. A
+failed check is counted under its name, and there is no sample.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Failed = Callable[[str, str], None]
 
 
 class Reader(ABC):
-    """Takes bytes as they arrive, in any pieces, and gives a sample for each message."""
+    """Takes bytes as they arrive, in any pieces, and returns a sample for each message."""
 
     def __init__(self, slots: Mapping[int, tuple[str, Input]], failed: Failed) -> None:
         self._slots, self._failed = slots, failed
@@ -33,11 +33,11 @@ class Reader(ABC):
 
     @abstractmethod
     def begin(self, in_the_middle: bool) -> None:
-        """Forget what arrived so far. ``in_the_middle``: the next byte may lie anywhere within a message."""
+        """Discard the received data. ``in_the_middle``: the next byte may be anywhere within a message."""
 
     @abstractmethod
     def feed(self, data: bytes) -> Iterator[Sample]:
-        """The samples in what has arrived now; an empty one for a message that is whole, but can't be used."""
+        """The samples in newly received data; an empty one for a message that is complete but can't be used."""
 
     def _taken(self, slot: int, value: float) -> Sample:
         """A value, if it is a number."""
@@ -78,7 +78,7 @@ class LineReader(Reader):
         return not self._skipping
 
     def begin(self, in_the_middle: bool) -> None:
-        """Of a line whose beginning was not seen, nothing is taken."""
+        """A line whose beginning was not received is dropped."""
         self._buffer, self._skipping = b"", in_the_middle
 
     def feed(self, data: bytes) -> Iterator[Sample]:
@@ -104,7 +104,7 @@ class LineReader(Reader):
     def _read(self, line: bytes) -> Sample | None:
         """The sample in a line; None for an empty line and for the answer to a command."""
         if not PRINTABLE.fullmatch(line.strip(b"\r\n")):
-            self._failed("noise", f"{line!r} is no text")
+            self._failed("noise", f"{line!r} is not text")
             return []
         text = line.decode("ascii").strip(" \r\n")
         if text and text == self._answer:
@@ -142,11 +142,11 @@ class LineReader(Reader):
             else:
                 self._failed("not a number", f'input {name} is "{number}"')
         if not found:
-            self._failed("unknown line", f'nothing is known about "{text}"')
+            self._failed("unknown line", f'no input matches "{text}"')
         return sample
 
     def _find(self, slot: int, entry: Input, text: str, columns: Sequence[str]) -> str | None:
-        """The text of an input's number; None where the line does not speak of it."""
+        """The text of an input's number; None if the line does not contain it."""
         if entry.column is not None:
             return columns[entry.column]
         if entry.pattern is not None:
@@ -160,13 +160,13 @@ class LineReader(Reader):
 
 
 class ReplyReader(LineReader):
-    """Waits for the answer to a command: any other line is a wrong one."""
+    """Waits for the answer to a command: any other line is a wrong answer."""
 
     def __init__(self, form: Lines, failed: Failed, answer: str) -> None:
         super().__init__(form, {}, failed, answer)
 
     def _sample(self, text: str) -> Sample:
-        self._failed("wrong answer", f'"{text}" came instead of "{self._answer}"')
+        self._failed("wrong answer", f'"{text}" was received instead of "{self._answer}"')
         return []
 
 
@@ -187,22 +187,22 @@ class LineJob(WriteJob):
         return as_line(text, value if math.isfinite(value) else self._output.safe, self._decimal).encode("latin-1")
 
     def faults(self, values: Floats) -> Iterable[tuple[str, str]]:
-        """What can't be written as it is."""
+        """Problems of values that can't be written unchanged."""
         return _faults(self._name, float(values[self._slot]), -math.inf, math.inf)
 
 
 def _faults(name: str, value: float, low: float, high: float) -> Iterator[tuple[str, str]]:
     if not math.isfinite(value):
-        yield "not a number", f"output {name} should become {value}: its safe value was written"
+        yield "not a number", f"output {name} has the command {value}: its safe value was written"
     elif not low <= value <= high:
-        yield "value out of range", f"output {name} should become {value:g}: only {low:g} to {high:g} can be written"
+        yield "value out of range", f"output {name} has the command {value:g}: only {low:g} to {high:g} can be written"
 
 
 # --- frames ----------------------------------------------------------------------------------------------------------
 
 
 class FrameReader(Reader):
-    """Frames of bytes. After a damaged one, the next is looked for from the byte behind its beginning."""
+    """Frames of bytes. After a corrupted one, the search for the next starts one byte after its beginning."""
 
     def __init__(self, form: Frame, slots: Mapping[int, tuple[str, Input]], failed: Failed) -> None:
         super().__init__(slots, failed)
@@ -211,7 +211,7 @@ class FrameReader(Reader):
         self._lost = False
 
     def begin(self, in_the_middle: bool) -> None:
-        """Bytes before the first frame are no failure, if it may have begun before."""
+        """Bytes before the first frame are not a failure if they may be the rest of an earlier frame."""
         self._buffer, self._lost = b"", in_the_middle
 
     def feed(self, data: bytes) -> Iterator[Sample]:
@@ -224,20 +224,20 @@ class FrameReader(Reader):
             elif len(self._buffer) < self._form.total:
                 return
             elif not self._is_right(frame := self._buffer[: self._form.total]):
-                self._wrong("crc" if self._form.check.startswith("crc") else "checksum", "a frame is damaged")
+                self._wrong("crc" if self._form.check.startswith("crc") else "checksum", "a frame is corrupted")
             else:
                 self._buffer, self._lost = self._buffer[self._form.total :], False
                 yield self._sample(frame[len(self._head) :])
 
     def _find_start(self) -> bool:
-        """Drop what lies before the next start, or what may be its beginning; False where nothing is left."""
+        """Drop the bytes before the next start, or before its possible beginning; False if nothing is left."""
         at = self._buffer.find(self._start)
         if at < 0:
             may_be = (n for n in range(len(self._start) - 1, 0, -1) if self._buffer.endswith(self._start[:n]))
             at = len(self._buffer) - next(may_be, 0)
         if at and not self._lost:
             self._lost = True
-            self._failed("unexpected bytes", f"{self._buffer[:at].hex(' ', -1)[:60]} came between two frames")
+            self._failed("unexpected bytes", f"{self._buffer[:at].hex(' ', -1)[:60]} arrived between two frames")
         self._buffer = self._buffer[at:]
         return len(self._buffer) >= max(len(self._start), 1)
 
@@ -291,7 +291,7 @@ class FrameJob(WriteJob):
         return frame + _check_bytes(self._form, frame)
 
     def faults(self, values: Floats) -> Iterable[tuple[str, str]]:
-        """What can't be written as it is."""
+        """Problems of values that can't be written unchanged."""
         for name, slot in self._slots.items():
             kind = self._outputs[name].type
             assert kind is not None

@@ -31,23 +31,23 @@ def _bytes(text: str) -> bytes:
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
-        raise ValueError(f'{shown(text)} has characters that are no bytes (write byte 2 as "\\u0002")') from None
+        raise ValueError(f'{shown(text)} has characters that are not bytes (write byte 2 as "\\u0002")') from None
 
 
 def _hex(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise ValueError(f'{shown(text)} are no bytes in hexadecimal digits, like "AA 55"') from None
+        raise ValueError(f'{shown(text)} are not bytes in hexadecimal digits, such as "AA 55"') from None
 
 
 def _pattern(text: str) -> None:
     try:
         groups = re.compile(text).groups
     except re.error as error:
-        raise ValueError(f"{shown(text)} is no regular expression: {error}") from None
+        raise ValueError(f"{shown(text)} is not a regular expression: {error}") from None
     if groups != 1:
-        raise ValueError(f"{shown(text)} has {groups} groups: put the number, and it alone, in parentheses")
+        raise ValueError(f"{shown(text)} has {groups} groups: put only the number in parentheses")
 
 
 def as_line(text: str, value: float, decimal: str = ".") -> str:
@@ -87,14 +87,16 @@ class _Settings(BaseModel):
 class Lines(_Settings):
     """Lines of text in ASCII, with numbers in columns."""
 
-    end: Text = Field(default="\n", min_length=1, description="what ends a line; white space before it does not matter")
+    end: Text = Field(default="\n", min_length=1, description="end of a line; white space before it is ignored")
     separator: Text = Field(default=",", min_length=1, description='between columns; " ": any white space')
-    decimal: Literal[".", ","] = Field(default=".", description="what stands before the decimals")
+    decimal: Literal[".", ","] = Field(default=".", description="decimal sign")
     columns: int | None = Field(default=None, ge=1, description="lines with another number of columns are refused")
     checksum: Literal["none", "nmea"] = Field(
         default="none", description="nmea: lines are like $…*5A, with the exclusive or of all between $ and *"
     )
-    longest: int = Field(default=256, ge=1, le=10_000, description="characters; longer ones are refused")
+    longest: int = Field(
+        default=256, ge=1, le=10_000, description="maximum number of characters; longer lines are refused"
+    )
 
     @model_validator(mode="after")
     def _decimal_apart(self) -> Lines:
@@ -107,12 +109,12 @@ class Frame(_Settings):
     """Frames of bytes: start, perhaps a length, a payload of fixed size, a check value."""
 
     start: Hex = Field(default="", description='bytes that every frame begins with, like "AA 55"')
-    length: Literal["none", "uint8", "uint16"] = Field(default="none", description="a length that follows them")
+    length: Literal["none", "uint8", "uint16"] = Field(default="none", description="length after the start")
     counts: Literal["payload", "rest", "frame"] = Field(
         default="payload", description="what the length counts; rest: payload and check value"
     )
     size: int = Field(ge=1, le=4096, description="bytes of payload")
-    check: CheckName = Field(description='check value at the end; "none" lets damaged values through')
+    check: CheckName = Field(description='check value at the end; "none": corrupted values are not detected')
     check_from: int = Field(default=0, ge=0, description="first byte of the frame that the check covers")
     order: ByteOrder = Field(default="little", description="of the bytes of numbers")
     check_order: ByteOrder | None = Field(default=None, description="of the check value; default: as numbers")
@@ -129,7 +131,7 @@ class Frame(_Settings):
 
     @property
     def head(self) -> bytes:
-        """What every frame begins with: start and length."""
+        """The beginning of every frame: start and length."""
         if self.length == "none":
             return _hex(self.start)
         counted = {"payload": self.size, "rest": self.size + check_size(self.check), "frame": self.total}[self.counts]
@@ -142,15 +144,15 @@ class Frame(_Settings):
         if self.length_size == 1 and self.total > 255:
             raise ValueError("the frame is too long for a length of one byte")
         if self.check_from >= self.total - check_size(self.check):
-            raise ValueError(f"check_from = {self.check_from} lies behind the payload")
+            raise ValueError(f"check_from = {self.check_from} is after the payload")
         return self
 
 
 class Value(_Settings):
-    """Where a number stands in the payload of a frame."""
+    """The place of a number in the payload of a frame."""
 
     byte: int | None = Field(default=None, ge=0, description="in frames: first byte in the payload, from 0")
-    type: NumberType | None = Field(default=None, description="in frames: how its bytes are to be read")
+    type: NumberType | None = Field(default=None, description="in frames: number type")
 
 
 class Input(Value):
@@ -162,7 +164,9 @@ class Input(Value):
         default=None, description="in lines: a regular expression with the number in parentheses"
     )
     bit: int | None = Field(default=None, ge=0, le=63, description="in frames: one bit of an unsigned number")
-    request: str | None = Field(default=None, min_length=1, description="asks for it; default: the device's request")
+    request: str | None = Field(
+        default=None, min_length=1, description="request for this value; default: the device's request"
+    )
 
     @model_validator(mode="after")
     def _one_place(self) -> Input:
@@ -173,7 +177,7 @@ class Input(Value):
         if self.bit is not None and not (
             self.type is not None and self.type.startswith("uint") and self.bit < 8 * size_of(self.type)
         ):
-            raise ValueError(f"bit = {self.bit} needs a type with so many bits, like uint8 or uint16")
+            raise ValueError(f"bit = {self.bit} needs a type with more bits, such as uint8 or uint16")
         return self
 
 
@@ -203,7 +207,7 @@ class SerialConfig(SlowDriverConfig, PortSettings):
     request: str | None = Field(
         default=None,
         min_length=1,
-        description="asks for a message: text, or with frames hexadecimal digits; without: it comes by itself",
+        description="request for a message: text, or with frames hexadecimal digits; none: it is sent unasked",
     )
     answer: Text | None = Field(default=None, min_length=1, description="line that confirms an output")
     timeout: Time = Field(
@@ -218,7 +222,7 @@ class SerialConfig(SlowDriverConfig, PortSettings):
     @model_validator(mode="after")
     def _one_kind_of_message(self) -> SerialConfig:
         if self.inputs and (self.lines is None) == (self.frame is None):
-            raise ValueError("give either lines or frame: what the device sends")
+            raise ValueError("give either lines or frame, according to what the device sends")
         if self.answer is not None and self.lines is None:
             raise ValueError("answer is a line: give lines, too")
         if 3 * self.timeout > self.hang_time:
@@ -236,7 +240,7 @@ class SerialConfig(SlowDriverConfig, PortSettings):
         asked = {self.request_of(name) is not None for name in self.inputs}
         if len(asked) == 2:
             raise ValueError(
-                "some inputs are asked for and others are not: give a request for all of them, or for none"
+                "some inputs have a request and others do not: give a request for all of them, or for none"
             )
         return self
 
@@ -281,9 +285,9 @@ class SerialConfig(SlowDriverConfig, PortSettings):
                 yield f"inputs.{name}.request", entry.request
 
     def request_of(self, name: str) -> str | None:
-        """What asks for an input; None where it comes by itself."""
+        """The request for an input; None if the device sends by itself."""
         return self.request if self.inputs[name].request is None else self.inputs[name].request
 
     def request_bytes(self, text: str) -> bytes:
-        """A request as it is sent. ValueError where the text can't be."""
+        """The bytes of a request. Raises ValueError if the text can't be sent."""
         return _hex(text) if self.frame is not None else _bytes(text)

@@ -39,7 +39,7 @@ class Leakage(Datasheet):
     per: Literal["edge", "valve"] = Field(
         description="flow and drop of one edge, or of the whole valve P to T (A, B blocked)"
     )
-    gone_at: Number = Field(default=0.1, gt=0, le=1, description="spool opening at which the leakage has vanished")
+    gone_at: Number = Field(default=0.1, gt=0, le=1, description="spool opening at which the leakage has become zero")
 
     def coefficient(self) -> float:
         """Leakage coefficient of one edge, m³/(s·sqrt(Pa)).
@@ -56,7 +56,7 @@ class Leakage(Datasheet):
 
 
 def refuse_laminar(name: str, drop: float, p_tr: float) -> None:
-    """Raise ValueError for a point of a datasheet whose drop over one edge is not turbulent."""
+    """Raise ValueError if the flow at a point of a datasheet, with its drop over one edge, is not turbulent."""
     if drop < p_tr:
         raise ValueError(
             f"{name}.drop is {drop / BAR:g} bar over one edge, below the transition_pressure of "
@@ -192,7 +192,7 @@ def larger(one: Table, other: Table) -> Table:
     """
     x = np.union1d(one.x, other.x)
     difference = np.interp(x, one.x, one.y) - np.interp(x, other.x, other.y)
-    (left,) = np.nonzero(difference[:-1] * difference[1:] < 0.0)  # they cross behind these
+    (left,) = np.nonzero(difference[:-1] * difference[1:] < 0.0)  # they cross after these points
     share = difference[left] / (difference[left] - difference[left + 1])
     x = np.union1d(x, x[left] + share * (x[left + 1] - x[left]))
     y = np.maximum(np.interp(x, one.x, one.y), np.interp(x, other.x, other.y))

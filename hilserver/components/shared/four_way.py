@@ -39,7 +39,7 @@ class CentredValve(SpoolValve, ValveWithEdges, OverlappedEdges):
         default=0.3,
         gt=0,
         le=1,
-        description="spool travel at which a connection of the centre position has closed again, evenly",
+        description="spool travel at which a connection of the centre position has closed again, linearly",
     )
     openings: Openings = Field(
         default_factory=Openings,

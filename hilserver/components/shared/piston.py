@@ -29,7 +29,7 @@ from hilserver.units import (
 )
 
 HIGHEST_PRESSURE = 1e8
-"""Pa; the bristles of LuGre's law are held within what they bend at most at this pressure."""
+"""Pa; the deflection of the bristles in the LuGre law is limited to its maximum at this pressure."""
 
 _OF_EFFICIENCY = {"efficiency", "factor"}
 _OF_ALL = {"law", "reversal_speed"}
@@ -56,7 +56,7 @@ class SealFriction(DryFriction):
     static: Force | None = Field(
         default=None, gt=0, description="F_S; 10 % of the piston's area at A times working_pressure if not given"
     )
-    working_pressure: Pressure = Field(default="160 bar", gt=0, description="for the rule of static only")
+    working_pressure: Pressure = Field(default="160 bar", gt=0, description="pressure for the default of static only")
     reference_pressure: Pressure | None = Field(
         default=None,
         gt=0,
@@ -102,7 +102,7 @@ class Cushion(Datasheet):
     length: Length = Field(gt=0, description="part of the stroke that is cushioned")
     throttle: CushionFlow = Field(description='closed, like { flow = "5 l/min", drop = "100 bar" }')
     closing: Length | None = Field(
-        default=None, gt=0, description="part of length over which it closes; half of it if not given"
+        default=None, gt=0, description="part of the length over which the throttle closes; half of it if not given"
     )
     area: Area | None = Field(
         default=None, gt=0, description="of the piston around the spear, A_c; 75 % of the chamber's if not given"
@@ -117,7 +117,7 @@ class Cushion(Datasheet):
         return self
 
     def check(self, key: str, chamber_area: float, stroke: float) -> None:
-        """Raise ValueError if it does not fit into its cylinder."""
+        """Raise ValueError if the cushion does not fit into its cylinder."""
         if self.length > stroke:
             raise ValueError(
                 f"{key}.length {self.length * 1e3:g} mm must not be more than the stroke of {stroke * 1e3:g} mm"

@@ -42,7 +42,7 @@ class ValveWithThrottle(Component):
         }
 
     def turbulent(self, name: str, drop: float) -> float:
-        """``drop``; ValueError if it isn't turbulent: the laws of these valves are those of turbulent flow."""
+        """``drop``; raises ValueError if the flow is not turbulent there, as the laws of these valves require."""
         if drop < self.transition_pressure:
             raise ValueError(
                 f"{name} of {drop / BAR:g} bar is below the transition_pressure of "

@@ -25,7 +25,7 @@ from hilserver.units import Frequency, Number, Rate, Time
 
 
 class Switching(Datasheet):
-    """How an on/off valve switches."""
+    """Switching behaviour of an on/off valve."""
 
     on: Time = Field(gt=0, description="switching time on: from the signal to 95 % of the spool's travel")
     off: Time = Field(gt=0, description="switching time off, likewise")
@@ -103,8 +103,8 @@ class SpoolValve(Component):
         given = [name for name in MOTIONS if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(
-                f"the spool's motion is given by {' and '.join(given) or 'nothing'}: give one of f45, time_constant "
-                "(first order), f90, bode (second order) or switching (on/off)"
+                "spool dynamics: give one of f45, time_constant (first order), f90, bode (second order) or switching "
+                f"(on/off), not {' and '.join(given) or 'none'}"
             )
         if "damping" in self.model_fields_set and self.f90 is None:
             raise ValueError("damping belongs to f90, the -90° frequency of a second-order spool: give both or neither")
@@ -195,7 +195,7 @@ def spool_motion(
     rate_in,
 ):
     u = delayed
-    if on_off == 0.0 and delay_out == 0.0:  # nothing to remember: not held over the step
+    if on_off == 0.0 and delay_out == 0.0:  # no memory: not held over the step
         u = clip(u_command, least, 1.0)
     moved = within_play(play, u, half_loop) / (1.0 - half_loop)  # full command is full stroke
     target = clip(moved + U_0, least, 1.0)

@@ -1,1 +1,1 @@
-"""The bridge: from the flow that the virtual circuit passes to the command of the real valve that passes it too."""
+"""The bridge: from the flow of the virtual circuit to the command at which the real valve passes the same flow."""

@@ -1,14 +1,15 @@
-r"""The upper rungs of the ladder: the command from the virtual flow of the next moments.
+r"""The upper levels of the ladder: the command from the virtual flow predicted over the next ticks.
 
 ``q`` and ``p`` are the virtual flow into the port and its pressure at this tick, the next, …, as
-:mod:`hilserver.tick.look_ahead` foresees them; ``b`` is the valve's block of the row, ``v`` its line of the plan.
+:mod:`hilserver.tick.look_ahead` predicts them; ``b`` is the valve's block of the row, ``v`` its line of the plan.
 
-The command that is given now is held for a tick and moves the spool after the valve's delay. In the middle of that
-time the spool has to be at W, the opening that passes the flow then. A spool of second order follows
+The present command is held for one tick and moves the spool after the valve's delay. In the middle of that interval the
+spool has to be at W, the opening that passes the flow at that time. For a second-order spool this is achieved exactly
+by
 
 .. math:: U = W + \frac{2d}{\omega}\dot W + \frac{\ddot W}{\omega^2}
 
-exactly; the derivatives are those of a cubic through four predicted openings, so nothing noisy is differentiated.
+The derivatives are those of a cubic through four predicted openings, so that no noisy signal is differentiated.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ from hilserver.tick.valve import UNAVAILABLE, delay_of, opening_for
 
 POINTS = 4
 QUICK_RETURN = 3e-3
-"""Seconds in which the command comes back after a moment without a pressure drop; see `authority`."""
+"""s: time in which the command is restored after an interval without a pressure drop; see `authority`."""
 LARGEST_ERROR = 0.03
-"""s of nominal flow: the volume error that the feedback makes good at most."""
+"""s of nominal flow: the largest volume error that the feedback corrects."""
 SOFT_TIME = 0.01
-"""s: a port whose pressure the virtual circuit holds within that time gets half of the feedback."""
+"""s: if the virtual circuit holds a port's pressure with this time constant, the feedback is halved."""
 EXCITED = 0.1
-"""Share of the nominal flow below which nothing is learnt of an edge."""
+"""Fraction of the nominal flow below which the gain of an edge is not adapted."""
 LEARNING_TIME = 1.0
-"""s in which an adaptive bridge makes good 63 % of a wrong flow gain."""
+"""s: time in which an adaptive bridge corrects 63 % of an error of the flow gain."""
 GAIN_RANGE = 0.2
-"""How far the tracked flow gain may leave the datasheet's."""
+"""Limits of the tracked flow gain relative to the datasheet's."""
 EXCITED_RATE = 2.0
-"""1/s: change of flow by nominal flow below which nothing is learnt of the delay."""
+"""1/s: rate of change of flow, relative to nominal flow, below which the delay is not adapted."""
 DELAY_RANGE = 2e-3
-"""s: how far the tracked delay may leave the configured one."""
+"""s: largest deviation of the tracked delay from the configured one."""
 RATE_TIME = 0.01
-"""s: filter of the flow's rate of change; about what the estimate of the flow lags by."""
+"""s: filter of the flow's rate of change, about equal to the lag of the estimated flow."""
 
 
 @register_jitable
@@ -60,10 +61,10 @@ def compensated(
     elapsed: float,
     dt: float,
 ) -> float:
-    """The command of a strategy that looks ahead.
+    """The command of a strategy with look-ahead.
 
-    ``stiffness``: rate at which the virtual circuit holds the port's pressure, 1/s: slope of its flow by the chamber's
-    capacitance.
+    ``stiffness``: rate at which the virtual circuit holds the port's pressure, 1/s: slope of its flow divided by the
+    chamber's capacitance.
     """
     middle = (delay_of(b, v) / dt if compensates(number, Compensates.DELAY) else 0.0) + 0.5
     first = min(max(floor(middle) - 1, 0), q.shape[0] - POINTS)
@@ -80,7 +81,7 @@ def compensated(
     s = middle - first
     b.opening = clip(cubic(openings, s), -1.0, 1.0)
     U = b.opening
-    if int(b.saturation) & UNAVAILABLE:  # nothing to lead: what is commanded is not achievable anyway
+    if int(b.saturation) & UNAVAILABLE:  # no lead: the demand is not achievable in any case
         U = openings[1]
     elif v.omega > 0.0:
         U += 2.0 * v.damping / v.omega * cubic_slope(openings, s) / dt
@@ -93,19 +94,19 @@ def compensated(
 
 @register_jitable
 def correction(stiffness: float, b: ValveState, v: ValveRecord) -> float:
-    """Flow that makes good what did not flow: the volume error over the feedback's time.
+    """Flow that corrects the volume error: the error divided by the feedback's time.
 
-    Less of it where the virtual circuit holds the pressure stiffly: a flow that is off moves the pressure there until
-    the virtual flow is the real one, and an integral around that delayed loop would only make it oscillate.
+    It is reduced where the virtual circuit holds the pressure stiffly: there, a flow error changes the pressure until
+    the virtual flow equals the real one, and an integral action around that delayed loop would only make it oscillate.
     """
     return float(b.volume_error / (v.feedback_time * (1.0 + SOFT_TIME * stiffness)))
 
 
 @register_jitable
 def add_volume_error(b: ValveState, v: ValveRecord, elapsed: float) -> None:
-    """Add up what the virtual valve passed until now and the real one did not, m³.
+    """Integrate the difference between virtual and real flow up to the present tick, m³.
 
-    Nothing winds up: it is bounded, and forgotten where the command could not make it good.
+    There is no wind-up: the integral is bounded, and reset where the command can't correct it.
     """
     passed = b.volume - b.volume_before
     b.volume_before = b.volume
@@ -118,10 +119,11 @@ def add_volume_error(b: ValveState, v: ValveRecord, elapsed: float) -> None:
 
 @register_jitable
 def learn(b: ValveState, v: ValveRecord, elapsed: float) -> None:
-    """Track the open edge's flow gain and the delay, for adaptive bridges: gradient steps on what flows otherwise.
+    """Track the open edge's flow gain and the delay, for adaptive bridges: gradient steps on the flow error.
 
-    A wrong gain shows as a flow that is off in proportion to the flow, a wrong delay as one in proportion to its rate
-    of change. Frozen where there is little of either, and where the valve is full open; bounded in any case.
+    An error of the gain causes a flow error proportional to the flow, an error of the delay one proportional to its
+    rate of change. Tracking pauses where both are small and where the valve is fully open; its results are always
+    bounded.
     """
     q, off = b.flow_expected, b.flow_estimated - b.flow_expected
     rate = (q - b.expected_before) / elapsed
@@ -160,7 +162,7 @@ def cubic_slope(w: Floats, s: float) -> float:
 
 @register_jitable
 def cubic_bend(w: Floats, s: float) -> float:
-    """Its second derivative."""
+    """Second derivative of this cubic."""
     _, c, d = _differences(w)
     return float(2.0 * c + d * (6.0 * s - 6.0))
 

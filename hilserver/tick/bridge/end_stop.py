@@ -1,9 +1,9 @@
-"""The piston on its stop: no motion is left, only the compressibility of a chamber.
+"""The piston at its end stop: it no longer moves, and only the compressibility of a chamber remains.
 
-There virtual valve, real valve and chamber form a pressure loop. Its time constant is the chamber's capacitance by the
-change of flow with pressure, often less than a millisecond: quicker than any real valve, so with all of the bridge's
-gain and lead it swings between the ends of the command. But the pressure only has to arrive, and nothing moves
-meanwhile: a part of the opening does, without lead and without volume feedback.
+There, virtual valve, real valve and chamber form a pressure loop. Its time constant is the chamber's capacitance
+divided by the slope of flow over pressure, often less than a millisecond and so faster than any real valve: with the
+bridge's full gain and lead, the command would oscillate between its limits. Since only the pressure has to reach its
+value and nothing moves, a fraction of the opening is sufficient, without lead and without volume feedback.
 
 Compiled into the tick.
 """
@@ -16,20 +16,20 @@ from hilserver.tick.plan import CylinderRecord, ValveRecord
 from hilserver.tick.row import CylinderState, ValveState
 
 AT_THE_STOP = 0.003
-"""Share of the stroke that counts as its end: sensors of position have an offset."""
+"""Fraction of the stroke that counts as its end, because position sensors have an offset."""
 AWAY_TIME = 0.01
-"""s, filter of the virtual flow that leads off the stop; noise has no lasting direction."""
+"""s: filter of the virtual flow that moves the piston off the stop; noise averages out."""
 LEAVING, ARRIVING = 0.01, 0.1
-"""Shares of the nominal flow: more than this off the stop is leaving it, more than that towards it still arriving."""
+"""Fractions of the nominal flow: above the first, the piston leaves the stop; above the second, it still approaches."""
 PIN_TIME, FREE_TIME = 0.05, 3e-3
-"""s in which the bridge gives its gain up on the stop, and has it back when the piston is to leave."""
+"""s: times in which the bridge reduces its gain at the stop, and restores it when the piston is to leave."""
 PINNED_GAIN = 0.1
-"""Share of the opening that is commanded on the stop."""
+"""Fraction of the opening that is commanded at the stop."""
 
 
 @register_jitable
 def note_end_stop(b: ValveState, v: ValveRecord, k: CylinderState, m: CylinderRecord, elapsed: float) -> None:
-    """Follow how much the piston counts as held at its end stop (0 … 1), from its position and the virtual flow."""
+    """Update the degree to which the piston counts as held at its end stop (0 … 1), from position and virtual flow."""
     outward = -b.flow_virtual if v.is_B else b.flow_virtual
     low, high = k.x < AT_THE_STOP * m.stroke, k.x > (1.0 - AT_THE_STOP) * m.stroke
     away = (outward if low else 0.0) - (outward if high else 0.0)
@@ -41,5 +41,5 @@ def note_end_stop(b: ValveState, v: ValveRecord, k: CylinderState, m: CylinderRe
 
 @register_jitable
 def gain_at_end_stop(b: ValveState) -> float:
-    """Share of the opening that is commanded: 1 but on the stop."""
+    """Fraction of the opening that is commanded: 1 except at the stop."""
     return float(1.0 - (1.0 - PINNED_GAIN) * b.end_stop_share)

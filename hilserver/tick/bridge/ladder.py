@@ -1,7 +1,7 @@
-"""The bridge's strategies: one table, from which configuration, texts, comparisons and the compiled dispatch are made.
+"""The bridge's strategies: one table, from which configuration, texts, comparisons and compiled dispatch are made.
 
-A strategy that compensates for another selection of effects is one more entry. A strategy of a new kind is an entry, a
-member of `Kind`, and a function that `hilserver.tick.outputs.demand` calls for that kind.
+A strategy that compensates for a different selection of effects is one more entry. A strategy of a new kind is an
+entry, a member of `Kind`, and a function that `hilserver.tick.outputs.demand` calls for that kind.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Needs(Enum):
 
 
 class Gains(Enum):
-    """Without which a strategy is no better than the level before it, as a text for the user."""
+    """Data without which a strategy is no better than the level before it, as a text for the user."""
 
     ALWAYS = ""
     OVERLAP = "gains nothing over second_order: no overlap is known"
@@ -63,10 +63,10 @@ _FEEDBACK = _PREDICTION | Compensates.VOLUME_ERROR
 
 
 class Strategy(IntEnum):
-    """The levels of compensation, each with all that the one before has; also manual, and the flow servo.
+    """The levels of compensation, each including the one before it; also `manual` and the flow servo.
 
-    Per member: the number by which row and log know it, its kind, the effects for which it compensates, what it does,
-    what it requires, and without which it is no better than the level before it.
+    Each member has: its number in row and log, its kind, the effects for which it compensates, its description, its
+    requirements, and the data without which it is no better than the level before it.
     """
 
     kind: Kind
@@ -90,7 +90,7 @@ class Strategy(IntEnum):
         member.needs, member.gains = needs, gains
         return member
 
-    manual = 0, Kind.MANUAL, Compensates.NOTHING, "commands by hand, within the jog limits"
+    manual = 0, Kind.MANUAL, Compensates.NOTHING, "manual commands, within the jog limits"
     inverse_static = (
         1,
         Kind.INVERSE,
@@ -160,18 +160,18 @@ class Strategy(IntEnum):
 
 STRATEGY_NAMES = tuple(Strategy.__members__)
 BRIDGING = tuple(strategy.name for strategy in Strategy if strategy.kind is not Kind.MANUAL)
-"""The strategies that follow the virtual flow, from the lowest level on."""
+"""The strategies that follow the virtual flow, from the lowest level up."""
 KINDS = tuple(int(strategy.kind) for strategy in Strategy)
 COMPENSATIONS = tuple(int(strategy.compensates) for strategy in Strategy)
 
 
 @register_jitable
 def kind_of(number: float) -> int:
-    """Kind of the strategy of this number; MANUAL for a number that is not in the table, as a foreign row may hold."""
+    """Kind of the strategy with this number; MANUAL for a number that is not in the table (in a row from elsewhere)."""
     return KINDS[int(number)] if 0.0 <= number < len(KINDS) else KINDS[0]
 
 
 @register_jitable
 def compensates(number: float, effect: int) -> bool:
-    """Whether the strategy of this number compensates for an effect."""
+    """Whether the strategy with this number compensates for an effect."""
     return 0.0 <= number < len(COMPENSATIONS) and COMPENSATIONS[int(number)] & effect != 0

@@ -1,13 +1,13 @@
-r"""Whether the loop of circuit, valve and machine oscillates, seen on what the bridge demands of its valve.
+r"""Whether the loop of circuit, valve and machine oscillates, as seen in the opening that the bridge demands.
 
-A loop that is too late swings by itself, at a frequency of its own, and does not stop. So *swings* of the demanded
-opening are counted, from one turning point to the next, that
+A loop with too much delay oscillates at its own frequency and does not stop. So *half-waves* of the demanded opening,
+from one turning point to the next, are counted if they
 
-- are large enough (`LEAST`), and neither as quick as noise nor as slow as an operator (`QUICKEST`, `SLOWEST`),
-- come without the operator's doing: his inputs have not moved by a good part of it meanwhile (`EXPLAINED`),
-- don't die out: they are not much smaller than those before (`KEEPS`, `FORGOTTEN`). A step makes a damped rig ring.
+- are large enough (`LEAST`), slower than noise and faster than an operator (`QUICKEST`, `SLOWEST`),
+- are not caused by the operator, whose inputs have not moved by a large part of it meanwhile (`EXPLAINED`),
+- do not decay: they are not much smaller than those before (`KEEPS`, `FORGOTTEN`). A damped rig rings after a step.
 
-`HALF_WAVES` of them, and the loop oscillates: until the operator moves, or none of them comes for a time of `SLOWEST`.
+After `HALF_WAVES` of them the loop counts as oscillating, until an operator input moves or none occurs for `SLOWEST`.
 
 ``b`` is the valve's block of the row, ``v`` its line of the plan. Compiled into the tick.
 """
@@ -25,24 +25,24 @@ from hilserver.tick.row import ValveState
 from hilserver.tick.valve import note
 
 SMOOTHED = 1e-3
-"""s, low-pass of the opening, against single noisy ticks."""
+"""s: low-pass filter of the opening, against the noise of single ticks."""
 LEAST, LEAST_SHARE = 0.01, 0.05
-"""Smallest oscillation that counts, peak to peak: of full opening, plus a share of the opening."""
+"""Smallest oscillation that counts, peak to peak: fraction of full opening, plus a fraction of the opening."""
 QUICKEST, SLOWEST = 2.5e-3, 0.25
-"""s from turn to turn: 200 Hz to 2 Hz."""
+"""s between turning points: 200 Hz to 2 Hz."""
 EXPLAINED = 0.25
-"""Share of an oscillation by which the inputs must have moved (of half their ranges) for it to be the operator's."""
+"""Fraction of an oscillation by which the inputs must move (of half their ranges) to count as its cause."""
 KEEPS, FORGOTTEN = 0.7, 0.5
-"""Share of the largest oscillation that the next ones must have, and s in which that is forgotten."""
+"""Fraction of the largest oscillation that the next ones must reach, and time constant in s with which it decays."""
 WIGGLE = 0.25
-"""Share of the largest oscillation by which the opening must come back to have turned."""
+"""Fraction of the largest oscillation by which the opening must return for a turning point."""
 HALF_WAVES = 10
-"""Swings that make an oscillation: five periods."""
+"""Number of half-waves that count as an oscillation: five periods."""
 
 
 @register_jitable
 def watch_oscillation(b: ValveState, v: ValveRecord, travel: float, elapsed: float) -> None:
-    """Follow the demand of this tick; ``travel``: by how much the inputs have moved, of half their ranges."""
+    """Evaluate the demand of this tick; ``travel``: change of the inputs, as a fraction of half their ranges."""
     if not isfinite(b.oscillation_mean):
         forget_oscillation(b, v)
     opening = opening_past_overlap(b.demand, v.overlap)
@@ -64,7 +64,7 @@ def watch_oscillation(b: ValveState, v: ValveRecord, travel: float, elapsed: flo
 
 @register_jitable
 def count_half_wave(size: float, b: ValveState) -> None:
-    """The opening has turned, after a way of ``size``."""
+    """The opening has turned after a half-wave of ``size``."""
     if b.oscillation_travel > EXPLAINED * size:
         b.oscillation_count, b.oscillation, b.oscillation_time = 0.0, 0.0, 0.0
     elif b.oscillation_time > QUICKEST and size > max(least_half_wave(b), KEEPS * b.oscillation):
@@ -78,13 +78,13 @@ def count_half_wave(size: float, b: ValveState) -> None:
 
 @register_jitable
 def least_half_wave(b: ValveState) -> float:
-    """The smallest oscillation that counts around the present opening."""
+    """The smallest oscillation that counts at the present opening."""
     return float(LEAST + LEAST_SHARE * abs(0.5 * (b.oscillation_from + b.oscillation_to)))
 
 
 @register_jitable
 def forget_oscillation(b: ValveState, v: ValveRecord) -> None:
-    """Begin anew at the present demand."""
+    """Restart at the present demand."""
     b.oscillation_mean = opening_past_overlap(b.demand, v.overlap) if isfinite(b.demand) else 0.0
     b.oscillation_from = b.oscillation_to = b.oscillation_mean
     b.oscillation = b.oscillation_count = b.oscillation_time = b.oscillation_travel = 0.0

@@ -21,18 +21,18 @@ from hilserver.tick.row import ValveState
 from hilserver.tick.valve import UNAVAILABLE, note
 
 LEAST_DROP = 0.25
-"""Share of the transition pressure below which the command fades out."""
+"""Fraction of the transition pressure below which the command is faded out."""
 SLOW_RETURN = 0.2
-"""Seconds in which it comes back where the drop is measured with noise."""
+"""s: time in which the command is restored, because the measured drop is noisy."""
 
 
 @register_jitable
 def strategy_command(
     number: int, q: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord, elapsed: float, dt: float
 ) -> float:
-    """The command that strategy ``number`` demands; p, p_S, p_T are the pressures at port, supply and tank.
+    """The command that strategy ``number`` demands; p, p_S, p_T are the pressures at the port, supply and tank.
 
-    ``elapsed``: seconds since the last call; ``dt``: for how long the command will be held.
+    ``elapsed``: time since the last call, s; ``dt``: time for which the command will be held, s.
     """
     if kind_of(number) == Kind.MANUAL:
         return jog(b, v, elapsed)
@@ -42,7 +42,7 @@ def strategy_command(
     w = inverse_orifice(q - leak, p, p_S, p_T, b, v) * authority(b, v, elapsed, SLOW_RETURN)
     if not compensates(number, Compensates.LAG):
         return w
-    if int(b.saturation) & UNAVAILABLE:  # nothing to lead: what is commanded is not achievable anyway
+    if int(b.saturation) & UNAVAILABLE:  # no lead: the demand is not achievable in any case
         b.opening_filtered = w
         return w
     return lag_compensation(w, b, v, elapsed, dt)
@@ -50,9 +50,10 @@ def strategy_command(
 
 @register_jitable
 def inverse_orifice(q: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> float:
-    """Opening of the real valve's metering edge that passes ``q``: W = q/(C_v·g(dp)); the sign of q picks the edge.
+    """Opening of the real valve's metering edge that passes ``q``: W = q/(C_v·g(dp)); the sign of q selects the edge.
 
-    Source: theory §1.1; [Virtual hydraulics] eq. 5.1. Without a positive drop no opening passes q: null, reported.
+    Source: theory §1.1; [Virtual hydraulics] eq. 5.1. Without a positive drop no opening passes q: the command is null,
+    and this is reported.
     """
     drop = p_S - p if q >= 0.0 else p - p_T
     b.drop = drop
@@ -70,10 +71,10 @@ def inverse_orifice(q: float, p: float, p_S: float, p_T: float, b: ValveState, v
 
 @register_jitable
 def authority(b: ValveState, v: ValveRecord, elapsed: float, return_time: float) -> float:
-    """Share of the opening that is commanded at the present drop: 1 with a drop to work with, 0 without one.
+    """Fraction of the opening that is commanded at the present drop: 1 with a sufficient drop, 0 without one.
 
-    Between no drop and a quarter of P_TR the inverse would jump between null and full opening with the sensors' noise.
-    So the command fades to null there: at once where the drop goes, slowly back where it returns.
+    Between zero drop and a quarter of P_TR, the sensors' noise would make the inverse jump between null and full
+    opening. So the command fades to null there: immediately when the drop vanishes, and back slowly when it returns.
     """
     wanted = 1.0 - step(b.drop, 0.0, 0.0, LEAST_DROP * v.p_tr, 1.0)
     slowly = b.no_drop_share + (wanted - b.no_drop_share) * elapsed / (return_time + elapsed)
@@ -85,14 +86,14 @@ def authority(b: ValveState, v: ValveRecord, elapsed: float, return_time: float)
 
 @register_jitable
 def opening_of(w: float, b: ValveState) -> float:
-    """Note the static opening and return it."""
+    """Store the static opening and return it."""
     b.opening = w
     return w
 
 
 @register_jitable
 def leakage(spool: float, p: float, p_S: float, p_T: float, v: ValveRecord) -> float:
-    """Leakage of the real valve into its port at the estimated spool position: P->A less A->T. Source: theory §1.1."""
+    """Leakage of the real valve into its port at the estimated spool position: P->A minus A->T. Source: theory §1.1."""
     share = leakage_fade(abs(spool), v.leak_gone)
     return share * float(v.leak_PA * root_of_drop(p_S - p, v.p_tr) - v.leak_AT * root_of_drop(p - p_T, v.p_tr))
 
@@ -101,11 +102,11 @@ def leakage(spool: float, p: float, p_S: float, p_T: float, v: ValveRecord) -> f
 def lag_compensation(w: float, b: ValveState, v: ValveRecord, elapsed: float, dt: float) -> float:
     r"""Lead against the spool's first-order lag: U = W + tau·dW/dt, the derivative filtered with TAU_W.
 
-    The command is held for a tick, so tau is replaced by its discrete equal, which leaves no error on a ramp:
+    The command is held for a tick, so tau is replaced by its discrete equivalent, which leaves no error on a ramp:
 
     .. math:: \tau_d = \frac{\Delta t}{1 - e^{-\Delta t/\tau}} \approx \tau + \Delta t/2
 
-    The filter is the implicit one: stable for any tick. Without a memory of W (NaN) the lead begins at rest.
+    The filter is implicit and so stable for any tick. Without a previous value of W (NaN) the lead starts at rest.
     Source: theory §1.1; [Virtual hydraulics] eqs. 5.2-5.4.
     """
     if not isfinite(b.opening_filtered):
@@ -118,9 +119,9 @@ def lag_compensation(w: float, b: ValveState, v: ValveRecord, elapsed: float, dt
 
 @register_jitable
 def flow_servo(q: float, b: ValveState, v: ValveRecord, elapsed: float) -> float:
-    """PID on the measured flow. The derivative acts on the measured flow, filtered, so a jump of q gives no kick.
+    """PID control of the measured flow. The derivative acts on the filtered measured flow: a step of q causes no kick.
 
-    Anti-windup: the integral takes only what keeps the command within its range.
+    Anti-windup: the integral is limited so that the command stays within its range.
     Source: theory §1.2; [Virtual hydraulics] ch. 5.6.2.
     """
     rate = (b.flow_measured - b.flow_filtered) / (v.tau_d + elapsed)
@@ -139,7 +140,7 @@ def flow_servo(q: float, b: ValveState, v: ValveRecord, elapsed: float) -> float
 
 @register_jitable
 def jog(b: ValveState, v: ValveRecord, elapsed: float) -> float:
-    """Manual command for commissioning, within the jog limit; it falls back to null when not renewed (hold to run)."""
+    """Manual command for commissioning, within the jog limit; it returns to null unless renewed (hold to run)."""
     b.jog_left = max(b.jog_left - elapsed, 0.0)
     if b.jog_left <= 0.0:
         b.jog = 0.0
@@ -148,14 +149,14 @@ def jog(b: ValveState, v: ValveRecord, elapsed: float) -> float:
 
 @register_jitable
 def set_jog(target: float, b: ValveState, v: ValveRecord) -> None:
-    """Take a new manual command; it holds for JOG_TIME seconds."""
+    """Accept a new manual command; it holds for JOG_TIME seconds."""
     b.jog = clip(target, -v.jog_limit, v.jog_limit)
     b.jog_left = v.jog_time
 
 
 @register_jitable
 def prepare_strategy(number: int, q: float, command: float, b: ValveState, v: ValveRecord) -> None:
-    """Set a strategy's memory so that it takes over from ``command`` without a jump (the rest is faded out)."""
+    """Set a strategy's memory so that it takes over from ``command`` without a jump (the remainder is faded out)."""
     if kind_of(number) == Kind.FLOW_SERVO:
         b.flow_filtered = b.flow_measured
         start = command - v.K_p * (q - b.flow_measured) if v.T_i > 0.0 else 0.0
