@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import probe
@@ -34,19 +32,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.realtime]
 
 
 @pytest.fixture(scope="module")
-def demos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Workplace, subprocess.Popen[str]]]]:
-    """The demo by itself, and with its panel to go on; they take their 13 seconds beside the other examples."""
-    running = {}
-    for name, command in (("demo", "hilserver demo --no-panel"), ("panel", "hilserver demo --stay")):
-        place = workplace(tmp_path_factory.mktemp(name), name)
-        running[name] = place, place.start(place.in_a_test(command))
-    yield running
-    for _, process in running.values():
-        end(process)
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, demos: object) -> Workplace:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     """A workplace in which one server ran and all live examples were carried out."""
     place = workplace(tmp_path_factory.mktemp("docs"), "docs")
     place.carry_out(only("run: first"))
@@ -75,18 +61,19 @@ def test_live_examples(served: Workplace) -> None:
     assert (served.folder / served.log("demo")).stat().st_size > 0
 
 
-def test_demo_says_what_the_pages_show(demos: dict[str, tuple[Workplace, subprocess.Popen[str]]]) -> None:
-    place, process = demos["demo"]
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, output
+def test_demo_says_what_the_pages_show(tmp_path: Path) -> None:
+    place = workplace(tmp_path, "demo")
+    code, output = place.run("hilserver demo --no-panel")
+    assert code == 0, output
     for block in marked("run: demo"):
         ((command, shown),) = block.commands
         without_panel = "\n".join(line for line in shown.splitlines() if "http" not in line)
         place.compare(command, without_panel, output)
 
 
-def test_demo_with_its_panel_goes_on(demos: dict[str, tuple[Workplace, subprocess.Popen[str]]]) -> None:
-    _, process = demos["panel"]
+def test_demo_with_its_panel_stays_until_it_is_told_to_end(tmp_path: Path) -> None:
+    place = workplace(tmp_path, "panel")
+    process = place.start(place.in_a_test("hilserver demo --stay"))
     said = said_until(process, "It keeps running")
     said += end(process)
     assert process.returncode == 0, said

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 from own_library import rig_file, with_gap
 
+from hilserver.bench.parts import RecordedInputs, tick_parts
 from hilserver.realtime.compile import MECHANISMS
 from hilserver.realtime.setup import make_setup, write_setup
 from hilserver.rig.build import load_rig
@@ -48,7 +49,7 @@ def fill(folder: Path) -> None:
 
 
 def run_in_lockstep(file: Path) -> None:
-    """Every loop that a simulation and a replay call."""
+    """Every loop that a simulation, a replay and a benchmark call."""
     rig = load_rig(file)
     with TemporaryDirectory() as folder:
         log = Path(folder) / "run.arrow"
@@ -57,6 +58,8 @@ def run_in_lockstep(file: Path) -> None:
             run.swap(rig.read_circuit(with_gap(rig.circuit.source)) if rig.library.own else rig.circuit)
             run.run(10)
         replay_log(log)
+    if not rig.library.own:
+        tick_parts(RecordedInputs.of(rig, 10), repeats=1)
 
 
 if __name__ == "__main__":
