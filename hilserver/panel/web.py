@@ -112,6 +112,9 @@ class Panel:
         assets()
 
         async def enter() -> None:
+            if not user.value:
+                reason.set_text("Enter a user name.")
+                return
             reason.set_text("")
             button.disable()
             session = self._connect(user.value, password.value)

@@ -76,11 +76,16 @@ class RecordTable(Protocol[R_co]):
     def __setitem__(self, key: str, value: Any) -> None: ...
 
 
+_DTYPES: dict[type[Struct], np.dtype[Any]] = {}
+
+
 def dtype_of(record: type[Struct]) -> np.dtype[Any]:
     """The structured dtype of a record: fields annotated ``float`` are float64, all others (enums too) int64."""
-    kinds = typing.get_type_hints(record)
-    fields = [(name, np.float64 if kinds[name] is float else np.int64) for name in record.names()]
-    return np.dtype((np.record, np.dtype(fields, align=True)))
+    if record not in _DTYPES:  # to evaluate the annotations takes milliseconds
+        kinds = typing.get_type_hints(record)
+        fields = [(name, np.float64 if kinds[name] is float else np.int64) for name in record.names()]
+        _DTYPES[record] = np.dtype((np.record, np.dtype(fields, align=True)))
+    return _DTYPES[record]
 
 
 def table_on(cells: NDArray[Any], record: type[R]) -> RecordTable[R]:
