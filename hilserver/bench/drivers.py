@@ -16,8 +16,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.process import make_driver
+from hilserver.realtime.rig_setup import device_setups
 from hilserver.realtime.segment import SharedMemoryError, segment_path
-from hilserver.realtime.setup import device_setups
 from hilserver.realtime.shared import ALIVE, LoopMemory
 from hilserver.realtime.worker import RemoteDevice, WorkerMemory
 from hilserver.rig.build import Rig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,9 +13,11 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, LogHeader, circuit_event
 from hilserver.record.machine import machine
-from hilserver.rig.build import Rig
 from hilserver.tick.row import unit_of_column
 from hilserver.units import unit_of_value
+
+if TYPE_CHECKING:  # the recorder's process starts without loading settings
+    from hilserver.rig.build import Rig
 
 
 def run_header(rig: Rig, program: str, kind: str) -> LogHeader:

@@ -11,8 +11,9 @@ from pathlib import Path
 from hilserver.driver import Pace
 from hilserver.realtime.compile import MECHANISMS
 from hilserver.realtime.process import make_devices_safe, ramp_time
+from hilserver.realtime.rig_setup import make_setup
 from hilserver.realtime.segment import Segment, SharedMemoryError, segment_path
-from hilserver.realtime.setup import make_setup, write_setup
+from hilserver.realtime.setup import write_setup
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.service.children import Child, all_ready

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hilserver.errors import HilserverError
 from hilserver.realtime.devices import DeviceSetup
+from hilserver.realtime.rig_setup import device_setups
 from hilserver.realtime.segment import SharedMemoryError, segment_path
-from hilserver.realtime.setup import device_setups
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 

@@ -16,7 +16,7 @@ from hilserver.circuit.program import Program
 from hilserver.driver import Driver
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
-from hilserver.realtime.setup import device_setups
+from hilserver.realtime.rig_setup import device_setups
 from hilserver.record.format import Event, LogHeader
 from hilserver.record.run import command_event, packed_record, rows_per_file, run_header, swap_events
 from hilserver.record.writer import LogWriter

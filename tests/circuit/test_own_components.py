@@ -23,7 +23,8 @@ from hilserver.circuit.pack import pack
 from hilserver.circuit.program import check_kernels
 from hilserver.components.base import Fluid
 from hilserver.errors import ConfigurationError
-from hilserver.realtime.setup import make_setup, read_setup, write_setup
+from hilserver.realtime.rig_setup import make_setup
+from hilserver.realtime.setup import read_setup, write_setup
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, load_rig
 from hilserver.simulation.lockstep import LockstepRun

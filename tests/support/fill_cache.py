@@ -18,7 +18,8 @@ from own_library import rig_file, with_gap
 
 from hilserver.bench.parts import RecordedInputs, tick_parts
 from hilserver.realtime.compile import MECHANISMS
-from hilserver.realtime.setup import make_setup, write_setup
+from hilserver.realtime.rig_setup import make_setup
+from hilserver.realtime.setup import write_setup
 from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log

@@ -1,0 +1,50 @@
+"""Makes the set-up of a run's processes from its rig."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hilserver.realtime.devices import DeviceSetup
+from hilserver.realtime.scheduling import Scheduling
+from hilserver.realtime.setup import Setup
+from hilserver.rig.build import Rig
+from hilserver.rig.plan import first_row
+from hilserver.tick.plant import PlantArrays
+
+
+def make_setup(rig: Rig, segments: Mapping[str, str], plants: Mapping[str, PlantArrays]) -> Setup:
+    """The set-up of a rig. ``segments``: device name -> shared memory of its process; ``plants``: simulated devices."""
+    loop = rig.settings.loop
+    scheduling = Scheduling(loop.priority, frozenset(loop.cpus) or None, loop.lock_memory)
+    devices = tuple(device_setups(rig, segments))
+    row = first_row(rig.layout, rig.plan, rig.packed)
+    n_raw, own = len(rig.layout.raw), rig.library.own
+    return Setup(rig.plan, rig.packed.index, rig.packed.value, row, devices, scheduling, n_raw, plants, own)
+
+
+def device_setups(rig: Rig, segments: Mapping[str, str]) -> list[DeviceSetup]:
+    """Slots and columns of each device, in the order of the rig file."""
+    driven = {
+        (v.device, v.output): rig.layout.column(f"valve.{name}.output") for name, v in rig.settings.valves.items()
+    }
+    driven |= {(o.device, o.output): rig.layout.column(f"output.{name}") for name, o in rig.settings.outputs.items()}
+    found, slot = [], 0
+    for device in rig.devices:
+        columns = tuple(driven[device.name, output] for output in device.outputs)
+        table = rig.settings.devices[device.name]
+        found.append(
+            DeviceSetup(
+                name=device.name,
+                driver=str(table["driver"]),
+                settings={key: value for key, value in table.items() if key != "driver"},
+                folder=str(rig.file.parent),
+                inputs=device.inputs,
+                outputs=device.outputs,
+                first_slot=slot,
+                output_columns=columns,
+                error_column=rig.layout.column(f"errors.{device.name}"),
+                segment=segments.get(device.name, ""),
+            )
+        )
+        slot += len(device.inputs)
+    return found
