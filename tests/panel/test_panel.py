@@ -477,8 +477,8 @@ def test_a_zoomed_plot_stays_zoomed_while_data_come(anna: User) -> None:
     def zooms() -> list[tuple[float, float]]:
         """The part of the time axis, in per cent, that each plot shows."""
         script = """() => [...panel.charts].filter(([id, chart]) => chart.group === "Plots").map(([id]) => {
-            const zoom = getElement(id).chart.getOption().dataZoom[0];
-            return [Math.round(zoom.start), Math.round(zoom.end)];
+            const zoom = getElement(id)?.chart?.getOption()?.dataZoom?.[0];  // none before it is drawn
+            return zoom ? [Math.round(zoom.start), Math.round(zoom.end)] : [-1, -1];
         })"""
         return [(start, end) for start, end in anna.page.evaluate(script)]
 

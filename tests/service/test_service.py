@@ -299,7 +299,7 @@ def refused_start(server: Server) -> str:
     """What a server says that does not start; it leaves nothing behind and ends with exit code 2."""
     server.launch()
     try:
-        assert server.wait_exit(30) == 2
+        assert server.wait_exit() == 2
         said = [line for line in server.stderr.splitlines() if " WARNING " not in line and " ERROR " not in line]
         assert len(said) == 1, server.stderr
         return said[0]
