@@ -19,7 +19,7 @@ from typing import Any
 import aiomqtt
 
 from hilserver.circuit.program import cache_root
-from hilserver.commissioning.host import ERROR, NOTE, OK, WARNING, Finding, Host, State, examine
+from hilserver.commissioning.host import ERROR, NOTE, OK, WARNING, Finding, Host, State, check_host
 from hilserver.errors import HilserverError
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.connection import connection, new_client
@@ -54,7 +54,7 @@ def diagnose(
     """
     loop = rig.settings.loop if rig is not None else LoopSettings()
     scheduling = Scheduling(loop.priority, frozenset(loop.cpus) or None, loop.lock_memory)
-    findings = [*examine(host or Host(), scheduling), check_clock((clock or clock_error)()), check_cache(rig)]
+    findings = [*check_host(host or Host(), scheduling), check_clock((clock or clock_error)()), check_cache(rig)]
     if rig is not None:
         findings += [check_shared_memory(rig), check_broker(rig)]
     recording = rig.settings.recording if rig is not None else RecordingSettings()

@@ -110,7 +110,7 @@ def written(cpus: frozenset[int]) -> str:
     return ",".join(map(str, sorted(cpus)))
 
 
-def examine(host: Host, loop: Scheduling) -> Iterator[Finding]:
+def check_host(host: Host, loop: Scheduling) -> Iterator[Finding]:
     """All that concerns the loop's punctuality: kernel, CPUs, clock, limits."""
     yield check_architecture()
     yield from _finding("kernel", "a PREEMPT_RT kernel", check_kernel(host.root), WARNING)

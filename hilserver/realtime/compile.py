@@ -16,8 +16,8 @@ import numba
 
 from hilserver.circuit.library import library_of
 from hilserver.circuit.program import COMPLETE, build, compile_mechanisms, mechanisms_folder
+from hilserver.realtime.reports import send_report
 from hilserver.realtime.setup import read_setup
-from hilserver.realtime.talk import say
 from hilserver.tick.program import LINKED, calls_in_a_plant, calls_in_analysis, calls_in_the_loop
 
 MECHANISMS = "mechanisms"
@@ -52,4 +52,4 @@ if __name__ == "__main__":
             compile_mechanisms()
     else:
         fill_cache(Path(sys.argv[1]))
-    say(ready=True)
+    send_report(ready=True)

@@ -24,10 +24,10 @@ from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.queues import Ring
+from hilserver.realtime.reports import send_report
 from hilserver.realtime.scheduling import Scheduling, prepare
 from hilserver.realtime.segment import Segment, SharedMemoryError
 from hilserver.realtime.setup import read_setup
-from hilserver.realtime.talk import say
 from hilserver.tick.plant import SAFE_RAW
 from hilserver.tick.program import compiled_program, warm_up_plant
 
@@ -142,7 +142,7 @@ class SimulatedDevice:
         # lower priority than the loop: a real device does not use the loop's processor
         priority = max(self._scheduling.priority - 10, 1) if self._scheduling.priority else None
         prepare(Scheduling(priority, None, self._scheduling.lock_memory))
-        say(ready=True)
+        send_report(ready=True)
         try:
             self._run(memory)
         finally:
@@ -177,7 +177,7 @@ def simulate_device(setup_file: Path, name: str, supervisor: int) -> int:
     try:
         SimulatedDevice(setup_file, name, supervisor).run()
     except HilserverError as error:
-        say(error=str(error))
+        send_report(error=str(error))
         return 1
     return 0
 

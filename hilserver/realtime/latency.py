@@ -24,9 +24,9 @@ import numpy as np
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
+from hilserver.realtime.reports import send_report
 from hilserver.realtime.scheduling import Scheduling, prepare
 from hilserver.realtime.segment import Segment
-from hilserver.realtime.talk import say
 
 BEFORE_POSTING = 0.2
 """Seconds before the first post, in which the waiting process becomes ready."""
@@ -119,7 +119,7 @@ def posting(hand_over: HandOver, period: float) -> None:
 def load_processor(busy: float, period: float) -> None:
     """Compute for ``busy`` seconds of each period and sleep for the rest, as long as the parent process lives."""
     clock, parent = GridClock(period), os.getppid()
-    say(ready=True)
+    send_report(ready=True)
     clock.start()
     while clock.wait() and os.getppid() == parent:
         until = time.monotonic_ns() + round(busy * _S)
@@ -146,13 +146,13 @@ def serve(scheduling: dict[str, Any]) -> int:
     cpus = scheduling.pop("cpus")
     degradations = prepare(Scheduling(**scheduling, cpus=frozenset(cpus) if cpus else None))
     real_time = os.sched_getscheduler(0) == os.SCHED_FIFO
-    say(ready=True, real_time=real_time, degradations=[str(d) for d in degradations])
+    send_report(ready=True, real_time=real_time, degradations=[str(d) for d in degradations])
     try:
         for line in sys.stdin:
             carry_out(json.loads(line))
-            say(done=True)
+            send_report(done=True)
     except HilserverError as error:
-        say(error=str(error))
+        send_report(error=str(error))
         return 1
     return 0
 

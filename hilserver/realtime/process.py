@@ -28,10 +28,10 @@ from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.device import START_TIMEOUT, RemotePlant
 from hilserver.realtime.devices import DeviceSetup
+from hilserver.realtime.reports import FailureReport, send_report
 from hilserver.realtime.scheduling import prepare
 from hilserver.realtime.setup import Bytes, Setup, read_setup, read_swap_payload
 from hilserver.realtime.shared import LoopMemory
-from hilserver.realtime.talk import FailureReport, say
 from hilserver.realtime.worker import RemoteDevice
 from hilserver.tick.codes import CommandKind
 from hilserver.tick.plan import Layout, Plan
@@ -122,7 +122,7 @@ class Loop:
                 try:
                     action()
                 except Exception as error:  # the other devices must have their safe values regardless of this one
-                    say(error=f"device {device.driver.name}: {error}")
+                    send_report(error=f"device {device.driver.name}: {error}")
 
     def abandon(self, *_: Any) -> None:
         """Ramp to null and terminate, as without a supervisor. May be called from a signal handler."""
@@ -152,7 +152,7 @@ class Loop:
             memory.ring.publish(row)
             memory.loop_heartbeat.beat()
             for report in self._reports:
-                report.tell()
+                report.send_if_due()
             if self._is_over():
                 break
             row[read_time], row[compute_time], row[write_time], row[publish_time] = (
@@ -268,13 +268,13 @@ def run_loop(segment: Path, setup_file: Path) -> int:
             degradations = prepare(setup.scheduling)
             os.set_blocking(1, False)  # a supervisor that does not read must not stop the loop
             memory.info.loop_pid = os.getpid()
-            say(ready=True, degradations=[str(d) for d in degradations])
+            send_report(ready=True, degradations=[str(d) for d in degradations])
             loop.run()
         finally:
             loop.close()
             memory.info.loop_pid = 0
     except HilserverError as error:
-        say(error=str(error))
+        send_report(error=str(error))
         return 1
     return 0
 

@@ -77,7 +77,7 @@ def _bin_of(durations: Floats) -> Integers:
     return np.asarray(np.log(inside / SHORTEST) / np.log(BIN), dtype=np.int64)
 
 
-def lateness(rows: Floats, period: float) -> Floats:
+def wake_up_delay(rows: Floats, period: float) -> Floats:
     """Delay of each tick's start after its original deadline, s: missed ticks plus wake-up error.
 
     Deadlines are counted from the start of the run, so this is also the lead of real time over simulated time.
@@ -103,7 +103,7 @@ class LoopTiming:
 
     def add(self, rows: Floats) -> None:
         """Add published rows."""
-        self.wake_up.add(lateness(rows, self.period))
+        self.wake_up.add(wake_up_delay(rows, self.period))
         rows = rows[headers(rows)["compute_time"] > 0.0]  # the first row of a run has no previous tick
         for name, column in PARTS.items():
             self.parts[name].add(headers(rows)[column])

@@ -29,10 +29,10 @@ from hilserver.errors import DriverError, HilserverError
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.queues import Ring
+from hilserver.realtime.reports import FailureReport, send_report
 from hilserver.realtime.scheduling import Scheduling, prepare
 from hilserver.realtime.segment import Segment
 from hilserver.realtime.shared import Heartbeat
-from hilserver.realtime.talk import FailureReport, say
 
 ROWS = 64
 ORPHAN_LINGER = 0.5
@@ -185,7 +185,7 @@ class Worker:
         self._driver.open()
         try:
             self._driver.make_safe()
-            say(ready=True)
+            send_report(ready=True)
             os.set_blocking(1, False)  # a supervisor that does not read must not stop the worker
             self._serve()
         finally:
@@ -204,7 +204,7 @@ class Worker:
                 turn = clock.tick // self._looks
                 self._write()
                 self._read()
-                report.tell()
+                report.send_if_due()
 
     def _keep_safe(self) -> None:
         """Take the latest command; write the safe values if it requests them or is too old."""
@@ -268,10 +268,10 @@ def serve(file: Path, supervisor: int) -> int:
             prepare(Scheduling(max(text["priority"] - PRIORITY_BELOW_LOOP, 1), lock_memory=False, freeze_gc=False))
             worker.run()
     except HilserverError as error:
-        say(error=str(error))
+        send_report(error=str(error))
         return 1
     except Exception as error:
-        say(error=f"device {setup.name}: internal error in its driver: {type(error).__name__}: {error}")
+        send_report(error=f"device {setup.name}: internal error in its driver: {type(error).__name__}: {error}")
         raise
     return 0
 

@@ -27,9 +27,9 @@ import numpy as np
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.queues import Message
+from hilserver.realtime.reports import send_report
 from hilserver.realtime.setup import read_swap_payload, read_swap_text
 from hilserver.realtime.shared import LoopMemory
-from hilserver.realtime.talk import say
 from hilserver.record.format import Event, LogHeader, RecordError, decode
 from hilserver.record.run import command_event, swap_events
 from hilserver.record.writer import LogWriter
@@ -239,13 +239,13 @@ def record(segment: Path, header_file: Path, log: Path, limits: Limits) -> int:
         end = _End(memory)
         signal.signal(signal.SIGTERM, end.ask)
         with LogWriter(log, header, max_bytes=limits.max_bytes, max_rows=limits.max_rows) as writer:
-            recorder = LogRecorder(memory, writer, limits.min_free, lambda status: say(recording=status))
-            say(ready=True)
+            recorder = LogRecorder(memory, writer, limits.min_free, lambda status: send_report(recording=status))
+            send_report(ready=True)
             while not end.reached(recorder.step()):
                 time.sleep(POLL)
         recorder.report()
     except HilserverError as error:
-        say(error=str(error))
+        send_report(error=str(error))
         return 1
     return 0
 

@@ -163,8 +163,8 @@ class Step:
     @property
     def title(self) -> str:
         """Its title in a report."""
-        told = self.command.model_dump(exclude_unset=True, mode="json")
-        return " ".join([self.command.name, *(f"{key}={json.dumps(value)}" for key, value in told.items())])
+        given = self.command.model_dump(exclude_unset=True, mode="json")
+        return " ".join([self.command.name, *(f"{key}={json.dumps(value)}" for key, value in given.items())])
 
 
 @dataclass(frozen=True)

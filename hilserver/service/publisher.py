@@ -48,7 +48,7 @@ class Publisher:
         for event in self._telemetry.events(rows):
             self.tell(event)
         for text in self._telemetry.devices.news():
-            self.tell_now(Event(kind="warning", text=text, tick=0, time=0.0))
+            self.publish_now(Event(kind="warning", text=text, tick=0, time=0.0))
         if batch := self._telemetry.batch(rows):
             self._mqtt.publish_telemetry(batch)
         self._operator.adopt(rows[-1])
@@ -62,7 +62,7 @@ class Publisher:
         self._mqtt.publish_event(event)
         _log.log(logging.WARNING if event.kind in ("fault", "warning") else logging.INFO, "%s", event.text)
 
-    def tell_now(self, event: Event) -> None:
+    def publish_now(self, event: Event) -> None:
         """Publish an event outside the loop: the present tick and time are filled in."""
         row = self._telemetry.latest()
         self.tell(event.model_copy(update={"tick": 0 if row is None else int(header(row).tick), "time": time.time()}))
@@ -75,7 +75,7 @@ class Publisher:
             return
         if fault is not None:
             header(row).mode = Mode.FAULT
-            self.tell_now(Event(kind="fault", text=fault, tick=0, time=0.0))
+            self.publish_now(Event(kind="fault", text=fault, tick=0, time=0.0))
         state = self._telemetry.state(row, self._mqtt.telemetry_dropped)
         self._mqtt.publish_state(state if fault is None else state.model_copy(update={"fault": fault}))
 

@@ -266,13 +266,13 @@ def log_folder(settings: RecordingSettings) -> Path:
     return Path(settings.folder or os.environ.get("LOGS_DIRECTORY", "").split(":")[0] or "logs")
 
 
-def _last_tick(file: Path, told: int) -> int:
-    """The last tick in a file of a log; ``told``, the last one reported, where the file has none."""
+def _last_tick(file: Path, reported: int) -> int:
+    """The last tick in a file of a log; ``reported``, the last one reported, where the file has none."""
     try:
         batch = last_batch(file)
     except (HilserverError, OSError):  # it was just started
-        return told
-    return told if batch is None else int(batch.column("tick")[-1].as_py())
+        return reported
+    return reported if batch is None else int(batch.column("tick")[-1].as_py())
 
 
 def _made(folder: Path) -> Path:

@@ -146,7 +146,7 @@ class Supervisor:
         self._watch(stack, processes, publisher, mqtt)
 
         def warn(text: str) -> None:
-            publisher.tell_now(Event(kind="warning", text=text, tick=0, time=0.0))
+            publisher.publish_now(Event(kind="warning", text=text, tick=0, time=0.0))
 
         _background(stack, "the margin monitor", lambda: monitor.keep(mqtt.publish_margins, warn))
         stack.callback(withdraw, announce(self.rig.settings.name, self.address))
@@ -209,7 +209,7 @@ class Supervisor:
             telemetry.troubles.pop(source, None)
             if trouble is not None:
                 telemetry.troubles[source] = trouble
-            publisher.tell_now(Event(kind="warning" if trouble or warn else "info", text=text, tick=0, time=0.0))
+            publisher.publish_now(Event(kind="warning" if trouble or warn else "info", text=text, tick=0, time=0.0))
 
         async def watch_device(device: Child) -> None:
             text = f"{device.name} ended ({await device.wait_ended()}): its samples are outdated, it takes no commands"

@@ -24,7 +24,7 @@ from hilserver.protocol.published import (
     ValveInfo,
 )
 from hilserver.realtime.shared import LoopMemory
-from hilserver.realtime.timing import Distribution, LoopTiming, lateness, work_before
+from hilserver.realtime.timing import Distribution, LoopTiming, wake_up_delay, work_before
 from hilserver.rig.build import Rig
 from hilserver.service.devices import DeviceReports
 from hilserver.service.strategies import offered_strategies, present_strategies
@@ -176,7 +176,7 @@ class TelemetryReader:
         rows = self._recent
         if len(rows) == 0:
             return {}
-        late, work = lateness(rows, self._timing.period), work_before(rows)
+        late, work = wake_up_delay(rows, self._timing.period), work_before(rows)
         return {
             "wake_up_median": float(np.median(late)),
             "wake_up_max": float(late.max()),
@@ -274,11 +274,11 @@ class TelemetryReader:
         return Telemetry(t0=float(header(rows[0]).utc), dt=every / settings.loop.rate, channels=channels)
 
     def _loop_samples(self, rows: Floats, places: Integers) -> Floats:
-        """Largest lateness and work, and the missed ticks, for the samples at ``places``: of all rows since the last.
+        """Largest wake-up delay and work, and missed ticks, for the samples at ``places``: of all rows since the last.
 
         What comes after the last sample is left over for the next one.
         """
-        table = np.stack([lateness(rows, self._timing.period), work_before(rows), headers(rows)["missed"]], axis=1)
+        table = np.stack([wake_up_delay(rows, self._timing.period), work_before(rows), headers(rows)["missed"]], axis=1)
         samples = []
         for part in np.split(table, places + 1):
             part = np.concatenate([self._left_over, part])

@@ -35,7 +35,7 @@ from hilserver.commissioning.doctor import (
     log_rate,
     writing_speed,
 )
-from hilserver.commissioning.host import Finding, Host, examine
+from hilserver.commissioning.host import Finding, Host, check_host
 from hilserver.realtime.scheduling import Scheduling
 from hilserver.rig.build import Rig, load_rig
 from hilserver.service.broker import BrokerError, EmbeddedBroker
@@ -88,14 +88,14 @@ def machine(folder: Path, changes: dict[str, str | None]) -> Host:
 
 
 def wrong(host: Host, loop: Scheduling = LOOP) -> list[Finding]:
-    return [finding for finding in examine(host, loop) if finding.state != "ok"]
+    return [finding for finding in check_host(host, loop) if finding.state != "ok"]
 
 
 # --- the machine ------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_wrong_with_a_good_machine(tmp_path: Path) -> None:
-    findings = list(examine(machine(tmp_path, {}), LOOP))
+    findings = list(check_host(machine(tmp_path, {}), LOOP))
     assert [finding for finding in findings if finding.state != "ok"] == []
     assert [finding.check for finding in findings] == [
         "processor",
@@ -118,7 +118,7 @@ def test_nothing_is_wrong_with_a_good_machine(tmp_path: Path) -> None:
 def test_the_page_shows_what_is_found(tmp_path: Path) -> None:
     block = only("tested: tests/commissioning/test_doctor.py::test_the_page_shows_what_is_found")
     slow = machine(tmp_path, {f"{CPU}/cpu3/cpufreq/scaling_governor": "powersave"})
-    kernel, frequency = (f for f in examine(slow, LOOP) if f.check == "kernel" or f.state != "ok")
+    kernel, frequency = (f for f in check_host(slow, LOOP) if f.check == "kernel" or f.state != "ok")
     assert block.text.splitlines() == [
         f"ok      kernel: {kernel.found}",
         f"warning frequency: {frequency.found}",
@@ -227,7 +227,7 @@ def test_one_cpu_is_too_few(tmp_path: Path) -> None:
 def test_a_kernel_without_frequencies_and_idle_states_is_fine(tmp_path: Path) -> None:
     """As in many virtual machines."""
     absent = {name: None for name in GOOD if "cpufreq" in name or "cpuidle" in name}
-    findings = {finding.check: finding for finding in examine(machine(tmp_path, {**absent}), LOOP)}
+    findings = {finding.check: finding for finding in check_host(machine(tmp_path, {**absent}), LOOP)}
     assert findings["frequency"].found == "not scaled by this kernel"
     assert findings["idle states"].found == "none used by this kernel"
     assert {finding.state for finding in findings.values()} == {"ok"}
@@ -251,7 +251,7 @@ def test_an_empty_proc_is_no_reason_to_fail(tmp_path: Path) -> None:
 
 
 def test_this_machine_is_examined_as_it_is() -> None:
-    findings = {finding.check: finding for finding in examine(Host(), Scheduling())}
+    findings = {finding.check: finding for finding in check_host(Host(), Scheduling())}
     realtime = Path("/sys/kernel/realtime").exists() or "PREEMPT_RT" in os.uname().version
     assert (findings["kernel"].state == "ok") == realtime
     assert str(len(Host().online)) in findings["CPUs"].found or len(Host().online) == 1

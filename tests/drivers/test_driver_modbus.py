@@ -17,7 +17,14 @@ from pymodbus.client.mixin import ModbusClientMixin
 
 from hilserver.errors import DriverError, problems_of
 from hilserver_drivers.modbus import Modbus
-from hilserver_drivers.modbus.line import BadAnswer, ExceptionAnswer, Request, examine, read_request, write_request
+from hilserver_drivers.modbus.line import (
+    BadAnswer,
+    ExceptionAnswer,
+    Request,
+    answered_data,
+    read_request,
+    write_request,
+)
 from hilserver_drivers.modbus.settings import ModbusConfig
 from hilserver_drivers.wire import Retry
 
@@ -418,14 +425,14 @@ WRITE = Request(1, bytes.fromhex("10006400010200ff"), bytes.fromhex("1000640001"
 )
 def test_answers_to_something_else_are_refused(request_: Request, unit: int, pdu: str, name: str) -> None:
     with pytest.raises(BadAnswer) as caught:
-        examine(request_, unit, bytes.fromhex(pdu))
+        answered_data(request_, unit, bytes.fromhex(pdu))
     assert caught.value.name == name
     assert isinstance(caught.value, ExceptionAnswer) == name.startswith("exception")
 
 
 def test_right_answers_are_taken() -> None:
-    assert examine(READ, 1, bytes.fromhex("030400010002")) == bytes.fromhex("00010002")
-    assert examine(WRITE, 1, bytes.fromhex("1000640001")) == b""
+    assert answered_data(READ, 1, bytes.fromhex("030400010002")) == bytes.fromhex("00010002")
+    assert answered_data(WRITE, 1, bytes.fromhex("1000640001")) == b""
     assert read_request(1, "holding", 0, 2) == READ
     assert write_request(1, "holding", 100, b"\0\xff", single=False) == WRITE
     assert read_request(1, "coil", 3, 9) == Request(1, bytes.fromhex("0100030009"), bytes.fromhex("0102"), 4)

@@ -246,7 +246,7 @@ def test_a_rig_begins_to_swing_at_its_critical_delay(strategy: str) -> None:
     assert growth(less, (0.5, 1.5)) < 0.0 < growth(later, (0.5, 1.5))
 
 
-def test_lateness_is_the_phase_of_the_real_flow() -> None:
+def test_delay_is_the_phase_of_the_real_flow() -> None:
     """The virtual valve moves by a sine; the real flow follows that of the reference simulation with the stated delay.
 
     But for two parts: the operator's input needs no sensor, and what it does in the coming tick is integrated at once.

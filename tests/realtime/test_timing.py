@@ -12,7 +12,7 @@ from rich.console import Console
 from hilserver.cli.status import timing_summary, timing_table
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.shared import LoopMemory
-from hilserver.realtime.timing import Distribution, LoopTiming, lateness, work_before
+from hilserver.realtime.timing import Distribution, LoopTiming, wake_up_delay, work_before
 from hilserver.rig.build import Rig, load_rig
 from hilserver.rig.plan import first_row
 from hilserver.service.telemetry import TelemetryReader
@@ -82,7 +82,7 @@ def rows_of(rig: Rig, *ticks: tuple[int, float, float]) -> Floats:
 
 def test_a_tick_is_late_by_its_missed_ticks_too(rig: Rig) -> None:
     rows = rows_of(rig, (0, 2e-5, 0.0), (3, 4e-5, 8e-5))
-    assert lateness(rows, 1e-3) == pytest.approx([2e-5, 3.04e-3])
+    assert wake_up_delay(rows, 1e-3) == pytest.approx([2e-5, 3.04e-3])
     assert work_before(rows) == pytest.approx([0.0, 8e-5])
 
 

@@ -105,7 +105,7 @@ def _registers(data: bytes) -> tuple[int, ...]:
     return struct.unpack(f">{len(data) // 2}H", data)
 
 
-def examine(request: Request, unit: int, pdu: bytes) -> bytes:
+def answered_data(request: Request, unit: int, pdu: bytes) -> bytes:
     """The data of an answer. Raises BadAnswer unless it is the answer to this request."""
     function = request.pdu[0]
     if unit != request.unit:
@@ -170,7 +170,7 @@ class TcpLine(Line):
         while True:
             transaction, unit, pdu = self._frame(deadline)
             if transaction == self._transaction:
-                return examine(request, unit, pdu)
+                return answered_data(request, unit, pdu)
             text = f"the answer is to request {transaction}, not to {self._transaction}"
             self.stray.append(BadAnswer("wrong transaction", text))
             if time.monotonic() >= deadline:
@@ -237,7 +237,7 @@ class RtuLine(Line):
         self.wire.send(self._framer.encode(request.pdu, request.unit, 0), deadline)
         frame = self._frame(request, deadline)
         try:
-            return examine(request, frame[0], frame[1:-2])
+            return answered_data(request, frame[0], frame[1:-2])
         except ExceptionAnswer:
             raise
         except BadAnswer:  # possibly of another request: the right one may still follow

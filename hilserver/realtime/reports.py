@@ -15,7 +15,7 @@ BETWEEN_REPORTS = 1.0
 LONGEST_SENTENCE = 500
 
 
-def say(**content: Any) -> None:
+def send_report(**content: Any) -> None:
     """Write a line for the supervisor. Without a supervisor the line is dropped, and the process continues."""
     with contextlib.suppress(OSError):
         os.write(1, json.dumps(content).encode() + b"\n")
@@ -26,13 +26,15 @@ class FailureReport:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._told = 0
+        self._reported = 0
         self._due = 0.0
 
-    def tell(self) -> None:
+    def send_if_due(self) -> None:
         """Report new failures, if there are any and a report is due."""
         errors = self._driver.errors
-        if (count := errors.total()) == self._told or (now := time.monotonic()) < self._due:
+        if (count := errors.total()) == self._reported or (now := time.monotonic()) < self._due:
             return
-        self._told, self._due = count, now + BETWEEN_REPORTS
-        say(device=self._driver.name, errors=dict(errors), last_error=self._driver.last_error[:LONGEST_SENTENCE])
+        self._reported, self._due = count, now + BETWEEN_REPORTS
+        send_report(
+            device=self._driver.name, errors=dict(errors), last_error=self._driver.last_error[:LONGEST_SENTENCE]
+        )
