@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 EVENTS_SHOWN = 8
 """Number of latest events below the watched status."""
+DIGITS = {"bar": 2, "l/min": 2, "mm": 1}
+"""Decimal places, by unit; 4 for all others."""
 REDRAWN = 0.25
 """Least time between two updates of the screen, s."""
 
@@ -254,7 +256,7 @@ def failures(report: DeviceStatus) -> str:
 
 def display(value: float, unit: str) -> tuple[str, str]:
     """A value in practical units (bar, l/min, mm): text and unit."""
-    factor, shown, digits = {"Pa": (1e-5, "bar", 2), "m^3/s": (6e4, "l/min", 2), "m": (1e3, "mm", 1)}.get(
-        unit, (1.0, unit, 4)
-    )
-    return f"{value * factor:.{digits}f}", shown
+    from hilserver.units import shown_unit
+
+    shown, factor = shown_unit(unit)
+    return f"{value * factor:.{DIGITS.get(shown, 4)}f}", shown
