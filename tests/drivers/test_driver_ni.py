@@ -158,11 +158,11 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a line half on": ({"outputs": {"e": {"channel": "port0/line1", "safe": 0.5}}}, "it must be 0 or 1"),
     "a terminal twice": (
         {"inputs": {"p": {"channel": "ai0"}, "q": {"channel": "dev1/AI0"}}},
-        "inputs.q: dev1/AI0 is inputs.p already",
+        "inputs.q: dev1/AI0 is already inputs.p",
     ),
     "a line both ways": (
         {"inputs": {"p": {"channel": "port0/line0"}}, "outputs": {"e": {"channel": "port0/line0"}}},
-        "outputs.e: Dev1/port0/line0 is inputs.p already",
+        "outputs.e: Dev1/port0/line0 is already inputs.p",
     ),
     "a watchdog of nothing": (
         {"outputs": {"valve": {"channel": "ao0"}}, "watchdog": {"timeout": "50 ms", "outputs": ["vlave"]}},

@@ -620,7 +620,7 @@ def arrow_stream(text: str | None) -> bytes:
         (arrow_stream("[1, 2]"), "damaged header"),
         (arrow_stream('{"format": 1, "rig": "lab"}'), "damaged header.*software: missing"),
         (arrow_stream('{"format": 2, "software": "hilserver 9"}'), "format 2, .* hilserver 9;.*update"),
-        (arrow_stream(encode(header().model_dump())), "other columns"),
+        (arrow_stream(encode(header().model_dump())), "has columns that differ from those in its header"),
     ],
 )
 def test_a_file_that_is_no_log_is_refused_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
