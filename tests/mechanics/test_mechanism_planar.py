@@ -507,7 +507,7 @@ def test_a_circuit_holds_its_mechanisms_file(tmp_path: Path) -> None:
         ("../mechanisms/../secret.toml", "must be a TOML file in the folder of the circuit file"),
         ("/etc/passwd.toml", "must be a TOML file in the folder of the circuit file"),
         ("boom.csv", "must be a TOML file in the folder of the circuit file"),
-        (3, "mechanisms.m: file: 3 is not a TOML file"),
+        (3, "mechanisms.m: file: 3 must be a TOML file in the folder of the circuit file"),
         ("../mechanisms/none.toml", 'mechanisms.m: file: "../mechanisms/none.toml" can\'t be read: no such file'),
     ],
 )
