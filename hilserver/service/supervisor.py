@@ -42,7 +42,7 @@ from hilserver.tick.row import header
 
 _log = logging.getLogger(__name__)
 BEAT = 0.02
-RING_SECONDS, RING_BYTES, RING_ROWS = 20.0, 64e6, 1000
+RING_SECONDS, RING_BYTES, RING_ROWS = 10.0, 64e6, 1000
 """Size of the ring: seconds, limited to these bytes, but at least these rows."""
 PAYLOAD_BYTES = 1 << 18
 FAREWELL = 0.3

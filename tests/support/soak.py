@@ -32,6 +32,7 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.record.folder import SUFFIX
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import load_rig
+from hilserver.service.supervisor import RING_SECONDS
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 
@@ -39,8 +40,6 @@ HEARTBEAT, MAX_MISSED = 3.0, 5000
 """s and ticks of 1 ms: what the loop stands. A shared machine stands still for more than a second now and then."""
 SAFE_WITHIN = 3.0
 """s; the ramp to null takes half a second, and a busy machine some time."""
-RING = 5.0
-"""s that the ring holds."""
 MIB = 1024.0
 """KiB."""
 
@@ -276,7 +275,7 @@ async def disk_is_slow(soak: Soak) -> None:
 async def disk_is_too_slow(soak: Soak) -> None:
     """Rows are lost; the loop goes on, everybody is told how many, and the log names them."""
     async with soak.user() as user:
-        soak.fake.set(write_delay=RING + 2.0)
+        soak.fake.set(write_delay=RING_SECONDS + 2.0)
         await asyncio.sleep(1.0)
         soak.fake.mend()
         event = await user.see("event", lambda event: "rows of the log are lost" in event["text"])
