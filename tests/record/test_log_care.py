@@ -31,6 +31,7 @@ from hilserver.record.writer import LogWriter, is_being_written
 from hilserver.rig.build import Rig, load_rig
 from hilserver.rig.plan import first_row
 from hilserver.rig.settings import KeepSettings
+from hilserver.service.supervisor import RING_SECONDS
 from hilserver.tick.row import header as row_header
 
 Rows = NDArray[np.float64]
@@ -541,7 +542,7 @@ def test_a_full_disk_stops_the_recording_visibly_and_not_the_loop(tmp_path: Path
         await asyncio.sleep(2.5)
         assert user.all("state")[-1]["recording"]["file"] is None, "a little more room is not enough"
         assert user.all("state")[-1]["mode"] == "RUNNING"
-        await asyncio.sleep(4.0)  # longer than the ring holds
+        await asyncio.sleep(RING_SECONDS)
         fake.set(free_bytes=111e6)
         await user.see("event", lambda event: "are in no log" in event["text"], start)
         assert user.all("state")[-1]["mode"] == "RUNNING"
