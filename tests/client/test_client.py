@@ -77,8 +77,8 @@ def test_a_script_operates_the_rig(client: Client, server: Server) -> None:
     assert np.all(np.diff(samples.time) > 0)
     moved = samples.time[np.flatnonzero(samples["input.joystick"] == 0.4)[0]]
     assert moved == pytest.approx(set_at, abs=0.3)
-    assert np.abs(samples["valve.main.command"]).max() > 0.05
-    assert samples["circuit.supply.p"].max() > 50e5
+    assert np.nanmax(np.abs(samples["valve.main.command"])) > 0.05  # a missed tick has no sample
+    assert np.nanmax(samples["circuit.supply.p"]) > 50e5
     with pytest.raises(KeyError, match="Did you mean input"):
         samples["input.joystik"]
     client.stop()
