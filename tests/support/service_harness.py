@@ -163,7 +163,9 @@ class Server:
 
     def kill(self, *names: str, number: int = signal.SIGKILL) -> None:
         for name in names:
-            os.kill(self.pids[name], number)
+            # of several, one may have ended already because of another one's end
+            with contextlib.suppress(*[ProcessLookupError] * (len(names) > 1)):
+                os.kill(self.pids[name], number)
 
     def alive(self) -> set[str]:
         return {name for name, pid in self.pids.items() if is_alive(pid)}
