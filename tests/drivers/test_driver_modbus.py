@@ -107,7 +107,7 @@ VALVE = {"table": "holding", "address": 100, "type": "int16", "safe": 0}
         ({**TCP, "outputs": {"v": {"table": "coil", "address": 1}}}, "outputs.v.safe: missing"),
         (
             {**TCP, "outputs": {"v": {**VALVE, "safe": 40_000}}},
-            "outputs.v: safe = 40000 does not fit: the range of a int16",
+            "outputs.v: safe = 40000 does not fit: the range of int16",
         ),
         (
             {**TCP, "outputs": {"v": VALVE, "w": {**VALVE, "address": 99, "type": "int32"}}},
@@ -501,7 +501,7 @@ def test_lost_answers_are_counted_and_asked_again_with_pauses(one: Session, benc
     bench.server.do("fault", answers=["nothing"] * 2)
     assert np.isnan(one.read()["x"])
     read_until_good(one)
-    assert set(one.driver.errors) == {"timeout"}  # two, unless the machine is busy
+    assert one.driver.errors == {"timeout": 2}
     assert one.read() == {"x": 0x10002}
 
 

@@ -80,6 +80,8 @@ class Device:
     def __init__(self, kind: str, where: str) -> None:
         self.kind, self.where = kind, where
         self.server: Any = None
+        self.working = 0
+        """Requests that are not answered yet."""
         self.forget()
 
     def forget(self) -> None:
@@ -124,8 +126,11 @@ class Device:
                 self.log.append((unit, function, address, [int(value) for value in values]))
             elif function in self.READS:
                 self.asked.append((unit, function, address, count))
-            if self.delay:
+            self.working += 1
+            try:
                 await asyncio.sleep(self.delay)
+            finally:
+                self.working -= 1
             return ExcCodes(self.exception) if self.exception else None
 
         return action
@@ -166,6 +171,9 @@ class Device:
             asked, self.asked = self.asked, []
             return asked
         if command == "fault":
+            # a late answer to an earlier request must not take this fault
+            while self.working:  # noqa: ASYNC110 - there is nothing else to wait for
+                await asyncio.sleep(0.001)
             for name, value in given.items():
                 setattr(self, name, value)
         elif command == "drop":

@@ -85,7 +85,7 @@ class Output(_Place):
         low, high = (0, 1) if self.type is None else limits(self.type)
         if not low <= self.safe <= high:
             raise ValueError(
-                f"safe = {self.safe:g} does not fit: the range of a {self.type or self.table} is {low:g} to {high:g}"
+                f"safe = {self.safe:g} does not fit: the range of {self.type or self.table} is {low:g} to {high:g}"
             )
         return self
 
