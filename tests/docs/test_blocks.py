@@ -18,6 +18,8 @@ from pathlib import Path
 import generate
 import pytest
 from pages import BLOCK, BLOCKS, DEMO, DOCS, FILES, OFFLINE, ROOT, Block, inline, marked, of_kind, over, workplace
+from reference_pages.components import component_page
+from reference_pages.equations import equation
 
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
@@ -84,7 +86,7 @@ def test_another_test_takes_it_from_the_page(block: Block) -> None:
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "math"], ids=str)
 def test_equation_can_be_drawn(block: Block) -> None:
-    assert "<path d=" in generate.equation(block.text)
+    assert "<path d=" in equation(block.text)
 
 
 # --- fragments of configuration --------------------------------------------------------------------------------------
@@ -191,7 +193,7 @@ def test_component_has_an_example_that_packs(kind: str) -> None:
 @pytest.mark.parametrize("kind", LIBRARY.types)
 def test_component_page_names_every_port_value_and_state(kind: str) -> None:
     """And its equations can be drawn."""
-    page = generate.on_page_markdown(generate.component_page(kind, LIBRARY))
+    page = generate.on_page_markdown(component_page(kind, LIBRARY))
     component = LIBRARY.types[kind]
     for name in (*component.hydraulic, *component.mechanical, *component.inputs, *component.outputs):
         assert f"| `{name}` |" in page

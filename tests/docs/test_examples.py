@@ -10,9 +10,9 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-import generate
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from reference_pages.fields import field_row, model_in
 
 from hilserver.circuit.library import standard_library
 from hilserver.driver import installed_drivers
@@ -48,7 +48,7 @@ def with_inner(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
     """A model and those of the tables in it."""
     yield model
     for field in model.model_fields.values():
-        if inner := generate.model_in(field.annotation):
+        if inner := model_in(field.annotation):
             yield from with_inner(inner)
 
 
@@ -57,7 +57,7 @@ MODELS = list(dict.fromkeys(inner for model in DOCUMENTED for inner in with_inne
 
 def example(model: type[BaseModel], key: str) -> list[Any]:
     """What the page shows for a key, where it is a value and not a word such as "number"."""
-    shown = generate.field_row(key, model.model_fields[key])[1].replace("`", "")
+    shown = field_row(key, model.model_fields[key])[1].replace("`", "")
     shown = re.sub(r'("[^"]*"), …\]', r"\1, \1]", shown)  # as many as one likes: two
     try:
         return [tomllib.loads(f"value = {shown}")["value"]]

@@ -22,6 +22,7 @@ import yaml  # type: ignore[import-untyped]
 from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
+from reference_pages.fields import example_of
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -263,7 +264,7 @@ def test_every_key_says_what_it_is_and_how_it_is_written() -> None:
 
 def values_of(field: FieldInfo) -> list[Any]:
     """The values in the cell *example* of a key: none where it only names a kind, such as text."""
-    parts = generate.example_of(field).split(" or ")
+    parts = example_of(field).split(" or ")
     return [tomllib.loads(f"value = {part[1:-1]}")["value"] for part in parts if re.fullmatch("`[^`]*`", part)]
 
 

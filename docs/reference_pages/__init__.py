@@ -1,0 +1,1 @@
+"""Pages of the reference, generated from the classes, models and commands they describe."""

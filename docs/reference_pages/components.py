@@ -1,0 +1,148 @@
+"""The reference pages of the components."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import re
+from importlib.resources import files as package_files
+
+import numpy as np
+
+from hilserver.circuit.library import RECORDED, Library, Role
+from hilserver.components.base import Component
+from reference_pages.docstrings import docstring, with_sources
+from reference_pages.fields import COLUMNS, datasheet_fields
+from reference_pages.markdown import cell, fence, table
+from reference_pages.places import EXAMPLES, ROOT
+
+
+def component_index(library: Library) -> str:
+    """All component types with their symbols."""
+    rows = [
+        (
+            f'<span class="symbol small">{symbol(kind)}</span>',
+            f"[{title(name)}]({name}.md)",
+            f"`{name}`",
+            cell(first_sentence(kind)),
+        )
+        for name, kind in library.types.items()
+    ]
+    intro = (
+        "Each page is generated from the class: its equations, its ports, its datasheet values, and the source of "
+        "its kernels, which are the equations as computed. Symbols follow ISO 1219-1.\n\n"
+        "Pressures are gauge pressures. A flow is positive into a node, a force positive in the direction of "
+        "increasing position."
+    )
+    return "\n\n".join(["# Components", intro, table(("symbol", "component", "`type`", "what it is"), rows)])
+
+
+def component_page(name: str, library: Library) -> str:
+    """The page of one component type."""
+    kind = library.types[name]
+    parts = [f"# {title(name)}", f'<div class="symbol">{symbol(kind)}</div>', with_sources(docstring(kind))]
+    values = sorted(datasheet_fields(kind), key=lambda row: row[0] == "`description`")  # common to all: last
+    parts += ["## Connections", connections(kind), "## Datasheet values", table(COLUMNS, values)]
+    drawing = f"![Schematic of the example](../../images/components/{name}.svg)"
+    parts += ["## Example", "A minimal complete circuit with this component:", drawing, fence("toml", example(name))]
+    if kind.states:
+        parts += ["## States", states(kind)]
+    parts += ["## Logged values", logged(kind, library)]
+    parts += ["## Validation", validation(kind)]
+    parts += ["## Equations as computed", kernel_text(kind)]
+    return "\n\n".join(parts) + "\n"
+
+
+def title(name: str) -> str:
+    """``proportional_valve_4_3`` -> ``Proportional valve 4/3``."""
+    return re.sub(r"(\d) (\d)$", r"\1/\2", name.replace("_", " ")).capitalize()
+
+
+def first_sentence(kind: type[Component]) -> str:
+    """The first sentence of the class docstring."""
+    text = docstring(kind).split("\n\n")[0].replace("\n", " ")
+    return re.split(r"(?<=\.) (?=[A-Z])", text)[0]
+
+
+def symbol(kind: type[Component]) -> str:
+    """The symbol of a component type: an SVG beside its module."""
+    package = kind.__module__.rpartition(".")[0]
+    return package_files(package).joinpath("symbols", f"{kind.type_name}.svg").read_text().strip()
+
+
+def example(name: str) -> str:
+    """The example circuit of a component type."""
+    return (EXAMPLES / f"{name}.toml").read_text().strip()
+
+
+def connections(kind: type[Component]) -> str:
+    """Ports and signals, and how they are written."""
+    rows = []
+    for what, ports in (("hydraulic", kind.hydraulic), ("mechanical", kind.mechanical), ("shaft", kind.rotational)):
+        rows += [(f"`{port}`", what, f'`ports = {{ {port} = "<node>" }}`') for port in ports]
+    for port in kind.inputs:
+        otherwise = f"; {kind.input_defaults[port]:g} if not given" if port in kind.input_defaults else ""
+        rows.append((f"`{port}`", "signal in", f'`{port} = "<signal>"`, or a number{otherwise}'))
+    rows += [(f"`{port}`", "signal out", f'`{port} = "<signal>"`') for port in kind.outputs]
+    return table(("port", "kind", "connected by"), rows)
+
+
+def states(kind: type[Component]) -> str:
+    """The states of the component."""
+
+    def shown(value: float | str) -> str:
+        return f"`{value}`" if isinstance(value, str) else {np.inf: "", -np.inf: ""}.get(value, f"{value:g}")
+
+    rows = [(f"`{s.name}`", s.unit, shown(s.initial), shown(s.lower), shown(s.upper)) for s in kind.states]
+    text = "Limits are hard: the engine stops the state there. Names are parameters of the kernel."
+    return table(("state", "unit", "initial value", "lower limit", "upper limit"), rows) + "\n\n" + text
+
+
+def logged(kind: type[Component], library: Library) -> str:
+    """The values of the component in telemetry and log."""
+    units = {
+        Role.FLOW: "m³/s, into the node",
+        Role.FORCE: "N, on the node",
+        Role.TORQUE: "N·m, on the shaft",
+        Role.OBSERVABLE: "SI",
+    }
+    rows = [(f"`<name>.{s.name}`", s.unit) for s in kind.states]
+    for contract in library.contracts_of(kind):
+        rows += [(f"`<name>.{term.word}`", units[term.role]) for term in contract.results if term.role in RECORDED]
+    nodes = "In addition, for each node: `<node>.p` (Pa, gauge), or `<node>.x` and `<node>.v` (m, m/s)."
+    return (table(("value", "unit"), rows) + "\n\n" if rows else "No values of its own. ") + nodes
+
+
+def kernel_text(kind: type[Component]) -> str:
+    """The source of all kernels of a component."""
+    sources = [re.sub(r"^@.*\n", "", inspect.getsource(kernel.function)).strip() for kernel in kind.kernels]
+    return fence("python", "\n\n".join(sources))
+
+
+def validation(kind: type[Component]) -> str:
+    """The tests that name this component, otherwise those whose circuits contain it; each with its reference."""
+    names = {kind.__name__, kind.type_name, *(kernel.function.__name__ for kernel in kind.kernels)}
+    by_name = [row for words, row in all_tests() if names & words]
+    in_circuits = [row for words, row in all_tests() if any(f'"{kind.type_name}"' in word for word in words)]
+    return table(("what is tested", "against", "in"), by_name or in_circuits)
+
+
+@functools.cache
+def all_tests() -> list[tuple[set[str], tuple[str, str, str]]]:
+    """Of every test: the words in it; and its name, the first paragraph of its docstring, its file."""
+    found = []
+    for file in sorted((ROOT / "tests").glob("test_*.py")):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                said = (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
+                found.append(
+                    (_words(node), (node.name.removeprefix("test_").replace("_", " "), said, f"`{file.name}`"))
+                )
+    return found
+
+
+def _words(node: ast.AST) -> set[str]:
+    """Identifiers and whole string constants below a node."""
+    words = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return words | {p.value for p in ast.walk(node) if isinstance(p, ast.Constant) and isinstance(p.value, str)}

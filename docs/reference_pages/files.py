@@ -1,0 +1,128 @@
+"""The reference pages of the configuration files."""
+
+from __future__ import annotations
+
+from typing import get_origin
+
+from hilserver.circuit.model import NodeStart, Solver
+from hilserver.components.base import Fluid
+from hilserver.driver import installed_drivers
+from hilserver.mechanics import model as mechanics
+from hilserver.rig.calibration import Calibration
+from hilserver.rig.cycle import CycleInput, CycleSettings
+from hilserver.rig.settings import RigSettings
+from hilserver.sequences.model import Expectation, Fault, SequenceFile, StepTiming
+from reference_pages.docstrings import docstring
+from reference_pages.fields import COLUMNS, datasheet_fields, field_table, flat_fields, model_in, written
+from reference_pages.markdown import table
+
+
+def rig_file_page() -> str:
+    """Reference of the rig file."""
+    parts = ["# Rig file", docstring_of_values(), "## Top level", field_table(flat_fields(RigSettings))]
+    for name, field in RigSettings.model_fields.items():
+        model = model_in(field.annotation)
+        if model is None:
+            continue
+        many = get_origin(field.annotation) is dict
+        parts += [f"## `[{name}{'.<name>' if many else ''}]`", docstring(model), field_table(datasheet_fields(model))]
+    for name, driver in installed_drivers().items():
+        heading = f'## `[devices.<name>]` with `driver = "{name}"`'
+        parts += [heading, docstring(driver.Config), field_table(datasheet_fields(driver.Config))]
+    return "\n\n".join(parts) + "\n"
+
+
+def circuit_file_page() -> str:
+    """Reference of the circuit file."""
+    top = [
+        ("`description`", "text", "", "", "free text"),
+        ("`[fluid]`", "table", "", "", "the oil"),
+        ("`[solver]`", "table", "", "", "how the circuit is integrated"),
+        ("`[components.<name>]`", "tables", "", "", "the components: [reference](components/index.md)"),
+        ("`[nodes.<name>]`", "tables", "", "", "initial values of nodes"),
+        ("`[mechanisms.<name>]`", "tables", "", "", "bodies and joints that move mechanical nodes"),
+    ]
+    text = """\
+A component has `type`, `ports` (port → node), its signals (a key with the name of the port and, as its value, the name
+of a signal or a number), `description`, and the datasheet values of its type. Naming a node or a signal creates it.
+`rig.A` is the port `A` of the rig file: its pressure is measured. A signal that no component writes is an input of the
+rig. Every hydraulic node needs a component with a volume, every mechanical node one with a mass; `hilserver check`
+names those that have none."""
+    parts = ["# Circuit file", docstring_of_values(), "## Top level", table(COLUMNS, top)]
+    parts += ["## `[components.<name>]`", text]
+    for name, model in (("fluid", Fluid), ("solver", Solver), ("nodes.<name>", NodeStart)):
+        parts += [f"## `[{name}]`", docstring(model), field_table(datasheet_fields(model))]
+    mechanism = [
+        ("`file`", "file name", "–", "", "[mechanism file](mechanism-file.md), in the folder of the circuit file, in a "
+         "folder below it, or in `../mechanisms`"),
+        ("`definition`", "tables", "–", "", "the contents of the file, instead of `file`"),
+        ("`nodes`", "texts by name", "–", "", "actuator → node that it moves; default: the name of the actuator"),
+    ]  # fmt: skip
+    parts += ["## `[mechanisms.<name>]`", "A mechanism in the circuit.", table(COLUMNS, mechanism)]
+    return "\n\n".join(parts) + "\n"
+
+
+def cycle_file_page() -> str:
+    """Reference of the work cycle file."""
+    return "\n\n".join(
+        [
+            "# Work cycle file",
+            docstring(CycleSettings),
+            docstring_of_values(),
+            field_table(datasheet_fields(CycleSettings)),
+        ]
+    )
+
+
+def mechanism_file_page() -> str:
+    """Reference of the mechanism file."""
+    top = [
+        ("`description`", "text", "–", "", "free text"),
+        ("`method`", written(mechanics.Method), "–", "", "coordinates of the bodies (in a plane; the default there) "
+         "or of the joints"),
+        ("`gravity`", '[`"0 m/s^2"`, …]', "–", "", "default: 9.81 m/s² downward along the last axis of the drawing"),
+        ("`[bodies.<name>]`", "tables", "**required**", "", "rigid bodies"),
+        ("`[joints.<name>]`", "tables", "–", "", "connections of two bodies; `type` is one of those below"),
+        ("`[actuators.<name>]`", "tables", "–", "", "elements that a circuit drives; `type` is one of those below"),
+    ]  # fmt: skip
+    parts = ["# Mechanism file", docstring(mechanics), docstring_of_values(), "## Top level", table(COLUMNS, top)]
+    parts += ["## `[bodies.<name>]`", docstring(mechanics.Body), field_table(datasheet_fields(mechanics.Body))]
+    kinds = (("joints", "revolute", mechanics.JOINTS), ("actuators", "linear", mechanics.ACTUATORS))
+    for folder, usual, models in kinds:
+        for name, model in models.items():
+            also = "; the default" if name == usual else ""
+            parts += [f'## `[{folder}.<name>]` with `type = "{name}"`{also}', docstring(model)]
+            parts += [field_table(datasheet_fields(model))]
+    return "\n\n".join(parts) + "\n"
+
+
+def calibration_file_page() -> str:
+    """Reference of the calibration file."""
+    text = """\
+A list of entries per channel, oldest first: `[[p_S]]` is an entry of channel `p_S`.
+[`hilserver calibrate`](../calibration.md) appends to it and removes nothing. The last polynomial of a channel and the
+last tare after it apply."""
+    return "\n\n".join(["# Calibration file", text, docstring(Calibration), field_table(datasheet_fields(Calibration))])
+
+
+def sequence_file_page() -> str:
+    """Reference of the test sequence file."""
+    parts = ["# Test sequence file", docstring(SequenceFile), docstring_of_values(), "## Top level"]
+    parts.append(field_table(flat_fields(SequenceFile)))
+    of_a_step = (
+        "A command of [MQTT](../mqtt.md#commands): `send` is its name; besides these keys it has those of the command."
+    )
+    parts += ["## `[[step]]`", of_a_step, field_table(flat_fields(StepTiming))]
+    for name, model in (("fault", Fault), ("expect", Expectation)):
+        parts += [f"## `[[{name}]]`", docstring(model), field_table(flat_fields(model))]
+    parts += ["## `[inputs.<name>]`", docstring(CycleInput), field_table(datasheet_fields(CycleInput))]
+    return "\n\n".join(parts) + "\n"
+
+
+def docstring_of_values() -> str:
+    """How values are written."""
+    return (
+        'Values with a unit are texts: `"40 l/min"`, `"35 bar"`, `"30 Hz"`. Any unit of the same kind is accepted. '
+        "Pressures are gauge pressures. Limits in the column *allowed* are in SI units. Keys without a default must be "
+        "given; unknown keys are errors."
+    )
