@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import resource
 import signal
 import socket
@@ -497,6 +498,12 @@ def is_listening(port: int) -> bool:
     return False
 
 
+def missed_ticks(event: dict[str, Any]) -> int:
+    """The number of missed ticks that an event reports; a busy machine misses others before and after."""
+    found = re.fullmatch(r"(\d+) ticks missed and compensated", event["text"])
+    return int(found[1]) if found else 0
+
+
 def test_missed_ticks_are_counted_and_made_good_and_too_many_trip(lasting: Server) -> None:
     async def pause(seconds: float) -> None:
         lasting.kill("loop", number=signal.SIGSTOP)
@@ -507,12 +514,13 @@ def test_missed_ticks_are_counted_and_made_good_and_too_many_trip(lasting: Serve
         await be_running(user)
         start = len(user.seen)
         await pause(0.05)
-        event = await user.see("event", lambda event: "ticks missed and compensated" in event["text"], start)
-        assert event["details"]["ticks"][0] == event["tick"]
+        event = await user.see("event", lambda event: missed_ticks(event) >= 20, start)
+        ticks = event["details"]["ticks"]
+        assert ticks[0] == event["tick"]
         assert user.all("state")[-1]["mode"] == "RUNNING"
         await user.do("disarm")
-        table = logged_until(lasting, event["tick"])
-        row = int(np.flatnonzero(table.columns["tick"] == event["tick"])[0])
+        table = logged_until(lasting, ticks[-1])
+        row = max(np.flatnonzero(np.isin(table.columns["tick"], ticks)), key=lambda row: table.columns["missed"][row])
         missed = table.columns["missed"][row]
         assert missed >= 20
         segment = next(s for s in reversed(table.circuits) if s.version.start <= row)
