@@ -12,6 +12,7 @@ import functools
 import hashlib
 import importlib.util
 import inspect
+import linecache
 import os
 import platform
 import re
@@ -20,7 +21,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from enum import EnumType
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import llvmlite.binding
@@ -245,6 +246,7 @@ def _writable(root: Path) -> Path:
 def _fingerprint(contracts: Sequence[Contract], linked: Sequence[ModuleType], text: str) -> str:
     """Hash of the dispatch, of all functions including those they call and the constants they read, and of versions."""
     seen: dict[str, str] = {}
+    linecache.checkcache()
     for contract in contracts:
         _collect(contract.kernel.function, seen)
     for module in linked:
@@ -265,7 +267,7 @@ def _collect(function: Any, seen: dict[str, str]) -> None:
     name = f"{function.__module__}.{function.__qualname__}"
     if name in seen:
         return
-    seen[name] = inspect.getsource(function) + more
+    seen[name] = _source(function.__code__) + more
     for word in function.__code__.co_names:
         item = function.__globals__.get(word)
         if isinstance(item, bool | int | float | str | tuple | np.dtype):
@@ -276,6 +278,19 @@ def _collect(function: Any, seen: dict[str, str]) -> None:
             seen[f"{item.__module__}.{item.__qualname__}"] = repr(item._fields)
         elif inspect.isfunction(item) or hasattr(item, "py_func"):
             _collect(item, seen)
+
+
+def _source(code: CodeType) -> str:
+    """A function's source, by the lines of its code; `inspect.getsource` looks for its end with a slow tokenizer."""
+    lines = linecache.getlines(code.co_filename)
+    if not lines:
+        raise OSError(f"the source of {code.co_name} ({code.co_filename}) can't be read")
+    return "".join(lines[code.co_firstlineno - 1 : _last_line(code)])
+
+
+def _last_line(code: CodeType) -> int:
+    within = [_last_line(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+    return max([line or 0 for start, end, _, _ in code.co_positions() for line in (start, end)] + within)
 
 
 @functools.cache

@@ -260,12 +260,16 @@ class PlotsView:
 
     def _start(self) -> None:
         if not self.plots and self.page.connection.history.count:
-            with self._grid:
-                self.plots += [Plot(self.page, "Plots", *plot) for plot in usual_plots(self.page).items()]
+            for title, channels in usual_plots(self.page).items():
+                self._append(title, channels)
 
     def _add(self) -> None:
+        self._append("Custom plot", [])
+
+    def _append(self, title: str, channels: Sequence[str]) -> None:
+        """Append a plot with the tab's window, paused if the others are."""
         with self._grid:
-            plot = Plot(self.page, "Plots", "Custom plot", [], seconds=self._window.value)
+            plot = Plot(self.page, "Plots", title, channels, seconds=self._window.value)
         plot.pause(self._paused)
         self.plots.append(plot)
 

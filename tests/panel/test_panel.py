@@ -196,6 +196,11 @@ class User:
     def opens(self, tab: str) -> None:
         self.page.get_by_role("tab", name=tab).click()
 
+    def opens_plots(self) -> None:
+        """Until the panel answers, the tab before is shown, which has a plot, too."""
+        self.opens("Plots")
+        expect(self.page.locator(".pause")).to_be_visible()
+
     def clicks_component(self, name: str) -> None:
         self.page.locator(f'[data-part="{name}"] .hit').first.click()
         expect(self.page.locator(".component-dialog")).to_contain_text(name)
@@ -458,7 +463,7 @@ def test_units_are_chosen_and_commands_stay_si(anna: User) -> None:
 def test_plots_pause_and_go_on(anna: User, screenshots: bool) -> None:
     anna.runs()
     anna.presses("Start work cycle")
-    anna.opens("Plots")
+    anna.opens_plots()
     eventually(lambda: len(found := anna.points()) > 20 and found[-1][0] > found[0][0] + 2000, 60)
     time.sleep(12 if screenshots else 0)
     picture(anna, "panel-plots", screenshots)
@@ -477,7 +482,7 @@ def test_plots_pause_and_go_on(anna: User, screenshots: bool) -> None:
 
 def test_a_zoomed_plot_stays_zoomed_while_data_come(anna: User) -> None:
     """All plots of the tab zoom together, in the moving picture as in the held one, and back."""
-    anna.opens("Plots")
+    anna.opens_plots()
     chart = anna.page.locator(".chart:visible").first
 
     def zooms() -> list[tuple[float, float]]:

@@ -1,11 +1,13 @@
 """Fills the cache of compiled programs before the tests, two at a time: ``python tests/support/fill_cache.py``.
 
 All tests and the processes that they start share it; else several would compile the same at the same time. What is in
-the cache already is only loaded.
+the cache already is only loaded. The same holds for Python's own bytecode, which Python does not store everywhere
+(``PYTHONDONTWRITEBYTECODE``): several hundred processes would each compile the modules that they import.
 """
 
 from __future__ import annotations
 
+import compileall
 import os
 import subprocess
 import sys
@@ -24,7 +26,8 @@ from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
 
-DEMO = Path(__file__).parents[2] / "config/rigs/demo.toml"
+ROOT = Path(__file__).parents[2]
+DEMO = ROOT / "config/rigs/demo.toml"
 
 
 def python(*arguments: str | Path) -> None:
@@ -69,6 +72,8 @@ if __name__ == "__main__":
     else:
         began = time.monotonic()
         print("Compiling what the tests share ...", flush=True)
+        for package in ("hilserver", "drivers"):
+            compileall.compile_dir(ROOT / package, quiet=1)
         with TemporaryDirectory() as temporary:
             fill(Path(temporary))
         print(f"... compiled or found in the cache: {time.monotonic() - began:.0f} s", flush=True)

@@ -281,7 +281,8 @@ class Panel:
 @contextlib.asynccontextmanager
 async def panel(server: Server) -> AsyncIterator[Panel]:
     """A client that is connected to the server's broker. What came and went is as the published schemas say."""
-    async with new_client(BrokerAddress(port=server.port), aiomqtt.ProtocolVersion.V5) as client:
+    address = BrokerAddress(port=server.port)
+    async with new_client(address, aiomqtt.ProtocolVersion.V5, timeout=PATIENCE) as client:
         user = Panel(server, client)
         following = asyncio.create_task(user.follow())
         await client.subscribe(f"{user.prefix}#", qos=1)
