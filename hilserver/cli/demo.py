@@ -50,7 +50,7 @@ def demo(
     loaded = load_rig(rig or example("rigs/demo.toml"))
     typer.echo(
         "Starting: the first start on a machine compiles the circuit engine (one to three minutes), "
-        "later ones take 2 s."
+        "later ones take seconds."
     )
     began = time.monotonic()
 
