@@ -139,19 +139,18 @@ def of_kind(kind: str) -> list[Block]:
     return [block for block in BLOCKS if block.mark.startswith(kind)]
 
 
-IN_REAL_TIME = re.compile(r"--drive|hilserver (latency|bench)")
-"""What drives a rig or measures times."""
+IN_REAL_TIME = re.compile(r"--drive|_lab\.arrow|hilserver (latency|bench)")
+"""What drives a rig, reads the log of a drive, or measures times."""
 
 
 def offline_examples(*, in_real_time: bool) -> dict[str, list[Block]]:
     """Offline examples that need each other's files, in their order: a page's, and those of all that drive the rig."""
     groups: dict[str, list[Block]] = {}
-    offline = marked(*OFFLINE)
+    offline = [block for block in marked(*OFFLINE) if bool(IN_REAL_TIME.search(block.text)) == in_real_time]
     driving = {block.page for block in offline if "--drive" in block.text}
     for block in offline:
         groups.setdefault(" ".join(sorted(driving)) if block.page in driving else block.page, []).append(block)
-    timed = {pages for pages, found in groups.items() if any(IN_REAL_TIME.search(block.text) for block in found)}
-    return {pages: found for pages, found in groups.items() if (pages in timed) == in_real_time}
+    return groups
 
 
 @dataclass(frozen=True)
