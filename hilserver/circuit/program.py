@@ -157,11 +157,13 @@ def _symbol(name: str, folder: Path) -> str:
 
 
 def _declared(place: Path) -> dict[str, Any]:
-    """The entry points without code: the linker requires addresses; a call of this one aborts the process."""
+    """The entry points, which the linker requires to have addresses; a call aborts the process if they have no code."""
     folder = mechanisms_folder(place)
     abort = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value
     for name in native.SIGNATURES:
-        llvmlite.binding.add_symbol(_symbol(name, folder), abort)
+        symbol = _symbol(name, folder)
+        if llvmlite.binding.address_of_symbol(symbol) is None:  # no other program of this process calls it
+            llvmlite.binding.add_symbol(symbol, abort)
     return _external(folder)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
@@ -389,6 +390,28 @@ def test_linked_modules_keep_their_own_names(tmp_path: Path, monkeypatch: pytest
     loader.exec_module(module)
     with pytest.raises(TypeError, match="other: another linked module has a function advance: rename one"):
         build(standard_library(), [module], tmp_path, to_call=False)
+
+
+BESIDE = """
+from pathlib import Path
+
+from hilserver.circuit.library import standard_library
+from hilserver.circuit.program import build
+from hilserver.simulation.circuit_run import run_circuit_file
+from hilserver.tick.program import compiled_program
+
+compiled_program(standard_library())
+build(standard_library(), to_call=False)
+circuit, cycle = Path("config/circuits/excavator.toml"), Path("config/cycles/excavator.toml")
+print(len(run_circuit_file(circuit, standard_library(), cycle, 0.01).time))
+"""
+
+
+def test_a_program_that_is_only_compiled_does_not_disable_the_mechanisms_of_others() -> None:
+    """In a process of its own: the entry points of a mechanism that has no machine code abort it."""
+    command = [sys.executable, "-c", BESIDE]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "10\n"), done.stderr
 
 
 def test_the_cache_follows_the_systems_wishes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
