@@ -6,12 +6,14 @@ A driver lives in a package of its own, found through the entry points ``hilserv
 
 from __future__ import annotations
 
+import functools
+import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -212,14 +214,20 @@ def is_hardware(driver: type[Driver]) -> bool:
 
 def installed_drivers() -> dict[str, type[Driver]]:
     """All installed drivers by name (entry points ``hilserver.drivers``); loads no hardware library."""
-    return {entry.name: entry.load() for entry in sorted(entry_points(group="hilserver.drivers"), key=lambda e: e.name)}
+    return {name: entry.load() for name, entry in sorted(_entries(tuple(sys.path)).items())}
 
 
 def driver_named(name: str, key: str = "driver", file: str = "") -> type[Driver]:
     """One installed driver. Raises ConfigurationError naming the available drivers."""
-    entries = {entry.name: entry for entry in entry_points(group="hilserver.drivers")}
+    entries = _entries(tuple(sys.path))
     if name not in entries:
         text = f'"{name}" is not an installed driver.' + did_you_mean(name, entries)
         raise ConfigurationError([Problem(text, key, file)])
     driver: type[Driver] = entries[name].load()
     return driver
+
+
+@functools.cache
+def _entries(path: tuple[str, ...]) -> dict[str, EntryPoint]:
+    """The drivers' entry points by name, read once for a search path: that takes a look at every installed package."""
+    return {entry.name: entry for entry in entry_points(group="hilserver.drivers")}

@@ -109,12 +109,13 @@ def record_at(record: type[R]) -> Callable[[Callable[P, int]], Callable[P, R]]:
 
     def wrap(place: Callable[P, int]) -> Callable[P, R]:
         dtype, row = dtype_of(record), list(inspect.signature(place).parameters).index("row")
+        size = record.cells()
 
         @functools.wraps(place)
         def find(*args: P.args, **kwargs: P.kwargs) -> R:
             start: int = place(*args, **kwargs)
             cells: Any = args[row]
-            found: R = cells[start : start + record.cells()].view(dtype)[0]
+            found: R = cells[start : start + size].view(dtype)[0]
             return found
 
         compile_as_address(find, place, dtype, row)

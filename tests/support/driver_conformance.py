@@ -16,7 +16,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -435,9 +435,9 @@ UNDER_TEST = "under_test"
 
 def offer(driver: type[Driver], monkeypatch: pytest.MonkeyPatch, name: str = UNDER_TEST) -> None:
     """Let the class be found by name, as if its package had the entry point."""
-    installed = entry_points(group="hilserver.drivers")
-    entry = EntryPoint(name, f"{driver.__module__}:{driver.__qualname__}", "hilserver.drivers")
-    monkeypatch.setattr(hilserver.driver, "entry_points", lambda group: EntryPoints((*installed, entry)))
+    entries = {entry.name: entry for entry in entry_points(group="hilserver.drivers")}
+    entries[name] = EntryPoint(name, f"{driver.__module__}:{driver.__qualname__}", "hilserver.drivers")
+    monkeypatch.setattr(hilserver.driver, "_entries", lambda path: entries)
 
 
 def load_rig_with(bench: Bench, source: str, output: str) -> Rig:

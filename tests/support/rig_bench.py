@@ -101,6 +101,8 @@ class Bench:
         self.ages: dict[str, float] = dict.fromkeys(self.rig.layout.raw, 0.0)
         self.missed, self.heartbeat_age, self.device_error = 0, 0.0, 0.0
         self.sequence = 0
+        column = self.rig.layout.column
+        self._inputs = {name: (column(f"raw.{name}"), column(f"age.{name}")) for name in self.rig.layout.raw}
 
     def __getitem__(self, name: str) -> float:
         if name in self.rig.layout.names:
@@ -124,15 +126,14 @@ class Bench:
             order = command_in(command)
             order.kind, order.sequence = kind, self.sequence
             order.a, order.b = first, second
-        header(self.row).tick += self.missed + 1
-        header(self.row).missed, header(self.row).heartbeat_age = self.missed, self.heartbeat_age
-        header(self.row).device_error = self.device_error
-        for name in self.rig.layout.raw:
-            self.row[self.rig.layout.column(f"raw.{name}")] = self.raw[name]
-            self.row[self.rig.layout.column(f"age.{name}")] = self.ages[name]
+        head = header(self.row)
+        head.tick += self.missed + 1
+        head.missed, head.heartbeat_age, head.device_error = self.missed, self.heartbeat_age, self.device_error
+        for name, (raw, age) in self._inputs.items():
+            self.row[raw], self.row[age] = self.raw[name], self.ages[name]
         work = work_array(self.packed, self.rig.plan)
         program().tick(self.rig.plan.block, self.packed.index, self.packed.value, self.row, work, command)
-        return int(header(self.row).result)
+        return int(head.result)
 
     def record(self, name: str, ticks: int) -> Floats:
         """Tick and note one column."""
