@@ -8,6 +8,7 @@ the discrete Riccati equation. Source: Kalman, A new approach to linear filterin
 
 from __future__ import annotations
 
+import functools
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ import numpy as np
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.tick.cylinder import chamber_A, chamber_B
 from hilserver.tick.plan import GRID, MEASUREMENTS, SENSED, STATES, CylinderRecord
+from hilserver.tick.records import dtype_of
 from hilserver.tick.row import CylinderState
 
 if TYPE_CHECKING:
@@ -51,14 +53,21 @@ def kalman_table(settings: RigSettings, plan: Plan) -> Floats:
         sensors = (m.sensor_A, m.sensor_B, m.sensor_x, m.sensor_QA, m.sensor_QB)
         noise = [deviations[s - first] if s >= 0 else None for s in sensors]
         valves = [plan.valve[i].Q_nominal if i >= 0 else None for i in (m.valve_A, m.valve_B)]
-        for x in np.linspace(0.0, m.stroke, GRID):
-            lines.append(_gains(m, float(x), noise, valves, dt, length))
-    return np.array(lines, dtype=np.float64).reshape(len(lines), -1 if lines else 0)
+        lines.append(_lines(np.asarray(m).tobytes(), tuple(noise), tuple(valves), dt, length))
+    return np.concatenate(lines) if lines else np.zeros((0, 0))
 
 
-def _gains(
-    m: CylinderRecord, x: float, noise: list[float | None], nominal: list[float | None], dt: float, length: int
-) -> Floats:
+Known = tuple[float | None, ...]
+
+
+@functools.lru_cache(maxsize=64)
+def _lines(cylinder: bytes, noise: Known, nominal: Known, dt: float, length: int) -> Floats:
+    """The lines of one cylinder. They are kept: a process that loads variants of a rig would solve the same again."""
+    m: CylinderRecord = np.frombuffer(cylinder, dtype_of(CylinderRecord))[0]
+    return np.array([_gains(m, float(x), noise, nominal, dt, length) for x in np.linspace(0.0, m.stroke, GRID)])
+
+
+def _gains(m: CylinderRecord, x: float, noise: Known, nominal: Known, dt: float, length: int) -> Floats:
     """One line of the table: at position x."""
     from scipy.linalg import solve_discrete_are  # here: processes that only read plans start without it
 
@@ -117,7 +126,7 @@ def _look(m: CylinderRecord, length: int, scale: Floats, q: float) -> tuple[Floa
     return look, unit
 
 
-def _unseen(state: int, noise: list[float | None]) -> bool:
+def _unseen(state: int, noise: Known) -> bool:
     """Whether the sensors cannot determine a state: position and biases need a position or flow sensor.
 
     Port B needs its pressure.
