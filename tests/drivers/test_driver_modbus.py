@@ -28,6 +28,8 @@ from hilserver_drivers.modbus.line import (
 from hilserver_drivers.modbus.settings import ModbusConfig
 from hilserver_drivers.wire import Retry
 
+pytestmark = pytest.mark.slow
+
 TIMEOUT = 0.4
 """s for tests that wait for it; the benches have more, as nothing may time out there on a busy machine."""
 TCP = {"tcp": {"host": "127.0.0.1", "port": 502}}

@@ -36,6 +36,8 @@ from hilserver.tick.codes import CommandKind, Saturation
 from hilserver.tick.signals import cycle_value
 from hilserver.toml import read_toml
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DT = 1e-3
 SHORT = (2.0, 10.0, 20.0)

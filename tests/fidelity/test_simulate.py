@@ -24,6 +24,8 @@ from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.tick.codes import CommandKind, Mode, ResultCode
 from hilserver.tick.row import header, headers
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "config/rigs/demo.toml"
 Tables = dict[str, Any]

@@ -18,6 +18,8 @@ from hilserver.identify.sequence import recorded_sequence
 from hilserver.rig.build import Rig
 from hilserver.simulation.lockstep import LockstepRun
 
+pytestmark = pytest.mark.slow
+
 TRUE_CORNER = 72.0 * (sqrt(0.7**2 + 1.0) - 0.7)
 """Hz, where a spool of 72 Hz and d 0.7 lags by 45°."""
 

@@ -25,6 +25,8 @@ from hilserver.margins.capacity import (
 from hilserver.rig.build import load_rig
 from hilserver.simulation.machine import input_ends, input_levels, real_pressures
 
+pytestmark = pytest.mark.slow
+
 RIGS = Path(__file__).parents[2] / "config/rigs"
 SUPPLY = {"device": None, "source": None, "scale": None, "value": "140 bar"}
 INPUT: dict[str, Any] = {"inputs": {"flow": None, "joystick": {}}}

@@ -17,6 +17,8 @@ from hilserver.mechanics.cutting import tree_of
 from hilserver.mechanics.initial import start_of
 from hilserver.report.document import Grid
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def program() -> Program:

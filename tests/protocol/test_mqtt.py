@@ -40,6 +40,8 @@ from hilserver.protocol.topics import describe
 from hilserver.service.broker import EmbeddedBroker, Program, _free_port
 from hilserver.service.mqtt import MqttService
 
+pytestmark = pytest.mark.slow
+
 _SBIN = os.environ.get("PATH", "") + ":/usr/sbin"
 NEEDS_MOSQUITTO = pytest.mark.skipif(
     shutil.which("mosquitto", path=_SBIN) is None or shutil.which("mosquitto_pub") is None,

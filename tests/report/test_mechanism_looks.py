@@ -20,6 +20,8 @@ from hilserver.rig.build import load_rig
 from hilserver.simulation.circuit_run import panels, read_circuit_file, run_circuit_file, write_animations, write_run
 from hilserver.toml import read_toml
 
+pytestmark = pytest.mark.slow
+
 CONFIG = Path(__file__).parents[2] / "config"
 FILES = sorted((CONFIG / "mechanisms").glob("*.toml"))
 

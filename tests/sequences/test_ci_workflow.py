@@ -20,6 +20,8 @@ from hilserver.record.writer import LogWriter
 from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 WORKFLOW = yaml.safe_load((ROOT / "docs/ci/replay.yml").read_text())
 STEPS: dict[str, Any] = {step["name"]: step for step in WORKFLOW["jobs"]["rigs"]["steps"] if "name" in step}

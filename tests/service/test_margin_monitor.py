@@ -30,6 +30,8 @@ from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header, headers
 
+pytestmark = pytest.mark.slow
+
 # --- demands ----------------------------------------------------------------------------------------------------------
 
 FULL = 60 / 6e4 * np.sqrt(80 / 35)

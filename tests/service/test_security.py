@@ -36,6 +36,8 @@ from hilserver.rig.settings import MqttSettings
 from hilserver.service.broker import BrokerError, EmbeddedBroker, Program
 from hilserver.service.mqtt import MqttService, identifier
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 TOPICS = Topics("lab")
 V3, V5 = aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5

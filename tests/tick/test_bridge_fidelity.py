@@ -19,6 +19,8 @@ from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.replay import replay_log
 from hilserver.tick.codes import CommandKind, Saturation
 
+pytestmark = pytest.mark.slow
+
 
 def start(run: LockstepRun) -> None:
     """From the first sample to RUNNING, without the work cycle."""
