@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 LEAK = '''
 from hilserver.components.base import Component, Fluid, Parameters, kernel
 

@@ -61,6 +61,7 @@ def test_step_is_short_enough_for_the_fastest_motion(name: str) -> None:
     assert step_note(ready(name)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_quarter_of_the_step_gives_the_same(name: str) -> None:
     """Nothing chatters: what a step makes by itself changes with it. RMS 0.2 bar, positions 0.1 mm of some 500 mm."""

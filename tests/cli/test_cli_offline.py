@@ -24,6 +24,8 @@ from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.toml import read_toml
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "config/rigs/demo.toml"
 
@@ -162,7 +164,6 @@ def test_export(hilserver: Command, log: Path, tmp_path: Path) -> None:
     assert '"channel.p_A"' in lines[0]
 
 
-@pytest.mark.slow
 def test_bench_as_json(hilserver: Command) -> None:
     said = hilserver("bench", DEMO, "--substeps", "2", "--ticks", "20", "--repeats", "2", "--no-rates", "--json")
     assert said.code == 0
@@ -193,7 +194,6 @@ def test_a_log_that_is_none(content: bytes, hilserver: Command, tmp_path: Path) 
     assert not (tmp_path / "out.csv").exists()
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_without_a_traceback() -> None:
     script = Path(sys.executable).parent / "hilserver"
     arguments: list[str | Path] = [script, "bench", DEMO, "--ticks", "1000", "--no-rates", "--repeats"]
@@ -350,7 +350,6 @@ def malformed() -> Iterator[tuple[str, str, object, str]]:
     )
 
 
-@pytest.mark.slow
 def test_malformed_configurations_are_refused_with_file_and_key(hilserver: Command, tmp_path: Path) -> None:
     cases = list(malformed())
     assert len(cases) > 150

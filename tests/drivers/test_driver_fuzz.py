@@ -26,6 +26,8 @@ from hilserver_drivers.serial_line.messages import FrameReader
 from hilserver_drivers.serial_line.settings import Frame, Input
 from hilserver_drivers.wire import Retry, Wire
 
+pytestmark = pytest.mark.slow
+
 COUNT = 10_000
 PAGE = Path(__file__).parents[2] / "docs" / "modbus-and-serial.md"
 

@@ -23,7 +23,7 @@ from hilserver.driver import FoundDevice
 from hilserver.errors import DriverError
 from hilserver_drivers.ni import NiDaq, driver
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.slow]
 
 
 class NiBench(HardwareBench):

@@ -38,6 +38,8 @@ from hilserver_drivers.serial_line.checks import CRCS, check_size, check_value
 from hilserver_drivers.serial_line.messages import FrameJob, FrameReader, LineReader
 from hilserver_drivers.serial_line.settings import Frame, Input, Lines, Output, SerialConfig
 
+pytestmark = pytest.mark.slow
+
 TIMEOUT = 0.3
 
 

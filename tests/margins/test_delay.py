@@ -22,6 +22,8 @@ from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import Saturation
 from hilserver.tick.row import headers
 
+pytestmark = pytest.mark.slow
+
 # --- formulas ---------------------------------------------------------------------------------------------------------
 
 

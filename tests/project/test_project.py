@@ -90,6 +90,7 @@ def test_wheel_holds_every_module_and_claims_no_generic_name(installation: Insta
     assert {"hilserver/py.typed", "hilserver_drivers/py.typed"} <= names
 
 
+@pytest.mark.slow
 def test_wheel_brings_the_example_configurations(installation: Installation) -> None:
     examples = files_below(ROOT / "config", "*.toml")
     folders = {"rigs", "circuits", "cycles", "mechanisms", "sequences"}
@@ -97,6 +98,7 @@ def test_wheel_brings_the_example_configurations(installation: Installation) -> 
     assert files_below(installation.prefix / "share/hilserver/config", "*") - folders == examples
 
 
+@pytest.mark.slow
 def test_wheel_registers_its_drivers(installation: Installation) -> None:
     script = """
 from importlib.metadata import entry_points

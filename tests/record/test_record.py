@@ -253,6 +253,7 @@ def cuts(ends: list[int]) -> Iterable[int]:
     yield from ends
 
 
+@pytest.mark.slow
 def test_a_log_cut_at_any_byte_gives_all_whole_batches_before(tmp_path: Path) -> None:
     whole, cut = tmp_path / "run.arrow", tmp_path / "cut.arrow"
     rows = random_rows(60)

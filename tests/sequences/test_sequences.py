@@ -294,6 +294,7 @@ def test_what_the_rig_has_not_is_said(sequence: Load) -> None:
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_command_writes_report_and_junit(tmp_path: Path, hilserver: Command, sequence: Load) -> None:
     bad = sequence(
         f'rig = "{RIG}"\n{START}[[expect]]\nname = "a < b\\u0001"\nchannel = "x"\nmax = "1 mm"\n', "bad.toml"

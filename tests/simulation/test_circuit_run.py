@@ -113,6 +113,7 @@ def test_a_step_that_is_too_long_is_said(circuit: Path) -> None:
     assert step_note(run(circuit)) is None
 
 
+@pytest.mark.slow
 def test_command_line(circuit: Path) -> None:
     def command(*arguments: object) -> subprocess.CompletedProcess[str]:
         line = [str(Path(sys.executable).parent / "hilserver"), "simulate", *map(str, arguments)]

@@ -24,6 +24,8 @@ from hilserver.simulation.third_party_log import replay_samples, rig_with_file, 
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.codes import CommandKind
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 REAL_LOGS = ROOT.parent / "shared" / "data" / "actuator_logs"
 SWITCHES = (602, 1103, 1304)

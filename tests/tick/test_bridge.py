@@ -455,6 +455,7 @@ def test_whatever_comes_in_the_command_is_finite_within_range_and_slew(
     )  # nothing of it is left behind in the bridge's memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", sorted(set(ValveState.names()) - {"strategy", "command"}))
 @pytest.mark.parametrize("strategy", range(len(STRATEGY_NAMES)))
 @pytest.mark.parametrize("poison", [nan, inf])

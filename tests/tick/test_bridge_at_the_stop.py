@@ -13,6 +13,8 @@ from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import CommandKind, Saturation
 
+pytestmark = pytest.mark.slow
+
 DEMO = Path(__file__).parents[2] / "config" / "rigs" / "demo.toml"
 
 

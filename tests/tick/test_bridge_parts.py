@@ -264,6 +264,7 @@ def test_the_piston_rests_at_its_ends() -> None:
 # --- the filter ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.0, 1.0, 2.4, 6.0])
 @pytest.mark.parametrize("noise", [0.0, 0.25])
 def test_the_filter_finds_load_and_unknown_flow_from_late_and_noisy_sensors(delay: float, noise: float) -> None:

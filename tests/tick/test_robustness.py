@@ -22,6 +22,8 @@ from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.tick.codes import Mode, Saturation
 from hilserver.tick.row import header, headers
 
+pytestmark = pytest.mark.slow
+
 STRATEGIES = STRATEGY_NAMES[1:]
 CORNERS = tuple(product((-1, 1), repeat=3))
 POINTS = [[0.0, 0], [0.1, 0], [0.15, 0.5], [0.6, 0.5], [0.65, -0.4], [1.2, -0.4], [1.25, 0.05], [1.6, 0.05], [1.65, 0],
