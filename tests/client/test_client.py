@@ -46,6 +46,7 @@ def client(server: Server) -> Iterator[Client]:
         yield client
         if client.state.mode != "SAFE":
             client.disarm()
+            client.wait(lambda state: state.mode == "SAFE")  # and so does the next test's client find it
 
 
 def watching(server: Server, *options: str) -> subprocess.Popen[str]:
