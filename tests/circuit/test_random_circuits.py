@@ -24,6 +24,8 @@ from hilserver.components.base import Parameters
 from hilserver.components.crane_arm import SHARPEST
 from hilserver.numerics.arrays import Floats
 
+pytestmark = pytest.mark.slow
+
 TRIES = int(os.environ.get("HILSERVER_RANDOM_CIRCUITS", "0"))
 VAPOUR = -1e5
 SEEDS = st.integers(0, 999)
@@ -70,7 +72,6 @@ def assert_sound(done: Run) -> None:
             assert done[name].min() >= VAPOUR, name
 
 
-@pytest.mark.slow
 @tries(60)
 @given(circuits(ALL, ["2 l", "5 l"], air=(0.0, 0.005)), SEEDS)
 def test_runge_kutta_stays_finite(raw: Raw, seed: int) -> None:
@@ -78,7 +79,6 @@ def test_runge_kutta_stays_finite(raw: Raw, seed: int) -> None:
     assert_sound(driven(raw, 10.0, seed, "rk4", 10, 1e-4))
 
 
-@pytest.mark.slow
 @tries(60)
 @given(circuits(ALL, ["10 cm^3", "0.1 l", "1 l"], air=(0.0, 0.005)), SEEDS)
 def test_rosenbrock_stays_finite_with_tiny_volumes(raw: Raw, seed: int) -> None:
@@ -291,7 +291,6 @@ def test_oil_is_neither_made_nor_lost(raw: Raw, seed: int) -> None:
     assert_shrinks(oil_balance, raw, seed, 1e-15)
 
 
-@pytest.mark.slow
 @tries(15)
 @given(circuits(PASSIVE, ["1 l", "3 l"], air=(0.0, 0.005)), SEEDS)
 def test_energy_does_not_come_out_of_nothing(raw: Raw, seed: int) -> None:

@@ -18,6 +18,8 @@ from hilserver.circuit.model import read_circuit
 from hilserver.numerics.arrays import Floats
 from hilserver.simulation.circuit_run import CircuitRun, panels, read_cycle, run_circuit, run_circuit_file, step_note
 
+pytestmark = pytest.mark.slow
+
 CONFIG = Path(__file__).parents[2] / "config"
 NAMES = ("verification", "crane", "lowering", "regenerative", "accumulator")
 WITH_MECHANISMS = ("boom", "excavator")
@@ -61,7 +63,6 @@ def test_step_is_short_enough_for_the_fastest_motion(name: str) -> None:
     assert step_note(ready(name)) is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_quarter_of_the_step_gives_the_same(name: str) -> None:
     """Nothing chatters: what a step makes by itself changes with it. RMS 0.2 bar, positions 0.1 mm of some 500 mm."""
