@@ -20,7 +20,7 @@ DOC := $(PREFIX)/share/doc/hilserver
 UNITS := $(PREFIX)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help demo panel quick test test-together test-real-time check docs format lock clean compiled test-programs python install install-program install-service uninstall
+.PHONY: help demo panel quick test check docs format lock clean compiled test-programs python install install-program install-service uninstall
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,27 +34,18 @@ panel: $(STAMP)  ## run the same until Ctrl-C, to operate it in the browser
 # Modules, and the tests in each, run in random order. The seed is printed; PYTEST="--random-order-seed=7" repeats an
 # order.
 RUN_TESTS = $(BIN)/python -m pytest --random-order
-# Several modules at a time.
+# Several modules at a time. (pytest exits with 5 if no test is selected.)
 WORKERS ?= 2
 TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-# pytest exits with 5 if no test is selected.
-OR_NONE = || [ $$? = 5 ]
 
-quick: $(STAMP) compiled  ## run the tests that need neither server, clock nor browser
+quick: $(STAMP) compiled  ## run the tests that need neither server, clock nor browser, nor many seconds
 	$(RUN_TESTS) $(TOGETHER) -m "not realtime and not browser and not slow" $(PYTEST)
 
-# The tests that need the clock wait most of the time. The others run beside them, with less priority, in the time that
-# they leave; their output follows at the end.
 test: $(STAMP) test-programs compiled  ## run all tests; PYTEST="-k relief" passes options on
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going test-real-time test-together
-
-test-real-time:
-	$(RUN_TESTS) -m realtime $(PYTEST) $(OR_NONE)
-
-test-together:
-	@output=$$(mktemp); status=0; \
-	nice -n 5 $(RUN_TESTS) $(TOGETHER) -m "not realtime" $(PYTEST) >$$output 2>&1 $(OR_NONE) || status=1; \
-	cat $$output; rm -f $$output; exit $$status
+	@failed=0; \
+	$(RUN_TESTS) $(TOGETHER) -m "not realtime" $(PYTEST) || [ $$? = 5 ] || failed=1; \
+	$(RUN_TESTS) -m realtime $(PYTEST) || [ $$? = 5 ] || failed=1; \
+	exit $$failed
 
 # Compiles once, before parallel tests would each compile the same code: minutes the first time, then seconds.
 compiled: $(STAMP)
