@@ -49,8 +49,8 @@ def demo(
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(message)s")
     loaded = load_rig(rig or example("rigs/demo.toml"))
     typer.echo(
-        "Starting: the first start on a machine compiles the circuit engine (one to three minutes), "
-        "later ones take seconds."
+        "Starting: the first start on a machine compiles the circuit engine (one to three minutes); "
+        "later starts take seconds."
     )
     began = time.monotonic()
 

@@ -40,6 +40,8 @@ LEAST_NOISE = 0.1
 A filter that trusts a late sensor more than that corrects too hastily what its model does not know.
 """
 BAR = 1e5
+Values = tuple[float | None, ...]
+"""One number per sensor or valve; None where the cylinder has none."""
 P_A, P_B, X, V, FORCE, BIAS_A, BIAS_B = map(CylinderState.names().index, CylinderState.names()[:STATES])
 """The filter's states by number."""
 
@@ -57,17 +59,14 @@ def kalman_table(settings: RigSettings, plan: Plan) -> Floats:
     return np.concatenate(lines) if lines else np.zeros((0, 0))
 
 
-Known = tuple[float | None, ...]
-
-
 @functools.lru_cache(maxsize=64)
-def _lines(cylinder: bytes, noise: Known, nominal: Known, dt: float, length: int) -> Floats:
+def _lines(cylinder: bytes, noise: Values, nominal: Values, dt: float, length: int) -> Floats:
     """The lines of one cylinder. They are kept: a process that loads variants of a rig would solve the same again."""
     m: CylinderRecord = np.frombuffer(cylinder, dtype_of(CylinderRecord))[0]
     return np.array([_gains(m, float(x), noise, nominal, dt, length) for x in np.linspace(0.0, m.stroke, GRID)])
 
 
-def _gains(m: CylinderRecord, x: float, noise: Known, nominal: Known, dt: float, length: int) -> Floats:
+def _gains(m: CylinderRecord, x: float, noise: Values, nominal: Values, dt: float, length: int) -> Floats:
     """One line of the table: at position x."""
     from scipy.linalg import solve_discrete_are  # here: processes that only read plans start without it
 
@@ -126,7 +125,7 @@ def _look(m: CylinderRecord, length: int, scale: Floats, q: float) -> tuple[Floa
     return look, unit
 
 
-def _unseen(state: int, noise: Known) -> bool:
+def _unseen(state: int, noise: Values) -> bool:
     """Whether the sensors cannot determine a state: position and biases need a position or flow sensor.
 
     Port B needs its pressure.
