@@ -32,8 +32,8 @@ panel: $(STAMP)  ## run the same until Ctrl-C, to operate it in the browser
 	$(BIN)/hilserver demo --stay
 
 # Modules, and the tests in each, run in random order. The seed is printed; PYTEST="--random-order-seed=7" repeats an
-# order.
-RUN_TESTS = $(BIN)/python -m pytest --random-order
+# order. Bytecode is stored even if the environment says otherwise: several hundred processes import the same modules.
+RUN_TESTS = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --random-order
 # Several modules at a time. (pytest exits with 5 if no test is selected.)
 WORKERS ?= 2
 TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
