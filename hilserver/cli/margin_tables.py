@@ -98,8 +98,7 @@ def _delay_table(found: DelayResult) -> Table:
 
 
 def _servo_table(servo: ServoMargins) -> Table:
-    title = f"Flow servo of valve {servo.valve}, with {shown_value(servo.drop, 'Pa', 3)} over one edge"
-    table = new_table(title, "", "configured", "calculated")
+    table = new_table(f"Flow servo of valve {servo.valve}, with {servo.at}", "", "configured", "calculated")
     configured, calculated = ({**in_rig_file(loop.pid), **margins_in_words(loop)} for loop in (servo.loop, servo.tuned))
     for name, value in configured.items():
         table.add_row(name, value.strip('"'), calculated[name].strip('"'))

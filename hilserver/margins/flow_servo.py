@@ -8,9 +8,8 @@ of the leakage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from math import hypot, pi
 
 from hilserver.driver import Pace
@@ -20,7 +19,7 @@ from hilserver.numerics.flow import root_of_drop
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import time_constant
 from hilserver.rig.settings import BridgeSettings, ValveSettings
-from hilserver.simulation.machine import real_pressures
+from hilserver.simulation.machine import Pause, no_pause, real_pressures
 from hilserver.units import shown_value
 
 LEAST_GAIN_MARGIN, LEAST_PHASE_MARGIN = 2.0, 45.0
@@ -31,21 +30,22 @@ STEEPEST_FADE = 1.5
 
 @dataclass(frozen=True)
 class ServoMargins:
-    """The flow servo of a valve with the supply pressure over one edge (``drop``, Pa), as configured."""
+    """The flow servo of a valve with the supply pressure over one edge (``drop``, Pa), as configured.
+
+    ``assumed``: the supply pressure is not known, but assumed; ``tuned``: the loop with calculated settings.
+    """
 
     valve: str
     drop: float
+    assumed: bool
     loop: ServoLoop
+    margins: LoopMargins
+    tuned: ServoLoop
 
-    @cached_property
-    def margins(self) -> LoopMargins:
-        """Margins of the configured settings."""
-        return self.loop.margins()
-
-    @cached_property
-    def tuned(self) -> ServoLoop:
-        """The loop with the settings calculated for this valve."""
-        return ServoLoop(self.loop.plant, tuned(self.loop.plant))
+    @property
+    def at(self) -> str:
+        """The operating point, in words."""
+        return f"{'an assumed ' if self.assumed else ''}{shown_value(self.drop, 'Pa', 3)} over one edge"
 
     @property
     def sufficient(self) -> bool:
@@ -53,14 +53,22 @@ class ServoMargins:
         return self.margins.gain >= LEAST_GAIN_MARGIN and self.margins.phase >= LEAST_PHASE_MARGIN
 
 
-def servo_margins(rig: Rig, row: Floats | None = None) -> tuple[ServoMargins, ...]:
-    """Of all valves with a flow sensor whose supply pressure is known (of ``row``, fixed, or of a simulated rig)."""
+def servo_margins(
+    rig: Rig, assumed: Mapping[str, float], row: Floats | None = None, pause: Pause = no_pause
+) -> tuple[ServoMargins, ...]:
+    """Of all valves with a flow sensor. ``row``: of a running rig, for its supply pressures.
+
+    ``assumed``: supply pressure by valve, Pa, where it is not known.
+    """
     pressures, found = real_pressures(rig, row), []
     for name, v in rig.settings.valves.items():
-        pair = pressures[name]
-        drop = pair[0] - pair[1] if pair is not None else 0.0
+        p_S, p_T = pressures[name] or (assumed.get(name, 0.0), 0.0)
+        drop = p_S - p_T
         if v.flow is not None and drop > v.transition_pressure:  # a supply that is off says nothing
-            found.append(ServoMargins(name, drop, ServoLoop(flow_plant(rig, v, drop), controller(v.bridge))))
+            pause()
+            plant = flow_plant(rig, v, drop)
+            loop, better = ServoLoop(plant, controller(v.bridge)), ServoLoop(plant, tuned(plant))
+            found.append(ServoMargins(name, drop, pressures[name] is None, loop, loop.margins(), better))
     return tuple(found)
 
 
@@ -69,14 +77,13 @@ def warnings(found: tuple[ServoMargins, ...]) -> Iterator[str]:
     for servo in found:
         if servo.sufficient:
             continue
-        m, better = servo.margins, servo.tuned
+        m = servo.margins
         state = "unstable" if m.gain < 1.0 else "close to instability"
-        drop = shown_value(servo.drop, "Pa", 3)
         yield (
-            f"valves.{servo.valve}.bridge: the flow servo is {state}: with {drop} over one edge "
+            f"valves.{servo.valve}.bridge: the flow servo is {state}: with {servo.at} "
             f"its gain margin is {m.gain:.2g} (at {m.gain_at:.3g} Hz) and its phase margin {m.phase:.0f}°; at least "
             f"{LEAST_GAIN_MARGIN:g} and {LEAST_PHASE_MARGIN:g}° are required. For the valve of this file set "
-            f"{in_words(better.pid)}; hilserver identify calculates the settings for the measured valve."
+            f"{in_words(servo.tuned.pid)}; hilserver identify calculates the settings for the measured valve."
         )
 
 

@@ -37,4 +37,5 @@ def margins(rig: Rig, program: Program, row: Floats | None = None, pause: Pause 
             f"the virtual circuit on the machine ({point})", point.fastest, rig.settings.loop.rate / point.fastest
         )
         capacities = replace(capacities, frequencies=(*capacities.frequencies, coupled))
-    return RigMargins(capacities, delays, flow_servo.servo_margins(rig, row))
+    supplies = {capacity.valve: capacity.supply for capacity in capacities.capacities}
+    return RigMargins(capacities, delays, flow_servo.servo_margins(rig, supplies, row, pause))

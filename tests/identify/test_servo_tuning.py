@@ -84,6 +84,16 @@ def test_the_tuned_servo_follows_the_virtual_flow_better(settings: dict[str, Any
     assert nrmse(with_servo(settings)) < 0.006
 
 
+@pytest.mark.parametrize(("mass", "dead_volume"), [("1000 kg", "20 ml"), ("5 kg", "0.5 l"), ("5 kg", "20 ml")])
+def test_it_does_not_oscillate_with_other_machines(settings: dict[str, Any], mass: str, dead_volume: str) -> None:
+    """The load is no part of the tuning: heavy and light, on much oil and on little, at the highest supply pressure."""
+    rig = with_servo(settings, 210.0)
+    volumes = {"dead_volume_A": dead_volume, "dead_volume_B": dead_volume}
+    machine = {"components": {"load": {"mass": mass}, "cylinder": volumes}}
+    changes = {"rig": {"cylinders": {"lift": volumes}}, "devices": {"rig": {"machine": machine}}}
+    assert not oscillates(assemble(merged(rig.sources, changes), DEMO, rig.library))
+
+
 @pytest.mark.parametrize("supply", [50.0, 140.0, 210.0])
 def test_it_does_not_oscillate_at_any_supply_pressure(settings: dict[str, Any], supply: float) -> None:
     """From 50 bar, which hardly lifts the load, to 1.5 times the pressure at which the valve was identified."""
@@ -106,7 +116,7 @@ def test_the_settings_are_those_of_the_true_valve(settings: dict[str, Any]) -> N
     """Identified from a wrong rig file, or calculated from the true values of the simulated valve: the same, 3 %."""
     from hilserver.margins.flow_servo import in_rig_file, servo_margins
 
-    (true,) = servo_margins(demo())
+    (true,) = servo_margins(demo(), {})
     wanted = tomllib.loads("\n".join(f"{key} = {value}" for key, value in in_rig_file(true.tuned.pid).items()))
     assert settings["gain"] == pytest.approx(wanted["gain"], rel=0.03)
     for key in ("integral_time", "derivative_time", "derivative_filter"):

@@ -84,17 +84,22 @@ def test_all_dead_times_count() -> None:
     assert (plant.dead_time, plant.filter, plant.dt) == pytest.approx((3e-3, 3e-3, 1e-3))
 
 
-def test_a_supply_that_is_unknown_gives_no_verdict() -> None:
-    assert servo_margins(bench_rig()) == ()
+def test_an_unknown_supply_is_assumed() -> None:
+    """That of the capacity margins; the note says so."""
+    rig = bench_rig({"valves": {"main": {"bridge": {"gain": 4.0}}}})
+    (servo,) = servo_margins(rig, {"main": 70 * BAR})
+    assert (servo.drop, servo.assumed) == (70 * BAR, True)
+    (note,) = flow_servo.warnings((servo,))
+    assert "with an assumed 70 bar over one edge" in note
 
 
 def test_a_supply_that_is_off_gives_no_verdict() -> None:
     rig = bench_rig({"channels": KNOWN_SUPPLY | {"p_T": {"value": "140 bar"}}})
-    assert servo_margins(rig) == ()
+    assert servo_margins(rig, {}) == ()
 
 
 def test_a_valve_without_flow_sensor_has_no_flow_servo() -> None:
-    assert servo_margins(rig_of(flow=None)) == ()
+    assert servo_margins(rig_of(flow=None), {}) == ()
 
 
 # --- the note ---------------------------------------------------------------------------------------------------------
@@ -103,7 +108,7 @@ def test_a_valve_without_flow_sensor_has_no_flow_servo() -> None:
 @pytest.mark.parametrize(("gain", "state"), [(4.0, "unstable"), (0.8, "close to instability"), (0.25, None)])
 def test_insufficient_margins_are_a_note_with_a_remedy(gain: float, state: str | None) -> None:
     """The figures of the note are those of the loop, and the remedy in it leaves the required margins."""
-    (servo,) = servo_margins(rig_of({"gain": gain, "integral_time": "4 ms"}))
+    (servo,) = servo_margins(rig_of({"gain": gain, "integral_time": "4 ms"}), {})
     notes = list(flow_servo.warnings((servo,)))
     if state is None:
         assert notes == []
@@ -114,7 +119,7 @@ def test_insufficient_margins_are_a_note_with_a_remedy(gain: float, state: str |
     remedy = dict(part.split(" = ") for part in note.split("set ")[1].split(";")[0].split(", "))
     better = rig_of({key: value.strip('"') for key, value in remedy.items()})
     assert ServoLoop(servo.loop.plant, controller(better.settings.valves["main"].bridge)).margins().gain > 2.6
-    assert list(flow_servo.warnings(servo_margins(better))) == []
+    assert list(flow_servo.warnings(servo_margins(better, {}))) == []
 
 
 def test_only_the_flow_servo_is_warned_of() -> None:
