@@ -42,6 +42,7 @@ DERIVATIVE_GAIN = 8.0
 POINTS, TUNING_POINTS, DECADES = 6000, 500, 5.0
 """Of the frequency sweep, which ends at half the tick rate."""
 HALVINGS = 14
+TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def gain_margin(omega: Floats, L: Complexes) -> tuple[float, float]:
 
 def phase_margin(omega: Floats, L: Complexes) -> tuple[float, float, float]:
     """Phase margin, °, crossover frequency, 1/s, and delay margin, s."""
-    size, phase = np.log(np.abs(L)), np.unwrap(np.angle(L))
+    size, phase = np.log(np.maximum(np.abs(L), TINY)), np.unwrap(np.angle(L))
     (at,) = np.nonzero(size[:-1] * size[1:] < 0.0)
     if not len(at):
         return inf, inf, inf

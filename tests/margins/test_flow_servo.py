@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rig_bench import BAR, bench_rig, program
+from rig_bench import BAR, CIRCUIT, RIG, bench_rig, program
 
+from hilserver.circuit.library import standard_library
 from hilserver.margins import flow_servo
 from hilserver.margins.flow_servo import controller, flow_plant, largest_slope, servo_margins
 from hilserver.margins.margins import margins
 from hilserver.margins.servo_loop import ServoLoop
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.build import Rig
+from hilserver.rig.build import Rig, assemble
 from hilserver.tick.records import blank
 from hilserver.tick.row import ValveState
 from hilserver.tick.valve import valve_flow
@@ -82,6 +84,17 @@ def test_all_dead_times_count() -> None:
     rig = bench_rig({"channels": {"Q_A": {"delay": "2 ms", "filter": "3 ms"}}, "valves": {"main": {"delay": "1 ms"}}})
     plant = flow_plant(rig, rig.settings.valves["main"], 35 * BAR)
     assert (plant.dead_time, plant.filter, plant.dt) == pytest.approx((3e-3, 3e-3, 1e-3))
+
+
+def test_slow_devices_add_a_period_each_way() -> None:
+    """A sample is up to a period old when the next one comes, and a command waits for the next transfer as long."""
+    places = {name: {"table": "input", "address": number, "type": "uint16"} for number, name in enumerate("ASQ")}
+    valve = {"valve": {"table": "holding", "address": 40, "type": "uint16", "safe": 300}}
+    host = {"host": "127.0.0.1", "port": 502}
+    device = {"driver": "modbus", "tcp": host, "rate": "100 Hz", "inputs": places, "outputs": valve}
+    table = {**RIG, "devices": {"card": device}, "valves": {"main": {**RIG["valves"]["main"], "raw": [100, 500]}}}
+    rig = assemble({"rig": table, "circuit": CIRCUIT}, Path("bench.toml"), standard_library())
+    assert flow_plant(rig, rig.settings.valves["main"], 35 * BAR).dead_time == pytest.approx(20e-3)
 
 
 def test_an_unknown_supply_is_assumed() -> None:

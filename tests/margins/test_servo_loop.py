@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import asin, degrees, pi
+from math import asin, degrees, inf, pi
 
 import numpy as np
 import pytest
@@ -82,6 +82,11 @@ def test_the_sampled_plant_is_the_plant_with_its_hold(theta: float, tau: float, 
     plant = FlowPlant(1.3, tau, omega, damping, theta, 0.0, DT)
     rough = 1e-3 if omega == 0.0 and theta == 0.0 else 1e-4  # a first-order spool leaves the sum with a slow tail
     assert plant.response(np.exp(1j * w * DT)) == pytest.approx(1.3 * aliases.sum(axis=1), abs=rough)
+
+
+def test_a_servo_without_gain_has_infinite_margins() -> None:
+    m = ServoLoop(FlowPlant(1.0, 2e-3, 0.0, 0.0, 1e-3, 0.0, DT), Pid(0.0, 10e-3, 0.0, 0.0)).margins()
+    assert m.gain == m.phase == m.delay == m.load == inf
 
 
 # --- the loop of the tick ---------------------------------------------------------------------------------------------
