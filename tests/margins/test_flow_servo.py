@@ -35,6 +35,7 @@ def rig_of(bridge: dict[str, Any] | None = None, **valve: Any) -> Rig:
 # --- flow gain --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     overlap=st.floats(0.0, 0.3),

@@ -139,6 +139,7 @@ def test_beyond_its_gain_margin_the_loop_swings_at_the_stated_frequency(plant: F
     assert np.fft.rfftfreq(8192, DT)[int(np.argmax(spectrum))] == pytest.approx(m.gain_at, rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("plant", "pid"), LOOPS)
 def test_beyond_its_delay_margin_the_loop_swings(plant: FlowPlant, pid: Pid) -> None:
     more = ServoLoop(plant, pid).margins().delay
