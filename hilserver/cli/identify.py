@@ -30,11 +30,12 @@ def identify(
     ] = None,
     out: Annotated[Path, typer.Option("--output", "-o", help="folder of the report")] = Path("reports"),
 ) -> None:
-    """Identify the real valves: flow coefficients, spool, delay, leakage, overlap, null, hysteresis.
+    """Identify the real valves: flow coefficients, spool, delay, leakage, overlap, null, hysteresis; tune flow_servo.
 
     The valves are moved by a bounded sequence of manual commands: those of a simulated rig in lockstep, those of a
     real one with --drive. Alternatively a log is evaluated in which they move over a wide range (--log). The result is
-    a fragment of the rig file with standard deviations, and a report with plots.
+    a fragment of the rig file with standard deviations and, for a valve with a flow sensor, the settings of the flow
+    servo with their margins, and a report with plots.
     """
     from hilserver.errors import HilserverError, did_you_mean
     from hilserver.identify.identification import identify_valve

@@ -1,4 +1,4 @@
-"""Tables of the margins for the terminal: capacity, speed, frequencies, delay."""
+"""Tables of the margins for the terminal: capacity, speed, frequencies, delay, flow servo."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from rich.table import Table
 from hilserver.cli.rig_tables import new_table
 from hilserver.margins.capacity import TICKS_PER_PERIOD, CapacityResult, flow_text, inputs_text
 from hilserver.margins.delay import LEAST_MARGIN, PARAMETER_ERROR, DelayResult
+from hilserver.margins.flow_servo import (
+    LEAST_GAIN_MARGIN,
+    LEAST_PHASE_MARGIN,
+    ServoMargins,
+    in_rig_file,
+    margins_in_words,
+)
 from hilserver.margins.margins import RigMargins
 from hilserver.units import shown_value
 
@@ -18,11 +25,12 @@ DROP = 35e5
 
 
 def margin_tables(found: RigMargins) -> Iterator[Table]:
-    """Capacity, speed, frequencies and delay, one table each."""
+    """Capacity, speed, frequencies, delay, and the flow servo where there is a flow sensor: one table each."""
     yield _capacity_table(found.capacity)
     yield _speed_table(found.capacity)
     yield _frequency_table(found.capacity)
     yield _delay_table(found.delay)
+    yield from map(_servo_table, found.servos)
 
 
 def _capacity_table(found: CapacityResult) -> Table:
@@ -86,4 +94,16 @@ def _delay_table(found: DelayResult) -> Table:
     )
     if not found.supply_known:
         table.caption += " Without the damping of the real valves: their supply is unknown until it is measured."
+    return table
+
+
+def _servo_table(servo: ServoMargins) -> Table:
+    table = new_table(f"Flow servo of valve {servo.valve}, with {servo.at}", "", "configured", "calculated")
+    configured, calculated = ({**in_rig_file(loop.pid), **margins_in_words(loop)} for loop in (servo.loop, servo.tuned))
+    for name, value in configured.items():
+        table.add_row(name, value.strip('"'), calculated[name].strip('"'))
+    table.caption = (
+        f"Gain and phase margin of at least {LEAST_GAIN_MARGIN:g} and {LEAST_PHASE_MARGIN:g}° are required. "
+        "Calculated: for the valve of the rig file; hilserver identify does it for the measured one."
+    )
     return table

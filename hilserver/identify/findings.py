@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor, inf, isfinite, log10, pi, sqrt
+from typing import Literal
 
 from hilserver.identify.identification import Identified
 from hilserver.identify.model import delay_of, lag_of
@@ -87,7 +88,7 @@ class LeakagePoint:
     """The pressure drop at which leakage is stated, per edge or per valve."""
 
     drop: float
-    per: str
+    per: Literal["edge", "valve"]
 
     def flow_of(self, coefficient: float) -> float:
         """Flow of a leakage coefficient: the inverse of Leakage.coefficient."""

@@ -1,4 +1,4 @@
-"""Plots of an identified valve: flow over spool position, Bode plot, residuals."""
+"""Plots of an identified valve: flow over spool position, Bode plot, residuals, Bode plot of its flow servo."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from scipy.signal import coherence, csd
 
 from hilserver.identify.identification import Identified
 from hilserver.identify.model import SpoolMotion, delay_of, follow, mean_shares, shares_now
+from hilserver.identify.servo import ServoTuning
+from hilserver.margins.servo_loop import frequencies
 from hilserver.numerics.arrays import Floats
-from hilserver.units import shown_unit
+from hilserver.units import shown_unit, shown_value
 
 FLOW_UNIT, PER_FLOW = shown_unit("m^3/s")
 BINS = 60
@@ -27,6 +29,8 @@ SEGMENT = 1.0
 """s, of the averaged spectra."""
 LEAST_COHERENCE = 0.2
 SHOWN_LAGS = 100
+LOWEST = 1e-3
+"""Lowest frequency of a servo's plot, of half the tick rate."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +197,37 @@ def residual_figure(found: Identified) -> Figure:
     for axis in axes:
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7)
+    return figure
+
+
+def servo_figure(servo: ServoTuning) -> Figure:
+    """Open loop with its margins, and closed loop, at each pressure drop."""
+    figure, (open_size, closed_size, open_phase, closed_phase) = _figure(2, 2)
+    for drop, loop in servo.loops.items():
+        omega = frequencies(loop.plant.dt)
+        omega = omega[omega > LOWEST * omega[-1]]
+        f = omega / (2.0 * np.pi)
+        for size, phase, response in (
+            (open_size, open_phase, loop.open(omega)),
+            (closed_size, closed_phase, loop.closed(omega)),
+        ):
+            size.plot(f, 20.0 * np.log10(np.abs(response)), lw=0.9, label=f"{shown_value(drop, 'Pa', 3)} over one edge")
+            phase.plot(f, np.degrees(np.unwrap(np.angle(response))), lw=0.9)
+    m = servo.loops[servo.drop].margins()
+    open_size.plot([m.gain_at] * 2, [0.0, -20.0 * np.log10(m.gain)], "ks-", ms=4, label=f"gain margin {m.gain:.3g}")
+    open_phase.plot([m.phase_at] * 2, [-180.0, m.phase - 180.0], "ko-", ms=4, label=f"phase margin {m.phase:.0f}°")
+    open_size.axhline(0.0, color="k", lw=0.6)
+    open_phase.axhline(-180.0, color="k", lw=0.6)
+    closed_size.axhline(-3.0, color="k", lw=0.6, ls=":")
+    for axis, title, limits in ((open_size, "open loop", (-40, 40)), (closed_size, "closed loop", (-20, 5))):
+        axis.set(ylabel="amplitude, dB", ylim=limits, title=title)
+    for axis in (open_phase, closed_phase):
+        axis.set(ylabel="phase, °", xlabel="frequency, Hz", ylim=(-360, 0))
+    for axis in (open_size, closed_size, open_phase):
+        axis.legend(fontsize=7)
+    for axis in (open_size, closed_size, open_phase, closed_phase):
+        axis.set_xscale("log")
+        axis.grid(alpha=0.3, which="both")
     return figure
 
 

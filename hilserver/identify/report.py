@@ -12,8 +12,10 @@ from hilserver.identify.findings import ValveFinding, delay_deviation, findings,
 from hilserver.identify.fit import FitResult
 from hilserver.identify.identification import SIGNIFICANT, Identified
 from hilserver.identify.model import delay_of
-from hilserver.identify.plots import bode_figure, flow_figure, residual_figure
+from hilserver.identify.plots import bode_figure, flow_figure, residual_figure, servo_figure
 from hilserver.identify.recorded import Recording
+from hilserver.identify.servo import NO_SENSOR, servo_lines, servo_table, tuned_servo
+from hilserver.margins.flow_servo import in_words
 from hilserver.report.document import Block, Document, Grid, Heading, Listing, Picture
 from hilserver.units import shown_value
 
@@ -28,6 +30,10 @@ ABOUT_RESIDUALS = (
     "Residuals of the model, whitened: over time, and their autocorrelation with the band that contains 95 % of the "
     "values of white noise."
 )
+ABOUT_SERVO = (
+    "Flow servo with these settings: open loop with the margins at the largest pressure drop, and closed loop from "
+    "virtual to measured flow. At smaller pressure drops the margins are larger, and the servo is slower."
+)
 
 # --- the fragment of the rig file -------------------------------------------------------------------------------------
 
@@ -40,6 +46,7 @@ def fragment(results: Sequence[Identified], recording: Recording) -> str:
     ]
     for found in results:
         lines += ["", f"[valves.{found.experiment.valve}]", *_valve_lines(found)]
+        lines += servo_lines(found, tuned_servo(found, recording))
     return "\n".join(lines) + "\n"
 
 
@@ -112,8 +119,18 @@ def document(results: Sequence[Identified], recording: Recording) -> Document:
             Picture(f"{name}-flow", flow_figure(found), ABOUT_FLOW),
             Picture(f"{name}-bode", bode_figure(found), ABOUT_BODE),
             Picture(f"{name}-residuals", residual_figure(found), ABOUT_RESIDUALS),
+            *_servo_blocks(found, recording),
         ]
     return Document(f"{rig.settings.name}: identified valves", blocks)
+
+
+def _servo_blocks(found: Identified, recording: Recording) -> list[Block]:
+    name, servo = found.experiment.valve, tuned_servo(found, recording)
+    heading = Heading(f"Flow servo of valve {name}")
+    if servo is None:
+        return [heading, NO_SENSOR.format(name)]
+    settings = f"Tuned for the highest recorded supply pressure over one edge: {in_words(servo.pid)}."
+    return [heading, settings, servo_table(servo), Picture(f"{name}-servo", servo_figure(servo), ABOUT_SERVO)]
 
 
 def table(found: Identified) -> Grid:

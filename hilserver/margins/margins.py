@@ -1,4 +1,4 @@
-"""Capacity and delay margins of a rig's bridges together: calculated, and as warnings."""
+"""Capacity, delay and servo margins of a rig's bridges together: calculated, and as warnings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from hilserver.circuit.program import Program
-from hilserver.margins import capacity, delay
+from hilserver.margins import capacity, delay, flow_servo
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.simulation.machine import Pause, no_pause
@@ -18,11 +18,14 @@ class RigMargins:
 
     capacity: capacity.CapacityResult
     delay: delay.DelayResult
+    servos: tuple[flow_servo.ServoMargins, ...]
 
     def warnings(self, strategies: Collection[str]) -> Iterator[str]:
-        """Insufficient margins, in words; delay margins of these strategies."""
+        """Insufficient margins, in words; delay margins, and those of the flow servo, with these strategies."""
         yield from capacity.warnings(self.capacity)
         yield from delay.warnings(self.delay, strategies)
+        if "flow_servo" in strategies:
+            yield from flow_servo.warnings(self.servos)
 
 
 def margins(rig: Rig, program: Program, row: Floats | None = None, pause: Pause = no_pause) -> RigMargins:
@@ -34,4 +37,5 @@ def margins(rig: Rig, program: Program, row: Floats | None = None, pause: Pause 
             f"the virtual circuit on the machine ({point})", point.fastest, rig.settings.loop.rate / point.fastest
         )
         capacities = replace(capacities, frequencies=(*capacities.frequencies, coupled))
-    return RigMargins(capacities, delays)
+    supplies = {capacity.valve: capacity.supply for capacity in capacities.capacities}
+    return RigMargins(capacities, delays, flow_servo.servo_margins(rig, supplies, row, pause))

@@ -93,11 +93,14 @@ class BridgeSettings(Datasheet):
         default="15 ms", gt=0, le=10, description="feedback: time constant with which a missing volume is compensated"
     )
     gain: Number = Field(
-        default=0.5, ge=0, description="flow servo: command per flow error, in units of the nominal flow"
+        default=0.5,
+        ge=0,
+        description="flow servo: command per flow error, in units of the nominal flow; hilserver identify calculates "
+        "this and the following three",
     )
     integral_time: Time = Field(default="10 ms", ge=0, description="flow servo: integral time; 0: none")
     derivative_time: Time = Field(default="0 s", ge=0, description="flow servo: derivative time")
-    derivative_filter: Time = Field(default="2 ms", ge=0, description="flow servo: filter of the derivative")
+    derivative_filter: Time = Field(default="2 ms", ge=0, description="flow servo: filter time of the derivative")
     fade: Time = Field(
         default="50 ms", ge=0, description="bumpless change: time constant of the fade to a new strategy"
     )

@@ -80,6 +80,21 @@ def test_the_fragment_and_the_report_say_it(sequence: tuple[Rig, Recording, Iden
     assert all(path.stat().st_size > 1000 for path in written)
 
 
+def test_without_a_flow_sensor_there_are_no_settings_for_the_flow_servo(
+    sequence: tuple[Rig, Recording, Identified], tmp_path: Path
+) -> None:
+    """Fragment and report say so, and contain none."""
+    import tomllib
+
+    _, recording, found = sequence
+    text = fragment([found], recording)
+    assert "this valve has no flow sensor (valves.A.flow)" in text
+    assert "bridge" not in tomllib.loads(text)["valves"]["A"]
+    report = next(path for path in document([found], recording).write(tmp_path, "valves") if path.suffix == ".md")
+    assert "this valve has no flow sensor (valves.A.flow)" in report.read_text()
+    assert "gain margin" not in report.read_text()
+
+
 def test_a_log_of_normal_work_shows_it_too(tmp_path: Path) -> None:
     """Some work cycles under feedback: C_v and overlap (fast movement is not in every work cycle)."""
     rig, log = wrong_rig(), tmp_path / "work.arrow"
