@@ -47,6 +47,7 @@ def check(
 
 def _rig(console: Console, file: Path, out: Path) -> list[str]:
     """Tables of a rig; returns its notes."""
+    from hilserver.errors import ConfigurationError, Problem
     from hilserver.margins.margins import margins
     from hilserver.rig.build import load_rig
     from hilserver.tick.program import compiled_program
@@ -55,6 +56,9 @@ def _rig(console: Console, file: Path, out: Path) -> list[str]:
     found = margins(rig, compiled_program(rig.library))
     for table in _tables(rig, found):
         console.print(table)
+    configured = {valve.bridge.strategy: None for valve in rig.settings.valves.values()}
+    if refusals := [Problem(text, "devices", str(file)) for text in found.refusals(rig, configured)]:
+        raise ConfigurationError(refusals)
     return [*rig_notes(rig, found), *_mechanisms(console, mechanisms(rig), out, file.stem)]
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import atan, atan2, pi
 
 import numpy as np
 
 from hilserver.rig.build import Rig
+from hilserver.rig.cylinders import OLDEST
+from hilserver.rig.hold import hold_of
 from hilserver.rig.plan import time_constant
 from hilserver.rig.settings import ValveSettings
 from hilserver.tick.estimator import TREND_TIME
@@ -16,27 +19,35 @@ PREDICTING = ("prediction", "feedback", "adaptive")
 """Strategies that predict over the whole delay; those in between lead the circuit's own states only."""
 
 
-def bridge_delay(rig: Rig, valve: str, strategy: str, omega: float, off: float = 0.0) -> float:
+def bridge_delay(
+    rig: Rig, valve: str, strategy: str, omega: float, off: float = 0.0, rates: Mapping[str, float] | None = None
+) -> float:
     """Delay of the real flow behind the virtual one, s: phase lag at ``omega`` (1/s), divided by ``omega``.
 
-    Without what the strategy compensates. ``off``: share by which sensors and valve are slower than configured.
+    Without what the strategy compensates. ``off``: share by which sensors and valve are slower than configured; slow
+    devices then have their largest lag. A prediction knows the ages of their samples, as far as it remembers the past,
+    and the mean lag of their commands. ``rates``: how often slow devices are read and written, 1/s, if not as in the
+    rig file.
     """
     settings, v = rig.settings, rig.settings.valves[valve]
     sensor = settings.channels[settings.ports[v.port]]
-    hold = 0.5 / settings.loop.rate
+    rates = rig.rates if rates is None else rates
+    read, write = (hold_of(device, rates, settings.loop.rate) for device in (sensor.device, v.device))
+    tick = 0.5 / settings.loop.rate
     filtered = atan(omega * sensor.filter) / omega
-    known = sensor.delay + v.delay + hold + spool_lag(v, omega)
-    delay = (1.0 + off) * (sensor.delay + v.delay) + hold + filtered + spool_lag(v, omega, 1.0 + off)
+    age = min(read.at(off), OLDEST / settings.loop.rate)
+    known = sensor.delay + age + v.delay + write.mean + tick + spool_lag(v, omega)
+    sensed = (1.0 + off) * sensor.delay + read.at(off) + filtered
+    delay = sensed + (1.0 + off) * v.delay + write.at(off) + tick + spool_lag(v, omega, 1.0 + off)
     if strategy in PREDICTING:
         if any(v.port in (cylinder.port_A, cylinder.port_B) for cylinder in settings.cylinders.values()):
             return delay - known
-        return delay - _lead(
-            omega, v.delay + hold + time_constant(v), TREND_TIME
-        )  # the pressure is extrapolated linearly
+        lead = v.delay + write.mean + tick + time_constant(v)
+        return delay - _lead(omega, lead, TREND_TIME)  # the pressure is extrapolated linearly
     if strategy in LEADING:
-        return delay - _lead(omega, time_constant(v) + hold, v.bridge.lead_filter)
+        return delay - _lead(omega, time_constant(v) + tick, v.bridge.lead_filter)
     if strategy == "flow_servo":
-        return (1.0 + off) * sensor.delay + filtered + servo_lag(rig, valve, omega, off)
+        return sensed + servo_lag(rig, valve, omega, off, rates)
     return delay
 
 
@@ -53,15 +64,18 @@ def spool_lag(v: ValveSettings, omega: float, slower: float = 1.0) -> float:
     return atan2(2.0 * v.damping * w, 1.0 - w * w) / omega
 
 
-def servo_lag(rig: Rig, valve: str, omega: float, off: float) -> float:
+def servo_lag(rig: Rig, valve: str, omega: float, off: float, rates: Mapping[str, float]) -> float:
     """Phase lag of the flow servo's closed loop divided by ``omega``, s, at the valve's nominal drop."""
     settings, v = rig.settings, rig.settings.valves[valve]
     assert v.flow is not None
     s, slower = 1j * omega, 1.0 + off
     integral = 1.0 / (s * v.bridge.integral_time) if v.bridge.integral_time > 0.0 else 0.0
     derivative = s * v.bridge.derivative_time / (1.0 + s * v.bridge.derivative_filter)
-    actuator = np.exp(-s * (0.5 / settings.loop.rate + slower * v.delay + spool_lag(v, omega, slower)))
-    sensor = np.exp(-s * slower * settings.channels[v.flow].delay) / (1.0 + s * settings.channels[v.flow].filter)
+    flow = settings.channels[v.flow]
+    read, write = (hold_of(device, rates, settings.loop.rate) for device in (flow.device, v.device))
+    lag = 0.5 / settings.loop.rate + write.at(off) + slower * v.delay + spool_lag(v, omega, slower)
+    actuator = np.exp(-s * lag)
+    sensor = np.exp(-s * (slower * flow.delay + read.at(off))) / (1.0 + s * flow.filter)
     forward = v.bridge.gain * (1.0 + integral) * actuator
     loop = v.bridge.gain * (1.0 + integral + derivative) * actuator * sensor
     return float(-np.angle(forward / (1.0 + loop))) / omega

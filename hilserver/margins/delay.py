@@ -33,7 +33,7 @@ from hilserver.circuit.model import RIG
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.errors import ConfigurationError
-from hilserver.margins.bridge_delay import bridge_delay
+from hilserver.margins.bridge_delay import PREDICTING, bridge_delay
 from hilserver.margins.loop import DelayedLoop
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
@@ -98,7 +98,9 @@ class OperatingPoint:
 class DelayMargin:
     """Delay of a strategy, s, at the operating point with the least margin; critical delay there, frequency in Hz.
 
-    ``delay_off``: the delay with sensors and valve slower than in the rig file by `PARAMETER_ERROR`.
+    ``delay_off``: the delay with sensors and valve slower than in the rig file by `PARAMETER_ERROR`, and the largest
+    lag of slow devices. ``everywhere``: the delay from which on the loop oscillates at every operating point without
+    an assumed load, s.
     """
 
     strategy: str
@@ -107,6 +109,7 @@ class DelayMargin:
     critical: float
     frequency: float
     where: OperatingPoint | None
+    everywhere: float = inf
 
     @property
     def margin(self) -> float:
@@ -186,6 +189,40 @@ def warnings(found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
                 f"{margin.frequency:.2g} Hz ({margin.where}). The margin is {margin.margin:.2g}; at least "
                 f"{LEAST_MARGIN:g} is required."
             )
+
+
+def refusals(rig: Rig, found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
+    """Slow devices with which the rig can't rest anywhere with these strategies, in words: it must not be armed."""
+    for strategy in strategies:
+        margin = found.of(strategy)
+        if margin is None or not rig.rates:
+            continue
+        delay = _certain_delay(rig, margin, rig.rates)
+        if delay < margin.everywhere or delay <= _certain_delay(rig, margin, {}):
+            continue
+        rates = " and ".join(f"{name} ({rate:g} Hz)" for name, rate in rig.rates.items())
+        yield (
+            f"{rates} is too slow for this circuit: with strategy {strategy} the delay of the real flow is "
+            f"{1e3 * delay:.4g} ms. From {1e3 * margin.everywhere:.4g} ms on, the loop of circuit, valve and machine "
+            f"oscillates at every operating point. {_remedy(rig, margin)}"
+        )
+
+
+def _certain_delay(rig: Rig, margin: DelayMargin, rates: Mapping[str, float]) -> float:
+    """The delay by which slow devices are judged: its mean; of a prediction, which knows the mean, its uncertainty."""
+    off, omega = PARAMETER_ERROR if margin.strategy in PREDICTING else 0.0, 2.0 * pi * margin.frequency
+    return max(bridge_delay(rig, name, margin.strategy, omega, off, rates) for name in rig.settings.valves)
+
+
+def _remedy(rig: Rig, margin: DelayMargin) -> str:
+    """The rate from which on the rig can rest, if any."""
+    fast = "a device that the loop itself reads and writes"
+    rate, fastest = min(rig.rates.values()), rig.settings.loop.rate
+    while rate < fastest:
+        rate *= 1.02
+        if _certain_delay(rig, margin, dict.fromkeys(rig.rates, rate)) < margin.everywhere:
+            return f"Required: at least {rate:.0f} Hz, or {fast}."
+    return f"Connect pressure sensors and valves to {fast}."
 
 
 def _unknown(why: str) -> DelayResult:
@@ -318,13 +355,15 @@ def _enter_valve(
 
 def _margin(rig: Rig, strategy: str, driven: Sequence[str], points: Sequence[OperatingPoint]) -> DelayMargin:
     """The smallest margin of a strategy over all operating points."""
+    unloaded = [point.crossings for point in points if point.load == 0.0]
+    everywhere = max((crossings[0][0] if crossings else inf for crossings in unloaded), default=inf)
 
     def delay(omega: float, off: float) -> float:
         return max(bridge_delay(rig, name, strategy, omega, off) for name in driven)
 
     def margin(critical: float, omega: float, point: OperatingPoint | None) -> DelayMargin:
         delays = delay(omega, 0.0), delay(omega, PARAMETER_ERROR)
-        return DelayMargin(strategy, *delays, critical, omega / (2.0 * pi), point)
+        return DelayMargin(strategy, *delays, critical, omega / (2.0 * pi), point, everywhere)
 
     crossings = [margin(*crossing, point) for point in points for crossing in point.crossings]
     return min([margin(inf, STATED_AT, None), *crossings], key=lambda found: found.margin)

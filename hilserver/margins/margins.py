@@ -27,6 +27,10 @@ class RigMargins:
         if "flow_servo" in strategies:
             yield from flow_servo.warnings(self.servos)
 
+    def refusals(self, rig: Rig, strategies: Collection[str]) -> Iterator[str]:
+        """Why the rig must not be armed with these strategies, in words."""
+        yield from delay.refusals(rig, self.delay, strategies)
+
 
 def margins(rig: Rig, program: Program, row: Floats | None = None, pause: Pause = no_pause) -> RigMargins:
     """Calculate the margins, which takes a second or two. ``row``: of a running rig, for its supply pressures."""

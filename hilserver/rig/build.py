@@ -58,6 +58,11 @@ class Device:
         """Whether it exists outside of this program."""
         return is_hardware(self.driver)
 
+    @property
+    def rate(self) -> float | None:
+        """How often its own process reads and writes it, 1/s; None if the loop does so, in every tick."""
+        return self.config.rate if self.driver.pace is Pace.SLOW else None
+
     def unknown_channels(self) -> tuple[set[str], set[str]]:
         """Inputs and outputs that the rig uses and the device has not."""
         inputs, outputs = self.driver.channels(self.config)
@@ -82,6 +87,11 @@ class Rig:
     """The simulated devices as they begin; :meth:`plants` copies them."""
     calibrations: Mapping[str, tuple[Calibration, ...]] = field(default_factory=dict)
     """The history of each calibrated channel; ``settings`` holds what came of it."""
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """How often slow devices are read and written, 1/s, by name."""
+        return {device.name: device.rate for device in self.devices if device.rate is not None}
 
     def pack(self, circuit: Circuit, file: str = "") -> PackedCircuit:
         """Pack another circuit for this rig. Raises ConfigurationError, also where it is too large for the row."""
@@ -207,8 +217,8 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
         problems += unresolved(CycleSettings, sources["cycle"], rig_source, cycle_file)
         problems += cycle_disagreements(settings, cycle, cycle_file)
     plants = dict(_plants(settings, devices, sources, file, library, problems))
-    slots = _order(settings, devices)
-    layout = row_layout(settings, slots) if not wrong else None
+    slots, rates = _order(settings, devices), {d.name: d.rate for d in devices if d.rate is not None}
+    layout = row_layout(settings, slots, rates) if not wrong else None
     packed = None
     if circuit is not None:
         try:
@@ -219,7 +229,6 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
     if problems or layout is None or circuit is None or packed is None:
         raise ConfigurationError(problems)
     sources["circuit"] = circuit.source
-    rates = {device.name: device.config.rate for device in devices if device.driver.pace is Pace.SLOW}
     layout = layout.with_space_for(packed)
     plan = build_plan(settings, cycle, slots, layout, rates, circuit.fluid)
     return Rig(

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil
 from typing import Any
 
 from hilserver.components.base import Fluid
-from hilserver.rig.settings import RigSettings
+from hilserver.rig.hold import hold_of
+from hilserver.rig.settings import RigSettings, ValveSettings
 from hilserver.tick.records import NONE
 
 SPARE_TICKS = 3
 """Ticks beyond a valve's delay that its commands are remembered, for a tracked delay."""
+OLDEST = 32.0
+"""Ticks: older samples of slow devices do not correct the estimate; the design of its filter would take too long."""
+LATEST = 24.0
+"""Ticks by which commands of slow devices are predicted ahead at most."""
 
 
-def past_lengths(settings: RigSettings) -> tuple[int, int]:
-    """Ticks that are remembered of each valve's command, and of each cylinder's state: as long as the delays are."""
+def past_lengths(settings: RigSettings, rates: Mapping[str, float]) -> tuple[int, int]:
+    """Ticks that are remembered of each valve's command, and of each cylinder's state: as long as the delays are.
+
+    ``rates``: how often slow devices are read and written, 1/s.
+    """
     rate = settings.loop.rate
-    commands = max((v.delay for v in settings.valves.values()), default=0.0) * rate
-    samples = max((s.delay for s in settings.channels.values()), default=0.0) * rate
-    return ceil(commands) + 2 + SPARE_TICKS, ceil(samples) + 2
+    commands = max((valve_delay(v, settings, rates) for v in settings.valves.values()), default=0.0) * rate
+    ages = (s.delay + hold_of(s.device, rates, rate).largest for s in settings.channels.values())
+    samples = min(max(ages, default=0.0) * rate, OLDEST)
+    delays = max((s.delay for s in settings.channels.values()), default=0.0) * rate
+    return ceil(commands) + 2 + SPARE_TICKS, ceil(max(samples, delays)) + 2
+
+
+def valve_delay(v: ValveSettings, settings: RigSettings, rates: Mapping[str, float]) -> float:
+    """Time from a command to the start of the spool's motion, s, with the mean lag of a slow device."""
+    rate = settings.loop.rate
+    return v.delay + min(hold_of(v.device, rates, rate).mean, LATEST / rate)
 
 
 def port_lines(settings: RigSettings, first_channel: int) -> list[dict[str, Any]]:

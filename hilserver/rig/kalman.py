@@ -9,12 +9,14 @@ the discrete Riccati equation. Source: Kalman, A new approach to linear filterin
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hilserver.numerics.arrays import Floats, Integers
+from hilserver.rig.hold import Hold, hold_of
 from hilserver.tick.cylinder import chamber_A, chamber_B
 from hilserver.tick.plan import GRID, MEASUREMENTS, SENSED, STATES, CylinderRecord
 from hilserver.tick.records import dtype_of
@@ -46,16 +48,28 @@ P_A, P_B, X, V, FORCE, BIAS_A, BIAS_B = map(CylinderState.names().index, Cylinde
 """The filter's states by number."""
 
 
-def kalman_table(settings: RigSettings, plan: Plan) -> Floats:
-    """GRID lines per cylinder: gains (SI), and standard deviations of the flows estimated into A and B."""
+def kalman_table(settings: RigSettings, plan: Plan, rates: Mapping[str, float]) -> Floats:
+    """GRID lines per cylinder: gains (SI), and standard deviations of the flows estimated into A and B.
+
+    ``rates``: how often slow devices are read, 1/s. Their samples are as old as on average; and as each of them
+    corrects the estimate in several ticks, its noise counts for more.
+    """
     dt, first = plan.loop[0].dt, plan.layout[0].channel
+    holds = [hold_of(channel.device, rates, 1.0 / dt) for channel in settings.channels.values()]
     deviations = [channel.deviation() for channel in settings.channels.values()]
     length, lines = plan.layout[0].cylinder_past_ticks, []
     for m in plan.cylinder:
         sensors = (m.sensor_A, m.sensor_B, m.sensor_x, m.sensor_QA, m.sensor_QB)
-        noise = [deviations[s - first] if s >= 0 else None for s in sensors]
+        held = [holds[s - first] if s >= 0 else Hold() for s in sensors]
+        noise = [
+            deviations[s - first] * sqrt(1.0 + hold.largest / dt) if s >= 0 else None
+            for s, hold in zip(sensors, held, strict=True)
+        ]
         valves = [plan.valve[i].Q_nominal if i >= 0 else None for i in (m.valve_A, m.valve_B)]
-        lines.append(_lines(np.asarray(m).tobytes(), tuple(noise), tuple(valves), dt, length))
+        seen = np.array(m)  # a copy
+        for field, hold in zip(("age_A", "age_B", "age_x"), held, strict=False):
+            seen[field] += hold.mean / dt
+        lines.append(_lines(seen.tobytes(), tuple(noise), tuple(valves), dt, length))
     return np.concatenate(lines) if lines else np.zeros((0, 0))
 
 

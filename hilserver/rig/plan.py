@@ -18,7 +18,7 @@ from hilserver.errors import ConfigurationError, Problem
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.channels import LimitSettings
 from hilserver.rig.cycle import CycleInput, CycleSettings
-from hilserver.rig.cylinders import cylinder_lines, past_lengths, port_lines
+from hilserver.rig.cylinders import cylinder_lines, past_lengths, port_lines, valve_delay
 from hilserver.rig.kalman import kalman_table
 from hilserver.rig.scale import Curve
 from hilserver.rig.settings import RigSettings, ValveSettings
@@ -140,14 +140,14 @@ def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
     return row
 
 
-def row_layout(settings: RigSettings, slots: Mapping[tuple[str, str], int]) -> RowLayout:
+def row_layout(settings: RigSettings, slots: Mapping[tuple[str, str], int], rates: Mapping[str, float]) -> RowLayout:
     """The layout of the row, with the usual room for circuit values.
 
-    ``slots``: (device, source) -> raw slot.
+    ``slots``: (device, source) -> raw slot; ``rates``: how often slow devices are read and written, 1/s.
     """
     channels, inputs = list(settings.channels), list(settings.inputs)
     limits = _limit_lines(settings, channels)
-    valve_past, cylinder_past = past_lengths(settings)
+    valve_past, cylinder_past = past_lengths(settings, rates)
     sources = {(s.device, s.source): name for name, s in settings.channels.items() if s.device and s.source}
     raw = tuple(sources.get(key, key[1]) for key in sorted(slots, key=lambda k: slots[k]))
     cylinders, ports, valves = settings.cylinders, settings.ports, settings.valves
@@ -202,7 +202,7 @@ def build_plan(
 ) -> Plan:
     """The plan of a run.
 
-    ``slots``: (device, source) -> raw slot; ``rates``: how often slow devices are written, 1/s; ``fluid``: the
+    ``slots``: (device, source) -> raw slot; ``rates``: how often slow devices are read and written, 1/s; ``fluid``: the
     machine's oil.
     """
     channels, inputs, first = list(settings.channels), list(settings.inputs), layout.starts["channel"]
@@ -215,13 +215,13 @@ def build_plan(
         "end": _end_lines(settings, channels),
         "input": [{"initial": s.initial, "low": s.range[0], "high": s.range[1]} for s in settings.inputs.values()],
         "port": port_lines(settings, first),
-        "valve": [_valve_line(v, settings, first) for v in settings.valves.values()],
+        "valve": [_valve_line(v, settings, rates, first) for v in settings.valves.values()],
         "output": _output_lines(settings, rates),
         "cylinder": cylinder_lines(settings, first, fluid),
         "cycle": cycle_lines(cycle, inputs),
     }
     plan = make_plan(lines, np.empty((0, 0)))
-    return make_plan(lines, kalman_table(settings, plan)) if len(plan.cylinder) else plan
+    return make_plan(lines, kalman_table(settings, plan, rates)) if len(plan.cylinder) else plan
 
 
 def _loop_line(settings: RigSettings, cycle: CycleSettings | None) -> Line:
@@ -344,7 +344,7 @@ def _output_lines(settings: RigSettings, rates: Mapping[str, float]) -> list[Lin
     return lines
 
 
-def _valve_line(v: ValveSettings, settings: RigSettings, first_channel: int) -> Line:
+def _valve_line(v: ValveSettings, settings: RigSettings, rates: Mapping[str, float], first_channel: int) -> Line:
     channels, ports = list(settings.channels), list(settings.ports)
 
     def column(channel: str | None) -> int:
@@ -374,7 +374,7 @@ def _valve_line(v: ValveSettings, settings: RigSettings, first_channel: int) -> 
         "tau": tau,
         "omega": omega,
         "damping": v.damping,
-        "delay": v.delay,
+        "delay": valve_delay(v, settings, rates),
         "overlap": v.overlap,
         "null_band": v.bridge.null_band,
         "leak_PA": leak,

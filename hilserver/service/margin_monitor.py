@@ -58,6 +58,10 @@ class MarginResult:
             return (self.failure,)
         return tuple(self.found.warnings(dict.fromkeys(strategies.values())))
 
+    def refusals(self, rig: Rig, strategies: Mapping[str, str]) -> tuple[str, ...]:
+        """Why the rig must not be armed with these strategies, given by valve."""
+        return tuple(self.found.refusals(rig, dict.fromkeys(strategies.values()))) if self.found is not None else ()
+
 
 class MarginMonitor:
     """Keeps the margins of the running circuit up to date. ``running`` returns that circuit."""
@@ -77,6 +81,13 @@ class MarginMonitor:
         if row is None or done is None or done.version != self._running().version:
             return (PENDING,)
         return done.warnings(present_strategies(self._rig, row))
+
+    def refusals(self) -> tuple[str, ...]:
+        """Why the rig must not be armed, as sentences; none while the margins are still being calculated."""
+        row, done = self._telemetry.latest(), self._done
+        if row is None or done is None or done.version != self._running().version:
+            return ()
+        return done.refusals(self._rig, present_strategies(self._rig, row))
 
     async def keep(self, publish: Callable[[published.MarginStatus], None], tell: Callable[[str], None]) -> None:
         """Update the margins for as long as the run lasts; ``tell`` gets each new warning once."""

@@ -59,6 +59,9 @@ class Operator:
     def __init__(self, rig: Rig, memory: LoopMemory, telemetry: TelemetryReader, program: Program) -> None:
         self.running = RunningCircuit(rig.circuit, rig.packed, 1, rig.settings.circuit)
         self.before_arming: Callable[[], tuple[str, ...]] = tuple
+        """Warnings that the answer to ``arm`` contains."""
+        self.against_arming: Callable[[], tuple[str, ...]] = tuple
+        """Reasons for which ``arm`` is refused."""
         self._posted: RunningCircuit | None = None
         self._recent = deque([self.running], maxlen=CIRCUITS_KEPT)
         self._rig = rig
@@ -90,6 +93,8 @@ class Operator:
     async def _carry_out(self, command: Command) -> dict[str, Any]:
         if isinstance(command, CircuitCommand):
             return await self._switch(command)
+        if isinstance(command, Arm) and (reasons := self.against_arming()):
+            raise HilserverError(" ".join(reasons))
         done = await self._post(command, loop_command(self._rig, command))
         return {**done, "warnings": list(self.before_arming())} if isinstance(command, Arm) else done
 

@@ -121,7 +121,7 @@ class Supervisor:
         program = compiled_program(self.rig.library)
         self.operator = operator = Operator(self.rig, memory, telemetry, program)
         monitor = MarginMonitor(self.rig, program, telemetry, lambda: operator.running)
-        operator.before_arming = monitor.warnings
+        operator.before_arming, operator.against_arming = monitor.warnings, monitor.refusals
         self._recording = recording = RecorderProcess(
             self.rig, memory, folder, program.folder.name, operator.ran, telemetry
         )

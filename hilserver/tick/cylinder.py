@@ -14,7 +14,7 @@ known although their sensors have delays. The filter's gains are tables over the
 
 from __future__ import annotations
 
-from math import floor, isfinite
+from math import floor, isfinite, nan
 
 from numba.extending import register_jitable
 
@@ -130,7 +130,9 @@ def remember(past: Floats, k: CylinderState) -> None:
 
 @register_jitable
 def expected(past: Floats, s: int, age: float) -> float:
-    """The estimate ``age`` ticks ago, linearly interpolated between ticks."""
+    """The estimate ``age`` ticks ago, linearly interpolated between ticks; NaN if that is not remembered."""
+    if not 0.0 <= age <= past.shape[1] - 1:
+        return nan
     i = min(floor(age), past.shape[1] - 2)
     return float(past[s, i] + (age - i) * (past[s, i + 1] - past[s, i]))
 

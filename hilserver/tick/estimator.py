@@ -141,19 +141,23 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int) -> None:
         spools[i] = valve_state(plan, row, i).spool
     p_A, p_B = sample_of(row, m.sensor_A, 0.0), sample_of(row, m.sensor_B, 0.0)
     x = sample_of(row, m.sensor_x, 0.5 * m.stroke)
+    old_A, old_B = age_of(plan, row, m.sensor_A, m.age_A), age_of(plan, row, m.sensor_B, m.age_B)
+    old_x = age_of(plan, row, m.sensor_x, m.age_x)
     if not is_known(k):
-        if not (isfinite(p_A) and isfinite(p_B) and isfinite(x)):
+        if not isfinite(p_A + p_B + x + old_A + old_B + old_x):  # no sample yet
             return
         start_cylinder(p_A, p_B, x, k, m)
         for _ in range(past.shape[1]):
             remember(past, k)
     q_A, q_B = flows_into(plan, row, spools, k, m)
-    innovation[0] = p_A - expected(past, 0, m.age_A)
-    innovation[1] = p_B - expected(past, 1, m.age_B)
-    innovation[2] = x - expected(past, 2, m.age_x) if m.sensor_x >= 0 else 0.0
+    innovation[0] = p_A - expected(past, 0, old_A)
+    innovation[1] = p_B - expected(past, 1, old_B)
+    innovation[2] = x - expected(past, 2, old_x) if m.sensor_x >= 0 else 0.0
     past[SENSED, 0], past[SENSED + 1, 0] = q_A + k.bias_A, q_B + k.bias_B
-    innovation[3] = row[m.sensor_QA] - expected(past, SENSED, m.age_QA) if m.sensor_QA >= 0 else 0.0
-    innovation[4] = row[m.sensor_QB] - expected(past, SENSED + 1, m.age_QB) if m.sensor_QB >= 0 else 0.0
+    for side in range(2):
+        sensor, delay = (m.sensor_QB, m.age_QB) if side else (m.sensor_QA, m.age_QA)
+        q = expected(past, SENSED + side, age_of(plan, row, sensor, delay))
+        innovation[SENSED + side] = row[sensor] - q if sensor >= 0 else 0.0
     for i in range(MEASUREMENTS):
         if not isfinite(innovation[i]):
             innovation[i] = 0.0
@@ -168,6 +172,13 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int) -> None:
 def sample_of(row: Floats, column: int, otherwise: float) -> float:
     """A channel's value; ``otherwise`` if there is no such channel."""
     return row[column] if column >= 0 else otherwise
+
+
+@register_jitable
+def age_of(plan: Plan, row: Floats, column: int, delay: float) -> float:
+    """Age of a channel's value in ticks: the delay of a new sample, and the age of this one. Without a channel: 0."""
+    layout = plan.layout[0]
+    return delay + row[layout.stale + column - layout.channel] / plan.loop[0].dt if column >= 0 else 0.0
 
 
 @register_jitable

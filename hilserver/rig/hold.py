@@ -1,0 +1,31 @@
+"""Lag of slow devices: the loop has their samples, and they have its commands, only once per period of the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Lag of a value that is passed on once per period and held in between, s: its mean, and the largest."""
+
+    mean: float = 0.0
+    largest: float = 0.0
+
+    def at(self, off: float) -> float:
+        """The lag to be expected; the largest where parameters are taken to be ``off`` to the bad side."""
+        return self.mean if off == 0.0 else self.largest
+
+
+def hold_of(device: str | None, rates: Mapping[str, float], loop_rate: float) -> Hold:
+    """Lag by which a device holds samples and commands longer than the loop, which does so for one tick.
+
+    ``rates``: how often slow devices are read and written, 1/s; others are read and written by the loop itself.
+    Samples taken every k ticks have the ages 0, 1, … k - 1 ticks when the loop reads them, and a command is in effect
+    for k ticks instead of one; transfer times are those of the configured delays.
+    """
+    if device is None or device not in rates:
+        return Hold()
+    longer = max(1.0 / rates[device] - 1.0 / loop_rate, 0.0)
+    return Hold(0.5 * longer, longer)
