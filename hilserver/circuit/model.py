@@ -104,6 +104,8 @@ class Circuit:
         return list(dict.fromkeys(node for node in read if node not in written))
 
 
+BEYOND_END = 1e-3
+"""m, by which an end stop may be compressed at the start."""
 _TABLES = ("description", "fluid", "solver", "components", "nodes", "mechanisms")
 
 
@@ -260,6 +262,15 @@ def _check_connections(circuit: Circuit, file: str) -> Iterator[Problem]:
                 yield Problem(
                     f'signal "{node}" is also written by {writers[node]}.', f"components.{placed.name}.{port}", file
                 )
+    for placed in circuit.placed:
+        for port, (low, high) in placed.component.positions().items():
+            start = circuit.starts.get(placed.ports[port])
+            if start is not None and not low - BEYOND_END <= start.position <= high + BEYOND_END:
+                text = (
+                    f"{1e3 * start.position:g} mm is outside the stroke of {placed.name}, {1e3 * low:g} … "
+                    f"{1e3 * high:g} mm."
+                )
+                yield Problem(text, f"nodes.{placed.ports[port]}.position", file)
     for name in circuit.starts:
         if name not in used:
             yield Problem("no component connects to this node." + did_you_mean(name, used), f"nodes.{name}", file)

@@ -133,6 +133,10 @@ class Component(Datasheet):
         """
         return values
 
+    def positions(self) -> Mapping[str, tuple[float, float]]:
+        """Mechanical ports with a limited position, m: an initial position must lie within."""
+        return {}
+
     def parameters(self, fluid: Fluid) -> Parameters:
         """Semi-empirical kernel parameters (SI) from the datasheet values."""
         raise NotImplementedError

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import hypot, pi
 
-from hilserver.driver import Pace
 from hilserver.margins.servo_loop import FlowPlant, LoopMargins, Pid, ServoLoop, tuned
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
 from hilserver.rig.build import Rig
+from hilserver.rig.hold import hold_of
 from hilserver.rig.plan import time_constant
 from hilserver.rig.settings import BridgeSettings, ValveSettings
 from hilserver.simulation.machine import Pause, no_pause, real_pressures
@@ -125,13 +125,13 @@ def flow_plant(rig: Rig, v: ValveSettings, drop: float) -> FlowPlant:
     assert v.flow is not None
     channel = rig.settings.channels[v.flow]
     omega = 2.0 * pi * v.f90 if v.f90 is not None else 0.0
-    waiting = sum(_period(rig, device) for device in (channel.device, v.device))
+    held = sum(hold_of(device, rig.rates, rig.settings.loop.rate).largest for device in (channel.device, v.device))
     return FlowPlant(
         gain=largest_slope(v) * root_of_drop(drop, v.transition_pressure) / v.nominal_flow.flow,
         tau=time_constant(v),
         omega=omega,
         damping=v.damping,
-        dead_time=v.delay + channel.delay + waiting,
+        dead_time=v.delay + channel.delay + held,
         filter=channel.filter,
         dt=1.0 / rig.settings.loop.rate,
     )
@@ -148,11 +148,3 @@ def largest_slope(v: ValveSettings) -> float:
     a /= 1.0 - v.overlap
     b = STEEPEST_FADE * v.leakage.coefficient() / v.leakage.gone_at if v.leakage else 0.0
     return max(a, hypot(a - b, b))
-
-
-def _period(rig: Rig, device: str | None) -> float:
-    """Time between two samples of a slow device, s: the longest wait for the next one. 0 for a fast device."""
-    for found in rig.devices:
-        if found.name == device and found.driver.pace is Pace.SLOW:
-            return 1.0 / float(found.config.rate)
-    return 0.0

@@ -9,7 +9,10 @@ from hilserver.circuit.program import Program
 from hilserver.margins import capacity, delay, flow_servo
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
-from hilserver.simulation.machine import Pause, no_pause
+from hilserver.simulation.machine import Pause, no_pause, real_pressures
+
+SENSOR_ERROR = 1e5
+"""Pa by which a supply that is off may seem to be below its tank."""
 
 
 @dataclass(frozen=True)
@@ -19,9 +22,13 @@ class RigMargins:
     capacity: capacity.CapacityResult
     delay: delay.DelayResult
     servos: tuple[flow_servo.ServoMargins, ...]
+    exchanged: tuple[str, ...]
+    """Valves whose supply pressure is below that of their tank."""
 
     def warnings(self, strategies: Collection[str]) -> Iterator[str]:
         """Insufficient margins, in words; delay margins, and those of the flow servo, with these strategies."""
+        for name in self.exchanged:
+            yield f"valves.{name}: the supply pressure is below that of the tank: are supply and tank exchanged?"
         yield from capacity.warnings(self.capacity)
         yield from delay.warnings(self.delay, strategies)
         if "flow_servo" in strategies:
@@ -42,4 +49,7 @@ def margins(rig: Rig, program: Program, row: Floats | None = None, pause: Pause 
         )
         capacities = replace(capacities, frequencies=(*capacities.frequencies, coupled))
     supplies = {capacity.valve: capacity.supply for capacity in capacities.capacities}
-    return RigMargins(capacities, delays, flow_servo.servo_margins(rig, supplies, row, pause))
+    servos = flow_servo.servo_margins(rig, supplies, row, pause)
+    pressures = {name: pair for name, pair in real_pressures(rig, row).items() if pair is not None}
+    exchanged = tuple(name for name, (p_S, p_T) in pressures.items() if p_S < p_T - SENSOR_ERROR)
+    return RigMargins(capacities, delays, servos, exchanged)

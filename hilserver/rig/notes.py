@@ -8,6 +8,7 @@ from hilserver.circuit.model import RIG
 from hilserver.driver import Pace
 from hilserver.errors import shown
 from hilserver.rig.build import Rig
+from hilserver.rig.plausibility import implausible
 from hilserver.tick.codes import Watched
 
 LEAST_PERIODS = 3.0
@@ -29,6 +30,7 @@ def notes(rig: Rig) -> Iterator[str]:
                 "one of its channels, with an age limit."
             )
     yield from _unused(rig)
+    yield from implausible(rig)
 
 
 def _age_limits(rig: Rig) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf, pi
 from typing import Literal
 
@@ -177,6 +178,10 @@ class Piston(Component):
             for line, area in zip(self.lines(), self.areas(), strict=True)
             if line is not None
         )
+
+    def positions(self) -> Mapping[str, tuple[float, float]]:
+        """The rod's, within the stroke."""
+        return {"rod": (0.0, self.stroke)}
 
     def cushions(self) -> dict[str, Cushion | None]:
         """The cushions by the port that they throttle."""

@@ -1,0 +1,74 @@
+"""Settings of a rig that are possible each for itself, but together improbable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hilserver.circuit.model import read_part
+from hilserver.components.base import Fluid
+from hilserver.rig.build import Rig
+from hilserver.rig.channels import ChannelSettings
+from hilserver.units import shown_value
+
+
+def implausible(rig: Rig) -> Iterator[str]:
+    """What is probably an error, in words, with the keys."""
+    yield from _shared_pressures(rig)
+    yield from _limits_out_of_reach(rig)
+    yield from _same_supply_and_tank(rig)
+    yield from _different_oils(rig)
+
+
+def _shared_pressures(rig: Rig) -> Iterator[str]:
+    """Ports with the same pressure sensor."""
+    first: dict[str, str] = {}
+    for port, channel in rig.settings.ports.items():
+        if other := first.get(channel):
+            yield f"ports.{port}: has the channel of ports.{other}, {channel}: one sensor can't measure both ports."
+        first.setdefault(channel, port)
+
+
+def _limits_out_of_reach(rig: Rig) -> Iterator[str]:
+    """Bounds beyond the range of their sensor, which may never be violated."""
+    for name, limit in rig.settings.limits.items():
+        channel = rig.settings.channels[limit.channel]
+        low, high = sensor_range(channel)
+        for key, bound in (("min", limit.min), ("max", limit.max)):
+            if bound is not None and (bound.value < low if key == "min" else bound.value > high):
+                shown, *ends = (shown_value(value, channel.unit) for value in (bound.value, low, high))
+                yield (
+                    f"limits.{name}.{key}: {shown} is outside the range of its sensor, {ends[0]} … {ends[1]}: it may "
+                    "never be violated."
+                )
+
+
+def sensor_range(channel: ChannelSettings) -> tuple[float, float]:
+    """Values between which a sensor measures, SI, as on its label; infinite where that is not known.
+
+    The points of a scale are taken to cover the range.
+    """
+    low, high = (value + channel.zero for value in channel.value_limits())
+    if channel.scale is not None and (points := channel.scale.value or channel.scale.current):
+        values = [point.value for point in points]
+        low, high = max(low, min(values)), min(high, max(values))
+    return low, high
+
+
+def _same_supply_and_tank(rig: Rig) -> Iterator[str]:
+    """Valves with one channel for both."""
+    for name, valve in rig.settings.valves.items():
+        if valve.supply == valve.tank:
+            yield f"valves.{name}.supply: is the channel of the tank too, {valve.tank}."
+
+
+def _different_oils(rig: Rig) -> Iterator[str]:
+    """Simulated machines with another oil than the circuit, with which the bridge calculates the chambers."""
+    for name, tables in rig.sources.get("devices", {}).items():
+        if "machine" not in tables or not rig.settings.cylinders:
+            continue
+        oil, own = read_part(tables["machine"], rig.library).fluid, rig.circuit.fluid
+        if different := [f"fluid.{key}" for key in Fluid.model_fields if getattr(oil, key) != getattr(own, key)]:
+            yield (
+                f"devices.{name}.machine: its oil differs from that of the circuit in {', '.join(different)}; the "
+                "bridge calculates the machine's chambers with the circuit's oil."
+            )

@@ -1,0 +1,92 @@
+"""Notes on settings that are probably an error, and starts outside of a stroke."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lift_bench import lift
+from rig_bench import bench_rig, program
+
+from hilserver.errors import ConfigurationError
+from hilserver.margins.margins import margins
+from hilserver.rig.build import load_rig
+from hilserver.rig.notes import notes
+from hilserver.rig.plausibility import implausible
+
+RIGS = sorted((Path(__file__).parents[2] / "config/rigs").glob("*.toml"))
+
+
+@pytest.mark.parametrize("file", RIGS, ids=lambda file: file.stem)
+def test_the_example_rigs_are_plausible(file: Path) -> None:
+    assert list(implausible(load_rig(file))) == []
+
+
+def one(changes: dict[str, Any]) -> str:
+    """The one note on the small rig with changes."""
+    (text,) = implausible(bench_rig(changes))
+    return text
+
+
+def test_two_ports_with_one_sensor() -> None:
+    assert one({"ports": {"B": "p_A"}}) == (
+        "ports.B: has the channel of ports.A, p_A: one sensor can't measure both ports."
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        ({"max": "101 bar"}, "limits.high.max: 101 bar is outside the range of its sensor, 0 bar … 100 bar: "),
+        ({"min": "-1 bar"}, "limits.high.min: -1 bar is outside"),
+        ({"max": "100 bar", "min": "0 bar"}, None),
+        ({"max_rate": "1e9 bar/s"}, None),
+    ],
+)
+def test_a_limit_that_its_sensor_never_reaches(limit: dict[str, str], text: str | None) -> None:
+    found = list(implausible(bench_rig({"limits": {"high": {"channel": "p_A", "action": "trip", **limit}}})))
+    assert len(found) == (text is not None)
+    assert not found or found[0].startswith(str(text))
+
+
+def test_the_range_of_a_sensor_of_absolute_pressure_ends_as_on_its_label() -> None:
+    channels = {"p_A": {"absolute": True}}
+    limit = {"channel": "p_A", "max": "100 bar", "action": "trip"}
+    assert not list(implausible(bench_rig({"channels": channels, "limits": {"high": limit}})))
+    limit["max"] = "100.1 bar"
+    assert list(implausible(bench_rig({"channels": channels, "limits": {"high": limit}})))
+
+
+def test_supply_and_tank_exchanged() -> None:
+    rig = lift({"rig": {"valves": {"A": {"supply": "p_T", "tank": "p_S"}}}})
+    found = [text for text in margins(rig, program()).warnings([]) if "exchanged" in text]
+    assert found == ["valves.A: the supply pressure is below that of the tank: are supply and tank exchanged?"]
+    assert one({"valves": {"main": {"tank": "p_S"}}}) == "valves.main.supply: is the channel of the tank too, p_S."
+
+
+def test_another_oil_in_the_machine() -> None:
+    oil = {"bulk_modulus": "9000 bar", "air_fraction": 0.01}
+    parts = {name: {"fluid": oil} for name in ("machine", "drive")}
+    (text,) = implausible(lift({"devices": {"rig": parts}}))
+    assert text.startswith(
+        "devices.rig.machine: its oil differs from that of the circuit in fluid.bulk_modulus, fluid.air"
+    )
+
+
+def test_they_are_notes() -> None:
+    rig = bench_rig({"ports": {"B": "p_A"}})
+    assert set(implausible(rig)) <= set(notes(rig))
+
+
+@pytest.mark.parametrize(("position", "fits"), [("1.5 m", False), ("-2 mm", False), ("1 m", True), ("-0.5 mm", True)])
+def test_a_piston_begins_within_its_stroke(position: str, fits: bool) -> None:
+    """1.5 m in a stroke of 1 m gave 54 800 bar without a word."""
+    changes = {"devices": {"rig": {"machine": {"nodes": {"rod": {"position": position}}}}}}
+    if fits:
+        lift(changes)
+        return
+    with pytest.raises(
+        ConfigurationError, match=r"nodes\.rod\.position.* is outside the stroke of cylinder, 0 … 1000 mm"
+    ):
+        lift(changes)
