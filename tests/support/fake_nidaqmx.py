@@ -144,6 +144,6 @@ class FakeNi:
         return int(self._library.fake_open_tasks())
 
     def written(self) -> list[tuple[str, float]]:
-        """Physical channel and raw value of all that arrived at outputs."""
+        """Physical channel and raw value of all that arrived at outputs; without a line that is just being written."""
         words = (call.split() for call in self.calls() if call.startswith("write "))
-        return [(channel, float(value)) for _, channel, value in words]
+        return [(word[1], float(word[2])) for word in words if len(word) == 3]
