@@ -166,8 +166,9 @@ class Fidelity:
     """How closely a rig followed its virtual circuit over a work cycle and a sweep, under each strategy.
 
     ``reference``: describes the reference simulation; empty without one. ``left_out``: strategies that were not tried,
-    with the reason. ``ports_without_valve``: ports that no valve drives. ``swept``: the input of the sweep.
-    ``notes``: what the reader must know. ``circuit``: the virtual circuit as a table.
+    with the reason. ``tripped``: strategies with which the rig did not complete the run, with cause and time.
+    ``ports_without_valve``: ports that no valve drives. ``swept``: the input of the sweep. ``notes``: what the reader
+    must know. ``circuit``: the virtual circuit as a table.
     """
 
     rig: str
@@ -177,6 +178,7 @@ class Fidelity:
     variants: tuple[Variant, ...]
     reference: str
     left_out: Mapping[str, str] = field(default_factory=dict)
+    tripped: Mapping[str, str] = field(default_factory=dict)
     ports_without_valve: tuple[str, ...] = ()
     swept: str = ""
     notes: tuple[str, ...] = ()
