@@ -294,7 +294,7 @@ def test_the_filter_finds_load_and_unknown_flow_from_late_and_noisy_sensors(dela
     off = np.abs(np.array(errors)[500:])
     assert off[:, 0].max() < 0.03 * 60 * L_MIN
     assert off[:, 0].std() < 4 * gains[4, DEVIATION_A]
-    assert off[:, 1].max() < (1.0 + 3 * noise) * BAR  # less trust in the flows expected of the valves: more noise
+    assert off[:, 1].max() < (1.0 + 4 * noise) * BAR  # 2 until decision 0021: it trusts the valves' flows less
     assert pytest.approx(truth.F, abs=400.0) == k.F
 
 
