@@ -28,10 +28,11 @@ from hilserver.rig.build import Device, Rig, assemble
 from hilserver.rig.ladder import cannot, gains_nothing, possible
 from hilserver.rig.settings import RigSettings, ValveSettings
 from hilserver.rig.simulated import plant_circuit
-from hilserver.simulation.lockstep import LockstepRun
+from hilserver.simulation.lockstep import LockstepRun, fault_name
 from hilserver.simulation.machine import machine_of_device
 from hilserver.tick.bridge.ladder import BRIDGING, Strategy
 from hilserver.tick.bridge.strategies import raw_output
+from hilserver.tick.codes import Mode
 from hilserver.tick.plan import plan_on
 from hilserver.tick.plant import FROM_RAW, TARGET, TICKS_LATE, VALUE_ZERO, PlantArrays
 from hilserver.tick.program import compiled_program
@@ -85,10 +86,14 @@ def compare(
     tried, left_out = usable(rig, strategies, chosen_by_user)
     comparison = _Comparison.of(rig)
     results: dict[str, dict[str, SegmentResult]] = {name: {} for name in (NO_BRIDGE, *tried)}
+    tripped: dict[str, str] = {}
     for each in (rig, with_cycle(rig, sweep)) if sweep is not None else (rig,):
         if each.cycle is not None:
-            for name, found in comparison.run(each, tried).items():
+            for name, found in comparison.run(each, [n for n in tried if n not in tripped], tripped).items():
                 results[name] |= found
+    if set(tried) <= set(tripped):
+        texts = "; ".join(f"with strategy {name} it {text}" for name, text in tripped.items())
+        raise HilserverError(f"{rig.file}: the rig does not complete its work cycle: {texts}.")
     driven = {name: valve.port for name, valve in rig.settings.valves.items()}
     others = {valve.other_port for valve in rig.settings.valves.values()}
     return Fidelity(
@@ -96,7 +101,8 @@ def compare(
         dt=comparison.dt,
         quantities=comparison.quantities(),
         valves=driven,
-        variants=tuple(Variant(name, **kinds) for name, kinds in results.items() if kinds),
+        variants=tuple(Variant(name, **kinds) for name, kinds in results.items() if kinds and name not in tripped),
+        tripped=tripped,
         reference=f"the virtual circuit connected directly to {comparison.reference.machine.origin}",
         left_out=left_out | ({NO_BRIDGE: comparison.no_command} if comparison.no_command else {}),
         ports_without_valve=tuple(p for p in rig.circuit.rig_ports() if p not in {*driven.values(), *others}),
@@ -147,6 +153,18 @@ def _sentence(strategy: str, reasons: dict[str, str]) -> str:
 def with_cycle(rig: Rig, cycle: Mapping[str, Any]) -> Rig:
     """The rig with another work cycle. Raises ConfigurationError where they don't fit."""
     return assemble({**rig.sources, "cycle": dict(cycle)}, rig.file, rig.library)
+
+
+def _trip_in(record: CircuitRows, rig: Rig) -> str:
+    """Mode, cause and cycle time at which a run left the mode RUNNING; empty if it did not."""
+    modes = record.columns["mode"]
+    running = np.flatnonzero(modes == Mode.RUNNING)
+    if modes[-1] == Mode.RUNNING or not len(running):
+        return ""
+    last = int(running[-1])
+    cause = fault_name(int(record.columns["fault"][last + 1]), rig.layout.limits)
+    after = f"{record.columns['cycle_time'][last]:.2f} s"
+    return f"ended in mode {Mode(int(modes[last + 1])).name}{f' ({cause})' if cause else ''} at {after}"
 
 
 def simulated_device(rig: Rig) -> Device:
@@ -201,13 +219,19 @@ class _Comparison:
             *(ComparedQuantity(f"pressure {p}", "Pa", other_edge="" if p in driven else others[p]) for p in ports),
         )
 
-    def run(self, rig: Rig, strategies: list[str]) -> dict[str, dict[str, SegmentResult]]:
-        """Results of work cycle and sweep, as far as the rig's cycle has them, by strategy and without compensation."""
+    def run(self, rig: Rig, strategies: list[str], tripped: dict[str, str]) -> dict[str, dict[str, SegmentResult]]:
+        """Results of work cycle and sweep, as far as the rig's cycle has them, by strategy and without compensation.
+
+        A strategy with which the rig does not stay RUNNING is entered into ``tripped`` instead, with cause and time.
+        """
         assert rig.cycle is not None
         found: dict[str, dict[str, SegmentResult]] = {} if self.no_command else {NO_BRIDGE: {}}
         reference_flows = {port: flows_into(rig.circuit, port) for port in rig.settings.ports}
         for name in strategies:
             record, true_values = self._bridged(rig, name)
+            if trip := _trip_in(record, rig):
+                tripped[name] = trip
+                continue
             found[name] = {}
             segments = segments_of(record, passes(record)[0], rig.cycle)
             for kind, segment in zip(("cycle", "sweep"), segments, strict=True):
@@ -256,9 +280,6 @@ class _Comparison:
         plan.valve["strategy_first"][:] = Strategy[strategy]
         with LockstepRun(replace(rig, plan=plan), program=self.program, trace=True) as run:
             rows = run.run_cycle()
-            if run.mode != "RUNNING":
-                reason = f" ({run.fault})" if run.fault else ""
-                raise HilserverError(f"{rig.file}: with strategy {strategy} the rig ended in mode {run.mode}{reason}.")
             columns = {name: rows[:, i] for i, name in enumerate(rig.layout.names)}
             start = len(rig.layout.names)
             record = CircuitRows(columns, rig.packed, rows[:, start : start + len(rig.packed.names)])

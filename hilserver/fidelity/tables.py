@@ -49,6 +49,7 @@ def cycle_grid(result: Fidelity) -> Grid:
         errors = [result.cycle_errors(q.name).get(variant.name) for q in shown]
         errors += [result.valve_tracking(valve).get(variant.name) for valve in tracked]
         rows.append((variant.name, *(percent(error.nrmse) if error else NOTHING for error in errors)))
+    rows += _trip_rows(result, len(shown) + len(tracked))
     head = ("strategy", *(q.name.replace(" ", "\n") for q in shown), *(f"valve\n{valve}" for valve in tracked))
     against = "the reference simulation" if result.reference else "the virtual flow of the same run"
     caption = f"NRMSE over the work cycle, against {against}"
@@ -69,6 +70,7 @@ def frequency_grid(result: Fidelity, only: str = "") -> Grid:
             (variant.name, *cells, _share(variant.segments[0].saturated) if variant.name != NO_BRIDGE else NOTHING)
         )
     head = ["strategy"]
+    rows += _trip_rows(result, 2 * len(swept) + (3 if swept else 2))
     for quantity in swept:
         head += [f"{quantity.name}\namplitude", "\nphase"]
     head += ["noise\n%", "at rest\n%", "satu-\nrated"] if swept else ["noise\n%", "satu-\nrated"]
@@ -79,6 +81,11 @@ def frequency_grid(result: Fidelity, only: str = "") -> Grid:
             f"valve (in more than {SATURATED_SHARE:.0%} of the ticks). {text}"
         )
     return Grid(tuple(head), tuple(rows), text)
+
+
+def _trip_rows(result: Fidelity, cells: int) -> list[tuple[str, ...]]:
+    """A row for each strategy with which the rig did not complete the run."""
+    return [(f"{name}: {text}", *[NOTHING] * cells) for name, text in result.tripped.items()]
 
 
 def largest_grid(result: Fidelity) -> Grid:

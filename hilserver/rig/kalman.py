@@ -2,8 +2,9 @@ r"""Gains of the Kalman filter that follows a cylinder (:mod:`hilserver.tick.cyl
 
 States in the filter's units: p_A, p_B in bar, x in mm, v in mm/s, F in A_A·bar, bias_A, bias_B in thousandths of the
 nominal flow. Between ticks the linearised cylinder moves without flow but the biases; noise drives force and biases
-(random walks: load, friction; what the valves' models miss) and a little of all else. The stationary gain follows from
-the discrete Riccati equation. Source: Kalman, A new approach to linear filtering, J. Basic Eng. 82 (1960) 35.
+(random walks: load, friction; what the valves' models miss), the pressures (brief errors of the flows) and the
+position. The stationary gain follows from the discrete Riccati equation. Source: Kalman, A new approach to linear
+filtering, J. Basic Eng. 82 (1960) 35.
 """
 
 from __future__ import annotations
@@ -28,12 +29,17 @@ if TYPE_CHECKING:
 
 TYPICAL_PRESSURE = 5e6
 """Pa, for the chambers' capacitance."""
-DRIFT_FORCE = 0.1
+DRIFT_FORCE = 0.25
 """Share of A_A·100 bar by which load and friction may wander in 0.1 s (standard deviation)."""
-DRIFT_FLOW = 0.02
+DRIFT_FLOW = 0.1
 """Share of the nominal flow by which a flow may wander from what is expected of its valve in 0.1 s."""
 DRIFT_UNKNOWN = 0.3
 """The same where no valve is known at the port."""
+FAST_FLOW = 0.3
+"""Share of the nominal flow by which a flow may differ for a millisecond from what is expected of its valve.
+
+A spool that is late or slower than stated: without it, the filter would explain the pressures by another speed.
+"""
 UNSURE_POSITION = 1e-7
 """m per sqrt(s): keeps the filter from trusting its integration of the speed for ever."""
 LEAST_NOISE = 0.1
@@ -98,6 +104,8 @@ def _gains(m: CylinderRecord, x: float, noise: Values, nominal: Values, dt: floa
     for state, q in ((BIAS_A, nominal[0]), (BIAS_B, nominal[1])):
         wander[state] = (DRIFT_FLOW * q if q is not None else DRIFT_UNKNOWN * usual) / sqrt(0.1)
     wander[X] = UNSURE_POSITION
+    for state, q, C in ((P_A, nominal[0], C_A), (P_B, nominal[1], C_B)):
+        wander[state] = FAST_FLOW * (q if q is not None else usual) * sqrt(1e-3) / C
     step, spread = _discrete(motion, np.diag((wander / scale) ** 2), dt)
     step, spread, scale = _with_past(step, spread, scale, length)
     look, unit = _look(m, length, scale, 0.1 * usual)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -126,10 +127,7 @@ class LockstepRun:
     @property
     def fault(self) -> str:
         """The cause of the trip; empty without a fault."""
-        number = int(header(self.row).fault)
-        if number >= FIRST_LIMIT_FAULT:
-            return f"limit {self.rig.layout.limits[number - FIRST_LIMIT_FAULT]}"
-        return text_of_fault(number)
+        return fault_name(int(header(self.row).fault), self.rig.layout.limits)
 
     @property
     def ticks_recorded(self) -> int | None:
@@ -291,6 +289,13 @@ class LockstepRun:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def fault_name(number: int, limits: Sequence[str]) -> str:
+    """The cause of a trip with this number; empty without a fault."""
+    if number >= FIRST_LIMIT_FAULT:
+        return f"limit {limits[number - FIRST_LIMIT_FAULT]}"
+    return text_of_fault(number)
 
 
 def _no_trace(plant: PlantArrays) -> Floats:

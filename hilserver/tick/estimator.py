@@ -44,6 +44,7 @@ from hilserver.tick.row import (
     valve_state,
 )
 from hilserver.tick.valve import command_at, delay_of, move_spool, reset_nonfinite, valve_flow
+from hilserver.tick.volumes import balance_volumes, shift_pressure
 
 TREND_TIME = 5e-3
 """s: filter of the trends of supply and port pressures."""
@@ -74,6 +75,9 @@ def follow_machine(plan: Plan, row: Floats, work: Floats, elapsed: float) -> Non
         see_pressure(plan, row, i, elapsed)
     for i in range(plan.valve.shape[0]):
         note_valve(plan, row, i, elapsed)
+        balance_volumes(plan, row, i, elapsed)
+    for i in range(plan.valve.shape[0]):
+        shift_pressure(plan, row, i)
 
 
 @register_jitable
@@ -95,10 +99,10 @@ def move_machine(plan: Plan, row: Floats, work: Floats, h: float, at: float) -> 
             continue
         overwrite(start, cells_of(k))
         q_A, q_B = flows_into(plan, row, spools, k, m)
-        move_cylinder(q_A + k.bias_A, q_B + k.bias_B, 0.0, 0.0, k, m, 0.5 * h)
+        move_cylinder(q_A + k.bias_A, q_B + k.bias_B, k, m, 0.5 * h)
         q_A, q_B = flows_into(plan, row, spools, k, m)
         overwrite(cells_of(k), start)
-        move_cylinder(q_A + k.bias_A, q_B + k.bias_B, 0.0, 0.0, k, m, h)
+        move_cylinder(q_A + k.bias_A, q_B + k.bias_B, k, m, h)
 
 
 @register_jitable
@@ -190,9 +194,9 @@ def see_pressure(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
         k = cylinder_state(plan, row, c)
         if is_known(k):
             p = k.p_B if line.is_B else k.p_A
-    trend = (p - seen.port) / elapsed
+    trend = (p - (seen.port - seen.port_shift)) / elapsed
     seen.port_trend += (trend - seen.port_trend) * elapsed / (TREND_TIME + elapsed)
-    seen.port = p
+    seen.port, seen.port_shift = p, 0.0
 
 
 @register_jitable

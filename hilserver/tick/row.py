@@ -59,7 +59,8 @@ class InputTrend(Struct):
 class PortState(Struct):
     """A port's pressure as passed to the virtual circuit."""
 
-    port: float = value("Pa", "pressure: as measured, or as estimated if a strategy looks ahead")
+    port: float = value("Pa", "pressure: as measured, or as estimated if a strategy looks ahead, plus port_shift")
+    port_shift: float = value("Pa", "rise of pressure that the oil which the real valve still owes would cause")
     port_trend: float = value("Pa/s", "its filtered rate of change")
 
 
@@ -67,8 +68,7 @@ class ValveState(Struct):
     """The memory of a bridge for its valve: a block of the row."""
 
     strategy: float = value("", "number of the bridge's strategy")
-    flow_virtual: float = value("m^3/s", "flow that the virtual circuit passes into the port")
-    flow_before: float = value("m^3/s", "the same in the previous tick")
+    flow_virtual: float = value("m^3/s", "flow that the virtual circuit passes into the port, mean over the tick")
     flow_measured: float = value("m^3/s", "measured flow; NaN without a sensor")
     drop: float = value("Pa", "pressure drop over the open edge")
     opening: float = value("", "opening that passes the virtual flow, before lead and limits")
@@ -93,7 +93,11 @@ class ValveState(Struct):
     flow_other: float = value("m^3/s", "flow that its other pair of edges should pass")
     volume: float = value("m^3", "integral of the estimated flow")
     volume_before: float = value("m^3", "the same in the previous tick")
-    volume_error: float = value("m^3", "integrated difference between virtual and real flow")
+    volume_virtual: float = value("m^3", "integral of the virtual flow")
+    volume_virtual_before: float = value("m^3", "the same in the previous tick")
+    volume_error: float = value("m^3", "virtual volume that the real valve has not passed yet")
+    volume_ahead: float = value("m^3", "recent part of volume_error, which the circuit takes for passed")
+    volume_lost: float = value("m^3", "virtual volume that was not passed and will not be")
     supply: float = value("Pa", "supply pressure")
     supply_trend: float = value("Pa/s", "filtered rate of change of the supply pressure")
     gain_PA: float = value("", "tracked flow gain of the edge from supply to port, relative to the datasheet's")

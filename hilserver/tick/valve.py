@@ -130,8 +130,10 @@ def reset_nonfinite(b: ValveState, v: ValveRecord) -> None:
         b.gain_PA, b.gain_AT, b.delay = 1.0, 1.0, 0.0
     if not (isfinite(b.supply) and isfinite(b.supply_trend)):
         b.supply, b.supply_trend = 0.0, 0.0
-    if not (isfinite(b.volume) and isfinite(b.volume_before) and isfinite(b.volume_error)):
-        b.volume, b.volume_before, b.volume_error = 0.0, 0.0, 0.0
+    if not (isfinite(b.volume) and isfinite(b.volume_before) and isfinite(b.volume_error) and isfinite(b.volume_lost)):
+        b.volume, b.volume_before, b.volume_error, b.volume_lost = 0.0, 0.0, 0.0, 0.0
+    if not (isfinite(b.volume_virtual) and isfinite(b.volume_virtual_before)):
+        b.volume_virtual, b.volume_virtual_before = 0.0, 0.0
     if not (isfinite(b.expected_before) and isfinite(b.expected_rate) and isfinite(b.spool_error)):
         b.expected_before, b.expected_rate, b.spool_error = 0.0, 0.0, 0.0
 

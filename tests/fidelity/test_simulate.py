@@ -17,6 +17,7 @@ from hilserver.fidelity.report import write_simulation
 from hilserver.fidelity.results import NO_BRIDGE, VARIANTS, Fidelity, SegmentResult
 from hilserver.fidelity.strategies import simulate
 from hilserver.fidelity.summary import sentences
+from hilserver.fidelity.tables import cycle_grid, frequency_grid, overview
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import LockstepRun
@@ -321,6 +322,13 @@ def test_a_rig_that_trips_on_the_way_is_no_result(tables: Tables) -> None:
     tables["rig"]["limits"]["stroke"] |= {"action": "trip", "max": "400 mm"}
     with pytest.raises(HilserverError, match=r"strategy inverse_static .* FAULT \(limit stroke\)"):
         simulate(built(tables), ["inverse_static"])
+
+
+def test_a_strategy_that_trips_is_a_row_of_the_table(demo: Fidelity) -> None:
+    tripped = replace(demo, tripped={"adaptive": "ended in mode FAULT (limit stroke) at 3.21 s"})
+    for grid in (cycle_grid(tripped), frequency_grid(tripped), overview(tripped)):
+        assert grid.rows[-1][0] == "adaptive: ended in mode FAULT (limit stroke) at 3.21 s"
+        assert {len(row) for row in grid.rows} == {len(grid.head)}
 
 
 def test_what_can_not_be_simulated_is_refused(rig: Rig, tables: Tables) -> None:

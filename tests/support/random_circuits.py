@@ -100,7 +100,7 @@ def _add_resistance(parts: Raw, starts: Raw) -> None:
     for node in sorted({node for part in parts.values() for node in part.get("ports", {}).values()}):
         if node in ("r0", "r1"):
             parts[f"mass_{node}"] = {"type": "load_mass", "ports": {"rod": node}, "mass": "400 kg"}
-            starts[node] = {"position": "150 mm"}
+            starts[node] = {"position": "50 mm"}
         elif node in ("s0", "s1"):
             parts[f"inertia_{node}"] = {"type": "inertia", "ports": {"shaft": node}, "inertia": "1 kg*m^2"}
 

@@ -21,7 +21,11 @@ DEMO = Path(__file__).parents[2] / "config" / "rigs" / "demo.toml"
 @pytest.mark.parametrize("strategy", ["inverse_lag_leakage", "supply_droop", "prediction", "feedback", "adaptive"])
 @pytest.mark.parametrize(("way", "end"), [(-0.6, 0.0), (0.6, 1.0)])
 def test_on_the_stop_the_command_does_not_swing_with_the_noise(strategy: str, way: float, end: float) -> None:
-    """Without a reduced gain it reversed 370 to 480 times a second there, at up to 0.12 per tick on average."""
+    """Without a reduced gain it reversed 370 to 480 times a second there, at up to 0.12 per tick on average.
+
+    (Below 0.015 until decision 0021: the filter now trusts the pressures more, and the flows that the valves' models
+    expect less.)
+    """
     with LockstepRun(load_rig(DEMO)) as run:
         run.start()
         run.select(strategy, "main")
@@ -31,7 +35,7 @@ def test_on_the_stop_the_command_does_not_swing_with_the_noise(strategy: str, wa
         rows = run.run(2000)
         column = run.rig.layout.column
         assert np.abs(rows[:, column("channel.x")] - end).max() < 0.01  # it is on the stop
-        assert np.abs(np.diff(rows[:, column("valve.main.command")])).mean() < 0.015
+        assert np.abs(np.diff(rows[:, column("valve.main.command")])).mean() < 0.025
         if way < 0.0:  # to tank: no drop is left
             flags = rows[:, column("valve.main.saturation")].astype(int)
             assert np.mean(flags & Saturation.NO_DROP > 0) > 0.5  # and it says so

@@ -87,9 +87,8 @@ def test_sines_from_2_to_20_hz(case: str, phase: float, amplitude: float) -> Non
                 assert abs(np.degrees(np.angle(got))) < phase
                 assert abs(got) == pytest.approx(1.0, abs=amplitude)
             elif name == "inverse_static" and case == "exact":
-                assert np.degrees(np.angle(got)) == pytest.approx(
-                    -1.2 * f, abs=1.0
-                )  # 3.3 ms late: what feedback compensates
+                # 3.8 ms late, of which half a tick is that of the mean over the tick: what feedback compensates
+                assert np.degrees(np.angle(got)) == pytest.approx(-1.38 * f, abs=1.0)
 
 
 def test_an_adaptive_bridge_finds_gain_and_delay() -> None:

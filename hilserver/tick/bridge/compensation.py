@@ -1,11 +1,11 @@
 r"""The upper levels of the ladder: the command from the virtual flow predicted over the next ticks.
 
-``q`` and ``p`` are the virtual flow into the port and its pressure at this tick, the next, …, as
+``q`` and ``p`` are the virtual flow into the port and its pressure, means over the coming tick, the next, …, as
 :mod:`hilserver.tick.look_ahead` predicts them; ``b`` is the valve's block of the row, ``v`` its line of the plan.
 
 The present command is held for one tick and moves the spool after the valve's delay. In the middle of that interval the
-spool has to be at W, the opening that passes the flow at that time. For a second-order spool this is achieved exactly
-by
+spool has to be at W, the opening that passes the mean flow over the interval. For a second-order spool this is achieved
+exactly by
 
 .. math:: U = W + \frac{2d}{\omega}\dot W + \frac{\ddot W}{\omega^2}
 
@@ -13,8 +13,6 @@ The derivatives are those of a cubic through four predicted openings, so that no
 """
 
 from __future__ import annotations
-
-from math import floor, isfinite
 
 from numba.extending import register_jitable
 
@@ -28,12 +26,9 @@ from hilserver.tick.row import ValveState
 from hilserver.tick.valve import UNAVAILABLE, delay_of, opening_for
 
 POINTS = 4
+"""Ticks whose flows determine a command."""
 QUICK_RETURN = 3e-3
 """s: time in which the command is restored after an interval without a pressure drop; see `authority`."""
-LARGEST_ERROR = 0.03
-"""s of nominal flow: the largest volume error that the feedback corrects."""
-SOFT_TIME = 0.01
-"""s: if the virtual circuit holds a port's pressure with this time constant, the feedback is halved."""
 EXCITED = 0.1
 """Fraction of the nominal flow below which the gain of an edge is not adapted."""
 LEARNING_TIME = 1.0
@@ -54,31 +49,26 @@ def compensated(
     q: Floats,
     p: Floats,
     p_T: float,
-    stiffness: float,
     b: ValveState,
     v: ValveRecord,
     work: Floats,
     elapsed: float,
     dt: float,
 ) -> float:
-    """The command of a strategy with look-ahead.
-
-    ``stiffness``: rate at which the virtual circuit holds the port's pressure, 1/s: slope of its flow divided by the
-    chamber's capacitance.
-    """
-    middle = (delay_of(b, v) / dt if compensates(number, Compensates.DELAY) else 0.0) + 0.5
-    first = min(max(floor(middle) - 1, 0), q.shape[0] - POINTS)
-    more = correction(stiffness, b, v) if compensates(number, Compensates.VOLUME_ERROR) else 0.0
+    """The command of a strategy with look-ahead."""
+    delay = delay_of(b, v) / dt if compensates(number, Compensates.DELAY) else 0.0
+    first = first_of(delay, q.shape[0])
+    more = b.volume_error / v.feedback_time if compensates(number, Compensates.VOLUME_ERROR) else 0.0
     overlap = v.overlap if compensates(number, Compensates.OVERLAP) else 0.0
     follows_supply = compensates(number, Compensates.SUPPLY_DROOP)
     openings = work[:POINTS]
     for i in range(POINTS):
-        p_S = b.supply + (b.supply_trend * (first + i) * dt if follows_supply else 0.0)
+        p_S = b.supply + (b.supply_trend * (first + i + 0.5) * dt if follows_supply else 0.0)
         openings[i] = opening_for(q[first + i] + more, p[first + i], p_S, p_T, overlap, b, v)
     wanted = q[first + 1] + more
     b.drop = b.supply - p[first + 1] if wanted >= 0.0 else p[first + 1] - p_T
     share = authority(b, v, elapsed, QUICK_RETURN)
-    s = middle - first
+    s = delay - first
     b.opening = clip(cubic(openings, s), -1.0, 1.0)
     U = b.opening
     if int(b.saturation) & UNAVAILABLE:  # no lead: the demand is not achievable in any case
@@ -93,28 +83,9 @@ def compensated(
 
 
 @register_jitable
-def correction(stiffness: float, b: ValveState, v: ValveRecord) -> float:
-    """Flow that corrects the volume error: the error divided by the feedback's time.
-
-    It is reduced where the virtual circuit holds the pressure stiffly: there, a flow error changes the pressure until
-    the virtual flow equals the real one, and an integral action around that delayed loop would only make it oscillate.
-    """
-    return float(b.volume_error / (v.feedback_time * (1.0 + SOFT_TIME * stiffness)))
-
-
-@register_jitable
-def add_volume_error(b: ValveState, v: ValveRecord, elapsed: float) -> None:
-    """Integrate the difference between virtual and real flow up to the present tick, m³.
-
-    There is no wind-up: the integral is bounded, and reset where the command can't correct it.
-    """
-    passed = b.volume - b.volume_before
-    b.volume_before = b.volume
-    wanted = 0.5 * (b.flow_before + b.flow_virtual) * elapsed
-    bound = LARGEST_ERROR * v.Q_nominal
-    if isfinite(passed):
-        b.volume_error = clip(b.volume_error + wanted - passed, -bound, bound)
-    b.volume_error *= 1.0 - max(b.end_stop_share, b.no_drop_share)
+def first_of(delay: float, length: int) -> int:
+    """The first of the ticks (of ``length``) that determine a command which takes effect after ``delay`` ticks."""
+    return min(max(int(delay) - 1, 0), length - POINTS)
 
 
 @register_jitable

@@ -163,7 +163,7 @@ def prepare_strategy(number: int, q: float, command: float, b: ValveState, v: Va
         b.integral = clip(start, v.u_min, v.u_max)
     elif kind_of(number) != Kind.MANUAL:
         b.opening_filtered = nan
-        b.no_drop_share = b.end_stop_share = b.flow_off_end_stop = b.volume_error = 0.0
+        b.no_drop_share = b.end_stop_share = b.flow_off_end_stop = 0.0
     else:
         b.jog, b.jog_left = 0.0, 0.0
 
