@@ -262,18 +262,21 @@ def _check_connections(circuit: Circuit, file: str) -> Iterator[Problem]:
                 yield Problem(
                     f'signal "{node}" is also written by {writers[node]}.', f"components.{placed.name}.{port}", file
                 )
-    for placed in circuit.placed:
-        for port, (low, high) in placed.component.positions().items():
-            start = circuit.starts.get(placed.ports[port])
-            if start is not None and not low - BEYOND_END <= start.position <= high + BEYOND_END:
-                text = (
-                    f"{1e3 * start.position:g} mm is outside the stroke of {placed.name}, {1e3 * low:g} … "
-                    f"{1e3 * high:g} mm."
-                )
-                yield Problem(text, f"nodes.{placed.ports[port]}.position", file)
+    yield from _starts_outside_stroke(circuit, file)
     for name in circuit.starts:
         if name not in used:
             yield Problem("no component connects to this node." + did_you_mean(name, used), f"nodes.{name}", file)
+
+
+def _starts_outside_stroke(circuit: Circuit, file: str) -> Iterator[Problem]:
+    for placed in circuit.placed:
+        for port, (low, high) in placed.component.positions().items():
+            node = placed.ports[port]
+            start = circuit.starts.get(node)
+            if start is not None and not low - BEYOND_END <= start.position <= high + BEYOND_END:
+                stroke = f"{1e3 * low:g} … {1e3 * high:g} mm"
+                text = f"{1e3 * start.position:g} mm is outside the stroke of {placed.name}, {stroke}."
+                yield Problem(text, f"nodes.{node}.position", file)
 
 
 def _kind_of_port(component: Component, port: str) -> str:

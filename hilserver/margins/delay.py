@@ -119,7 +119,7 @@ class DelayMargin:
 
 @dataclass(frozen=True)
 class DelayResult:
-    """The operating points, and a margin per strategy. ``origin``: of the machine, in words.
+    """The operating points, and a margin per strategy. ``origin``: of the machine, in words; ``driven``: the valves.
 
     ``supply_known``: whether the real valves' own damping is included. ``missing``: why there is no result, if so.
     """
@@ -129,6 +129,7 @@ class DelayResult:
     margins: tuple[DelayMargin, ...]
     supply_known: bool
     missing: str = ""
+    driven: tuple[str, ...] = ()
 
     def unstable(self) -> OperatingPoint | None:
         """The operating point, if any, at which the virtual circuit is unstable on the machine without delay."""
@@ -169,7 +170,8 @@ def delay_margins(rig: Rig, program: Program, row: Floats | None = None, pause: 
     if not points:
         return _unknown("the virtual circuit reaches no steady motion on the machine")
     margins = tuple(_margin(rig, name, driven, points) for name in possible(rig.settings, driven))
-    return DelayResult(machine.origin, tuple(points), margins, all(real[name] is not None for name in driven))
+    supply_known = all(real[name] is not None for name in driven)
+    return DelayResult(machine.origin, tuple(points), margins, supply_known, driven=tuple(driven))
 
 
 def warnings(found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
@@ -193,34 +195,43 @@ def warnings(found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
 
 def refusals(rig: Rig, found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
     """Slow devices with which the rig can't rest anywhere with these strategies, in words: it must not be armed."""
+    rates = _rates_between(rig, found.driven)
     for strategy in strategies:
         margin = found.of(strategy)
-        if margin is None or not rig.rates:
+        if margin is None or not rates:
             continue
-        delay = _certain_delay(rig, margin, rig.rates)
-        if delay < margin.everywhere or delay <= _certain_delay(rig, margin, {}):
+        delay = _certain_delay(rig, found.driven, margin, rates)
+        if delay < margin.everywhere or delay <= _certain_delay(rig, found.driven, margin, {}):
             continue
-        rates = " and ".join(f"{name} ({rate:g} Hz)" for name, rate in rig.rates.items())
+        devices = " and ".join(f"{name} ({rate:g} Hz)" for name, rate in rates.items())
         yield (
-            f"{rates} is too slow for this circuit: with strategy {strategy} the delay of the real flow is "
-            f"{1e3 * delay:.4g} ms. From {1e3 * margin.everywhere:.4g} ms on, the loop of circuit, valve and machine "
-            f"oscillates at every operating point. {_remedy(rig, margin)}"
+            f"{devices} {'is' if len(rates) == 1 else 'are'} too slow for this circuit: with strategy {strategy} the "
+            f"delay of the real flow is {1e3 * delay:.4g} ms. From {1e3 * margin.everywhere:.4g} ms on, the loop of "
+            "circuit, valve and machine oscillates at every operating point. "
+            f"{_remedy(rig, found.driven, margin, rates)}"
         )
 
 
-def _certain_delay(rig: Rig, margin: DelayMargin, rates: Mapping[str, float]) -> float:
+def _rates_between(rig: Rig, valves: Sequence[str]) -> dict[str, float]:
+    """Rates of the slow devices that measure the pressures at the valves' ports or drive the valves, 1/s."""
+    settings = [rig.settings.valves[name] for name in valves]
+    used = {rig.settings.channels[rig.settings.ports[v.port]].device for v in settings} | {v.device for v in settings}
+    return {name: rate for name, rate in rig.rates.items() if name in used}
+
+
+def _certain_delay(rig: Rig, valves: Sequence[str], margin: DelayMargin, rates: Mapping[str, float]) -> float:
     """The delay by which slow devices are judged: its mean; of a prediction, which knows the mean, its uncertainty."""
     off, omega = PARAMETER_ERROR if margin.strategy in PREDICTING else 0.0, 2.0 * pi * margin.frequency
-    return max(bridge_delay(rig, name, margin.strategy, omega, off, rates) for name in rig.settings.valves)
+    return max(bridge_delay(rig, name, margin.strategy, omega, off, rates) for name in valves)
 
 
-def _remedy(rig: Rig, margin: DelayMargin) -> str:
+def _remedy(rig: Rig, valves: Sequence[str], margin: DelayMargin, rates: Mapping[str, float]) -> str:
     """The rate from which on the rig can rest, if any."""
     fast = "a device that the loop itself reads and writes"
-    rate, fastest = min(rig.rates.values()), rig.settings.loop.rate
+    rate, fastest = min(rates.values()), rig.settings.loop.rate
     while rate < fastest:
         rate *= 1.02
-        if _certain_delay(rig, margin, dict.fromkeys(rig.rates, rate)) < margin.everywhere:
+        if _certain_delay(rig, valves, margin, dict.fromkeys(rates, rate)) < margin.everywhere:
             return f"Required: at least {rate:.0f} Hz, or {fast}."
     return f"Connect pressure sensors and valves to {fast}."
 

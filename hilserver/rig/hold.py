@@ -14,7 +14,7 @@ class Hold:
     largest: float = 0.0
 
     def at(self, off: float) -> float:
-        """The lag to be expected; the largest where parameters are taken to be ``off`` to the bad side."""
+        """The mean lag; the largest one where parameters are assumed to be ``off``."""
         return self.mean if off == 0.0 else self.largest
 
 

@@ -14,6 +14,7 @@ import pytest
 from lift_bench import both, lift, of_valves
 from rig_bench import program
 from service_harness import Panel, Server, panel
+from slow_lift import slow_lift
 
 from hilserver.margins.margins import margins
 from hilserver.numerics.arrays import Floats
@@ -182,6 +183,22 @@ def test_what_is_too_small_is_told_before_arming(bench: Bench) -> None:
         assert bench.told == list(found.warnings)
 
     bench.go(work)
+
+
+def test_a_device_that_is_too_slow_is_a_reason_against_arming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(margin_monitor, "LOOK", 0.02)
+    rig = slow_lift(20, "feedback")
+    with LoopMemory.create(tmp_path / "segment", row_width=rig.layout.width, ring_rows=1000, mailbox_slots=4) as memory:
+        bench = Bench(rig, memory)
+
+        async def work() -> None:
+            bench.show(channel__p_S=140e5)
+            assert bench.monitor.refusals() == ()  # nothing is known yet
+            await bench.until(lambda each: each.examined)
+            (text,) = bench.monitor.refusals()
+            assert text.startswith("rig (20 Hz) is too slow for this circuit: with strategy feedback")
+
+        bench.go(work)
 
 
 def test_examined_again_after_a_switch_and_at_another_supply_but_not_while_it_runs(bench: Bench) -> None:

@@ -6,7 +6,7 @@ Judged by the simulated machine itself, which is read and commanded only every f
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,10 +14,11 @@ from lift_bench import lift, ratio, sines
 from rig_bench import program
 from slow_lift import DT, SlowLift, slow_lift
 
+from hilserver.circuit.library import standard_library
 from hilserver.margins.margins import RigMargins, margins
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm
-from hilserver.rig.build import Rig
+from hilserver.rig.build import Rig, assemble
 from hilserver.rig.hold import Hold, hold_of
 from hilserver.service.operator import Operator
 from hilserver.tick.codes import CommandKind, Mode
@@ -100,6 +101,19 @@ def test_what_would_swing_is_refused() -> None:
     assert mode == Mode.FAULT.name  # as it would be on the rig
 
 
+def test_only_devices_between_pressure_and_valve_count() -> None:
+    """A slow device for something else is neither blamed nor asked to be faster, whatever the strategy."""
+    rig = slow_lift(1000, "feedback")
+    other = {"driver": "modbus", "tcp": {"host": "127.0.0.2"}, "rate": "2 Hz"}
+    other["inputs"] = {"oil": {"table": "input", "address": 0, "type": "int16"}}
+    table = {**rig.sources["rig"], "devices": {**rig.sources["rig"]["devices"], "tank": other}}
+    scale = {"raw": [0, 100], "value": [0, 100]}
+    table["channels"] = {**table["channels"], "oil": {"device": "tank", "source": "oil", "scale": scale}}
+    both_devices = assemble({**rig.sources, "rig": table}, rig.file, standard_library())
+    assert both_devices.rates == {"rig": 1000.0, "tank": 2.0}
+    assert not list(found(both_devices).refusals(both_devices, ["inverse_static", "feedback"]))
+
+
 def test_the_remedy_is_one() -> None:
     rig = slow_lift(20, "feedback")
     (text,) = found(rig).refusals(rig, ["feedback"])
@@ -122,8 +136,8 @@ def test_margins_shrink_with_the_rate() -> None:
 
 def test_arming_is_refused_with_the_reason() -> None:
     """Nothing is posted to the loop, so that no memory is needed."""
-    rig, nothing = slow_lift(20, "feedback"), None
-    operator = Operator(rig, nothing, nothing, program())  # type: ignore[arg-type]
+    rig, nothing = slow_lift(20, "feedback"), cast(Any, None)
+    operator = Operator(rig, nothing, nothing, program())
     operator.against_arming = lambda: tuple(found(rig).refusals(rig, ["feedback"]))
     answer = asyncio.run(operator.execute(Arm()))
     assert not answer.ok
