@@ -99,8 +99,8 @@ class DelayMargin:
     """Delay of a strategy, s, at the operating point with the least margin; critical delay there, frequency in Hz.
 
     ``delay_off``: the delay with sensors and valve slower than in the rig file by `PARAMETER_ERROR`, and the largest
-    lag of slow devices. ``everywhere``: the delay from which on the loop oscillates at every operating point without
-    an assumed load, s.
+    lag of slow devices. ``at_rest``: the delay from which on the loop oscillates with all inputs at rest, without an
+    assumed load, at any position, s.
     """
 
     strategy: str
@@ -109,7 +109,7 @@ class DelayMargin:
     critical: float
     frequency: float
     where: OperatingPoint | None
-    everywhere: float = inf
+    at_rest: float = inf
 
     @property
     def margin(self) -> float:
@@ -194,20 +194,20 @@ def warnings(found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
 
 
 def refusals(rig: Rig, found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
-    """Slow devices with which the rig can't rest anywhere with these strategies, in words: it must not be armed."""
+    """Slow devices with which the rig does not come to rest with these strategies, in words: it must not be armed."""
     rates = _rates_between(rig, found.driven)
     for strategy in strategies:
         margin = found.of(strategy)
         if margin is None or not rates:
             continue
         delay = _certain_delay(rig, found.driven, margin, rates)
-        if delay < margin.everywhere or delay <= _certain_delay(rig, found.driven, margin, {}):
+        if delay < margin.at_rest or delay <= _certain_delay(rig, found.driven, margin, {}):
             continue
         devices = " and ".join(f"{name} ({rate:g} Hz)" for name, rate in rates.items())
         yield (
             f"{devices} {'is' if len(rates) == 1 else 'are'} too slow for this circuit: with strategy {strategy} the "
-            f"delay of the real flow is {1e3 * delay:.4g} ms. From {1e3 * margin.everywhere:.4g} ms on, the loop of "
-            "circuit, valve and machine oscillates at every operating point. "
+            f"delay of the real flow is {1e3 * delay:.4g} ms. From {1e3 * margin.at_rest:.4g} ms on, the loop of "
+            "circuit, valve and machine oscillates at rest, at any position. "
             f"{_remedy(rig, found.driven, margin, rates)}"
         )
 
@@ -226,12 +226,12 @@ def _certain_delay(rig: Rig, valves: Sequence[str], margin: DelayMargin, rates: 
 
 
 def _remedy(rig: Rig, valves: Sequence[str], margin: DelayMargin, rates: Mapping[str, float]) -> str:
-    """The rate from which on the rig can rest, if any."""
+    """The rate from which on the rig comes to rest, if any."""
     fast = "a device that the loop itself reads and writes"
     rate, fastest = min(rates.values()), rig.settings.loop.rate
     while rate < fastest:
         rate *= 1.02
-        if _certain_delay(rig, valves, margin, dict.fromkeys(rates, rate)) < margin.everywhere:
+        if _certain_delay(rig, valves, margin, dict.fromkeys(rates, rate)) < margin.at_rest:
             return f"Required: at least {rate:.0f} Hz, or {fast}."
     return f"Connect pressure sensors and valves to {fast}."
 
@@ -366,15 +366,16 @@ def _enter_valve(
 
 def _margin(rig: Rig, strategy: str, driven: Sequence[str], points: Sequence[OperatingPoint]) -> DelayMargin:
     """The smallest margin of a strategy over all operating points."""
-    unloaded = [point.crossings for point in points if point.load == 0.0]
-    everywhere = max((crossings[0][0] if crossings else inf for crossings in unloaded), default=inf)
+    initial = next(input_levels(rig, ()))
+    resting = [point.crossings for point in points if point.load == 0.0 and point.inputs == initial]
+    at_rest = max((crossings[0][0] if crossings else inf for crossings in resting), default=inf)
 
     def delay(omega: float, off: float) -> float:
         return max(bridge_delay(rig, name, strategy, omega, off) for name in driven)
 
     def margin(critical: float, omega: float, point: OperatingPoint | None) -> DelayMargin:
         delays = delay(omega, 0.0), delay(omega, PARAMETER_ERROR)
-        return DelayMargin(strategy, *delays, critical, omega / (2.0 * pi), point, everywhere)
+        return DelayMargin(strategy, *delays, critical, omega / (2.0 * pi), point, at_rest)
 
     crossings = [margin(*crossing, point) for point in points for crossing in point.crossings]
     return min([margin(inf, STATED_AT, None), *crossings], key=lambda found: found.margin)
