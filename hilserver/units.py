@@ -108,7 +108,7 @@ def from_si(value: float, unit: str, shown: str) -> float:
     return float(registry().Quantity(value, unit).to(shown).magnitude)
 
 
-_SHOWN = {"Pa": ("bar", 1e-5), "m^3/s": ("l/min", 6e4), "m": ("mm", 1e3)}
+_SHOWN = {"Pa": ("bar", 1e-5), "m^3/s": ("l/min", 6e4), "m^3": ("l", 1e3), "m": ("mm", 1e3)}
 
 
 def shown_unit(unit: str) -> tuple[str, float]:

@@ -32,6 +32,7 @@ ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)  # unsigned plus sign
 EULER, RK4, ROSENBROCK = 0, 1, 2
 GAMMA = 1.0 - 0.5 * 2.0**0.5  # L-stable
 PARTS = 64
+RATE, VOLUME, SLOPES = 0, 1, 2  # of a flow into the machine, see port_of_step
 BEND_RELATIVE, BEND_ABSOLUTE = 0.02, 0.5  # of the state, of its typical size: 2 % and 0.5 bar of a pressure
 
 
@@ -127,10 +128,19 @@ def clip_states(ix: Indices, val: Floats, z: Floats) -> None:
         row += ONE
 
 
+def pass_volumes(ix: Indices, z: Floats, d: Floats, time: float) -> None:
+    """Add what flows into the machine at these rates in ``time`` seconds to the volumes that `advance` counts."""
+    row = ix[FLOWS]
+    for _ in range(ix[N_FLOWS]):
+        z[ix[row]] += time * d[ix[row + ONE]]
+        row += TWO
+
+
 def euler(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
     """Explicit Euler."""
     n = np.int64(ix[N_STATES])
     rates_within_step(ix, val, z, y, work, True)
+    pass_volumes(ix, z, work, h)
     for i in range(n):
         z[i] += h * work[i]
     z[n] += h
@@ -148,6 +158,7 @@ def rk4(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) 
     for stage in range(4):
         rates_within_step(ix, val, z, y, d, True)
         weight = 1.0 if stage == 0 or stage == 3 else 2.0
+        pass_volumes(ix, z, d, weight * h / 6.0)
         reach = h if stage == 2 else 0.5 * h
         for i in range(n):
             total[i] += weight * d[i]
@@ -182,6 +193,8 @@ def rosenbrock(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: 
             if size == 1 or is_as_promised(ix, val, z, y, work, part):
                 break
             size //= 2
+        for k in range(ix[N_FLOWS]):
+            z[ix[ix[FLOWS] + TWO * k]] += port_of_step(ix, work, k)[VOLUME]
         at += size
         size = min(2 * size, PARTS - at)
 
@@ -195,11 +208,15 @@ def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats) -> N
     for i in range(n):
         start[i] = z[i]
         f[i] = d[i]
+    for k in range(ix[N_FLOWS]):
+        port_of_step(ix, work, k)[RATE] = d[ix[ix[FLOWS] + TWO * k + ONE]]
     for j in range(n):
         lower, upper = val[ix[LOWER] + j], val[ix[UPPER] + j]
         if f[j] == 0.0 and (start[j] <= lower or start[j] >= upper):
             for i in range(n):
                 jacobian[i * n + j] = 0.0
+            for k in range(ix[N_FLOWS]):
+                port_of_step(ix, work, k)[SLOPES + j] = 0.0
             continue
         step = 1e-7 * max(abs(start[j]), val[ix[SCALE] + j])
         step = (start[j] + step) - start[j]
@@ -210,6 +227,18 @@ def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats) -> N
         z[j] = start[j]
         for i in range(n):
             jacobian[i * n + j] = (d[i] - f[i]) / step
+        for k in range(ix[N_FLOWS]):
+            port = port_of_step(ix, work, k)
+            port[SLOPES + j] = (d[ix[ix[FLOWS] + TWO * k + ONE]] - port[RATE]) / step
+
+
+def port_of_step(ix: Indices, work: Floats, k: int) -> Floats:
+    """Flow ``k`` into the machine in a Rosenbrock step: its rate at the start, its volume, its slopes over the states.
+
+    The volume is integrated as if it were one more state, so that the circuit's content and it add up exactly.
+    """
+    n = np.int64(ix[N_STATES])
+    return work[n + np.int64(ix[N_SUMS]) + 5 * n + 2 * n * n + np.int64(k) * (n + SLOPES) :]
 
 
 def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
@@ -226,6 +255,11 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: flo
     solve(matrix, k1, int(n), pivots)
     for i in range(n):
         z[i] = start[i] + GAMMA * h * k1[i]
+    for k in range(ix[N_FLOWS]):
+        port = port_of_step(ix, work, k)
+        port[VOLUME] = port[RATE]
+        for i in range(n):
+            port[VOLUME] += GAMMA * h * port[SLOPES + i] * k1[i]
     z[n] += GAMMA * h
     clip_states(ix, val, z)
     rates_within_step(ix, val, z, y, d, True)
@@ -234,6 +268,13 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: flo
     solve(matrix, k2, int(n), pivots)
     for i in range(n):
         z[i] = start[i] + h * (GAMMA * k1[i] + (2.0 - GAMMA) * k2[i])
+    for k in range(ix[N_FLOWS]):
+        port = port_of_step(ix, work, k)
+        first = port[VOLUME]
+        second = d[ix[ix[FLOWS] + TWO * k + ONE]] - 2.0 * GAMMA * first
+        for i in range(n):
+            second += GAMMA * h * port[SLOPES + i] * k2[i]
+        port[VOLUME] = h * (GAMMA * first + (2.0 - GAMMA) * second)
     clip_states(ix, val, z)
 
 
@@ -261,7 +302,14 @@ def is_as_promised(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats,
 
 
 def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_steps: int, h: float) -> None:
-    """Integrate ``n_steps`` steps of ``h`` seconds, inputs held; then refresh ``y`` and the boundary flows in ``z``."""
+    """Integrate ``n_steps`` steps of ``h`` seconds, inputs held; then refresh ``y`` and the flows into the machine.
+
+    These flows, in ``z``, are means over all steps: volume divided by time. Without a step they are those of now.
+    """
+    row = ix[FLOWS]
+    for _ in range(ix[N_FLOWS]):
+        z[ix[row]] = 0.0
+        row += TWO
     if ix[N_SAMPLED] > 0:
         rates_within_step(
             ix, val, z, y, work, False
@@ -282,7 +330,7 @@ def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_step
     rates_within_step(ix, val, z, y, work, False)
     row = ix[FLOWS]
     for _ in range(ix[N_FLOWS]):
-        z[ix[row]] = work[ix[row + ONE]]
+        z[ix[row]] = z[ix[row]] / (n_steps * h) if n_steps > 0 else work[ix[row + ONE]]
         row += TWO
 
 
@@ -301,6 +349,7 @@ def carry(ix: Indices, val: Floats, source: Integers, old: Floats, z: Floats) ->
     clip_states(ix, val, z)
 
 
-def work_size(n_states: int, n_sums: int) -> int:
+def work_size(ix: Indices) -> int:
     """Length of the scratch array ``work``, sufficient for any integrator."""
-    return n_sums + 6 * n_states + 2 * n_states * n_states + 8
+    n, ports = int(ix[N_STATES]), int(ix[N_FLOWS])
+    return int(ix[N_SUMS]) + 6 * n + 2 * n * n + ports * (n + SLOPES) + 8

@@ -28,7 +28,7 @@ TABLE_WIDTHS = {
     e.MECHANICAL: 2,
     e.FLOWS: 2,
     e.BOUND: 2,
-    e.PORTS: 1,
+    e.PORTS: 2,
     e.LIMITED: 1,
     e.MECHANISMS: 1,
 }
@@ -88,7 +88,7 @@ class PackedCircuit:
     @property
     def work_size(self) -> int:
         """Length of the scratch array that the integrators require."""
-        return e.work_size(self.n_states, int(self.index[e.N_SUMS]))
+        return e.work_size(self.index)
 
     def carried_from(self, old: PackedCircuit) -> Integers:
         """For each value its index in ``old`` (same name, same kind), or -1: the values kept in a switch."""
@@ -224,7 +224,7 @@ class _Packer:
         self._lay_out_boundaries()
         self._lay_out_signals()
         for node in (node for node in self.boundary if node.startswith(RIG)):
-            self._value(f"{node}.q", "flow")
+            self._value(f"{node}.q", "flow")  # mean over a tick
         for node in (*self.hydraulic, *self.boundary, *self._motions()):
             self.sums[node] = 2 * len(self.sums)
         for name in sorted({name for name in self.names if self.names.count(name) > 1}):
@@ -392,7 +392,10 @@ class _Packer:
                 tables[e.BOUND] += [self.place[target], column]
         limits = [(lower, upper) for lower, upper, _ in self.limits]
         tables[e.LIMITED] = [i for i, limit in enumerate(limits) if np.isfinite(limit).any()]
-        tables[e.PORTS] = [self.place.get(f"{RIG}{port}.q", len(self.names)) for port in self.ports]
+        nowhere = [len(self.names), self.n_states]
+        for name in (f"{RIG}{port}" for port in self.ports):
+            connected = f"{name}.q" in self.place
+            tables[e.PORTS] += [self.place[f"{name}.q"], self.n_states + self.sums[name]] if connected else nowhere
 
     def _assemble(
         self,

@@ -77,7 +77,12 @@ class SegmentResult:
     @cached_property
     def tracking(self) -> dict[str, Deviation]:
         """Deviation of the flows from the virtual flows of the same run: the error of the bridge alone."""
-        return _deviations(self.actual, self.virtual)
+        return _deviations(self._over_ticks, self.virtual)
+
+    @cached_property
+    def _over_ticks(self) -> dict[str, Floats]:
+        """The actual values as means over the ticks, as the virtual flows are."""
+        return {name: 0.5 * (v + np.concatenate([v[:1], v[:-1]])) for name, v in self.actual.items()}
 
     @cached_property
     def estimation(self) -> dict[str, Deviation]:
@@ -87,25 +92,27 @@ class SegmentResult:
     @cached_property
     def responses(self) -> dict[str, tuple[Response, ...]]:
         """Response of every quantity to each sine, against the reference simulation."""
-        return self._responses(self.reference)
+        return self._responses(self.actual, self.reference)
 
     @cached_property
     def tracking_responses(self) -> dict[str, tuple[Response, ...]]:
         """Response of the flows to each sine, against the virtual flows of the same run."""
-        return self._responses(self.virtual)
+        return self._responses(self._over_ticks, self.virtual)
 
-    def _responses(self, reference: Mapping[str, Floats]) -> dict[str, tuple[Response, ...]]:
+    def _responses(
+        self, values: Mapping[str, Floats], reference: Mapping[str, Floats]
+    ) -> dict[str, tuple[Response, ...]]:
         return {
-            name: tuple(self._response(name, reference[name], sine) for sine in self.sines)
-            for name in self.actual
+            name: tuple(self._response(name, values[name], reference[name], sine) for sine in self.sines)
+            for name in values
             if name in reference and self.sines
         }
 
-    def _response(self, name: str, reference: Floats, sine: Sine) -> Response:
+    def _response(self, name: str, values: Floats, reference: Floats, sine: Sine) -> Response:
         ticks = self.evaluated(sine)
         averaged = sqrt(2.0 / max(int(ticks.sum()), 1))  # share of the noise left in an amplitude of so many samples
         deviation = self.uncertainty.get(name, 0.0) + averaged * self.sensor_noise.get(name, 0.0)
-        return Response.between(self.time[ticks], self.actual[name][ticks], reference[ticks], sine.frequency, deviation)
+        return Response.between(self.time[ticks], values[ticks], reference[ticks], sine.frequency, deviation)
 
     def evaluated(self, sine: Sine) -> NDArray[np.bool_]:
         """The ticks of a sine that are evaluated: whole periods after it has settled."""

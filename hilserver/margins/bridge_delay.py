@@ -8,7 +8,6 @@ from math import atan, atan2, pi
 import numpy as np
 
 from hilserver.rig.build import Rig
-from hilserver.rig.cylinders import OLDEST
 from hilserver.rig.hold import hold_of
 from hilserver.rig.plan import time_constant
 from hilserver.rig.settings import ValveSettings
@@ -25,9 +24,8 @@ def bridge_delay(
     """Delay of the real flow behind the virtual one, s: phase lag at ``omega`` (1/s), divided by ``omega``.
 
     Without what the strategy compensates. ``off``: share by which sensors and valve are slower than configured; slow
-    devices then have their largest lag. A prediction knows the ages of their samples, as far as it remembers the past,
-    and the mean lag of their commands. ``rates``: how often slow devices are read and written, 1/s, if not as in the
-    rig file.
+    devices then have their largest lag. A prediction knows the ages of their samples and the mean lag of their
+    commands. ``rates``: how often slow devices are read and written, 1/s, if not as in the rig file.
     """
     settings, v = rig.settings, rig.settings.valves[valve]
     sensor = settings.channels[settings.ports[v.port]]
@@ -35,8 +33,7 @@ def bridge_delay(
     read, write = (hold_of(device, rates, settings.loop.rate) for device in (sensor.device, v.device))
     tick = 0.5 / settings.loop.rate
     filtered = atan(omega * sensor.filter) / omega
-    age = min(read.at(off), OLDEST / settings.loop.rate)
-    known = sensor.delay + age + v.delay + write.mean + tick + spool_lag(v, omega)
+    known = sensor.delay + read.at(off) + v.delay + write.mean + tick + spool_lag(v, omega)
     sensed = (1.0 + off) * sensor.delay + read.at(off) + filtered
     delay = sensed + (1.0 + off) * v.delay + write.at(off) + tick + spool_lag(v, omega, 1.0 + off)
     if strategy in PREDICTING:

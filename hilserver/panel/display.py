@@ -32,13 +32,14 @@ CHOICES: Mapping[str, tuple[Shown, ...]] = {
         Shown("US gal/min", 3.785411784e-3 / 60, 2),
         Shown("m³/s", 1.0, 7),
     ),
+    "m^3": (Shown("ml", 1e-6, 2), Shown("l", 1e-3, 3), Shown("m³", 1.0, 7)),
     "m": (Shown("mm", 1e-3, 1), Shown("m", 1.0, 4), Shown("in", 0.0254, 2)),
     "m/s": (Shown("mm/s", 1e-3, 1), Shown("m/s", 1.0, 4), Shown("in/s", 0.0254, 2)),
     "s": (Shown("µs", 1e-6, 1), Shown("ms", 1e-3, 4), Shown("s", 1.0, 7)),
 }
 """The display units for each SI unit; the first is the default."""
 
-QUANTITIES = {"Pa": "pressure", "m^3/s": "flow", "m": "length", "m/s": "speed", "s": "time"}
+QUANTITIES = {"Pa": "pressure", "m^3/s": "flow", "m^3": "volume", "m": "length", "m/s": "speed", "s": "time"}
 
 
 @dataclass

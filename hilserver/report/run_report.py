@@ -69,7 +69,7 @@ def run_report(path: Path) -> Document:
 
 @dataclass
 class _Valve:
-    """Sums over the rows in mode RUNNING. Flows in m^3/s."""
+    """Sums over the rows in mode RUNNING. Flows in m^3/s; ``lost``: its first and last value, m^3."""
 
     rows: int = 0
     known: int = 0
@@ -78,9 +78,14 @@ class _Valve:
     low: float = np.inf
     high: float = -np.inf
     saturated: int = 0
+    total: float = 0.0
+    lost: tuple[float, float] | None = None
 
-    def add(self, virtual: Floats, measured: Floats, flags: Floats) -> None:
+    def add(self, virtual: Floats, measured: Floats, flags: Floats, lost: Floats | None) -> None:
         """Add rows in mode RUNNING."""
+        self.total += float(np.abs(virtual).sum())
+        if lost is not None:
+            self.lost = (float(lost[0]) if self.lost is None else self.lost[0], float(lost[-1]))
         deviation = measured - virtual
         deviation = deviation[np.isfinite(deviation)]
         self.rows += len(virtual)
@@ -135,7 +140,9 @@ class _Run:
         if running.any():
             for name, valve in self.valves.items():
                 words = ("flow_virtual", "flow_measured", "saturation")
-                valve.add(*(column[f"valve.{name}.{word}"][running] for word in words))
+                lost = column.get(f"valve.{name}.volume_lost")  # logs of early versions have none
+                virtual, measured, flags = (column[f"valve.{name}.{word}"][running] for word in words)
+                valve.add(virtual, measured, flags, lost[running] if lost is not None else None)
         for number, event in batch.events:
             row = number - batch.start
             self._event(float(time[row]), int(column["tick"][row]), int(column["result"][row]), event)
@@ -268,9 +275,10 @@ def _valve_table(run: _Run) -> Grid:
     rows = tuple((name, *_valve_cells(valve, run.header.period_s)) for name, valve in run.valves.items())
     flow = ("virtual flow,\nrange, l/min", "RMS deviation,\nl/min", "share of\nrange", "maximum\ndeviation, l/min")
     return Grid(
-        ("valve", "RUNNING, s", *flow, "saturated"),
+        ("valve", "RUNNING, s", *flow, "saturated", "volume\nlost"),
         rows,
-        "Measured compared with virtual flow in mode RUNNING.",
+        "Measured compared with virtual flow in mode RUNNING. Volume lost: virtual volume that the real valve has not "
+        "passed and that was not made good, as a share of all that was to be passed, in both directions.",
     )
 
 
@@ -281,12 +289,16 @@ def _valve_cells(valve: _Valve, period: float) -> tuple[str, ...]:
         rms = (valve.squares / valve.known) ** 0.5
         deviations = (f"{rms * factor:.3g}", f"{100 * rms / flow:.2g} %", f"{valve.largest * factor:.3g}")
     if valve.rows == 0:
-        return "0", "–", *deviations, "–"
+        return "0", "–", *deviations, "–", "–"
+    passed, lost = valve.total * period, "–"
+    if valve.lost is not None and passed > 0.0:
+        lost = f"{100 * abs(valve.lost[1] - valve.lost[0]) / passed:.2g} %"
     return (
         f"{valve.rows * period:.4g}",
         f"{flow * factor:.1f}",
         *deviations,
         f"{100 * valve.saturated / valve.rows:.2g} %",
+        lost,
     )
 
 

@@ -13,8 +13,8 @@ from hilserver.tick.records import NONE
 
 SPARE_TICKS = 3
 """Ticks beyond a valve's delay that its commands are remembered, for a tracked delay."""
-OLDEST = 32.0
-"""Ticks: older samples of slow devices do not correct the estimate; the design of its filter would take too long."""
+TRANSFER = 2
+"""Ticks beyond its delay after which a slow device's sample is there at the latest; older ones are not used."""
 LATEST = 24.0
 """Ticks by which commands of slow devices are predicted ahead at most."""
 
@@ -26,10 +26,8 @@ def past_lengths(settings: RigSettings, rates: Mapping[str, float]) -> tuple[int
     """
     rate = settings.loop.rate
     commands = max((valve_delay(v, settings, rates) for v in settings.valves.values()), default=0.0) * rate
-    ages = (s.delay + hold_of(s.device, rates, rate).largest for s in settings.channels.values())
-    samples = min(max(ages, default=0.0) * rate, OLDEST)
-    delays = max((s.delay for s in settings.channels.values()), default=0.0) * rate
-    return ceil(commands) + 2 + SPARE_TICKS, ceil(max(samples, delays)) + 2
+    ages = (s.delay * rate + (TRANSFER if s.device in rates else 0) for s in settings.channels.values())
+    return ceil(commands) + 2 + SPARE_TICKS, ceil(max(ages, default=0.0)) + 2
 
 
 def valve_delay(v: ValveSettings, settings: RigSettings, rates: Mapping[str, float]) -> float:

@@ -29,3 +29,8 @@ def hold_of(device: str | None, rates: Mapping[str, float], loop_rate: float) ->
         return Hold()
     longer = max(1.0 / rates[device] - 1.0 / loop_rate, 0.0)
     return Hold(0.5 * longer, longer)
+
+
+def ticks_between_samples(device: str | None, rates: Mapping[str, float], loop_rate: float) -> int:
+    """Ticks from one sample of a device to the next; 1 where the loop reads it itself."""
+    return max(round(loop_rate / rates[device]), 1) if device is not None and device in rates else 1

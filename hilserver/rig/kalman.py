@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.rig.hold import Hold, hold_of
+from hilserver.rig.hold import ticks_between_samples
 from hilserver.tick.cylinder import chamber_A, chamber_B
 from hilserver.tick.plan import GRID, MEASUREMENTS, SENSED, STATES, CylinderRecord
 from hilserver.tick.records import dtype_of
@@ -41,6 +41,8 @@ LEAST_NOISE = 0.1
 
 A filter that trusts a late sensor more than that corrects too hastily what its model does not know.
 """
+SETTLED = 20
+"""Longest periods of a sensor after which the covariance repeats itself."""
 BAR = 1e5
 Values = tuple[float | None, ...]
 """One number per sensor or valve; None where the cylinder has none."""
@@ -51,39 +53,33 @@ P_A, P_B, X, V, FORCE, BIAS_A, BIAS_B = map(CylinderState.names().index, Cylinde
 def kalman_table(settings: RigSettings, plan: Plan, rates: Mapping[str, float]) -> Floats:
     """GRID lines per cylinder: gains (SI), and standard deviations of the flows estimated into A and B.
 
-    ``rates``: how often slow devices are read, 1/s. Their samples are as old as on average; and as each of them
-    corrects the estimate in several ticks, its noise counts for more.
+    ``rates``: how often slow devices are read, 1/s. Each of their samples corrects the estimate once.
     """
     dt, first = plan.loop[0].dt, plan.layout[0].channel
-    holds = [hold_of(channel.device, rates, 1.0 / dt) for channel in settings.channels.values()]
+    ticks = [ticks_between_samples(channel.device, rates, 1.0 / dt) for channel in settings.channels.values()]
     deviations = [channel.deviation() for channel in settings.channels.values()]
     length, lines = plan.layout[0].cylinder_past_ticks, []
     for m in plan.cylinder:
         sensors = (m.sensor_A, m.sensor_B, m.sensor_x, m.sensor_QA, m.sensor_QB)
-        held = [holds[s - first] if s >= 0 else Hold() for s in sensors]
-        noise = [
-            deviations[s - first] * sqrt(1.0 + hold.largest / dt) if s >= 0 else None
-            for s, hold in zip(sensors, held, strict=True)
-        ]
-        valves = [plan.valve[i].Q_nominal if i >= 0 else None for i in (m.valve_A, m.valve_B)]
-        seen = np.array(m)  # a copy
-        for field, hold in zip(("age_A", "age_B", "age_x"), held, strict=False):
-            seen[field] += hold.mean / dt
-        lines.append(_lines(seen.tobytes(), tuple(noise), tuple(valves), dt, length))
+        noise = tuple(deviations[s - first] if s >= 0 else None for s in sensors)
+        periods = tuple(ticks[s - first] if s >= 0 else 1 for s in sensors)
+        valves = tuple(plan.valve[i].Q_nominal if i >= 0 else None for i in (m.valve_A, m.valve_B))
+        lines.append(_lines(np.array(m).tobytes(), noise, periods, valves, dt, length))
     return np.concatenate(lines) if lines else np.zeros((0, 0))
 
 
 @functools.lru_cache(maxsize=64)
-def _lines(cylinder: bytes, noise: Values, nominal: Values, dt: float, length: int) -> Floats:
+def _lines(cylinder: bytes, noise: Values, periods: tuple[int, ...], nominal: Values, dt: float, length: int) -> Floats:
     """The lines of one cylinder. They are kept: a process that loads variants of a rig would solve the same again."""
     m: CylinderRecord = np.frombuffer(cylinder, dtype_of(CylinderRecord))[0]
-    return np.array([_gains(m, float(x), noise, nominal, dt, length) for x in np.linspace(0.0, m.stroke, GRID)])
+    places = np.linspace(0.0, m.stroke, GRID)
+    return np.array([_gains(m, float(x), noise, periods, nominal, dt, length) for x in places])
 
 
-def _gains(m: CylinderRecord, x: float, noise: Values, nominal: Values, dt: float, length: int) -> Floats:
+def _gains(
+    m: CylinderRecord, x: float, noise: Values, periods: tuple[int, ...], nominal: Values, dt: float, length: int
+) -> Floats:
     """One line of the table: at position x."""
-    from scipy.linalg import solve_discrete_are  # here: processes that only read plans start without it
-
     usual = max((q for q in nominal if q is not None), default=1e-3)
     scale = np.array([BAR, BAR, 1e-3, 1e-3, m.area_A * BAR, 1e-3 * usual, 1e-3 * usual])
     C_A, C_B = chamber_A(x, TYPICAL_PRESSURE, m), chamber_B(x, TYPICAL_PRESSURE, m)
@@ -106,14 +102,57 @@ def _gains(m: CylinderRecord, x: float, noise: Values, nominal: Values, dt: floa
     late = [1.0 + m.age_A, 1.0 + m.age_B, 1.0 + m.age_x, 1.0, 1.0]
     sigma = np.array([max(noise[i] or 0.0, LEAST_NOISE * late[i] * unit[i]) / unit[i] for i in rows])
     seen, square = look[np.ix_(rows, known)], np.diag(sigma**2)
-    P = solve_discrete_are(step[np.ix_(known, known)].T, seen.T, spread[np.ix_(known, known)], square)
-    gain = P @ seen.T @ np.linalg.inv(seen @ P @ seen.T + square)
-    after = (np.eye(len(known)) - gain @ seen) @ P
+    known_step, known_spread = step[np.ix_(known, known)], spread[np.ix_(known, known)]
+    gain, after = stationary(known_step, known_spread, seen, square, np.array(periods)[rows])
     full = np.zeros((len(scale), MEASUREMENTS))
     full[np.ix_(known, rows)] = gain * scale[known][:, None] / unit[rows][None, :]
     spreads = np.zeros(len(scale))
     spreads[known] = np.sqrt(np.maximum(np.diag(after), 0.0)) * scale[known]
     return np.concatenate([spreads[[BIAS_A, BIAS_B]], full.ravel()])
+
+
+def stationary(step: Floats, spread: Floats, seen: Floats, square: Floats, periods: Integers) -> tuple[Floats, Floats]:
+    """Gain of each sensor when its sample comes, every ``periods`` ticks, and the covariance after all have come.
+
+    With different periods, the Riccati equation is iterated until it repeats itself; a sensor's gain is the mean over
+    the ticks in which it has a sample.
+    """
+    longest = int(periods.max())
+    P = _before_samples(*_over(step, spread, longest), seen, square)
+    if longest == periods.min():
+        return _corrected(P, seen, square)
+    gain, count = np.zeros((len(step), len(periods))), np.zeros(len(periods))
+    for tick in range(1, (SETTLED + 1) * longest + 1):
+        P = step @ P @ step.T + spread
+        come = np.flatnonzero(tick % periods == 0)
+        if not come.size:
+            continue
+        now, P = _corrected(P, seen[come], square[np.ix_(come, come)])
+        if tick > SETTLED * longest:
+            gain[:, come] += now
+            count[come] += 1
+    return gain / count, P
+
+
+def _over(step: Floats, spread: Floats, ticks: int) -> tuple[Floats, Floats]:
+    """Transition and noise over several ticks."""
+    longer, noisier = step, spread
+    for _ in range(ticks - 1):
+        longer, noisier = step @ longer, step @ noisier @ step.T + spread
+    return longer, noisier
+
+
+def _before_samples(step: Floats, spread: Floats, seen: Floats, square: Floats) -> Floats:
+    """Covariance before all sensors' samples come."""
+    from scipy.linalg import solve_discrete_are  # here: processes that only read plans start without it
+
+    return np.asarray(solve_discrete_are(step.T, seen.T, spread, square))
+
+
+def _corrected(P: Floats, seen: Floats, square: Floats) -> tuple[Floats, Floats]:
+    """Gain of these sensors, and the covariance after their samples."""
+    gain = P @ seen.T @ np.linalg.inv(seen @ P @ seen.T + square)
+    return gain, (np.eye(len(P)) - gain @ seen) @ P
 
 
 def _with_past(step: Floats, spread: Floats, scale: Floats, length: int) -> tuple[Floats, Floats, Floats]:

@@ -157,6 +157,7 @@ def row_layout(settings: RigSettings, slots: Mapping[tuple[str, str], int], rate
         "errors": [f"errors.{name}" for name in settings.devices],
         "channel": [f"channel.{name}" for name in channels],
         "stale": [f"stale.{name}" for name in channels],
+        "interval": [f"interval.{name}" for name in channels],
         "change": [f"change.{name}" for name in channels],
         "input": [f"input.{name}" for name in inputs],
         "trend": [f"input_{field}.{name}" for name in inputs for field in InputTrend.names()],

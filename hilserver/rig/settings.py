@@ -24,7 +24,7 @@ from hilserver.rig.references import (
 )
 from hilserver.rig.scale import Scale
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
-from hilserver.units import BAR, AnyQuantity, Frequency, Length, Mass, Number, Pressure, Rate, Time, Volume
+from hilserver.units import BAR, AnyQuantity, Force, Frequency, Length, Mass, Number, Pressure, Rate, Time, Volume
 
 
 class LoopSettings(Datasheet):
@@ -257,6 +257,19 @@ class CylinderSettings(Datasheet):
         return piston, piston - 0.25 * pi * self.rod_diameter**2
 
 
+class SimulationSettings(Datasheet):
+    """What the simulation of a rig with real devices needs besides valves, channels and cylinders of the rig file."""
+
+    supply_pressure: Pressure | None = Field(
+        default=None, gt=0, examples=["210 bar"], description="real supply pressure, where a channel measures it"
+    )
+    tank_pressure: Pressure = Field(default="0 bar", description="real tank pressure, where a channel measures it")
+    loads: dict[Name, Force] = Field(
+        default_factory=dict,
+        description="force against increasing position, by cylinder; default: the weight of its mass",
+    )
+
+
 class KeepSettings(Datasheet):
     """Limits for the recordings of a rig; beyond them the oldest files are removed. Without a limit all are kept."""
 
@@ -354,5 +367,6 @@ class RigSettings(Datasheet):
         default_factory=dict, description="outputs other than those of the servo valves, by name"
     )
     cylinders: dict[Name, CylinderSettings] = Field(default_factory=dict)
+    simulation: SimulationSettings = SimulationSettings()
     recording: RecordingSettings = Field(default_factory=RecordingSettings)
     mqtt: MqttSettings = Field(default_factory=MqttSettings)

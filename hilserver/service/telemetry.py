@@ -34,7 +34,15 @@ from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.modes import is_enabled
 from hilserver.tick.row import COLUMN, header, headers
 
-VALVE_CHANNELS = {"flow_virtual": "m^3/s", "flow_measured": "m^3/s", "demand": "", "command": "", "saturation": ""}
+VALVE_CHANNELS = {
+    "flow_virtual": "m^3/s",
+    "flow_measured": "m^3/s",
+    "demand": "",
+    "command": "",
+    "saturation": "",
+    "volume_error": "m^3",
+    "volume_lost": "m^3",
+}
 LOOP_CHANNELS = {
     "loop.wake_up": ("s", "from a tick's deadline to its start; maximum since the last sample"),
     "loop.work": ("s", "computing time of a tick; maximum since the last sample"),
@@ -121,6 +129,8 @@ class TelemetryReader:
             target[f"valve.{valve}.command"] = float(row[block["demand"]])
             actual[f"valve.{valve}.flow"] = _number(row[block["flow_measured"]])
             actual[f"valve.{valve}.command"] = float(row[block["command"]])
+            for word in ("volume_error", "volume_lost"):
+                actual[f"valve.{valve}.{word}"] = _number(row[block[word]])
         return ServerState(
             mode=Mode(int(header(row).mode)).name,
             fault=fault_text(self.rig, int(header(row).fault)) or None,

@@ -5,26 +5,27 @@ The functions that call the integrator are linked to a component library (:mod:`
 
 from __future__ import annotations
 
-from math import isfinite
+from math import ceil, isfinite
 
 from hilserver.circuit.engine import N_VALUES, SUBSTEPS, advance, carry, load
-from hilserver.numerics.arrays import Floats, Indices, Integers, overwrite
+from hilserver.numerics.arrays import Floats, Indices, Integers, overwrite, signed
 from hilserver.tick.codes import FaultCode
 from hilserver.tick.look_ahead import (
-    CALLS_AHEAD,
-    HELD,
-    MOVED,
-    NOTED,
     PREDICTED,
     calls_of,
+    exchanges_of,
+    hand_over,
+    is_ahead,
     look_ahead_size,
-    note_ports,
+    note_ahead,
     prepare,
+    start_ahead,
     ticks_of,
 )
 from hilserver.tick.modes import trip
 from hilserver.tick.plan import Plan, plan_on
 from hilserver.tick.row import CYLINDER_CELLS
+from hilserver.tick.volumes import count_volumes
 
 
 def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats, elapsed: float) -> None:
@@ -38,22 +39,25 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
     start, cylinders = work.shape[0] - look_ahead_size(plan), CYLINDER_CELLS * plan.cylinder.shape[0]
     copy, machine = work[start : start + space], work[start + space : start + space + cylinders]
     circuit = row[layout.circuit : layout.circuit + space]
-    substeps, missed = int(ix[SUBSTEPS]), int(elapsed / plan.loop[0].dt + 0.5) - 1
+    substeps, missed = signed(ix, SUBSTEPS), int(elapsed / plan.loop[0].dt + 0.5) - 1
     for stage in range(4):
-        ticks = ticks_of(plan, row, stage, missed)
-        values = circuit
-        if HELD <= stage <= PREDICTED:
-            values = copy
-            if ticks > 0:
-                overwrite(copy, circuit)
-                overwrite(machine, row[layout.cylinder : layout.cylinder + cylinders])
-        for call in range(calls_of(stage, ticks)):
-            steps = substeps * prepare(plan, ix, row, values[:n], machine, work, stage, ticks, call)
-            advance(ix, val, values[:n], values[n:], work, steps, plan.loop[0].dt / substeps)
-            if HELD <= stage <= PREDICTED and call % CALLS_AHEAD != MOVED:
-                note_ports(plan, ix, row, values[:n], machine, work, stage, call)
-                if call == CALLS_AHEAD + NOTED and stage == PREDICTED:
-                    overwrite(circuit, copy)
+        ticks, exchanges = ticks_of(plan, row, stage, missed), exchanges_of(plan, stage, substeps)
+        h = plan.loop[0].dt / (exchanges * ceil(substeps / exchanges))
+        values = copy if is_ahead(stage) else circuit
+        if is_ahead(stage) and ticks > 0:
+            overwrite(copy, circuit)
+            start_ahead(plan, row, machine, work, stage)
+        for call in range(calls_of(plan, stage, ticks, substeps)):
+            steps = prepare(plan, ix, row, values[:n], machine, work, stage, ticks, substeps, call)
+            advance(ix, val, values[:n], values[n:], work, steps, h)
+            if is_ahead(stage):
+                note_ahead(plan, ix, row, values[:n], machine, work, stage, substeps, call)
+            else:
+                count_volumes(plan, ix, row, circuit[:n], steps * h)
+            if stage == PREDICTED and call == 2 * exchanges:  # the end of the first tick
+                overwrite(circuit, copy)
+                hand_over(plan, ix, work, circuit[:n])
+                count_volumes(plan, ix, row, circuit[:n], plan.loop[0].dt)
 
 
 def watch_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats) -> None:

@@ -32,23 +32,19 @@ FIRST_FLOW = CylinderState.names().index("flow_A")
 
 
 @register_jitable
-def move_cylinder(
-    q_A: float, q_B: float, slope_A: float, slope_B: float, k: CylinderState, m: CylinderRecord, h: float
-) -> None:
-    """Advance pressures and motion by ``h`` seconds with the flows of the interval's midpoint (midpoint rule).
+def move_cylinder(q_A: float, q_B: float, k: CylinderState, m: CylinderRecord, h: float) -> None:
+    """Advance pressures and motion by ``h`` seconds with the mean flows of the interval (midpoint rule).
 
-    ``slope``: change of a flow with its pressure in this interval, m³/(s·Pa), 0 or negative. It is treated as in the
-    implicit midpoint rule, where it acts as an additional capacitance, because a stiff supply settles a small chamber
-    in less than h. At the ends of the stroke the piston is at rest.
+    At the ends of the stroke the piston is at rest.
     """
     p_A, p_B, x, v = k.p_A, k.p_B, k.x, k.v
     half = 0.5 * h
-    mid_A = p_A + half * (q_A - m.area_A * v) / (chamber_A(x, p_A, m) - half * slope_A)
-    mid_B = p_B + half * (q_B + m.area_B * v) / (chamber_B(x, p_B, m) - half * slope_B)
+    mid_A = p_A + half * (q_A - m.area_A * v) / chamber_A(x, p_A, m)
+    mid_B = p_B + half * (q_B + m.area_B * v) / chamber_B(x, p_B, m)
     mid_v = v + half * (m.area_A * p_A - m.area_B * p_B - k.F) / m.mass
     mid_x = x + half * v
-    more_A = h * (q_A - m.area_A * mid_v) / (chamber_A(mid_x, mid_A, m) - half * slope_A)
-    more_B = h * (q_B + m.area_B * mid_v) / (chamber_B(mid_x, mid_B, m) - half * slope_B)
+    more_A = h * (q_A - m.area_A * mid_v) / chamber_A(mid_x, mid_A, m)
+    more_B = h * (q_B + m.area_B * mid_v) / chamber_B(mid_x, mid_B, m)
     k.p_A, k.p_B = max(p_A + more_A, LEAST_PRESSURE), max(p_B + more_B, LEAST_PRESSURE)
     k.v = v + h * (m.area_A * mid_A - m.area_B * mid_B - k.F) / m.mass
     k.x = x + h * mid_v

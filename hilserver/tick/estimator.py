@@ -12,6 +12,7 @@ from numba.extending import register_jitable
 from hilserver.numerics.arrays import Floats, overwrite
 from hilserver.tick.bridge.end_stop import note_end_stop
 from hilserver.tick.bridge.ladder import Compensates, compensates
+from hilserver.tick.bridge.learning import note_volume
 from hilserver.tick.cylinder import (
     add_volumes,
     correct_cylinder,
@@ -44,6 +45,7 @@ from hilserver.tick.row import (
     valve_state,
 )
 from hilserver.tick.valve import command_at, delay_of, move_spool, reset_nonfinite, valve_flow
+from hilserver.tick.volumes import balance_volumes, shift_pressure
 
 TREND_TIME = 5e-3
 """s: filter of the trends of supply and port pressures."""
@@ -74,6 +76,9 @@ def follow_machine(plan: Plan, row: Floats, work: Floats, elapsed: float) -> Non
         see_pressure(plan, row, i, elapsed)
     for i in range(plan.valve.shape[0]):
         note_valve(plan, row, i, elapsed)
+        balance_volumes(plan, row, i, elapsed)
+    for i in range(plan.valve.shape[0]):
+        shift_pressure(plan, row, i)
 
 
 @register_jitable
@@ -95,10 +100,10 @@ def move_machine(plan: Plan, row: Floats, work: Floats, h: float, at: float) -> 
             continue
         overwrite(start, cells_of(k))
         q_A, q_B = flows_into(plan, row, spools, k, m)
-        move_cylinder(q_A + k.bias_A, q_B + k.bias_B, 0.0, 0.0, k, m, 0.5 * h)
+        move_cylinder(q_A + k.bias_A, q_B + k.bias_B, k, m, 0.5 * h)
         q_A, q_B = flows_into(plan, row, spools, k, m)
         overwrite(cells_of(k), start)
-        move_cylinder(q_A + k.bias_A, q_B + k.bias_B, 0.0, 0.0, k, m, h)
+        move_cylinder(q_A + k.bias_A, q_B + k.bias_B, k, m, h)
 
 
 @register_jitable
@@ -158,8 +163,9 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int) -> None:
         sensor, delay = (m.sensor_QB, m.age_QB) if side else (m.sensor_QA, m.age_QA)
         q = expected(past, SENSED + side, age_of(plan, row, sensor, delay))
         innovation[SENSED + side] = row[sensor] - q if sensor >= 0 else 0.0
+    sensors = (m.sensor_A, m.sensor_B, m.sensor_x, m.sensor_QA, m.sensor_QB)
     for i in range(MEASUREMENTS):
-        if not isfinite(innovation[i]):
+        if not (is_new(plan, row, sensors[i]) and isfinite(innovation[i])):
             innovation[i] = 0.0
     before_A, before_B, before_x = k.p_A, k.p_B, k.x
     correct_cylinder(innovation, plan.kalman[c * GRID : (c + 1) * GRID], past, k, m)
@@ -182,6 +188,13 @@ def age_of(plan: Plan, row: Floats, column: int, delay: float) -> float:
 
 
 @register_jitable
+def is_new(plan: Plan, row: Floats, column: int) -> bool:
+    """Whether a channel has got a sample since the last tick."""
+    layout = plan.layout[0]
+    return bool(column >= 0 and row[layout.interval + column - layout.channel] > 0.0)
+
+
+@register_jitable
 def see_pressure(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     """The pressure at a port and its trend: as measured, or as estimated if a strategy predicts."""
     seen, line = port_state(plan, row, i), plan.port[i]
@@ -190,9 +203,9 @@ def see_pressure(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
         k = cylinder_state(plan, row, c)
         if is_known(k):
             p = k.p_B if line.is_B else k.p_A
-    trend = (p - seen.port) / elapsed
+    trend = (p - (seen.port - seen.port_shift)) / elapsed
     seen.port_trend += (trend - seen.port_trend) * elapsed / (TREND_TIME + elapsed)
-    seen.port = p
+    seen.port, seen.port_shift = p, 0.0
 
 
 @register_jitable
@@ -216,7 +229,7 @@ def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     trend = (p_S - b.supply) / elapsed
     b.supply_trend += (trend - b.supply_trend) * elapsed / (TREND_TIME + elapsed)
     b.supply = p_S
-    p = port_state(plan, row, v.port).port
+    p, expected_before, volume_before = port_state(plan, row, v.port).port, b.flow_expected, b.volume
     b.flow_expected = valve_flow(b.spool, p, p_S, p_T, b, v)
     flow_before = b.flow_estimated
     b.flow_estimated, b.flow_deviation = b.flow_expected, 0.0
@@ -230,9 +243,11 @@ def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
         note_end_stop(b, v, k, m, elapsed)
     elif v.column_Q >= 0:
         b.flow_estimated = row[v.column_Q]
-        b.volume += b.flow_estimated * elapsed + v.age_Q * (b.flow_estimated - flow_before)  # until now
+        mean = 0.5 * (b.flow_estimated + flow_before)
+        b.volume += mean * elapsed + v.age_Q * (b.flow_estimated - flow_before)  # until now
     else:
-        b.volume += b.flow_expected * elapsed
+        b.volume += 0.5 * (b.flow_expected + expected_before) * elapsed
+    note_volume(expected_before, volume_before, b, elapsed)
     if v.other_port >= 0:
         p_other = port_state(plan, row, v.other_port).port
         b.flow_other = valve_flow(-b.spool, p_other, p_S, p_T, b, v)

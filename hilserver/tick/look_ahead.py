@@ -1,53 +1,79 @@
-"""Look-ahead: a copy of the virtual circuit is simulated over the next ticks with pressures predicted by the model.
+r"""Look-ahead: a copy of the virtual circuit is simulated over the next ticks, together with the machine's model.
 
 The future flow of the circuit depends on its own states, which are known (the spool of the virtual valve, its supply),
 on the operator's inputs, which are extrapolated smoothly for these few milliseconds, and on the port pressures. These
 are treated in one of two ways. HELD: they stay as they are now, so that only the circuit's own states have an effect.
-PREDICTED: each cylinder continues to move under the flows (for a port without a cylinder, the pressure is extrapolated
-linearly). A stiff supply settles the pressure of a small chamber in less than a tick; so the slope of each flow over
-its pressure is calculated too, and the flow into the cylinder follows its pressure within the tick.
+PREDICTED: each cylinder moves with the oil that the circuit passes. (For a port without a cylinder, the pressure is
+extrapolated linearly.)
+
+Circuit and cylinders take turns in steps of at most `EXCHANGE`. In each, the circuit sees one pressure at a port: the
+mean over the step, for a chamber whose flow changes linearly with its pressure,
+
+.. math:: \bar p = p + \frac{h}{C}\,(Q - A v)\;\frac{1}{a}\Bigl(1 - \frac{1 - e^{-a}}{a}\Bigr), \qquad
+   a = -\frac{h}{C}\frac{\partial Q}{\partial p}
+
+The chamber then receives the volume that the circuit has passed, neither more nor less. Without stiffness (a = 0) this
+is the midpoint rule; a stiff supply settles a small chamber in less than a step, and the pressure is that at which they
+are in balance. Source: exponential Euler method, e.g. Hochbruck & Ostermann, Exponential integrators, Acta Numerica 19
+(2010) 209.
 
 All copies are in ``work``, after the integrator's scratch space.
 """
 
 from __future__ import annotations
 
+from math import ceil, exp
+
 import numpy as np
 from numba.extending import register_jitable
 
-from hilserver.circuit.engine import BOUND, N_BOUND, ONE, PORTS, TWO
-from hilserver.numerics.arrays import Floats, Indices, gives_arrays
+from hilserver.circuit.engine import BOUND, N_BOUND, ONE, TWO
+from hilserver.numerics.arrays import Floats, Indices, gives_arrays, overwrite
 from hilserver.numerics.shape import clip
+from hilserver.tick.bridge.compensation import POINTS, first_of
 from hilserver.tick.bridge.ladder import Compensates, Kind, compensates, kind_of
 from hilserver.tick.codes import Mode
 from hilserver.tick.cylinder import chamber_A, chamber_B, is_known, move_cylinder
 from hilserver.tick.estimator import predicts
-from hilserver.tick.plan import SUBSTEPS_OF_MACHINE, Plan
-from hilserver.tick.records import record_at
+from hilserver.tick.plan import Plan
+from hilserver.tick.records import Struct, record_at, value
 from hilserver.tick.row import (
     CYLINDER_CELLS,
     PORT_CELLS,
     CylinderState,
-    cylinder_state,
     header,
     port_state,
     trend,
     valve_state,
 )
 from hilserver.tick.valve import delay_of, opening_for, valve_flow
+from hilserver.tick.volumes import flow_at_end, flow_of, place_of_flow
 
 CATCH_UP, HELD, PREDICTED, THIS_TICK = 0, 1, 2, 3
 """Stages of a tick: the circuit over missed ticks; the look-ahead, in either way; the circuit over this tick."""
 FARTHEST = 32
 """Maximum look-ahead, in ticks."""
-FLOW, PRESSURE, FLOW_SLOPE = 0, 1, 2
-NOTES = 3
-"""Values that the look-ahead stores per port; the slope in m³/(s·Pa)."""
-DIPPED, NOTED, MOVED = 0, 1, 2
-"""Calls of the integrator per tick of look-ahead: flows at other pressures, flows to store, step to the next tick."""
-CALLS_AHEAD = 3
+FLOW, PRESSURE = 0, 1
+NOTES = 2
+"""Values that the look-ahead stores per port and tick: means over the tick."""
+EXCHANGE = 2e-4
+"""s: longest step in which circuit and cylinders are simulated apart."""
 DIP = 1e4
 """Pa: pressure difference for a slope."""
+GENTLE = 1e-3
+"""Stiffness (a) below which the midpoint rule is used."""
+
+
+class PortAhead(Struct):
+    """A port in the look-ahead."""
+
+    p: float = value("Pa", "pressure that the circuit's copy sees")
+    flow: float = value("m^3/s", "its flow into the port at this pressure")
+    slope: float = value("m^3/(s*Pa)", "change of this flow with the pressure, not positive")
+    passed: float = value("m^3/s", "mean of its flow over the last step")
+
+
+AHEAD_CELLS = PortAhead.cells()
 
 
 @record_at(CylinderState)
@@ -56,24 +82,38 @@ def cylinder_copy(row: Floats, c: int) -> int:
     return c * CYLINDER_CELLS
 
 
+@record_at(PortAhead)
+def ahead_of(plan: Plan, row: Floats, port: int) -> int:
+    """A port in the look-ahead, in ``work`` (``row``)."""
+    ports = plan.port.shape[0]
+    return int(row.shape[0]) - (2 * NOTES * FARTHEST + AHEAD_CELLS) * ports + AHEAD_CELLS * port
+
+
 @register_jitable
 def look_ahead_size(plan: Plan) -> int:
     """Number of values that the look-ahead needs in ``work``, after the integrator's."""
     ports, cylinders = plan.port.shape[0], plan.cylinder.shape[0]
-    return int(plan.layout[0].circuit_space + 2 * NOTES * FARTHEST * ports + CYLINDER_CELLS * cylinders)
+    notes = (2 * NOTES * FARTHEST + AHEAD_CELLS) * ports
+    return int(plan.layout[0].circuit_space + CYLINDER_CELLS * cylinders + notes)
 
 
 @gives_arrays
 def predicted(plan: Plan, work: Floats, view: int, port: int, what: int) -> Floats:
-    """FLOW, PRESSURE or FLOW_SLOPE of a port at this tick, the next, …"""
+    """FLOW or PRESSURE of a port: means over the coming tick, the next, …"""
     ports = plan.port.shape[0]
     start = work.shape[0] + ((NOTES * (view - PREDICTED - 1) + what) * ports + port) * FARTHEST
     return work[start : start + FARTHEST]
 
 
 @register_jitable
+def is_ahead(stage: int) -> bool:
+    """Whether a stage is a look-ahead."""
+    return HELD <= stage <= PREDICTED
+
+
+@register_jitable
 def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
-    """Ticks that a stage has to integrate (in a look-ahead: to store, including the present one)."""
+    """Ticks that a stage has to integrate."""
     if stage == CATCH_UP:
         return missed
     if stage == THIS_TICK:
@@ -85,40 +125,97 @@ def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
             continue
         predictive = compensates(b.strategy, Compensates.DELAY)
         if stage == HELD and not predictive:
-            ticks = max(ticks, 4)
+            ticks = max(ticks, POINTS)
         if stage == PREDICTED and predictive:
-            ticks = max(ticks, min(int(delay_of(b, v) / plan.loop[0].dt) + 4, FARTHEST))
+            spare = 1.0 if compensates(b.strategy, Compensates.PARAMETERS) else 0.0  # the tracked delay may still rise
+            ticks = max(ticks, first_of(delay_of(b, v) / plan.loop[0].dt + spare, FARTHEST) + POINTS)
     return ticks
 
 
 @register_jitable
-def calls_of(stage: int, ticks: int) -> int:
-    """Calls of the integrator: one for a stage of the circuit; in the look-ahead CALLS_AHEAD per tick, minus one."""
-    if HELD <= stage <= PREDICTED:
-        return max(CALLS_AHEAD * ticks - 1, 0)
-    return min(ticks, 1)
+def exchanges_of(plan: Plan, stage: int, substeps: int) -> int:
+    """Steps per tick in which circuit and cylinders take turns."""
+    return min(ceil(plan.loop[0].dt / EXCHANGE - 1e-6), substeps) if stage == PREDICTED else 1
+
+
+@register_jitable
+def calls_of(plan: Plan, stage: int, ticks: int, substeps: int) -> int:
+    """Calls of the integrator: one for a stage of the circuit, or per tick with held pressures.
+
+    With predicted pressures: one for the flows now, and two per exchange, for the slopes and for the step.
+    """
+    if not is_ahead(stage):
+        return min(ticks, 1)
+    if stage == HELD or ticks == 0:
+        return ticks
+    return 1 + 2 * exchanges_of(plan, stage, substeps) * ticks
+
+
+@register_jitable
+def tick_of(plan: Plan, stage: int, substeps: int, call: int) -> int:
+    """The tick of a look-ahead to which a call belongs."""
+    if stage == HELD:
+        return call
+    return max(call - 1, 0) // (2 * exchanges_of(plan, stage, substeps))
+
+
+@register_jitable
+def is_step(stage: int, call: int) -> bool:
+    """Whether a call of the look-ahead moves the circuit's copy on."""
+    return stage == HELD or (call > 0 and call % 2 == 0)
+
+
+@register_jitable
+def start_ahead(plan: Plan, row: Floats, machine: Floats, work: Floats, view: int) -> None:
+    """Start a look-ahead: cylinders whose ports have the pressures that the circuit sees.
+
+    Their motion remains that of the real pressures: the difference is added to the force.
+    """
+    layout = plan.layout[0]
+    overwrite(machine, row[layout.cylinder : layout.cylinder + machine.shape[0]])
+    for c in range(plan.cylinder.shape[0]):
+        k, m = cylinder_copy(machine, c), plan.cylinder[c]
+        if m.port_A >= 0:
+            now = port_state(plan, row, m.port_A)
+            k.p_A = now.port
+            k.F += m.area_A * now.port_shift
+        if m.port_B >= 0:
+            now = port_state(plan, row, m.port_B)
+            k.p_B = now.port
+            k.F -= m.area_B * now.port_shift
+    for port in range(plan.port.shape[0]):
+        flow, pressure = predicted(plan, work, view, port, FLOW), predicted(plan, work, view, port, PRESSURE)
+        for tick in range(FARTHEST):
+            flow[tick] = pressure[tick] = 0.0
+        ahead_of(plan, work, port).p = port_state(plan, row, port).port
 
 
 @register_jitable
 def prepare(
-    plan: Plan, ix: Indices, row: Floats, z: Floats, machine: Floats, work: Floats, stage: int, ticks: int, call: int
+    plan: Plan,
+    ix: Indices,
+    row: Floats,
+    z: Floats,
+    machine: Floats,
+    work: Floats,
+    stage: int,
+    ticks: int,
+    substeps: int,
+    call: int,
 ) -> int:
-    """Write pressures and inputs into the circuit or its copy; returns the number of ticks to integrate with them.
-
-    In the look-ahead, a tick is integrated with the pressures at its midpoint; then those at its end are written, and
-    the flows stored.
-    """
-    if not HELD <= stage <= PREDICTED:
+    """Write pressures and inputs into the circuit or its copy; returns the number of steps to integrate with them."""
+    if not is_ahead(stage):
         bind(ix, row, z)
-        return ticks
-    tick, kind = call // CALLS_AHEAD, call % CALLS_AHEAD
-    moving = kind == MOVED
-    if stage == PREDICTED and (moving or (kind == DIPPED and tick > 0)):
-        for c in range(plan.cylinder.shape[0]):
-            carry_cylinder(plan, row, machine, work, c, tick if moving else tick - 1, 0.5 if moving else 1.0)
-    at = tick + 0.5 if moving else float(tick)
-    bind_ahead(plan, ix, row, z, machine, stage, at, tick if moving else max(tick - 1, 0), DIP * (kind == DIPPED))
-    return 1 if moving else 0
+        return ticks * substeps
+    exchanges, tick = exchanges_of(plan, stage, substeps), tick_of(plan, stage, substeps, call)
+    if stage == PREDICTED and is_step(stage, call):
+        h = plan.loop[0].dt / exchanges
+        at = (call // 2 - 0.5) * h
+        for port in range(plan.port.shape[0]):
+            ahead_of(plan, work, port).p = mean_pressure(plan, row, machine, work, port, at, h)
+    dip = DIP if stage == PREDICTED and call > 0 and not is_step(stage, call) else 0.0
+    bind_ahead(plan, ix, row, z, work, tick, dip)
+    return ceil(substeps / exchanges) if is_step(stage, call) else 0
 
 
 @register_jitable
@@ -131,47 +228,19 @@ def bind(ix: Indices, row: Floats, z: Floats) -> None:
 
 
 @register_jitable
-def note_ports(
-    plan: Plan, ix: Indices, row: Floats, z: Floats, machine: Floats, work: Floats, view: int, call: int
-) -> None:
-    """Store the circuit's flows into the ports, the pressures, and the slopes of flow over pressure."""
-    tick = call // CALLS_AHEAD
-    for port in range(plan.port.shape[0]):
-        place = int(ix[int(ix[PORTS]) + port])
-        q = z[place] if place < z.shape[0] else 0.0
-        if call % CALLS_AHEAD == DIPPED:
-            predicted(plan, work, view, port, FLOW)[tick] = q
-        else:
-            dipped = predicted(plan, work, view, port, FLOW)[tick]
-            predicted(plan, work, view, port, FLOW_SLOPE)[tick] = min((dipped - q) / DIP, 0.0)
-            predicted(plan, work, view, port, FLOW)[tick] = q
-            predicted(plan, work, view, port, PRESSURE)[tick] = pressure_ahead(plan, row, machine, port, view, tick)
+def bind_ahead(plan: Plan, ix: Indices, row: Floats, z: Floats, work: Floats, tick: int, dip: float) -> None:
+    """Write the ports' pressures, changed by ``dip``, and a future tick's inputs into the circuit's copy.
 
-
-@register_jitable
-def pressure_ahead(plan: Plan, row: Floats, machine: Floats, port: int, view: int, tick: float) -> float:
-    """Pressure of a port a number of ticks from now."""
-    now, c = port_state(plan, row, port), plan.port[port].cylinder
-    if view == HELD:
-        return now.port
-    if c >= 0:
-        k = cylinder_copy(machine, c)
-        if is_known(k):
-            return k.p_B if plan.port[port].is_B else k.p_A
-    return now.port + now.port_trend * tick * plan.loop[0].dt
-
-
-@register_jitable
-def bind_ahead(
-    plan: Plan, ix: Indices, row: Floats, z: Floats, machine: Floats, view: int, at: float, tick: int, more: float
-) -> None:
-    """Write future pressures (in ticks from now) plus ``more``, and a tick's inputs, into the circuit's copy."""
+    Chamber A's pressure is raised and chamber B's lowered: where the circuit connects the two, the slope includes what
+    flows from one to the other.
+    """
     first_input, first_port = plan.layout[0].input, plan.layout[0].port
     place = ix[BOUND]
     for _ in range(ix[N_BOUND]):
         column = int(np.int64(ix[place + ONE]))
         if column >= first_port:
-            z[ix[place]] = pressure_ahead(plan, row, machine, (column - first_port) // PORT_CELLS, view, at) + more
+            port = (column - first_port) // PORT_CELLS
+            z[ix[place]] = ahead_of(plan, work, port).p + (-dip if plan.port[port].is_B else dip)
         else:
             i = column - first_input
             t = trend(plan, row, i)
@@ -181,65 +250,102 @@ def bind_ahead(
 
 
 @register_jitable
-def carry_cylinder(plan: Plan, row: Floats, machine: Floats, work: Floats, c: int, tick: int, until: float) -> None:
-    """Advance a cylinder's copy by the first or second half of a tick (``until`` 0.5, 1) with the predicted flows."""
+def note_ahead(
+    plan: Plan, ix: Indices, row: Floats, z: Floats, machine: Floats, work: Floats, stage: int, substeps: int, call: int
+) -> None:
+    """Store the flows of the circuit's copy after a call of the integrator, and move the cylinders with them."""
+    tick, exchanges = tick_of(plan, stage, substeps, call), exchanges_of(plan, stage, substeps)
+    for port in range(plan.port.shape[0]):
+        ahead, now = ahead_of(plan, work, port), port_state(plan, row, port)
+        q = flow_of(ix, z, port)
+        if is_step(stage, call):
+            predicted(plan, work, stage, port, FLOW)[tick] += q / exchanges
+            predicted(plan, work, stage, port, PRESSURE)[tick] += (ahead.p - now.port_shift) / exchanges
+            ahead.flow, ahead.passed = flow_at_end(ix, z, work, port), q
+        elif call == 0:
+            ahead.flow = q
+        else:
+            dip = -DIP if plan.port[port].is_B else DIP
+            ahead.slope = min((q - ahead.flow) / dip, 0.0)
+    if stage == PREDICTED and is_step(stage, call):
+        for c in range(plan.cylinder.shape[0]):
+            k, m = cylinder_copy(machine, c), plan.cylinder[c]
+            if is_known(k):
+                q_A = flow_passed(plan, row, work, m.port_A, k.p_A, k.flow_A)
+                q_B = flow_passed(plan, row, work, m.port_B, k.p_B, k.flow_B)
+                move_cylinder(q_A, q_B, k, m, plan.loop[0].dt / exchanges)
+
+
+@register_jitable
+def hand_over(plan: Plan, ix: Indices, work: Floats, z: Floats) -> None:
+    """Set the flows of a circuit that was taken from the copy after its first tick: means over this tick."""
+    for port in range(plan.port.shape[0]):
+        place = place_of_flow(ix, port)
+        if place < z.shape[0]:
+            z[place] = predicted(plan, work, PREDICTED, port, FLOW)[0]
+
+
+@register_jitable
+def mean_pressure(plan: Plan, row: Floats, machine: Floats, work: Floats, port: int, at: float, h: float) -> float:
+    """Mean pressure of a port over a step of ``h`` seconds, with its middle ``at`` seconds from now."""
+    c, is_B = plan.port[port].cylinder, plan.port[port].is_B
+    now = port_state(plan, row, port)
+    if c < 0:
+        return now.port + now.port_trend * at
     k, m = cylinder_copy(machine, c), plan.cylinder[c]
     if not is_known(k):
-        return
-    q_A, rise_A, slope_A = flow_ahead(plan, row, work, m.port_A, k.p_A, k.flow_A, tick)
-    q_B, rise_B, slope_B = flow_ahead(plan, row, work, m.port_B, k.p_B, k.flow_B, tick)
-    h = plan.loop[0].dt / SUBSTEPS_OF_MACHINE
-    for sub in range(SUBSTEPS_OF_MACHINE // 2):
-        share = until - 0.5 + (sub + 0.5) / SUBSTEPS_OF_MACHINE
-        now_A, now_B = q_A + share * rise_A + slope_A * k.p_A, q_B + share * rise_B + slope_B * k.p_B
-        move_cylinder(now_A, now_B, slope_A, slope_B, k, m, h)
+        return now.port + now.port_trend * at
+    p, flow = (k.p_B, k.flow_B) if is_B else (k.p_A, k.flow_A)
+    C = chamber_B(k.x, p, m) if is_B else chamber_A(k.x, p, m)
+    swept = -m.area_B * k.v if is_B else m.area_A * k.v
+    slope = ahead_of(plan, work, port).slope if follows_circuit(plan, row, port) else 0.0
+    filling = flow_into(plan, row, work, port, p, flow) - swept
+    return float(p + filling * h / C * share_of_rise(-slope * h / C))
 
 
 @register_jitable
-def flow_ahead(
-    plan: Plan, row: Floats, work: Floats, port: int, p: float, now: float, tick: int
-) -> tuple[float, float, float]:
-    """Flow into a port at a future tick, extrapolated to zero pressure; its rise to the next tick; and its slope.
+def share_of_rise(a: float) -> float:
+    """Mean rise of a pressure over a step, as a share of the rise at its initial rate; ``a``: step per time constant.
 
-    The port's own valve will pass the virtual flow while the rig is RUNNING. A port at the other pair of edges of a
-    valve receives the flow at its spool position; a port without a valve keeps its present flow.
+    >>> round(share_of_rise(1e-9), 6), round(share_of_rise(1.0), 6), round(100.0 * share_of_rise(100.0), 6)
+    (0.5, 0.367879, 0.99)
     """
+    if a < GENTLE:
+        return 0.5
+    return float((1.0 - (1.0 - exp(-a)) / a) / a)
+
+
+@register_jitable
+def follows_circuit(plan: Plan, row: Floats, port: int) -> bool:
+    """Whether a port receives the virtual flow: a valve drives it, and the rig is RUNNING."""
     head = header(row)
+    return bool(head.mode == Mode.RUNNING and plan.port[port].valve >= 0)
+
+
+@register_jitable
+def flow_passed(plan: Plan, row: Floats, work: Floats, port: int, p: float, now: float) -> float:
+    """Mean flow into a port over the last step."""
+    if port >= 0 and follows_circuit(plan, row, port):
+        return ahead_of(plan, work, port).passed
+    return flow_into(plan, row, work, port, p, now)
+
+
+@register_jitable
+def flow_into(plan: Plan, row: Floats, work: Floats, port: int, p: float, now: float) -> float:
+    """Flow into a port at pressure ``p``, with the circuit's copy in its present state.
+
+    A port at the other pair of edges of a valve receives the flow at that valve's spool position; a port without a
+    valve keeps its present flow.
+    """
     if port < 0:
-        return 0.0, 0.0, 0.0
-    if head.mode != Mode.RUNNING:
-        return now, 0.0, 0.0
-    if plan.port[port].valve >= 0:
-        slope = predicted(plan, work, PREDICTED, port, FLOW_SLOPE)[tick]
-        q = flow_at_no_pressure(plan, work, port, tick, slope)
-        return q, q - flow_at_no_pressure(plan, work, port, tick - 1, slope) if tick > 0 else 0.0, slope
+        return 0.0
+    if follows_circuit(plan, row, port):
+        ahead = ahead_of(plan, work, port)
+        return float(ahead.flow + ahead.slope * (p - ahead.p))
     turned = plan.port[port].turned
-    if turned < 0:
-        return now, 0.0, 0.0
+    if turned < 0 or header(row).mode != Mode.RUNNING:
+        return now
     b, v = valve_state(plan, row, turned), plan.valve[turned]
-    driven = v.port
-    p_S, p_T = row[v.column_S], row[v.column_T]
-    wanted = predicted(plan, work, PREDICTED, driven, FLOW)[tick]
-    U = opening_for(wanted, predicted(plan, work, PREDICTED, driven, PRESSURE)[tick], p_S, p_T, v.overlap, b, v)
-    return valve_flow(-U, p, p_S, p_T, b, v), 0.0, 0.0
-
-
-@register_jitable
-def flow_at_no_pressure(plan: Plan, work: Floats, port: int, tick: int, slope: float) -> float:
-    """The flow stored at a tick, extrapolated to zero pressure along its slope: the part due to the circuit itself."""
-    q, p = predicted(plan, work, PREDICTED, port, FLOW)[tick], predicted(plan, work, PREDICTED, port, PRESSURE)[tick]
-    return float(q - slope * p)
-
-
-@register_jitable
-def stiffness(plan: Plan, row: Floats, work: Floats, i: int) -> float:
-    """Rate at which the virtual circuit holds the pressure at a valve's port now, 1/s; 0 without a known cylinder."""
-    v = plan.valve[i]
-    c = v.cylinder
-    if c < 0:
-        return 0.0
-    k, m = cylinder_state(plan, row, c), plan.cylinder[c]
-    if not is_known(k):
-        return 0.0
-    C = chamber_B(k.x, k.p_B, m) if v.is_B else chamber_A(k.x, k.p_A, m)
-    return float(-predicted(plan, work, PREDICTED, v.port, FLOW_SLOPE)[0] / C)
+    driven, p_S, p_T = ahead_of(plan, work, v.port), row[v.column_S], row[v.column_T]
+    U = opening_for(driven.flow, driven.p, p_S, p_T, v.overlap, b, v)
+    return valve_flow(-U, p, p_S, p_T, b, v)

@@ -6,18 +6,20 @@ from math import exp, floor, isfinite, nan, pi, sin
 
 from numba.extending import register_jitable
 
-from hilserver.circuit.engine import N_VALUES, PORTS
+from hilserver.circuit.engine import N_VALUES
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.numerics.shape import clip
-from hilserver.tick.bridge.compensation import add_volume_error, compensated, learn
+from hilserver.tick.bridge.compensation import compensated
 from hilserver.tick.bridge.ladder import Compensates, Kind, compensates, kind_of
+from hilserver.tick.bridge.learning import learn
 from hilserver.tick.bridge.oscillation import forget_oscillation, watch_oscillation
 from hilserver.tick.bridge.strategies import prepare_strategy, raw_output, strategy_command
 from hilserver.tick.codes import Action, FaultCode, Mode, Saturation, When
-from hilserver.tick.look_ahead import FLOW, HELD, PREDICTED, PRESSURE, predicted, stiffness
+from hilserver.tick.look_ahead import FLOW, HELD, PREDICTED, PRESSURE, predicted
 from hilserver.tick.modes import supervisor_lost, take_over, too_many_missed, trip
 from hilserver.tick.plan import Plan, ValveRecord
 from hilserver.tick.row import ValveState, header, past_of_valve, trend, valve_state
+from hilserver.tick.volumes import flow_of
 
 SPOOL_TOLERANCE = 0.05
 """Fraction of full stroke by which measured and simulated spool position may differ before this is reported."""
@@ -31,12 +33,10 @@ def drive_valves(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: fl
     """
     head = header(row)
     travel = travel_of_inputs(plan, row, elapsed)
+    circuit = row[plan.layout[0].circuit : plan.layout[0].circuit + int(ix[N_VALUES])]
     for i in range(plan.valve.shape[0]):
         b, v = valve_state(plan, row, i), plan.valve[i]
-        place = int(ix[int(ix[PORTS]) + v.port])
-        add_volume_error(b, v, elapsed)
-        b.flow_before = b.flow_virtual
-        b.flow_virtual = row[plan.layout[0].circuit + place] if place < int(ix[N_VALUES]) else 0.0
+        b.flow_virtual = flow_of(ix, circuit, v.port)
         b.flow_measured = row[v.column_Q] if v.column_Q >= 0 else nan
         if compensates(b.strategy, Compensates.PARAMETERS) and head.mode == Mode.RUNNING:
             learn(b, v, elapsed)
@@ -82,7 +82,7 @@ def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: fl
     if kind_of(number) == Kind.LOOK_AHEAD:
         view, port = PREDICTED if compensates(number, Compensates.DELAY) else HELD, v.port
         q_ahead, p_ahead = predicted(plan, work, view, port, FLOW), predicted(plan, work, view, port, PRESSURE)
-        u = compensated(number, q_ahead, p_ahead, p_T, stiffness(plan, row, work, i), b, v, work, elapsed, dt)
+        u = compensated(number, q_ahead, p_ahead, p_T, b, v, work, elapsed, dt)
     else:
         u = strategy_command(number, b.flow_virtual, p, p_S, p_T, b, v, elapsed, dt)
     if not isfinite(u):

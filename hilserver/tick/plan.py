@@ -55,6 +55,7 @@ class Layout(Struct):
     errors: int = value("", "one per device: 1 if it could not be read or written")
     channel: int = value("", "channels in SI units")
     stale: int = value("", "ages of the channels' last valid samples")
+    interval: int = value("", "times between the channels' last two samples; 0 without a new one")
     change: int = value("", "the channels' rates of change")
     input: int = value("", "operator inputs")
     trend: int = value("", "motion of the inputs: a record each")

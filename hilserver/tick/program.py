@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hilserver.circuit.engine import N_RECORDED, N_STATES, N_SUMS, N_VALUES, work_size
+from hilserver.circuit.engine import N_RECORDED, N_VALUES, work_size
 from hilserver.circuit.library import Library
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import (
@@ -46,8 +46,7 @@ def no_command() -> Floats:
 
 def work_needed(index: Indices, plan: Plan) -> int:
     """Length of the scratch array that the tick needs with a circuit of this index."""
-    integrator = work_size(int(index[N_STATES]), int(index[N_SUMS]))
-    return max(integrator, int(plan.layout[0].circuit_space), LEAST_WORK) + look_ahead_size(plan)
+    return max(work_size(index), int(plan.layout[0].circuit_space), LEAST_WORK) + look_ahead_size(plan)
 
 
 def warm_up(program: Program, plan: Plan, index: Indices, value: Floats, row: Floats) -> None:
@@ -80,7 +79,7 @@ def calls_in_the_loop(plan: Plan, index: Indices, value: Floats, row: Floats) ->
 
 def calls_in_analysis(index: Indices, value: Floats) -> Calls:
     """The functions with which the supervisor checks a circuit before it is switched in."""
-    z, work = np.zeros(int(index[N_VALUES])), np.zeros(work_size(int(index[N_STATES]), int(index[N_SUMS])))
+    z, work = np.zeros(int(index[N_VALUES])), np.zeros(work_size(index))
     y = np.zeros(int(index[N_RECORDED]))
     return [
         ("load", (index, value, z)),

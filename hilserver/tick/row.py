@@ -59,7 +59,8 @@ class InputTrend(Struct):
 class PortState(Struct):
     """A port's pressure as passed to the virtual circuit."""
 
-    port: float = value("Pa", "pressure: as measured, or as estimated if a strategy looks ahead")
+    port: float = value("Pa", "pressure: as measured, or as estimated if a strategy looks ahead, plus port_shift")
+    port_shift: float = value("Pa", "rise of pressure that the oil which the real valve still owes would cause")
     port_trend: float = value("Pa/s", "its filtered rate of change")
 
 
@@ -67,8 +68,7 @@ class ValveState(Struct):
     """The memory of a bridge for its valve: a block of the row."""
 
     strategy: float = value("", "number of the bridge's strategy")
-    flow_virtual: float = value("m^3/s", "flow that the virtual circuit passes into the port")
-    flow_before: float = value("m^3/s", "the same in the previous tick")
+    flow_virtual: float = value("m^3/s", "flow that the virtual circuit passes into the port, mean over the tick")
     flow_measured: float = value("m^3/s", "measured flow; NaN without a sensor")
     drop: float = value("Pa", "pressure drop over the open edge")
     opening: float = value("", "opening that passes the virtual flow, before lead and limits")
@@ -76,6 +76,7 @@ class ValveState(Struct):
     command: float = value("", "command within all limits, of full opening")
     saturation: float = value("", "why the command differs from the demand: bits (hilserver.tick.codes.Saturation)")
     opening_filtered: float = value("", "memory of the lead: the filtered opening")
+    lead: float = value("", "filtered lead of a strategy with look-ahead; NaN before its first")
     spool: float = value("", "spool position as simulated from the commands, of full stroke")
     spool_speed: float = value("1/s", "its speed")
     integral: float = value("", "flow servo: integral part of the command")
@@ -93,14 +94,29 @@ class ValveState(Struct):
     flow_other: float = value("m^3/s", "flow that its other pair of edges should pass")
     volume: float = value("m^3", "integral of the estimated flow")
     volume_before: float = value("m^3", "the same in the previous tick")
-    volume_error: float = value("m^3", "integrated difference between virtual and real flow")
+    volume_virtual: float = value("m^3", "integral of the virtual flow")
+    volume_virtual_before: float = value("m^3", "the same in the previous tick")
+    volume_error: float = value("m^3", "virtual volume that the real valve has not passed yet")
+    volume_ahead: float = value("m^3", "recent part of volume_error, which the circuit takes for passed")
+    volume_lost: float = value("m^3", "virtual volume that was not passed and will not be")
     supply: float = value("Pa", "supply pressure")
     supply_trend: float = value("Pa/s", "filtered rate of change of the supply pressure")
     gain_PA: float = value("", "tracked flow gain of the edge from supply to port, relative to the datasheet's")
     gain_AT: float = value("", "tracked flow gain of the edge from port to tank, relative to the datasheet's")
     delay: float = value("s", "tracked delay minus the configured one")
-    expected_before: float = value("m^3/s", "expected flow in the previous tick")
-    expected_rate: float = value("m^3/s^2", "filtered rate of change of the expected flow")
+    unexplained: float = value("m^3", "volume expected of the valve less volume passed, recent part")
+    flow_change: float = value("m^3/s", "expected flow, recent part")
+    passed_PA: float = value("m^3", "volume expected from the supply into the port, recent part")
+    passed_AT: float = value("m^3", "volume expected from the port to the tank, recent part, negative")
+    seen_11: float = value("s^3", "adaptive: squares of the effect of a delay")
+    seen_12: float = value("s^3", "adaptive: products of the effects of delay and gain P->A")
+    seen_13: float = value("s^3", "adaptive: products of the effects of delay and gain A->T")
+    seen_22: float = value("s^3", "adaptive: squares of the effect of the gain P->A")
+    seen_23: float = value("s^3", "adaptive: products of the effects of both gains")
+    seen_33: float = value("s^3", "adaptive: squares of the effect of the gain A->T")
+    seen_1: float = value("s^3", "adaptive: unexplained, times the effect of a delay")
+    seen_2: float = value("s^3", "adaptive: unexplained, times the effect of the gain P->A")
+    seen_3: float = value("s^3", "adaptive: unexplained, times the effect of the gain A->T")
     spool_error: float = value("", "filtered difference between measured and simulated spool position")
     oscillation: float = value("", "largest recent half-wave of the demanded opening")
     oscillation_mean: float = value("", "demanded opening, filtered")
@@ -231,6 +247,7 @@ SECTIONS = {
     "errors": Field("", "1 if the device could not be read or written"),
     "channel": Field("SI", "value of the channel"),
     "stale": Field("s", "age of its last valid sample"),
+    "interval": Field("s", "time from the sample before to this one; 0 if no sample has come since the last tick"),
     "change": Field("SI/s", "rate of change of the channel"),
     "input": Field("", "operator input"),
     "limit": Field("", "1 if the limit is violated"),
@@ -242,7 +259,7 @@ SECTIONS = {
 def column_reference() -> Iterator[tuple[str, Field]]:
     """Every kind of column of the log, in order: its name (``*`` stands for a name of the rig) and meaning."""
     yield from RowHeader.fields().items()
-    for section in ("raw", "age", "errors", "channel", "stale", "change", "input"):
+    for section in ("raw", "age", "errors", "channel", "stale", "interval", "change", "input"):
         yield f"{section}.*", SECTIONS[section]
     yield from ((f"input_{field}.*", found) for field, found in InputTrend.fields().items())
     yield "limit.*", SECTIONS["limit"]

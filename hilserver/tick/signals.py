@@ -16,26 +16,30 @@ from hilserver.tick.row import header, trend
 
 @register_jitable
 def scale_channels(plan: Plan, row: Floats, elapsed: float) -> None:
-    """Convert raw readings to filtered SI values, with their rates of change.
+    """Convert raw readings to filtered SI values, with their rates of change and the times between samples.
 
-    If a sample is missing (NaN, not valid, or without a finite value), the last value is kept and becomes stale.
+    If a sample is missing (NaN, not valid, or without a finite value), the last value is kept and becomes stale. A slow
+    device's sample is read several times, each time older by a tick: only the first time is it a new one.
     """
     layout = plan.layout[0]
     raw, age, value, stale, change = layout.raw, layout.age, layout.channel, layout.stale, layout.change
+    interval = layout.interval
     for i in range(plan.channel.shape[0]):
         channel = plan.channel[i]
         slot = channel.slot
         if slot < 0:
-            row[value + i], row[stale + i] = channel.constant, 0.0
+            row[value + i], row[stale + i], row[interval + i] = channel.constant, 0.0, elapsed
             continue
         first, last, gap = not isfinite(row[stale + i]), row[value + i], row[stale + i] + elapsed - row[age + slot]
         new, rate = scaled_value(plan, channel, row[raw + slot]), 0.0
         if not first:
             new = last + (new - last) * elapsed / (elapsed + channel.filter)
             rate = (new - last) / max(gap, elapsed)  # gap: from the last sample to this one
-        row[change + i] = 0.0
+        row[change + i] = row[interval + i] = 0.0
         if isfinite(new) and isfinite(row[age + slot]) and abs(rate) <= channel.valid_rate:
             row[value + i], row[stale + i], row[change + i] = new, row[age + slot], rate
+            if first or gap > 0.5 * plan.loop[0].dt:
+                row[interval + i] = elapsed if first else gap
         else:
             row[stale + i] += elapsed
 

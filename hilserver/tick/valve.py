@@ -13,7 +13,7 @@ Inst. 343 (2006) 48.
 
 from __future__ import annotations
 
-from math import floor, isfinite
+from math import floor, isfinite, nan
 
 from numba.extending import register_jitable
 
@@ -130,10 +130,19 @@ def reset_nonfinite(b: ValveState, v: ValveRecord) -> None:
         b.gain_PA, b.gain_AT, b.delay = 1.0, 1.0, 0.0
     if not (isfinite(b.supply) and isfinite(b.supply_trend)):
         b.supply, b.supply_trend = 0.0, 0.0
-    if not (isfinite(b.volume) and isfinite(b.volume_before) and isfinite(b.volume_error)):
-        b.volume, b.volume_before, b.volume_error = 0.0, 0.0, 0.0
-    if not (isfinite(b.expected_before) and isfinite(b.expected_rate) and isfinite(b.spool_error)):
-        b.expected_before, b.expected_rate, b.spool_error = 0.0, 0.0, 0.0
+    if not (isfinite(b.volume) and isfinite(b.volume_before) and isfinite(b.volume_error) and isfinite(b.volume_lost)):
+        b.volume, b.volume_before, b.volume_error, b.volume_lost = 0.0, 0.0, 0.0, 0.0
+    if not (isfinite(b.volume_virtual) and isfinite(b.volume_virtual_before)):
+        b.volume_virtual, b.volume_virtual_before = 0.0, 0.0
+    if not isfinite(b.spool_error):
+        b.spool_error = 0.0
+    if not (isfinite(b.unexplained) and isfinite(b.flow_change) and isfinite(b.passed_PA) and isfinite(b.passed_AT)):
+        b.unexplained, b.flow_change, b.passed_PA, b.passed_AT = 0.0, 0.0, 0.0, 0.0
+        b.seen_1 = nan
+    total = b.seen_11 + b.seen_12 + b.seen_13 + b.seen_22 + b.seen_23 + b.seen_33 + b.seen_1 + b.seen_2 + b.seen_3
+    if not isfinite(total):
+        b.seen_11 = b.seen_12 = b.seen_13 = b.seen_22 = b.seen_23 = b.seen_33 = 0.0
+        b.seen_1 = b.seen_2 = b.seen_3 = 0.0
 
 
 @register_jitable

@@ -256,7 +256,7 @@ def phases(result: Fidelity, strategy: str, quantity: str = "flow A") -> list[fl
 def test_over_frequency_each_rung_is_closer(exact: Fidelity) -> None:
     for quantity in ("flow A", "flow B", "position rod"):
         static, ahead = phases(exact, "inverse_static", quantity), phases(exact, "prediction", quantity)
-        assert static == pytest.approx([-1.2 * f for f in SHORT], abs=1.5)  # 3.3 ms: two delays, lag of the spool
+        assert static == pytest.approx([-1.38 * f for f in SHORT], abs=1.5)  # 3.8 ms: delays, spool, half a tick
         assert ahead == pytest.approx([0.0] * 3, abs=0.5)
         for response in exact.sweep_responses(quantity)["prediction"]:
             assert response.ratio == pytest.approx(1.0, abs=0.01)
@@ -264,18 +264,24 @@ def test_over_frequency_each_rung_is_closer(exact: Fidelity) -> None:
 
 
 def test_a_delay_that_the_bridge_does_not_know_is_seen_as_its_phase() -> None:
-    """3 ms more on the way to the valves than their rig file says."""
+    """3 ms more on the way to the valves than their rig file says.
+
+    A tenth more, because the circuit sees the missing oil in the chamber for 8 ms (decision 0021) and passes less.
+    """
     actuators = {name: {"delay": "4 ms"} for name in ("valve_A", "valve_B")}
     late = measured({"rig": {"devices": {"rig": {"actuators": actuators}}}}, "prediction", frequencies=(2.0, 5.0, 10.0))
-    assert phases(late, "prediction") == pytest.approx([-0.36 * f * 3.0 for f in (2.0, 5.0, 10.0)], abs=0.4)
+    assert phases(late, "prediction") == pytest.approx([-0.36 * f * 3.3 for f in (2.0, 5.0, 10.0)], abs=0.4)
 
 
 def test_a_wrong_flow_gain_is_seen_as_amplitude() -> None:
-    """The real valves pass 8 % less than their datasheet says; nothing is fed back."""
+    """The real valves pass 8 % less than their datasheet says; nothing is fed back.
+
+    (Up to 2 % more is missing, because the circuit sees the missing oil in the chamber for 8 ms: decision 0021.)
+    """
     flow = {"flow": "55.2 l/min", "drop": "35 bar", "per": "edge"}
     result = measured(true_valves(nominal_flow=flow), "prediction", frequencies=(2.0, 5.0))
     for response in result.sweep_responses("flow A")["prediction"]:
-        assert response.ratio == pytest.approx(0.92, abs=0.01)
+        assert response.ratio == pytest.approx(0.91, abs=0.011)
 
 
 def test_noise_of_the_sensors_is_seen_in_the_command_at_rest() -> None:
@@ -388,7 +394,7 @@ def test_without_cylinders_the_virtual_flow_of_the_run_is_what_is_left(
     assert result.reference == ""
     assert set(result.cycle_errors("flow A")) == {"feedback", "inverse_static"}
     assert not result.cycle_errors("position lift")
-    assert phases(result, "inverse_static") == pytest.approx([-1.2 * f for f in SHORT], abs=2.0)
+    assert phases(result, "inverse_static") == pytest.approx([-1.38 * f for f in SHORT], abs=2.0)
     text = next(path for path in write_report(result, tmp_path) if path.suffix == ".md").read_text()
     assert "There is no model of the machine" in text
 

@@ -152,7 +152,7 @@ def test_a_killed_or_damaged_log_gives_its_page(log: Path, tmp_path: Path) -> No
     contents = {
         "killed": (whole[:-8], "no end mark"),
         "torn": (whole[: half + 1000], "<th>Damaged</th>"),
-        "damaged": (whole[:half] + bytes(1000) + whole[half + 1000 :], "<th>Damaged</th>"),
+        "damaged": (whole[:half] + 1000 * b"\xa5" + whole[half + 1000 :], "<th>Damaged</th>"),
     }
     for name, (content, said) in contents.items():
         path = tmp_path / f"{name}.arrow"

@@ -219,6 +219,22 @@ def test_a_spike_is_no_sample_but_a_new_level_is_taken_in_time(filter_ms: int) -
     assert machine["change.p_A"] <= 20_000 * BAR
 
 
+def test_a_slow_device_s_sample_is_new_once() -> None:
+    """Read every 4 ms, first seen with an age of 0.4 or 1.3 ticks: the time since the sample before, then nothing."""
+    machine, intervals = bench(scale={"raw": [0, 10], "value": ["0 bar", "100 bar"]}, valid_raw=[0, 11]), []
+    machine.ages["p_A"] = 0.0
+    read(machine, 5.0)
+    for latency in (0.4e-3, 1.3e-3, 0.4e-3):
+        for tick in range(4):
+            machine.ages["p_A"] = latency + tick * DT
+            read(machine, 5.0)
+            intervals.append(machine["interval.p_A"])
+    assert intervals[4:] == pytest.approx([3.1e-3, 0.0, 0.0, 0.0, 4.9e-3, 0.0, 0.0, 0.0], abs=1e-12)
+    machine.ages["p_A"] = 0.0
+    assert read(machine, 12.0) != 120 * BAR  # not valid: no sample
+    assert machine["interval.p_A"] == 0.0
+
+
 def test_a_ramp_within_the_valid_rate_is_taken_filtered_or_not() -> None:
     for time_constant in ("0 s", "10 ms"):
         machine = bench(

@@ -100,7 +100,7 @@ def test_the_columns_of_a_log_are_those_of_the_reference() -> None:
     assert kinds[: RowHeader.cells()] == list(RowHeader.names())
     assert set(patterns) - set(kinds) <= {p for p in patterns if p.startswith(("cylinder.", "output.", "limit."))}
     assert places[: RowHeader.cells()] == sorted(places[: RowHeader.cells()])
-    assert unit_of_column("valve.main.flow_virtual") == unit_of_column("valve.main.flow_before") == "m^3/s"
+    assert unit_of_column("valve.main.flow_virtual") == unit_of_column("valve.main.flow_expected") == "m^3/s"
     assert unit_of_column("port.A") == "Pa"
     assert unit_of_column("channel.p_A") == ""  # that of the channel
     row = first_row(rig.layout, rig.plan, rig.packed)

@@ -1,20 +1,22 @@
 r"""The upper levels of the ladder: the command from the virtual flow predicted over the next ticks.
 
-``q`` and ``p`` are the virtual flow into the port and its pressure at this tick, the next, …, as
+``q`` and ``p`` are the virtual flow into the port and its pressure, means over the coming tick, the next, …, as
 :mod:`hilserver.tick.look_ahead` predicts them; ``b`` is the valve's block of the row, ``v`` its line of the plan.
 
 The present command is held for one tick and moves the spool after the valve's delay. In the middle of that interval the
-spool has to be at W, the opening that passes the flow at that time. For a second-order spool this is achieved exactly
-by
+spool has to be at W, the opening that passes the mean flow over the interval. For a second-order spool this is achieved
+exactly by
 
 .. math:: U = W + \frac{2d}{\omega}\dot W + \frac{\ddot W}{\omega^2}
 
-The derivatives are those of a cubic through four predicted openings, so that no noisy signal is differentiated.
+The derivatives are those of a cubic through four predicted openings, so that no noisy signal is differentiated. The
+noise of the prediction differs from tick to tick, and far above its natural frequency no spool follows a lead. The lead
+therefore passes a low-pass filter, and is taken from a later part of the prediction by as much as the filter delays it.
 """
 
 from __future__ import annotations
 
-from math import floor, isfinite
+from math import isfinite
 
 from numba.extending import register_jitable
 
@@ -22,30 +24,16 @@ from hilserver.numerics.arrays import Floats
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.ladder import Compensates, compensates
 from hilserver.tick.bridge.strategies import authority
-from hilserver.tick.codes import Saturation
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
 from hilserver.tick.valve import UNAVAILABLE, delay_of, opening_for
 
-POINTS = 4
+POINTS = 5
+"""Ticks whose flows determine a command."""
+LEAD_LAG = 1
+"""Ticks by which the lead's filter delays it, and by which it is taken from a later part of the prediction."""
 QUICK_RETURN = 3e-3
 """s: time in which the command is restored after an interval without a pressure drop; see `authority`."""
-LARGEST_ERROR = 0.03
-"""s of nominal flow: the largest volume error that the feedback corrects."""
-SOFT_TIME = 0.01
-"""s: if the virtual circuit holds a port's pressure with this time constant, the feedback is halved."""
-EXCITED = 0.1
-"""Fraction of the nominal flow below which the gain of an edge is not adapted."""
-LEARNING_TIME = 1.0
-"""s: time in which an adaptive bridge corrects 63 % of an error of the flow gain."""
-GAIN_RANGE = 0.2
-"""Limits of the tracked flow gain relative to the datasheet's."""
-EXCITED_RATE = 2.0
-"""1/s: rate of change of flow, relative to nominal flow, below which the delay is not adapted."""
-DELAY_RANGE = 2e-3
-"""s: largest deviation of the tracked delay from the configured one."""
-RATE_TIME = 0.01
-"""s: filter of the flow's rate of change, about equal to the lag of the estimated flow."""
 
 
 @register_jitable
@@ -54,96 +42,49 @@ def compensated(
     q: Floats,
     p: Floats,
     p_T: float,
-    stiffness: float,
     b: ValveState,
     v: ValveRecord,
     work: Floats,
     elapsed: float,
     dt: float,
 ) -> float:
-    """The command of a strategy with look-ahead.
-
-    ``stiffness``: rate at which the virtual circuit holds the port's pressure, 1/s: slope of its flow divided by the
-    chamber's capacitance.
-    """
-    middle = (delay_of(b, v) / dt if compensates(number, Compensates.DELAY) else 0.0) + 0.5
-    first = min(max(floor(middle) - 1, 0), q.shape[0] - POINTS)
-    more = correction(stiffness, b, v) if compensates(number, Compensates.VOLUME_ERROR) else 0.0
+    """The command of a strategy with look-ahead."""
+    delay = delay_of(b, v) / dt if compensates(number, Compensates.DELAY) else 0.0
+    first = first_of(delay, q.shape[0])
+    more = b.volume_error / v.feedback_time if compensates(number, Compensates.VOLUME_ERROR) else 0.0
     overlap = v.overlap if compensates(number, Compensates.OVERLAP) else 0.0
     follows_supply = compensates(number, Compensates.SUPPLY_DROOP)
     openings = work[:POINTS]
     for i in range(POINTS):
-        p_S = b.supply + (b.supply_trend * (first + i) * dt if follows_supply else 0.0)
+        p_S = b.supply + (b.supply_trend * (first + i + 0.5) * dt if follows_supply else 0.0)
         openings[i] = opening_for(q[first + i] + more, p[first + i], p_S, p_T, overlap, b, v)
     wanted = q[first + 1] + more
     b.drop = b.supply - p[first + 1] if wanted >= 0.0 else p[first + 1] - p_T
     share = authority(b, v, elapsed, QUICK_RETURN)
-    s = middle - first
+    s = delay - first
     b.opening = clip(cubic(openings, s), -1.0, 1.0)
-    U = b.opening
+    lead = lead_of(openings[1:], s - 1.0 + LEAD_LAG, v, dt)
+    b.lead = b.lead + (lead - b.lead) / (1.0 + LEAD_LAG) if isfinite(b.lead) else lead
+    U = b.opening + b.lead
     if int(b.saturation) & UNAVAILABLE:  # no lead: the demand is not achievable in any case
-        U = openings[1]
-    elif v.omega > 0.0:
-        U += 2.0 * v.damping / v.omega * cubic_slope(openings, s) / dt
-        U += cubic_bend(openings, s) / (v.omega * dt) ** 2
-    else:
-        U += v.tau * cubic_slope(openings, s) / dt
+        U, b.lead = openings[1], 0.0
     U += b.end_stop_share * (openings[1] - U)
     return clip(share * U, v.u_min, v.u_max)
 
 
 @register_jitable
-def correction(stiffness: float, b: ValveState, v: ValveRecord) -> float:
-    """Flow that corrects the volume error: the error divided by the feedback's time.
-
-    It is reduced where the virtual circuit holds the pressure stiffly: there, a flow error changes the pressure until
-    the virtual flow equals the real one, and an integral action around that delayed loop would only make it oscillate.
-    """
-    return float(b.volume_error / (v.feedback_time * (1.0 + SOFT_TIME * stiffness)))
-
-
-@register_jitable
-def add_volume_error(b: ValveState, v: ValveRecord, elapsed: float) -> None:
-    """Integrate the difference between virtual and real flow up to the present tick, m³.
-
-    There is no wind-up: the integral is bounded, and reset where the command can't correct it.
-    """
-    passed = b.volume - b.volume_before
-    b.volume_before = b.volume
-    wanted = 0.5 * (b.flow_before + b.flow_virtual) * elapsed
-    bound = LARGEST_ERROR * v.Q_nominal
-    if isfinite(passed):
-        b.volume_error = clip(b.volume_error + wanted - passed, -bound, bound)
-    b.volume_error *= 1.0 - max(b.end_stop_share, b.no_drop_share)
+def lead_of(openings: Floats, s: float, v: ValveRecord, dt: float) -> float:
+    """Lead at ``s`` ticks from the first of four openings: what the spool's lag takes away there."""
+    if v.omega > 0.0:
+        slow = 2.0 * v.damping / v.omega * cubic_slope(openings, s) / dt
+        return float(slow + cubic_bend(openings, s) / (v.omega * dt) ** 2)
+    return float(v.tau * cubic_slope(openings, s) / dt)
 
 
 @register_jitable
-def learn(b: ValveState, v: ValveRecord, elapsed: float) -> None:
-    """Track the open edge's flow gain and the delay, for adaptive bridges: gradient steps on the flow error.
-
-    An error of the gain causes a flow error proportional to the flow, an error of the delay one proportional to its
-    rate of change. Tracking pauses where both are small and where the valve is fully open; its results are always
-    bounded.
-    """
-    q, off = b.flow_expected, b.flow_estimated - b.flow_expected
-    rate = (q - b.expected_before) / elapsed
-    b.expected_before = q
-    b.expected_rate += (rate - b.expected_rate) * elapsed / (RATE_TIME + elapsed)
-    if int(b.saturation) & Saturation.CAPACITY.value:
-        return
-    step = min(elapsed / LEARNING_TIME, 0.1)
-    if abs(q) > EXCITED * v.Q_nominal:
-        gain = b.gain_PA if q > 0.0 else b.gain_AT
-        gain *= 1.0 + step * off * q / (q * q + v.Q_nominal**2 * 0.1)
-        gain = clip(gain, 1.0 - GAIN_RANGE, 1.0 + GAIN_RANGE)
-        if q > 0.0:
-            b.gain_PA = gain
-        else:
-            b.gain_AT = gain
-    rate, least = b.expected_rate, EXCITED_RATE * v.Q_nominal
-    if abs(rate) > least:
-        late = b.delay - step * off * rate / (rate * rate + least * least)
-        b.delay = clip(late, -min(v.delay, DELAY_RANGE), DELAY_RANGE)
+def first_of(delay: float, length: int) -> int:
+    """The first of the ticks (of ``length``) that determine a command which takes effect after ``delay`` ticks."""
+    return min(max(int(delay) - 1, 0), length - POINTS)
 
 
 @register_jitable

@@ -162,8 +162,8 @@ def prepare_strategy(number: int, q: float, command: float, b: ValveState, v: Va
         start = command - v.K_p * (q - b.flow_measured) if v.T_i > 0.0 else 0.0
         b.integral = clip(start, v.u_min, v.u_max)
     elif kind_of(number) != Kind.MANUAL:
-        b.opening_filtered = nan
-        b.no_drop_share = b.end_stop_share = b.flow_off_end_stop = b.volume_error = 0.0
+        b.opening_filtered = b.lead = nan
+        b.no_drop_share = b.end_stop_share = b.flow_off_end_stop = 0.0
     else:
         b.jog, b.jog_left = 0.0, 0.0
 

@@ -1,0 +1,117 @@
+r"""Volumes at the real valves: what the virtual circuit has passed, what the real valve has passed, and the difference.
+
+.. math:: V_{virtual} = V_{real} + V_{error} + V_{lost}
+
+The error is made good by the command (`Compensates.VOLUME_ERROR`). Until then the circuit sees the chamber as if the
+oil were in it already, at the pressure p + V_ahead/C: the flow of a valve that is late or wrong doesn't disturb the
+circuit, and only the motion of the piston acts on it. This is the damping-impedance method of power hardware in the
+loop with the chamber as impedance: Ren, Steurer & Baldwin, Improve the stability and the accuracy of power
+hardware-in-the-loop simulation by selecting appropriate interface algorithms, IEEE Trans. Ind. Appl. 44 (2008) 1286.
+V_ahead is the recent part of the error (a high-pass filter): what lasts, such as the effect of a leak, does not falsify
+the pressure.
+
+What cannot be made good is lost: beyond a bound, at an end stop, without a pressure drop for some time, and under a
+strategy without feedback, which forgets the error. ``b`` is the valve's block of the row, ``v`` its line of the plan.
+Compiled into the tick.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from numba.extending import register_jitable
+
+from hilserver.circuit.engine import PORTS
+from hilserver.numerics.arrays import Floats, Indices, signed
+from hilserver.numerics.shape import clip
+from hilserver.tick.bridge.ladder import Compensates, compensates
+from hilserver.tick.codes import Mode
+from hilserver.tick.cylinder import chamber_A, chamber_B, is_known
+from hilserver.tick.plan import Plan
+from hilserver.tick.row import ValveState, cylinder_state, header, port_state, valve_state
+
+LARGEST_ERROR = 0.03
+"""s of nominal flow: the largest volume error that is kept."""
+FORGET_TIME = 0.15
+"""s: time in which a strategy without feedback forgets a volume error."""
+NO_DROP_TIME = 0.02
+"""s: time in which a volume error is given up while there is no pressure drop."""
+AHEAD_TIME = 0.008
+"""s: time after which the circuit sees the real pressure again. Longer than the delays of a valve that nobody stated,
+so that no loop of valve and circuit oscillates; so short that a lasting error of the flow hardly moves the pressure."""
+LARGEST_SHIFT = 5e6
+"""Pa: the largest pressure for which the circuit takes a volume error."""
+
+
+@register_jitable
+def place_of_flow(ix: Indices, port: int) -> int:
+    """Place of a port's flow among the circuit's values; beyond them where the circuit is not connected to it."""
+    return signed(ix, signed(ix, PORTS) + 2 * port)
+
+
+@register_jitable
+def flow_of(ix: Indices, z: Floats, port: int) -> float:
+    """Flow of the circuit into a port: mean over its last steps."""
+    place = place_of_flow(ix, port)
+    return float(z[place]) if place < z.shape[0] else 0.0
+
+
+@register_jitable
+def flow_at_end(ix: Indices, z: Floats, work: Floats, port: int) -> float:
+    """The same at the end of these steps, as the integrator has left it in ``work``."""
+    total = signed(ix, signed(ix, PORTS) + 2 * port + 1)
+    return float(work[total]) if place_of_flow(ix, port) < z.shape[0] else 0.0
+
+
+@register_jitable
+def count_volumes(plan: Plan, ix: Indices, row: Floats, z: Floats, time: float) -> None:
+    """Add what the circuit has passed in its last steps, which took ``time`` s, to the virtual volumes."""
+    for i in range(plan.valve.shape[0]):
+        valve_state(plan, row, i).volume_virtual += time * flow_of(ix, z, plan.valve[i].port)
+
+
+@register_jitable
+def is_driving(plan: Plan, row: Floats, i: int) -> bool:
+    """Whether a valve's strategy has set its command since the last tick."""
+    head = header(row)
+    return bool(head.mode == Mode.RUNNING and isfinite(valve_state(plan, row, i).fade))
+
+
+@register_jitable
+def balance_volumes(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
+    """Bring a valve's volume error up to this tick. What exceeds its bound is lost: there is no wind-up."""
+    b, v = valve_state(plan, row, i), plan.valve[i]
+    more = (b.volume_virtual - b.volume_virtual_before) - (b.volume - b.volume_before)
+    b.volume_virtual_before, b.volume_before = b.volume_virtual, b.volume
+    if not is_driving(plan, row, i):
+        forget_volume_error(b)
+        return
+    more = more if isfinite(more) else 0.0
+    error, bound = b.volume_error + more, LARGEST_ERROR * v.Q_nominal
+    share = (1.0 - b.end_stop_share) * NO_DROP_TIME / (NO_DROP_TIME + b.no_drop_share * elapsed)
+    if not compensates(b.strategy, Compensates.VOLUME_ERROR):
+        share *= FORGET_TIME / (FORGET_TIME + elapsed)
+    kept = share * clip(error, -bound, bound)
+    b.volume_ahead = share * (b.volume_ahead + more) * AHEAD_TIME / (AHEAD_TIME + elapsed)
+    b.volume_error = kept
+    b.volume_lost += error - kept
+
+
+@register_jitable
+def forget_volume_error(b: ValveState) -> None:
+    """Give up what has not been made good."""
+    b.volume_lost += b.volume_error
+    b.volume_error = b.volume_ahead = 0.0
+
+
+@register_jitable
+def shift_pressure(plan: Plan, row: Floats, i: int) -> None:
+    """Let the circuit see the pressure that a valve's port would have if the volume error were made good."""
+    b, v = valve_state(plan, row, i), plan.valve[i]
+    if v.cylinder < 0 or not compensates(b.strategy, Compensates.DELAY) or not is_driving(plan, row, i):
+        return
+    k, m, seen = cylinder_state(plan, row, v.cylinder), plan.cylinder[v.cylinder], port_state(plan, row, v.port)
+    if is_known(k):
+        C = chamber_B(k.x, k.p_B, m) if v.is_B else chamber_A(k.x, k.p_A, m)
+        seen.port_shift = clip(b.volume_ahead / C, -LARGEST_SHIFT, LARGEST_SHIFT)
+        seen.port += seen.port_shift
