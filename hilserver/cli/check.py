@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from hilserver.circuit.mechanisms import PlacedMechanism
     from hilserver.margins.margins import RigMargins
+    from hilserver.report.document import Grid
     from hilserver.rig.build import Rig
 
 
@@ -22,6 +24,20 @@ def check(
     out: Annotated[
         Path, typer.Option("--output", "-o", help="folder for drawings: of a circuit file (SVG), of mechanisms (PNG)")
     ] = Path("reports"),
+    run: Annotated[
+        bool, typer.Option("--run", help="rig: run the bridged rig in simulation, with a verdict per strategy")
+    ] = False,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(help="with --run: bridge strategy to run; may be repeated; default: all possible ones"),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=1.0, max=60.0, help="with --run: duration of each case with all inputs at rest")
+    ] = 3.0,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="with --run: exit code 2 also if a configured strategy is doubtful")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="with --run: print the verdicts as JSON, nothing else")] = False,
 ) -> None:
     """Check a configuration. Nothing is started.
 
@@ -33,16 +49,83 @@ def check(
 
     Mechanisms (of the rig's circuit and simulated machine, or of a circuit or mechanism file) are drawn at their
     initial position, with their degrees of freedom and redundant constraints.
+
+    With --run the bridged rig is commissioned virtually: it runs in simulation, without a clock, over its work cycle,
+    at rest, and over steps and sweeps of each input, at several positions of the stroke and with lighter and heavier
+    loads. Each strategy is judged fit, doubtful or unfit by its deviations from the virtual circuit connected directly
+    to the machine. The exit code is 2 if a configured strategy is unfit.
     """
     from rich.console import Console
 
+    from hilserver.errors import HilserverError
     from hilserver.simulation.circuit_run import is_circuit_file
 
     console = Console(highlight=False, markup=False)
+    given = {"--strategy": strategy, "--strict": strict, "--json": json}
+    if not run and (options := [name for name, value in given.items() if value]):
+        raise HilserverError(f"{file}: {options[0]} is for a virtual commissioning: add --run.")
+    if run and is_circuit_file(file):
+        raise HilserverError(f"{file}: --run needs a rig file; hilserver simulate runs a circuit.")
+    if run and json:
+        _commission(console, file, strategy, seconds, strict, None)
+        return
     notes = _circuit(console, file, out) if is_circuit_file(file) else _rig(console, file, out)
     for line in notes:
         console.print(f"Note: {line}", soft_wrap=True)
     console.print(f"{file}: no problems.", soft_wrap=True)
+    if run:
+        _commission(console, file, strategy, seconds, strict, out)
+
+
+def _commission(
+    console: Console, file: Path, strategies: list[str] | None, seconds: float, strict: bool, out: Path | None
+) -> None:
+    """Virtual commissioning, with a report in the folder ``out``; None: print JSON instead.
+
+    Raises HilserverError where a configured strategy is not suitable.
+    """
+    from hilserver.errors import HilserverError
+    from hilserver.report.figures import json_text
+    from hilserver.rig.build import load_rig
+    from hilserver.virtual_commissioning import report
+    from hilserver.virtual_commissioning.trial import commission
+
+    with _progress() as tell:
+        result = commission(load_rig(file), strategies, seconds=seconds, progress=tell)
+    if out is None:
+        print(json_text(report.figures(result)))
+    else:
+        console.print(_compact(report.overview(result), f"{result.rig}: virtual commissioning"))
+        written = [f"Written: {path}" for path in report.write_report(result, out)]
+        for line in [*report.sentences(result), *written]:
+            console.print(line, soft_wrap=True)
+    if refused := report.refusals(result, strict=strict):
+        raise HilserverError("\n".join(f"{file}: {text}" for text in refused))
+
+
+def _compact(grid: Grid, title: str) -> Table:
+    """A wide table for the terminal, without lines between its columns."""
+    from rich.table import Table
+
+    table = Table(title=title, caption=grid.caption, box=None, pad_edge=False)
+    for number, head in enumerate(grid.head):
+        table.add_column(head, justify="right" if number > 1 else "left", no_wrap=not number)
+    for row in grid.rows:
+        table.add_row(*row)
+    return table
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str, float], None]]:
+    """A progress bar on standard error, where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    columns = (BarColumn(), TextColumn("{task.percentage:3.0f}%"), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda case, done: bar.update(task, completed=done, description=case)
 
 
 def _rig(console: Console, file: Path, out: Path) -> list[str]:

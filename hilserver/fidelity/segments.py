@@ -11,8 +11,10 @@ from hilserver.circuit.model import RIG
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.fidelity.results import SegmentResult
 from hilserver.numerics.arrays import Floats, Integers
+from hilserver.rig.build import Rig
 from hilserver.rig.cycle import CycleSettings, Sine
 from hilserver.rig.settings import RigSettings
+from hilserver.simulation.lockstep import fault_name
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.codes import Mode
 
@@ -86,6 +88,33 @@ def passes(record: CircuitRows) -> list[slice]:
     begins = running & ~np.concatenate([[False], running[:-1] & (t[1:] > t[:-1])])
     ends = np.concatenate([~running[1:] | begins[1:], [True]]) & running
     return [slice(int(a), int(b) + 1) for a, b in zip(np.flatnonzero(begins), np.flatnonzero(ends), strict=True)]
+
+
+@dataclass(frozen=True)
+class TripInRun:
+    """How a run left the mode RUNNING: the mode that followed, the cause, and the cycle time, s.
+
+    ``row``: the last row in which it was RUNNING.
+    """
+
+    mode: str
+    cause: str
+    time: float
+    row: int
+
+    def __str__(self) -> str:
+        return f"ended in mode {self.mode}{f' ({self.cause})' if self.cause else ''} at {self.time:.2f} s"
+
+
+def trip_in(record: CircuitRows, rig: Rig) -> TripInRun | None:
+    """How a run left the mode RUNNING; None if it did not."""
+    modes = record.columns["mode"]
+    running = np.flatnonzero(modes == Mode.RUNNING)
+    if modes[-1] == Mode.RUNNING or not len(running):
+        return None
+    last = int(running[-1])
+    cause = fault_name(int(record.columns["fault"][last + 1]), rig.layout.limits)
+    return TripInRun(Mode(int(modes[last + 1])).name, cause, float(record.columns["cycle_time"][last]), last)
 
 
 @dataclass(frozen=True)

@@ -87,8 +87,7 @@ class LockstepRun:
         self._inputs = np.array(
             [COLUMN["tick"], COLUMN["missed"]] + [i for p in self._players for i in p.columns], dtype=np.int64
         )
-        head = run_header(rig, self.program.folder.name, "lockstep")
-        self._writer = _writer(rig, log, head) if log is not None else None
+        self._writer = _writer(rig, log, run_header(rig, self.program.folder.name, "lockstep")) if log else None
 
     def _connect(self) -> None:
         """Simulated devices with their slots and columns, replay devices with their samples."""

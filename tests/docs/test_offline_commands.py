@@ -46,7 +46,11 @@ def test_python_example_with_a_log(block: Block, recorded: Workplace) -> None:
 
 @pytest.mark.parametrize(
     ("page", "said"),
-    [("fidelity.md", r"(Hz:.*){6}"), ("closed-chains.md", r"1 degrees of freedom|2 degrees of freedom")],
+    [
+        ("fidelity.md", r"(Hz:.*){6}"),
+        ("closed-chains.md", r"1 degrees of freedom|2 degrees of freedom"),
+        ("virtual-commissioning.md", r"prediction: fit"),
+    ],
 )
 def test_python_example(page: str, said: str, tmp_path: Path) -> None:
     place = workplace(tmp_path, "python")

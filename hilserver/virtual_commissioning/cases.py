@@ -1,0 +1,123 @@
+"""The cases of a virtual commissioning: work cycle, rest, steps and sweeps of the inputs, over stroke and load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from hilserver.rig.build import Rig
+
+STROKES = (0.1, 0.5, 0.9)
+"""Initial positions, as shares of the stroke."""
+LOADS = (1.0, 0.5, 1.5)
+"""Loads, as multiples of that stated; the stated one first."""
+SECONDS = 3.0
+"""Default duration of rest: the oscillations of usual rigs, above 1 Hz, have time to grow or to decay."""
+LEAST_SECONDS = 1.0
+PAUSE, STEP, AFTER = 0.3, 0.5, 0.8
+"""s, time at rest before an input moves; duration of a step; time at rest after it."""
+STEP_SHARE = 0.5
+"""Height of a step, as a share of the input's range from rest to its end.
+
+Higher steps make chambers cavitate that are closed so abruptly, in the directly connected circuit too.
+"""
+RAMP = 1.0
+"""s, from rest to the end of an input's range, and back."""
+
+
+class CaseKind(Enum):
+    """What a case examines."""
+
+    CYCLE = "work cycle"
+    REST = "rest"
+    STEP = "step"
+    SWEEP = "sweep"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: the inputs as the table of a work cycle, the initial position as a share of the stroke, the load.
+
+    ``stroke``: None for the initial position in the circuit file. ``load``: multiple of the stated one. ``moves``: the
+    input that moves, and how far.
+    """
+
+    kind: CaseKind
+    cycle: Mapping[str, Any]
+    stroke: float | None = None
+    load: float = 1.0
+    moves: str = ""
+
+    def __str__(self) -> str:
+        parts = [f"{self.kind.value} of {self.moves}" if self.moves else self.kind.value]
+        parts += [f"at {self.stroke:.0%} of the stroke"] if self.stroke is not None else []
+        parts += [f"load {self.load:.0%}"] if self.load != 1.0 else []
+        return ", ".join(parts)
+
+
+def cases(
+    rig: Rig, seconds: float = SECONDS, *, stroke: bool = True, load: bool = True, home: float | None = None
+) -> Iterator[Case]:
+    """All cases of a rig. ``seconds``: duration of rest; ``stroke``, ``load``: whether they can be varied.
+
+    ``home``: where the work cycle starts, as a share of the stroke; None for the position in the circuit file.
+    """
+    middle = 0.5 if stroke else None
+    if rig.cycle is not None:
+        yield Case(CaseKind.CYCLE, {**rig.sources["cycle"], "repeat": False}, home)
+    for position, multiple in _places(stroke, load):
+        yield Case(CaseKind.REST, _still(rig, seconds), position, multiple)
+    for name, end in _ends(rig):
+        level = rig.settings.inputs[name].initial + STEP_SHARE * (end - rig.settings.inputs[name].initial)
+        for position, multiple in _places(stroke, load):
+            yield Case(CaseKind.STEP, _stepped(rig, name, level), position, multiple, f"{name} to {level:g}")
+        yield Case(CaseKind.SWEEP, _swept(rig, name, end), middle, 1.0, f"{name} to {end:g}")
+
+
+def short_cases(rig: Rig, seconds: float = SECONDS, *, home: float | None = None) -> Iterator[Case]:
+    """The least before arming: rest, and the first seconds of the work cycle; ``home`` as above."""
+    yield Case(CaseKind.REST, _still(rig, seconds), home)
+    if rig.cycle is not None:
+        length = min(seconds, rig.cycle.duration)
+        yield Case(CaseKind.CYCLE, {**rig.sources["cycle"], "length": f"{length!r} s", "repeat": False}, home)
+
+
+def _ends(rig: Rig) -> Iterator[tuple[str, float]]:
+    """Each input that the virtual circuit reads, with each end of its range at which it does not rest."""
+    for name, settings in rig.settings.inputs.items():
+        if name in rig.packed.values:
+            yield from ((name, end) for end in reversed(settings.range) if end != settings.initial)
+
+
+def _places(stroke: bool, load: bool) -> Iterator[tuple[float | None, float]]:
+    """Positions at the stated load, then the other loads at mid-stroke."""
+    for share in STROKES if stroke else (None,):
+        yield share, LOADS[0]
+    for multiple in LOADS[1:] if load else ():
+        yield 0.5 if stroke else None, multiple
+
+
+def _still(rig: Rig, seconds: float) -> dict[str, Any]:
+    return {"inputs": _others(rig, ""), "length": f"{max(seconds, LEAST_SECONDS)!r} s"}
+
+
+def _others(rig: Rig, name: str) -> dict[str, Any]:
+    """All inputs but one, at rest."""
+    return {other: {"points": [["0 s", s.initial]]} for other, s in rig.settings.inputs.items() if other != name}
+
+
+def _stepped(rig: Rig, name: str, level: float) -> dict[str, Any]:
+    """An input jumps to a level and back."""
+    rest = rig.settings.inputs[name].initial
+    points = [["0 s", rest], [f"{PAUSE:g} s", level], [f"{PAUSE + STEP:g} s", rest]]
+    moving = {"shape": "hold", "points": points}
+    return {"inputs": {name: moving, **_others(rig, name)}, "length": f"{PAUSE + STEP + AFTER:g} s"}
+
+
+def _swept(rig: Rig, name: str, end: float) -> dict[str, Any]:
+    """An input moves steadily to the end of its range and back."""
+    rest, turn = rig.settings.inputs[name].initial, PAUSE + RAMP
+    points = [["0 s", rest], [f"{PAUSE:g} s", rest], [f"{turn:g} s", end], [f"{turn + RAMP:g} s", rest]]
+    return {"inputs": {name: {"points": points}, **_others(rig, name)}, "length": f"{turn + RAMP:g} s"}

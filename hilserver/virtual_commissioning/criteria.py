@@ -1,0 +1,96 @@
+"""The criteria of a verdict: which figures decide, from which values on, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from math import inf
+
+
+class Suitability(IntEnum):
+    """The suitability of a strategy for a rig; the larger, the worse."""
+
+    FIT = 0
+    DOUBTFUL = 1
+    UNFIT = 2
+
+    @property
+    def word(self) -> str:
+        """The verdict for the reader."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A figure with its limits, all as shares: doubtful above the first, unfit above the second.
+
+    The limits are absolute: how good a strategy is does not depend on the others.
+    """
+
+    name: str
+    meaning: str
+    doubtful: float
+    unfit: float
+    reason: str
+
+    def verdict(self, value: float) -> Suitability:
+        """The verdict on a value of the figure."""
+        if value > self.unfit:
+            return Suitability.UNFIT
+        return Suitability.DOUBTFUL if value > self.doubtful else Suitability.FIT
+
+
+CRITERIA = (
+    Criterion(
+        "position",
+        "RMS of the position error, of the range of the position (at least 2 % of the stroke)",
+        0.02,
+        0.10,
+        "the nominal flow of a servo valve is stated to about 10 %; with a larger error the rig stands for a valve of "
+        "another size. Up to 2 % is the uncertainty of a measured flow gain",
+    ),
+    Criterion(
+        "flow",
+        "RMS of the flow error at the port of a valve, of the range of the flow (at least 10 % of the nominal flow)",
+        0.035,
+        0.15,
+        "3.5 % is a sine with 10 % error of amplitude or 6° of phase; 15 % is 42 % or 25°: no longer the same dynamics",
+    ),
+    Criterion(
+        "pressure",
+        "RMS of the pressure error at a port, of the real supply pressure",
+        0.10,
+        0.25,
+        "10 % changes the flow over an edge by 5 %, 25 % by 13 %: more than the uncertainty of the nominal flow",
+    ),
+    Criterion(
+        "noise",
+        "RMS of the command above 100 Hz, of full command, except during the steps",
+        0.01,
+        0.03,
+        "1 % is the usual dither of a servo valve, which it withstands permanently; three times as much wears it out",
+    ),
+    Criterion(
+        "oscillation",
+        "RMS of the command about its trend at rest and after a step, of full command, less that which the virtual "
+        "circuit requires",
+        0.005,
+        0.02,
+        "0.5 % is the usual resolution and hysteresis of a servo valve; at 2 % the machine oscillates visibly",
+    ),
+    Criterion(
+        "drift",
+        "flow error at rest, largest mean over 0.5 s, of the nominal flow of the valve",
+        0.005,
+        0.02,
+        "servo valves leak 0.5 % to 2 % of their nominal flow at null: beyond that the load is not held",
+    ),
+    Criterion(
+        "saturated",
+        "share of the ticks in which a valve can't pass the virtual flow, or its command is limited by range or slew",
+        0.05,
+        inf,
+        "the valve is too small or too slow for these inputs; the resulting errors are judged as errors",
+    ),
+)
+"""In the order of the table. A trip is unfit, without a limit."""

@@ -1,0 +1,204 @@
+"""The figures of a case: errors against the direct simulation, noise, oscillation and drift of the bridged rig."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import isfinite, nan, sqrt
+
+import numpy as np
+
+from hilserver.fidelity.measures import Deviation, rms_above
+from hilserver.fidelity.results import LIMITED, SegmentResult
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.settings import RigSettings
+from hilserver.tick.codes import Saturation
+from hilserver.virtual_commissioning.cases import PAUSE, STEP, CaseKind
+
+NOISE_ABOVE = 100.0
+"""Hz; a command above it moves no machine."""
+SETTLED = 1.0 / 3.0
+"""Share of a rest after which noise and oscillation are taken."""
+DRIFT_TIME = 0.5
+"""s over which a flow error at rest is averaged."""
+LEAST_STROKE, LEAST_FLOW = 0.02, 0.1
+"""Shares of stroke and nominal flow below which the range of a motion does not scale an error: it hardly moves."""
+RINGING = PAUSE + STEP + 0.3
+"""s; until then the command follows a step, with frequencies that would count as noise."""
+LEAST_SWING = 0.2
+"""s of a command that show noise and oscillation."""
+NO_FLOW = 0.02
+"""Share of the nominal flow below which a saturation does not matter."""
+OUT_OF_REACH = Saturation.RANGE | Saturation.SLEW
+
+
+@dataclass(frozen=True)
+class Scales:
+    """What errors are divided by: strokes, m, by rod; nominal flows, m³/s, by port; the real supply pressure, Pa."""
+
+    strokes: Mapping[str, float]
+    flows: Mapping[str, float]
+    supply: float = nan
+
+
+@dataclass(frozen=True)
+class CaseFigures:
+    """CaseFigures of a case under a strategy. ``judged``: by the names of the criteria; the others inform.
+
+    ``frequency``: dominant frequency of the command while the inputs rest, Hz. ``moved``: largest position error, m;
+    ``lost``: the same at rest, signed. ``flow``: largest mean flow error at rest, m³/s, signed, of the port ``port``.
+    ``limited``: share of the ticks in which range or slew limit a command.
+    """
+
+    judged: Mapping[str, float]
+    moved: float = 0.0
+    frequency: float = 0.0
+    lost: float = 0.0
+    flow: float = 0.0
+    port: str = ""
+    limited: float = 0.0
+
+
+def figures(kind: CaseKind, found: SegmentResult, settings: RigSettings, scales: Scales, dt: float) -> CaseFigures:
+    """The figures of a case of this kind."""
+    moved = max((d.largest for name, d in found.deviations.items() if name.startswith("position ")), default=0.0)
+    judged = {"pressure": _worst(found, "pressure", dict.fromkeys(settings.ports, scales.supply), 0.0)}
+    saturated, limited = _saturation(found, settings, scales)
+    judged["saturated"] = saturated
+    result = CaseFigures(judged, moved, limited=limited)
+    if kind is CaseKind.REST:
+        return _at_rest(result, found, scales, dt)
+    judged["position"] = _worst(found, "position", _floors(scales.strokes, LEAST_STROKE))
+    judged["flow"] = _worst(found, "flow", _floors(scales.flows, LEAST_FLOW))
+    if kind is CaseKind.STEP:
+        after = _from(found, RINGING)
+        return _swings(result, after, scales, dt) if len(after.time) * dt >= LEAST_SWING else result
+    judged["noise"] = _noise(found, dt)
+    return result
+
+
+def until(found: SegmentResult, ticks: int) -> SegmentResult:
+    """The first ticks of a case."""
+    return _part(found, slice(0, ticks))
+
+
+def _from(found: SegmentResult, begin: float) -> SegmentResult:
+    """A case from this time on, s."""
+    return _part(found, slice(int(np.searchsorted(found.time, begin)), None))
+
+
+def _part(found: SegmentResult, rows: slice) -> SegmentResult:
+    def part(series: Mapping[str, Floats]) -> dict[str, Floats]:
+        return {name: values[rows] for name, values in series.items()}
+
+    return replace(
+        found,
+        time=found.time[rows],
+        actual=part(found.actual),
+        reference=part(found.reference),
+        virtual=part(found.virtual),
+        command=part(found.command),
+        saturation=part(found.saturation),
+        estimate=part(found.estimate),
+    )
+
+
+def _floors(sizes: Mapping[str, float], share: float) -> dict[str, float]:
+    return {name: share * size for name, size in sizes.items()}
+
+
+def _worst(found: SegmentResult, what: str, least: Mapping[str, float], ranges: float = 1.0) -> float:
+    """The largest RMS deviation of a kind of quantity, of its range or a least one. Only those in ``least``."""
+    errors = [
+        deviation.rms / max(ranges * deviation.range, least[where])
+        for where, deviation in _deviations(found, what)
+        if where in least
+    ]
+    return max(errors, default=0.0)
+
+
+def _deviations(found: SegmentResult, what: str) -> Iterator[tuple[str, Deviation]]:
+    for name, deviation in found.deviations.items():
+        kind, _, where = name.partition(" ")
+        if kind == what:
+            yield where, deviation
+
+
+def _at_rest(result: CaseFigures, found: SegmentResult, scales: Scales, dt: float) -> CaseFigures:
+    """Drift over a rest; noise and oscillation from its later part."""
+    flows = {port: _drift(found, f"flow {port}", dt) for port in scales.flows}
+    port = max(flows, key=lambda name: abs(flows[name]) / scales.flows[name])
+    swinging = _swings(result, _from(found, SETTLED * float(found.time[-1])), scales, dt)
+    return replace(
+        swinging,
+        judged={**swinging.judged, "drift": abs(flows[port]) / scales.flows[port]},
+        lost=max((_largest_error(found, f"position {rod}") for rod in scales.strokes), key=abs, default=0.0),
+        flow=flows[port],
+        port=port,
+    )
+
+
+def _swings(result: CaseFigures, found: SegmentResult, scales: Scales, dt: float) -> CaseFigures:
+    """Noise and oscillation of the commands while the inputs rest."""
+    swings = {valve: _about_trend(series) for valve, series in found.command.items()}
+    required = max(_rms(_about_trend(found.reference[f"flow {p}"])) / scales.flows[p] for p in scales.flows)
+    valve = max(swings, key=lambda name: _rms(swings[name]))
+    oscillation = sqrt(max(_rms(swings[valve]) ** 2 - required**2, 0.0))
+    judged = {**result.judged, "noise": _noise(found, dt), "oscillation": oscillation}
+    return replace(result, judged=judged, frequency=dominant(swings[valve], dt))
+
+
+def _drift(found: SegmentResult, name: str, dt: float) -> float:
+    """The largest mean error of a flow over `DRIFT_TIME`, signed: a load that sinks may soon have reached its end."""
+    error = found.actual[name] - found.reference[name]
+    ticks = min(round(DRIFT_TIME / dt), len(error))
+    passed = np.concatenate([[0.0], np.cumsum(error)])
+    return float(max((passed[ticks:] - passed[:-ticks]) / ticks, key=abs))
+
+
+def _largest_error(found: SegmentResult, name: str) -> float:
+    return float(max(found.actual[name] - found.reference[name], key=abs))
+
+
+def _noise(found: SegmentResult, dt: float) -> float:
+    """The largest noise of a command; 0 where the case is too short, or the tick too slow to show any."""
+    if 0.45 / dt <= NOISE_ABOVE:
+        return 0.0
+    values = [rms_above(series, NOISE_ABOVE, dt) for series in found.command.values()]
+    return max((value for value in values if isfinite(value)), default=0.0)
+
+
+def _about_trend(values: Floats) -> Floats:
+    """Values without mean and linear trend."""
+    t = np.linspace(-1.0, 1.0, len(values))
+    centred = values - np.mean(values)
+    around: Floats = centred - t * (np.dot(t, centred) / np.dot(t, t))
+    return around
+
+
+def _rms(values: Floats) -> float:
+    return float(np.sqrt(np.mean(values * values)))
+
+
+def dominant(values: Floats, dt: float) -> float:
+    """Frequency of the largest line in the spectrum of evenly spaced values without a mean, Hz.
+
+    >>> dominant(np.sin(2.0 * np.pi * 12.5 * 1e-3 * np.arange(2000)), 1e-3)
+    12.5
+    """
+    spectrum = np.abs(np.fft.rfft(values * np.hanning(len(values))))
+    return round(float(np.fft.rfftfreq(len(values), dt)[int(np.argmax(spectrum))]), 9)
+
+
+def _saturation(found: SegmentResult, settings: RigSettings, scales: Scales) -> tuple[float, float]:
+    """Shares of the ticks in which a valve passes too little, and in which range or slew limit a command.
+
+    A valve that can't pass a flow of next to nothing, as in an oscillation about null, is not too small.
+    """
+    short, limited = np.zeros(len(found.time), dtype=bool), np.zeros(len(found.time), dtype=bool)
+    for name, values in found.saturation.items():
+        flags, port = values.astype(np.int64), settings.valves[name].port
+        flow = found.virtual.get(f"flow {port}", np.zeros(len(values)))
+        limited |= (flags & OUT_OF_REACH) > 0
+        short |= ((flags & LIMITED) > 0) & (np.abs(flow) > NO_FLOW * scales.flows[port])
+    return float(np.mean(short | limited)), float(np.mean(limited))

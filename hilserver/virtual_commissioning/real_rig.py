@@ -1,0 +1,136 @@
+"""A rig with real devices in lockstep: a stand-in for its machine, read and commanded at the rates of the devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hilserver.circuit.program import Program
+from hilserver.errors import ConfigurationError, Problem
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.build import Rig
+from hilserver.rig.channels import ChannelSettings
+from hilserver.rig.scale import Curve
+from hilserver.simulation.lockstep import LockstepRun
+from hilserver.tick.plant import PlantArrays
+from hilserver.tick.row import COLUMN, header
+from hilserver.virtual_commissioning.stand_in import StandIn
+
+NAME = "stand-in"
+
+
+@dataclass
+class _Channel:
+    """A measured channel of the rig: its place in the row, and its place among the sensors, or a constant reading."""
+
+    curve: Curve
+    place: int
+    every: int
+    sensor: int | None
+    constant: float = 0.0
+    raw: float = np.nan
+    age: float = 0.0
+
+    def serve(self, readings: Floats) -> None:
+        """Take a new sample."""
+        value = self.constant if self.sensor is None else float(readings[self.sensor])
+        self.raw, self.age = self.curve.raw(value), 0.0
+
+
+class StandInRun(LockstepRun):
+    """A rig with real devices in lockstep, against a stand-in for its machine.
+
+    A slow device has a new sample, and passes a new command on, once per period; in between both are held.
+    """
+
+    def __init__(self, rig: Rig, program: Program, substitute: StandIn) -> None:
+        self._substitute = substitute
+        self._plant = PlantArrays._make(array.copy() for array in substitute.plant)
+        super().__init__(rig, program=program)
+        self.plants = {NAME: self._plant}
+        self._tick = self.dt
+        self._true: list[Floats] = []
+        self._channels = list(_channels(rig, substitute))
+        self._outputs = [rig.layout.column(f"valve.{name}.output") for name in rig.settings.valves]
+        self._periods = [_period(rig, valve.device) for valve in rig.settings.valves.values()]
+        self._held: Floats = self.row[self._outputs].copy()
+        self._readings = np.zeros(len(substitute.measured))
+        first = rig.plan.layout[0]
+        columns = [int(start) + c.place for start in (first.raw, first.age) for c in self._channels]
+        self._inputs = np.array([COLUMN["tick"], COLUMN["missed"], *columns], dtype=np.int64)
+
+    def _connect(self) -> None:
+        """The stand-in replaces all devices."""
+
+    def true_values(self, device: str) -> Floats:
+        """The stand-in at the end of every tick so far."""
+        return np.concatenate(self._true)
+
+    def _block(self, rows: Floats) -> None:
+        trace = np.empty((len(rows), len(self._plant.values)))
+        for k in range(len(rows)):
+            self._step(rows[k : k + 1])
+            trace[k] = self._plant.values
+        self._true.append(trace)
+
+    def _step(self, row: Floats) -> None:
+        """One tick of the loop and of the machine."""
+        turn = int(header(self.row).tick) + 1
+        self.program.sample(self._plant, self._readings)
+        for channel in self._channels:
+            channel.age += self._tick
+            if turn % channel.every == 0:
+                channel.serve(self._readings)
+        raw, age = [c.raw for c in self._channels], [c.age for c in self._channels]
+        given = np.array([[turn, 0.0, *raw, *age]])
+        block, packed = self.rig.plan.block, self.packed
+        self.program.run_recorded(
+            block, packed.index, packed.value, self.row, self._work, self._command, self._inputs, given, row
+        )
+        for number, (column, every) in enumerate(zip(self._outputs, self._periods, strict=True)):
+            if turn % every == 0:
+                self._held[number] = self.row[column]
+        self.program.move(self._plant, self._held, self._tick)
+
+
+def _channels(rig: Rig, substitute: StandIn) -> list[_Channel]:
+    """The measured channels of a rig. Raises ConfigurationError for a scale that can't be inverted."""
+    places = {name: place for place, name in enumerate(rig.layout.raw)}
+    found, problems = [], []
+    for name, settings in rig.settings.channels.items():
+        if settings.device is None:
+            continue
+        sensor = substitute.measured.index(name) if name in substitute.measured else None
+        constant = 0.0 if sensor is not None else _quiet(rig, name, settings)
+        try:
+            settings.curve().raw(constant)
+        except ValueError as error:
+            problems.append(
+                Problem(f"{error}, so that its sensor can be simulated.", f"channels.{name}", str(rig.file))
+            )
+        found.append(_Channel(settings.curve(), places[name], _period(rig, settings.device), sensor, constant))
+    if problems:
+        raise ConfigurationError(problems)
+    return found
+
+
+def _quiet(rig: Rig, name: str, settings: ChannelSettings) -> float:
+    """A value of a channel that the stand-in does not have, at which nothing happens."""
+    if rig.settings.enable is not None and rig.settings.enable.channel == name:
+        return 1.0
+    limits = [limit for limit in rig.settings.limits.values() if limit.channel == name]
+    low = max((limit.min.value for limit in limits if limit.min is not None), default=None)
+    high = min((limit.max.value for limit in limits if limit.max is not None), default=None)
+    if low is not None and high is not None:
+        return 0.5 * (low + high) - settings.zero
+    assert settings.scale is not None
+    values = [value.value for value in settings.scale.value or settings.scale.current or ()]
+    middle = 0.5 * (min(values) + max(values)) if values else 0.0
+    return min(max(middle, low if low is not None else middle), high if high is not None else middle) - settings.zero
+
+
+def _period(rig: Rig, device: str | None) -> int:
+    """Ticks from one reading or writing of a device to the next."""
+    rate = rig.rates.get(device or "", rig.settings.loop.rate)
+    return max(round(rig.settings.loop.rate / rate), 1)

@@ -1,0 +1,170 @@
+"""A virtual commissioning: every case under every strategy, and the verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from hilserver.errors import HilserverError
+from hilserver.fidelity.segments import CycleSegment, TripInRun, passes, trip_in
+from hilserver.fidelity.strategies import usable
+from hilserver.rig.build import Rig
+from hilserver.rig.ladder import possible
+from hilserver.tick.program import compiled_program
+from hilserver.virtual_commissioning.cases import SECONDS, Case, cases, short_cases
+from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
+from hilserver.virtual_commissioning.excuses import Excuse, excuse
+from hilserver.virtual_commissioning.figures import CaseFigures, Scales, figures, until
+from hilserver.virtual_commissioning.subject import CaseRun, Subject
+
+LEAST_JUDGED = 0.3
+"""s of a case; with less there is nothing to judge."""
+NO_FIGURES = CaseFigures({})
+
+Progress = Callable[[str, float], None]
+"""Is told each case before it runs, and the share of the work that is done."""
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """A case under a strategy. ``trip``: how it ended before its time; ``excuse``: why it is not judged, or from when.
+
+    ``blamed``: whether the trip is a fault of the strategy.
+    """
+
+    case: Case
+    figures: CaseFigures
+    trip: TripInRun | None = None
+    excuse: str = ""
+    judged: bool = True
+    blamed: bool = True
+
+    @property
+    def verdict(self) -> Suitability:
+        """The worst verdict on its figures."""
+        if self.trip is not None and self.blamed:
+            return Suitability.UNFIT
+        return max((c.verdict(v) for c, v in self.values()), default=Suitability.FIT)
+
+    def values(self) -> list[tuple[Criterion, float]]:
+        """The figures that are judged, with their criteria."""
+        return [(c, self.figures.judged[c.name]) for c in CRITERIA if c.name in self.figures.judged and self.judged]
+
+
+@dataclass(frozen=True)
+class StrategyResult:
+    """All cases under a strategy."""
+
+    strategy: str
+    cases: tuple[CaseResult, ...]
+
+    @property
+    def verdict(self) -> Suitability:
+        """The worst verdict on a case; doubtful where no case could be judged."""
+        judged = [found.verdict for found in self.cases if found.judged]
+        return max(judged, default=Suitability.DOUBTFUL)
+
+    @property
+    def trips(self) -> list[CaseResult]:
+        """The cases that ended before their time, by the strategy's own fault."""
+        return [found for found in self.cases if found.trip is not None and found.blamed]
+
+    def worst(self, name: str) -> tuple[float, CaseResult] | None:
+        """The largest value of a figure, and its case; None where no case has it."""
+        known = [
+            (found.figures.judged[name], found) for found in self.cases if found.judged and name in found.figures.judged
+        ]
+        return max(known, key=lambda pair: pair[0], default=None)
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """The result of a virtual commissioning.
+
+    ``configured``: the strategies in the rig file; ``left_out``: those that were not tried, with the reason;
+    ``notes``: what the reader must know of the simulated rig.
+    """
+
+    rig: str
+    configured: tuple[str, ...]
+    results: tuple[StrategyResult, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Suitability:
+        """The worst verdict on a configured strategy."""
+        return max((r.verdict for r in self.results if r.strategy in self.configured), default=Suitability.FIT)
+
+
+def commission(
+    rig: Rig,
+    named: Sequence[str] | None = None,
+    *,
+    seconds: float = SECONDS,
+    short: bool = False,
+    progress: Progress = lambda case, done: None,
+) -> TrialResult:
+    """Virtual commissioning of a rig: all cases, under the strategies of these names.
+
+    ``named``: default all that the rig can use; the configured ones are always included. ``seconds``: duration of
+    rest; ``short``: only `short_cases`. Raises HilserverError where the rig has no simulated machine.
+    """
+    subject, own = Subject(rig, compiled_program(rig.library)), configured(rig)
+    tried, left_out = usable(rig, [*(named or possible(rig.settings)), *own], by_user=bool(named))
+    if short:
+        chosen = tuple(short_cases(rig, seconds, home=subject.home))
+    else:
+        chosen = tuple(cases(rig, seconds, stroke=subject.varies_stroke, load=subject.varies_load, home=subject.home))
+    results = run_cases(subject, [name for name in tried if name not in left_out], chosen, progress)
+    return TrialResult(rig.settings.name, own, results, left_out, subject.notes)
+
+
+def run_cases(
+    subject: Subject, strategies: Sequence[str], chosen: Sequence[Case], progress: Progress = lambda case, done: None
+) -> tuple[StrategyResult, ...]:
+    """Run cases under these strategies."""
+    found: dict[str, list[CaseResult]] = {name: [] for name in strategies}
+    scales = subject.scales()
+    for number, case in enumerate(chosen):
+        run = subject.of(case)
+        for turn, name in enumerate(strategies):
+            progress(str(case), (number + turn / len(strategies)) / len(chosen))
+            found[name].append(_result(run, name, scales))
+    return tuple(StrategyResult(name, tuple(results)) for name, results in found.items())
+
+
+def configured(rig: Rig) -> tuple[str, ...]:
+    """The strategies in a rig file that follow the virtual flow."""
+    return tuple(
+        dict.fromkeys(v.bridge.strategy for v in rig.settings.valves.values() if v.bridge.strategy != "manual")
+    )
+
+
+def _result(run: CaseRun, strategy: str, scales: Scales) -> CaseResult:
+    """A case under a strategy."""
+    comparison, case = run.comparison, run.case
+    try:
+        record, true_values = run.run(strategy)
+    except HilserverError as error:
+        return CaseResult(case, NO_FIGURES, excuse=str(error).removesuffix("."), judged=False)
+    trip, found = trip_in(record, comparison.rig), passes(record)
+    if not found:
+        return CaseResult(case, NO_FIGURES, trip)
+    segment, _ = comparison.evaluated(record, true_values, CycleSegment(found[0], 0.0))
+    allowed = excuse(comparison, case.kind, segment)
+    ticks = min(allowed.tick if allowed else len(segment.time), len(segment.time))
+    if ticks * comparison.dt < LEAST_JUDGED and not (trip and trip.row < found[0].start + ticks):
+        return CaseResult(case, NO_FIGURES, trip, _sentence(allowed, comparison.dt), judged=False, blamed=False)
+    part = until(segment, ticks)
+    supplies = [record.columns[f"channel.{v.supply}"][found[0]] for v in comparison.rig.settings.valves.values()]
+    scales = replace(scales, supply=max(float(np.max(values)) for values in supplies))
+    judged = figures(case.kind, part, comparison.rig.settings, scales, comparison.dt)
+    blamed = allowed is None or trip is None or trip.row < found[0].start + allowed.tick - 1
+    return CaseResult(case, judged, trip, _sentence(allowed, comparison.dt), blamed=blamed)
+
+
+def _sentence(allowed: Excuse | None, dt: float) -> str:
+    return f"{allowed.reason} at {allowed.tick * dt:.2f} s" if allowed is not None else ""

@@ -1,0 +1,194 @@
+"""CaseFigures and verdicts of signals that are known, and the load of a machine."""
+
+from __future__ import annotations
+
+from math import degrees, pi, sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from lift_bench import lift
+
+from hilserver.fidelity.results import SegmentResult
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.build import Rig
+from hilserver.tick.codes import Saturation
+from hilserver.virtual_commissioning.cases import Case, CaseKind, cases
+from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
+from hilserver.virtual_commissioning.figures import CaseFigures, Scales, figures, until
+from hilserver.virtual_commissioning.loads import can_vary, scaled
+from hilserver.virtual_commissioning.report import criteria_grid
+from hilserver.virtual_commissioning.stand_in import FIRST_ORDER
+from hilserver.virtual_commissioning.trial import CaseResult, StrategyResult
+
+DT = 1e-3
+T = DT * np.arange(1.0, 3001.0)
+FULL = 1e-3  # m³/s, nominal flow of both valves
+SCALES = Scales({"rod": 1.0}, {"A": FULL, "B": FULL}, 200e5)
+NOTHING: Floats = np.zeros(len(T))
+
+
+@pytest.fixture(scope="module")
+def rig() -> Rig:
+    return lift()
+
+
+def segment(**given: Floats) -> SegmentResult:
+    """A case in which nothing moves, except what is given: x, q, p_B, q_reference, command, flags, virtual."""
+    return SegmentResult(
+        time=T,
+        actual={
+            "position rod": 0.5 + given.get("x", NOTHING),
+            "flow A": given.get("q", NOTHING),
+            "flow B": NOTHING,
+            "pressure A": NOTHING,
+            "pressure B": given.get("p_B", NOTHING),
+        },
+        reference={
+            "position rod": 0.5 + given.get("x_reference", NOTHING),
+            "flow A": given.get("q_reference", NOTHING),
+            "flow B": NOTHING,
+            "pressure A": NOTHING,
+            "pressure B": NOTHING,
+        },
+        virtual={"flow A": given.get("virtual", NOTHING)},
+        command={"A": given.get("command", NOTHING), "B": NOTHING},
+        saturation={"A": given.get("flags", NOTHING), "B": NOTHING},
+    )
+
+
+def found(rig: Rig, kind: CaseKind = CaseKind.REST, **given: Floats) -> CaseFigures:
+    return figures(kind, segment(**given), rig.settings, SCALES, DT)
+
+
+def test_a_command_that_swings_at_rest(rig: Rig) -> None:
+    """A sine of 3 % at 12 Hz, on a drift that is none of it, is an RMS of 2.1 % at 12 Hz, and no noise."""
+    swinging = found(rig, command=0.03 * np.sin(2 * pi * 12.0 * T) + 0.01 * T)
+    assert swinging.judged["oscillation"] == pytest.approx(0.03 / sqrt(2.0), rel=0.02)
+    assert swinging.frequency == pytest.approx(12.0, abs=0.5)
+    assert swinging.judged["noise"] < 1e-4
+
+
+def test_what_the_virtual_circuit_requires_is_no_oscillation(rig: Rig) -> None:
+    wave = np.sin(2 * pi * 12.0 * T)
+    required = found(rig, command=0.03 * wave, q_reference=0.03 * FULL * wave, q=0.03 * FULL * wave)
+    assert required.judged["oscillation"] < 1e-3
+
+
+def test_a_command_that_swings_after_a_step(rig: Rig) -> None:
+    """The step itself is none of it, and no noise."""
+    step = np.where((T > 0.3) & (T <= 0.8), 0.5, 0.0)
+    assert found(rig, CaseKind.STEP, command=step).judged["oscillation"] == pytest.approx(0.0, abs=1e-9)
+    ringing = found(rig, CaseKind.STEP, command=step + np.where(T > 0.8, 0.1 * np.sin(2 * pi * 25.0 * T), 0.0))
+    assert ringing.judged["oscillation"] == pytest.approx(0.1 / sqrt(2.0), rel=0.02)
+    assert ringing.judged["noise"] < 1e-3
+
+
+def test_noise_is_what_no_machine_follows(rig: Rig) -> None:
+    noisy = found(rig, command=0.02 * np.sin(2 * pi * 240.0 * T))
+    assert noisy.judged["noise"] == pytest.approx(0.02 / sqrt(2.0), rel=0.02)
+
+
+def test_a_load_that_sinks_for_a_moment_is_not_averaged_away(rig: Rig) -> None:
+    """38 l/min for 0.6 s, until the piston is at its end; then nothing flows any more."""
+    flow = np.where(T <= 0.6, -38e-3 / 60.0, 0.0)
+    sinking = found(rig, q=flow, x=np.cumsum(flow) * DT / 2e-3)
+    assert sinking.flow == pytest.approx(-38e-3 / 60.0)
+    assert sinking.judged["drift"] == pytest.approx(38e-3 / 60.0 / FULL)
+    assert sinking.port == "A"
+    assert sinking.lost == pytest.approx(-38e-3 / 60.0 * 0.6 / 2e-3)
+
+
+def test_errors_are_divided_by_the_motion_or_by_the_machine(rig: Rig) -> None:
+    """1 mm of 100 mm is 1 %; of a machine that hardly moves, 5 % of 2 % of its stroke of 1 m."""
+    ramp, constant = np.linspace(0.0, 0.1, len(T)), np.full(len(T), 1e-3)
+    assert found(rig, CaseKind.CYCLE, x=ramp + constant, x_reference=ramp).judged["position"] == pytest.approx(0.01)
+    assert found(rig, CaseKind.CYCLE, x=constant).judged["position"] == pytest.approx(0.05)
+    assert found(rig, CaseKind.CYCLE, q=np.full(len(T), 0.01 * FULL)).judged["flow"] == pytest.approx(0.1)
+    assert found(rig, CaseKind.CYCLE, p_B=np.full(len(T), 30e5)).judged["pressure"] == pytest.approx(0.15)
+
+
+def test_saturation_counts_where_something_flows(rig: Rig) -> None:
+    too_small = np.full(len(T), float(Saturation.CAPACITY))
+    assert found(rig, flags=too_small, virtual=np.full(len(T), FULL)).judged["saturated"] == 1.0
+    assert found(rig, flags=too_small, virtual=np.full(len(T), 0.01 * FULL)).judged["saturated"] == 0.0
+    limited = found(rig, flags=np.where(T <= 0.3, float(Saturation.SLEW), 0.0))
+    assert limited.judged["saturated"] == limited.limited == pytest.approx(0.1)
+
+
+def test_only_the_part_that_is_judged_counts(rig: Rig) -> None:
+    late = segment(x=np.where(T > 1.0, 0.5, 0.0))
+    assert figures(CaseKind.CYCLE, until(late, 1000), rig.settings, SCALES, DT).judged["position"] == 0.0
+    assert figures(CaseKind.CYCLE, late, rig.settings, SCALES, DT).judged["position"] > 1.0
+
+
+# --- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("criterion", CRITERIA, ids=lambda c: str(c.name))
+def test_limits_are_in_order_and_have_a_reason(criterion: Criterion) -> None:
+    assert 0.0 < criterion.doubtful < criterion.unfit
+    assert len(criterion.reason) > 40
+    assert criterion.verdict(0.99 * criterion.doubtful) is Suitability.FIT
+    assert criterion.verdict(1.01 * criterion.doubtful) is Suitability.DOUBTFUL
+
+
+def test_the_worst_case_decides() -> None:
+    def case(value: float) -> CaseResult:
+        return CaseResult(Case(CaseKind.REST, {}), CaseFigures({"drift": value}))
+
+    good, worse, bad = case(0.001), case(0.01), case(0.5)
+    assert StrategyResult("x", (good,)).verdict is Suitability.FIT
+    assert StrategyResult("x", (good, worse)).verdict is Suitability.DOUBTFUL
+    assert StrategyResult("x", (bad, good, worse)).verdict is Suitability.UNFIT
+    excused = CaseResult(
+        Case(CaseKind.REST, {}), CaseFigures({"drift": 0.5}), excuse="it sinks by itself", judged=False
+    )
+    assert StrategyResult("x", (good, excused)).verdict is Suitability.FIT
+    assert StrategyResult("x", (excused,)).verdict is Suitability.DOUBTFUL, "nothing could be judged"
+
+
+def test_the_page_shows_the_criteria() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "virtual-commissioning.md").read_text()
+    for row in criteria_grid().rows:
+        assert f"| {' | '.join(row)} |" in page
+
+
+# --- cases and loads --------------------------------------------------------------------------------------------------
+
+
+def test_cases_cover_inputs_stroke_and_load(rig: Rig) -> None:
+    chosen = list(cases(rig))
+    for kind in (CaseKind.REST, CaseKind.STEP):
+        assert {c.stroke for c in chosen if c.kind is kind} == {0.1, 0.5, 0.9}
+        assert {c.load for c in chosen if c.kind is kind} == {0.5, 1.0, 1.5}
+    assert {c.moves for c in chosen if c.kind is CaseKind.STEP} == {"joystick to 0.5", "joystick to -0.5"}
+    assert {c.moves for c in chosen if c.kind is CaseKind.SWEEP} == {"joystick to 1", "joystick to -1"}
+    assert chosen[0].kind is CaseKind.CYCLE
+    assert {c.stroke for c in cases(rig, stroke=False)} == {None}
+    assert {c.load for c in cases(rig, load=False)} == {1.0}
+
+
+def test_masses_forces_and_bodies_are_scaled_and_nothing_else() -> None:
+    machine: dict[str, Any] = {
+        "components": {
+            "cylinder": {"type": "cylinder", "moving_mass": "10 kg"},
+            "load": {"type": "load_mass", "mass": "390 kg"},
+            "push": {"type": "force_source", "force": "-2 kN"},
+        },
+        "mechanisms": {"boom": {"definition": {"bodies": {"boom": {"mass": "200 kg", "inertia": "190 kg*m^2"}}}}},
+    }
+    half = scaled(machine, 0.5)
+    assert half["components"]["load"]["mass"] == "195.0 kg"
+    assert half["components"]["push"]["force"] == "-1.0 kN"
+    assert half["components"]["cylinder"] == machine["components"]["cylinder"]
+    assert half["mechanisms"]["boom"]["definition"]["bodies"]["boom"] == {"mass": "100.0 kg", "inertia": "95.0 kg*m^2"}
+    assert can_vary(machine)
+    assert not can_vary({"components": {"cylinder": machine["components"]["cylinder"]}})
+
+
+def test_a_first_order_spool_is_replaced_by_one_of_the_same_lag_at_f45() -> None:
+    """A critically damped second-order spool of f90 = f45/(√2 - 1) lags by 45° at f45."""
+    r = FIRST_ORDER
+    assert degrees(np.angle(1.0 / (1.0 - r * r + 2.0j * r))) == pytest.approx(-45.0)

@@ -1,0 +1,312 @@
+"""Virtual commissioning of rigs that are known to be good or bad: the simulated machine itself is the judge."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import Command
+from lift_bench import FILE, lift, of_valves
+from lowering_bench import CONFIG, VALVE, lowering
+from rig_bench import merged, program
+from slow_lift import slow_lift
+
+from hilserver.circuit.library import standard_library
+from hilserver.errors import ConfigurationError
+from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.simulation.lockstep import LockstepRun
+from hilserver.toml import read_toml
+from hilserver.virtual_commissioning import report
+from hilserver.virtual_commissioning.before_arming import refusals
+from hilserver.virtual_commissioning.cases import Case, CaseKind, cases
+from hilserver.virtual_commissioning.criteria import Suitability
+from hilserver.virtual_commissioning.stand_in import stand_in
+from hilserver.virtual_commissioning.subject import Subject
+from hilserver.virtual_commissioning.trial import StrategyResult, TrialResult, commission, run_cases
+
+pytestmark = pytest.mark.slow
+
+SUPPLY = {"rig": {"simulation": {"supply_pressure": "210 bar"}}}
+
+
+def chosen(rig: Rig, kind: CaseKind, stroke: float = 0.5, load: float = 1.0) -> list[Case]:
+    return [case for case in cases(rig) if (case.kind, case.stroke, case.load) == (kind, stroke, load)]
+
+
+def run(rig: Rig, strategies: Sequence[str], wanted: Sequence[Case]) -> dict[str, StrategyResult]:
+    return {found.strategy: found for found in run_cases(Subject(rig, program()), strategies, wanted)}
+
+
+# --- a good rig -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def good() -> TrialResult:
+    """The lift rig, with a servo valve for each port."""
+    return commission(lift(of_valves(bridge={"strategy": "prediction"})), ["inverse_static", "feedback"])
+
+
+def test_a_good_rig_is_fit(good: TrialResult) -> None:
+    by_name = {found.strategy: found for found in good.results}
+    assert by_name["prediction"].verdict is Suitability.FIT
+    assert good.verdict is Suitability.FIT
+    assert by_name["inverse_static"].verdict is Suitability.DOUBTFUL  # 3 ms late at its steps, but the load is held
+    assert report.refusals(good) == report.refusals(good, strict=True) == []
+    as_stated = [found for found in by_name["feedback"].cases if found.case.load == 1.0]
+    assert {found.verdict for found in as_stated} == {Suitability.FIT}
+    assert all(f.figures.judged["drift"] < 1e-3 for f in as_stated if f.case.kind is CaseKind.REST)
+
+
+@pytest.mark.parametrize("strategy", ["prediction", "feedback"])
+def test_what_swings_with_half_the_load_is_not_fit(strategy: str) -> None:
+    """The judge is the pressure in the machine after a step: it decays, or it grows while the bridge drives it."""
+    rig = lift()
+    (case,) = (c for c in chosen(rig, CaseKind.STEP, load=0.5) if "to 0.5" in c.moves)
+    (found,) = run(rig, [strategy], [case]).values()
+    half = Subject(rig, program()).of(case)
+    record, true = half.run(strategy)
+    p = true[:, list(half.comparison.plant.names).index("B.p")]
+    since = record.columns["cycle_time"]
+    early, late = (float(np.ptp(p[(since > a) & (since <= a + 0.2)])) for a in (0.9, 1.4))
+    assert (found.verdict is Suitability.FIT) == (late < early)
+
+
+def test_what_the_machine_itself_cannot_do_is_not_blamed(good: TrialResult) -> None:
+    """At 90 % of the stroke a step outwards ends at the stop, with the circuit connected directly too."""
+    (out,) = [
+        c
+        for c in good.results[0].cases
+        if c.case.kind is CaseKind.STEP and c.case.stroke == 0.9 and "to 0.5" in c.case.moves
+    ]
+    assert "rod reaches the end of its stroke in the reference simulation" in out.excuse
+    assert out.judged
+    assert any("Judged only until rod reaches the end of its stroke" in text for text in report.sentences(good))
+
+
+def test_a_limit_that_also_acts_without_a_bridge_is_not_blamed() -> None:
+    """The rod moves out by half a second's flow, 65 mm or so; the limit trips 30 mm further out."""
+    narrow = {"rig": {"limits": {"out": {"channel": "x", "max": "530 mm", "action": "trip"}}}}
+    rig = lift(narrow)
+    (case,) = (c for c in chosen(rig, CaseKind.STEP) if "to 0.5" in c.moves)
+    (found,) = run(rig, ["feedback"], [case]).values()
+    assert found.cases[0].trip is not None
+    assert found.cases[0].trip.cause == "limit out"
+    assert not found.trips
+    assert found.cases[0].excuse.startswith("limit out acts in the reference simulation at")
+    assert found.verdict is Suitability.FIT
+
+
+def test_a_pump_that_an_output_switches_on_runs_when_a_case_starts() -> None:
+    """A pump that fills 50 l to 140 bar takes half a second; a strategy would be blamed for the missing supply."""
+    stated = load_rig(Path(__file__).parents[1] / "golden" / "workshop_rig.toml")
+    pump = {"type": "pressure_compensated_pump", "ports": {"P": "S", "T": "T"}, "drive": "pump"}
+    supply = {
+        "supply": {**pump, "max_flow": "60 l/min", "set_pressure": "140 bar", "pressure": None, "command": None},
+        "filled": {"type": "volume", "ports": {"P": "S"}, "volume": "50 l"},
+    }
+    sources = merged(stated.sources, {"devices": {"rig": {"drive": {"components": supply}}}})
+    rig = assemble(sources, stated.file, standard_library())
+    case = Subject(rig, program()).of(chosen(rig, CaseKind.REST)[0])
+    record, _ = case.run("inverse_static")
+    since = int(np.argmax(record.columns["cycle_time"] > 0.02))
+    assert record.columns["channel.p_S"][since:].min() > 130e5
+
+
+def test_tables_and_data_agree(good: TrialResult) -> None:
+    grid = report.overview(good)
+    assert [row[:2] for row in grid.rows][:2] == [("inverse_static", "doubtful"), ("prediction *", "fit")]
+    assert {len(row) for row in grid.rows} == {len(grid.head)}
+    told = report.figures(good)
+    assert told["strategies"]["prediction"]["verdict"] == "fit"
+    worst = told["strategies"]["inverse_static"]["worst"]["flow"]
+    assert worst["value"] == max(c["figures"].get("flow", 0.0) for c in told["strategies"]["inverse_static"]["cases"])
+
+
+# --- a load that is not held ------------------------------------------------------------------------------------------
+
+
+def floating() -> Rig:
+    """The counterbalanced circuit, its valve with a floating centre, on one servo valve that drives the rod side.
+
+    At joystick 0 the virtual rod side is open to the tank, and the counterbalance valve blocks the load side. The one
+    spool that drains the rod side connects the load side with the supply, or with the tank.
+    """
+    base = lowering({"circuit": {"components": {"main_valve": {"centre": "float", "openings": None}}}})
+    drive = merged(
+        read_toml(CONFIG / "circuits" / "drive.toml"),
+        {
+            "fluid": base.sources["devices"]["rig"]["drive"]["fluid"],
+            "components": {"servo_valve": {**VALVE, "leakage": None}},
+        },
+    )
+    rig = copy.deepcopy(dict(base.sources["rig"]))
+    rig["valves"] = {"main": {**rig["valves"]["A"], "port": "B", "other_port": "A"}}
+    rig["devices"]["rig"]["actuators"] = {"valve_A": {"to": "u", "raw": [-10, 10], "delay": "1 ms"}}
+    device = {"machine": base.sources["devices"]["rig"]["machine"], "drive": drive}
+    return assemble({**base.sources, "rig": rig, "devices": {"rig": device}}, base.file, standard_library())
+
+
+def test_one_valve_on_a_counterbalanced_circuit_does_not_hold_the_load() -> None:
+    rig = floating()
+    (found,) = run(rig, ["feedback"], chosen(rig, CaseKind.REST)).values()
+    assert found.verdict is Suitability.UNFIT
+    assert report.sentence(found).startswith("feedback: unfit. ")
+    assert "Drift" in report.sentence(found)
+    assert "mm off), unfit above 2 %" in report.sentence(found)
+    with LockstepRun(replace(rig, cycle=None), trace=True) as alone:  # the judge: the rig by itself, at joystick 0
+        alone.start()
+        alone.run(2000)
+        names = alone.plants["rig"].values
+        x = alone.true_values("rig")
+    place = Subject(rig, program()).of(chosen(rig, CaseKind.REST)[0]).comparison.plant.names.index("rod.x")
+    assert len(names) == x.shape[1]
+    assert abs(x[-1, place] - x[0, place]) > 0.1
+
+
+def test_two_valves_hold_it() -> None:
+    rig = lowering()
+    (found,) = run(rig, ["feedback"], chosen(rig, CaseKind.REST)).values()
+    assert found.verdict is Suitability.FIT
+    assert found.cases[0].figures.judged["drift"] < 1e-4
+
+
+def test_a_circuit_that_does_not_hold_its_load_is_not_blamed_on_the_bridge() -> None:
+    """At 1.5 times its load the counterbalance valve opens by itself: 1.5 * 92 bar > 120 bar."""
+    rig = lowering()
+    (found,) = run(rig, ["feedback"], chosen(rig, CaseKind.REST, load=1.5)).values()
+    assert not found.cases[0].judged
+    assert "port B cavitates in the reference simulation" in found.cases[0].excuse
+
+
+# --- real devices -----------------------------------------------------------------------------------------------------
+
+
+def test_behind_a_slow_device_the_rig_trips_which_is_a_row() -> None:
+    """20 Hz: the bench with the true machine trips too (tests/tick/test_slow_devices.py); 1 kHz is fit."""
+    slow, fast = slow_lift(20.0, "feedback", SUPPLY), slow_lift(1000.0, "feedback", SUPPLY)
+    late = run(slow, ["inverse_lag", "feedback"], chosen(slow, CaseKind.REST))
+    assert list(late) == ["inverse_lag", "feedback"]
+    assert late["feedback"].verdict is Suitability.UNFIT
+    assert late["feedback"].trips
+    assert "limit p_" in report.sentence(late["feedback"])
+    (kept,) = run(fast, ["feedback"], chosen(fast, CaseKind.REST)).values()
+    assert kept.verdict is Suitability.FIT
+
+
+def test_the_sensors_of_the_stand_in_show_its_machine() -> None:
+    """Scales, noise and places of the channels: what the loop measures is what the machine has."""
+    rig = slow_lift(1000.0, "feedback", SUPPLY)
+    case = Subject(rig, program()).of(chosen(rig, CaseKind.STEP)[0])
+    record, true = case.run("feedback")
+    names = list(case.comparison.plant.names)
+    for channel, value, tolerance in (("p_A", "A.p", 1.5e6), ("p_B", "B.p", 1.5e6), ("x", "rod of lift.x", 1e-3)):
+        measured = record.columns[f"channel.{channel}"]
+        assert np.ptp(measured) > 10.0 * tolerance or channel != "x"
+        assert measured[10:] == pytest.approx(true[8:-2, names.index(value)], abs=tolerance)
+    assert record.columns["channel.p_S"][-1] == pytest.approx(210e5, rel=1e-3)
+
+
+def test_a_valve_that_is_wired_the_other_way_round_moves_the_machine_the_same_way() -> None:
+    turned: dict[str, Any] = {"rig": {"valves": {name: {"polarity": -1} for name in ("A", "B")}}}
+    results = []
+    for changes in (SUPPLY, merged(SUPPLY, turned)):
+        rig = slow_lift(1000.0, "inverse_lag", changes)
+        case = Subject(rig, program()).of(chosen(rig, CaseKind.STEP)[0])
+        results.append(case.run("inverse_lag")[1])
+    assert results[1] == pytest.approx(results[0], rel=1e-9, abs=1e-9)
+    assert np.ptp(results[0][:, list(case.comparison.plant.names).index("rod of lift.x")]) > 0.05
+
+
+def test_the_load_of_the_stand_in_is_the_weight_or_the_stated_force() -> None:
+    assert _acceleration({}, 1.0) == pytest.approx(-9.81, rel=0.01)
+    assert _acceleration({}, 0.5) == pytest.approx(-9.81, rel=0.01)
+    assert _acceleration({"loads": {"lift": "-1 kN"}}, 1.0) == pytest.approx(1e3 / 400.0, rel=0.01)
+
+
+def _acceleration(simulation: dict[str, Any], load: float) -> float:
+    """Initial acceleration of the rod without pressures, m/s²."""
+    rig = slow_lift(1000.0, "feedback", merged(SUPPLY, {"rig": {"simulation": simulation}}))
+    comparison = Subject(rig, program()).of(replace(chosen(rig, CaseKind.REST)[0], load=load)).comparison
+    substitute = stand_in(rig, load)
+    plant, names = substitute.plant, list(comparison.plant.names)
+    plant.values[names.index("rod of lift.x")] = 0.5
+    program().move(plant, np.zeros(2), 1e-4)
+    return float(plant.values[names.index("rod of lift.v")]) / 1e-4
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "remedy"),
+    [
+        ({}, "simulation.supply_pressure", 'such as "210 bar"'),
+        ({"rig": {**SUPPLY["rig"], "cylinders": {"lift": None}}}, "cylinders", "describe the cylinders"),
+        (
+            {"rig": {"simulation": {"supply_pressure": "210 bar", "loads": {"lft": "1 kN"}}}},
+            "loads.lft",
+            "Did you mean lift",
+        ),
+    ],
+)
+def test_what_the_rig_file_does_not_state_is_named_with_its_key(changes: dict[str, Any], key: str, remedy: str) -> None:
+    strategy = "inverse_lag" if "cylinders" in key else "feedback"
+    with pytest.raises(ConfigurationError) as error:
+        commission(slow_lift(1000.0, strategy, changes), [strategy])
+    (problem,) = error.value.problems
+    assert key in problem.key
+    assert remedy in problem.message
+    assert problem.file == str(FILE)
+
+
+# --- before arming ----------------------------------------------------------------------------------------------------
+
+
+def test_before_arming_an_unfit_strategy_is_refused_and_a_fit_one_is_not() -> None:
+    slow = slow_lift(20.0, "feedback")
+    (said,) = refusals(slow, ["feedback"], supply=210e5)
+    assert said.startswith("virtual commissioning: feedback: unfit. The rig ended in mode FAULT (limit p_")
+    assert refusals(lift(), ["feedback", "manual"]) == []
+    assert refusals(slow, ["manual"]) == []
+
+
+def test_before_arming_it_is_the_circuit_that_runs_now() -> None:
+    rig, bad = lowering(), floating()
+    (said,) = refusals(bad, ["feedback"])
+    assert "Drift" in said
+    assert refusals(replace(bad, circuit=rig.circuit), ["feedback"]) != [said]
+
+
+# --- command line -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only one case at rest, at full tables and reports."""
+    monkeypatch.setattr("hilserver.virtual_commissioning.trial.cases", lambda rig, *_, **__: chosen(rig, CaseKind.REST))
+
+
+@pytest.mark.usefixtures("quick")
+def test_exit_code_and_json(hilserver: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    said = hilserver("check", FILE, "--run", "--strategy", "feedback", "-o", tmp_path)
+    assert said.code == 0
+    assert "feedback (configured): fit. " in said.out
+    assert (tmp_path / "lift-virtual-commissioning.html").exists()
+    figures = json.loads(hilserver("check", FILE, "--run", "--strict", "--json", "--strategy", "feedback").out)
+    assert figures["verdict"] == "fit"
+    monkeypatch.setattr(StrategyResult, "verdict", Suitability.DOUBTFUL)
+    assert hilserver("check", FILE, "--run", "--json", "--strategy", "feedback").code == 0
+    strict = hilserver("check", FILE, "--run", "--strict", "--json", "--strategy", "feedback")
+    assert (strict.code, json.loads(strict.out)["verdict"]) == (2, "doubtful")
+    assert "virtual commissioning: feedback (configured): doubtful" in strict.err
+    monkeypatch.setattr(StrategyResult, "verdict", Suitability.UNFIT)
+    assert hilserver("check", FILE, "--run", "--json", "--strategy", "feedback").code == 2
+
+
+def test_options_without_meaning_are_refused(hilserver: Command) -> None:
+    assert "--strict is for a virtual commissioning: add --run" in hilserver("check", FILE, "--strict").err
+    circuit = CONFIG / "circuits" / "lowering.toml"
+    assert "--run needs a rig file" in hilserver("check", circuit, "--run").err
