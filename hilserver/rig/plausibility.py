@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hilserver.circuit.model import read_part
+from hilserver.circuit.library import Role
+from hilserver.circuit.model import RIG, read_part
 from hilserver.components.base import Fluid
 from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings
@@ -17,6 +18,7 @@ def implausible(rig: Rig) -> Iterator[str]:
     yield from _limits_out_of_reach(rig)
     yield from _same_supply_and_tank(rig)
     yield from _different_oils(rig)
+    yield from _volumes_at_ports(rig)
 
 
 def _shared_pressures(rig: Rig) -> Iterator[str]:
@@ -72,3 +74,15 @@ def _different_oils(rig: Rig) -> Iterator[str]:
                 f"devices.{name}.machine: its oil differs from that of the circuit in {', '.join(different)}; the "
                 "bridge calculates the machine's chambers with the circuit's oil."
             )
+
+
+def _volumes_at_ports(rig: Rig) -> Iterator[str]:
+    """Components whose volume has no effect, because the pressure at their port is the measured one."""
+    for placed in rig.circuit.placed:
+        results = [term for c in rig.library.contracts_of(type(placed.component)) for term in c.results]
+        for node in {placed.ports[term.name] for term in results if term.role is Role.CAPACITANCE}:
+            if node.startswith(RIG):
+                yield (
+                    f"components.{placed.name}: its volume has no effect at {node}, where the pressure is measured: "
+                    "place an orifice or a line between, or add the volume to the dead volume of the machine."
+                )

@@ -74,6 +74,12 @@ def test_another_oil_in_the_machine() -> None:
     )
 
 
+def test_a_volume_at_a_measured_port() -> None:
+    hose = {"type": "volume", "ports": {"P": "rig.A"}, "volume": "1 l"}
+    (text,) = implausible(lift({"circuit": {"components": {"hose": hose}}}))
+    assert text.startswith("components.hose: its volume has no effect at rig.A, where the pressure is measured")
+
+
 def test_they_are_notes() -> None:
     rig = bench_rig({"ports": {"B": "p_A"}})
     assert set(implausible(rig)) <= set(notes(rig))
