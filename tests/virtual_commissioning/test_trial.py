@@ -187,14 +187,14 @@ def test_a_circuit_that_does_not_hold_its_load_is_not_blamed_on_the_bridge() -> 
 # --- real devices -----------------------------------------------------------------------------------------------------
 
 
-def test_behind_a_slow_device_the_rig_trips_which_is_a_row() -> None:
-    """20 Hz: the bench with the true machine trips too (tests/tick/test_slow_devices.py); 1 kHz is fit."""
+def test_behind_a_slow_device_feedback_is_unfit() -> None:
+    """20 Hz: the bench with the true machine oscillates too (tests/tick/test_slow_devices.py); 1 kHz is fit."""
     slow, fast = slow_lift(20.0, "feedback", SUPPLY), slow_lift(1000.0, "feedback", SUPPLY)
     late = run(slow, ["inverse_lag", "feedback"], chosen(slow, CaseKind.REST))
     assert list(late) == ["inverse_lag", "feedback"]
     assert late["feedback"].verdict is Suitability.UNFIT
-    assert late["feedback"].trips
-    assert "limit p_" in report.sentence(late["feedback"])
+    assert "unfit above" in report.sentence(late["feedback"])
+    assert late["inverse_lag"].verdict is Suitability.FIT
     (kept,) = run(fast, ["feedback"], chosen(fast, CaseKind.REST)).values()
     assert kept.verdict is Suitability.FIT
 
