@@ -8,6 +8,7 @@ from math import atan, atan2, pi
 import numpy as np
 
 from hilserver.rig.build import Rig
+from hilserver.rig.cylinders import valve_delay
 from hilserver.rig.hold import hold_of
 from hilserver.rig.plan import time_constant
 from hilserver.rig.settings import ValveSettings
@@ -33,13 +34,14 @@ def bridge_delay(
     read, write = (hold_of(device, rates, settings.loop.rate) for device in (sensor.device, v.device))
     tick = 0.5 / settings.loop.rate
     filtered = atan(omega * sensor.filter) / omega
-    known = sensor.delay + read.at(off) + v.delay + write.mean + tick + spool_lag(v, omega)
+    planned = valve_delay(v, settings, rates)
+    known = sensor.delay + read.at(off) + planned + tick + spool_lag(v, omega)
     sensed = (1.0 + off) * sensor.delay + read.at(off) + filtered
     delay = sensed + (1.0 + off) * v.delay + write.at(off) + tick + spool_lag(v, omega, 1.0 + off)
     if strategy in PREDICTING:
         if any(v.port in (cylinder.port_A, cylinder.port_B) for cylinder in settings.cylinders.values()):
             return delay - known
-        lead = v.delay + write.mean + tick + time_constant(v)
+        lead = planned + tick + time_constant(v)
         return delay - _lead(omega, lead, TREND_TIME)  # the pressure is extrapolated linearly
     if strategy in LEADING:
         return delay - _lead(omega, time_constant(v) + tick, v.bridge.lead_filter)

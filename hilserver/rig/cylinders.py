@@ -9,25 +9,24 @@ from typing import Any
 from hilserver.components.base import Fluid
 from hilserver.rig.hold import hold_of
 from hilserver.rig.settings import RigSettings, ValveSettings
+from hilserver.tick.bridge.learning import DELAY_RANGE
 from hilserver.tick.records import NONE
 
-SPARE_TICKS = 3
-"""Ticks beyond a valve's delay that its commands are remembered, for a tracked delay."""
-TRANSFER = 2
-"""Ticks beyond its delay after which a slow device's sample is there at the latest; older ones are not used."""
+TRANSFER = 3e-3
+"""s beyond its delay after which a slow device's sample is there at the latest; older ones are not used."""
 LATEST = 24.0
 """Ticks by which commands of slow devices are predicted ahead at most."""
 
 
 def past_lengths(settings: RigSettings, rates: Mapping[str, float]) -> tuple[int, int]:
-    """Ticks that are remembered of each valve's command, and of each cylinder's state: as long as the delays are.
+    """Ticks that are remembered of each valve's command, and of each cylinder's state: as long as the delays may be.
 
     ``rates``: how often slow devices are read and written, 1/s.
     """
     rate = settings.loop.rate
     commands = max((valve_delay(v, settings, rates) for v in settings.valves.values()), default=0.0) * rate
-    ages = (s.delay * rate + (TRANSFER if s.device in rates else 0) for s in settings.channels.values())
-    return ceil(commands) + 2 + SPARE_TICKS, ceil(max(ages, default=0.0)) + 2
+    ages = (s.delay * rate + (TRANSFER * rate if s.device in rates else 0.0) for s in settings.channels.values())
+    return ceil(commands + DELAY_RANGE * rate) + 2, ceil(max(ages, default=0.0)) + 2
 
 
 def valve_delay(v: ValveSettings, settings: RigSettings, rates: Mapping[str, float]) -> float:

@@ -19,6 +19,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.channels import LimitSettings
 from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.cylinders import cylinder_lines, past_lengths, port_lines, valve_delay
+from hilserver.rig.hold import hold_of, ticks_between_samples
 from hilserver.rig.kalman import kalman_table
 from hilserver.rig.scale import Curve
 from hilserver.rig.settings import RigSettings, ValveSettings
@@ -210,7 +211,7 @@ def build_plan(
     lines: dict[str, list[Line]] = {
         "loop": [_loop_line(settings, cycle)],
         "layout": [layout.places()],
-        "channel": _channel_lines(settings, slots),
+        "channel": _channel_lines(settings, slots, rates),
         "curve": _curve_lines(settings),
         "limit": list(_limit_lines(settings, channels).values()),
         "end": _end_lines(settings, channels),
@@ -245,8 +246,10 @@ def _loop_line(settings: RigSettings, cycle: CycleSettings | None) -> Line:
     return line
 
 
-def _channel_lines(settings: RigSettings, slots: Mapping[tuple[str, str], int]) -> list[Line]:
-    lines, first = [], 0
+def _channel_lines(
+    settings: RigSettings, slots: Mapping[tuple[str, str], int], rates: Mapping[str, float]
+) -> list[Line]:
+    lines, first, rate = [], 0, settings.loop.rate
     for s in settings.channels.values():
         line: Line = {**dict.fromkeys(ChannelRecord.names(), 0.0), "slot": NONE}
         if s.device is None or s.source is None:
@@ -266,6 +269,7 @@ def _channel_lines(settings: RigSettings, slots: Mapping[tuple[str, str], int]) 
                 "valid_low": lowest,
                 "valid_high": highest,
                 "valid_rate": s.valid_rate.value if s.valid_rate is not None else np.inf,
+                "least_interval": 0.5 * ticks_between_samples(s.device, rates, rate) / rate,
             }
             first += points
         lines.append(line)
@@ -345,6 +349,14 @@ def _output_lines(settings: RigSettings, rates: Mapping[str, float]) -> list[Lin
     return lines
 
 
+def _age_of_flow(v: ValveSettings, settings: RigSettings, rates: Mapping[str, float]) -> float:
+    """Mean age of the measured flow, s: delay, filter and, from a slow device, half a period."""
+    if v.flow not in settings.channels:
+        return 0.0
+    channel = settings.channels[v.flow]
+    return channel.delay + channel.filter + hold_of(channel.device, rates, settings.loop.rate).mean
+
+
 def _valve_line(v: ValveSettings, settings: RigSettings, rates: Mapping[str, float], first_channel: int) -> Line:
     channels, ports = list(settings.channels), list(settings.ports)
 
@@ -367,7 +379,7 @@ def _valve_line(v: ValveSettings, settings: RigSettings, rates: Mapping[str, flo
         "column_Q": column(v.flow),
         "column_spool": column(v.spool),
         "age_spool": settings.channels[v.spool].delay if v.spool in settings.channels else 0.0,
-        "age_Q": settings.channels[v.flow].delay if v.flow in settings.channels else 0.0,
+        "age_Q": _age_of_flow(v, settings, rates),
         "other_port": ports.index(v.other_port) if v.other_port in ports else NONE,
         "C_PA": v.nominal_flow.coefficient(),
         "C_AT": (v.nominal_flow_to_tank or v.nominal_flow).coefficient(),

@@ -86,6 +86,7 @@ class ChannelRecord(Struct):
     valid_low: float = value("SI", "lowest valid value")
     valid_high: float = value("SI", "highest valid value")
     valid_rate: float = value("SI/s", "largest valid rate of change")
+    least_interval: float = value("s", "half the time between samples: one that seems to come sooner is an old one")
 
 
 class CurvePoint(Struct):

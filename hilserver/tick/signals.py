@@ -33,13 +33,15 @@ def scale_channels(plan: Plan, row: Floats, elapsed: float) -> None:
         first, last, gap = not isfinite(row[stale + i]), row[value + i], row[stale + i] + elapsed - row[age + slot]
         new, rate = scaled_value(plan, channel, row[raw + slot]), 0.0
         if not first:
-            new = last + (new - last) * elapsed / (elapsed + channel.filter)
-            rate = (new - last) / max(gap, elapsed)  # gap: from the last sample to this one
+            time = max(gap, elapsed)  # from the last sample to this one
+            new = last + (new - last) * time / (time + channel.filter)
+            rate = (new - last) / time
         row[change + i] = row[interval + i] = 0.0
-        if isfinite(new) and isfinite(row[age + slot]) and abs(rate) <= channel.valid_rate:
+        if isfinite(row[age + slot]) and not first and gap <= channel.least_interval:  # read before, or jitter
+            row[stale + i] += elapsed
+        elif isfinite(new) and isfinite(row[age + slot]) and abs(rate) <= channel.valid_rate:
             row[value + i], row[stale + i], row[change + i] = new, row[age + slot], rate
-            if first or gap > 0.5 * plan.loop[0].dt:
-                row[interval + i] = elapsed if first else gap
+            row[interval + i] = elapsed if first else gap
         else:
             row[stale + i] += elapsed
 

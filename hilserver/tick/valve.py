@@ -134,6 +134,8 @@ def reset_nonfinite(b: ValveState, v: ValveRecord) -> None:
         b.volume, b.volume_before, b.volume_error, b.volume_lost = 0.0, 0.0, 0.0, 0.0
     if not (isfinite(b.volume_virtual) and isfinite(b.volume_virtual_before)):
         b.volume_virtual, b.volume_virtual_before = 0.0, 0.0
+    if not isfinite(b.volume_ahead):
+        b.volume_ahead = 0.0
     if not isfinite(b.spool_error):
         b.spool_error = 0.0
     if not (isfinite(b.unexplained) and isfinite(b.flow_change) and isfinite(b.passed_PA) and isfinite(b.passed_AT)):

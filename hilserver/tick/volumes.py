@@ -7,8 +7,8 @@ oil were in it already, at the pressure p + V_ahead/C: the flow of a valve that 
 circuit, and only the motion of the piston acts on it. This is the damping-impedance method of power hardware in the
 loop with the chamber as impedance: Ren, Steurer & Baldwin, Improve the stability and the accuracy of power
 hardware-in-the-loop simulation by selecting appropriate interface algorithms, IEEE Trans. Ind. Appl. 44 (2008) 1286.
-V_ahead is the recent part of the error (a high-pass filter): what lasts, such as the effect of a leak, does not falsify
-the pressure.
+V_ahead is the recent part of the error (a high-pass filter): a lasting error q of the flow, such as a leak, falsifies
+the pressure only by q·T/C.
 
 What cannot be made good is lost: beyond a bound, at an end stop, without a pressure drop for some time, and under a
 strategy without feedback, which forgets the error. ``b`` is the valve's block of the row, ``v`` its line of the plan.
@@ -26,7 +26,7 @@ from hilserver.numerics.arrays import Floats, Indices, signed
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.ladder import Compensates, compensates
 from hilserver.tick.codes import Mode
-from hilserver.tick.cylinder import chamber_A, chamber_B, is_known
+from hilserver.tick.cylinder import LEAST_PRESSURE, chamber_A, chamber_B, is_known
 from hilserver.tick.plan import Plan
 from hilserver.tick.row import ValveState, cylinder_state, header, port_state, valve_state
 
@@ -113,5 +113,6 @@ def shift_pressure(plan: Plan, row: Floats, i: int) -> None:
     k, m, seen = cylinder_state(plan, row, v.cylinder), plan.cylinder[v.cylinder], port_state(plan, row, v.port)
     if is_known(k):
         C = chamber_B(k.x, k.p_B, m) if v.is_B else chamber_A(k.x, k.p_A, m)
-        seen.port_shift = clip(b.volume_ahead / C, -LARGEST_SHIFT, LARGEST_SHIFT)
+        shift = clip(b.volume_ahead / C, -LARGEST_SHIFT, LARGEST_SHIFT)
+        seen.port_shift = max(shift, min(LEAST_PRESSURE - seen.port, 0.0))
         seen.port += seen.port_shift

@@ -62,7 +62,7 @@ TWO: list[Case | Ready] = [
     Case("power_limited_pump", "middle", "light"),
     Case("pressure_source", "middle", "light"),
     Case("hydraulic_motor", "small", "light"),
-    Case("pilot_operated_check_valve", "middle", "heavy"),
+    Case("single_acting_cylinder, at the port", "middle", "light"),
     Ready("verification"),
     Ready("boom", "slow"),
 ]
@@ -77,7 +77,6 @@ ONE = [
 WRONG: dict[Case | Ready, str] = {
     Case("volume, small", "middle", "light"): "rosenbrock: a stiff orifice settles in a cycle, its line 2 bar too high",
     Case("hose, at the port", "middle", "light"): "what stands at the measured node itself does not count",
-    Case("single_acting_cylinder, at the port", "middle", "light"): "the same: only its piston's motion counts",
     Ready("regenerative"): "a return of 2 to 8 bar: the real valve has hardly any drop, and its command is noisy",
 }
 """What is not as if it were installed, with the reason."""

@@ -61,7 +61,7 @@ def compensated(
     wanted = q[first + 1] + more
     b.drop = b.supply - p[first + 1] if wanted >= 0.0 else p[first + 1] - p_T
     share = authority(b, v, elapsed, QUICK_RETURN)
-    s = delay - first
+    s = min(delay - first, POINTS - 3.0)  # no extrapolation where the look-ahead is as long as it can be
     b.opening = clip(cubic(openings, s), -1.0, 1.0)
     lead = lead_of(openings[1:], s - 1.0 + LEAD_LAG, v, dt)
     b.lead = b.lead + (lead - b.lead) / (1.0 + LEAD_LAG) if isfinite(b.lead) else lead
