@@ -38,7 +38,7 @@ def scale_channels(plan: Plan, row: Floats, elapsed: float) -> None:
             rate = (new - last) / time
         row[change + i] = row[interval + i] = 0.0
         if isfinite(row[age + slot]) and not first and gap <= channel.least_interval:  # read before, or jitter
-            row[stale + i] += elapsed
+            row[stale + i] = max(row[stale + i] + elapsed, row[age + slot])
         elif isfinite(new) and isfinite(row[age + slot]) and abs(rate) <= channel.valid_rate:
             row[value + i], row[stale + i], row[change + i] = new, row[age + slot], rate
             row[interval + i] = elapsed if first else gap
