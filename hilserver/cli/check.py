@@ -63,7 +63,7 @@ def check(
     console = Console(highlight=False, markup=False)
     given = {"--strategy": strategy, "--strict": strict, "--json": json}
     if not run and (options := [name for name, value in given.items() if value]):
-        raise HilserverError(f"{file}: {options[0]} is for a virtual commissioning: add --run.")
+        raise HilserverError(f"{file}: {options[0]} is for virtual commissioning: add --run.")
     if run and is_circuit_file(file):
         raise HilserverError(f"{file}: --run needs a rig file; hilserver simulate runs a circuit.")
     if run and json:

@@ -10,8 +10,8 @@ from rich.table import Table
 from hilserver.circuit.model import RIG
 from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings, LimitSettings
-from hilserver.rig.plan import corner_frequency
 from hilserver.rig.settings import ValveSettings
+from hilserver.rig.valves import corner_frequency
 from hilserver.units import shown_value
 
 

@@ -48,7 +48,7 @@ def simulated_device(rig: Rig) -> Device:
     missing = {"one device with driver simulated": len(devices) == 1, "a valve": bool(rig.settings.valves)}
     if not all(missing.values()):
         needed = ", ".join(name for name, there in missing.items() if not there)
-        raise HilserverError(f"{rig.file}: simulate needs {needed}, which this rig file does not have.")
+        raise HilserverError(f"{rig.file}: a simulation needs {needed}, which this rig file does not have.")
     return devices[0]
 
 

@@ -25,8 +25,8 @@ from hilserver.identify.model import Spool, SpoolMotion, delay_of, follow, lag_o
 from hilserver.identify.recorded import SETTLING, Recording, widened
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
-from hilserver.rig.plan import corner_frequency
 from hilserver.rig.settings import ValveSettings
+from hilserver.rig.valves import corner_frequency
 from hilserver.tick.cylinder import chamber_A, chamber_B
 
 LEAST_PRESSURE = 1e5

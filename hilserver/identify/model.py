@@ -26,7 +26,7 @@ from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.shape import clip
 from hilserver.numerics.spool import within_play
 from hilserver.numerics.valve import leakage_fade, opening_past_overlap
-from hilserver.rig.plan import spool_matrix
+from hilserver.rig.valves import spool_matrix
 
 QUICK = 2e-3
 """Share of the stroke in a tick (or the part before or after a new command) from which a spool counts as quick."""

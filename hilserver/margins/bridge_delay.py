@@ -8,10 +8,9 @@ from math import atan, atan2, pi
 import numpy as np
 
 from hilserver.rig.build import Rig
-from hilserver.rig.cylinders import valve_delay
 from hilserver.rig.hold import hold_of
-from hilserver.rig.plan import time_constant
 from hilserver.rig.settings import ValveSettings
+from hilserver.rig.valves import time_constant, valve_delay
 from hilserver.tick.estimator import TREND_TIME
 
 LEADING = ("inverse_lag", "inverse_lag_leakage")

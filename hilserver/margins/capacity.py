@@ -34,8 +34,8 @@ from hilserver.circuit.program import Program
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
 from hilserver.rig.build import Rig
-from hilserver.rig.plan import corner_frequency, time_constant
 from hilserver.rig.settings import ValveSettings
+from hilserver.rig.valves import corner_frequency, time_constant
 from hilserver.simulation.machine import (
     Pause,
     closed_ports,

@@ -17,8 +17,8 @@ from hilserver.numerics.arrays import Floats
 from hilserver.numerics.flow import root_of_drop
 from hilserver.rig.build import Rig
 from hilserver.rig.hold import hold_of
-from hilserver.rig.plan import time_constant
 from hilserver.rig.settings import BridgeSettings, ValveSettings
+from hilserver.rig.valves import time_constant
 from hilserver.simulation.machine import Pause, no_pause, real_pressures
 from hilserver.units import shown_value
 

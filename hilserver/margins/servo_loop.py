@@ -27,7 +27,7 @@ import numpy as np
 
 from hilserver.circuit.analysis import Complexes
 from hilserver.numerics.arrays import Floats
-from hilserver.rig.plan import spool_matrix
+from hilserver.rig.valves import spool_matrix
 
 M_S = 1.6
 """Largest sensitivity for which the servo is tuned. It leaves a gain margin of at least M_S/(M_S - 1) = 2.7."""

@@ -7,15 +7,13 @@ from math import ceil
 from typing import Any
 
 from hilserver.components.base import Fluid
-from hilserver.rig.hold import hold_of
-from hilserver.rig.settings import RigSettings, ValveSettings
+from hilserver.rig.settings import RigSettings
+from hilserver.rig.valves import valve_delay
 from hilserver.tick.bridge.learning import DELAY_RANGE
 from hilserver.tick.records import NONE
 
 TRANSFER = 3e-3
 """s beyond its delay after which a slow device's sample is there at the latest; older ones are not used."""
-LATEST = 24.0
-"""Ticks by which commands of slow devices are predicted ahead at most."""
 
 
 def past_lengths(settings: RigSettings, rates: Mapping[str, float]) -> tuple[int, int]:
@@ -27,12 +25,6 @@ def past_lengths(settings: RigSettings, rates: Mapping[str, float]) -> tuple[int
     commands = max((valve_delay(v, settings, rates) for v in settings.valves.values()), default=0.0) * rate
     ages = (s.delay * rate + (TRANSFER * rate if s.device in rates else 0.0) for s in settings.channels.values())
     return ceil(commands + DELAY_RANGE * rate) + 2, ceil(max(ages, default=0.0)) + 2
-
-
-def valve_delay(v: ValveSettings, settings: RigSettings, rates: Mapping[str, float]) -> float:
-    """Time from a command to the start of the spool's motion, s, with the mean lag of a slow device."""
-    rate = settings.loop.rate
-    return v.delay + min(hold_of(v.device, rates, rate).mean, LATEST / rate)
 
 
 def port_lines(settings: RigSettings, first_channel: int) -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -18,15 +17,15 @@ from hilserver.errors import ConfigurationError, Problem
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.channels import LimitSettings
 from hilserver.rig.cycle import CycleInput, CycleSettings
-from hilserver.rig.cylinders import cylinder_lines, past_lengths, port_lines, valve_delay
-from hilserver.rig.hold import hold_of, ticks_between_samples
+from hilserver.rig.cylinders import cylinder_lines, past_lengths, port_lines
+from hilserver.rig.hold import ticks_between_samples
 from hilserver.rig.kalman import kalman_table
 from hilserver.rig.scale import Curve
-from hilserver.rig.settings import RigSettings, ValveSettings
-from hilserver.tick.bridge.ladder import Strategy
+from hilserver.rig.settings import RigSettings
+from hilserver.rig.valves import valve_line
 from hilserver.tick.bridge.strategies import raw_output
 from hilserver.tick.codes import Action, Characteristic, Shape, Watched, When
-from hilserver.tick.plan import SUBSTEPS_OF_MACHINE, ChannelRecord, CyclePoint, Plan, make_plan, table_of
+from hilserver.tick.plan import ChannelRecord, CyclePoint, Plan, make_plan, table_of
 from hilserver.tick.records import NONE, RecordTable, cells_of
 from hilserver.tick.row import (
     CYLINDER_PAST,
@@ -217,7 +216,7 @@ def build_plan(
         "end": _end_lines(settings, channels),
         "input": [{"initial": s.initial, "low": s.range[0], "high": s.range[1]} for s in settings.inputs.values()],
         "port": port_lines(settings, first),
-        "valve": [_valve_line(v, settings, rates, first) for v in settings.valves.values()],
+        "valve": [valve_line(v, settings, rates, first) for v in settings.valves.values()],
         "output": _output_lines(settings, rates),
         "cylinder": cylinder_lines(settings, first, fluid),
         "cycle": cycle_lines(cycle, inputs),
@@ -347,104 +346,6 @@ def _output_lines(settings: RigSettings, rates: Mapping[str, float]) -> list[Lin
         ticks = np.ceil(2.0 * settings.loop.rate / rates[s.device]) if s.device in rates else 1
         lines.append({"when": When[s.on.upper()], "off": off, "on": on, "toggle_ticks": int(ticks)})
     return lines
-
-
-def _age_of_flow(v: ValveSettings, settings: RigSettings, rates: Mapping[str, float]) -> float:
-    """Mean age of the measured flow, s: delay, filter and, from a slow device, half a period."""
-    if v.flow not in settings.channels:
-        return 0.0
-    channel = settings.channels[v.flow]
-    return channel.delay + channel.filter + hold_of(channel.device, rates, settings.loop.rate).mean
-
-
-def _valve_line(v: ValveSettings, settings: RigSettings, rates: Mapping[str, float], first_channel: int) -> Line:
-    channels, ports = list(settings.channels), list(settings.ports)
-
-    def column(channel: str | None) -> int:
-        return first_channel + channels.index(channel) if channel is not None else NONE
-
-    leak = v.leakage.coefficient() if v.leakage else 0.0
-    cylinders = list(settings.cylinders.values())
-    cylinder = next((i for i, s in enumerate(cylinders) if v.port in (s.port_A, s.port_B)), NONE)
-    tau, omega = time_constant(v), 2.0 * np.pi * v.f90 if v.f90 else 0.0
-    h = 1.0 / (settings.loop.rate * SUBSTEPS_OF_MACHINE)
-    spool = dict(
-        zip(("spool_11", "spool_12", "spool_21", "spool_22"), spool_matrix(tau, omega, v.damping, h), strict=True)
-    )
-    return {
-        "port": ports.index(v.port),
-        "column_p": column(settings.ports[v.port]),
-        "column_S": column(v.supply),
-        "column_T": column(v.tank),
-        "column_Q": column(v.flow),
-        "column_spool": column(v.spool),
-        "age_spool": settings.channels[v.spool].delay if v.spool in settings.channels else 0.0,
-        "age_Q": _age_of_flow(v, settings, rates),
-        "other_port": ports.index(v.other_port) if v.other_port in ports else NONE,
-        "C_PA": v.nominal_flow.coefficient(),
-        "C_AT": (v.nominal_flow_to_tank or v.nominal_flow).coefficient(),
-        "p_tr": v.transition_pressure,
-        "tau": tau,
-        "omega": omega,
-        "damping": v.damping,
-        "delay": valve_delay(v, settings, rates),
-        "overlap": v.overlap,
-        "null_band": v.bridge.null_band,
-        "leak_PA": leak,
-        "leak_AT": leak,
-        "leak_gone": v.leakage.gone_at if v.leakage else 1.0,
-        "tau_W": v.bridge.lead_filter,
-        "K_p": v.bridge.gain / v.nominal_flow.flow,
-        "T_i": v.bridge.integral_time,
-        "T_d": v.bridge.derivative_time,
-        "tau_d": v.bridge.derivative_filter,
-        "feedback_time": v.bridge.feedback_time,
-        "Q_nominal": v.nominal_flow.flow,
-        "cylinder": cylinder,
-        "is_B": cylinder >= 0 and v.port == cylinders[cylinder].port_B,
-        "fade_time": v.bridge.fade,
-        "jog_limit": v.bridge.jog_limit,
-        "jog_time": v.bridge.jog_time,
-        "polarity": v.polarity,
-        "null": v.null,
-        "dither": v.dither.amplitude,
-        "dither_frequency": v.dither.frequency,
-        "u_min": v.range[0],
-        "u_max": v.range[1],
-        "slew_rate": v.slew,
-        "stop_rate": min(v.slew, 1.0 / v.stop_time),
-        "safe_value": v.safe,
-        "raw_gain": 0.5 * (v.raw[1] - v.raw[0]),
-        "raw_offset": 0.5 * (v.raw[0] + v.raw[1]),
-        "strategy_first": Strategy[v.bridge.strategy],
-        **spool,
-    }
-
-
-def time_constant(v: ValveSettings) -> float:
-    """Time constant of the valve's spool, s; of one of second order that of its lag at low frequency, 2·d/omega."""
-    if v.f90 is not None:
-        return 2.0 * v.damping / (2.0 * np.pi * v.f90)
-    assert v.f45 is not None
-    return 1.0 / (2.0 * np.pi * v.f45)
-
-
-def corner_frequency(v: ValveSettings) -> float:
-    """-45° frequency of the valve's spool, Hz: f45, or where the phase of second order is -45°."""
-    if v.f90 is None:
-        assert v.f45 is not None
-        return v.f45
-    return v.f90 * (sqrt(v.damping * v.damping + 1.0) - v.damping)
-
-
-def spool_matrix(tau: float, omega: float, d: float, h: float) -> list[float]:
-    """How the spool's distance from a held command, and its speed, go on in ``h`` seconds: exact, line by line."""
-    if omega == 0.0:
-        return [float(np.exp(-h / tau)), 0.0, 0.0, 0.0]
-    from scipy.linalg import expm  # here: processes that only read plans start without it
-
-    motion = np.array([[0.0, 1.0], [-omega * omega, -2.0 * d * omega]])
-    return [float(x) for x in expm(motion * h).ravel()]
 
 
 def cycle_lines(cycle: CycleSettings | None, inputs: list[str]) -> list[Line]:

@@ -1,4 +1,4 @@
-"""The figures of a case: errors against the direct simulation, noise, oscillation and drift of the bridged rig."""
+"""The figures of a case: errors against the reference simulation, noise, oscillation and drift of the bridged rig."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import isfinite, nan, sqrt
 
 import numpy as np
+from scipy.signal import detrend
 
 from hilserver.fidelity.measures import Deviation, rms_above
 from hilserver.fidelity.results import LIMITED, SegmentResult
@@ -25,7 +26,7 @@ LEAST_STROKE, LEAST_FLOW = 0.02, 0.1
 """Shares of stroke and nominal flow below which the range of a motion does not scale an error: it hardly moves."""
 RINGING = PAUSE + STEP + 0.3
 """s; until then the command follows a step, with frequencies that would count as noise."""
-LEAST_SWING = 0.2
+LEAST_MOTION = 0.2
 """s of a command that show noise and oscillation."""
 NO_FLOW = 0.02
 """Share of the nominal flow below which a saturation does not matter."""
@@ -43,7 +44,7 @@ class Scales:
 
 @dataclass(frozen=True)
 class CaseFigures:
-    """CaseFigures of a case under a strategy. ``judged``: by the names of the criteria; the others inform.
+    """The figures of a case under a strategy. ``judged``: by the names of the criteria; the others inform.
 
     ``frequency``: dominant frequency of the command while the inputs rest, Hz. ``moved``: largest position error, m;
     ``lost``: the same at rest, signed. ``flow``: largest mean flow error at rest, m³/s, signed, of the port ``port``.
@@ -72,7 +73,7 @@ def figures(kind: CaseKind, found: SegmentResult, settings: RigSettings, scales:
     judged["flow"] = _worst(found, "flow", _floors(scales.flows, LEAST_FLOW))
     if kind is CaseKind.STEP:
         after = _from(found, RINGING)
-        return _swings(result, after, scales, dt) if len(after.time) * dt >= LEAST_SWING else result
+        return _oscillation(result, after, scales, dt) if len(after.time) * dt >= LEAST_MOTION else result
     judged["noise"] = _noise(found, dt)
     return result
 
@@ -128,24 +129,24 @@ def _at_rest(result: CaseFigures, found: SegmentResult, scales: Scales, dt: floa
     """Drift over a rest; noise and oscillation from its later part."""
     flows = {port: _drift(found, f"flow {port}", dt) for port in scales.flows}
     port = max(flows, key=lambda name: abs(flows[name]) / scales.flows[name])
-    swinging = _swings(result, _from(found, SETTLED * float(found.time[-1])), scales, dt)
+    moving = _oscillation(result, _from(found, SETTLED * float(found.time[-1])), scales, dt)
     return replace(
-        swinging,
-        judged={**swinging.judged, "drift": abs(flows[port]) / scales.flows[port]},
+        moving,
+        judged={**moving.judged, "drift": abs(flows[port]) / scales.flows[port]},
         lost=max((_largest_error(found, f"position {rod}") for rod in scales.strokes), key=abs, default=0.0),
         flow=flows[port],
         port=port,
     )
 
 
-def _swings(result: CaseFigures, found: SegmentResult, scales: Scales, dt: float) -> CaseFigures:
+def _oscillation(result: CaseFigures, found: SegmentResult, scales: Scales, dt: float) -> CaseFigures:
     """Noise and oscillation of the commands while the inputs rest."""
-    swings = {valve: _about_trend(series) for valve, series in found.command.items()}
-    required = max(_rms(_about_trend(found.reference[f"flow {p}"])) / scales.flows[p] for p in scales.flows)
-    valve = max(swings, key=lambda name: _rms(swings[name]))
-    oscillation = sqrt(max(_rms(swings[valve]) ** 2 - required**2, 0.0))
+    motions = {valve: detrend(series) for valve, series in found.command.items()}
+    required = max(_rms(detrend(found.reference[f"flow {p}"])) / scales.flows[p] for p in scales.flows)
+    valve = max(motions, key=lambda name: _rms(motions[name]))
+    oscillation = sqrt(max(_rms(motions[valve]) ** 2 - required**2, 0.0))
     judged = {**result.judged, "noise": _noise(found, dt), "oscillation": oscillation}
-    return replace(result, judged=judged, frequency=dominant(swings[valve], dt))
+    return replace(result, judged=judged, frequency=dominant(motions[valve], dt))
 
 
 def _drift(found: SegmentResult, name: str, dt: float) -> float:
@@ -166,14 +167,6 @@ def _noise(found: SegmentResult, dt: float) -> float:
         return 0.0
     values = [rms_above(series, NOISE_ABOVE, dt) for series in found.command.values()]
     return max((value for value in values if isfinite(value)), default=0.0)
-
-
-def _about_trend(values: Floats) -> Floats:
-    """Values without mean and linear trend."""
-    t = np.linspace(-1.0, 1.0, len(values))
-    centred = values - np.mean(values)
-    around: Floats = centred - t * (np.dot(t, centred) / np.dot(t, t))
-    return around
 
 
 def _rms(values: Floats) -> float:

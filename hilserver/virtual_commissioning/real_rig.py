@@ -11,6 +11,7 @@ from hilserver.errors import ConfigurationError, Problem
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings
+from hilserver.rig.hold import ticks_between_samples
 from hilserver.rig.scale import Curve
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.plant import PlantArrays
@@ -53,7 +54,8 @@ class StandInRun(LockstepRun):
         self._true: list[Floats] = []
         self._channels = list(_channels(rig, substitute))
         self._outputs = [rig.layout.column(f"valve.{name}.output") for name in rig.settings.valves]
-        self._periods = [_period(rig, valve.device) for valve in rig.settings.valves.values()]
+        valves, rate = rig.settings.valves.values(), rig.settings.loop.rate
+        self._periods = [ticks_between_samples(valve.device, rig.rates, rate) for valve in valves]
         self._held: Floats = self.row[self._outputs].copy()
         self._readings = np.zeros(len(substitute.measured))
         first = rig.plan.layout[0]
@@ -109,7 +111,8 @@ def _channels(rig: Rig, substitute: StandIn) -> list[_Channel]:
             problems.append(
                 Problem(f"{error}, so that its sensor can be simulated.", f"channels.{name}", str(rig.file))
             )
-        found.append(_Channel(settings.curve(), places[name], _period(rig, settings.device), sensor, constant))
+        every = ticks_between_samples(settings.device, rig.rates, rig.settings.loop.rate)
+        found.append(_Channel(settings.curve(), places[name], every, sensor, constant))
     if problems:
         raise ConfigurationError(problems)
     return found
@@ -128,9 +131,3 @@ def _quiet(rig: Rig, name: str, settings: ChannelSettings) -> float:
     values = [value.value for value in settings.scale.value or settings.scale.current or ()]
     middle = 0.5 * (min(values) + max(values)) if values else 0.0
     return min(max(middle, low if low is not None else middle), high if high is not None else middle) - settings.zero
-
-
-def _period(rig: Rig, device: str | None) -> int:
-    """Ticks from one reading or writing of a device to the next."""
-    rate = rig.rates.get(device or "", rig.settings.loop.rate)
-    return max(round(rig.settings.loop.rate / rate), 1)

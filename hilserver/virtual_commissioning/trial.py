@@ -13,7 +13,7 @@ from hilserver.fidelity.strategies import usable
 from hilserver.rig.build import Rig
 from hilserver.rig.ladder import possible
 from hilserver.tick.program import compiled_program
-from hilserver.virtual_commissioning.cases import SECONDS, Case, cases, short_cases
+from hilserver.virtual_commissioning.cases import SECONDS, Case, cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
 from hilserver.virtual_commissioning.excuses import Excuse, excuse
 from hilserver.virtual_commissioning.figures import CaseFigures, Scales, figures, until
@@ -104,20 +104,16 @@ def commission(
     named: Sequence[str] | None = None,
     *,
     seconds: float = SECONDS,
-    short: bool = False,
     progress: Progress = lambda case, done: None,
 ) -> TrialResult:
     """Virtual commissioning of a rig: all cases, under the strategies of these names.
 
     ``named``: default all that the rig can use; the configured ones are always included. ``seconds``: duration of
-    rest; ``short``: only `short_cases`. Raises HilserverError where the rig has no simulated machine.
+    rest. Raises HilserverError where the rig has neither a simulated machine nor what is needed to make one.
     """
     subject, own = Subject(rig, compiled_program(rig.library)), configured(rig)
     tried, left_out = usable(rig, [*(named or possible(rig.settings)), *own], by_user=bool(named))
-    if short:
-        chosen = tuple(short_cases(rig, seconds, home=subject.home))
-    else:
-        chosen = tuple(cases(rig, seconds, stroke=subject.varies_stroke, load=subject.varies_load, home=subject.home))
+    chosen = tuple(cases(rig, seconds, stroke=subject.varies_stroke, load=subject.varies_load, home=subject.home))
     results = run_cases(subject, [name for name in tried if name not in left_out], chosen, progress)
     return TrialResult(rig.settings.name, own, results, left_out, subject.notes)
 

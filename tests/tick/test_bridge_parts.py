@@ -356,7 +356,7 @@ def test_a_smooth_input_is_carried_on_and_a_jump_is_not() -> None:
 
 def test_the_corner_frequency_of_a_second_order_spool_is_where_its_phase_is_45_degrees() -> None:
     """80 Hz, d 0.7: about 41.6 Hz; the phase of the transfer function there, by hand."""
-    from hilserver.rig.plan import corner_frequency
+    from hilserver.rig.valves import corner_frequency
 
     settings = bench_rig({"valves": {"main": {"f45": None, "f90": "80 Hz", "damping": 0.7}}}).settings.valves["main"]
     r = corner_frequency(settings) / 80.0

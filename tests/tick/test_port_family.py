@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from port_account import Judgement, judge, run_with, unbalanced
-from port_family import CLOSED, KINDS, NOT_AT_A_PORT, SIZES, SOURCE, STANDSTILLS, Case, Ready, closed
+from port_circuits import KINDS
+from port_family import CLOSED, SOURCE, Case, Ready, closed
+from port_sizes import SIZES, STANDSTILLS
 from rig_bench import program
 
 from hilserver.circuit.library import standard_library
@@ -26,7 +28,7 @@ ALIKE = 5e-4  # NRMSE of positions that differ by the sensors' noise
 PRESSURE = 0.03  # NRMSE, of a range of at least 50 bar
 ACCOUNT = 1e-3  # of the delivered volume
 NOISE = 0.015  # of full command, RMS above 100 Hz: a valve that follows an on/off valve of 40 ms has 0.01
-UNSTEADY = 0.05  # the same, of a command that swings between its limits
+UNSTEADY = 0.05  # the same, of a command that oscillates between its limits
 DRIFT = 1e-3  # of the travel, in 0.3 s of standstill
 
 TWO: list[Case | Ready] = [
@@ -74,6 +76,12 @@ ONE = [
     Case("pressure_compensator", "large", "heavy", 1),
 ]
 """One servo valve for both ports: port B receives what the other edges pass, so the pressures are not the circuit's."""
+NOT_AT_A_PORT = {
+    "tank": "prescribes the pressure that is measured there: refused when packed (behind an orifice it is a kind)",
+    "cylinder": "a chamber is a vessel, as single_acting_cylinder, at the port",
+    "double_rod_cylinder": "a chamber is a vessel, as single_acting_cylinder, at the port",
+}
+"""Component types with hydraulic ports that no circuit of the family has at a port of the machine, with the reason."""
 WRONG: dict[Case | Ready, str] = {
     Case("volume, small", "middle", "light"): "rosenbrock: a stiff orifice settles in a cycle, its line 2 bar too high",
     Case("hose, at the port", "middle", "light"): "what stands at the measured node itself does not count",

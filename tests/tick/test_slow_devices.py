@@ -92,7 +92,7 @@ def test_a_prediction_makes_good_what_it_knows(
     assert not list(found(rig).refusals(rig, ["feedback"]))
 
 
-def test_what_would_swing_is_refused(undelayed: dict[str, Floats]) -> None:
+def test_what_would_oscillate_is_refused(undelayed: dict[str, Floats]) -> None:
     rig = slow_lift(20, "feedback")
     (text,) = found(rig).refusals(rig, ["feedback"])
     assert text.startswith("rig (20 Hz) is too slow for this circuit: with strategy feedback the delay")

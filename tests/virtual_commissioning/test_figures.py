@@ -62,12 +62,12 @@ def found(rig: Rig, kind: CaseKind = CaseKind.REST, **given: Floats) -> CaseFigu
     return figures(kind, segment(**given), rig.settings, SCALES, DT)
 
 
-def test_a_command_that_swings_at_rest(rig: Rig) -> None:
+def test_a_command_that_oscillates_at_rest(rig: Rig) -> None:
     """A sine of 3 % at 12 Hz, on a drift that is none of it, is an RMS of 2.1 % at 12 Hz, and no noise."""
-    swinging = found(rig, command=0.03 * np.sin(2 * pi * 12.0 * T) + 0.01 * T)
-    assert swinging.judged["oscillation"] == pytest.approx(0.03 / sqrt(2.0), rel=0.02)
-    assert swinging.frequency == pytest.approx(12.0, abs=0.5)
-    assert swinging.judged["noise"] < 1e-4
+    oscillating = found(rig, command=0.03 * np.sin(2 * pi * 12.0 * T) + 0.01 * T)
+    assert oscillating.judged["oscillation"] == pytest.approx(0.03 / sqrt(2.0), rel=0.02)
+    assert oscillating.frequency == pytest.approx(12.0, abs=0.5)
+    assert oscillating.judged["noise"] < 1e-4
 
 
 def test_what_the_virtual_circuit_requires_is_no_oscillation(rig: Rig) -> None:
@@ -76,7 +76,7 @@ def test_what_the_virtual_circuit_requires_is_no_oscillation(rig: Rig) -> None:
     assert required.judged["oscillation"] < 1e-3
 
 
-def test_a_command_that_swings_after_a_step(rig: Rig) -> None:
+def test_a_command_that_oscillates_after_a_step(rig: Rig) -> None:
     """The step itself is none of it, and no noise."""
     step = np.where((T > 0.3) & (T <= 0.8), 0.5, 0.0)
     assert found(rig, CaseKind.STEP, command=step).judged["oscillation"] == pytest.approx(0.0, abs=1e-9)

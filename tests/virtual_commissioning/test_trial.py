@@ -64,7 +64,7 @@ def test_a_good_rig_is_fit(good: TrialResult) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["prediction", "feedback"])
-def test_what_swings_with_half_the_load_is_not_fit(strategy: str) -> None:
+def test_what_oscillates_with_half_the_load_is_not_fit(strategy: str) -> None:
     """The judge is the pressure in the machine after a step: it decays, or it grows while the bridge drives it."""
     rig = lift()
     (case,) = (c for c in chosen(rig, CaseKind.STEP, load=0.5) if "to 0.5" in c.moves)
@@ -307,6 +307,6 @@ def test_exit_code_and_json(hilserver: Command, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_options_without_meaning_are_refused(hilserver: Command) -> None:
-    assert "--strict is for a virtual commissioning: add --run" in hilserver("check", FILE, "--strict").err
+    assert "--strict is for virtual commissioning: add --run" in hilserver("check", FILE, "--strict").err
     circuit = CONFIG / "circuits" / "lowering.toml"
     assert "--run needs a rig file" in hilserver("check", circuit, "--run").err

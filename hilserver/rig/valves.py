@@ -1,0 +1,156 @@
+"""The plan's table of the valves: each with its connections, characteristic, spool, bridge and output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from hilserver.rig.hold import hold_of
+from hilserver.rig.settings import RigSettings, ValveSettings
+from hilserver.tick.bridge.ladder import Strategy
+from hilserver.tick.plan import SUBSTEPS_OF_MACHINE
+from hilserver.tick.records import NONE
+
+LATEST = 24.0
+"""Ticks by which commands of slow devices are predicted ahead at most."""
+
+
+def valve_line(
+    v: ValveSettings, settings: RigSettings, rates: Mapping[str, float], first_channel: int
+) -> dict[str, Any]:
+    """A valve's line of the plan. ``rates``: how often slow devices are read and written, 1/s."""
+    return {
+        **_connections(v, settings, first_channel),
+        **_ages(v, settings, rates),
+        **_characteristic(v),
+        **_spool(v, settings.loop.rate),
+        **_bridge(v),
+        **_output(v),
+    }
+
+
+def _connections(v: ValveSettings, settings: RigSettings, first_channel: int) -> dict[str, Any]:
+    """Ports, columns of the channels, cylinder and side."""
+    channels, ports = list(settings.channels), list(settings.ports)
+
+    def column(channel: str | None) -> int:
+        return first_channel + channels.index(channel) if channel is not None else NONE
+
+    cylinders = list(settings.cylinders.values())
+    cylinder = next((i for i, s in enumerate(cylinders) if v.port in (s.port_A, s.port_B)), NONE)
+    return {
+        "port": ports.index(v.port),
+        "other_port": ports.index(v.other_port) if v.other_port in ports else NONE,
+        "column_p": column(settings.ports[v.port]),
+        "column_S": column(v.supply),
+        "column_T": column(v.tank),
+        "column_Q": column(v.flow),
+        "column_spool": column(v.spool),
+        "cylinder": cylinder,
+        "is_B": cylinder >= 0 and v.port == cylinders[cylinder].port_B,
+    }
+
+
+def _ages(v: ValveSettings, settings: RigSettings, rates: Mapping[str, float]) -> dict[str, Any]:
+    """Delay of the command, and mean ages of the sensors, s."""
+    age_Q = 0.0
+    if v.flow in settings.channels:
+        flow = settings.channels[v.flow]
+        age_Q = flow.delay + flow.filter + hold_of(flow.device, rates, settings.loop.rate).mean
+    return {
+        "delay": valve_delay(v, settings, rates),
+        "age_spool": settings.channels[v.spool].delay if v.spool in settings.channels else 0.0,
+        "age_Q": age_Q,
+    }
+
+
+def _characteristic(v: ValveSettings) -> dict[str, Any]:
+    """Flow over the edges."""
+    leak = v.leakage.coefficient() if v.leakage else 0.0
+    return {
+        "C_PA": v.nominal_flow.coefficient(),
+        "C_AT": (v.nominal_flow_to_tank or v.nominal_flow).coefficient(),
+        "Q_nominal": v.nominal_flow.flow,
+        "p_tr": v.transition_pressure,
+        "overlap": v.overlap,
+        "leak_PA": leak,
+        "leak_AT": leak,
+        "leak_gone": v.leakage.gone_at if v.leakage else 1.0,
+    }
+
+
+def _spool(v: ValveSettings, rate: float) -> dict[str, Any]:
+    """Motion of the spool, and its transition over a sub-step."""
+    tau, omega = time_constant(v), 2.0 * np.pi * v.f90 if v.f90 else 0.0
+    matrix = spool_matrix(tau, omega, v.damping, 1.0 / (rate * SUBSTEPS_OF_MACHINE))
+    steps = zip(("spool_11", "spool_12", "spool_21", "spool_22"), matrix, strict=True)
+    return {"tau": tau, "omega": omega, "damping": v.damping, **dict(steps)}
+
+
+def _bridge(v: ValveSettings) -> dict[str, Any]:
+    """Settings of the strategies."""
+    return {
+        "strategy_first": Strategy[v.bridge.strategy],
+        "fade_time": v.bridge.fade,
+        "null_band": v.bridge.null_band,
+        "tau_W": v.bridge.lead_filter,
+        "feedback_time": v.bridge.feedback_time,
+        "K_p": v.bridge.gain / v.nominal_flow.flow,
+        "T_i": v.bridge.integral_time,
+        "T_d": v.bridge.derivative_time,
+        "tau_d": v.bridge.derivative_filter,
+        "jog_limit": v.bridge.jog_limit,
+        "jog_time": v.bridge.jog_time,
+    }
+
+
+def _output(v: ValveSettings) -> dict[str, Any]:
+    """From the command to the raw value."""
+    return {
+        "polarity": v.polarity,
+        "null": v.null,
+        "dither": v.dither.amplitude,
+        "dither_frequency": v.dither.frequency,
+        "u_min": v.range[0],
+        "u_max": v.range[1],
+        "slew_rate": v.slew,
+        "stop_rate": min(v.slew, 1.0 / v.stop_time),
+        "safe_value": v.safe,
+        "raw_gain": 0.5 * (v.raw[1] - v.raw[0]),
+        "raw_offset": 0.5 * (v.raw[0] + v.raw[1]),
+    }
+
+
+def valve_delay(v: ValveSettings, settings: RigSettings, rates: Mapping[str, float]) -> float:
+    """Time from a command to the start of the spool's motion, s, with the mean lag of a slow device."""
+    rate = settings.loop.rate
+    return v.delay + min(hold_of(v.device, rates, rate).mean, LATEST / rate)
+
+
+def time_constant(v: ValveSettings) -> float:
+    """Time constant of the valve's spool, s; of one of second order that of its lag at low frequency, 2·d/omega."""
+    if v.f90 is not None:
+        return 2.0 * v.damping / (2.0 * np.pi * v.f90)
+    assert v.f45 is not None
+    return 1.0 / (2.0 * np.pi * v.f45)
+
+
+def corner_frequency(v: ValveSettings) -> float:
+    """-45° frequency of the valve's spool, Hz: f45, or where the phase of second order is -45°."""
+    if v.f90 is None:
+        assert v.f45 is not None
+        return v.f45
+    return v.f90 * (sqrt(v.damping * v.damping + 1.0) - v.damping)
+
+
+def spool_matrix(tau: float, omega: float, d: float, h: float) -> list[float]:
+    """How the spool's distance from a held command, and its speed, go on in ``h`` seconds: exact, line by line."""
+    if omega == 0.0:
+        return [float(np.exp(-h / tau)), 0.0, 0.0, 0.0]
+    from scipy.linalg import expm  # here: processes that only read plans start without it
+
+    motion = np.array([[0.0, 1.0], [-omega * omega, -2.0 * d * omega]])
+    return [float(x) for x in expm(motion * h).ravel()]
