@@ -14,6 +14,8 @@ from hilserver.tick.records import NONE
 
 TRANSFER = 3e-3
 """s beyond its delay after which a slow device's sample is there at the latest; older ones are not used."""
+UNSTEADY = 3.0
+"""The same of other devices, in ticks: a device with a clock of its own, and a loop that wakes up late."""
 
 
 def past_lengths(settings: RigSettings, rates: Mapping[str, float]) -> tuple[int, int]:
@@ -23,8 +25,9 @@ def past_lengths(settings: RigSettings, rates: Mapping[str, float]) -> tuple[int
     """
     rate = settings.loop.rate
     commands = max((valve_delay(v, settings, rates) for v in settings.valves.values()), default=0.0) * rate
-    ages = (s.delay * rate + (TRANSFER * rate if s.device in rates else 0.0) for s in settings.channels.values())
-    return ceil(commands + DELAY_RANGE * rate) + 2, ceil(max(ages, default=0.0)) + 2
+    late = {device: max(TRANSFER * rate, UNSTEADY) for device in rates}
+    ages = (s.delay * rate + late.get(s.device or "", UNSTEADY) for s in settings.channels.values())
+    return ceil(commands + DELAY_RANGE * rate) + 2, ceil(max(ages, default=UNSTEADY)) + 1
 
 
 def port_lines(settings: RigSettings, first_channel: int) -> list[dict[str, Any]]:

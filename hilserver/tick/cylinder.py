@@ -14,14 +14,23 @@ known although their sensors have delays. The filter's gains are tables over the
 
 from __future__ import annotations
 
-from math import floor, isfinite, nan
+from math import ceil, floor, isfinite, nan
 
 from numba.extending import register_jitable
 
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.fluid import capacitance
 from hilserver.numerics.shape import clip
-from hilserver.tick.plan import GAINS, GRID, MEASUREMENTS, REMEMBERED, SENSED, STATES, CylinderRecord
+from hilserver.tick.plan import (
+    GAINS,
+    GRID,
+    MEASUREMENTS,
+    REMEMBERED,
+    SENSED,
+    STATES,
+    SUBSTEPS_OF_MACHINE,
+    CylinderRecord,
+)
 from hilserver.tick.records import cells_of
 from hilserver.tick.row import CylinderState
 
@@ -83,27 +92,96 @@ def is_known(k: CylinderState) -> bool:
 
 
 @register_jitable
-def correct_cylinder(innovation: Floats, gains: Floats, past: Floats, k: CylinderState, m: CylinderRecord) -> None:
+def correct_cylinder(
+    innovation: Floats,
+    late: Floats,
+    gains: Floats,
+    past: Floats,
+    k: CylinderState,
+    change: CylinderState,
+    m: CylinderRecord,
+    dt: float,
+) -> None:
     """Correct the estimate by the differences between measured and expected values.
 
-    ``innovation``: of p_A, p_B, x, Q_A, Q_B (0 where there is no sensor); ``gains``: this cylinder's lines of
-    plan.kalman; ``past``: p_A, p_B and x of this and the last ticks. The past values are corrected together with the
-    present ones, so that an error that is measured with a delay is not corrected twice.
+    ``innovation``: of p_A, p_B, x, Q_A, Q_B (0 where there is no sensor); ``late``: how many ticks of ``dt`` seconds
+    each sample is older than its sensor's delay; ``gains``: this cylinder's lines of plan.kalman; ``past``: p_A, p_B
+    and x of this and the last ticks; ``change``: scratch. The past values are corrected together with the present ones,
+    so that an error that is measured with a delay is not corrected twice.
     """
     place = clip(k.x / m.stroke, 0.0, 1.0) * (GRID - 1)
-    i = min(floor(place), GRID - 2)
-    share, cells = place - i, cells_of(k)
-    for s in range(STATES + SENSED * (past.shape[1] - 1)):
-        total = 0.0
-        for j in range(MEASUREMENTS):
-            column = GAINS + s * MEASUREMENTS + j
-            total += (gains[i, column] + share * (gains[i + 1, column] - gains[i, column])) * innovation[j]
-        if s < STATES:
-            cells[s] += total
-        else:
-            past[(s - STATES) % SENSED, 1 + (s - STATES) // SENSED] += total
+    for j in range(MEASUREMENTS):
+        if innovation[j] != 0.0:
+            correct_past(j, innovation[j], late[j], gains, place, past)
+            correct_present(j, innovation[j], late[j], gains, place, past, k, change, m, dt)
+
+
+@register_jitable
+def correct_past(j: int, innovation: float, late: float, gains: Floats, place: float, past: Floats) -> None:
+    """Correct p_A, p_B and x up to the time of sample ``j``, ``late`` ticks ago."""
+    ticks = past.shape[1]
+    for lag in range(max(ceil(late), 1), ticks):
+        back = min(floor(lag - late), ticks - 2)
+        share = lag - late - back
+        for s in range(SENSED):
+            newer = gain_of(s if back == 0 else STATES + SENSED * (back - 1) + s, j, gains, place)
+            older = gain_of(STATES + SENSED * back + s, j, gains, place)
+            past[s, lag] += (newer + share * (older - newer)) * innovation
+
+
+@register_jitable
+def correct_present(
+    j: int,
+    innovation: float,
+    late: float,
+    gains: Floats,
+    place: float,
+    past: Floats,
+    k: CylinderState,
+    change: CylinderState,
+    m: CylinderRecord,
+    dt: float,
+) -> None:
+    """Correct the present state by sample ``j``, and what has passed since the sample was taken.
+
+    The gains hold at that time. From there the correction moves on until now as the cylinder itself does: added
+    unchanged, it would excite the oscillation that it is to follow.
+    """
+    cells, changes = cells_of(k), cells_of(change)
+    for s in range(STATES):
+        changes[s] = gain_of(s, j, gains, place) * innovation
+    while late > 0.0:
+        lag = ceil(late) - 1
+        move_change(change, k, m, (late - lag) * dt)
+        for s in range(SENSED):
+            past[s, lag] += changes[s]
+        late = lag
+    for s in range(STATES):
+        cells[s] += changes[s]
     for s in range(SENSED):
         past[s, 0] = cells[s]
+
+
+@register_jitable
+def gain_of(s: int, j: int, gains: Floats, place: float) -> float:
+    """Gain of measurement ``j`` for state ``s``, interpolated between two lines of the table."""
+    i, column = min(floor(place), GRID - 2), GAINS + s * MEASUREMENTS + j
+    return float(gains[i, column] + (place - i) * (gains[i + 1, column] - gains[i, column]))
+
+
+@register_jitable
+def move_change(change: CylinderState, k: CylinderState, m: CylinderRecord, time: float) -> None:
+    """Advance a small change of the state ``k`` by ``time`` seconds: `move_cylinder`, linearised."""
+    d, h = change, time / SUBSTEPS_OF_MACHINE
+    C_A, C_B = chamber_A(k.x, k.p_A, m), chamber_B(k.x, k.p_B, m)
+    for _ in range(SUBSTEPS_OF_MACHINE):
+        mid_A = d.p_A + 0.5 * h * (d.bias_A - m.area_A * d.v) / C_A
+        mid_B = d.p_B + 0.5 * h * (d.bias_B + m.area_B * d.v) / C_B
+        mid_v = d.v + 0.5 * h * (m.area_A * d.p_A - m.area_B * d.p_B - d.F) / m.mass
+        d.p_A += h * (d.bias_A - m.area_A * mid_v) / C_A
+        d.p_B += h * (d.bias_B + m.area_B * mid_v) / C_B
+        d.v += h * (m.area_A * mid_A - m.area_B * mid_B - d.F) / m.mass
+        d.x += h * mid_v
 
 
 @register_jitable

@@ -38,6 +38,7 @@ from hilserver.tick.records import cells_of
 from hilserver.tick.row import (
     CYLINDER_CELLS,
     CylinderState,
+    cylinder_copy,
     cylinder_state,
     past_of_cylinder,
     past_of_valve,
@@ -142,6 +143,7 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int) -> None:
     k, m, past = cylinder_state(plan, row, c), plan.cylinder[c], past_of_cylinder(plan, row, c)
     n = plan.valve.shape[0]
     spools, innovation = work[:n], work[n : n + MEASUREMENTS]
+    late, change = work[n + MEASUREMENTS : n + 2 * MEASUREMENTS], cylinder_copy(work[n + 2 * MEASUREMENTS :], 0)
     for i in range(n):
         spools[i] = valve_state(plan, row, i).spool
     p_A, p_B = sample_of(row, m.sensor_A, 0.0), sample_of(row, m.sensor_B, 0.0)
@@ -167,8 +169,10 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int) -> None:
     for i in range(MEASUREMENTS):
         if not (is_new(plan, row, sensors[i]) and isfinite(innovation[i])):
             innovation[i] = 0.0
+        late[i] = age_of(plan, row, sensors[i], 0.0)
     before_A, before_B, before_x = k.p_A, k.p_B, k.x
-    correct_cylinder(innovation, plan.kalman[c * GRID : (c + 1) * GRID], past, k, m)
+    gains = plan.kalman[c * GRID : (c + 1) * GRID]
+    correct_cylinder(innovation, late, gains, past, k, change, m, plan.loop[0].dt)
     add_volumes(before_A, before_B, before_x, k, m)
     q_A, q_B = flows_into(plan, row, spools, k, m)
     note_flows(q_A, q_B, k)

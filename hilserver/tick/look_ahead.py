@@ -40,7 +40,7 @@ from hilserver.tick.records import Struct, record_at, value
 from hilserver.tick.row import (
     CYLINDER_CELLS,
     PORT_CELLS,
-    CylinderState,
+    cylinder_copy,
     header,
     port_state,
     trend,
@@ -74,12 +74,6 @@ class PortAhead(Struct):
 
 
 AHEAD_CELLS = PortAhead.cells()
-
-
-@record_at(CylinderState)
-def cylinder_copy(row: Floats, c: int) -> int:
-    """Cylinder ``c`` in a copy of the row's cylinders."""
-    return c * CYLINDER_CELLS
 
 
 @record_at(PortAhead)

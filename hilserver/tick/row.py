@@ -205,6 +205,12 @@ def cylinder_state(plan: Plan, row: Floats, c: int) -> int:
     return plan.layout[0].cylinder + c * CYLINDER_CELLS
 
 
+@record_at(CylinderState)
+def cylinder_copy(row: Floats, c: int) -> int:
+    """Cylinder ``c`` in a copy of the row's cylinders."""
+    return c * CYLINDER_CELLS
+
+
 @gives_arrays
 def past_of_valve(plan: Plan, row: Floats, i: int) -> Floats:
     """A valve's commands of the last ticks, the newest first."""

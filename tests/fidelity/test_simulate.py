@@ -334,7 +334,7 @@ def test_a_strategy_that_trips_is_a_row_of_the_table(demo: Fidelity) -> None:
 def test_what_can_not_be_simulated_is_refused(rig: Rig, tables: Tables) -> None:
     with pytest.raises(HilserverError, match="simulate needs a work cycle"):
         simulate(replace(rig, cycle=None))
-    with pytest.raises(HilserverError, match="simulate needs one device with driver simulated"):
+    with pytest.raises(HilserverError, match="a simulation needs one device with driver simulated"):
         simulate(load_rig(ROOT / "config/rigs/actuator_log.toml"))
     with pytest.raises(HilserverError, match='"invers_static" is not a strategy to compare'):
         simulate(rig, ["invers_static"])

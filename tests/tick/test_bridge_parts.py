@@ -265,7 +265,7 @@ def test_the_filter_finds_load_and_unknown_flow_from_late_and_noisy_sensors(dela
     sensors = {name: {**WITH_CYLINDER["channels"].get(name, {}), **late} for name in ("p_A", "p_B")}
     plan = cylinder_plan(**sensors, x={**WITH_CYLINDER["channels"]["x"], "noise": "0.01 mm"})
     m, gains, length = plan.cylinder[0], plan.kalman, len(plan.kalman[0])
-    lines = 2 + round(max(delay, 0.0) + 0.499)
+    lines = 4 + round(max(delay, 0.0) + 0.499)
     assert (length - GAINS) == MEASUREMENTS * (STATES + SENSED * (lines - 1))
     truth, k = blank(CylinderState), blank(CylinderState)
     start_cylinder(40e5, 20e5, 0.3, truth, m)
@@ -289,13 +289,52 @@ def test_the_filter_finds_load_and_unknown_flow_from_late_and_noisy_sensors(dela
         innovation = np.zeros(MEASUREMENTS)
         innovation[:2] = [sample[s] - expected(past, s, delay) for s in range(2)]
         innovation[2] = sample[2] - expected(past, 2, 0.0)
-        correct_cylinder(innovation, gains, past, k, m)
+        correct_cylinder(innovation, np.zeros(MEASUREMENTS), gains, past, k, blank(CylinderState), m, DT)
         errors.append([k.bias_A - hidden, k.p_A - truth.p_A])
     off = np.abs(np.array(errors)[500:])
     assert off[:, 0].max() < 0.03 * 60 * L_MIN
     assert off[:, 0].std() < 4 * gains[4, DEVIATION_A]
     assert off[:, 1].max() < (1.0 + 2 * noise) * BAR
     assert pytest.approx(truth.F, abs=400.0) == k.F
+
+
+@pytest.mark.parametrize("late", [0.0, 0.4, 0.8, 1.0, 1.6, 2.5, 3.0, "varies", "is lost"])
+def test_a_wrong_estimate_is_corrected_whatever_the_age_of_the_samples(late: float | str) -> None:
+    """A device with a clock of its own has samples of up to a tick and more. The cylinder has 15 ticks per period.
+
+    Nothing passes the valve. From a wrong start and after a blow, the estimate is right again within 0.3 s, and
+    meanwhile it is never off by much more than the cylinder oscillates.
+    """
+    rate = 500.0
+    plan = bench_rig({**WITH_CYLINDER, "loop": {"rate": f"{rate} Hz"}, "valves": {"main": {"flow": None}}}).plan
+    m, gains, dt = plan.cylinder[0], plan.kalman, 1.0 / rate
+    fine, random = 10, np.random.default_rng(5)
+    truth, k, change = blank(CylinderState), blank(CylinderState), blank(CylinderState)
+    start_cylinder(40e5, 20e5, 0.3, truth, m)
+    start_cylinder(44e5, 22e5, 0.301, k, m)
+    past, seen = np.zeros((REMEMBERED, plan.layout[0].cylinder_past_ticks)), [cells_of(truth)[:SENSED].copy()] * 1000
+    for _ in range(past.shape[1]):
+        remember(past, k)
+    off = []
+    for i in range(400):
+        truth.v += 0.05 if i == 200 else 0.0
+        for _ in range(fine):
+            move_cylinder(0.0, 0.0, truth, m, dt / fine)
+            seen.append(cells_of(truth)[:SENSED].copy())
+        for _ in range(SUBSTEPS_OF_MACHINE):
+            move_cylinder(k.bias_A, k.bias_B, k, m, dt / SUBSTEPS_OF_MACHINE)
+        remember(past, k)
+        age = late if isinstance(late, float) else random.choice([0.0, 0.5, 0.8, 1.2, 2.0])
+        innovation = np.zeros(MEASUREMENTS)
+        if late != "is lost" or random.random() < 0.7:
+            sample = seen[-1 - round(age * fine)]
+            innovation[:SENSED] = [sample[s] - expected(past, s, age) for s in range(SENSED)]
+        correct_cylinder(innovation, np.full(MEASUREMENTS, age), gains, past, k, change, m, dt)
+        off.append(k.p_A - truth.p_A)
+    swing, least = np.ptp([sample[0] for sample in seen]), (2.0 if late == "is lost" else 0.5) * BAR
+    assert np.abs(off[150:200]).max() < least
+    assert np.abs(off[200:]).max() < 0.75 * swing
+    assert np.abs(off[350:]).max() < least
 
 
 def test_without_a_position_sensor_the_flows_are_those_of_the_valves() -> None:
