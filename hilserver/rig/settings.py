@@ -257,6 +257,15 @@ class CylinderSettings(Datasheet):
         return piston, piston - 0.25 * pi * self.rod_diameter**2
 
 
+class ArmingSettings(Datasheet):
+    """What must be the case before the rig can be armed."""
+
+    virtual_commissioning: StrictBool = Field(
+        default=True,
+        description="simulate the bridged rig first, and refuse to arm it where it trips, oscillates or drops the load",
+    )
+
+
 class SimulationSettings(Datasheet):
     """What the simulation of a rig with real devices needs besides valves, channels and cylinders of the rig file."""
 
@@ -367,6 +376,7 @@ class RigSettings(Datasheet):
         default_factory=dict, description="outputs other than those of the servo valves, by name"
     )
     cylinders: dict[Name, CylinderSettings] = Field(default_factory=dict)
+    arming: ArmingSettings = ArmingSettings()
     simulation: SimulationSettings = SimulationSettings()
     recording: RecordingSettings = Field(default_factory=RecordingSettings)
     mqtt: MqttSettings = Field(default_factory=MqttSettings)

@@ -112,7 +112,7 @@ class MarginMonitor:
         if done is None or done.version != self._running().version:
             return True
         now = supplies(self._rig, row)
-        return header(row).mode == Mode.SAFE and any(_is_other(done.supply[name], p) for name, p in now.items())
+        return header(row).mode == Mode.SAFE and any(is_other(done.supply[name], p) for name, p in now.items())
 
     async def _calculate(self, row: Floats) -> MarginResult:
         running, ended = self._running(), threading.Event()
@@ -146,7 +146,8 @@ def supplies(rig: Rig, row: Floats) -> dict[str, float | None]:
     return {name: pair[0] if pair is not None else None for name, pair in real_pressures(rig, row).items()}
 
 
-def _is_other(before: float | None, now: float | None) -> bool:
+def is_other(before: float | None, now: float | None) -> bool:
+    """Whether a supply pressure has changed so much that what was calculated with it is outdated."""
     if before is None or now is None:
         return before is not now
     return abs(now - before) > max(OTHER_SUPPLY * abs(before), LEAST_SUPPLY)

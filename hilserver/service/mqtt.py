@@ -458,6 +458,9 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
         for task in pending:
             task.cancel()
         await asyncio.wait(pending, timeout=2.0)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # retrieved: the caller raises one, and asyncio would report the other
 
 
 def _reason(error: aiomqtt.MqttError) -> str:

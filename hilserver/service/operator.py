@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,6 +53,11 @@ class RunningCircuit:
     tick: int = 0
 
 
+async def nothing() -> tuple[str, ...]:
+    """No reasons."""
+    return ()
+
+
 class Operator:
     """Executes one command at a time, or a trip at the same time. ``running``: the circuit that the loop runs."""
 
@@ -60,7 +65,7 @@ class Operator:
         self.running = RunningCircuit(rig.circuit, rig.packed, 1, rig.settings.circuit)
         self.before_arming: Callable[[], tuple[str, ...]] = tuple
         """Warnings that the answer to ``arm`` contains."""
-        self.against_arming: Callable[[], tuple[str, ...]] = tuple
+        self.against_arming: Callable[[], Awaitable[tuple[str, ...]]] = nothing
         """Reasons for which ``arm`` is refused."""
         self._posted: RunningCircuit | None = None
         self._recent = deque([self.running], maxlen=CIRCUITS_KEPT)
@@ -93,7 +98,7 @@ class Operator:
     async def _carry_out(self, command: Command) -> dict[str, Any]:
         if isinstance(command, CircuitCommand):
             return await self._switch(command)
-        if isinstance(command, Arm) and (reasons := self.against_arming()):
+        if isinstance(command, Arm) and (reasons := await self.against_arming()):
             raise HilserverError(" ".join(reasons))
         done = await self._post(command, loop_command(self._rig, command))
         return {**done, "warnings": list(self.before_arming())} if isinstance(command, Arm) else done

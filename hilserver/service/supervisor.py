@@ -24,6 +24,7 @@ from hilserver.realtime.segment import SharedMemoryError, segment_path
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
+from hilserver.service.arming_check import ArmingCheck
 from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.catalogue import component_types
 from hilserver.service.children import Child, all_ready
@@ -121,7 +122,12 @@ class Supervisor:
         program = compiled_program(self.rig.library)
         self.operator = operator = Operator(self.rig, memory, telemetry, program)
         monitor = MarginMonitor(self.rig, program, telemetry, lambda: operator.running)
-        operator.before_arming, operator.against_arming = monitor.warnings, monitor.refusals
+        check = ArmingCheck(self.rig, telemetry, lambda: operator.running, folder)
+
+        async def against_arming() -> tuple[str, ...]:
+            return monitor.refusals() or await check.refusals()
+
+        operator.before_arming, operator.against_arming = monitor.warnings, against_arming
         self._recording = recording = RecorderProcess(
             self.rig, memory, folder, program.folder.name, operator.ran, telemetry
         )
@@ -143,12 +149,11 @@ class Supervisor:
         checking = asyncio.create_task(self._check_solver(program, telemetry))
         stack.push_async_callback(_cancel, checking)
         publisher = Publisher(mqtt, telemetry, operator)
-        self._watch(stack, processes, publisher, mqtt)
-
-        def warn(text: str) -> None:
-            publisher.publish_now(Event(kind="warning", text=text, tick=0, time=0.0))
-
+        tell = self._watch(stack, processes, publisher, mqtt)
+        warn = functools.partial(tell, "margins", None, warn=True)
         _background(stack, "the margin monitor", lambda: monitor.keep(mqtt.publish_margins, warn))
+        if self.rig.settings.arming.virtual_commissioning:
+            _background(stack, "the check before arming", lambda: check.keep(functools.partial(tell, "arming")))
         stack.callback(withdraw, announce(self.rig.settings.name, self.address))
         return processes, publisher
 
@@ -199,8 +204,8 @@ class Supervisor:
 
     def _watch(
         self, stack: contextlib.AsyncExitStack, processes: LoopProcesses, publisher: Publisher, mqtt: MqttService
-    ) -> None:
-        """Start all background tasks."""
+    ) -> Callable[..., None]:
+        """Start the background tasks; returns what tells of the trouble of a source, or that it is over."""
         assert self.telemetry is not None
         assert self._recording is not None
         telemetry, recording = self.telemetry, self._recording
@@ -242,6 +247,7 @@ class Supervisor:
         for worker in processes.workers:
             keep = functools.partial(worker.keep, functools.partial(tell, f"device {worker.name}"))
             _background(stack, f"watching device {worker.name}", keep)
+        return tell
 
     def _tick(self) -> float | None:
         """The loop's latest tick."""

@@ -45,7 +45,7 @@ from hilserver.tick.row import (
     port_state,
     valve_state,
 )
-from hilserver.tick.valve import command_at, delay_of, move_spool, reset_nonfinite, valve_flow
+from hilserver.tick.valve import command_at, delay_of, move_spool, note_command, reset_nonfinite, valve_flow
 from hilserver.tick.volumes import balance_volumes, shift_pressure
 
 TREND_TIME = 5e-3
@@ -66,6 +66,9 @@ def follow_machine(plan: Plan, row: Floats, work: Floats, elapsed: float) -> Non
     h = dt / SUBSTEPS_OF_MACHINE
     for i in range(plan.valve.shape[0]):
         reset_nonfinite(valve_state(plan, row, i), plan.valve[i])
+        past = past_of_valve(plan, row, i)
+        for _ in range(min(ticks - 1, past.shape[0])):  # missed ticks, in which the last command was held
+            note_command(past[0], past)
     for tick in range(ticks):
         for sub in range(SUBSTEPS_OF_MACHINE):
             move_machine(plan, row, work, h, -(ticks - tick) * dt + (sub + 0.5) * h)

@@ -19,6 +19,7 @@ from hilserver.tick.look_ahead import FLOW, HELD, PREDICTED, PRESSURE, predicted
 from hilserver.tick.modes import supervisor_lost, take_over, too_many_missed, trip
 from hilserver.tick.plan import Plan, ValveRecord
 from hilserver.tick.row import ValveState, header, past_of_valve, trend, valve_state
+from hilserver.tick.valve import note_command
 from hilserver.tick.volumes import flow_of
 
 SPOOL_TOLERANCE = 0.05
@@ -48,11 +49,7 @@ def drive_valves(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: fl
             watch_oscillation(b, v, travel, elapsed)
         else:
             forget_oscillation(b, v)
-        past = past_of_valve(plan, row, i)
-        for _ in range(int(head.missed) + 1):
-            for j in range(past.shape[0] - 1, 0, -1):
-                past[j] = past[j - 1]
-            past[0] = b.command
+        note_command(b.command, past_of_valve(plan, row, i))
 
 
 @register_jitable

@@ -113,6 +113,14 @@ def command_at(past: Floats, delay: float, ahead: float, dt: float) -> float:
 
 
 @register_jitable
+def note_command(command: float, past: Floats) -> None:
+    """Note the command that is held from now on, the newest first."""
+    for k in range(past.shape[0] - 1, 0, -1):
+        past[k] = past[k - 1]
+    past[0] = command
+
+
+@register_jitable
 def move_spool(command: float, b: ValveState, v: ValveRecord) -> None:
     """Advance the spool by one sub-step, exactly for a held command: second order, or first order if f45 is given."""
     target = clip(command, -1.0, 1.0)

@@ -1,36 +1,99 @@
-"""A short virtual commissioning of the running circuit: why a rig must not be armed."""
+"""A short virtual commissioning of a circuit: why a rig must not be armed with it.
+
+``python -m hilserver.virtual_commissioning.before_arming REQUEST`` answers a `Request`. It is a process of its own,
+with low priority: a case is one compiled call of about 0.1 s, during which no other thread of the process runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
 
-from hilserver.rig.build import Rig, assemble
+from hilserver.errors import HilserverError
+from hilserver.realtime.reports import send_report
+from hilserver.rig.build import Rig, assemble, library_in
 from hilserver.tick.bridge.ladder import BRIDGING
 from hilserver.tick.program import compiled_program
 from hilserver.virtual_commissioning.cases import short_cases
-from hilserver.virtual_commissioning.criteria import Suitability
+from hilserver.virtual_commissioning.criteria import CRITERIA, Suitability
 from hilserver.virtual_commissioning.report import sentence
 from hilserver.virtual_commissioning.subject import Subject
-from hilserver.virtual_commissioning.trial import run_cases
+from hilserver.virtual_commissioning.trial import StrategyResult, run_cases
 
 SHORT = 2.0
 """s of rest and of the work cycle."""
+REMEDY = (
+    "Use another strategy (hilserver check --run compares them), or, if you know better, set "
+    "arming.virtual_commissioning = false in the rig file."
+)
 
 
-def refusals(rig: Rig, strategies: Collection[str], supply: float | None = None) -> list[str]:
-    """Why a rig must not be armed with these strategies, one sentence for each that is unfit.
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What is to be examined: a rig's file and sources, with the running circuit among them, and the strategies.
 
-    The circuit is that of ``rig.circuit``, which may have been switched since the rig was loaded. ``supply``: measured
-    real supply pressure, Pa, for a rig with real devices. Takes one or two seconds of computing time per strategy. On a
-    simulated rig one compiled call of about 0.1 s runs a whole case, and no other thread of the process meanwhile.
+    ``supply``: measured real supply pressure, Pa, for a rig with real devices.
+    """
+
+    file: str
+    sources: Mapping[str, Any]
+    strategies: tuple[str, ...]
+    supply: float | None = None
+
+    def write(self, file: Path) -> None:
+        """Write the request for the process that answers it."""
+        file.write_text(json.dumps(dataclasses.asdict(self)))
+
+    @classmethod
+    def read(cls, file: Path) -> Request:
+        """Read a request."""
+        found = json.loads(file.read_text())
+        return cls(**{**found, "strategies": tuple(found["strategies"])})
+
+    def rig(self) -> Rig:
+        """The rig. Raises ConfigurationError."""
+        sources = dict(self.sources)
+        if self.supply is not None:
+            assumed = {**sources["rig"].get("simulation", {}), "supply_pressure": f"{self.supply!r} Pa"}
+            sources["rig"] = {**sources["rig"], "simulation": assumed}
+        return assemble(sources, Path(self.file), library_in(sources))
+
+
+def refusals(rig: Rig, strategies: Collection[str]) -> list[str]:
+    """Why a rig must not be armed with these strategies, one sentence for each that would do harm.
+
+    That is: it trips, oscillates, wears out the valve or does not hold the load, at rest or in the first seconds of the
+    work cycle. One that is merely inaccurate is not refused. Takes one or two seconds of computing time per strategy.
     """
     bridging = [name for name in dict.fromkeys(strategies) if name in BRIDGING]
     if not bridging:
         return []
-    sources = {**rig.sources, "circuit": rig.circuit.source}
-    if supply is not None:
-        assumed = {**sources["rig"].get("simulation", {}), "supply_pressure": f"{supply!r} Pa"}
-        sources["rig"] = {**sources["rig"], "simulation": assumed}
-    subject = Subject(assemble(sources, rig.file, rig.library), compiled_program(rig.library))
+    subject = Subject(rig, compiled_program(rig.library))
     results = run_cases(subject, bridging, tuple(short_cases(subject.rig, SHORT, home=subject.home)))
-    return [f"virtual commissioning: {sentence(found)}" for found in results if found.verdict is Suitability.UNFIT]
+    return [f"virtual commissioning: {sentence(found)} {REMEDY}" for found in results if does_harm(found)]
+
+
+def does_harm(found: StrategyResult) -> bool:
+    """Whether a strategy trips, or is unfit by a criterion that stands for damage."""
+    worst = ((criterion, found.worst(criterion.name)) for criterion in CRITERIA if criterion.harms)
+    unfit = [c for c, value in worst if value is not None and c.verdict(value[0]) is Suitability.UNFIT]
+    return bool(found.trips or unfit)
+
+
+def answer(file: Path) -> None:
+    """Answer the request in a file: ``ready`` with the refusals, or an error where nothing can be examined."""
+    request = Request.read(file)
+    try:
+        send_report(ready=True, refusals=refusals(request.rig(), request.strategies))
+    except HilserverError as error:
+        send_report(ready=True, refusals=[], impossible=str(error))
+
+
+if __name__ == "__main__":
+    os.nice(19)
+    answer(Path(sys.argv[1]))

@@ -24,7 +24,8 @@ class Suitability(IntEnum):
 class Criterion:
     """A figure with its limits, all as shares: doubtful above the first, unfit above the second.
 
-    The limits are absolute: how good a strategy is does not depend on the others.
+    The limits are absolute: how good a strategy is does not depend on the others. ``harms``: whether an unfit value can
+    damage machine or valve, or drop a load, so that the rig must not be armed.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Criterion:
     doubtful: float
     unfit: float
     reason: str
+    harms: bool = False
 
     def verdict(self, value: float) -> Suitability:
         """The verdict on a value of the figure."""
@@ -69,6 +71,7 @@ CRITERIA = (
         0.01,
         0.03,
         "1 % is the usual dither of a servo valve, which it withstands permanently; three times as much wears it out",
+        harms=True,
     ),
     Criterion(
         "oscillation",
@@ -77,6 +80,7 @@ CRITERIA = (
         0.005,
         0.02,
         "0.5 % is the usual resolution and hysteresis of a servo valve; at 2 % the machine oscillates visibly",
+        harms=True,
     ),
     Criterion(
         "drift",
@@ -84,6 +88,7 @@ CRITERIA = (
         0.005,
         0.02,
         "servo valves leak 0.5 % to 2 % of their nominal flow at null: beyond that the load is not held",
+        harms=True,
     ),
     Criterion(
         "saturated",

@@ -34,6 +34,7 @@ MODULES = {
     "hilserver.realtime.device": "device",
     "hilserver.realtime.worker": "worker",
     "hilserver.record.recorder": "recorder",
+    "hilserver.virtual_commissioning.before_arming": "check",
     "mosquitto": "broker",
 }
 PATIENCE = 60.0
@@ -44,6 +45,7 @@ _numbers = itertools.count()
 def rig_text(name: str, folder: Path, changes: Mapping[str, str] | None = None) -> str:
     """The demo's rig under another name, recording in ``folder``; ``changes`` replace lines, by how they begin."""
     lines = [*(CONFIG / "rigs" / "demo.toml").read_text().splitlines(), "[recording]", f'folder = "{folder / "logs"}"']
+    lines += ["[arming]", "virtual_commissioning = false"]
     replace = {
         "name =": f'name = "{name}"',
         "machine =": f'machine = "{CONFIG}/circuits/machine.toml"',

@@ -319,6 +319,23 @@ def test_missed_ticks_count_for_the_jog() -> None:
     assert bench.record("valve.main.jog", 12)[-1] == 0.0  # 12 ticks of 5 ms
 
 
+def test_the_spool_is_known_after_missed_ticks() -> None:
+    """Against the exact lag of the commands that were held: during missed ticks the last one, not the next."""
+    bench = running("manual", delay="2.5 ms", bridge={"jog_limit": 1.0, "jog_time": "1 s", "fade": "0 s"})
+    random, grid, lag = np.random.default_rng(2), 4, 1.0 / (2 * np.pi * 70)
+    held, spools, found = [0.0] * 8 * grid, [0.0], []
+    for _ in range(200):
+        bench.missed = int(random.choice([0, 0, 0, 1, 2, 5]))
+        held += [bench["valve.main.command"]] * (bench.missed + 1) * grid
+        for command in held[-(bench.missed + 1) * grid - round(2.5 * grid) : -round(2.5 * grid)]:
+            spools.append(command + (spools[-1] - command) * np.exp(-DT / grid / lag))
+        bench.tick(CommandKind.JOG, 0, random.uniform(-1.0, 1.0))
+        found.append([bench["valve.main.spool"], spools[-1]])
+    estimated, exact = np.array(found).T
+    assert np.ptp(exact) > 0.3
+    assert estimated == pytest.approx(exact, abs=1e-9)
+
+
 def test_jog_needs_the_manual_strategy() -> None:
     assert running("inverse_static").tick(CommandKind.JOG, 0, 0.1) == ResultCode.NOT_MANUAL
 

@@ -18,7 +18,7 @@ from port_sizes import SIZES, STANDSTILLS
 from rig_bench import program
 
 from hilserver.circuit.library import standard_library
-from hilserver.margins.margins import margins
+from hilserver.virtual_commissioning.before_arming import refusals
 
 pytestmark = pytest.mark.slow
 
@@ -165,12 +165,15 @@ def test_what_is_asked_is_what_the_circuit_has_passed(kind: str) -> None:
     ],
     ids=str,
 )
-@pytest.mark.xfail(raises=AssertionError, reason="only rigs with slow devices are refused")
 def test_a_strategy_that_oscillates_is_refused_before_arming(case: Case | Ready, strategy: str) -> None:
     judged = found(case, strategy)
-    if judged.tripped or judged.noise > UNSTEADY:
-        rig = case.rig()
-        assert list(margins(rig, program()).refusals(rig, [strategy]))
+    assert judged.tripped or judged.noise > UNSTEADY
+    assert refusals(case.rig(), [strategy])
+
+
+@pytest.mark.parametrize("case", TWO[::4], ids=str)
+def test_a_strategy_that_holds_everything_is_not_refused(case: Case | Ready) -> None:
+    assert refusals(case.rig(), [FEEDBACK]) == []
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,11 @@ def test_arming_is_refused_with_the_reason() -> None:
     """Nothing is posted to the loop, so that no memory is needed."""
     rig, nothing = slow_lift(20, "feedback"), cast(Any, None)
     operator = Operator(rig, nothing, nothing, program())
-    operator.against_arming = lambda: tuple(found(rig).refusals(rig, ["feedback"]))
+
+    async def refusals() -> tuple[str, ...]:
+        return tuple(found(rig).refusals(rig, ["feedback"]))
+
+    operator.against_arming = refusals
     answer = asyncio.run(operator.execute(Arm()))
     assert not answer.ok
     assert "too slow for this circuit" in answer.problems[0]

@@ -23,7 +23,7 @@ from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.toml import read_toml
 from hilserver.virtual_commissioning import report
-from hilserver.virtual_commissioning.before_arming import refusals
+from hilserver.virtual_commissioning.before_arming import Request, refusals
 from hilserver.virtual_commissioning.cases import Case, CaseKind, cases
 from hilserver.virtual_commissioning.criteria import Suitability
 from hilserver.virtual_commissioning.stand_in import stand_in
@@ -267,7 +267,7 @@ def test_what_the_rig_file_does_not_state_is_named_with_its_key(changes: dict[st
 
 def test_before_arming_an_unfit_strategy_is_refused_and_a_fit_one_is_not() -> None:
     slow = slow_lift(20.0, "feedback")
-    (said,) = refusals(slow, ["feedback"], supply=210e5)
+    (said,) = refusals(Request(str(slow.file), slow.sources, ("feedback",), 210e5).rig(), ["feedback"])
     assert said.startswith("virtual commissioning: feedback: unfit. The rig ended in mode FAULT (limit p_")
     assert refusals(lift(), ["feedback", "manual"]) == []
     assert refusals(slow, ["manual"]) == []
@@ -277,7 +277,8 @@ def test_before_arming_it_is_the_circuit_that_runs_now() -> None:
     rig, bad = lowering(), floating()
     (said,) = refusals(bad, ["feedback"])
     assert "Drift" in said
-    assert refusals(replace(bad, circuit=rig.circuit), ["feedback"]) != [said]
+    now = Request(str(bad.file), {**bad.sources, "circuit": rig.circuit.source}, ("feedback",))
+    assert refusals(now.rig(), now.strategies) != [said]
 
 
 # --- command line -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,126 @@
+"""The check before arming: a short virtual commissioning of the running circuit, in a process of its own.
+
+It is repeated after each switch, and when another strategy or supply pressure is found, but not while the rig is
+RUNNING. ``arm`` waits for its result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.build import Rig
+from hilserver.service.children import Child, ChildFailed
+from hilserver.service.margin_monitor import LEAST_SUPPLY, LOOK, is_other, supplies
+from hilserver.service.operator import RunningCircuit
+from hilserver.service.strategies import present_strategies
+from hilserver.service.telemetry import TelemetryReader
+from hilserver.tick.bridge.ladder import BRIDGING
+from hilserver.tick.codes import Mode
+from hilserver.tick.row import header
+from hilserver.virtual_commissioning.before_arming import Request
+
+WAIT = 4.0
+"""s for which ``arm`` waits; a client waits for 5 s by default."""
+LONGEST = 120.0
+"""s after which the check is given up."""
+STILL_EXAMINED = (
+    "the virtual commissioning of this circuit is not finished: it takes a few seconds after the start, a switch or a "
+    "change of strategy. Try again then."
+)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What is examined: a version of the circuit with these strategies, and the supply pressure of real devices, Pa."""
+
+    version: int
+    strategies: tuple[str, ...]
+    supply: float | None
+
+    def still_holds(self, now: Examined) -> bool:
+        """Whether a result holds for the present state."""
+        same = (self.version, self.strategies) == (now.version, now.strategies)
+        return same and not is_other(self.supply, now.supply)
+
+
+class ArmingCheck:
+    """Keeps up to date why the rig must not be armed. ``folder`` takes the requests; ``running``: the circuit."""
+
+    def __init__(
+        self, rig: Rig, telemetry: TelemetryReader, running: Callable[[], RunningCircuit], folder: Path
+    ) -> None:
+        self._rig = rig
+        self._telemetry = telemetry
+        self._running = running
+        self._request = folder / "arming_check.json"
+        self._done: tuple[Examined, tuple[str, ...]] | None = None
+
+    async def refusals(self) -> tuple[str, ...]:
+        """Why the rig must not be armed, as sentences. Waits for a check that is not finished."""
+        deadline = time.monotonic() + WAIT
+        while self._rig.settings.arming.virtual_commissioning:
+            row, done = self._telemetry.latest(), self._done
+            if row is not None and header(row).mode != Mode.SAFE:
+                return ()  # the loop refuses it
+            if row is not None and done is not None and done[0].still_holds(self._present(row)):
+                return done[1]
+            if time.monotonic() > deadline:
+                return (STILL_EXAMINED,)
+            await asyncio.sleep(0.05)
+        return ()
+
+    async def keep(self, tell: Callable[[str | None, str], None]) -> None:
+        """Repeat the check for as long as the run lasts; ``tell`` gets the trouble, if there is one, and a text."""
+        while True:
+            await asyncio.sleep(LOOK)
+            row = self._telemetry.latest()
+            if row is None or header(row).mode == Mode.RUNNING:
+                continue
+            now = self._present(row)
+            if self._done is not None and self._done[0].still_holds(now):
+                continue
+            found = await self._examine(now) if now.strategies else ()
+            was_refused = self._done is not None and self._done[1]
+            self._done = now, found
+            if found:
+                text = "; ".join(found)
+                tell(f"arming is refused: {text}", text)
+            elif was_refused:
+                tell(None, "virtual commissioning: the circuit can be armed with this strategy")
+
+    def _present(self, row: Floats) -> Examined:
+        strategies = sorted({name for name in present_strategies(self._rig, row).values() if name in BRIDGING})
+        supply = None
+        if not any(device.is_simulated for device in self._rig.devices):
+            known = [p for p in supplies(self._rig, row).values() if p is not None and p > LEAST_SUPPLY]
+            supply = min(known, default=None)
+        return Examined(self._running().version, tuple(strategies), supply)
+
+    async def _examine(self, asked: Examined) -> tuple[str, ...]:
+        """Ask the process; without an answer nothing is refused, and the log says why."""
+        sources = {**self._rig.sources, "circuit": self._running().circuit.source}
+        Request(str(self._rig.file), sources, asked.strategies, asked.supply).write(self._request)
+        child = await Child.start(
+            "the check before arming", "hilserver.virtual_commissioning.before_arming", str(self._request)
+        )
+        try:
+            async with asyncio.timeout(LONGEST):
+                answer: dict[str, Any] = await child.ready
+        except (ChildFailed, TimeoutError) as error:
+            _log.warning("the virtual commissioning before arming failed; nothing is refused: %s", error)
+            return ()
+        finally:
+            child.kill()
+            await child.wait_ended()
+        if "impossible" in answer:
+            _log.info("no virtual commissioning before arming: %s", answer["impossible"])
+        return tuple(answer["refusals"])

@@ -1,0 +1,175 @@
+"""The virtual commissioning before arming, by a real server: what drops the load is refused, with the reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from lift_bench import lift
+from service_harness import CONFIG, Panel, Server, panel
+
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.plan import first_row
+from hilserver.service import arming_check
+from hilserver.service.arming_check import STILL_EXAMINED, ArmingCheck, Examined
+from hilserver.tick.codes import Mode
+from hilserver.tick.row import header
+from hilserver.toml import read_toml
+from hilserver.virtual_commissioning.before_arming import Request
+
+NOT_HELD = """
+description = "A supply holds chamber A, and B drains: with one servo valve for both ports, the load cannot be held"
+
+[components.tank]
+type = "tank"
+ports = { T = "tank" }
+
+[components.supply]
+type = "pressure_source"
+ports = { P = "supply" }
+pressure = "76 bar"
+
+[components.feed]
+type = "orifice"
+ports = { A = "supply", B = "rig.A" }
+nominal_flow = { flow = "5 l/min", drop = "1 bar" }
+
+[components.drain]
+type = "orifice"
+ports = { A = "rig.B", B = "tank" }
+nominal_flow = { flow = "1 l/min", drop = "35 bar" }
+"""
+LIFT = read_toml(CONFIG / "circuits" / "lift.toml")
+
+
+def with_check(folder: Path, on: str) -> Server:
+    """A server whose circuit does not hold the load."""
+    (folder / "not_held.toml").write_text(NOT_HELD)
+    changes = {"circuit =": f'circuit = "{folder}/not_held.toml"', "virtual_commissioning =": on}
+    return Server(folder, changes=changes)
+
+
+def talk(server: Server, what: Callable[[Panel], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with panel(server) as user:
+            await what(user)
+
+    asyncio.run(run())
+
+
+async def armed_at_last(user: Panel) -> Any:
+    """Arm as an operator does who is told to try again."""
+    while True:
+        answer = await user.command("arm")
+        if answer["ok"] or STILL_EXAMINED not in answer["problems"]:
+            return answer
+
+
+@pytest.mark.realtime
+def test_what_does_not_hold_the_load_is_refused_until_the_circuit_is_switched(tmp_path: Path) -> None:
+    async def operate(user: Panel) -> None:
+        answer = await armed_at_last(user)
+        assert not answer["ok"]
+        (reason,) = answer["problems"]
+        assert "feedback: unfit" in reason
+        assert "Drift" in reason
+        assert "arming.virtual_commissioning = false" in reason
+        state = await user.see("state", lambda state: any("arming is refused" in text for text in state["warnings"]))
+        assert state["mode"] == "SAFE"
+        await user.do("switch_circuit", circuit=LIFT)
+        answer = await armed_at_last(user)
+        assert answer["ok"], answer
+        await user.see("state", lambda state: not any("arming" in text for text in state["warnings"]), -1)
+
+    with with_check(tmp_path, "virtual_commissioning = true") as server:
+        talk(server, operate)
+        server.note_children()
+        assert "check" not in server.alive()
+
+
+@pytest.mark.realtime
+def test_the_key_allows_arming_all_the_same(tmp_path: Path) -> None:
+    async def operate(user: Panel) -> None:
+        await user.do("arm")
+
+    with with_check(tmp_path, "virtual_commissioning = false") as server:
+        talk(server, operate)
+
+
+# --- when it is repeated ----------------------------------------------------------------------------------------------
+
+
+class Told:
+    """A server of which only the present row and circuit are known; examinations are noted and refuse version 1."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rig = lift()
+        self.row: Floats = first_row(self.rig.layout, self.rig.plan, self.rig.packed)
+        header(self.row).mode = Mode.SAFE
+        self.version = 1
+        self.examined: list[Examined] = []
+        self.troubles: list[str | None] = []
+        self.check = ArmingCheck(
+            self.rig,
+            cast(Any, SimpleNamespace(latest=lambda: self.row)),
+            cast(Any, lambda: SimpleNamespace(version=self.version, circuit=self.rig.circuit)),
+            folder,
+        )
+        monkeypatch.setattr(self.check, "_examine", self.examine)
+        monkeypatch.setattr(arming_check, "LOOK", 0.001)
+        monkeypatch.setattr(arming_check, "WAIT", 0.5)
+
+    async def examine(self, asked: Examined) -> tuple[str, ...]:
+        self.examined.append(asked)
+        return ("it oscillates",) if asked.version == 1 else ()
+
+    async def during(self, what: Callable[[], Awaitable[None]]) -> None:
+        keeping = asyncio.create_task(self.check.keep(lambda trouble, text: self.troubles.append(trouble)))
+        await what()
+        keeping.cancel()
+
+
+def test_a_result_holds_until_something_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(tmp_path, monkeypatch)
+
+    async def operate() -> None:
+        assert await told.check.refusals() == ("it oscillates",)
+        await asyncio.sleep(0.05)
+        assert len(told.examined) == 1
+        told.version = 2
+        assert await told.check.refusals() == ()
+        assert told.troubles == ["arming is refused: it oscillates", None]
+
+    asyncio.run(told.during(operate))
+
+
+def test_while_it_runs_nothing_is_examined_and_an_unfinished_check_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told(tmp_path, monkeypatch)
+    header(told.row).mode = Mode.RUNNING
+
+    async def operate() -> None:
+        await asyncio.sleep(0.05)
+        assert told.examined == []
+        assert await told.check.refusals() == (), "the loop says that the rig is already armed"
+
+    asyncio.run(told.during(operate))
+    header(told.row).mode = Mode.SAFE
+    assert asyncio.run(told.check.refusals()) == (STILL_EXAMINED,)
+
+
+def test_a_request_is_read_as_it_was_written(tmp_path: Path) -> None:
+    rig = lift()
+    request = Request(str(rig.file), rig.sources, ("feedback",), 120e5)
+    request.write(tmp_path / "request.json")
+    found = Request.read(tmp_path / "request.json")
+    assert found.strategies == request.strategies
+    simulation = found.rig().settings.simulation
+    assert simulation.supply_pressure is not None
+    assert float(simulation.supply_pressure) == 120e5
+    assert found.rig().packed.names == rig.packed.names
