@@ -23,12 +23,13 @@ class Status:
     margins: MarginStatus | None
 
 
-async def request(address: BrokerAddress, rig: str, command: Command, *, within: float = 5.0) -> Answer:
+async def request(address: BrokerAddress, rig: str, command: Command, *, within: float | None = None) -> Answer:
     """Send one command and return its answer; a command without an id gets one, and expires after ``within``.
 
-    ``within`` in s, for the connection and for the answer each. Raises RequestFailed with the reason; a refused
-    command is an answer, no error.
+    ``within`` in s, for the connection and for the answer each; by default the command's patience. Raises RequestFailed
+    with the reason; a refused command is an answer, no error.
     """
+    within = command.patience if within is None else within
     async with open_session(address, rig, within=within) as session:
         return await session.request(command, within=within)
 
@@ -44,7 +45,7 @@ async def read_status(address: BrokerAddress, rig: str, *, within: float = 5.0) 
         return Status(session.online, session.description, session.state, session.circuit, session.margins)
 
 
-def send(address: BrokerAddress, rig: str, command: Command, *, within: float = 5.0) -> Answer:
+def send(address: BrokerAddress, rig: str, command: Command, *, within: float | None = None) -> Answer:
     """Like ``request``, for callers without an event loop."""
     return asyncio.run(request(address, rig, command, within=within))
 

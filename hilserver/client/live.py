@@ -33,10 +33,11 @@ class Client:
     """A running server. ``with connect() as rig:`` opens and closes the connection.
 
     Every command is a method; it returns the server's answer, raises CommandRefused where the server refuses, and
-    RequestFailed where the server can't be reached. ``within``: time allowed for one command, s.
+    RequestFailed where the server can't be reached. ``within``: time allowed for the connection and for one command,
+    s; by default 5 s, and for ``arm`` 20 s.
     """
 
-    def __init__(self, rig: str | None = None, broker: str | None = None, *, within: float = 5.0) -> None:
+    def __init__(self, rig: str | None = None, broker: str | None = None, *, within: float | None = None) -> None:
         self.rig, self.address = where(rig, broker)
         self.within = within
         self._stack = AsyncExitStack()
@@ -45,7 +46,7 @@ class Client:
         self._thread = threading.Thread(target=self._loop.run_forever, name="hilserver client", daemon=True)
         self._thread.start()
         try:
-            opening = open_session(self.address, self.rig, within=within, telemetry=True)
+            opening = open_session(self.address, self.rig, within=within or 5.0, telemetry=True)
             self._session = self._do(self._stack.enter_async_context(opening))
         except BaseException:
             self.close()
@@ -228,11 +229,12 @@ class _Recording:
         self._client._session.listeners.remove(self._recorder.take)
 
 
-def connect(rig: str | None = None, broker: str | None = None, *, within: float = 5.0) -> Client:
+def connect(rig: str | None = None, broker: str | None = None, *, within: float | None = None) -> Client:
     """Connect to a running server.
 
     ``broker``: ``host:port``, or a TOML file with address and login; without one the server that runs on this machine,
-    called ``rig`` if there are several. ``within``: time in s for the connection, and for each command's answer. Raises
-    HilserverError where no such server is found, RequestFailed where it can't be reached.
+    called ``rig`` if there are several. ``within``: time in s for the connection, and for each command's answer; by
+    default 5 s, and 20 s for ``arm``. Raises HilserverError where no such server is found, RequestFailed where it can't
+    be reached.
     """
     return Client(rig, broker, within=within)

@@ -85,11 +85,12 @@ class Session:
         self._news.clear()
         await self._news.wait()
 
-    async def request(self, command: Command, *, within: float = 5.0) -> Answer:
-        """Send one command and return its answer; it gets an id and expires after ``within`` s.
+    async def request(self, command: Command, *, within: float | None = None) -> Answer:
+        """Send one command and return its answer; it gets an id and expires after ``within`` s (or its patience).
 
         Raises RequestFailed with the reason; a refused command is an answer, no error.
         """
+        within = command.patience if within is None else within
         command = self._prepared(command, within)
         if not self.online or self._client is None:
             raise RequestFailed(self.trouble or f"the server of rig {self.rig} is {self.availability}. {_START}")

@@ -37,7 +37,6 @@ from hilserver.protocol.topics import Topics
 
 RETRY = 1.0
 """Seconds between two attempts to reach the broker."""
-ANSWER_WITHIN = 5.0
 PROBE_WITHIN = 2.0
 EVENTS_KEPT = 1000
 _LOGIN_REFUSED = (4, 5, 134, 135, 140)  # bad user or password, not authorised: MQTT 3.1.1 and 5
@@ -111,13 +110,14 @@ class Connection:
         """Send one command and return its answer, a refusal included. Raises HilserverError if there is none."""
         if self._client is None or not self.online:
             raise HilserverError(f"{command.name} was not sent: {self.status()}.")
-        command = command.model_copy(update={"id": uuid.uuid4().hex, "expires": self._expiry()})
+        command = command.model_copy(update={"id": uuid.uuid4().hex, "expires": self._expiry(command.patience)})
         payload = command.model_dump_json(exclude_unset=True)
         try:
-            return await self._ask(command.name, str(command.id), payload, ANSWER_WITHIN)
+            return await self._ask(command.name, str(command.id), payload, command.patience)
         except TimeoutError:
             raise HilserverError(
-                f"No answer to {command.name} within {ANSWER_WITHIN:g} s. It may still be carried out: see the state."
+                f"No answer to {command.name} within {command.patience:g} s. It may still be carried out: "
+                "see the state."
             ) from None
         except aiomqtt.MqttError as error:
             raise HilserverError(f"{command.name} was not sent: {error}.") from None
@@ -128,13 +128,13 @@ class Connection:
             return f"no connection to the broker {self.address}"
         return "online" if self.online else f"the server of {self.rig} is offline"
 
-    def _expiry(self) -> float | None:
+    def _expiry(self, patience: float) -> float | None:
         """When a command expires, by the server's clock as far as it is known from the state."""
         if self.state is None:
             return None
         lifetime = self.description.command_lifetime if self.description is not None else None
         now = self.state.time + time.monotonic() - self.state_at
-        return now + min(ANSWER_WITHIN, lifetime or ANSWER_WITHIN)
+        return now + min(patience, lifetime or patience)
 
     async def _connect(self) -> None:
         async with connection(new_client(self.address, aiomqtt.ProtocolVersion.V311, timeout=5.0)) as client:

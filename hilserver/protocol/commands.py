@@ -54,6 +54,8 @@ class Command(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
     name: ClassVar[str]
+    patience: ClassVar[float] = 5.0
+    """s for which a client waits for the answer, unless it is told otherwise."""
 
     id: Id | None = Field(
         default=None, description="repeated in the answer; a command with a known id is not carried out again"
@@ -78,9 +80,13 @@ class Command(BaseModel):
 
 
 class Arm(Command):
-    """Allow the server to drive the real valve: SAFE to ARMED. The valve stays at null until `start`."""
+    """Allow the server to drive the real valve: SAFE to ARMED. The valve stays at null until `start`.
+
+    The server first simulates the rig, unless it has already done so.
+    """
 
     name = "arm"
+    patience = 20.0
 
 
 class Disarm(Command):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hilserver.numerics.arrays import Floats
+from hilserver.protocol.commands import Arm
 from hilserver.rig.build import Rig
 from hilserver.service.children import Child, ChildFailed
 from hilserver.service.margin_monitor import LEAST_SUPPLY, LOOK, is_other, supplies
@@ -26,8 +27,8 @@ from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 from hilserver.virtual_commissioning.before_arming import Request
 
-WAIT = 4.0
-"""s for which ``arm`` waits; a client waits for 5 s by default."""
+LEFT = 0.5
+"""s before its expiry at which ``arm`` is answered."""
 LONGEST = 120.0
 """s after which the check is given up."""
 STILL_EXAMINED = (
@@ -64,16 +65,16 @@ class ArmingCheck:
         self._request = folder / "arming_check.json"
         self._done: tuple[Examined, tuple[str, ...]] | None = None
 
-    async def refusals(self) -> tuple[str, ...]:
+    async def refusals(self, arm: Arm) -> tuple[str, ...]:
         """Why the rig must not be armed, as sentences. Waits for a check that is not finished."""
-        deadline = time.monotonic() + WAIT
+        deadline = time.monotonic() + arm.patience
         while self._rig.settings.arming.virtual_commissioning:
             row, done = self._telemetry.latest(), self._done
             if row is not None and header(row).mode != Mode.SAFE:
                 return ()  # the loop refuses it
             if row is not None and done is not None and done[0].still_holds(self._present(row)):
                 return done[1]
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or (arm.expires is not None and time.time() > arm.expires - LEFT):
                 return (STILL_EXAMINED,)
             await asyncio.sleep(0.05)
         return ()

@@ -53,7 +53,7 @@ class RunningCircuit:
     tick: int = 0
 
 
-async def nothing() -> tuple[str, ...]:
+async def nothing(arm: Arm) -> tuple[str, ...]:
     """No reasons."""
     return ()
 
@@ -65,7 +65,7 @@ class Operator:
         self.running = RunningCircuit(rig.circuit, rig.packed, 1, rig.settings.circuit)
         self.before_arming: Callable[[], tuple[str, ...]] = tuple
         """Warnings that the answer to ``arm`` contains."""
-        self.against_arming: Callable[[], Awaitable[tuple[str, ...]]] = nothing
+        self.against_arming: Callable[[Arm], Awaitable[tuple[str, ...]]] = nothing
         """Reasons for which ``arm`` is refused."""
         self._posted: RunningCircuit | None = None
         self._recent = deque([self.running], maxlen=CIRCUITS_KEPT)
@@ -98,7 +98,7 @@ class Operator:
     async def _carry_out(self, command: Command) -> dict[str, Any]:
         if isinstance(command, CircuitCommand):
             return await self._switch(command)
-        if isinstance(command, Arm) and (reasons := await self.against_arming()):
+        if isinstance(command, Arm) and (reasons := await self.against_arming(command)):
             raise HilserverError(" ".join(reasons))
         done = await self._post(command, loop_command(self._rig, command))
         return {**done, "warnings": list(self.before_arming())} if isinstance(command, Arm) else done

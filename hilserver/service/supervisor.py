@@ -124,8 +124,8 @@ class Supervisor:
         monitor = MarginMonitor(self.rig, program, telemetry, lambda: operator.running)
         check = ArmingCheck(self.rig, telemetry, lambda: operator.running, folder)
 
-        async def against_arming() -> tuple[str, ...]:
-            return monitor.refusals() or await check.refusals()
+        async def against_arming(arm: commands.Arm) -> tuple[str, ...]:
+            return monitor.refusals() or await check.refusals(arm)
 
         operator.before_arming, operator.against_arming = monitor.warnings, against_arming
         self._recording = recording = RecorderProcess(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from lift_bench import lift
 from service_harness import CONFIG, Panel, Server, panel
 
 from hilserver.numerics.arrays import Floats
+from hilserver.protocol.commands import Arm
 from hilserver.rig.plan import first_row
 from hilserver.service import arming_check
 from hilserver.service.arming_check import STILL_EXAMINED, ArmingCheck, Examined
@@ -121,7 +123,7 @@ class Told:
         )
         monkeypatch.setattr(self.check, "_examine", self.examine)
         monkeypatch.setattr(arming_check, "LOOK", 0.001)
-        monkeypatch.setattr(arming_check, "WAIT", 0.5)
+        monkeypatch.setattr(Arm, "patience", 2.0)
 
     async def examine(self, asked: Examined) -> tuple[str, ...]:
         self.examined.append(asked)
@@ -137,11 +139,11 @@ def test_a_result_holds_until_something_changes(tmp_path: Path, monkeypatch: pyt
     told = Told(tmp_path, monkeypatch)
 
     async def operate() -> None:
-        assert await told.check.refusals() == ("it oscillates",)
+        assert await told.check.refusals(Arm()) == ("it oscillates",)
         await asyncio.sleep(0.05)
         assert len(told.examined) == 1
         told.version = 2
-        assert await told.check.refusals() == ()
+        assert await told.check.refusals(Arm()) == ()
         assert told.troubles == ["arming is refused: it oscillates", None]
 
     asyncio.run(told.during(operate))
@@ -156,11 +158,12 @@ def test_while_it_runs_nothing_is_examined_and_an_unfinished_check_refuses(
     async def operate() -> None:
         await asyncio.sleep(0.05)
         assert told.examined == []
-        assert await told.check.refusals() == (), "the loop says that the rig is already armed"
+        assert await told.check.refusals(Arm()) == (), "the loop says that the rig is already armed"
 
     asyncio.run(told.during(operate))
     header(told.row).mode = Mode.SAFE
-    assert asyncio.run(told.check.refusals()) == (STILL_EXAMINED,)
+    assert asyncio.run(told.check.refusals(Arm())) == (STILL_EXAMINED,)
+    assert asyncio.run(told.check.refusals(Arm(expires=time.time()))) == (STILL_EXAMINED,)
 
 
 def test_a_request_is_read_as_it_was_written(tmp_path: Path) -> None:

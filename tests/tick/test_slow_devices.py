@@ -139,7 +139,7 @@ def test_arming_is_refused_with_the_reason() -> None:
     rig, nothing = slow_lift(20, "feedback"), cast(Any, None)
     operator = Operator(rig, nothing, nothing, program())
 
-    async def refusals() -> tuple[str, ...]:
+    async def refusals(arm: Arm) -> tuple[str, ...]:
         return tuple(found(rig).refusals(rig, ["feedback"]))
 
     operator.against_arming = refusals
