@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,13 +83,14 @@ def _commission(
 
     Raises HilserverError where a configured strategy is not suitable.
     """
+    from hilserver.cli.progress import progress_bar
     from hilserver.errors import HilserverError
     from hilserver.report.figures import json_text
     from hilserver.rig.build import load_rig
     from hilserver.virtual_commissioning import report
     from hilserver.virtual_commissioning.trial import commission
 
-    with _progress() as tell:
+    with progress_bar() as tell:
         result = commission(load_rig(file), strategies, seconds=seconds, progress=tell)
     if out is None:
         print(json_text(report.figures(result)))
@@ -113,19 +113,6 @@ def _compact(grid: Grid, title: str) -> Table:
     for row in grid.rows:
         table.add_row(*row)
     return table
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str, float], None]]:
-    """A progress bar on standard error, where that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    console = Console(stderr=True)
-    columns = (BarColumn(), TextColumn("{task.percentage:3.0f}%"), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda case, done: bar.update(task, completed=done, description=case)
 
 
 def _rig(console: Console, file: Path, out: Path) -> list[str]:

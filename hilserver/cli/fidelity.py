@@ -50,6 +50,18 @@ def fidelity(
         Path | None,
         typer.Option(help="with --log or --drive: circuit file of the machine; default: the rig file's cylinders"),
     ] = None,
+    vary: Annotated[
+        bool,
+        typer.Option(
+            "--vary", help="simulated rig: run the work cycle on rigs that differ from their description instead"
+        ),
+    ] = False,
+    rigs: Annotated[
+        int | None, typer.Option(min=1, help="with --vary: rigs in which all unknowns differ at once; default: 20")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="with --vary: seed of the first of these rigs; default: 1")
+    ] = None,
     out: Annotated[Path, typer.Option("--output", "-o", help="folder of the report")] = Path("reports"),
 ) -> None:
     """Measure how closely the rig follows its virtual circuit, over the work cycle and over frequency.
@@ -61,6 +73,10 @@ def fidelity(
 
     A simulated rig runs in lockstep, without a clock. A real one is run with --drive, or evaluated from a log
     that contains its work cycle.
+
+    With --vary, the simulated machine, its drive and its sensors differ from what the bridge is told: first by each
+    unknown alone (load, friction, air, sensor offset, …), then by all of them at once. The tables show how much of
+    the fidelity hangs on which unknown.
     """
     from hilserver.errors import HilserverError
     from hilserver.rig.build import load_rig
@@ -70,6 +86,12 @@ def fidelity(
     if machine is not None and log is None and not drive:
         raise HilserverError("--machine is for --log and --drive only: a simulated rig has its machine in its device.")
     rig = load_rig(file)
+    if vary:
+        others = {"--log": log, "--drive": drive, "--input": input_, "--mean": mean, "--frequency": frequency}
+        _vary(rig, strategy or [], rigs, seed, [name for name, given in others.items() if given], out)
+        return
+    if rigs is not None or seed is not None:
+        raise HilserverError("--rigs and --seed are for --vary only: add --vary.")
     if log is not None:
         from hilserver.fidelity.from_log import fidelity_of_log
 
@@ -86,6 +108,37 @@ def fidelity(
     from hilserver.fidelity.strategies import measure
 
     _report(measure(rig, strategy, swept, table), out)
+
+
+def _vary(rig: Rig, strategies: list[str], rigs: int | None, seed: int | None, refused: list[str], out: Path) -> None:
+    """The rig with its unknowns; ``refused``: options that were given and have no meaning here."""
+    from rich.console import Console
+
+    from hilserver.cli.progress import progress_bar
+    from hilserver.errors import HilserverError
+    from hilserver.fidelity.vary import RIGS, vary
+    from hilserver.fidelity.vary_report import (
+        family_grid,
+        trips_grid,
+        unknowns_grid,
+        vary_sentences,
+        write_vary_report,
+    )
+
+    if refused:
+        raise HilserverError(f"--vary runs the work cycle of a simulated rig: leave out {', '.join(refused)}.")
+    if len(strategies) > 1 or "all" in strategies:
+        raise HilserverError("--vary runs one strategy: give --strategy once, or not at all for the rig file's.")
+    with progress_bar() as tell:
+        result = vary(rig, next(iter(strategies), None), rigs or RIGS, 1 if seed is None else seed, tell)
+    console = Console(highlight=False, markup=False)
+    title = f"{result.rig} with {result.strategy}: "
+    console.print(_table(unknowns_grid(result), f"{title}each unknown alone", compact=True))
+    console.print(_table(family_grid(result), f"{title}all unknowns at once", compact=True))
+    if (trips := trips_grid(result)) is not None:
+        console.print(_table(trips, "Runs that did not complete the work cycle", compact=True))
+    for line in [*vary_sentences(result), *(f"Written: {path}" for path in write_vary_report(result, out))]:
+        console.print(line, soft_wrap=True)
 
 
 def _sweep(
@@ -125,10 +178,13 @@ def tables(result: Fidelity) -> list[Table]:
     return [_table(cycle_grid(result), title), _table(frequency_grid(result, "m^3/s"), "")]
 
 
-def _table(grid: Grid, title: str) -> Table:
+def _table(grid: Grid, title: str, compact: bool = False) -> Table:
+    """A grid for the terminal; ``compact``: without lines between its columns."""
     from rich.table import Table
 
-    table = Table(title=title, caption=grid.caption)
+    table = Table(title=title, caption=grid.caption, pad_edge=not compact)
+    if compact:
+        table.box = None
     for number, head in enumerate(grid.head):
         table.add_column(head, justify="right" if number else "left", no_wrap=not number)
     for row in grid.rows:

@@ -90,7 +90,7 @@ class BridgeSettings(Datasheet):
         description="opening over which the jump across the overlap is smoothed, so that noise can't move the spool",
     )
     feedback_time: Time = Field(
-        default="15 ms", gt=0, le=10, description="feedback: time constant with which a missing volume is compensated"
+        default="30 ms", gt=0, le=10, description="feedback: time constant with which a missing volume is compensated"
     )
     gain: Number = Field(
         default=0.5,

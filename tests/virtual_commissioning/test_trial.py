@@ -166,7 +166,7 @@ def test_one_valve_on_a_counterbalanced_circuit_does_not_hold_the_load() -> None
         x = alone.true_values("rig")
     place = Subject(rig, program()).of(chosen(rig, CaseKind.REST)[0]).comparison.plant.names.index("rod.x")
     assert len(names) == x.shape[1]
-    assert abs(x[-1, place] - x[0, place]) > 0.1
+    assert abs(x[-1, place] - x[0, place]) > 0.02
 
 
 def test_two_valves_hold_it() -> None:
@@ -268,7 +268,8 @@ def test_what_the_rig_file_does_not_state_is_named_with_its_key(changes: dict[st
 def test_before_arming_an_unfit_strategy_is_refused_and_a_fit_one_is_not() -> None:
     slow = slow_lift(20.0, "feedback")
     (said,) = refusals(Request(str(slow.file), slow.sources, ("feedback",), 210e5).rig(), ["feedback"])
-    assert said.startswith("virtual commissioning: feedback: unfit. The rig ended in mode FAULT (limit p_")
+    assert said.startswith("virtual commissioning: feedback: unfit. ")
+    assert "Oscillation" in said
     assert refusals(lift(), ["feedback", "manual"]) == []
     assert refusals(slow, ["manual"]) == []
 

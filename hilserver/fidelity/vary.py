@@ -1,0 +1,201 @@
+"""How much of a simulated rig's fidelity hangs on what the bridge is not told: each unknown alone, and all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isfinite
+
+import numpy as np
+
+from hilserver.circuit.program import Program
+from hilserver.errors import HilserverError
+from hilserver.fidelity.comparison import Comparison, simulated_device
+from hilserver.fidelity.results import ComparedQuantity
+from hilserver.fidelity.segments import CycleSegment, passes, trip_in
+from hilserver.fidelity.strategies import usable
+from hilserver.fidelity.unknowns import Unknown, applicable, varied
+from hilserver.rig.build import Rig, assemble
+from hilserver.tick.program import compiled_program
+
+DRAWS = 3
+"""Draws of each unknown alone."""
+RIGS = 20
+"""Default number of wild rigs."""
+NOISE = "noise"
+"""The figure of the command's noise; all others are quantities of the comparison."""
+
+Progress = Callable[[str, float], None]
+"""Is told what is run, and the share of the work that is done."""
+
+
+@dataclass(frozen=True)
+class VariedRun:
+    """A work cycle on a rig, and the seed that repeats it.
+
+    ``figures``: NRMSE of each quantity against the reference simulation on the same machine, and `NOISE`, RMS as a
+    share of full command. ``trip``: why there are none; empty otherwise.
+    """
+
+    seed: int
+    figures: Mapping[str, float]
+    trip: str = ""
+
+
+@dataclass(frozen=True)
+class UnknownResult:
+    """An unknown alone: its runs at several draws."""
+
+    unknown: Unknown
+    runs: tuple[VariedRun, ...]
+
+    @property
+    def trips(self) -> int:
+        """Number of runs that tripped."""
+        return sum(bool(run.trip) for run in self.runs)
+
+    def increase(self, figure: str, exact: VariedRun) -> tuple[float, float]:
+        """Median and largest increase of a figure over the exact rig, of the runs without a trip; NaN without one."""
+        found = [run.figures[figure] - exact.figures[figure] for run in self.runs if not run.trip]
+        return (float(np.median(found)), max(found)) if found else (float("nan"), float("nan"))
+
+
+@dataclass(frozen=True)
+class VaryResult:
+    """A rig as described, with each unknown alone, and with all at once (wild rigs), under one strategy.
+
+    ``followed``: the figures by which unknowns and rigs are sorted: positions, and flows into the valves' own ports.
+    """
+
+    rig: str
+    strategy: str
+    followed: tuple[str, ...]
+    exact: VariedRun
+    unknowns: tuple[UnknownResult, ...]
+    wild: tuple[VariedRun, ...]
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Names of all figures."""
+        return tuple(self.exact.figures)
+
+    @property
+    def completed(self) -> tuple[VariedRun, ...]:
+        """The wild rigs that did not trip."""
+        return tuple(run for run in self.wild if not run.trip)
+
+    def percentile(self, figure: str, share: float) -> float:
+        """Percentile of a figure over the wild rigs that did not trip; NaN without one."""
+        found = [run.figures[figure] for run in self.completed]
+        return float(np.percentile(found, share)) if found else float("nan")
+
+    def worst(self) -> VariedRun | None:
+        """The wild rig with the largest deviation of what the valves follow; None where all tripped."""
+        return max(self.completed, key=lambda run: max(run.figures[name] for name in self.followed), default=None)
+
+    def influence(self, result: UnknownResult) -> tuple[int, float]:
+        """How far an unknown drives the rig off its reference: its trips, then its largest increase."""
+        increases = [result.increase(name, self.exact)[1] for name in self.followed]
+        return result.trips, max(filter(isfinite, increases), default=0.0)
+
+    def trips(self) -> Iterator[tuple[str, VariedRun]]:
+        """Runs that tripped, with the name of the unknown; of wild rigs "all"."""
+        yield from ((result.unknown.name, run) for result in self.unknowns for run in result.runs if run.trip)
+        yield from (("all", run) for run in self.wild if run.trip)
+
+
+def vary(
+    rig: Rig,
+    strategy: str | None = None,
+    rigs: int = RIGS,
+    seed: int = 1,
+    progress: Progress = lambda what, done: None,
+) -> VaryResult:
+    """Run the work cycle on the exact rig, with each unknown alone, and on ``rigs`` wild ones from ``seed`` on.
+
+    ``strategy``: default the rig file's. The unknowns alone have the values of the first wild rigs. Raises
+    HilserverError where the rig has no simulated machine or work cycle, or does not complete it as described.
+    """
+    if not any(device.is_simulated for device in rig.devices):
+        text = (
+            "--vary changes a simulated machine, and this rig has none: describe it in a device with driver simulated."
+        )
+        raise HilserverError(f"{rig.file}: {text}")
+    device, chosen = simulated_device(rig).name, _strategy(rig, strategy)
+    if rig.cycle is None:
+        raise HilserverError(f"{rig.file}: --vary runs the work cycle, which this rig file does not name (cycle = …).")
+    bench = _Bench(rig, device, chosen, compiled_program(rig.library))
+    progress("the rig as described", 0.0)
+    exact = bench.run((), seed)
+    if exact.trip:
+        raise HilserverError(f"{rig.file}: with strategy {chosen} the rig as described {exact.trip}.")
+    unknowns = applicable(rig, device)
+    tasks = [((unknown,), seed + n) for unknown in unknowns for n in range(min(DRAWS, rigs))]
+    every = [(unknowns, seed + n) for n in range(rigs)]
+    runs = []
+    for done, (drawn, own) in enumerate([*tasks, *every]):
+        what = drawn[0].name if done < len(tasks) else "all unknowns"
+        progress(f"{what}, seed {own}", (done + 1) / (len(tasks) + rigs + 1))
+        runs.append(bench.run(drawn, own))
+    each = min(DRAWS, rigs)
+    alone = [UnknownResult(unknown, tuple(runs[n * each : (n + 1) * each])) for n, unknown in enumerate(unknowns)]
+    found = VaryResult(rig.settings.name, chosen, bench.followed, exact, tuple(alone), tuple(runs[len(tasks) :]))
+    return replace(found, unknowns=tuple(sorted(alone, key=found.influence, reverse=True)))
+
+
+def _strategy(rig: Rig, named: str | None) -> str:
+    """The strategy of all valves. Raises HilserverError where a valve can't use it."""
+    own = [valve.bridge.strategy for valve in rig.settings.valves.values() if valve.bridge.strategy != "manual"]
+    if named is None and len(set(own)) != 1:
+        raise HilserverError(f"{rig.file}: the rig file does not name one strategy for all valves: give --strategy.")
+    ((chosen,), _) = usable(rig, [named or own[0]], by_user=True)
+    return chosen
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """Runs the work cycle of a rig on changed devices, under one strategy."""
+
+    rig: Rig
+    device: str
+    strategy: str
+    program: Program
+
+    @cached_property
+    def quantities(self) -> dict[str, ComparedQuantity]:
+        """Those of the rig as described."""
+        return {quantity.name: quantity for quantity in Comparison.of(self.rig, self.program).quantities()}
+
+    @property
+    def followed(self) -> tuple[str, ...]:
+        return tuple(q.name for q in self.quantities.values() if q.unit != "Pa" and not q.other_edge)
+
+    def run(self, unknowns: Iterable[Unknown], seed: int) -> VariedRun:
+        """With these unknowns, drawn with this seed."""
+        changed = assemble(varied(self.rig, self.device, unknowns, seed), self.rig.file, self.rig.library)
+        comparison = Comparison.of(_installed(changed, self.device), self.program)
+        try:
+            record, true_values = comparison.bridged(changed, self.strategy)
+        except HilserverError as error:  # it does not start
+            return VariedRun(seed, {}, str(error).removeprefix(f"{self.rig.file}: the rig ").removesuffix("."))
+        if (trip := trip_in(record, changed)) is not None:
+            return VariedRun(seed, {}, str(trip))
+        segment, _ = comparison.evaluated(record, true_values, CycleSegment(passes(record)[0], 0.0))
+        if not all(isfinite(deviation.rms) for deviation in segment.deviations.values()):
+            return VariedRun(seed, {}, "diverged in the simulation")
+        figures = {name: segment.deviations[name].nrmse for name in self.quantities}
+        figures[NOISE] = max(segment.noise(valve, comparison.dt) for valve in segment.command)
+        return VariedRun(seed, figures)
+
+
+def _installed(rig: Rig, device: str) -> Rig:
+    """The rig with its virtual circuit as installed on the machine: with the machine's oil, and an integrator for both.
+
+    The reference simulation has one oil and one integrator. The bridge runs the circuit with those of its own file.
+    """
+    machine, circuit = rig.sources["devices"][device]["machine"], dict(rig.circuit.source)
+    circuit["fluid"] = machine.get("fluid", {})
+    if "integrator" in machine.get("solver", {}):
+        circuit["solver"] = {**circuit.get("solver", {}), "integrator": machine["solver"]["integrator"]}
+    return replace(rig, circuit=rig.read_circuit(circuit))
