@@ -335,7 +335,7 @@ def test_the_example_passes_on_a_running_server(tmp_path: Path, sequence: Load) 
             client = stack.enter_context(connect(server.name, f"127.0.0.1:{server.port}"))
             circuit, before = client.circuit.source, client.circuit.version
             done = client._do(run_live(load_sequence(RELIEF), client._session))
-            if done.ok:
+            if done.ok and (client.state.missed_ticks <= 2 or attempt == 2):  # each moves the command a little
                 running = stack.pop_all()
                 break
     assert done.ok, [verdict for verdict in done.verdicts if verdict.outcome != PASSED]
