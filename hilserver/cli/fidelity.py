@@ -76,7 +76,7 @@ def fidelity(
 
     With --vary, the simulated machine, its drive and its sensors differ from what the bridge is told: first by each
     unknown alone (load, friction, air, sensor offset, …), then by all of them at once. The tables show how much of
-    the fidelity hangs on which unknown.
+    the fidelity depends on which unknown.
     """
     from hilserver.errors import HilserverError
     from hilserver.rig.build import load_rig

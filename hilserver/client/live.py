@@ -46,7 +46,8 @@ class Client:
         self._thread = threading.Thread(target=self._loop.run_forever, name="hilserver client", daemon=True)
         self._thread.start()
         try:
-            opening = open_session(self.address, self.rig, within=within or 5.0, telemetry=True)
+            patience = commands.Command.patience if within is None else within
+            opening = open_session(self.address, self.rig, within=patience, telemetry=True)
             self._session = self._do(self._stack.enter_async_context(opening))
         except BaseException:
             self.close()

@@ -19,7 +19,7 @@ Draw = np.random.Generator
 
 CYLINDERS = ("cylinder", "double_rod_cylinder", "single_acting_cylinder")
 SEAL_PRESSURE = 160e5
-"""Pa on the piston, whose force the static friction is a share of."""
+"""Pa on the piston; the static friction is a share of its force at this pressure."""
 HOSE_DIAMETER = 0.016
 """m."""
 LINE_SHARE = 0.2

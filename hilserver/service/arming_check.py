@@ -81,6 +81,7 @@ class ArmingCheck:
 
     async def keep(self, tell: Callable[[str | None, str], None]) -> None:
         """Repeat the check for as long as the run lasts; ``tell`` gets the trouble, if there is one, and a text."""
+        trouble: str | None = None
         while True:
             await asyncio.sleep(LOOK)
             row = self._telemetry.latest()
@@ -89,13 +90,12 @@ class ArmingCheck:
             now = self._present(row)
             if self._done is not None and self._done[0].still_holds(now):
                 continue
-            found = await self._examine(now) if now.strategies else ()
-            was_refused = self._done is not None and self._done[1]
+            had_trouble = trouble
+            found, trouble = await self._examine(now) if now.strategies else ((), None)
             self._done = now, found
-            if found:
-                text = "; ".join(found)
-                tell(f"arming is refused: {text}", text)
-            elif was_refused:
+            if trouble is not None:
+                tell(trouble, trouble)
+            elif had_trouble is not None:
                 tell(None, "virtual commissioning: the circuit can be armed with this strategy")
 
     def _present(self, row: Floats) -> Examined:
@@ -106,8 +106,8 @@ class ArmingCheck:
             supply = min(known, default=None)
         return Examined(self._running().version, tuple(strategies), supply)
 
-    async def _examine(self, asked: Examined) -> tuple[str, ...]:
-        """Ask the process; without an answer nothing is refused, and the log says why."""
+    async def _examine(self, asked: Examined) -> tuple[tuple[str, ...], str | None]:
+        """Ask the process: the refusals, and what to tell of them. Where it fails, nothing is refused, but it is told."""
         sources = {**self._rig.sources, "circuit": self._running().circuit.source}
         Request(str(self._rig.file), sources, asked.strategies, asked.supply).write(self._request)
         child = await Child.start(
@@ -117,11 +117,12 @@ class ArmingCheck:
             async with asyncio.timeout(LONGEST):
                 answer: dict[str, Any] = await child.ready
         except (ChildFailed, TimeoutError) as error:
-            _log.warning("the virtual commissioning before arming failed; nothing is refused: %s", error)
-            return ()
+            why = str(error) or f"no answer within {LONGEST:g} s"
+            return (), f"the virtual commissioning before arming failed, so nothing is refused: {why}"
         finally:
             child.kill()
             await child.wait_ended()
         if "impossible" in answer:
             _log.info("no virtual commissioning before arming: %s", answer["impossible"])
-        return tuple(answer["refusals"])
+        found = tuple(answer["refusals"])
+        return found, f"arming is refused: {'; '.join(found)}" if found else None

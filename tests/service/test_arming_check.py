@@ -125,9 +125,9 @@ class Told:
         monkeypatch.setattr(arming_check, "LOOK", 0.001)
         monkeypatch.setattr(Arm, "patience", 2.0)
 
-    async def examine(self, asked: Examined) -> tuple[str, ...]:
+    async def examine(self, asked: Examined) -> tuple[tuple[str, ...], str | None]:
         self.examined.append(asked)
-        return ("it oscillates",) if asked.version == 1 else ()
+        return (("it oscillates",), "arming is refused") if asked.version == 1 else ((), None)
 
     async def during(self, what: Callable[[], Awaitable[None]]) -> None:
         keeping = asyncio.create_task(self.check.keep(lambda trouble, text: self.troubles.append(trouble)))
@@ -144,7 +144,7 @@ def test_a_result_holds_until_something_changes(tmp_path: Path, monkeypatch: pyt
         assert len(told.examined) == 1
         told.version = 2
         assert await told.check.refusals(Arm()) == ()
-        assert told.troubles == ["arming is refused: it oscillates", None]
+        assert told.troubles == ["arming is refused", None]
 
     asyncio.run(told.during(operate))
 
@@ -164,6 +164,20 @@ def test_while_it_runs_nothing_is_examined_and_an_unfinished_check_refuses(
     header(told.row).mode = Mode.SAFE
     assert asyncio.run(told.check.refusals(Arm())) == (STILL_EXAMINED,)
     assert asyncio.run(told.check.refusals(Arm(expires=time.time()))) == (STILL_EXAMINED,)
+
+
+def test_a_check_that_fails_is_told_and_refuses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told(tmp_path, monkeypatch)
+    monkeypatch.undo()
+    monkeypatch.setattr(Request, "write", lambda request, file: file.write_text("no request"))
+
+    async def operate() -> None:
+        assert await told.check.refusals(Arm()) == ()
+
+    asyncio.run(told.during(operate))
+    (trouble,) = told.troubles
+    assert trouble is not None
+    assert "failed, so nothing is refused: the check before arming ended before it was ready" in trouble
 
 
 def test_a_request_is_read_as_it_was_written(tmp_path: Path) -> None:
