@@ -1,4 +1,4 @@
-"""How much of a simulated rig's fidelity depends on what the bridge is not told: each unknown alone, and all at once."""
+"""How much of a rig's fidelity depends on what the bridge is not told: each unknown alone, and all at once."""
 
 from __future__ import annotations
 
