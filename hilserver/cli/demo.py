@@ -59,7 +59,7 @@ def demo(
 
         supervisor = Supervisor(loaded)
         task = asyncio.create_task(supervisor.run())
-        ready = asyncio.create_task(supervisor.ready.wait())
+        ready = asyncio.create_task(until_it_can_be_armed(supervisor))
         await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
         if not task.done():
@@ -80,6 +80,13 @@ def demo(
         return code
 
     raise typer.Exit(asyncio.run(show()))
+
+
+async def until_it_can_be_armed(supervisor: Supervisor) -> None:
+    """Wait until the server is ready and has simulated its circuit, which the first time takes minutes to compile."""
+    await supervisor.ready.wait()
+    assert supervisor.check is not None
+    await supervisor.check.finished.wait()
 
 
 async def show_panel(supervisor: Supervisor, stack: contextlib.AsyncExitStack) -> None:

@@ -29,11 +29,11 @@ from hilserver.virtual_commissioning.before_arming import Request
 
 LEFT = 0.5
 """s before its expiry at which ``arm`` is answered."""
-LONGEST = 120.0
-"""s after which the check is given up."""
+LONGEST = 600.0
+"""s after which the check is given up; the first one on a machine compiles the simulation."""
 STILL_EXAMINED = (
     "the virtual commissioning of this circuit is not finished: it takes a few seconds after the start, a switch or a "
-    "change of strategy. Try again then."
+    "change of strategy, and minutes at the first start on a machine, which compiles it. Try again then."
 )
 
 _log = logging.getLogger(__name__)
@@ -63,6 +63,10 @@ class ArmingCheck:
         self._telemetry = telemetry
         self._running = running
         self._request = folder / "arming_check.json"
+        self.finished = asyncio.Event()
+        """The first check is finished, or there is none."""
+        if not rig.settings.arming.virtual_commissioning:
+            self.finished.set()
         self._done: tuple[Examined, tuple[str, ...]] | None = None
 
     async def refusals(self, arm: Arm) -> tuple[str, ...]:
@@ -93,6 +97,7 @@ class ArmingCheck:
             had_trouble = trouble
             found, trouble = await self._examine(now) if now.strategies else ((), None)
             self._done = now, found
+            self.finished.set()
             if trouble is not None:
                 tell(trouble, trouble)
             elif had_trouble is not None:

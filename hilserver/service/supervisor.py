@@ -60,6 +60,7 @@ class Supervisor:
         self.address: BrokerAddress | None = None
         """Broker address for clients; that of an embedded broker has no login."""
         self.operator: Operator | None = None
+        self.check: ArmingCheck | None = None
         self.telemetry: TelemetryReader | None = None
         self.ready = asyncio.Event()
         self._recording: RecorderProcess | None = None
@@ -122,7 +123,7 @@ class Supervisor:
         program = compiled_program(self.rig.library)
         self.operator = operator = Operator(self.rig, memory, telemetry, program)
         monitor = MarginMonitor(self.rig, program, telemetry, lambda: operator.running)
-        check = ArmingCheck(self.rig, telemetry, lambda: operator.running, folder)
+        self.check = check = ArmingCheck(self.rig, telemetry, lambda: operator.running, folder)
 
         async def against_arming(arm: commands.Arm) -> tuple[str, ...]:
             return monitor.refusals() or await check.refusals(arm)
