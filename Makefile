@@ -20,15 +20,15 @@ DOC := $(PREFIX)/share/doc/hilserver
 UNITS := $(PREFIX)/lib/systemd/system
 
 .DEFAULT_GOAL := help
-.PHONY: help demo panel quick test check docs format lock clean compiled test-programs python install install-program install-service uninstall
+.PHONY: help demo panel quick test check docs format lock clean program test-programs python install install-program install-service uninstall
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(STAMP)  ## run the lift circuit against a simulated rig, live in this terminal
+demo: $(STAMP) program  ## run the lift circuit against a simulated rig, live in this terminal
 	$(BIN)/hilserver demo
 
-panel: $(STAMP)  ## run the same until Ctrl-C, to operate it in the browser
+panel: $(STAMP) program  ## run the same until Ctrl-C, to operate it in the browser
 	$(BIN)/hilserver demo --stay
 
 # Modules, and the tests in each, run in random order. The seed is printed; PYTEST="--random-order-seed=7" repeats an
@@ -38,18 +38,20 @@ RUN_TESTS = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --random-orde
 WORKERS ?= 2
 TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-quick: $(STAMP) compiled  ## run the tests that need neither server, clock nor browser, nor many seconds
+quick: $(STAMP) program  ## run the tests that need neither server, clock nor browser, nor many seconds
 	$(RUN_TESTS) $(TOGETHER) -m "not realtime and not browser and not slow" $(PYTEST)
 
-test: $(STAMP) test-programs compiled  ## run all tests; PYTEST="-k relief" passes options on
+test: $(STAMP) test-programs program  ## run all tests; PYTEST="-k relief" passes options on
 	@failed=0; \
 	$(RUN_TESTS) $(TOGETHER) -m "not realtime" $(PYTEST) || [ $$? = 5 ] || failed=1; \
 	$(RUN_TESTS) -m realtime $(PYTEST) || [ $$? = 5 ] || failed=1; \
 	exit $$failed
 
-# Compiles once, before parallel tests would each compile the same code: minutes the first time, then seconds.
-compiled: $(STAMP)
-	@$(BIN)/python tests/support/fill_cache.py
+# Compiles the program, once for a version of its sources, about a minute; and Python's bytecode, which Python does not
+# store everywhere: several hundred processes of the tests would each compile the modules that they import.
+program: $(STAMP)
+	@$(BIN)/python -m hilserver.compiler
+	@$(BIN)/python -m compileall -q hilserver drivers
 
 check: $(STAMP)  ## check style, types, layers and documentation
 	$(BIN)/ruff check .

@@ -19,10 +19,8 @@ import numpy as np
 from chain_halves import COUNTER, Half
 from scipy.integrate import solve_ivp
 
-from hilserver.circuit.library import standard_library
-from hilserver.circuit.program import Program, build
+from hilserver.compiler.linking import just_in_time
 from hilserver.errors import HilserverError
-from hilserver.mechanics import native
 from hilserver.mechanics.tree import Tree
 from hilserver.numerics.arrays import Floats
 
@@ -47,13 +45,13 @@ class ChainRun:
 
 
 @functools.cache
-def chain_program() -> Program:
+def chain_program() -> Any:
     """The compiled equations of motion, with the integrators of these runs."""
-    return build(standard_library(), [*native.CHAIN, chain_steps, chain_halves])
+    return just_in_time([chain_steps, chain_halves])
 
 
 def run_fixed(
-    program: Program, tree: Tree, y: Floats, seconds: float, h: float, every: int = 1, effort: Efforts | None = None
+    program: Any, tree: Tree, y: Floats, seconds: float, h: float, every: int = 1, effort: Efforts | None = None
 ) -> ChainRun:
     """Integrate by the classical Runge-Kutta method with steps of ``h`` s, as in real time.
 
@@ -72,7 +70,7 @@ def run_fixed(
 
 
 def run_bdf(
-    program: Program,
+    program: Any,
     tree: Tree,
     y: Floats,
     seconds: float,
@@ -108,7 +106,7 @@ def run_bdf(
     return ChainRun(times, states, gap, cpu, int(found.nfev))
 
 
-def run_halves(program: Program, tree: Tree, y: Floats, seconds: float, h: float, every: int = 1) -> ChainRun:
+def run_halves(program: Any, tree: Tree, y: Floats, seconds: float, h: float, every: int = 1) -> ChainRun:
     """Integrate as ``run_fixed`` does, in two threads, one per half of the loop.
 
     Raises HilserverError where only one branch starts at the ground, where the run diverges, or where a thread is

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -23,7 +23,6 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from hilserver.circuit.program import Program
 from hilserver.errors import HilserverError
 from hilserver.mechanics.cutting import tree_of
 from hilserver.mechanics.initial import start_of
@@ -149,7 +148,7 @@ def generated_loops(joints: Iterable[int] = JOINTS, seconds: float = LOOP_SECOND
     )
 
 
-def _costs(program: Program, tree: Tree, seconds: float) -> tuple[Cost | None, Cost | None, Cost | None]:
+def _costs(program: Any, tree: Tree, seconds: float) -> tuple[Cost | None, Cost | None, Cost | None]:
     """Costs of RK4 with steps of 10 ms and 1 ms, and of BDF; None where a run diverged or was not made."""
     y = start_of(tree)
 
@@ -171,7 +170,7 @@ def _costs(program: Program, tree: Tree, seconds: float) -> tuple[Cost | None, C
     )
 
 
-def one_and_two(program: Program, tree: Tree, bursts: int) -> tuple[float, float]:
+def one_and_two(program: Any, tree: Tree, bursts: int) -> tuple[float, float]:
     """Seconds per evaluation with one thread, and with two."""
     y, h = start_of(tree), 1e-3
     once = run_fixed(program, tree, y, 20 * h, h, 20)

@@ -1,17 +1,15 @@
 """The cost of a tick by part, and of the other work of the real-time loop in each cycle.
 
-The tick's own code is compiled once more with each of its parts (the functions that it calls) wrapped in a function
-that adds up the processor cycles which the part takes. So the timed tick can't differ from the tick: its results are
-the same, bit for bit, for the recorded inputs of a work cycle. Reading the cycle counter costs some nanoseconds per
-part; this overhead is measured with an empty part and subtracted. The timed tick is kept in the cache beside the tick.
+The program contains the tick once more with each of its parts (the functions that it calls) wrapped in a function that
+adds up the processor cycles which the part takes (:mod:`hilserver.tick.timed`). Its results are the same, bit for bit,
+for the recorded inputs of a work cycle. Reading the cycle counter costs some nanoseconds per part; this overhead is
+measured with an empty part and subtracted.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
-import inspect
 import statistics
 import time
 from collections.abc import Callable
@@ -19,22 +17,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import FunctionType
 from typing import Any
 
-import llvmlite.binding
-import numba
 import numpy as np
-from llvmlite import ir
-from numba.extending import intrinsic
 
-from hilserver.circuit.program import HEAPLESS, Program, cached_in
+from hilserver.circuit.program import Program
+from hilserver.compiler import compiled_program
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.run import run_header
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig
 from hilserver.simulation.lockstep import LockstepRun
+from hilserver.tick import timed
 from hilserver.tick.bridge.ladder import Kind, Strategy
 from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import input_columns, valve_columns
@@ -53,15 +48,10 @@ PARTS = {
 }
 """The part of the tick that a function belongs to; a function that is not listed is a part of its own name."""
 LOOK_AHEAD = "look-ahead"
-MEMORY = ("hilserver.tick.plan", "hilserver.tick.row")
 PLAIN_STRATEGY = Strategy["inverse_lag_leakage"]
 """The best strategy without look-ahead."""
 TURNS = 2000
 """Calls that are timed together."""
-SPENT = np.zeros(64, dtype=np.uint64)
-"""Cycles that the parts of a timed tick have taken, which its machine code finds by a symbol."""
-SYMBOL = "hilserver_bench_cycles"
-llvmlite.binding.add_symbol(SYMBOL, SPENT.ctypes.data)
 
 
 @dataclass(frozen=True)
@@ -148,119 +138,45 @@ class RecordedInputs:
 
 
 class TimedTick:
-    """The tick of a program, compiled so that each function that it calls adds up the cycles it takes.
+    """The tick of a program with its parts timed.
 
-    ``names``: those functions in the order of their first call. ``overhead``: cycles that the timing itself adds to
-    each call of a part.
+    ``names``: the functions that it calls, in the order of their first call. ``overhead``: cycles that the timing
+    itself adds to each call of a part.
     """
 
+    names = timed.PARTS
+
     def __init__(self, program: Program) -> None:
-        tick = program.tick.py_func
-        scope = tick.__globals__
-        names = [name for name in tick.__code__.co_names if name != tick.__name__]  # also a field
-        parts = {name: scope[name] for name in names if _is_part(scope.get(name))}
-        self.names = tuple(parts)
-        wrapped = {name: _timed(part, place) for place, (name, part) in enumerate(parts.items())}
-        with cached_in(program.folder / f"timed-{hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]}"):
-            self._run = _recompiled(program, "run_recorded", tick=_recompiled(program, "tick", **wrapped))
+        self._program = program
+        self._cycles = program.table(timed.TABLE, timed.CELLS)
         self.overhead = self._measured_overhead()
 
     def run(self, recorded: RecordedInputs) -> tuple[Floats, Floats, float]:
         """One run over the recorded inputs: the row at its end, the cycles of each function, µs per cycle."""
         row = recorded.row.copy()
-        arguments = recorded.arguments(row)
-        SPENT[:] = 0
-        begin, first = time.perf_counter(), _now()
-        self._run(*arguments)
-        microseconds = (time.perf_counter() - begin) * 1e6 / (_now() - first)
-        return row, SPENT[: len(self.names)].astype(np.float64), microseconds
+        run = self._program.timed_run.bound(*recorded.arguments(row))
+        self._cycles[:] = 0
+        begin, first = time.perf_counter(), self._now()
+        run()
+        microseconds = (time.perf_counter() - begin) * 1e6 / (self._now() - first)
+        return row, self._cycles[: len(self.names)].astype(np.float64), microseconds
+
+    def _now(self) -> int:
+        """The cycle counter."""
+        self._program.read_counter()
+        return int(self._cycles[timed.COUNTER])
 
     def _measured_overhead(self) -> float:
-        place = len(self.names)
-        empty = _timed(numba.njit(_nothing, **HEAPLESS), place)
-
-        def repeat(times):  # type: ignore[no-untyped-def]
-            for _ in range(times):
-                empty()
-
-        compiled: Any = numba.njit(repeat, **HEAPLESS)
         found = []
         for _ in range(20):
-            SPENT[:] = 0
-            compiled(TURNS)
-            found.append(float(SPENT[place]) / TURNS)
+            self._cycles[:] = 0
+            self._program.time_nothing(TURNS)
+            found.append(float(self._cycles[timed.EMPTY]) / TURNS)
         return statistics.median(found)
 
 
 timed_tick = functools.cache(TimedTick)
-"""The timed tick of a program; it is compiled once."""
-
-
-def _is_part(item: Any) -> bool:
-    """Whether a global name of the tick is one of its parts, and not a function that finds something in plan or row."""
-    function = getattr(item, "py_func", item)
-    module = getattr(function, "__module__", "")
-    return inspect.isfunction(function) and module.startswith("hilserver.tick.") and module not in MEMORY
-
-
-def _recompiled(program: Program, name: str, **replaced: Any) -> Any:
-    """A function of the program, compiled once more with other functions in place of some that it calls."""
-    original = program.functions[name].py_func
-    copy = FunctionType(original.__code__, {**original.__globals__, **replaced}, name)
-    copy.__module__, copy.__qualname__ = __name__, f"timed_{name}_{program.folder.name}"
-    return numba.njit(copy, cache=True, **HEAPLESS)
-
-
-def _timed(function: Any, place: int) -> Any:
-    """A compiled function which adds the cycles that it takes to SPENT at this place."""
-
-    def call(*arguments):  # type: ignore[no-untyped-def]
-        begin = _cycles()
-        result = function(*arguments)
-        _add(place, _cycles() - begin)
-        return result
-
-    return numba.njit(call, **HEAPLESS)
-
-
-def _read_cycle_counter(_typing: Any) -> Any:
-    """The processor's time stamp counter, whose rate is constant on every current x86-64."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
-        kind = ir.FunctionType(ir.IntType(64), [])
-        return builder.call(builder.module.declare_intrinsic("llvm.readcyclecounter", fnty=kind), [])
-
-    return numba.types.uint64(), generate
-
-
-def _add_to_spent(_typing: Any, _place: Any, _amount: Any) -> Any:
-    """Add an amount to SPENT at a place."""
-
-    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        if SYMBOL not in builder.module.globals:
-            ir.GlobalVariable(builder.module, ir.ArrayType(ir.IntType(64), SPENT.size), SYMBOL)
-        cell = builder.gep(builder.module.globals[SYMBOL], [ir.IntType(64)(0), arguments[0]])
-        builder.store(builder.add(builder.load(cell), arguments[1]), cell)
-        return context.get_dummy_value()
-
-    return numba.types.void(numba.types.uint64, numba.types.uint64), generate
-
-
-_cycles: Any = intrinsic(_read_cycle_counter)
-_add: Any = intrinsic(_add_to_spent)
-
-
-def _now() -> int:
-    """The cycle counter."""
-    return int(_counter()())
-
-
-@functools.cache
-def _counter() -> Any:
-    def read():  # type: ignore[no-untyped-def]
-        return _cycles()
-
-    return numba.njit(read, **HEAPLESS)
+"""The timed tick of a program."""
 
 
 # --- around the tick --------------------------------------------------------------------------------------------------
@@ -282,14 +198,8 @@ def parts_around(rig: Rig, repeats: int = 7) -> list[PartCost]:
 
 
 def _empty_call(rig: Rig) -> Callable[[], object]:
-    """A call with the tick's arguments that does nothing."""
-    nothing = numba.njit(_nothing, **HEAPLESS)
-    row, work, command = np.zeros(rig.layout.width), work_array(rig.packed, rig.plan), no_command()
-    return lambda: nothing(rig.plan.block, rig.packed.index, rig.packed.value, row, work, command)
-
-
-def _nothing(*_arguments):  # type: ignore[no-untyped-def]
-    pass
+    """A call from Python that does next to nothing."""
+    return compiled_program(rig.library).read_counter.bound()
 
 
 def _publishing(memory: LoopMemory) -> Callable[[], object]:

@@ -6,13 +6,17 @@ from hilserver.circuit.library import RECORDED, SUMMED, WRITTEN, Contract, Libra
 
 
 def generate(library: Library) -> str:
-    """Source text of a module with ``evaluate`` and ``evaluate_sampled``; the kernels they call are k0, k1, … in it."""
-    modules = sorted({contract.kernel.function.__module__ for contract in library.contracts})
+    """Source text of a module with ``evaluate`` and ``evaluate_sampled``.
+
+    The kernels that they call are k0, k1, … in it; those of the user are called by their number with ``own_kernel``.
+    """
+    contracts = library.built_in
+    modules = sorted({contract.kernel.function.__module__ for contract in contracts})
     lines = ['"""Generated from the component library: runs every kernel call of a packed circuit."""', ""]
     lines += [f"import {module} as m{number}" for number, module in enumerate(modules)]
     lines += ["import numpy as np", "", "from hilserver.circuit.engine import CALLS, N_CALLS, N_SAMPLED, SAMPLED", ""]
-    lines += [f"u{n} = np.uint64({n})  # unsigned: no check for a negative index" for n in range(_largest(library) + 1)]
-    for contract in library.contracts:
+    lines += _unsigned(contracts)
+    for contract in contracts:
         function = contract.kernel.function
         lines.append(f"k{contract.kind} = m{modules.index(function.__module__)}.{function.__name__}")
     for name, number, table, sampled in (
@@ -29,14 +33,36 @@ def generate(library: Library) -> str:
             "        row += u4",
         ]
         word = "if"
-        for contract in library.contracts:
+        for contract in contracts:
             if contract.kernel.sampled is sampled:
-                lines += [" " * 8 + line for line in _branch(contract, word)]
+                lines.append(f"        {word} kind == u{contract.kind}:  # {contract.component.type_name}")
+                lines += [" " * 12 + line for line in _call(contract)]
                 word = "elif"
+        lines.append("        else:" if word == "elif" else "        if True:")
+        lines.append("            own_kernel(kind, ix.ctypes, val.ctypes, z.ctypes, y.ctypes, d.ctypes, a, p, r)")
     return "\n".join(lines) + "\n"
 
 
-def _branch(contract: Contract, word: str) -> list[str]:
+def generate_own(contract: Contract) -> str:
+    """Source text of a module with ``run``, one call of a kernel of the user, which is k<kind> in it.
+
+    ``entry`` is the same for addresses in place of arrays, whose lengths are never checked.
+    """
+    arrays = ("ix", "val", "z", "y", "d")
+    lines = ['"""Generated: runs one call of a kernel."""', "", "import numpy as np", "from numba import carray", ""]
+    lines += [*_unsigned([contract]), "ANY = 1 << 40", "", ""]
+    lines += [f"def run({', '.join(arrays)}, a, p, r):", *("    " + line for line in _call(contract)), "", ""]
+    lines += [f"def entry({', '.join(arrays)}, a, p, r):"]
+    lines += [f"    run({', '.join(f'carray({name}, ANY)' for name in arrays)}, a, p, r)"]
+    return "\n".join(lines) + "\n"
+
+
+def _unsigned(contracts: list[Contract]) -> list[str]:
+    """Numbers as constants u0, u1, …: they are unsigned, so no index is checked for being negative."""
+    return [f"u{n} = np.uint64({n})" for n in range(_largest(contracts) + 1)]
+
+
+def _call(contract: Contract) -> list[str]:
     """Gather the arguments, call the kernel, scatter the results. The order of index slots is that of pack."""
     slot = parameter = record = 0
     arguments = []
@@ -51,18 +77,17 @@ def _branch(contract: Contract, word: str) -> list[str]:
             arguments.append(f"z[ix[a + u{slot}]]")
             slot += 1
     names = ", ".join(term.word for term in contract.results)
-    lines = [f"{word} kind == u{contract.kind}:  # {contract.component.type_name}"]
-    lines.append(f"    {names} = k{contract.kind}({', '.join(arguments)})")
+    lines = [f"{names} = k{contract.kind}({', '.join(arguments)})"]
     for term in contract.results:
         if term.role in SUMMED:
-            lines.append(f"    d[ix[a + u{slot}]] += {term.word}")
+            lines.append(f"d[ix[a + u{slot}]] += {term.word}")
         elif term.role in WRITTEN or term.role is Role.NEXT:
-            lines.append(f"    z[ix[a + u{slot}]] = {term.word}")
+            lines.append(f"z[ix[a + u{slot}]] = {term.word}")
         elif term.role is Role.DERIVATIVE:
-            lines.append(f"    d[ix[a + u{slot}]] = {term.word}")
+            lines.append(f"d[ix[a + u{slot}]] = {term.word}")
         slot += term.role is not Role.OBSERVABLE
         if term.role in RECORDED:
-            lines.append(f"    y[r + u{record}] = {term.word}")
+            lines.append(f"y[r + u{record}] = {term.word}")
             record += 1
     return lines
 
@@ -76,7 +101,7 @@ def is_pair(contract: Contract, term: Term) -> bool:
     return term.role is Role.TABLE or (term.role is Role.MEMORY and sizes[term.name] > 1)
 
 
-def _largest(library: Library) -> int:
+def _largest(contracts: list[Contract]) -> int:
     """The largest number that occurs in the generated code."""
-    terms = [len(contract.arguments) + len(contract.results) for contract in library.contracts]
-    return max([4, len(library.contracts), *terms])
+    terms = [len(contract.arguments) + len(contract.results) for contract in contracts]
+    return max([4, *(contract.kind for contract in contracts), *terms])

@@ -1,6 +1,6 @@
 """The compiled core: derivatives of a packed circuit, integrators with sub-steps, state carry-over.
 
-These functions are linked to the generated ``evaluate`` and compiled by :mod:`hilserver.circuit.program`.
+These functions are linked to the generated ``evaluate`` and compiled by :mod:`hilserver.compiler`.
 A packed circuit is two arrays, ``ix`` (uint64) and ``val`` (float64); the header of ``ix`` locates its tables.
 ``z`` holds the circuit's values (states first, then time, boundary pressures, signals), ``y`` the recorded results,
 ``d`` the derivatives and, behind them, the sums of flow, capacitance, force and mass at the nodes.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hilserver.mechanics.equations import move_mechanism, push_mechanism, settle_mechanism
 from hilserver.numerics.arrays import Floats, Indices, Integers
 from hilserver.numerics.linear import factorise, solve
 
@@ -46,21 +47,6 @@ def evaluate_sampled(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) 
     raise NotImplementedError
 
 
-def move_mechanism(ix: object, val: object, z: object, d: object, block: np.int64) -> None:
-    """Position and speed of a mechanism's actuators into their nodes; the real one is linked in as machine code."""
-    raise NotImplementedError
-
-
-def push_mechanism(ix: object, val: object, z: object, d: object, block: np.int64, held: np.int64) -> None:
-    """Accelerations of a mechanism under the forces at its nodes; the real one is linked in as machine code."""
-    raise NotImplementedError
-
-
-def settle_mechanism(ix: object, val: object, z: object, d: object, block: np.int64, ahead: float) -> None:
-    """Correct the drift of a mechanism's constraints; the real one is linked in as machine code."""
-    raise NotImplementedError
-
-
 def derivatives(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
     """Fill ``d`` with the time derivatives of the states at ``z``; states at a hard limit don't move beyond it."""
     rates_within_step(ix, val, z, y, d, False)
@@ -73,11 +59,11 @@ def rates_within_step(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats,
     for i in range(n, n + ix[N_CLEARED]):
         d[i] = 0.0
     for k in range(ix[N_MECHANISMS]):
-        move_mechanism(ix.ctypes, val.ctypes, z.ctypes, d.ctypes, np.int64(ix[ix[MECHANISMS] + k]))
+        move_mechanism(ix, val, z, d, int(ix[ix[MECHANISMS] + k]))
     evaluate(ix, val, z, y, d)
-    share = np.int64(held and ix[SOLUTION_STEPS] > 0)
+    share = int(held and ix[SOLUTION_STEPS] > 0)
     for k in range(ix[N_MECHANISMS]):
-        push_mechanism(ix.ctypes, val.ctypes, z.ctypes, d.ctypes, np.int64(ix[ix[MECHANISMS] + k]), share)
+        push_mechanism(ix, val, z, d, int(ix[ix[MECHANISMS] + k]), share)
     row = ix[HYDRAULIC]
     for _ in range(ix[N_HYDRAULIC]):
         total = ix[row + ONE]
@@ -103,7 +89,7 @@ def settle_mechanisms(ix: Indices, val: Floats, z: Floats, work: Floats, step: i
     if shared == 0 or step % shared == 0:
         ahead = 0.5 * h * shared
         for k in range(ix[N_MECHANISMS]):
-            settle_mechanism(ix.ctypes, val.ctypes, z.ctypes, work.ctypes, np.int64(ix[ix[MECHANISMS] + k]), ahead)
+            settle_mechanism(ix, val, z, work, int(ix[ix[MECHANISMS] + k]), ahead)
 
 
 def expose_pressures(ix: Indices, val: Floats, z: Floats) -> None:

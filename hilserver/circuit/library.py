@@ -16,6 +16,11 @@ from hilserver.circuit.own import OwnFile, own_module, where
 from hilserver.components.base import Component, Fluid, Kernel, Memory, State, Table
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
 
+FIRST_OWN_KIND = 1024
+"""Number of the first kernel that is not a built-in one."""
+MOST_OWN_KINDS = 1024
+"""Maximum number of such kernels."""
+
 
 class Role(Enum):
     """The role of a kernel's argument or result; the value is the prefix of its name."""
@@ -77,6 +82,16 @@ class Contract:
     arguments: tuple[Term, ...]
     results: tuple[Term, ...]
 
+    @property
+    def meaning(self) -> tuple[object, ...]:
+        """What makes two kernels one kind."""
+        return self.kernel, self.arguments, self.results, self.component.memories
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether the kernel is part of the prebuilt program, which calls all others by their addresses."""
+        return self.kind < FIRST_OWN_KIND
+
 
 def _ports(component: type[Component], role: Role, as_result: bool) -> tuple[str, ...]:
     if role in _HYDRAULIC:
@@ -123,24 +138,36 @@ def result(component: type[Component], word: str) -> Term:
 class Library:
     """All component types by ``type_name`` and all kernels by kind, in a fixed order (sorted by type name).
 
-    ``contracts``: one per kind; a kernel that several types use alike is one kind, compiled once.
+    ``contracts``: one per kind; a kernel that several types use alike is one kind, compiled once. Kernels of the user
+    are numbered from ``FIRST_OWN_KIND`` on, so that the kinds of built-in ones are the same in every library.
     ``own``: the user's files that define some of them.
     """
 
     def __init__(self, types: Iterable[type[Component]], own: Iterable[OwnFile] = ()) -> None:
         self.types = {component.type_name: component for component in sorted(types, key=lambda c: c.type_name)}
         self.own = tuple(own)
-        self.contracts: list[Contract] = []
         self._of: dict[type[Component], list[Contract]] = {component: [] for component in self.types.values()}
-        kinds: dict[tuple[object, ...], int] = {}
+        kinds, next_own = dict(built_in_kinds()), FIRST_OWN_KIND
+        found: dict[int, Contract] = {}
         for component in self.types.values():
             for kernel in component.kernels:
-                contract = _contract(len(self.contracts), component, kernel)
-                meaning = (kernel, contract.arguments, contract.results, component.memories)
-                kind = kinds.setdefault(meaning, contract.kind)
-                if kind == contract.kind:
-                    self.contracts.append(contract)
-                self._of[component].append(replace(contract, kind=kind))
+                contract = _contract(0, component, kernel)
+                kind = kinds.setdefault(contract.meaning, next_own)
+                next_own += kind == next_own
+                contract = replace(contract, kind=kind)
+                found.setdefault(kind, contract)
+                self._of[component].append(contract)
+        self.contracts = [found[kind] for kind in sorted(found)]
+
+    @property
+    def built_in(self) -> list[Contract]:
+        """The contracts of the kernels that are part of the prebuilt program."""
+        return [contract for contract in self.contracts if contract.is_built_in]
+
+    @property
+    def own_kernels(self) -> list[Contract]:
+        """The contracts of all other kernels."""
+        return [contract for contract in self.contracts if not contract.is_built_in]
 
     def contracts_of(self, component: type[Component]) -> list[Contract]:
         """The kernels of one component type."""
@@ -195,15 +222,32 @@ def types_in(module: ModuleType) -> list[type[Component]]:
 
 
 @functools.cache
+def built_in_types() -> tuple[type[Component], ...]:
+    """The built-in component types, sorted by type name."""
+    modules = [
+        importlib.import_module(f"{hilserver.components.__name__}.{info.name}")
+        for info in pkgutil.iter_modules(hilserver.components.__path__)
+    ]
+    return tuple(sorted({kind for module in modules for kind in types_in(module)}, key=lambda kind: kind.type_name))
+
+
+@functools.cache
+def built_in_kinds() -> dict[tuple[object, ...], int]:
+    """The kinds of the kernels in the prebuilt program: the same in every library, also in one of a few types."""
+    kinds: dict[tuple[object, ...], int] = {}
+    for component in built_in_types():
+        for kernel in component.kernels:
+            kinds.setdefault(_contract(0, component, kernel).meaning, len(kinds))
+    return kinds
+
+
+@functools.cache
 def standard_library() -> Library:
     """The built-in components and those of installed packages (entry points ``hilserver.components``: modules).
 
     Raises ConfigurationError naming the entry point that can't be used.
     """
-    types: dict[str, type[Component]] = {}
-    for info in pkgutil.iter_modules(hilserver.components.__path__):
-        module = importlib.import_module(f"hilserver.components.{info.name}")
-        types |= {component.type_name: component for component in types_in(module)}
+    types = {component.type_name: component for component in built_in_types()}
     problems: list[Problem] = []
     for entry in entry_points(group="hilserver.components"):
         name = f"installed components {entry.name} ({entry.value})"

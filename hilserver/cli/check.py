@@ -117,10 +117,10 @@ def _compact(grid: Grid, title: str) -> Table:
 
 def _rig(console: Console, file: Path, out: Path) -> list[str]:
     """Tables of a rig; returns its notes."""
+    from hilserver.compiler import compiled_program
     from hilserver.errors import ConfigurationError, Problem
     from hilserver.margins.margins import margins
     from hilserver.rig.build import load_rig
-    from hilserver.tick.program import compiled_program
 
     rig = load_rig(file)
     found = margins(rig, compiled_program(rig.library))
@@ -152,9 +152,9 @@ def _tables(rig: Rig, found: RigMargins) -> Iterator[Table]:
 
 def rig_notes(rig: Rig, found: RigMargins) -> Iterator[str]:
     """What is allowed, but insufficient or probably unintended: margins, solver, settings."""
+    from hilserver.compiler import compiled_program
     from hilserver.margins.solver import solver_warning
     from hilserver.rig.notes import notes
-    from hilserver.tick.program import compiled_program
 
     yield from found.warnings({valve.bridge.strategy: None for valve in rig.settings.valves.values()})
     if text := solver_warning(rig, compiled_program(rig.library)):

@@ -12,9 +12,9 @@ from hilserver.circuit.analysis import Stiffness
 from hilserver.circuit.model import RIG, Circuit
 from hilserver.circuit.pack import TABLE_WIDTHS
 from hilserver.cli.rig_tables import new_table
+from hilserver.compiler import compiled_program
 from hilserver.margins.solver import stiffest
 from hilserver.rig.build import Rig
-from hilserver.tick.program import compiled_program
 from hilserver.units import shown_value
 
 

@@ -44,14 +44,13 @@ def demo(
     import logging
 
     from hilserver.cli.examples import example
+    from hilserver.compiler import is_compiled
     from hilserver.rig.build import load_rig
 
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(message)s")
     loaded = load_rig(rig or example("rigs/demo.toml"))
-    typer.echo(
-        "Starting: the first start on a machine compiles the circuit engine (one to three minutes); "
-        "later starts take seconds."
-    )
+    if not is_compiled(loaded.library):
+        typer.echo("The first start of this version compiles it, which takes about a minute.")
     began = time.monotonic()
 
     async def show() -> int:

@@ -18,8 +18,9 @@ from typing import Any
 
 import aiomqtt
 
-from hilserver.circuit.program import cache_root
 from hilserver.commissioning.host import ERROR, NOTE, OK, WARNING, Finding, Host, State, check_host
+from hilserver.compiler import is_compiled
+from hilserver.compiler.sources import cache_root
 from hilserver.errors import HilserverError
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.connection import connection, new_client
@@ -31,7 +32,6 @@ from hilserver.rig.settings import LoopSettings, RecordingSettings
 from hilserver.service.broker import find_program
 from hilserver.service.recording import log_folder
 from hilserver.service.supervisor import PAYLOAD_BYTES, address_of, ring_rows
-from hilserver.tick.program import is_compiled
 
 EXIT_CODES = {OK: 0, NOTE: 0, WARNING: 1, ERROR: 2}
 BROKER_TIMEOUT = 3.0
@@ -129,14 +129,12 @@ def check_cache(rig: Rig | None) -> Finding:
             "cache",
             WARNING,
             f"{folder} can't be written: compiled programs are stored below {tempfile.gettempdir()}",
-            "After each start of the machine, the first run compiles for one to three minutes",
+            "Own components, and a program that is not part of the package, are compiled again after each start",
             f"mkdir -p {folder} && chown $USER {folder}   (in a systemd unit: CacheDirectory=hilserver)",
         )
     if rig is not None and not is_compiled(rig.library):
-        found = f"{folder}: nothing compiled yet for this version and library"
-        return Finding(
-            "cache", NOTE, found, "The first run compiles for one to three minutes", f"hilserver run {rig.file}"
-        )
+        found = f"{folder}: this version is not compiled yet"
+        return Finding("cache", NOTE, found, "The first run compiles for about a minute", f"hilserver run {rig.file}")
     return Finding("cache", OK, str(folder))
 
 

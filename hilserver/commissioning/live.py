@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hilserver.compiler import compiled_program
 from hilserver.driver import Driver, Plant, SampleSource
 from hilserver.errors import DriverError, HilserverError
 from hilserver.numerics.arrays import Floats
@@ -24,7 +25,6 @@ from hilserver.rig.plan import first_row
 from hilserver.simulation.samples import read_samples
 from hilserver.tick.codes import Watched
 from hilserver.tick.plant import SAFE_RAW
-from hilserver.tick.program import compiled_program
 from hilserver.tick.signals import check_limits, scale_channels
 
 SETTLING = 1.0

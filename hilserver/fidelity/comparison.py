@@ -11,6 +11,7 @@ import numpy as np
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
+from hilserver.compiler import compiled_program
 from hilserver.errors import HilserverError
 from hilserver.fidelity.reference import (
     ReferenceSimulation,
@@ -31,7 +32,6 @@ from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.bridge.strategies import raw_output
 from hilserver.tick.plan import plan_on
 from hilserver.tick.plant import FROM_RAW, TARGET, TICKS_LATE, VALUE_ZERO, PlantArrays
-from hilserver.tick.program import compiled_program
 
 RunOf = Callable[[Rig, Program], LockstepRun]
 """Makes the lockstep run of a rig, with a trace of its true values."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from hilserver.circuit.model import Circuit
 from hilserver.circuit.program import Program
+from hilserver.compiler import compiled_program
 from hilserver.errors import HilserverError
 from hilserver.fidelity.reference import ReferenceSimulation, flows_into, position_nodes, reference_simulation, total
 from hilserver.fidelity.results import ComparedQuantity, Fidelity, SegmentResult, Variant
@@ -23,7 +24,6 @@ from hilserver.rig.build import Rig, assemble, library_in
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.settings import RigSettings
 from hilserver.simulation.machine import Machine, machine_of_cylinders, machine_of_device
-from hilserver.tick.program import compiled_program
 from hilserver.toml import read_toml
 
 NEEDED = ("flow_estimated", "flow_deviation", "flow_other")

@@ -10,6 +10,7 @@ from math import isfinite
 import numpy as np
 
 from hilserver.circuit.program import Program
+from hilserver.compiler import compiled_program
 from hilserver.errors import HilserverError
 from hilserver.fidelity.comparison import Comparison, simulated_device
 from hilserver.fidelity.results import ComparedQuantity
@@ -17,7 +18,6 @@ from hilserver.fidelity.segments import CycleSegment, passes, trip_in
 from hilserver.fidelity.strategies import usable
 from hilserver.fidelity.unknowns import Unknown, applicable, varied
 from hilserver.rig.build import Rig, assemble
-from hilserver.tick.program import compiled_program
 
 DRAWS = 3
 """Draws of each unknown alone."""

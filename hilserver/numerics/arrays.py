@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import numpy as np
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
+from hilserver.numerics.compilable import Compile, compilable, mark
+
 Floats = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+"""An array of two dimensions, stored row by row."""
 Integers = NDArray[np.int64]
 Indices = NDArray[np.uint64]
 """A packed circuit's index: unsigned, so that compiled code need not check for negative ones."""
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 
+def as_matrix(cells: Floats, lines: int) -> Matrix:
+    """The cells of an array as a matrix with this number of lines: a view.
 
-def gives_arrays(function: Function) -> Function:
-    """Let compiled code call a function that returns parts of its arrays: `register_jitable` for these.
-
-    Without Numba's memory runtime, which the tick does without, a function may not return an array. It is
-    switched on for the function alone, and has nothing to count: no array of the tick is owned by compiled code.
+    >>> as_matrix(np.arange(6.0), 2).tolist()
+    [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
     """
-    made: Function = register_jitable(_nrt=True)(function)
-    return made
+    return cells.reshape(lines, len(cells) // max(lines, 1))
 
 
-@register_jitable
+mark(as_matrix, Compile.MATRIX)
+
+
+@compilable
 def overwrite(target: Floats, source: Floats) -> None:
     """Copy ``source`` into ``target`` of equal length. (Compiled, ``target[:] = source`` may allocate on the heap.)
 
@@ -40,7 +40,7 @@ def overwrite(target: Floats, source: Floats) -> None:
         target[i] = source[i]
 
 
-@register_jitable
+@compilable
 def signed(ix: Indices, place: int) -> int:
     """An entry of an index as a signed number: for further arithmetic.
 

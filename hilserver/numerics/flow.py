@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import sqrt
 
-from numba.extending import register_jitable
+from hilserver.numerics.compilable import compilable
 
 
-@register_jitable
+@compilable
 def root_of_drop(dp: float, p_tr: float) -> float:
     r"""The orifice law g(dp): the signed square root of a pressure drop, laminar below the transition pressure.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from numba.extending import register_jitable
+from hilserver.numerics.compilable import compilable
 
 LEAST_SHARE = 0.01
 """Share of p_0 that the air's absolute pressure is taken as at least: it keeps all finite near vacuum."""
 
 
-@register_jitable
+@compilable
 def capacitance(V: float, p: float, B_o: float, alpha_0: float, kappa: float, p_0: float) -> float:
     r"""Capacitance V/B_e of a volume of oil with free air: dp/dt = q/C.
 

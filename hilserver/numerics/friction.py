@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import exp
 
-from numba.extending import register_jitable
-
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.motion import friction_factor, smooth_sign
 from hilserver.numerics.shape import clip, step
 
@@ -15,7 +14,7 @@ FASTEST = 1e4
 """1/s; rate at which bristles settle at most. A slide that lasts for milliseconds does not feel it."""
 
 
-@register_jitable
+@compilable
 def stribeck(v: float, F_S: float, F_C: float, v_s: float) -> float:
     """Magnitude of the friction at a steady speed, without its viscous part: F_S at rest, falling to F_C beyond v_s.
 
@@ -28,7 +27,7 @@ def stribeck(v: float, F_S: float, F_C: float, v_s: float) -> float:
     return F_C + (F_S - F_C) * exp(-r * r)
 
 
-@register_jitable
+@compilable
 def lugre(v: float, z: float, g: float, F_S: float, b: float, sigma0: float, sigma1: float) -> tuple[float, float]:
     r"""Friction force and dz/dt at the bristle deflection z; g > 0: steady force at this speed, F_S >= g: its limit.
 
@@ -61,7 +60,7 @@ def lugre(v: float, z: float, g: float, F_S: float, b: float, sigma0: float, sig
     return sigma0 * bend + damping * dz + b * v, dz
 
 
-@register_jitable
+@compilable
 def dry_friction(
     law: float,
     v: float,
@@ -88,7 +87,7 @@ def dry_friction(
     return smooth_sign(v, v_0) * g + b * v, 0.0
 
 
-@register_jitable
+@compilable
 def pressure_factor(p_A: float, p_B: float, p_ref: float) -> float:
     """Ratio of the seals' friction with and without pressure, Psi = 1 + (p_A/3 + 2·p_B/3)/p_ref; never below 1.
 
@@ -100,7 +99,7 @@ def pressure_factor(p_A: float, p_B: float, p_ref: float) -> float:
     return 1.0 + max(p_A + 2.0 * p_B, 0.0) / (3.0 * p_ref)
 
 
-@register_jitable
+@compilable
 def seal_friction(
     p_A: float,
     p_B: float,
@@ -135,7 +134,7 @@ def seal_friction(
     return dry_friction(law, v, z, psi, F_S, F_C, v_s, b, v_0, sigma0, sigma1)
 
 
-@register_jitable
+@compilable
 def cushion_force(depth: float, speed: float, k: float, closing: float) -> float:
     """Force of an end cushion on a piston at ``depth`` within it that moves deeper at ``speed``; never pulls.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from numba.extending import register_jitable
+from hilserver.numerics.compilable import compilable
 
 
-@register_jitable
+@compilable
 def polytropic_pressure(p_1: float, V_1: float, V_2: float, n: float) -> float:
     """Absolute pressure of a gas after a change from the volume V_1 at p_1 (absolute) to V_2: p·V^n is constant.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba.extending import register_jitable
 
 from hilserver.numerics.arrays import Floats
+from hilserver.numerics.compilable import compilable
 
 
-@register_jitable
+@compilable
 def factorise(matrix: Floats, n: int, pivots: Floats) -> None:
     """Gaussian elimination with partial pivoting, in place: the factors overwrite the matrix.
 
@@ -34,7 +34,7 @@ def factorise(matrix: Floats, n: int, pivots: Floats) -> None:
                     matrix[row + j] -= factor * matrix[top + j]
 
 
-@register_jitable
+@compilable
 def solve(matrix: Floats, b: Floats, n: int, pivots: Floats) -> None:
     """b <- matrix^-1 b, from the factors and pivots of ``factorise``."""
     for col in range(n):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from math import tanh
 
-from numba.extending import register_jitable
-
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import step
 
 
-@register_jitable
+@compilable
 def smooth_sign(v: float, v_0: float) -> float:
     """sign(v) for fixed steps: tanh(v/v_0), 76 % at v_0. Source: theory §3.
 
@@ -19,7 +18,7 @@ def smooth_sign(v: float, v_0: float) -> float:
     return tanh(v / v_0)
 
 
-@register_jitable
+@compilable
 def friction_factor(speed: float) -> float:
     """The seal friction's dependence on speed, xi: 1 at rest, 0.2 at 0.1 m/s, 1 again from 5 m/s; speed >= 0 in m/s.
 
@@ -37,7 +36,7 @@ def friction_factor(speed: float) -> float:
     return step(speed, 0.1, 0.2, 5.0, 1.0)
 
 
-@register_jitable
+@compilable
 def stop_force(depth: float, speed: float, K: float, D: float, zone: float) -> float:
     """Force of an end stop on a part at ``depth`` within it that moves deeper at ``speed``; never pulls.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numba.extending import register_jitable
-
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.shape import clip
 
 
-@register_jitable
+@compilable
 def poppet_opening(drive: float, p_crack: float, p_full: float) -> float:
     """Opening of a poppet, 0 … 1, under the lifting pressure ``drive``, in balance with a linear spring.
 
@@ -18,7 +17,7 @@ def poppet_opening(drive: float, p_crack: float, p_full: float) -> float:
     return clip((drive - p_crack) / (p_full - p_crack), 0.0, 1.0)
 
 
-@register_jitable
+@compilable
 def check_flow(dp: float, K: float, p_crack: float, p_full: float, p_tr: float) -> float:
     """Flow through a check valve under the drop dp in its free direction; none against it.
 

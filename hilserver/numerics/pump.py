@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from numba.extending import register_jitable
+from hilserver.numerics.compilable import compilable
 
 
-@register_jitable
+@compilable
 def controlled_flow(Q: float, wish: float, Q_lim: float, tau: float) -> tuple[float, float]:
     """Flow and dQ/dt of a pump whose displacement follows a required flow with the time constant tau, up to a limit.
 
@@ -24,7 +24,7 @@ def controlled_flow(Q: float, wish: float, Q_lim: float, tau: float) -> tuple[fl
     return min(Q, Q_lim), dQ
 
 
-@register_jitable
+@compilable
 def power_limit(P: float, dp: float) -> float:
     """Flow in m³/s that a power allows at a pressure; below 1 Pa the flow at 1 Pa.
 

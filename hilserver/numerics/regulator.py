@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from math import sqrt
 
-from numba.extending import register_jitable
-
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 
 
-@register_jitable
+@compilable
 def rounded_ramp(x: float, width: float) -> float:
     """max(x, 0) with its corner rounded: 0 below -width, x above width, a smoothly joining parabola between.
 
@@ -22,7 +21,7 @@ def rounded_ramp(x: float, width: float) -> float:
     return reach * reach / (4.0 * width)
 
 
-@register_jitable
+@compilable
 def opening_for(flow: float, dp: float, drop: float) -> float:
     """Opening, 0 … 1, that passes a flow (share of the nominal one) at dp; fully open it passes 1 at the nominal drop.
 
@@ -32,7 +31,7 @@ def opening_for(flow: float, dp: float, drop: float) -> float:
     return clip(flow * sqrt(drop / max(dp, drop)), 0.0, 1.0)
 
 
-@register_jitable
+@compilable
 def lift_rate(over: float, dp: float, K: float, C_1: float, C_2: float, C_least: float, C_dyn: float) -> float:
     """dK/dt of a poppet opened by the pressure ``over``, against its spring (C_1) and flow forces (C_2·dp).
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from numba.extending import register_jitable
+from hilserver.numerics.compilable import compilable
 
 
-@register_jitable
+@compilable
 def step(x: float, x0: float, y0: float, x1: float, y1: float) -> float:
     """The cubic STEP from (x0, y0) to (x1, y1), flat outside. Source: [Asikainen] eq. 33.
 
@@ -16,7 +16,7 @@ def step(x: float, x0: float, y0: float, x1: float, y1: float) -> float:
     return y0 + (y1 - y0) * s * s * (3.0 - 2.0 * s)
 
 
-@register_jitable
+@compilable
 def clip(x: float, lower: float, upper: float) -> float:
     """x limited to the range from lower to upper.
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from math import exp, pi
 
-from numba.extending import register_jitable
-
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 
 
-@register_jitable
+@compilable
 def sweep_phase(t: float, f_0: float, f_1: float, growth: float, T: float) -> float:
     r"""Phase in rad of a sweep from frequency f_0 (t = 0) to f_1 (t = T): 2·pi times the integral of the frequency.
 
@@ -28,7 +27,7 @@ def sweep_phase(t: float, f_0: float, f_1: float, growth: float, T: float) -> fl
     return 2.0 * pi * f_0 * T / growth * (exp(growth * t / T) - 1.0)
 
 
-@register_jitable
+@compilable
 def lever_curve(x: float, deadband: float, saturation: float, expo: float) -> float:
     """Command of a lever at x (-1 … 1): 0 within the deadband, full from the saturation on.
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from math import cos, sin, sqrt
 from typing import TypeAlias
 
-from numba.extending import register_jitable
-
 from hilserver.numerics.arrays import Floats
+from hilserver.numerics.compilable import compilable
 
 Vector: TypeAlias = tuple[float, float, float]
 
 
-@register_jitable
+@compilable
 def plus(a: Vector, b: Vector) -> Vector:
     """a + b.
 
@@ -22,7 +21,7 @@ def plus(a: Vector, b: Vector) -> Vector:
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
-@register_jitable
+@compilable
 def minus(a: Vector, b: Vector) -> Vector:
     """a - b.
 
@@ -32,7 +31,7 @@ def minus(a: Vector, b: Vector) -> Vector:
     return a[0] - b[0], a[1] - b[1], a[2] - b[2]
 
 
-@register_jitable
+@compilable
 def times(s: float, a: Vector) -> Vector:
     """s·a.
 
@@ -42,7 +41,7 @@ def times(s: float, a: Vector) -> Vector:
     return s * a[0], s * a[1], s * a[2]
 
 
-@register_jitable
+@compilable
 def dot(a: Vector, b: Vector) -> float:
     """a·b.
 
@@ -52,7 +51,7 @@ def dot(a: Vector, b: Vector) -> float:
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-@register_jitable
+@compilable
 def cross(a: Vector, b: Vector) -> Vector:
     """a × b.
 
@@ -62,39 +61,39 @@ def cross(a: Vector, b: Vector) -> Vector:
     return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
 
 
-@register_jitable
+@compilable
 def vector(a: Floats, at: int) -> Vector:
     """The vector at a[at…]."""
     return a[at], a[at + 1], a[at + 2]
 
 
-@register_jitable
+@compilable
 def store(a: Floats, at: int, v: Vector) -> None:
     """Store a vector at a[at…]."""
     a[at], a[at + 1], a[at + 2] = v
 
 
-@register_jitable
+@compilable
 def store_pair(a: Floats, at: int, first: Vector, second: Vector) -> None:
     """Store a spatial vector (rotation and translation, or moment and force) at a[at…]."""
     store(a, at, first)
     store(a, at + 3, second)
 
 
-@register_jitable
+@compilable
 def turned(a: Floats, at: int, v: Vector) -> Vector:
     """The matrix at a[at…], row by row, times v: a rotation matrix takes v from its frame's axes to the outer ones."""
     return dot(vector(a, at), v), dot(vector(a, at + 3), v), dot(vector(a, at + 6), v)
 
 
-@register_jitable
+@compilable
 def store_columns(a: Floats, at: int, x: Vector, y: Vector, z: Vector) -> None:
     """Store the matrix with the columns x, y, z at a[at…]: of a rotation matrix, the axes of the rotated frame."""
     for k in range(3):
         store(a, at + 3 * k, (x[k], y[k], z[k]))
 
 
-@register_jitable
+@compilable
 def axes_about(axis: Vector, angle: float) -> tuple[Vector, Vector, Vector]:
     """The axes of a frame rotated about a unit axis (Rodrigues' formula).
 
@@ -112,7 +111,7 @@ def axes_about(axis: Vector, angle: float) -> tuple[Vector, Vector, Vector]:
     )
 
 
-@register_jitable
+@compilable
 def axes_of_quaternion(w: float, x: float, y: float, z: float) -> tuple[Vector, Vector, Vector]:
     """The axes of the rotated frame, from a quaternion of any length but zero.
 
@@ -129,7 +128,7 @@ def axes_of_quaternion(w: float, x: float, y: float, z: float) -> tuple[Vector, 
     )
 
 
-@register_jitable
+@compilable
 def quaternion_rate(q: Floats, at: int, omega: Vector, rate: Floats) -> None:
     """d/dt of the quaternion at q[at…]: half of q ⊗ (0, omega), omega in the axes of the rotated frame, rad/s."""
     w, x, y, z = q[at], q[at + 1], q[at + 2], q[at + 3]
@@ -139,7 +138,7 @@ def quaternion_rate(q: Floats, at: int, omega: Vector, rate: Floats) -> None:
     rate[at + 3] = 0.5 * (w * omega[2] + x * omega[1] - y * omega[0])
 
 
-@register_jitable
+@compilable
 def normalise_quaternion(q: Floats, at: int) -> None:
     """Normalise the quaternion at q[at…]."""
     length = sqrt(q[at] * q[at] + q[at + 1] * q[at + 1] + q[at + 2] * q[at + 2] + q[at + 3] * q[at + 3])

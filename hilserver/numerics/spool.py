@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba.extending import register_jitable
-
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 
 PLACES = 16
@@ -20,7 +19,7 @@ ARRIVED = 0.95
 _SAME_TIME = 1e-7  # s; times are sums of many steps
 
 
-@register_jitable
+@compilable
 def switched(u: float, last: float, least: float, detent: float) -> float:
     """Switching state for a command: 1 above 0.5, ``least`` (0 or -1) below -0.5; else 0 (spring) or the last state.
 
@@ -34,7 +33,7 @@ def switched(u: float, last: float, least: float, detent: float) -> float:
     return last if detent > 0.0 else 0.0
 
 
-@register_jitable
+@compilable
 def last_command(line: Any, delayed: float) -> float:
     """The command that entered a delay line last; ``delayed`` is the one that left it last."""
     values, start = line
@@ -42,7 +41,7 @@ def last_command(line: Any, delayed: float) -> float:
     return float(values[start + PLACES + n]) if n > 0 else delayed
 
 
-@register_jitable
+@compilable
 def through_delay(line: Any, t: float, u: float, delay_out: float, delay_in: float, delayed: float) -> float:
     """The command as it leaves a pure delay at the time t, where u enters it; ``line`` is changed in place.
 
@@ -84,7 +83,7 @@ def through_delay(line: Any, t: float, u: float, delay_out: float, delay_in: flo
     return float(delayed)
 
 
-@register_jitable
+@compilable
 def within_play(last: float, u: float, play: float) -> float:
     """Output of the play operator (backlash): it keeps its value until u moves it, ``play`` behind.
 
@@ -96,7 +95,7 @@ def within_play(last: float, u: float, play: float) -> float:
     return clip(last, u - play, u + play)
 
 
-@register_jitable
+@compilable
 def lagging(U: float, target: float, tau_out: float, tau_in: float, rate_out: float, rate_in: float) -> float:
     """Speed of a first-order spool, 1/s: (target - U)/tau, limited to the rate; ``out``: away from 0, ``in``: to 0.
 

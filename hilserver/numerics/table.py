@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba.extending import register_jitable
+from hilserver.numerics.compilable import compilable
 
 
-@register_jitable
+@compilable
 def interpolate(table: Any, x: float) -> float:
     """y at x: linear between the points of a curve, constant beyond its ends.
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba.extending import register_jitable
-
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.shape import step
 from hilserver.numerics.table import interpolate
 
 
-@register_jitable
+@compilable
 def leakage_fade(opening: float, gone: float) -> float:
     """Fraction of the null leakage that remains at a spool opening (>= 0): 1 at null, 0 from ``gone``, a STEP between.
 
@@ -23,7 +22,7 @@ def leakage_fade(opening: float, gone: float) -> float:
     return step(opening, 0.0, 1.0, gone, 0.0)
 
 
-@register_jitable
+@compilable
 def opening_past_overlap(U: float, overlap: float) -> float:
     """Opening of the edges at spool position U: 0 within the overlap, full at full stroke.
 
@@ -35,7 +34,7 @@ def opening_past_overlap(U: float, overlap: float) -> float:
     return min(U + overlap, 0.0) / (1.0 - overlap)
 
 
-@register_jitable
+@compilable
 def edge_flow(opening: float, dp: float, C_v: float, leak: float, p_tr: float) -> float:
     """Flow over one edge that is open by ``opening`` (negative: closed) and leaks by the coefficient ``leak``.
 
@@ -49,7 +48,7 @@ def edge_flow(opening: float, dp: float, C_v: float, leak: float, p_tr: float) -
     return (C_v * max(opening, 0.0) + leak) * root_of_drop(dp, p_tr)
 
 
-@register_jitable
+@compilable
 def ports_of_edges(q_PA: float, q_PB: float, q_AT: float, q_BT: float) -> tuple[float, float, float, float]:
     """Flows into the nodes at P, T, A, B from the flows over the four edges.
 
@@ -59,7 +58,7 @@ def ports_of_edges(q_PA: float, q_PB: float, q_AT: float, q_BT: float) -> tuple[
     return -q_PA - q_PB, q_AT + q_BT, q_PA - q_AT, q_PB - q_BT
 
 
-@register_jitable
+@compilable
 def equal_edges(
     w: float, leak: float, p_P: float, p_T: float, p_A: float, p_B: float, C_v: float, p_tr: float
 ) -> tuple[float, float, float, float]:
@@ -77,7 +76,7 @@ def equal_edges(
     )
 
 
-@register_jitable
+@compilable
 def curve_flow(table: Any, U: float, dp: float, C_v: float, leak: float, p_tr: float) -> float:
     """Flow over an edge whose opening is a curve over the spool's position, and that always passes at least leak.
 
@@ -92,7 +91,7 @@ def curve_flow(table: Any, U: float, dp: float, C_v: float, leak: float, p_tr: f
     return max(C_v * interpolate(table, U), leak) * root_of_drop(dp, p_tr)
 
 
-@register_jitable
+@compilable
 def four_way_flow(
     U: float,
     p_P: float,

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from hilserver.circuit.library import library_of
+from hilserver.compiler import compiled_program
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
@@ -29,11 +30,10 @@ from hilserver.realtime.scheduling import Scheduling, prepare
 from hilserver.realtime.segment import Segment, SharedMemoryError
 from hilserver.realtime.setup import read_setup
 from hilserver.tick.plant import SAFE_RAW
-from hilserver.tick.program import compiled_program, warm_up_plant
 
 ROWS = 64
 START_TIMEOUT = 100.0
-"""Seconds to wait for the device's process, which compiles the circuit engine at the first start on a machine."""
+"""Seconds to wait for the device's process, which compiles components of the user's own at their first start."""
 ORPHAN_LINGER = 0.5
 """Seconds without a command after which a device without a supervisor terminates."""
 TAKE_OVER = 3.0
@@ -124,7 +124,7 @@ class SimulatedDevice:
         device = next(d for d in setup.devices if d.name == name)
         self._plant, self._dt = setup.plants[name], float(setup.plan.loop[0].dt)
         self._program = compiled_program(library_of(setup.own))
-        warm_up_plant(self._program, self._plant, self._dt)
+
         self._watchdog, self._supervisor = float(device.configured()[1].watchdog), supervisor
         self._safe = self._plant.actuator[:, SAFE_RAW].copy()
         self._scheduling = setup.scheduling
@@ -151,11 +151,13 @@ class SimulatedDevice:
     def _run(self, memory: DeviceMemory) -> None:
         clock, got, row = GridClock(self._dt), np.zeros(memory.commands.width), np.zeros(memory.readings.width)
         samples, command = row[1 : memory.applied.start], row[memory.applied]
+        move = self._program.move.bound(self._plant, command, self._dt)
+        sample = self._program.sample.bound(self._plant, samples)
         command[:] = self._safe
         while clock.wait():
             for _ in range(min(clock.missed, 1000) + 1):  # under the command that held until now
-                self._program.move(self._plant, command, self._dt)
-            self._program.sample(self._plant, samples)
+                move()
+            sample()
             silence = time.monotonic() - got[0] if memory.commands.latest(got) >= 0 else np.inf
             if self._is_over(silence):
                 return

@@ -22,6 +22,7 @@ import numpy as np
 
 from hilserver.circuit.library import library_of
 from hilserver.circuit.program import Program
+from hilserver.compiler import compiled_program
 from hilserver.driver import Driver, Pace, Plant, SampleSource
 from hilserver.errors import DriverError, HilserverError
 from hilserver.numerics.arrays import Floats
@@ -35,7 +36,7 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.worker import RemoteDevice
 from hilserver.tick.codes import CommandKind
 from hilserver.tick.plan import Layout, Plan
-from hilserver.tick.program import compiled_program, no_command, warm_up, work_needed
+from hilserver.tick.program import no_command, work_needed
 from hilserver.tick.row import COLUMN, INPUTS, command_in, header, valve_columns
 
 ORPHAN_LINGER = 2.0
@@ -98,12 +99,19 @@ class Loop:
         self._commands = valve_columns(self.plan, "command")
         self._last_tick: int | None = None
         self._abandoned = False
+        self._bind()
+
+    def _bind(self) -> None:
+        """The tick with the present circuit: without a command, and with one."""
+        arguments = (self.plan.block, self.index, self.value, self.row, self._work)
+        self._tick_alone = self._program.tick.bound(*arguments, self._nothing)
+        self._tick_with_command = self._program.tick.bound(*arguments, self._command)
 
     def warm_up(self) -> None:
-        """Compile (or load) tick and swap, and nothing after that."""
-        warm_up(self._program, self.plan, self.index, self.value, self.row)
-        for function in (self._program.tick, self._program.swap):
-            function.disable_compile()
+        """Call tick and swap once on copies, so that their code is in memory."""
+        row, nowhere = self.row.copy(), np.full(len(self.row), -1, dtype=np.int64)
+        self._program.tick(self.plan.block, self.index, self.value, row, self._work, self._nothing)
+        self._program.swap(self.plan.block, row, self.index, self.value, nowhere, self._work)
 
     def open(self, setups: Sequence[DeviceSetup]) -> None:
         """Open all devices and write their safe values. Raises DriverError; close() makes those already open safe."""
@@ -181,15 +189,15 @@ class Loop:
     def _tick(self) -> None:
         """One tick, with at most one command from the mailbox."""
         message = self._memory.mailbox.take()
-        command = self._nothing
-        if message is not None:
-            command = self._command
-            command[:] = message.record
-            order = command_in(command)
-            order.sequence = message.sequence + 1  # 0 stands for none
-            if order.kind == CommandKind.SWAP:
-                self._swap(message.payload)
-        self._program.tick(self.plan.block, self.index, self.value, self.row, self._work, command)
+        if message is None:
+            self._tick_alone()
+            return
+        self._command[:] = message.record
+        order = command_in(self._command)
+        order.sequence = message.sequence + 1  # 0 stands for none
+        if order.kind == CommandKind.SWAP:
+            self._swap(message.payload)
+        self._tick_with_command()
 
     def _swap(self, payload: Bytes) -> None:
         """Replace the running circuit by the packed circuit of a message."""
@@ -198,6 +206,7 @@ class Loop:
         if needed > len(self._work):
             self._work = np.zeros(needed)
         self._program.swap(self.plan.block, self.row, self.index, self.value, source, self._work)
+        self._bind()
 
 
 def ramp_time(plan: Plan) -> float:

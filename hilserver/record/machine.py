@@ -7,7 +7,6 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
-import numba
 import numpy as np
 
 
@@ -19,7 +18,6 @@ def machine() -> dict[str, str]:
         "kernel": f"{platform.release()} {platform.version()}",
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "numba": numba.__version__,
         "hilserver": version("hilserver"),
     }
 

@@ -15,7 +15,7 @@ from hilserver.circuit.library import Library, library_of, standard_library
 from hilserver.circuit.model import Circuit, read_circuit, read_part
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit, pack
-from hilserver.circuit.program import check_kernels
+from hilserver.compiler import check
 from hilserver.driver import Driver, Pace, PlantDriver, SampleDriver, driver_named, is_hardware
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of
 from hilserver.rig.calibration import Calibration, with_calibrations
@@ -151,7 +151,7 @@ def _own_library(sources: dict[str, Any], file: Path) -> Library:
             problems += error.problems
     try:
         library = library_of(own)
-        check_kernels(library)
+        check(library)
     except ConfigurationError as error:
         problems += error.problems
     if problems:

@@ -3,7 +3,8 @@ r"""Gains of the Kalman filter that follows a cylinder (:mod:`hilserver.tick.cyl
 States in the filter's units: p_A, p_B in bar, x in mm, v in mm/s, F in A_A·bar, bias_A, bias_B in thousandths of the
 nominal flow. Between ticks the linearised cylinder moves without flow but the biases; noise drives force and biases
 (random walks: load, friction; what the valves' models miss) and a little of all else. The stationary gain follows from
-the discrete Riccati equation. Source: Kalman, A new approach to linear filtering, J. Basic Eng. 82 (1960) 35.
+the discrete Riccati equation (:mod:`hilserver.numerics.riccati`). Source: Kalman, A new approach to linear filtering,
+J. Basic Eng. 82 (1960) 35.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hilserver.compiler import standard_program
 from hilserver.numerics.arrays import Floats, Integers
+from hilserver.numerics.riccati import spare_cells
 from hilserver.rig.hold import ticks_between_samples
 from hilserver.tick.cylinder import chamber_A, chamber_B
 from hilserver.tick.plan import GRID, MEASUREMENTS, SENSED, STATES, CylinderRecord
@@ -41,8 +44,6 @@ LEAST_NOISE = 0.1
 
 A filter that trusts a late sensor more than that corrects too hastily what its model does not know.
 """
-SETTLED = 20
-"""Longest periods of a sensor after which the covariance repeats itself."""
 BAR = 1e5
 Values = tuple[float | None, ...]
 """One number per sensor or valve; None where the cylinder has none."""
@@ -101,9 +102,9 @@ def _gains(
     rows: Integers = np.array([i for i, sigma in enumerate(noise) if sigma is not None])
     late = [1.0 + m.age_A, 1.0 + m.age_B, 1.0 + m.age_x, 1.0, 1.0]
     sigma = np.array([max(noise[i] or 0.0, LEAST_NOISE * late[i] * unit[i]) / unit[i] for i in rows])
-    seen, square = look[np.ix_(rows, known)], np.diag(sigma**2)
+    seen = look[np.ix_(rows, known)]
     known_step, known_spread = step[np.ix_(known, known)], spread[np.ix_(known, known)]
-    gain, after = stationary(known_step, known_spread, seen, square, np.array(periods)[rows])
+    gain, after = stationary(known_step, known_spread, seen, sigma**2, np.array(periods)[rows])
     full = np.zeros((len(scale), MEASUREMENTS))
     full[np.ix_(known, rows)] = gain * scale[known][:, None] / unit[rows][None, :]
     spreads = np.zeros(len(scale))
@@ -111,48 +112,16 @@ def _gains(
     return np.concatenate([spreads[[BIAS_A, BIAS_B]], full.ravel()])
 
 
-def stationary(step: Floats, spread: Floats, seen: Floats, square: Floats, periods: Integers) -> tuple[Floats, Floats]:
-    """Gain of each sensor when its sample comes, every ``periods`` ticks, and the covariance after all have come.
-
-    With different periods, the Riccati equation is iterated until it repeats itself; a sensor's gain is the mean over
-    the ticks in which it has a sample.
-    """
-    longest = int(periods.max())
-    P = _before_samples(*_over(step, spread, longest), seen, square)
-    if longest == periods.min():
-        return _corrected(P, seen, square)
-    gain, count = np.zeros((len(step), len(periods))), np.zeros(len(periods))
-    for tick in range(1, (SETTLED + 1) * longest + 1):
-        P = step @ P @ step.T + spread
-        come = np.flatnonzero(tick % periods == 0)
-        if not come.size:
-            continue
-        now, P = _corrected(P, seen[come], square[np.ix_(come, come)])
-        if tick > SETTLED * longest:
-            gain[:, come] += now
-            count[come] += 1
-    return gain / count, P
-
-
-def _over(step: Floats, spread: Floats, ticks: int) -> tuple[Floats, Floats]:
-    """Transition and noise over several ticks."""
-    longer, noisier = step, spread
-    for _ in range(ticks - 1):
-        longer, noisier = step @ longer, step @ noisier @ step.T + spread
-    return longer, noisier
-
-
-def _before_samples(step: Floats, spread: Floats, seen: Floats, square: Floats) -> Floats:
-    """Covariance before all sensors' samples come."""
-    from scipy.linalg import solve_discrete_are  # here: processes that only read plans start without it
-
-    return np.asarray(solve_discrete_are(step.T, seen.T, spread, square))
-
-
-def _corrected(P: Floats, seen: Floats, square: Floats) -> tuple[Floats, Floats]:
-    """Gain of these sensors, and the covariance after their samples."""
-    gain = P @ seen.T @ np.linalg.inv(seen @ P @ seen.T + square)
-    return gain, (np.eye(len(P)) - gain @ seen) @ P
+def stationary(
+    step: Floats, spread: Floats, seen: Floats, variance: Floats, periods: Integers
+) -> tuple[Floats, Floats]:
+    """Gain of each sensor and the covariance after all samples, see `hilserver.numerics.riccati.stationary`."""
+    n, sensors = len(step), len(seen)
+    gain, after = np.zeros((n, sensors)), np.zeros((n, n))
+    given = [np.ascontiguousarray(array) for array in (step, spread, seen, variance)]
+    periods = np.ascontiguousarray(periods, dtype=np.int64)
+    standard_program().stationary(*given, periods, gain, after, np.zeros(spare_cells(n)))
+    return gain, after
 
 
 def _with_past(step: Floats, spread: Floats, scale: Floats, length: int) -> tuple[Floats, Floats, Floats]:
@@ -196,12 +165,8 @@ def _unseen(state: int, noise: Values) -> bool:
 
 
 def _discrete(motion: Floats, drive: Floats, dt: float) -> tuple[Floats, Floats]:
-    """Transition over a tick and the noise that comes in during it. Source: Van Loan, IEEE TAC 23 (1978) 395."""
-    from scipy.linalg import expm
-
+    """Transition over a tick and the noise that comes in during it."""
     n = len(motion)
-    block = np.zeros((2 * n, 2 * n))
-    block[:n, :n], block[:n, n:], block[n:, n:] = -motion, drive, motion.T
-    power = expm(block * dt)
-    step: Floats = power[n:, n:].T
-    return step, step @ power[:n, n:]
+    step, spread = np.zeros((n, n)), np.zeros((n, n))
+    standard_program().discretise(motion, drive, dt, step, spread, np.zeros(spare_cells(n)))
+    return step, spread

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import sqrt
+from math import cos, cosh, exp, sin, sinh, sqrt
 from typing import Any
 
 import numpy as np
@@ -150,7 +150,12 @@ def spool_matrix(tau: float, omega: float, d: float, h: float) -> list[float]:
     """How the spool's distance from a held command, and its speed, go on in ``h`` seconds: exact, line by line."""
     if omega == 0.0:
         return [float(np.exp(-h / tau)), 0.0, 0.0, 0.0]
-    from scipy.linalg import expm  # here: processes that only read plans start without it
-
-    motion = np.array([[0.0, 1.0], [-omega * omega, -2.0 * d * omega]])
-    return [float(x) for x in expm(motion * h).ravel()]
+    decay, square = exp(-d * omega * h), omega * omega * (1.0 - d * d)
+    if abs(square) * h * h < 1e-12:
+        cosine, sine = 1.0, h
+    elif square > 0.0:
+        cosine, sine = cos(sqrt(square) * h), sin(sqrt(square) * h) / sqrt(square)
+    else:
+        cosine, sine = cosh(sqrt(-square) * h), sinh(sqrt(-square) * h) / sqrt(-square)
+    even, odd = decay * cosine, decay * sine
+    return [even + d * omega * odd, odd, -omega * omega * odd, even - d * omega * odd]

@@ -25,15 +25,15 @@ from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.bridge.ladder import BRIDGING
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
-from hilserver.virtual_commissioning.before_arming import Request
+from hilserver.virtual_commissioning.request import Request
 
 LEFT = 0.5
 """s before its expiry at which ``arm`` is answered."""
 LONGEST = 600.0
-"""s after which the check is given up; the first one on a machine compiles the simulation."""
+"""s after which the check is given up."""
 STILL_EXAMINED = (
     "the virtual commissioning of this circuit is not finished: it takes a few seconds after the start, a switch or a "
-    "change of strategy, and minutes at the first start on a machine, which compiles it. Try again then."
+    "change of strategy. Try again then."
 )
 
 _log = logging.getLogger(__name__)

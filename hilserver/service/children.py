@@ -16,7 +16,7 @@ from hilserver.errors import HilserverError
 
 _log = logging.getLogger(__name__)
 START_TIMEOUT = 120.0
-"""Seconds allowed for a child to get ready; the first start on a machine compiles the circuit engine."""
+"""Seconds allowed for a child to get ready; the first start of a version compiles it."""
 LONGEST_LINE = 1 << 20
 
 

@@ -9,7 +9,6 @@ import os
 from pathlib import Path
 
 from hilserver.driver import Pace
-from hilserver.realtime.compile import MECHANISMS
 from hilserver.realtime.process import make_devices_safe, ramp_time
 from hilserver.realtime.rig_setup import make_setup
 from hilserver.realtime.segment import Segment, SharedMemoryError, segment_path
@@ -59,14 +58,12 @@ class LoopProcesses:
         return tuple(self.realtime.ready.result().get("degradations", ()))
 
     async def compile(self) -> None:
-        """Fill the cache of compiled programs. Raises ChildFailed."""
-        compilers: list[Child] = []
+        """Build the compiled program. Raises ChildFailed."""
+        compiler = await Child.start("compiler", "hilserver.realtime.compile")
         try:
-            for part in (str(self.setup_file), MECHANISMS):
-                compilers.append(await Child.start("compiler", "hilserver.realtime.compile", part))
-            await all_ready(*compilers, within=COMPILE_TIMEOUT)
+            await all_ready(compiler, within=COMPILE_TIMEOUT)
         finally:
-            await asyncio.gather(*(compiler.stop() for compiler in compilers))
+            await compiler.stop()
 
     async def start(self) -> list[Child]:
         """Start the processes and return them; they are ready later."""

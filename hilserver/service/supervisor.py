@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hilserver.circuit.program import Program
+from hilserver.compiler import compiled_program, is_compiled
 from hilserver.margins.solver import solver_warning
 from hilserver.protocol import commands, topics
 from hilserver.protocol.accounts import SERVER, Accounts
@@ -23,7 +24,6 @@ from hilserver.protocol.running import announce, withdraw, working_folder
 from hilserver.realtime.segment import SharedMemoryError, segment_path
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
-from hilserver.rig.plan import first_row
 from hilserver.service.arming_check import ArmingCheck
 from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.catalogue import component_types
@@ -38,7 +38,6 @@ from hilserver.service.recording import RecorderProcess
 from hilserver.service.restarts import STABLE_AFTER, Restarts
 from hilserver.service.telemetry import TelemetryReader, fault_text
 from hilserver.tick.codes import Mode
-from hilserver.tick.program import compiled_program, is_compiled, warm_up, warm_up_analysis
 from hilserver.tick.row import header
 
 _log = logging.getLogger(__name__)
@@ -130,7 +129,7 @@ class Supervisor:
 
         operator.before_arming, operator.against_arming = monitor.warnings, against_arming
         self._recording = recording = RecorderProcess(
-            self.rig, memory, folder, program.folder.name, operator.ran, telemetry
+            self.rig, memory, folder, program.fingerprint, operator.ran, telemetry
         )
         stack.push_async_callback(self._recording.end)  # last: the log holds the end of the run
         stack.push_async_callback(processes.end)
@@ -139,9 +138,6 @@ class Supervisor:
         if self.rig.settings.recording.enabled and (recorder := await recording.start_if_room()) is not None:
             children.append(recorder)
         mqtt = await self._start_mqtt(stack, operator, folder)
-        row = first_row(self.rig.layout, self.rig.plan, self.rig.packed)
-        await asyncio.to_thread(warm_up, program, self.rig.plan, self.rig.packed.index, self.rig.packed.value, row)
-        await asyncio.to_thread(warm_up_analysis, program, self.rig.packed.index, self.rig.packed.value)
         await all_ready(*children)
         assert self.address is not None
         telemetry.degradations = (*processes.degradations, *self.address.weaknesses())
@@ -160,10 +156,8 @@ class Supervisor:
 
     async def _compile(self, processes: LoopProcesses) -> None:
         """Compile in a process of its own, so that this one still reacts to signals."""
-        _log.warning(
-            "first start on this machine, or after an update: compiling the circuit engine takes one to three minutes"
-        )
-        self._notifier.status("compiling the circuit engine, which takes one to three minutes")
+        _log.warning("first start of this version: compiling it, which takes about a minute")
+        self._notifier.status("compiling this version, which takes about a minute")
         await processes.compile()
 
     async def _check_solver(self, program: Program, telemetry: TelemetryReader) -> None:

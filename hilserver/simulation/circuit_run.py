@@ -20,6 +20,7 @@ from hilserver.circuit.library import Library
 from hilserver.circuit.model import RIG, Circuit, read_circuit
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import Program
+from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean, problems_of
 from hilserver.mechanics.model import read_mechanism
 from hilserver.numerics.arrays import Floats
@@ -29,7 +30,6 @@ from hilserver.report.mechanisms import angles, animate, poses_at
 from hilserver.report.plots import panels_figure
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_table
-from hilserver.tick.program import compiled_program
 from hilserver.tick.signals import cycle_value
 from hilserver.toml import read_toml
 

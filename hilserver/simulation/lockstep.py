@@ -14,6 +14,7 @@ import numpy as np
 from hilserver.circuit.model import Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
+from hilserver.compiler import compiled_program
 from hilserver.driver import Driver
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
 from hilserver.numerics.arrays import Floats
@@ -29,7 +30,7 @@ from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, ResultCod
 from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.lockstep import Attached
 from hilserver.tick.plant import PlantArrays
-from hilserver.tick.program import compiled_program, no_command, work_array
+from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import COLUMN, command_in, header
 
 BLOCK = 10_000
@@ -87,7 +88,7 @@ class LockstepRun:
         self._inputs = np.array(
             [COLUMN["tick"], COLUMN["missed"]] + [i for p in self._players for i in p.columns], dtype=np.int64
         )
-        self._writer = _writer(rig, log, run_header(rig, self.program.folder.name, "lockstep")) if log else None
+        self._writer = _writer(rig, log, run_header(rig, self.program.fingerprint, "lockstep")) if log else None
 
     def _connect(self) -> None:
         """Simulated devices with their slots and columns, replay devices with their samples."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hilserver.circuit.pack import PackedCircuit
+from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
@@ -18,7 +19,7 @@ from hilserver.record.reader import Batch, CircuitVersion, Damage, LogReader
 from hilserver.record.run import unpacked_record
 from hilserver.rig.build import Rig, assemble, library_in
 from hilserver.rig.plan import first_row
-from hilserver.tick.program import compiled_program, no_command, work_array
+from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import COLUMN, header, input_columns
 
 OTHER_VERSION_TOLERANCE = 1e-6
@@ -151,7 +152,7 @@ class _Replay:
     def __init__(self, header: LogHeader, path: Path, from_row: int, watch: Watch | None) -> None:
         self.rig = _rig_of(header, path)
         self.program = compiled_program(self.rig.library)
-        self.same_program = header.extra.get("program") == self.program.folder.name
+        self.same_program = header.extra.get("program") == self.program.fingerprint
         self.compared = self.switches = 0
         self.starts: list[StartingRow] = []
         self.found: dict[str, _Found] = {}
@@ -252,7 +253,7 @@ class _Replay:
         order = np.full(self._fixed + len(self._packed.names), -1, dtype=np.int64)
         order[self._columns.replayed] = self._columns.logged
         places = order[self._inputs]
-        given = np.where(places >= 0, rows[:, places], 0.0)
+        given = np.ascontiguousarray(np.where(places >= 0, rows[:, places], 0.0))
         result = np.empty((len(rows), len(order)))
         self.program.run_recorded(
             self.rig.plan.block,

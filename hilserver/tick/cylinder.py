@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from math import ceil, floor, isfinite, nan
 
-from numba.extending import register_jitable
-
 from hilserver.numerics.arrays import Floats
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.fluid import capacitance
 from hilserver.numerics.shape import clip
 from hilserver.tick.plan import (
@@ -40,7 +39,7 @@ LEAST_PRESSURE = -1e5
 FIRST_FLOW = CylinderState.names().index("flow_A")
 
 
-@register_jitable
+@compilable
 def move_cylinder(q_A: float, q_B: float, k: CylinderState, m: CylinderRecord, h: float) -> None:
     """Advance pressures and motion by ``h`` seconds with the mean flows of the interval (midpoint rule).
 
@@ -61,20 +60,20 @@ def move_cylinder(q_A: float, q_B: float, k: CylinderState, m: CylinderRecord, h
         k.x, k.v = clip(k.x, 0.0, m.stroke), 0.0
 
 
-@register_jitable
+@compilable
 def chamber_A(x: float, p: float, m: CylinderRecord) -> float:
     """Capacitance of chamber A, m³/Pa."""
     return capacitance(m.dead_A + m.area_A * clip(x, 0.0, m.stroke), p, m.B_o, m.alpha_0, m.kappa, m.p_0)
 
 
-@register_jitable
+@compilable
 def chamber_B(x: float, p: float, m: CylinderRecord) -> float:
     """Capacitance of chamber B, m³/Pa."""
     V_B = m.dead_B + m.area_B * (m.stroke - clip(x, 0.0, m.stroke))
     return capacitance(V_B, p, m.B_o, m.alpha_0, m.kappa, m.p_0)
 
 
-@register_jitable
+@compilable
 def start_cylinder(p_A: float, p_B: float, x: float, k: CylinderState, m: CylinderRecord) -> None:
     """Start at rest and in equilibrium with the measured pressures."""
     cells_of(k)[:] = 0.0
@@ -82,7 +81,7 @@ def start_cylinder(p_A: float, p_B: float, x: float, k: CylinderState, m: Cylind
     k.F = m.area_A * p_A - m.area_B * p_B
 
 
-@register_jitable
+@compilable
 def is_known(k: CylinderState) -> bool:
     """Whether the cylinder's estimate has started and is finite."""
     known, cells = 0, cells_of(k)
@@ -91,7 +90,7 @@ def is_known(k: CylinderState) -> bool:
     return bool(known == cells.shape[0])
 
 
-@register_jitable
+@compilable
 def correct_cylinder(
     innovation: Floats,
     late: Floats,
@@ -116,7 +115,7 @@ def correct_cylinder(
             correct_present(j, innovation[j], late[j], gains, place, past, k, change, m, dt)
 
 
-@register_jitable
+@compilable
 def correct_past(j: int, innovation: float, late: float, gains: Floats, place: float, past: Floats) -> None:
     """Correct p_A, p_B and x up to the time of sample ``j``, ``late`` ticks ago."""
     ticks = past.shape[1]
@@ -129,7 +128,7 @@ def correct_past(j: int, innovation: float, late: float, gains: Floats, place: f
             past[s, lag] += (newer + share * (older - newer)) * innovation
 
 
-@register_jitable
+@compilable
 def correct_present(
     j: int,
     innovation: float,
@@ -162,14 +161,14 @@ def correct_present(
         past[s, 0] = cells[s]
 
 
-@register_jitable
+@compilable
 def gain_of(s: int, j: int, gains: Floats, place: float) -> float:
     """Gain of measurement ``j`` for state ``s``, interpolated between two lines of the table."""
     i, column = min(floor(place), GRID - 2), GAINS + s * MEASUREMENTS + j
     return float(gains[i, column] + (place - i) * (gains[i + 1, column] - gains[i, column]))
 
 
-@register_jitable
+@compilable
 def move_change(change: CylinderState, k: CylinderState, m: CylinderRecord, time: float) -> None:
     """Advance a small change of the state ``k`` by ``time`` seconds: `move_cylinder`, linearised."""
     d, h = change, time / SUBSTEPS_OF_MACHINE
@@ -184,7 +183,7 @@ def move_change(change: CylinderState, k: CylinderState, m: CylinderRecord, time
         d.x += h * mid_v
 
 
-@register_jitable
+@compilable
 def deviation_of(column: int, gains: Floats, k: CylinderState, m: CylinderRecord) -> float:
     """Standard deviation of an estimated flow at the present position, m³/s (columns DEVIATION_A, DEVIATION_B)."""
     place = clip(k.x / m.stroke, 0.0, 1.0) * (GRID - 1)
@@ -192,7 +191,7 @@ def deviation_of(column: int, gains: Floats, k: CylinderState, m: CylinderRecord
     return float(gains[i, column] + (place - i) * (gains[i + 1, column] - gains[i, column]))
 
 
-@register_jitable
+@compilable
 def remember(past: Floats, k: CylinderState) -> None:
     """Store p_A, p_B, x and the flows of this tick, the newest first."""
     cells = cells_of(k)
@@ -202,7 +201,7 @@ def remember(past: Floats, k: CylinderState) -> None:
         past[s, 0] = cells[s] if s < SENSED else cells[FIRST_FLOW + s - SENSED]
 
 
-@register_jitable
+@compilable
 def expected(past: Floats, s: int, age: float) -> float:
     """The estimate ``age`` ticks ago, linearly interpolated between ticks; NaN if that is not remembered."""
     if not 0.0 <= age <= past.shape[1] - 1:
@@ -211,7 +210,7 @@ def expected(past: Floats, s: int, age: float) -> float:
     return float(past[s, i] + (age - i) * (past[s, i + 1] - past[s, i]))
 
 
-@register_jitable
+@compilable
 def add_volumes(p_A: float, p_B: float, x: float, k: CylinderState, m: CylinderRecord) -> None:
     """Add the oil that has entered the chambers since ``p_A``, ``p_B``, ``x``: swept volume and compression, m³.
 
@@ -222,7 +221,7 @@ def add_volumes(p_A: float, p_B: float, x: float, k: CylinderState, m: CylinderR
     k.volume_B += -m.area_B * (k.x - x) + chamber_B(mid_x, 0.5 * (p_B + k.p_B), m) * (k.p_B - p_B)
 
 
-@register_jitable
+@compilable
 def note_flows(q_A: float, q_B: float, k: CylinderState) -> None:
     """The flows into the ports: those expected of the valves, corrected by the sensors."""
     k.flow_A, k.flow_B = q_A + k.bias_A, q_B + k.bias_B

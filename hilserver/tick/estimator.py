@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from math import isfinite
 
-from numba.extending import register_jitable
-
 from hilserver.numerics.arrays import Floats, overwrite
+from hilserver.numerics.compilable import compilable
 from hilserver.tick.bridge.end_stop import note_end_stop
 from hilserver.tick.bridge.ladder import Compensates, compensates
 from hilserver.tick.bridge.learning import note_volume
@@ -58,7 +57,7 @@ SPOOL_ERROR_TIME = 0.02
 """s: filter of the difference that shows a spool that does not follow its command."""
 
 
-@register_jitable
+@compilable
 def follow_machine(plan: Plan, row: Floats, work: Floats, elapsed: float) -> None:
     """Advance spools and cylinders to this tick, correct them by its samples, pass port pressures to the circuit."""
     dt = plan.loop[0].dt
@@ -85,7 +84,7 @@ def follow_machine(plan: Plan, row: Floats, work: Floats, elapsed: float) -> Non
         shift_pressure(plan, row, i)
 
 
-@register_jitable
+@compilable
 def move_machine(plan: Plan, row: Floats, work: Floats, h: float, at: float) -> None:
     """One sub-step of ``h`` seconds with its midpoint at ``at`` (negative: before now), by the midpoint rule.
 
@@ -110,7 +109,7 @@ def move_machine(plan: Plan, row: Floats, work: Floats, h: float, at: float) -> 
         move_cylinder(q_A + k.bias_A, q_B + k.bias_B, k, m, h)
 
 
-@register_jitable
+@compilable
 def flows_into(plan: Plan, row: Floats, spools: Floats, k: CylinderState, m: CylinderRecord) -> tuple[float, float]:
     """Flows that the valves should pass into a cylinder's ports at these spool positions."""
     return (
@@ -119,7 +118,7 @@ def flows_into(plan: Plan, row: Floats, spools: Floats, k: CylinderState, m: Cyl
     )
 
 
-@register_jitable
+@compilable
 def flow_over(plan: Plan, row: Floats, spools: Floats, i: int, turn: float, p: float) -> float:
     """Flow that a valve should pass into a port at pressure ``p``; valve -1 stands for none.
 
@@ -131,7 +130,7 @@ def flow_over(plan: Plan, row: Floats, spools: Floats, i: int, turn: float, p: f
     return valve_flow(turn * spools[i], p, row[v.column_S], row[v.column_T], b, v)
 
 
-@register_jitable
+@compilable
 def note_cylinder(plan: Plan, row: Floats, c: int) -> None:
     """Update the volumes that entered during a tick, and the past states."""
     k, m, past = cylinder_state(plan, row, c), plan.cylinder[c], past_of_cylinder(plan, row, c)
@@ -140,7 +139,7 @@ def note_cylinder(plan: Plan, row: Floats, c: int) -> None:
         remember(past, k)
 
 
-@register_jitable
+@compilable
 def correct(plan: Plan, row: Floats, work: Floats, c: int) -> None:
     """Correct a cylinder's estimate by the samples of this tick; the first ones start it."""
     k, m, past = cylinder_state(plan, row, c), plan.cylinder[c], past_of_cylinder(plan, row, c)
@@ -181,27 +180,27 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int) -> None:
     note_flows(q_A, q_B, k)
 
 
-@register_jitable
+@compilable
 def sample_of(row: Floats, column: int, otherwise: float) -> float:
     """A channel's value; ``otherwise`` if there is no such channel."""
     return row[column] if column >= 0 else otherwise
 
 
-@register_jitable
+@compilable
 def age_of(plan: Plan, row: Floats, column: int, delay: float) -> float:
     """Age of a channel's value in ticks: the delay of a new sample, and the age of this one. Without a channel: 0."""
     layout = plan.layout[0]
     return delay + row[layout.stale + column - layout.channel] / plan.loop[0].dt if column >= 0 else 0.0
 
 
-@register_jitable
+@compilable
 def is_new(plan: Plan, row: Floats, column: int) -> bool:
     """Whether a channel has got a sample since the last tick."""
     layout = plan.layout[0]
     return bool(column >= 0 and row[layout.interval + column - layout.channel] > 0.0)
 
 
-@register_jitable
+@compilable
 def see_pressure(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     """The pressure at a port and its trend: as measured, or as estimated if a strategy predicts."""
     seen, line = port_state(plan, row, i), plan.port[i]
@@ -215,7 +214,7 @@ def see_pressure(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     seen.port, seen.port_shift = p, 0.0
 
 
-@register_jitable
+@compilable
 def predicts(plan: Plan, row: Floats) -> bool:
     """Whether a valve's strategy looks ahead with the machine's model."""
     some = 0
@@ -224,7 +223,7 @@ def predicts(plan: Plan, row: Floats) -> bool:
     return some > 0
 
 
-@register_jitable
+@compilable
 def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     """A valve's expected flow, its estimated flow with standard deviation, and its supply."""
     b, v = valve_state(plan, row, i), plan.valve[i]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hilserver.circuit.engine import N_VALUES, advance
-from hilserver.numerics.arrays import Floats, Indices, Integers
+from hilserver.numerics.arrays import Floats, Indices, Integers, Matrix
 from hilserver.tick.plan import plan_on
 from hilserver.tick.plant import PlantArrays, move, sample
 from hilserver.tick.row import MESSAGE_CELLS, header
@@ -25,12 +25,17 @@ class Attached(NamedTuple):
     outputs: Integers
     raw: Floats
     command: Floats
-    trace: Floats
+    trace: Matrix
+
+
+def attached_at(devices: tuple[Attached, ...], number: int) -> Attached:
+    """One of the devices. (In compiled code, `devices` are the addresses of their frames.)"""
+    return devices[number]
 
 
 def run_bridged(
     block: Floats, ix: Indices, val: Floats, row: Floats, work: Floats, command: Floats, inputs: Integers,
-    given: Floats, devices: tuple[Attached, ...], rows: Floats,
+    given: Matrix, devices: tuple[Attached, ...], rows: Matrix,
 ) -> None:  # fmt: skip
     """Run the tick against simulated devices for ``len(rows)`` ticks; each tick's row is stored in ``rows``.
 
@@ -41,7 +46,8 @@ def run_bridged(
     dt, first_raw, first_age = plan.loop[0].dt, plan.layout[0].raw, plan.layout[0].age
     for k in range(rows.shape[0]):
         take(row, inputs, given, k)
-        for device in devices:
+        for number in range(len(devices)):
+            device = attached_at(devices, number)
             for _ in range(int(head.missed)):
                 move(device.plant, device.command, dt)
             sample(device.plant, device.raw)
@@ -50,7 +56,8 @@ def run_bridged(
                 row[first_age + device.slots[i]] = 0.0
         tick(block, ix, val, row, work, command)
         clear(command)
-        for device in devices:
+        for number in range(len(devices)):
+            device = attached_at(devices, number)
             for i in range(device.outputs.shape[0]):
                 device.command[i] = row[device.outputs[i]]
             move(device.plant, device.command, dt)
@@ -67,8 +74,8 @@ def run_recorded(
     work: Floats,
     command: Floats,
     inputs: Integers,
-    given: Floats,
-    rows: Floats,
+    given: Matrix,
+    rows: Matrix,
 ) -> None:
     """Run the tick on recorded inputs: ``given[k, j]`` goes into column ``inputs[j]`` of tick k; rows go into ``rows``.
 
@@ -87,10 +94,10 @@ def run_free(
     values: Floats,
     work: Floats,
     driven: Integers,
-    given: Floats,
+    given: Matrix,
     steps: int,
     h: float,
-    rows: Floats,
+    rows: Matrix,
 ) -> None:
     """Run a circuit by itself: per tick ``given[k, j]`` into value ``driven[j]``, then ``steps`` steps of ``h``.
 
@@ -103,13 +110,13 @@ def run_free(
         keep(values, rows, k)
 
 
-def take(row: Floats, columns: Integers, given: Floats, k: int) -> None:
+def take(row: Floats, columns: Integers, given: Matrix, k: int) -> None:
     """Copy line ``k`` of ``given`` into these columns of the row."""
     for j in range(columns.shape[0]):
         row[columns[j]] = given[k, j]
 
 
-def keep(row: Floats, rows: Floats, k: int) -> None:
+def keep(row: Floats, rows: Matrix, k: int) -> None:
     """Copy the row into line ``k`` of ``rows``, as many columns as that has."""
     for j in range(rows.shape[1]):
         rows[k, j] = row[j]

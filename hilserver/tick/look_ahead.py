@@ -25,10 +25,10 @@ from __future__ import annotations
 from math import ceil, exp
 
 import numpy as np
-from numba.extending import register_jitable
 
 from hilserver.circuit.engine import BOUND, N_BOUND, ONE, TWO
-from hilserver.numerics.arrays import Floats, Indices, gives_arrays, overwrite
+from hilserver.numerics.arrays import Floats, Indices, overwrite
+from hilserver.numerics.compilable import compilable, gives_arrays
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.compensation import POINTS, first_of
 from hilserver.tick.bridge.ladder import Compensates, Kind, compensates, kind_of
@@ -83,7 +83,7 @@ def ahead_of(plan: Plan, row: Floats, port: int) -> int:
     return int(row.shape[0]) - (2 * NOTES * FARTHEST + AHEAD_CELLS) * ports + AHEAD_CELLS * port
 
 
-@register_jitable
+@compilable
 def look_ahead_size(plan: Plan) -> int:
     """Number of values that the look-ahead needs in ``work``, after the integrator's."""
     ports, cylinders = plan.port.shape[0], plan.cylinder.shape[0]
@@ -99,13 +99,13 @@ def predicted(plan: Plan, work: Floats, view: int, port: int, what: int) -> Floa
     return work[start : start + FARTHEST]
 
 
-@register_jitable
+@compilable
 def is_ahead(stage: int) -> bool:
     """Whether a stage is a look-ahead."""
     return HELD <= stage <= PREDICTED
 
 
-@register_jitable
+@compilable
 def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
     """Ticks that a stage has to integrate."""
     if stage == CATCH_UP:
@@ -126,13 +126,13 @@ def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
     return ticks
 
 
-@register_jitable
+@compilable
 def exchanges_of(plan: Plan, stage: int, substeps: int) -> int:
     """Steps per tick in which circuit and cylinders take turns."""
     return min(ceil(plan.loop[0].dt / EXCHANGE - 1e-6), substeps) if stage == PREDICTED else 1
 
 
-@register_jitable
+@compilable
 def calls_of(plan: Plan, stage: int, ticks: int, substeps: int) -> int:
     """Calls of the integrator: one for a stage of the circuit, or per tick with held pressures.
 
@@ -145,7 +145,7 @@ def calls_of(plan: Plan, stage: int, ticks: int, substeps: int) -> int:
     return 1 + 2 * exchanges_of(plan, stage, substeps) * ticks
 
 
-@register_jitable
+@compilable
 def tick_of(plan: Plan, stage: int, substeps: int, call: int) -> int:
     """The tick of a look-ahead to which a call belongs."""
     if stage == HELD:
@@ -153,13 +153,13 @@ def tick_of(plan: Plan, stage: int, substeps: int, call: int) -> int:
     return max(call - 1, 0) // (2 * exchanges_of(plan, stage, substeps))
 
 
-@register_jitable
+@compilable
 def is_step(stage: int, call: int) -> bool:
     """Whether a call of the look-ahead moves the circuit's copy on."""
     return stage == HELD or (call > 0 and call % 2 == 0)
 
 
-@register_jitable
+@compilable
 def start_ahead(plan: Plan, row: Floats, machine: Floats, work: Floats, view: int) -> None:
     """Start a look-ahead: cylinders whose ports have the pressures that the circuit sees.
 
@@ -184,7 +184,7 @@ def start_ahead(plan: Plan, row: Floats, machine: Floats, work: Floats, view: in
         ahead_of(plan, work, port).p = port_state(plan, row, port).port
 
 
-@register_jitable
+@compilable
 def prepare(
     plan: Plan,
     ix: Indices,
@@ -212,7 +212,7 @@ def prepare(
     return ceil(substeps / exchanges) if is_step(stage, call) else 0
 
 
-@register_jitable
+@compilable
 def bind(ix: Indices, row: Floats, z: Floats) -> None:
     """Write the measured pressures and the inputs of this tick into the circuit."""
     place = ix[BOUND]
@@ -221,7 +221,7 @@ def bind(ix: Indices, row: Floats, z: Floats) -> None:
         place += TWO
 
 
-@register_jitable
+@compilable
 def bind_ahead(plan: Plan, ix: Indices, row: Floats, z: Floats, work: Floats, tick: int, dip: float) -> None:
     """Write the ports' pressures, changed by ``dip``, and a future tick's inputs into the circuit's copy.
 
@@ -243,7 +243,7 @@ def bind_ahead(plan: Plan, ix: Indices, row: Floats, z: Floats, work: Floats, ti
         place += TWO
 
 
-@register_jitable
+@compilable
 def note_ahead(
     plan: Plan, ix: Indices, row: Floats, z: Floats, machine: Floats, work: Floats, stage: int, substeps: int, call: int
 ) -> None:
@@ -270,7 +270,7 @@ def note_ahead(
                 move_cylinder(q_A, q_B, k, m, plan.loop[0].dt / exchanges)
 
 
-@register_jitable
+@compilable
 def hand_over(plan: Plan, ix: Indices, work: Floats, z: Floats) -> None:
     """Set the flows of a circuit that was taken from the copy after its first tick: means over this tick."""
     for port in range(plan.port.shape[0]):
@@ -279,7 +279,7 @@ def hand_over(plan: Plan, ix: Indices, work: Floats, z: Floats) -> None:
             z[place] = predicted(plan, work, PREDICTED, port, FLOW)[0]
 
 
-@register_jitable
+@compilable
 def mean_pressure(plan: Plan, row: Floats, machine: Floats, work: Floats, port: int, at: float, h: float) -> float:
     """Mean pressure of a port over a step of ``h`` seconds, with its middle ``at`` seconds from now."""
     c, is_B = plan.port[port].cylinder, plan.port[port].is_B
@@ -297,7 +297,7 @@ def mean_pressure(plan: Plan, row: Floats, machine: Floats, work: Floats, port: 
     return float(p + filling * h / C * share_of_rise(-slope * h / C))
 
 
-@register_jitable
+@compilable
 def share_of_rise(a: float) -> float:
     """Mean rise of a pressure over a step, as a share of the rise at its initial rate; ``a``: step per time constant.
 
@@ -309,14 +309,14 @@ def share_of_rise(a: float) -> float:
     return float((1.0 - (1.0 - exp(-a)) / a) / a)
 
 
-@register_jitable
+@compilable
 def follows_circuit(plan: Plan, row: Floats, port: int) -> bool:
     """Whether a port receives the virtual flow: a valve drives it, and the rig is RUNNING."""
     head = header(row)
     return bool(head.mode == Mode.RUNNING and plan.port[port].valve >= 0)
 
 
-@register_jitable
+@compilable
 def flow_passed(plan: Plan, row: Floats, work: Floats, port: int, p: float, now: float) -> float:
     """Mean flow into a port over the last step."""
     if port >= 0 and follows_circuit(plan, row, port):
@@ -324,7 +324,7 @@ def flow_passed(plan: Plan, row: Floats, work: Floats, port: int, p: float, now:
     return flow_into(plan, row, work, port, p, now)
 
 
-@register_jitable
+@compilable
 def flow_into(plan: Plan, row: Floats, work: Floats, port: int, p: float, now: float) -> float:
     """Flow into a port at pressure ``p``, with the circuit's copy in its present state.
 

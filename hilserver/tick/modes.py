@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from math import isfinite, nan
 
-from numba.extending import register_jitable
-
 from hilserver.numerics.arrays import Floats
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.ladder import KINDS, Kind, kind_of
 from hilserver.tick.bridge.strategies import prepare_strategy, set_jog
@@ -15,7 +14,7 @@ from hilserver.tick.plan import Plan, ValveRecord
 from hilserver.tick.row import ValveState, command_in, header, valve_state
 
 
-@register_jitable
+@compilable
 def take_command(plan: Plan, row: Floats, command: Floats, action: int) -> None:
     """Carry out the mailbox record of this tick, if any, and store its sequence number and result."""
     head = header(row)
@@ -27,7 +26,7 @@ def take_command(plan: Plan, row: Floats, command: Floats, action: int) -> None:
     head.result = carry_out(plan, row, kind, taken.a, taken.b, action)
 
 
-@register_jitable
+@compilable
 def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: int) -> int:
     """Carry out one command; returns its result. The supervisor has already checked names, ranges and types."""
     head = header(row)
@@ -59,7 +58,7 @@ def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: in
     return ResultCode.UNKNOWN_COMMAND
 
 
-@register_jitable
+@compilable
 def change_mode(row: Floats, allowed: bool, mode: int, refused: int) -> int:
     """Change the mode if it is allowed and nothing else prevents it; ``refused``: the result if not, else DONE."""
     head = header(row)
@@ -70,7 +69,7 @@ def change_mode(row: Floats, allowed: bool, mode: int, refused: int) -> int:
     return refused
 
 
-@register_jitable
+@compilable
 def refusal(plan: Plan, row: Floats, action: int, ending: int) -> int:
     """Reason not to arm or start: the local enable, or a limit whose action is ``ending`` or more severe."""
     if not is_enabled(plan, row):
@@ -78,7 +77,7 @@ def refusal(plan: Plan, row: Floats, action: int, ending: int) -> int:
     return ResultCode.LIMIT_ACTIVE if action >= ending else ResultCode.DONE
 
 
-@register_jitable
+@compilable
 def is_enabled(plan: Plan, row: Floats) -> bool:
     """Whether the local enable is on according to a fresh sample; always true if the rig has none."""
     channel = plan.loop[0].enable_channel
@@ -88,7 +87,7 @@ def is_enabled(plan: Plan, row: Floats) -> bool:
     return bool(fresh and row[plan.layout[0].channel + channel] >= 0.5)
 
 
-@register_jitable
+@compilable
 def reset(plan: Plan, row: Floats, action: int) -> int:
     """Leave FAULT if nothing would trip again: to SAFE, or to STARTUP while samples are missing."""
     head = header(row)
@@ -102,7 +101,7 @@ def reset(plan: Plan, row: Floats, action: int) -> int:
     return ResultCode.DONE
 
 
-@register_jitable
+@compilable
 def set_input(plan: Plan, row: Floats, number: float, value: float) -> int:
     """Set a new value of operator input ``number``, limited to its range."""
     head = header(row)
@@ -115,7 +114,7 @@ def set_input(plan: Plan, row: Floats, number: float, value: float) -> int:
     return ResultCode.DONE
 
 
-@register_jitable
+@compilable
 def run_cycle(plan: Plan, row: Floats, start: float) -> int:
     """Start or restart the work cycle, or end it, in which case the inputs keep their values."""
     head = header(row)
@@ -127,7 +126,7 @@ def run_cycle(plan: Plan, row: Floats, start: float) -> int:
     return ResultCode.DONE
 
 
-@register_jitable
+@compilable
 def change_strategy(plan: Plan, row: Floats, valve: float, wanted: float) -> int:
     """Select another strategy for a valve, with a transition without a jump."""
     if not (0.0 <= valve < plan.valve.shape[0] and 0.0 <= wanted <= len(KINDS) - 1):
@@ -140,7 +139,7 @@ def change_strategy(plan: Plan, row: Floats, valve: float, wanted: float) -> int
     return ResultCode.DONE
 
 
-@register_jitable
+@compilable
 def start_jog(plan: Plan, row: Floats, valve: float, wanted: float) -> int:
     """Set a new manual command for a valve."""
     head = header(row)
@@ -155,14 +154,14 @@ def start_jog(plan: Plan, row: Floats, valve: float, wanted: float) -> int:
     return ResultCode.DONE
 
 
-@register_jitable
+@compilable
 def take_over(b: ValveState, v: ValveRecord) -> None:
     """Restart the strategy from the present demand."""
     prepare_strategy(int(b.strategy), b.flow_virtual, b.demand, b, v)
     b.fade = nan
 
 
-@register_jitable
+@compilable
 def trip(row: Floats, fault: int) -> None:
     """Latch a fault; the first one is kept."""
     head = header(row)
@@ -170,7 +169,7 @@ def trip(row: Floats, fault: int) -> None:
         head.mode, head.fault = Mode.FAULT, fault
 
 
-@register_jitable
+@compilable
 def watch(plan: Plan, row: Floats, action: int) -> None:
     """Mode changes without a command: first samples, limits, local enable, missed ticks, lost heartbeat or device."""
     head = header(row)
@@ -197,21 +196,21 @@ def watch(plan: Plan, row: Floats, action: int) -> None:
         head.mode = Mode.ARMED
 
 
-@register_jitable
+@compilable
 def supervisor_lost(plan: Plan, row: Floats) -> bool:
     """Whether the supervisor's heartbeat is too old (or NaN)."""
     head = header(row)
     return not head.heartbeat_age <= plan.loop[0].heartbeat_timeout
 
 
-@register_jitable
+@compilable
 def too_many_missed(plan: Plan, row: Floats) -> bool:
     """Whether more ticks were missed than can be compensated."""
     head = header(row)
     return not head.missed <= plan.loop[0].max_missed
 
 
-@register_jitable
+@compilable
 def all_sampled(plan: Plan, row: Floats) -> bool:
     """Whether every channel has had a sample."""
     missing = 0

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from math import exp, floor, isfinite, nan, pi, sin
 
-from numba.extending import register_jitable
-
 from hilserver.circuit.engine import N_VALUES
 from hilserver.numerics.arrays import Floats, Indices
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.compensation import compensated
 from hilserver.tick.bridge.ladder import Compensates, Kind, compensates, kind_of
@@ -26,7 +25,7 @@ SPOOL_TOLERANCE = 0.05
 """Fraction of full stroke by which measured and simulated spool position may differ before this is reported."""
 
 
-@register_jitable
+@compilable
 def drive_valves(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: float, dt: float, action: int) -> None:
     """For each real valve: virtual flow -> demand (bridge) -> command within range and slew -> raw output.
 
@@ -52,7 +51,7 @@ def drive_valves(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: fl
         note_command(b.command, past_of_valve(plan, row, i))
 
 
-@register_jitable
+@compilable
 def travel_of_inputs(plan: Plan, row: Floats, elapsed: float) -> float:
     """Sum of the changes of the operator inputs since the last tick, as fractions of half their ranges."""
     total = 0.0
@@ -62,7 +61,7 @@ def travel_of_inputs(plan: Plan, row: Floats, elapsed: float) -> float:
     return float(total * elapsed / plan.loop[0].dt)
 
 
-@register_jitable
+@compilable
 def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: float, action: int) -> None:
     """The bridge's demand. While it does not drive the command (not RUNNING, hold) it is ready to take over from it.
 
@@ -94,7 +93,7 @@ def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: fl
     b.demand = clip(u + b.fade, -1.0, 1.0)
 
 
-@register_jitable
+@compilable
 def free_range(plan: Plan, row: Floats, valve: int) -> tuple[float, float]:
     """Permitted commands at the present position: none towards an end at or beyond it, reduced ones near it."""
     v = plan.valve[valve]
@@ -112,7 +111,7 @@ def free_range(plan: Plan, row: Floats, valve: int) -> tuple[float, float]:
     return low, high
 
 
-@register_jitable
+@compilable
 def share_of(way: float, distance: float) -> float:
     """Permitted fraction of the full command at this distance from the end; 0 at the end and beyond it."""
     if way <= 0.0:
@@ -120,7 +119,7 @@ def share_of(way: float, distance: float) -> float:
     return 1.0 if way >= distance else float(way / distance)
 
 
-@register_jitable
+@compilable
 def limit_command(row: Floats, b: ValveState, v: ValveRecord, low: float, high: float, dt: float, action: int) -> None:
     """The final limits on the demand of bridge and circuit: hold, dither, range, slew; then polarity, null, raw output.
 
@@ -156,7 +155,7 @@ def limit_command(row: Floats, b: ValveState, v: ValveRecord, low: float, high: 
         b.saturation = flags
 
 
-@register_jitable
+@compilable
 def set_outputs(plan: Plan, row: Floats) -> None:
     """The outputs other than valves: on only in their modes. A heartbeat stops as soon as its condition is false."""
     head = header(row)
@@ -176,7 +175,7 @@ def set_outputs(plan: Plan, row: Floats) -> None:
         row[plan.layout[0].output + i] = on if is_on else off
 
 
-@register_jitable
+@compilable
 def is_healthy(plan: Plan, row: Floats) -> bool:
     """Whether there is neither a fault nor a condition that would be a fault if the rig were armed."""
     head = header(row)

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hilserver.numerics.arrays import Floats, gives_arrays
+from hilserver.numerics.arrays import Floats, Matrix, as_matrix
+from hilserver.numerics.compilable import gives_arrays
 from hilserver.tick.codes import Action, Characteristic, Shape, Watched, When
 from hilserver.tick.records import RecordTable, Struct, dtype_of, value
 
@@ -256,7 +257,7 @@ class Plan(NamedTuple):
     output: RecordTable[OutputRecord]
     cylinder: RecordTable[CylinderRecord]
     cycle: RecordTable[CyclePoint]
-    kalman: Floats
+    kalman: Matrix
     """GRID lines per cylinder (:mod:`hilserver.rig.kalman`)."""
 
 
@@ -300,7 +301,7 @@ def plan_on(block: Floats) -> Plan:
         block[at[9] : at[10]].view(OUTPUT),
         block[at[10] : at[11]].view(CYLINDER),
         block[at[11] : at[12]].view(CYCLE),
-        block[at[12] : at[13]].reshape(n, (at[13] - at[12]) // max(n, 1)),
+        as_matrix(block[at[12] : at[13]], n),
     )
 
 

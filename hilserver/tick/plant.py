@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hilserver.circuit.engine import N_VALUES, SUBSTEPS, advance
-from hilserver.numerics.arrays import Floats, Indices, Integers
+from hilserver.numerics.arrays import Floats, Indices, Integers, Matrix
 from hilserver.numerics.shape import clip
 
 # columns of PlantArrays.sensor and .actuator
@@ -29,12 +29,12 @@ class PlantArrays(NamedTuple):
     val: Floats
     values: Floats
     work: Floats
-    sensor: Floats
-    actuator: Floats
-    line: Floats
+    sensor: Matrix
+    actuator: Matrix
+    line: Matrix
     noise: Floats
     taken: Integers
-    under_way: Floats
+    under_way: Matrix
 
 
 def sample(plant: PlantArrays, raw: Floats) -> None:

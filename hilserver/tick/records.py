@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilserver.numerics.arrays import Floats
-from hilserver.tick.addresses import compile_as_address, compile_as_cells
+from hilserver.numerics.compilable import Compile, mark
 
 NONE = -1
 """Stands for no channel, port, valve or cylinder in a field that holds a number or column of one."""
@@ -118,7 +118,7 @@ def record_at(record: type[R]) -> Callable[[Callable[P, int]], Callable[P, R]]:
             found: R = cells[start : start + size].view(dtype)[0]
             return found
 
-        compile_as_address(find, place, dtype, row)
+        mark(find, Compile.ADDRESS, place, dtype, row)
         return find
 
     return wrap
@@ -132,4 +132,4 @@ def cells_of(record: Struct) -> Floats:
     return cells[first : first + len(memory.dtype)]
 
 
-compile_as_cells(cells_of)
+mark(cells_of, Compile.CELLS)

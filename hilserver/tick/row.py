@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hilserver.numerics.arrays import Floats, Integers, gives_arrays
+from hilserver.numerics.arrays import Floats, Integers, as_matrix
+from hilserver.numerics.compilable import gives_arrays
 from hilserver.tick.plan import REMEMBERED, Plan
 from hilserver.tick.records import Field, RecordTable, Struct, record_at, table_on, value
 
@@ -225,7 +226,7 @@ def past_of_cylinder(plan: Plan, row: Floats, c: int) -> Floats:
     layout = plan.layout[0]
     n = layout.cylinder_past_ticks
     start = layout.cylinder_past + REMEMBERED * n * c
-    return row[start : start + REMEMBERED * n].reshape(REMEMBERED, n)
+    return as_matrix(row[start : start + REMEMBERED * n], REMEMBERED)
 
 
 def headers(rows: Floats) -> RecordTable[RowHeader]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from math import isfinite, nan, pi, sin
 
-from numba.extending import register_jitable
-
 from hilserver.numerics.arrays import Floats
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import step
 from hilserver.tick.codes import Characteristic, Mode, Shape, Watched
 from hilserver.tick.plan import ChannelRecord, CyclePoint, Plan
@@ -14,7 +13,7 @@ from hilserver.tick.records import RecordTable
 from hilserver.tick.row import header, trend
 
 
-@register_jitable
+@compilable
 def scale_channels(plan: Plan, row: Floats, elapsed: float) -> None:
     """Convert raw readings to filtered SI values, with their rates of change and the times between samples.
 
@@ -46,7 +45,7 @@ def scale_channels(plan: Plan, row: Floats, elapsed: float) -> None:
             row[stale + i] += elapsed
 
 
-@register_jitable
+@compilable
 def scaled_value(plan: Plan, channel: ChannelRecord, raw: float) -> float:
     """The SI value of a raw reading by the channel's curve; NaN if reading or value is not valid."""
     if not channel.raw_low <= raw <= channel.raw_high:
@@ -65,7 +64,7 @@ def scaled_value(plan: Plan, channel: ChannelRecord, raw: float) -> float:
     return value if channel.valid_low <= value <= channel.valid_high else nan
 
 
-@register_jitable
+@compilable
 def check_limits(plan: Plan, row: Floats, elapsed: float) -> int:
     """Mark each limit in the row, 1 if violated; return the most severe action required.
 
@@ -89,7 +88,7 @@ def check_limits(plan: Plan, row: Floats, elapsed: float) -> int:
     return severest
 
 
-@register_jitable
+@compilable
 def set_inputs(plan: Plan, row: Floats, elapsed: float) -> None:
     """Operator inputs: at their initial values unless RUNNING; from the work cycle while it runs; else as last set."""
     head = header(row)
@@ -109,7 +108,7 @@ def set_inputs(plan: Plan, row: Floats, elapsed: float) -> None:
     note_trends(plan, row, elapsed)
 
 
-@register_jitable
+@compilable
 def note_trends(plan: Plan, row: Floats, elapsed: float) -> None:
     """The motion of the inputs per tick: the last changes of each, and slope and curvature for extrapolation.
 
@@ -126,13 +125,13 @@ def note_trends(plan: Plan, row: Floats, elapsed: float) -> None:
         t.last, t.step_before, t.step = now, t.step, step
 
 
-@register_jitable
+@compilable
 def alike(a: float, b: float) -> bool:
     """Whether two numbers differ by no more than half of the larger."""
     return abs(a - b) <= 0.5 * max(abs(a), abs(b))
 
 
-@register_jitable
+@compilable
 def least(a: float, b: float) -> float:
     """The smaller of two numbers of the same sign, else 0."""
     if a * b <= 0.0:
@@ -140,7 +139,7 @@ def least(a: float, b: float) -> float:
     return a if abs(a) < abs(b) else b
 
 
-@register_jitable
+@compilable
 def cycle_value(cycle: RecordTable[CyclePoint], number: int, t: float, otherwise: float) -> float:
     """Value of input ``number`` at cycle time ``t``; ``otherwise`` if the cycle does not drive it."""
     value, since, known = float(otherwise), 0.0, False

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from math import floor, isfinite, nan
 
-from numba.extending import register_jitable
-
 from hilserver.numerics.arrays import Floats
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.shape import clip
 from hilserver.numerics.valve import leakage_fade, opening_past_overlap
@@ -31,13 +30,13 @@ UNAVAILABLE = int(Saturation.CAPACITY | Saturation.NO_DROP)
 """The virtual flow is not achievable."""
 
 
-@register_jitable
+@compilable
 def valve_flow(U: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> float:
     """Flow into the port with the spool at ``U``, m³/s."""
     return characteristic(opening_past_overlap(U, v.overlap), abs(U), p, p_S, p_T, b, v)
 
 
-@register_jitable
+@compilable
 def characteristic(w: float, travel: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> float:
     """Flow into the port at opening ``w``, with the leakage at this ``travel`` of the spool from its centre."""
     share = leakage_fade(travel, v.leak_gone)
@@ -46,7 +45,7 @@ def characteristic(w: float, travel: float, p: float, p_S: float, p_T: float, b:
     return float(to_port - to_tank)
 
 
-@register_jitable
+@compilable
 def eased_opening(U: float, overlap: float, band: float) -> float:
     """Opening past the overlap, with a small slope within the overlap, so that the inverse crosses it without a jump.
 
@@ -59,7 +58,7 @@ def eased_opening(U: float, overlap: float, band: float) -> float:
     return opening_past_overlap(U, overlap)
 
 
-@register_jitable
+@compilable
 def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: ValveState, v: ValveRecord) -> float:
     """Spool position at which the valve passes ``q``; full travel and CAPACITY if it can't, null if no position can.
 
@@ -93,7 +92,7 @@ def opening_for(q: float, p: float, p_S: float, p_T: float, overlap: float, b: V
     return U
 
 
-@register_jitable
+@compilable
 def excess(
     U: float, q: float, p: float, p_S: float, p_T: float, overlap: float, b: ValveState, v: ValveRecord
 ) -> float:
@@ -101,7 +100,7 @@ def excess(
     return characteristic(eased_opening(U, overlap, v.null_band), abs(U), p, p_S, p_T, b, v) - q
 
 
-@register_jitable
+@compilable
 def command_at(past: Floats, delay: float, ahead: float, dt: float) -> float:
     """The command that moves the spool ``ahead`` seconds from now (before the new one is given; negative: in the past).
 
@@ -112,7 +111,7 @@ def command_at(past: Floats, delay: float, ahead: float, dt: float) -> float:
     return float(past[min(max(place, 0), past.shape[0] - 1)])
 
 
-@register_jitable
+@compilable
 def note_command(command: float, past: Floats) -> None:
     """Note the command that is held from now on, the newest first."""
     for k in range(past.shape[0] - 1, 0, -1):
@@ -120,7 +119,7 @@ def note_command(command: float, past: Floats) -> None:
     past[0] = command
 
 
-@register_jitable
+@compilable
 def move_spool(command: float, b: ValveState, v: ValveRecord) -> None:
     """Advance the spool by one sub-step, exactly for a held command: second order, or first order if f45 is given."""
     target = clip(command, -1.0, 1.0)
@@ -129,7 +128,7 @@ def move_spool(command: float, b: ValveState, v: ValveRecord) -> None:
     b.spool_speed = v.spool_21 * away + v.spool_22 * speed
 
 
-@register_jitable
+@compilable
 def reset_nonfinite(b: ValveState, v: ValveRecord) -> None:
     """Reset values that are no longer finite: the spool is assumed at its safe position, the model as configured."""
     if not (isfinite(b.spool) and isfinite(b.spool_speed)):
@@ -155,13 +154,13 @@ def reset_nonfinite(b: ValveState, v: ValveRecord) -> None:
         b.seen_1 = b.seen_2 = b.seen_3 = 0.0
 
 
-@register_jitable
+@compilable
 def note(b: ValveState, flag: Saturation) -> None:
     """Report that the command differs from that required by the virtual flow, and why."""
     b.saturation = int(b.saturation) | flag.value
 
 
-@register_jitable
+@compilable
 def delay_of(b: ValveState, v: ValveRecord) -> float:
     """Time from the command to the start of the spool's motion, configured plus tracked, s."""
     return float(v.delay + b.delay)

@@ -19,10 +19,9 @@ from __future__ import annotations
 
 from math import isfinite
 
-from numba.extending import register_jitable
-
 from hilserver.circuit.engine import PORTS
 from hilserver.numerics.arrays import Floats, Indices, signed
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.ladder import Compensates, compensates
 from hilserver.tick.codes import Mode
@@ -43,41 +42,41 @@ LARGEST_SHIFT = 5e6
 """Pa: the largest pressure for which the circuit takes a volume error."""
 
 
-@register_jitable
+@compilable
 def place_of_flow(ix: Indices, port: int) -> int:
     """Place of a port's flow among the circuit's values; beyond them where the circuit is not connected to it."""
     return signed(ix, signed(ix, PORTS) + 2 * port)
 
 
-@register_jitable
+@compilable
 def flow_of(ix: Indices, z: Floats, port: int) -> float:
     """Flow of the circuit into a port: mean over its last steps."""
     place = place_of_flow(ix, port)
     return float(z[place]) if place < z.shape[0] else 0.0
 
 
-@register_jitable
+@compilable
 def flow_at_end(ix: Indices, z: Floats, work: Floats, port: int) -> float:
     """The same at the end of these steps, as the integrator has left it in ``work``."""
     total = signed(ix, signed(ix, PORTS) + 2 * port + 1)
     return float(work[total]) if place_of_flow(ix, port) < z.shape[0] else 0.0
 
 
-@register_jitable
+@compilable
 def count_volumes(plan: Plan, ix: Indices, row: Floats, z: Floats, time: float) -> None:
     """Add what the circuit has passed in its last steps, which took ``time`` s, to the virtual volumes."""
     for i in range(plan.valve.shape[0]):
         valve_state(plan, row, i).volume_virtual += time * flow_of(ix, z, plan.valve[i].port)
 
 
-@register_jitable
+@compilable
 def is_driving(plan: Plan, row: Floats, i: int) -> bool:
     """Whether a valve's strategy has set its command since the last tick."""
     head = header(row)
     return bool(head.mode == Mode.RUNNING and isfinite(valve_state(plan, row, i).fade))
 
 
-@register_jitable
+@compilable
 def balance_volumes(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     """Bring a valve's volume error up to this tick. What exceeds its bound is lost: there is no wind-up."""
     b, v = valve_state(plan, row, i), plan.valve[i]
@@ -97,14 +96,14 @@ def balance_volumes(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     b.volume_lost += error - kept
 
 
-@register_jitable
+@compilable
 def forget_volume_error(b: ValveState) -> None:
     """Give up what has not been made good."""
     b.volume_lost += b.volume_error
     b.volume_error = b.volume_ahead = 0.0
 
 
-@register_jitable
+@compilable
 def shift_pressure(plan: Plan, row: Floats, i: int) -> None:
     """Let the circuit see the pressure that a valve's port would have if the volume error were made good."""
     b, v = valve_state(plan, row, i), plan.valve[i]

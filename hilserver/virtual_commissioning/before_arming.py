@@ -6,22 +6,20 @@ with low priority: a case is one compiled call of about 0.1 s, during which no o
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
+from hilserver.compiler import compiled_program
 from hilserver.errors import HilserverError
 from hilserver.realtime.reports import send_report
-from hilserver.rig.build import Rig, assemble, library_in
+from hilserver.rig.build import Rig
 from hilserver.tick.bridge.ladder import BRIDGING
-from hilserver.tick.program import compiled_program
 from hilserver.virtual_commissioning.cases import short_cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Suitability
 from hilserver.virtual_commissioning.report import sentence
+from hilserver.virtual_commissioning.request import Request
 from hilserver.virtual_commissioning.subject import Subject
 from hilserver.virtual_commissioning.trial import StrategyResult, run_cases
 
@@ -31,37 +29,6 @@ REMEDY = (
     "Use another strategy (hilserver check --run compares them), or, if you know better, set "
     "arming.virtual_commissioning = false in the rig file."
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """What is to be examined: a rig's file and sources, with the running circuit among them, and the strategies.
-
-    ``supply``: measured real supply pressure, Pa, for a rig with real devices.
-    """
-
-    file: str
-    sources: Mapping[str, Any]
-    strategies: tuple[str, ...]
-    supply: float | None = None
-
-    def write(self, file: Path) -> None:
-        """Write the request for the process that answers it."""
-        file.write_text(json.dumps(dataclasses.asdict(self)))
-
-    @classmethod
-    def read(cls, file: Path) -> Request:
-        """Read a request."""
-        found = json.loads(file.read_text())
-        return cls(**{**found, "strategies": tuple(found["strategies"])})
-
-    def rig(self) -> Rig:
-        """The rig. Raises ConfigurationError."""
-        sources = dict(self.sources)
-        if self.supply is not None:
-            assumed = {**sources["rig"].get("simulation", {}), "supply_pressure": f"{self.supply!r} Pa"}
-            sources["rig"] = {**sources["rig"], "simulation": assumed}
-        return assemble(sources, Path(self.file), library_in(sources))
 
 
 def refusals(rig: Rig, strategies: Collection[str]) -> list[str]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from hilserver.compiler import compiled_program
 from hilserver.errors import HilserverError
 from hilserver.fidelity.segments import CycleSegment, TripInRun, passes, trip_in
 from hilserver.fidelity.strategies import usable
 from hilserver.rig.build import Rig
 from hilserver.rig.ladder import possible
-from hilserver.tick.program import compiled_program
 from hilserver.virtual_commissioning.cases import SECONDS, Case, cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
 from hilserver.virtual_commissioning.excuses import Excuse, excuse

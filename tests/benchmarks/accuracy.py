@@ -18,8 +18,8 @@ import numpy as np
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
+from hilserver.compiler import compiled_program
 from hilserver.numerics.arrays import Floats
-from hilserver.tick.program import compiled_program
 
 CIRCUIT = Path(__file__).parents[2] / "config" / "circuits" / "verification.toml"
 COMMANDS = ((0.0, 0.1), (0.9, 0.5), (0.5, 0.3), (0.0, 0.4), (-0.4, 0.8), (0.0, 0.3))

@@ -22,7 +22,8 @@ from hilserver.circuit.library import Library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.own import OwnFile, own_module
 from hilserver.circuit.pack import PackedCircuit, pack
-from hilserver.circuit.program import Program, build
+from hilserver.circuit.program import Program
+from hilserver.compiler import compiled_program
 from hilserver.components import orifice
 from hilserver.components.volume import OilVolume
 
@@ -32,8 +33,8 @@ COUNT, STEPS, H, REPEATS = 50, 5_000, 1e-5, 15
 def main() -> None:
     """Run the comparison."""
     module = own_module(OwnFile("my_orifice.py", own_text()))
-    library = Library([OilVolume, orifice.Orifice, module.MyOrifice])  # compiled in seconds
-    program = build(library)
+    library = Library([OilVolume, orifice.Orifice, module.MyOrifice])
+    program = compiled_program(library)  # compiles the own kernel, or loads it
     circuits = {kind: chain(kind, library) for kind in ("orifice", "my_orifice")}
     results = {kind: run(program, packed)[1] for kind, packed in circuits.items()}  # compiles or loads
     with event.install_recorder("numba:compile") as compiled:

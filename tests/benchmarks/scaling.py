@@ -18,7 +18,7 @@ from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
 from hilserver.circuit.program import Program
-from hilserver.tick.program import compiled_program
+from hilserver.compiler import compiled_program
 
 LENGTHS = (1, 2, 5, 10, 20, 50, 100, 200)
 REPEATS = 5
@@ -29,7 +29,6 @@ def main() -> None:
     """Run all lengths."""
     program = compiled_program(standard_library())
     cost(program, chain(1), "rk4")  # compile, or load
-    compiled = signatures(program)
     print("components  states  packed in   " + "".join(f"{name:>12}" for name in STEPS) + "   µs per step")
     explicit = []
     for n in LENGTHS:
@@ -43,9 +42,6 @@ def main() -> None:
     slope, base = np.polyfit(LENGTHS, explicit, 1)
     print(f"rk4: {1e6 * base:.2f} µs + {1e6 * slope / 2:.3f} µs per component;", end=" ")
     print(f"exponent from {LENGTHS[-3]} to {LENGTHS[-1]}: {exponent(explicit):.2f} (1 is linear)")
-    print(
-        f"compiled while {len(LENGTHS) * len(STEPS)} circuits were changed: {signatures(program) - compiled} functions"
-    )
 
 
 def chain(n: int) -> dict[str, Any]:
@@ -74,11 +70,6 @@ def cost(program: Program, raw: dict[str, Any], integrator: str) -> float:
         program.advance(packed.index, packed.value, values, y, work, STEPS[integrator], 1e-4)
         costs.append((time.perf_counter() - begin) / STEPS[integrator])
     return min(costs)
-
-
-def signatures(program: Program) -> int:
-    """How many compiled versions there are of the program's functions."""
-    return sum(len(function.signatures) for function in program.functions.values())
 
 
 def exponent(costs: list[float]) -> float:

@@ -23,8 +23,8 @@ from hilserver.circuit import engine as e
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import Circuit, read_circuit
 from hilserver.circuit.pack import pack
+from hilserver.compiler import compiled_program
 from hilserver.numerics.arrays import Floats
-from hilserver.tick.program import compiled_program
 
 HERE = Path(__file__).parent
 CIRCUIT = HERE.parent.parent / "config" / "circuits" / "verification.toml"

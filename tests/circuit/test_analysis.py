@@ -18,8 +18,8 @@ from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
 from hilserver.circuit.program import Program
 from hilserver.cli.circuit_tables import solver_table
+from hilserver.compiler import compiled_program
 from hilserver.margins.solver import solver_warning, stiffest
-from hilserver.tick.program import compiled_program
 
 CONFIG = Path(__file__).parents[2] / "config" / "circuits"
 

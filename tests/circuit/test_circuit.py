@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
@@ -22,11 +21,12 @@ from hilserver.circuit.change import with_component, with_values
 from hilserver.circuit.library import Library, standard_library
 from hilserver.circuit.model import read_circuit, read_part
 from hilserver.circuit.pack import PackedCircuit, pack
-from hilserver.circuit.program import build, cache_root, program_folder
+from hilserver.compiler import compiled_program
+from hilserver.compiler.linking import linked
+from hilserver.compiler.own import fingerprint_of
 from hilserver.components.base import Component
 from hilserver.errors import ConfigurationError
 from hilserver.numerics import linear
-from hilserver.tick.program import compiled_program
 
 TANK = {"type": "tank", "ports": {"T": "t"}}
 VOLUME = {"type": "volume", "ports": {"P": "a"}, "volume": "1 l"}
@@ -343,21 +343,20 @@ def kernels(tmp_path: Path) -> Iterator[Any]:
         sys.modules.pop(name)
 
 
-def folder(module: ModuleType, root: Path) -> str:
-    return program_folder(Library([module.Scaler]), root=root).name
+def name(module: ModuleType) -> str:
+    return fingerprint_of(Library([module.Scaler]).contracts)
 
 
-def test_a_changed_kernel_or_what_it_reads_and_calls_gets_another_cache_folder(kernels: Any, tmp_path: Path) -> None:
+def test_a_changed_kernel_or_what_it_reads_and_calls_is_compiled_again(kernels: Any) -> None:
     """Numba itself would run the old machine code: it does not see changes in other files (numba issue 1833)."""
-    first = folder(kernels(), tmp_path)
-    assert folder(kernels(), tmp_path) == first
+    first = name(kernels())
+    assert name(kernels()) == first
     changes: list[dict[str, Any]] = [{"gain": 3.0}, {"helper": "2 * x"}, {"comment": " + 0.0"}]
-    others = [folder(kernels(**change), tmp_path) for change in changes]
-    assert len({first, *others}) == 4
+    assert len({first, *(name(kernels(**change)) for change in changes)}) == 4
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "other"),
+    ("module", "constant", "other"),
     [
         ("end_stop", "AT_THE_STOP", 0.004),
         ("row", "TREND_CELLS", 6),
@@ -365,18 +364,23 @@ def test_a_changed_kernel_or_what_it_reads_and_calls_gets_another_cache_folder(k
         ("modes", "Mode", IntEnum("Mode", {"SAFE": 0})),
     ],
 )
-def test_what_an_imported_function_reads_is_part_of_the_programs_name(
-    module: str, name: str, other: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_an_imported_function_reads_is_part_of_a_kernels_fingerprint(
+    module: str, constant: str, other: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Constants, fields of records, members of enums: changed ones must not meet old machine code."""
-    from hilserver.tick import modes, plan, row
+    from hilserver.compiler.own import _collect
+    from hilserver.tick import modes, plan, row, tick
     from hilserver.tick.bridge import end_stop
-    from hilserver.tick.program import LINKED
+
+    def seen() -> dict[str, str]:
+        found: dict[str, str] = {}
+        _collect(tick.tick, found)
+        return found
 
     modules = {"end_stop": end_stop, "row": row, "plan": plan, "modes": modes}
-    before = program_folder(standard_library(), LINKED, tmp_path)
-    monkeypatch.setattr(modules[module], name, other)
-    assert program_folder(standard_library(), LINKED, tmp_path) != before
+    before = seen()
+    monkeypatch.setattr(modules[module], constant, other)
+    assert seen() != before
 
 
 def test_linked_modules_keep_their_own_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,45 +393,7 @@ def test_linked_modules_keep_their_own_names(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "other", module)
     loader.exec_module(module)
     with pytest.raises(TypeError, match="other: another linked module has a function advance: rename one"):
-        build(standard_library(), [module], tmp_path, to_call=False)
-
-
-BESIDE = """
-from pathlib import Path
-
-from hilserver.circuit.library import standard_library
-from hilserver.circuit.program import build
-from hilserver.simulation.circuit_run import run_circuit_file
-from hilserver.tick.program import compiled_program
-
-compiled_program(standard_library())
-build(standard_library(), to_call=False)
-circuit, cycle = Path("config/circuits/excavator.toml"), Path("config/cycles/excavator.toml")
-print(len(run_circuit_file(circuit, standard_library(), cycle, 0.01).time))
-"""
-
-
-def test_a_program_that_is_only_compiled_does_not_disable_the_mechanisms_of_others() -> None:
-    """In a process of its own: the entry points of a mechanism that has no machine code abort it."""
-    command = [sys.executable, "-c", BESIDE]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "10\n"), done.stderr
-
-
-def test_the_cache_follows_the_systems_wishes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("CACHE_DIRECTORY", f"{tmp_path}/a:{tmp_path}/b")
-    assert cache_root() == tmp_path / "a"
-    monkeypatch.delenv("CACHE_DIRECTORY")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_root() == tmp_path / "hilserver"
-
-
-def test_where_nothing_can_be_written_a_private_folder_is_taken(tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    place = program_folder(standard_library(), root=blocked / "cache").parent
-    assert place.is_dir()
-    assert place.stat().st_mode & 0o077 == 0
+        linked(standard_library(), "test", tmp_path, [module])
 
 
 def test_a_program_knows_its_functions_only() -> None:

@@ -20,7 +20,7 @@ from hilserver.circuit.library import library_of, standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import pack
-from hilserver.circuit.program import check_kernels
+from hilserver.compiler.own import check_kernels
 from hilserver.components.base import Fluid
 from hilserver.errors import ConfigurationError
 from hilserver.realtime.rig_setup import make_setup

@@ -42,7 +42,7 @@ from hilserver.circuit.library import Library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.own import OwnFile, own_module
 from hilserver.circuit.pack import pack
-from hilserver.circuit.program import build
+from hilserver.compiler import compiled_program
 from hilserver.components.tank import Tank
 from hilserver.components.volume import OilVolume
 
@@ -54,7 +54,7 @@ CIRCUIT = {"nodes": {"a": {"pressure": "100 bar"}}, "components": {
 for file in map(Path, sys.argv[1:]):
     library = Library([Tank, OilVolume, own_module(OwnFile.read(file)).Leak])
     packed = pack(read_circuit(CIRCUIT, library), library)
-    program = build(library)
+    program = compiled_program(library)
     z, y = np.zeros(int(packed.index[engine.N_VALUES])), np.zeros(int(packed.index[engine.N_RECORDED]))
     work = np.zeros(packed.work_size)
     program.load(packed.index, packed.value, z)
@@ -95,5 +95,5 @@ def test_libraries_differ(alone: dict[str, str]) -> None:
 def test_programs_from_the_cache_keep_their_own_physics(
     order: tuple[int, ...], files: list[Path], alone: dict[str, str]
 ) -> None:
-    """The linker of compiled code knows functions by name only; caches of several processes must not share names."""
+    """A shared library that is loaded twice is one, with one table of own kernels; each must have its own."""
     assert run(*(files[number] for number in order)) == alone

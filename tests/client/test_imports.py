@@ -47,5 +47,25 @@ def test_a_client_loads_nothing_of_the_server(code: str) -> None:
     assert not loaded & {f"hilserver.{room}" for room in SERVER}
 
 
+SIMULATION = """
+from pathlib import Path
+
+from hilserver.rig.build import load_rig
+from hilserver.simulation.lockstep import LockstepRun
+
+run = LockstepRun(load_rig(Path("config/rigs/demo.toml")))
+run.start()
+run.run(10)"""
+
+
+@pytest.mark.parametrize(
+    "code", ["import hilserver.service.supervisor", "import hilserver.realtime.process", SIMULATION]
+)
+def test_what_runs_the_compiled_program_loads_no_compiler(code: str) -> None:
+    loaded = loaded_by(code)
+    assert {"numpy", "hilserver.tick"} <= loaded
+    assert not loaded & {"numba", "llvmlite", "matplotlib"}
+
+
 def test_what_is_loaded_is_noticed() -> None:
-    assert {"numba", "hilserver.rig"} <= loaded_by("import hilserver.rig.build")
+    assert {"numba", "hilserver.rig"} <= loaded_by("import hilserver.rig.build, hilserver.compiler.own")

@@ -14,6 +14,7 @@ from component_bench import BAR, L_MIN
 
 from hilserver.circuit.library import Role, Term, standard_library
 from hilserver.circuit.model import read_circuit
+from hilserver.compiler.lowering import register_marks
 from hilserver.components.base import Component, Datasheet, Fluid, Table
 from hilserver.toml import read_toml
 
@@ -120,6 +121,7 @@ def test_every_value_of_a_datasheet_is_described(kind: str) -> None:
 @functools.cache
 def compiled(kernel: Any) -> Any:
     """A kernel by itself, compiled once for all pressures."""
+    register_marks()
     return numba.njit(kernel, error_model="numpy")
 
 

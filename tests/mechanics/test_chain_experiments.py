@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ from chain_runs import chain_program, run_bdf, run_fixed, run_halves
 from closed_chains import generated_loops, slider_crank
 from generated_loop import generated_loop
 
-from hilserver.circuit.program import Program
 from hilserver.errors import HilserverError
 from hilserver.mechanics.cutting import tree_of
 from hilserver.mechanics.initial import start_of
@@ -21,11 +21,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def program() -> Program:
+def program() -> Any:
     return chain_program()
 
 
-def test_two_threads_share_a_loop(program: Program) -> None:
+def test_two_threads_share_a_loop(program: Any) -> None:
     """The halves of a loop at the same time: what one thread finds, to rounding."""
     tree = tree_of(generated_loop(16))
     one = run_fixed(program, tree, start_of(tree), 0.02, 1e-3, 5)
@@ -35,13 +35,13 @@ def test_two_threads_share_a_loop(program: Program) -> None:
     assert two.time == pytest.approx(one.time)
 
 
-def test_a_mechanism_without_two_branches_is_not_shared(program: Program) -> None:
+def test_a_mechanism_without_two_branches_is_not_shared(program: Any) -> None:
     tree = tree_of(mechanism(*bar_chain("a", "b", length=0.5, mass=1.0)))
     with pytest.raises(HilserverError, match="only one branch from the ground"):
         run_halves(program, tree, tree.drawn(), 0.1, 1e-3)
 
 
-def test_bdf_agrees_with_runge_kutta(program: Program) -> None:
+def test_bdf_agrees_with_runge_kutta(program: Any) -> None:
     """Offline integration of variable order, the loop of five, 1 s: both within what is asked of BDF."""
     tree = tree_of(generated_loop(5))
     fixed = run_fixed(program, tree, start_of(tree), 1.0, 1e-3, 100)
@@ -51,7 +51,7 @@ def test_bdf_agrees_with_runge_kutta(program: Program) -> None:
     assert bdf.time == pytest.approx(fixed.time)
 
 
-def test_a_run_that_diverges_is_an_error(program: Program) -> None:
+def test_a_run_that_diverges_is_an_error(program: Any) -> None:
     tree = tree_of(generated_loop(151))
     with pytest.raises(HilserverError, match="choose a smaller step"):
         run_fixed(program, tree, start_of(tree), 5.0, 2e-2)

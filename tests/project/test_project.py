@@ -16,6 +16,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from hilserver.compiler.levels import levels
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCKED_EXTRAS = {
@@ -49,7 +51,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     for folder in ("hilserver", "drivers", "config"):
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
         shutil.copytree(ROOT / folder, source / folder, ignore=ignored)
-    for file in ("pyproject.toml", "README.md", "LICENSE"):
+    for file in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, source)
     build: list[str | Path] = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", built, source]
     subprocess.run(build, check=True, capture_output=True, timeout=120)
@@ -88,6 +90,35 @@ def test_wheel_holds_every_module_and_claims_no_generic_name(installation: Insta
     sources |= files_below(ROOT / "drivers", "*.py")
     assert {name for name in names if name.endswith(".py")} == sources
     assert {"hilserver/py.typed", "hilserver_drivers/py.typed"} <= names
+
+
+SIMULATION = """
+import sys
+from hilserver.circuit.library import standard_library
+from hilserver.compiler import standard_program
+from hilserver.simulation.circuit_run import run_circuit_file
+from pathlib import Path
+file = Path(sys.prefix) / "share/hilserver/config/circuits/excavator.toml"
+cycle = file.parents[1] / "cycles/excavator.toml"
+print(len(run_circuit_file(file, standard_library(), cycle, 0.01).time), standard_program().library._name)
+print({"numba", "llvmlite"} & sys.modules.keys())
+"""
+
+
+@pytest.mark.slow
+def test_wheel_brings_the_compiled_program(
+    installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With it, nothing is compiled, no compiler is loaded, and nothing is written."""
+    names = set(zipfile.ZipFile(installation.wheel).namelist())
+    assert {f"hilserver/compiler/built/{level}.so" for level in levels()} < names
+    assert re.search(r"-py3-none-(many)?linux_", installation.wheel.name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    ticks, library, compilers = installation.run("python", "-c", SIMULATION).split(maxsplit=2)
+    assert (ticks, compilers.strip()) == ("10", "set()")
+    assert Path(library).is_relative_to(installation.prefix)
+    assert not (tmp_path / "hilserver").exists() or not list((tmp_path / "hilserver").iterdir())
 
 
 @pytest.mark.slow

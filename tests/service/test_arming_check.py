@@ -21,7 +21,7 @@ from hilserver.service.arming_check import STILL_EXAMINED, ArmingCheck, Examined
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 from hilserver.toml import read_toml
-from hilserver.virtual_commissioning.before_arming import Request
+from hilserver.virtual_commissioning.request import Request
 
 NOT_HELD = """
 description = "A supply holds chamber A, and B drains: with one servo valve for both ports, the load cannot be held"

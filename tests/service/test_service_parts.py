@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hilserver.circuit.program import COMPLETE, mechanisms_folder, program_folder
+from hilserver.compiler import is_compiled
+from hilserver.compiler.loading import FINGERPRINT_FILE, folder_in_cache
+from hilserver.compiler.sources import fingerprint
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.running import announce, find, running, withdraw, working_folder
@@ -28,7 +30,7 @@ from hilserver.rig.plan import first_row
 from hilserver.service.children import Child, ChildFailed, all_ready
 from hilserver.service.telemetry import LONGEST_GAP, TelemetryReader
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode
-from hilserver.tick.program import LINKED, is_compiled, no_command
+from hilserver.tick.program import no_command
 from hilserver.tick.row import command_in, header
 
 
@@ -301,15 +303,17 @@ def test_notes_of_running_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert running() == {}
 
 
-def test_it_is_known_beforehand_whether_something_must_be_compiled(
+def test_it_is_known_beforehand_whether_the_program_must_be_built(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That takes a minute, in which the supervisor would hear nothing: other processes are to do it."""
+    """That takes a minute, in which the supervisor would hear nothing: another process is to do it."""
+    assert is_compiled(rig.library)
     monkeypatch.setenv("CACHE_DIRECTORY", str(tmp_path))
-    for folder in (program_folder(rig.library, LINKED), mechanisms_folder()):
-        assert not is_compiled(rig.library)
-        folder.mkdir()
-        (folder / COMPLETE).touch()
+    assert not is_compiled(rig.library)
+    folder_in_cache().mkdir()
+    (folder_in_cache() / FINGERPRINT_FILE).write_text("of other sources")
+    assert not is_compiled(rig.library)
+    (folder_in_cache() / FINGERPRINT_FILE).write_text(fingerprint())
     assert is_compiled(rig.library)
 
 

@@ -14,12 +14,12 @@ from hilserver.circuit.analysis import NoEquilibrium
 from hilserver.circuit.change import with_values
 from hilserver.circuit.model import RIG
 from hilserver.circuit.pack import PackedCircuit
+from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, load_rig
 from hilserver.service.switching import instability, with_start_values
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick.program import compiled_program
 
 DEMO = Path(__file__).parents[2] / "config" / "rigs" / "demo.toml"
 

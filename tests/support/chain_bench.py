@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from hilserver.circuit.program import Program
 from hilserver.mechanics.chain import MOTION, ORIGIN, ROTATION, VELOCITY
 from hilserver.mechanics.model import (
     GROUND,
@@ -78,7 +77,7 @@ def ring(n: int, side: float = 0.2) -> Mechanism:
 
 
 def run(
-    program: Program,
+    program: Any,
     tree: Tree,
     y: Floats,
     seconds: float,
@@ -96,7 +95,7 @@ def run(
     return states, gap
 
 
-def rates(program: Program, tree: Tree, y: Floats, effort: Floats, mass: Floats | None = None) -> tuple[Floats, Floats]:
+def rates(program: Any, tree: Tree, y: Floats, effort: Floats, mass: Floats | None = None) -> tuple[Floats, Floats]:
     """d/dt of the state, and the links' motion."""
     c, found = tree.chain(), np.zeros_like(y)
     program.load_chain(c, effort, np.zeros_like(effort) if mass is None else mass)

@@ -15,9 +15,9 @@ from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
 from hilserver.circuit.program import Program
+from hilserver.compiler import compiled_program
 from hilserver.components.base import Component, Fluid
 from hilserver.errors import problems_of
-from hilserver.tick.program import compiled_program
 
 Recording = dict[str, np.ndarray[Any, np.dtype[np.float64]]]
 

@@ -22,8 +22,8 @@ from hilserver.circuit.library import WRITTEN, Role, standard_library
 from hilserver.circuit.model import Circuit, read_circuit
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import Program
+from hilserver.compiler import compiled_program
 from hilserver.numerics.arrays import Floats, Integers
-from hilserver.tick.program import compiled_program
 from hilserver.toml import read_toml
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"

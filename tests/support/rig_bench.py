@@ -12,11 +12,12 @@ import numpy as np
 
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.program import Program
+from hilserver.compiler import compiled_program
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.plan import first_row
 from hilserver.tick.codes import CommandKind, Mode, ResultCode
-from hilserver.tick.program import compiled_program, no_command, work_array
+from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import ValveState, command_in, header, valve_state
 
 BAR = 1e5

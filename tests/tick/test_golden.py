@@ -10,11 +10,16 @@ simulated machine. A difference is a fault, or a wanted change of the physics; t
 from __future__ import annotations
 
 import lzma
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hilserver.compiler.levels import levels
+from hilserver.compiler.loading import LEVEL_VARIABLE
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import load_rig
 from hilserver.sequences.model import load_sequence
@@ -46,6 +51,28 @@ def test_replay_gives_the_same_bits(golden: Path) -> None:
     assert (result.differences, result.starts, result.only_in_log, result.damages) == ((), (), (), ())
     assert result.compared == result.rows > 1000
     assert result.switches >= 1
+
+
+ELSEWHERE = """
+import sys
+from pathlib import Path
+
+from hilserver.simulation.replay import replay_log
+
+result = replay_log(Path(sys.argv[1]), tolerance=0.0)
+assert (result.differences, result.starts, result.only_in_log, result.damages) == ((), (), (), ()), result
+"""
+
+
+def test_another_processor_gives_the_same_bits(golden: Path) -> None:
+    """One whose linear algebra uses other instructions and one thread, and that runs the program of the lower level.
+
+    The gains of the estimator, which are calculated when a rig is loaded, once depended on it.
+    """
+    other = {"OPENBLAS_CORETYPE": "Prescott", "OPENBLAS_NUM_THREADS": "1", LEVEL_VARIABLE: levels()[0]}
+    command = [sys.executable, "-c", ELSEWHERE, str(golden)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **other})
+    assert done.returncode == 0, done.stderr
 
 
 def test_simulation_gives_the_same_bits(golden: Path) -> None:

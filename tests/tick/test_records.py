@@ -9,10 +9,10 @@ import pytest
 from numba import njit
 from rig_bench import bench_rig
 
+from hilserver.compiler.lowering import CELL, register_marks
 from hilserver.rig.plan import first_row
 from hilserver.tick import plan as plan_module
 from hilserver.tick import row as row_module
-from hilserver.tick.addresses import CELL
 from hilserver.tick.plan import Plan, make_plan, plan_on, table_of
 from hilserver.tick.records import Struct, blank, cells_of, dtype_of, record_at, value
 from hilserver.tick.row import RowHeader, ValveState, column_reference, header, matches, unit_of_column, valve_state
@@ -55,6 +55,7 @@ def test_a_record_is_a_view_in_python_and_in_compiled_code() -> None:
         found = pair(row, i)
         found.a, found.n = 1.5 * found.b, 7
 
+    register_marks()
     for change_it in (change, njit(change)):
         row[:] = 0.0
         pair(row, 1).b = 2.0

@@ -23,9 +23,10 @@ from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.toml import read_toml
 from hilserver.virtual_commissioning import report
-from hilserver.virtual_commissioning.before_arming import Request, refusals
+from hilserver.virtual_commissioning.before_arming import refusals
 from hilserver.virtual_commissioning.cases import Case, CaseKind, cases
 from hilserver.virtual_commissioning.criteria import Suitability
+from hilserver.virtual_commissioning.request import Request
 from hilserver.virtual_commissioning.stand_in import stand_in
 from hilserver.virtual_commissioning.subject import Subject
 from hilserver.virtual_commissioning.trial import StrategyResult, TrialResult, commission, run_cases

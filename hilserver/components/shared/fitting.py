@@ -7,7 +7,7 @@ message for the user, so that a component may call them from its validators.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, pi, sqrt
+from math import exp, fsum, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,7 @@ def fit_bode(points: Sequence[tuple[float, float, float]]) -> tuple[float, float
     scale = float(w.max())
     r = w / scale
     columns = np.stack([-G * r * r, 1j * G * r], axis=1)  # times (scale/omega)², 2·d·scale/omega: G/G_fit - G
-    (square, linear), *_ = np.linalg.lstsq(_real_rows(columns), _real_rows(1.0 - G), rcond=None)
+    square, linear = _two_unknowns(_real_rows(columns), _real_rows(1.0 - G))
     if square <= 0.0 or linear <= 0.0:
         raise ValueError(
             "these Bode points determine no natural frequency and damping: give points up to a phase of -90° or beyond"
@@ -201,13 +201,13 @@ def fit_relief(
     y = over * np.sqrt(p) / flow
     middle = float(p.mean())  # the line's height at the middle and its slope: a well-conditioned pair
     matrix = np.stack([1.0 / y, (p - middle) / p.max() / y], axis=1)
-    (height, slope), *_ = np.linalg.lstsq(matrix, np.ones_like(y), rcond=None)
+    height, slope = _two_unknowns(matrix, np.ones_like(y))
     C_2 = float(slope) / float(p.max())
     C_1 = float(height) - C_2 * middle
     for end in positive_at if len(points) > 2 else ():
         if C_1 + C_2 * end < LEAST_SHARE * (C_1 + C_2 * middle):
             shape = (1.0 - (1.0 - LEAST_SHARE) * (p - middle) / (end - middle)) / y
-            level = float(shape.sum() / (shape @ shape))
+            level = fsum(shape) / fsum(shape * shape)
             C_2 = -level * (1.0 - LEAST_SHARE) / (end - middle)
             C_1 = level - C_2 * middle
     fitted = C_1 + C_2 * p
@@ -218,3 +218,14 @@ def fit_relief(
             f"most {100 * LARGEST_FLOW_ERROR:.0f} % is allowed; check the readings, or give only two points"
         )
     return C_1, C_2, error
+
+
+def _two_unknowns(matrix: Floats, wanted: Floats) -> tuple[float, float]:
+    """Least squares with two unknowns, by the normal equations in exact sums: the same bits on every processor."""
+    a, b = matrix.T
+    aa, ab, bb = fsum(a * a), fsum(a * b), fsum(b * b)
+    wa, wb = fsum(a * wanted), fsum(b * wanted)
+    determinant = aa * bb - ab * ab
+    if determinant <= 1e-14 * aa * bb:  # one of them would do: the smallest solution
+        return wa / (aa + bb), wb / (aa + bb)
+    return (wa * bb - wb * ab) / determinant, (wb * aa - wa * ab) / determinant

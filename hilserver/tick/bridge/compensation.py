@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from math import isfinite
 
-from numba.extending import register_jitable
-
 from hilserver.numerics.arrays import Floats
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.ladder import Compensates, compensates
 from hilserver.tick.bridge.strategies import authority
@@ -36,7 +35,7 @@ QUICK_RETURN = 3e-3
 """s: time in which the command is restored after an interval without a pressure drop; see `authority`."""
 
 
-@register_jitable
+@compilable
 def compensated(
     number: int,
     q: Floats,
@@ -72,7 +71,7 @@ def compensated(
     return clip(share * U, v.u_min, v.u_max)
 
 
-@register_jitable
+@compilable
 def lead_of(openings: Floats, s: float, v: ValveRecord, dt: float) -> float:
     """Lead at ``s`` ticks from the first of four openings: what the spool's lag takes away there."""
     if v.omega > 0.0:
@@ -81,34 +80,34 @@ def lead_of(openings: Floats, s: float, v: ValveRecord, dt: float) -> float:
     return float(v.tau * cubic_slope(openings, s) / dt)
 
 
-@register_jitable
+@compilable
 def first_of(delay: float, length: int) -> int:
     """The first of the ticks (of ``length``) that determine a command which takes effect after ``delay`` ticks."""
     return min(max(int(delay) - 1, 0), length - POINTS)
 
 
-@register_jitable
+@compilable
 def cubic(w: Floats, s: float) -> float:
     """Value at ``s`` of the cubic through w[0] … w[3] at 0 … 3 (Lagrange)."""
     a, c, d = _differences(w)
     return float(w[0] + s * (a + (s - 1.0) * (c + (s - 2.0) * d)))
 
 
-@register_jitable
+@compilable
 def cubic_slope(w: Floats, s: float) -> float:
     """Its derivative."""
     a, c, d = _differences(w)
     return float(a + c * (2.0 * s - 1.0) + d * (3.0 * s * s - 6.0 * s + 2.0))
 
 
-@register_jitable
+@compilable
 def cubic_bend(w: Floats, s: float) -> float:
     """Second derivative of this cubic."""
     _, c, d = _differences(w)
     return float(2.0 * c + d * (6.0 * s - 6.0))
 
 
-@register_jitable
+@compilable
 def _differences(w: Floats) -> tuple[float, float, float]:
     """Newton's divided differences."""
     a = w[1] - w[0]

@@ -10,8 +10,7 @@ Compiled into the tick.
 
 from __future__ import annotations
 
-from numba.extending import register_jitable
-
+from hilserver.numerics.compilable import compilable
 from hilserver.tick.plan import CylinderRecord, ValveRecord
 from hilserver.tick.row import CylinderState, ValveState
 
@@ -27,7 +26,7 @@ PINNED_GAIN = 0.1
 """Fraction of the opening that is commanded at the stop."""
 
 
-@register_jitable
+@compilable
 def note_end_stop(b: ValveState, v: ValveRecord, k: CylinderState, m: CylinderRecord, elapsed: float) -> None:
     """Update the degree to which the piston counts as held at its end stop (0 … 1), from position and virtual flow."""
     outward = -b.flow_virtual if v.is_B else b.flow_virtual
@@ -39,7 +38,7 @@ def note_end_stop(b: ValveState, v: ValveRecord, k: CylinderState, m: CylinderRe
     b.end_stop_share += (share - b.end_stop_share) * elapsed / (time + elapsed)
 
 
-@register_jitable
+@compilable
 def gain_at_end_stop(b: ValveState) -> float:
     """Fraction of the opening that is commanded: 1 except at the stop."""
     return float(1.0 - (1.0 - PINNED_GAIN) * b.end_stop_share)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 
-from numba.extending import register_jitable
+from hilserver.numerics.compilable import compilable
 
 
 class Kind(IntEnum):
@@ -165,13 +165,13 @@ KINDS = tuple(int(strategy.kind) for strategy in Strategy)
 COMPENSATIONS = tuple(int(strategy.compensates) for strategy in Strategy)
 
 
-@register_jitable
+@compilable
 def kind_of(number: float) -> int:
     """Kind of the strategy with this number; MANUAL for a number that is not in the table (in a row from elsewhere)."""
     return KINDS[int(number)] if 0.0 <= number < len(KINDS) else KINDS[0]
 
 
-@register_jitable
+@compilable
 def compensates(number: float, effect: int) -> bool:
     """Whether the strategy with this number compensates for an effect."""
     return 0.0 <= number < len(COMPENSATIONS) and COMPENSATIONS[int(number)] & effect != 0

@@ -12,8 +12,7 @@ learned. Compiled into the tick.
 
 from __future__ import annotations
 
-from numba.extending import register_jitable
-
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
@@ -39,7 +38,7 @@ DELAY_RANGE = 4e-3
 """s: largest deviation of the tracked delay from the configured one."""
 
 
-@register_jitable
+@compilable
 def note_volume(expected_before: float, volume_before: float, b: ValveState, elapsed: float) -> None:
     """Add what was expected of the valve in the last tick, and what it has passed, to the filtered terms."""
     share, expected = MEMORY / (MEMORY + elapsed), 0.5 * elapsed * (b.flow_expected + expected_before)
@@ -49,7 +48,7 @@ def note_volume(expected_before: float, volume_before: float, b: ValveState, ela
     b.passed_AT = share * (b.passed_AT + min(expected, 0.0))
 
 
-@register_jitable
+@compilable
 def learn(b: ValveState, v: ValveRecord, elapsed: float) -> None:
     """Correct gains and delay, within their ranges."""
     if int(b.saturation) & UNAVAILABLE or not is_excited(b, v):
@@ -69,14 +68,14 @@ def learn(b: ValveState, v: ValveRecord, elapsed: float) -> None:
     correct(b, v, min(elapsed / LEARNING_TIME, 0.1))
 
 
-@register_jitable
+@compilable
 def is_excited(b: ValveState, v: ValveRecord) -> bool:
     """Whether the valve has passed enough, or its flow has changed enough, to learn from."""
     least = EXCITED * v.Q_nominal
     return abs(b.flow_change) > least or b.passed_PA - b.passed_AT > MEMORY * least
 
 
-@register_jitable
+@compilable
 def correct(b: ValveState, v: ValveRecord, share: float) -> None:
     """Take a share of the way to the least squares; what has been seen then leaves less unexplained."""
     late, to_port, to_tank = least_squares(b)
@@ -92,7 +91,7 @@ def correct(b: ValveState, v: ValveRecord, share: float) -> None:
     b.seen_3 -= b.seen_13 * late + b.seen_23 * to_port + b.seen_33 * to_tank
 
 
-@register_jitable
+@compilable
 def least_squares(b: ValveState) -> tuple[float, float, float]:
     """Errors of delay and gains (of P->A, A->T) that explain best what was seen, by Cholesky's L·D·L'."""
     d1 = b.seen_11 + NOISE

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from math import exp, isfinite
 
-from numba.extending import register_jitable
-
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.valve import opening_past_overlap
 from hilserver.tick.codes import Saturation
 from hilserver.tick.plan import ValveRecord
@@ -40,7 +39,7 @@ HALF_WAVES = 10
 """Number of half-waves that count as an oscillation: five periods."""
 
 
-@register_jitable
+@compilable
 def watch_oscillation(b: ValveState, v: ValveRecord, travel: float, elapsed: float) -> None:
     """Evaluate the demand of this tick; ``travel``: change of the inputs, as a fraction of half their ranges."""
     if not isfinite(b.oscillation_mean):
@@ -62,7 +61,7 @@ def watch_oscillation(b: ValveState, v: ValveRecord, travel: float, elapsed: flo
         note(b, Saturation.OSCILLATION)
 
 
-@register_jitable
+@compilable
 def count_half_wave(size: float, b: ValveState) -> None:
     """The opening has turned after a half-wave of ``size``."""
     if b.oscillation_travel > EXPLAINED * size:
@@ -76,13 +75,13 @@ def count_half_wave(size: float, b: ValveState) -> None:
     b.oscillation_travel = 0.0
 
 
-@register_jitable
+@compilable
 def least_half_wave(b: ValveState) -> float:
     """The smallest oscillation that counts at the present opening."""
     return float(LEAST + LEAST_SHARE * abs(0.5 * (b.oscillation_from + b.oscillation_to)))
 
 
-@register_jitable
+@compilable
 def forget_oscillation(b: ValveState, v: ValveRecord) -> None:
     """Restart at the present demand."""
     b.oscillation_mean = opening_past_overlap(b.demand, v.overlap) if isfinite(b.demand) else 0.0

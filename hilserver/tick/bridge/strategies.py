@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from math import exp, isfinite, nan
 
-from numba.extending import register_jitable
-
+from hilserver.numerics.compilable import compilable
 from hilserver.numerics.flow import root_of_drop
 from hilserver.numerics.shape import clip, step
 from hilserver.numerics.valve import leakage_fade
@@ -26,7 +25,7 @@ SLOW_RETURN = 0.2
 """s: time in which the command is restored, because the measured drop is noisy."""
 
 
-@register_jitable
+@compilable
 def strategy_command(
     number: int, q: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord, elapsed: float, dt: float
 ) -> float:
@@ -48,7 +47,7 @@ def strategy_command(
     return lag_compensation(w, b, v, elapsed, dt)
 
 
-@register_jitable
+@compilable
 def inverse_orifice(q: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord) -> float:
     """Opening of the real valve's metering edge that passes ``q``: W = q/(C_v·g(dp)); the sign of q selects the edge.
 
@@ -69,7 +68,7 @@ def inverse_orifice(q: float, p: float, p_S: float, p_T: float, b: ValveState, v
     return opening_of(clip(w, -1.0, 1.0), b)
 
 
-@register_jitable
+@compilable
 def authority(b: ValveState, v: ValveRecord, elapsed: float, return_time: float) -> float:
     """Fraction of the opening that is commanded at the present drop: 1 with a sufficient drop, 0 without one.
 
@@ -84,21 +83,21 @@ def authority(b: ValveState, v: ValveRecord, elapsed: float, return_time: float)
     return float(1.0 - b.no_drop_share) * gain_at_end_stop(b)
 
 
-@register_jitable
+@compilable
 def opening_of(w: float, b: ValveState) -> float:
     """Store the static opening and return it."""
     b.opening = w
     return w
 
 
-@register_jitable
+@compilable
 def leakage(spool: float, p: float, p_S: float, p_T: float, v: ValveRecord) -> float:
     """Leakage of the real valve into its port at the estimated spool position: P->A minus A->T. Source: theory §1.1."""
     share = leakage_fade(abs(spool), v.leak_gone)
     return share * float(v.leak_PA * root_of_drop(p_S - p, v.p_tr) - v.leak_AT * root_of_drop(p - p_T, v.p_tr))
 
 
-@register_jitable
+@compilable
 def lag_compensation(w: float, b: ValveState, v: ValveRecord, elapsed: float, dt: float) -> float:
     r"""Lead against the spool's first-order lag: U = W + tau·dW/dt, the derivative filtered with TAU_W.
 
@@ -117,7 +116,7 @@ def lag_compensation(w: float, b: ValveState, v: ValveRecord, elapsed: float, dt
     return clip(w + lead * rate, v.u_min, v.u_max)
 
 
-@register_jitable
+@compilable
 def flow_servo(q: float, b: ValveState, v: ValveRecord, elapsed: float) -> float:
     """PID control of the measured flow. The derivative acts on the filtered measured flow: a step of q causes no kick.
 
@@ -138,7 +137,7 @@ def flow_servo(q: float, b: ValveState, v: ValveRecord, elapsed: float) -> float
     return clip(u, v.u_min, v.u_max)
 
 
-@register_jitable
+@compilable
 def jog(b: ValveState, v: ValveRecord, elapsed: float) -> float:
     """Manual command for commissioning, within the jog limit; it returns to null unless renewed (hold to run)."""
     b.jog_left = max(b.jog_left - elapsed, 0.0)
@@ -147,14 +146,14 @@ def jog(b: ValveState, v: ValveRecord, elapsed: float) -> float:
     return clip(b.jog, -v.jog_limit, v.jog_limit)
 
 
-@register_jitable
+@compilable
 def set_jog(target: float, b: ValveState, v: ValveRecord) -> None:
     """Accept a new manual command; it holds for JOG_TIME seconds."""
     b.jog = clip(target, -v.jog_limit, v.jog_limit)
     b.jog_left = v.jog_time
 
 
-@register_jitable
+@compilable
 def prepare_strategy(number: int, q: float, command: float, b: ValveState, v: ValveRecord) -> None:
     """Set a strategy's memory so that it takes over from ``command`` without a jump (the remainder is faded out)."""
     if kind_of(number) == Kind.FLOW_SERVO:
@@ -168,7 +167,7 @@ def prepare_strategy(number: int, q: float, command: float, b: ValveState, v: Va
         b.jog, b.jog_left = 0.0, 0.0
 
 
-@register_jitable
+@compilable
 def raw_output(command: float, v: ValveRecord) -> float:
     """The device's raw value for a command: polarity, null offset, scale."""
     return float(v.raw_offset + v.raw_gain * clip(v.polarity * command + v.null, -1.0, 1.0))

@@ -1,0 +1,138 @@
+"""Compiles the program into a shared library: Python to LLVM's intermediate code by Numba, from there to machine code.
+
+Numba compiles each function together with copies of all functions that it calls, and again in each of its callers. Here
+its result is taken one step earlier, as intermediate code of single functions. All of it is linked, optimised and
+compiled once.
+
+Importing this module loads Numba. It changes Numba for the whole process, which must do nothing else with it: `build`
+belongs in a process of its own (``python -m hilserver.compiler``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba
+from numba.core import codegen, types
+
+from hilserver.circuit.library import FIRST_OWN_KIND, MOST_OWN_KINDS, standard_library
+from hilserver.circuit.program import SYMBOL, Parameter, parameters_of
+from hilserver.compiler.linking import HEAPLESS, OWN_KERNEL, UNWRAPPED, linked
+from hilserver.compiler.lowering import FRAME, unpacking
+from hilserver.compiler.machine_code import write_shared_library
+from hilserver.compiler.timing import timed
+from hilserver.tick.program import ENTRY_POINTS, OWN_TABLE
+from hilserver.tick.timed import CELLS, TABLE
+
+Progress = Callable[[str, float], None]
+"""Called with what is being done and the share of the work that is done."""
+ABOUT = 480
+"""Number of functions that Numba compiles."""
+LAST_SHARE = 0.85
+"""Share of the time that Numba takes; the rest is LLVM's."""
+
+
+def build(levels: Mapping[str, Path], progress: Progress) -> None:
+    """Compile the program for each CPU level into a shared library at the given path."""
+    libraries = _libraries_of_numba(lambda n: progress(f"{n} functions", LAST_SHARE * min(n / ABOUT, 1.0)))
+    with TemporaryDirectory(prefix="hilserver-build-") as folder:
+        functions = linked(standard_library(), "built", Path(folder), options=UNWRAPPED)
+        functions |= timed(functions)
+        wrappers = []
+        for function in ENTRY_POINTS:
+            name, parameters = function.__name__, tuple(parameters_of(function).values())
+            entry = _entry(functions.get(name) or numba.njit(function, **HEAPLESS), parameters)
+            wrappers.append(_wrapper(name, entry))
+        module = _one_module(libraries, wrappers)
+    progress("optimising", LAST_SHARE)
+    with ProcessPoolExecutor(len(levels), multiprocessing.get_context("spawn")) as pool:
+        bitcode = module.as_bitcode()
+        for done in [pool.submit(write_shared_library, bitcode, level, path) for level, path in levels.items()]:
+            done.result()
+    progress("ready", 1.0)
+
+
+def _libraries_of_numba(report: Callable[[int], None]) -> list[Any]:
+    """Let Numba stop before it optimises and compiles; returns the list in which its code will collect."""
+    made: list[Any] = []
+
+    def finalize(self: Any) -> None:
+        self._raise_if_finalized()
+        self._finalized = True
+        made.append(self)
+        report(len(made))
+
+    nowhere = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value
+    library: Any = codegen.JITCodeLibrary
+    library.finalize = finalize
+    library._optimize_functions = lambda self, module: None
+    library.get_pointer_to_function = lambda self, name: nowhere
+    codegen.JITCPUCodegen.set_env = lambda self, name, env: None  # type: ignore[method-assign]
+    return made
+
+
+def _entry(function: Any, parameters: Sequence[Parameter]) -> str:
+    """Compile a function that calls ``function`` with the arguments of a frame; its symbol."""
+    unpack = unpacking(parameters)
+
+    def entry(frame):  # type: ignore[no-untyped-def]
+        function(*unpack(frame))
+
+    made: Any = numba.njit(entry, **HEAPLESS, **UNWRAPPED)
+    made.compile(types.void(FRAME))
+    (compiled,) = made.overloads.values()
+    compiled.library._ensure_finalized()
+    return str(compiled.fndesc.llvm_func_name)
+
+
+def _wrapper(name: str, symbol: str) -> str:
+    """Intermediate code of a C function that calls a function of Numba; it gives 0, or Numba's status of an error."""
+    return f"""
+declare i32 @"{symbol}"(ptr, ptr, ptr)
+define i32 @{SYMBOL}{name}(ptr %frame) {{
+  %result = alloca ptr
+  %error = alloca ptr
+  %status = call i32 @"{symbol}"(ptr %result, ptr %error, ptr %frame)
+  ret i32 %status
+}}
+"""
+
+
+RUNTIME = """
+define void @NRT_MemInfo_call_dtor(ptr %info) {
+  ret void
+}
+"""
+"""What Numba's memory runtime would do with an array that compiled code owns. There is none."""
+OWN_KERNELS = f"""
+@{TABLE} = global [{CELLS} x i64] zeroinitializer
+@{OWN_TABLE} = global [{MOST_OWN_KINDS} x ptr] zeroinitializer
+define void @{OWN_KERNEL}(i64 %kind, ptr %ix, ptr %val, ptr %z, ptr %y, ptr %d, i64 %a, i64 %p, i64 %r) {{
+  %n = sub i64 %kind, {FIRST_OWN_KIND}
+  %place = getelementptr [{MOST_OWN_KINDS} x ptr], ptr @{OWN_TABLE}, i64 0, i64 %n
+  %kernel = load ptr, ptr %place
+  call void %kernel(ptr %ix, ptr %val, ptr %z, ptr %y, ptr %d, i64 %a, i64 %p, i64 %r)
+  ret void
+}}
+"""
+
+
+def _one_module(libraries: Sequence[Any], wrappers: Sequence[str]) -> Any:
+    """All functions in one module in which only the entry points and the table of own kernels are visible."""
+    module = llvm.parse_assembly(str(libraries[0].codegen._create_empty_module("hilserver")))
+    for library in libraries:
+        module.link_in(library._final_module)
+    for text in (*wrappers, OWN_KERNELS, RUNTIME):
+        module.link_in(llvm.parse_assembly(text))
+    for item in (*module.functions, *module.global_variables):
+        if not item.is_declaration:
+            own = item.name.startswith(SYMBOL) and item.name != OWN_KERNEL
+            item.linkage = "external" if own else "internal"
+    return module

@@ -1,0 +1,80 @@
+"""Finds and loads the compiled program; if there is none for the present sources, it is built first."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hilserver.circuit.program import SYMBOL, Function, Program, parameters_of
+from hilserver.compiler.levels import level_of_this_machine, levels
+from hilserver.compiler.sources import SHIPPED, cache_root, fingerprint, writable
+from hilserver.errors import HilserverError
+from hilserver.tick.program import ENTRY_POINTS
+
+LEVEL_VARIABLE = "HILSERVER_CPU_LEVEL"
+"""Environment variable with the level to load, for comparisons."""
+FINGERPRINT_FILE = "fingerprint"
+"""File beside the shared libraries: the hash of the sources from which they were compiled."""
+
+
+def is_built() -> bool:
+    """Whether there is a program for the present sources."""
+    return found_file() is not None
+
+
+def load(path: Path, name: str = "") -> Program:
+    """Load a shared library; ``name``: an addition to the fingerprint of the sources."""
+    library = ctypes.CDLL(str(path))
+    functions = {}
+    for function in ENTRY_POINTS:
+        symbol = getattr(library, SYMBOL + function.__name__)
+        address = ctypes.cast(symbol, ctypes.c_void_p).value or 0
+        functions[function.__name__] = Function(function.__name__, parameters_of(function), address)
+    return Program(functions, fingerprint() + name, library)
+
+
+def standard_file() -> Path:
+    """The shared library for this processor; builds it if necessary."""
+    if (found := found_file()) is not None:
+        return found
+    done = subprocess.run([sys.executable, "-m", "hilserver.compiler"])  # one process builds, others wait for it
+    if done.returncode or (found := found_file()) is None:
+        raise HilserverError("hilserver can't be compiled (see the messages above).")
+    return found
+
+
+def found_file() -> Path | None:
+    """The shared library for this processor, of the present sources; None if there is none."""
+    file = f"{os.environ.get(LEVEL_VARIABLE) or level_of_this_machine()}.so"
+    for folder in (SHIPPED, folder_in_cache()):
+        try:
+            if (folder / FINGERPRINT_FILE).read_text() == fingerprint():
+                return folder / file
+        except FileNotFoundError:
+            pass
+    return None
+
+
+def folder_in_cache() -> Path:
+    """Folder in which a program of the present sources is stored if the installed package has none."""
+    return writable(cache_root()) / fingerprint()
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder; it is released when the process ends, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def files_in(folder: Path) -> dict[str, Path]:
+    """The shared library of each level in a folder."""
+    return {level: folder / f"{level}.so" for level in levels()}

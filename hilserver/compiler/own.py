@@ -1,0 +1,173 @@
+"""Kernels of the user's components: compiled alone, and called by the prebuilt program by their addresses.
+
+Importing this module loads Numba.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import linecache
+import os
+import platform
+import re
+from collections.abc import Sequence
+from enum import EnumType
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import llvmlite.binding
+import numba
+import numpy as np
+
+from hilserver.circuit import dispatch
+from hilserver.circuit.dispatch import is_pair
+from hilserver.circuit.library import FIRST_OWN_KIND, MOST_OWN_KINDS, Contract, Library
+from hilserver.circuit.program import Program
+from hilserver.compiler.linking import HEAPLESS, KERNEL_OPTIONS, OPTIONS, OWN_SIGNATURE, cached_in, import_generated
+from hilserver.compiler.loading import load
+from hilserver.compiler.lowering import register_marks
+from hilserver.compiler.sources import cache_root, fingerprint, writable
+from hilserver.errors import ConfigurationError, HilserverError, Problem
+from hilserver.tick.program import OWN_TABLE
+
+
+def program_with(library: Library, file: Path) -> Program:
+    """The prebuilt program with the kernels of the user's components in this library."""
+    register_marks()
+    contracts = library.own_kernels
+    if len(contracts) > MOST_OWN_KINDS:
+        raise HilserverError(
+            f"{len(contracts)} kernels of your own components are too many: {MOST_OWN_KINDS} can be used."
+        )
+    linecache.checkcache()
+    name = fingerprint_of(contracts)
+    return _loaded(name, file, tuple(contracts))
+
+
+@functools.cache
+def _loaded(name: str, file: Path, contracts: tuple[Contract, ...]) -> Program:
+    kernels = [_compiled(contract) for contract in contracts]
+    program = _loaded_alone(file, f"-{name}")
+    table = program.table(OWN_TABLE, MOST_OWN_KINDS)
+    for contract, kernel in zip(contracts, kernels, strict=True):
+        table[contract.kind - FIRST_OWN_KIND] = kernel.address
+    program.kept = kernels
+    return program
+
+
+def _loaded_alone(file: Path, name: str) -> Program:
+    """A program from a copy of the file in memory: loaded twice, it would be one, with one table of own kernels.
+
+    The copy stays open, because the linker knows libraries by their names, and the next one would have the same.
+    """
+    memory = os.memfd_create(file.name)
+    os.write(memory, file.read_bytes())
+    return load(Path(f"/proc/self/fd/{memory}"), name)
+
+
+def _compiled(contract: Contract) -> Any:
+    """A kernel, with what gathers its arguments and distributes its results, as a C function."""
+    name = fingerprint_of([contract])
+    folder = writable(cache_root()) / f"own-{name}"
+    generated = import_generated(dispatch.generate_own(contract), f"own_{name}", folder)
+    vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **KERNEL_OPTIONS)
+    run, entry = generated.run, generated.entry
+    run.__qualname__, entry.__qualname__ = f"run_{name}", f"entry_{name}"
+    with cached_in(folder):
+        vars(generated)["run"] = numba.njit(run, **HEAPLESS)
+        return numba.cfunc(OWN_SIGNATURE, cache=True, **OPTIONS)(entry)  # carray requires the heap
+
+
+def check_kernels(library: Library) -> None:
+    """Compile each kernel of the user's files by itself. Raises ConfigurationError naming file, kernel and reason."""
+    register_marks()
+    problems = []
+    modules = {file.module: file.name for file in library.own}
+    pair = numba.types.Tuple((numba.float64[::1], numba.int64))  # type: ignore[no-untyped-call]
+    for contract in library.contracts:
+        function = contract.kernel.function
+        if function.__module__ in modules:
+            types = tuple(pair if is_pair(contract, term) else numba.float64 for term in contract.arguments)
+            if error := _failure(function, types, HEAPLESS):
+                reason = _essence(error)
+                if not _failure(function, types, {**HEAPLESS, "_nrt": True}):
+                    reason = "it creates an array, a list or a text, but a tick must not allocate memory"
+                text = f"kernel {function.__name__} can't be compiled: {reason}"
+                problems.append(Problem(text, contract.component.__name__, modules[function.__module__]))
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def _failure(function: Any, types: tuple[Any, ...], options: dict[str, Any]) -> Exception | None:
+    """The reason why a function can't be compiled; None if it can."""
+    try:
+        numba.njit(function, **options).compile(types)
+    except Exception as error:  # numba raises many kinds
+        return error
+    return None
+
+
+def _essence(error: Exception) -> str:
+    """The relevant lines of a compiler's error: the problem and its line."""
+    text = re.sub(r"\x1b\[\d*m", "", str(error))  # it contains colour codes
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    wrong = [line for line in lines if not line.startswith(("Failed in", "During:", "File", "-", "<", "def ", ">>>"))]
+    places = [line for line in lines if line.startswith('File "')]
+    line = places[-1].rpartition("line ")[2].rstrip(":") if places else ""
+    return f"{wrong[0] if wrong else text}" + (f" (line {line})" if line else "")
+
+
+def fingerprint_of(contracts: Sequence[Contract]) -> str:
+    """Hash of these kernels and of all functions and constants they use, of the prebuilt program and of versions.
+
+    Numba's own cache does not notice that a function or a constant in another file changed (numba issue 1833).
+    """
+    seen: dict[str, str] = {}
+    for contract in contracts:
+        _collect(contract.kernel.function, seen)
+    versions = [numba.__version__, np.__version__, platform.python_version(), platform.processor(), _cpu()]
+    meaning = [f"{name}={what}" for name, what in sorted(seen.items())]
+    kinds = [f"{contract.kind} {contract.arguments} {contract.results}" for contract in contracts]
+    text = "\0".join([fingerprint(), str(KERNEL_OPTIONS), str(HEAPLESS), *kinds, *meaning, *versions])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _collect(function: Any, seen: dict[str, str]) -> None:
+    """Add a function's source and the values of the global names in it: constants, and functions recursively."""
+    function = getattr(function, "py_func", function)  # a helper that its author compiled with numba.njit
+    more, function = getattr(function, "compiled_with", ""), inspect.unwrap(function)
+    name = f"{function.__module__}.{function.__qualname__}"
+    if name in seen:
+        return
+    seen[name] = _source(function.__code__) + more
+    for word in function.__code__.co_names:
+        item = function.__globals__.get(word)
+        if isinstance(item, bool | int | float | str | tuple | np.dtype):
+            seen[f"{function.__module__}.{word}"] = repr(item)
+        elif isinstance(item, EnumType):
+            seen[f"{item.__module__}.{item.__qualname__}"] = repr(item.__members__)
+        elif hasattr(item, "_fields"):
+            seen[f"{item.__module__}.{item.__qualname__}"] = repr(item._fields)
+        elif inspect.isfunction(item) or hasattr(item, "py_func"):
+            _collect(item, seen)
+
+
+def _source(code: CodeType) -> str:
+    """A function's source, by the lines of its code; `inspect.getsource` looks for its end with a slow tokenizer."""
+    lines = linecache.getlines(code.co_filename)
+    if not lines:
+        raise OSError(f"the source of {code.co_name} ({code.co_filename}) can't be read")
+    return "".join(lines[code.co_firstlineno - 1 : _last_line(code)])
+
+
+def _last_line(code: CodeType) -> int:
+    within = [_last_line(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+    return max([line or 0 for start, end, _, _ in code.co_positions() for line in (start, end)] + within)
+
+
+@functools.cache
+def _cpu() -> str:
+    return str(llvmlite.binding.get_host_cpu_name())

@@ -1,0 +1,40 @@
+"""The program for a component library, and the check of the user's kernels."""
+
+from __future__ import annotations
+
+import functools
+
+from hilserver.circuit.library import Library
+from hilserver.circuit.program import Program
+from hilserver.compiler.loading import is_built, load, standard_file
+
+
+def compiled_program(library: Library) -> Program:
+    """The program for a library; it is built first if it is missing, and the user's kernels are compiled.
+
+    Raises HilserverError if it can't be built.
+    """
+    if not library.own_kernels:
+        return standard_program()
+    from hilserver.compiler.own import program_with  # loads Numba
+
+    return program_with(library, standard_file())
+
+
+def check(library: Library) -> None:
+    """Compile each kernel of the user by itself. Raises ConfigurationError naming file, kernel and reason."""
+    if library.own:
+        from hilserver.compiler.own import check_kernels  # loads Numba
+
+        check_kernels(library)
+
+
+@functools.cache
+def standard_program() -> Program:
+    """The program with the built-in components."""
+    return load(standard_file())
+
+
+def is_compiled(library: Library) -> bool:
+    """Whether nothing needs to be built before a program of this library can run. (The user's kernels take seconds.)"""
+    return is_built()

@@ -1,0 +1,49 @@
+"""What a compiled program is made from, and where it is stored."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+import hilserver
+
+PACKAGE = Path(hilserver.__file__).parent
+COMPILED_FROM = ("numerics", "components", "mechanics", "circuit", "tick", "compiler")
+"""Packages with the functions that are compiled, and with those that compile them."""
+SHIPPED = PACKAGE / "compiler" / "built"
+"""Folder of the program in an installed package."""
+
+
+@functools.cache
+def fingerprint() -> str:
+    """Hash of all sources of the prebuilt program: a program is used only with the sources it was compiled from."""
+    found = hashlib.sha256()
+    for package in COMPILED_FROM:
+        for path in sorted((PACKAGE / package).rglob("*.py")):
+            found.update(f"{path.relative_to(PACKAGE)}\0".encode() + path.read_bytes() + b"\0")
+    return found.hexdigest()[:16]
+
+
+def cache_root() -> Path:
+    """Folder of compiled programs: $CACHE_DIRECTORY (systemd), otherwise hilserver in $XDG_CACHE_HOME or ~/.cache."""
+    if folder := os.environ.get("CACHE_DIRECTORY"):
+        return Path(folder.split(":")[0])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hilserver"
+
+
+def writable(root: Path) -> Path:
+    """The root if it can be written to, else a private folder of this user under the temporary folder."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if os.access(root, os.W_OK):
+            return root
+    except OSError:
+        pass
+    fallback = Path(tempfile.gettempdir()) / f"hilserver-cache-{os.getuid()}"
+    fallback.mkdir(mode=0o700, exist_ok=True)
+    if fallback.stat().st_uid != os.getuid():  # a folder of another user could contain another program
+        return Path(tempfile.mkdtemp(prefix="hilserver-cache-"))
+    return fallback

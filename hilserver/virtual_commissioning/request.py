@@ -1,0 +1,42 @@
+"""A request for the check before arming, as the server writes it for the process that answers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hilserver.rig.build import Rig, assemble, library_in
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What is to be examined: a rig's file and sources, with the running circuit among them, and the strategies.
+
+    ``supply``: measured real supply pressure, Pa, for a rig with real devices.
+    """
+
+    file: str
+    sources: Mapping[str, Any]
+    strategies: tuple[str, ...]
+    supply: float | None = None
+
+    def write(self, file: Path) -> None:
+        """Write the request for the process that answers it."""
+        file.write_text(json.dumps(dataclasses.asdict(self)))
+
+    @classmethod
+    def read(cls, file: Path) -> Request:
+        """Read a request."""
+        found = json.loads(file.read_text())
+        return cls(**{**found, "strategies": tuple(found["strategies"])})
+
+    def rig(self) -> Rig:
+        """The rig. Raises ConfigurationError."""
+        sources = dict(self.sources)
+        if self.supply is not None:
+            assumed = {**sources["rig"].get("simulation", {}), "supply_pressure": f"{self.supply!r} Pa"}
+            sources["rig"] = {**sources["rig"], "simulation": assumed}
+        return assemble(sources, Path(self.file), library_in(sources))
