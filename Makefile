@@ -74,9 +74,10 @@ install: install-program install-service  ## install program and systemd units; 
 	@echo "Installed. The next steps are described in $(DOC)/service.md; on this machine, first run:"
 	@echo "    systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload"
 
-# A separate environment with the locked versions, compiled, and with the paths that apply where it will run.
-install-program: $(STAMP)
-	rm -rf build/wheel "$(DESTDIR)$(LIB)"
+# A separate environment with the locked versions and the compiled program, and with the paths that apply where it will
+# run. (build/ is removed because a wheel would contain what an earlier version has left there.)
+install-program: $(STAMP) program
+	rm -rf build "$(DESTDIR)$(LIB)"
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . >/dev/null
 	$(PYTHON) -m venv --without-pip "$(DESTDIR)$(LIB)"
 	$(BIN)/python -m pip --python "$(DESTDIR)$(LIB)/bin/python" install --quiet --disable-pip-version-check --no-compile \

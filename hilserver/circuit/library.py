@@ -16,6 +16,8 @@ from hilserver.circuit.own import OwnFile, own_module, where
 from hilserver.components.base import Component, Fluid, Kernel, Memory, State, Table
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
 
+INSTALLED = "hilserver.components"
+"""Group of the entry points with which installed packages name modules with components."""
 FIRST_OWN_KIND = 1024
 """Number of the first kernel that is not a built-in one."""
 MOST_OWN_KINDS = 1024
@@ -249,7 +251,7 @@ def standard_library() -> Library:
     """
     types = {component.type_name: component for component in built_in_types()}
     problems: list[Problem] = []
-    for entry in entry_points(group="hilserver.components"):
+    for entry in entry_points(group=INSTALLED):
         name = f"installed components {entry.name} ({entry.value})"
         try:
             module = entry.load()

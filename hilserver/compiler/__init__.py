@@ -5,6 +5,6 @@
 
 from __future__ import annotations
 
-from hilserver.compiler.programs import check, compiled_program, is_compiled, standard_program
+from hilserver.compiler.programs import check, compiled_program, is_compiled, program_for, standard_program
 
-__all__ = ["check", "compiled_program", "is_compiled", "standard_program"]
+__all__ = ["check", "compiled_program", "is_compiled", "program_for", "standard_program"]

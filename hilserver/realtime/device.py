@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hilserver.circuit.library import library_of
-from hilserver.compiler import compiled_program
+from hilserver.compiler import program_for
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
@@ -123,7 +122,7 @@ class SimulatedDevice:
         setup = read_setup(setup_file)
         device = next(d for d in setup.devices if d.name == name)
         self._plant, self._dt = setup.plants[name], float(setup.plan.loop[0].dt)
-        self._program = compiled_program(library_of(setup.own))
+        self._program = program_for(setup.own)
 
         self._watchdog, self._supervisor = float(device.configured()[1].watchdog), supervisor
         self._safe = self._plant.actuator[:, SAFE_RAW].copy()

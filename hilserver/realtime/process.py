@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from hilserver.circuit.library import library_of
 from hilserver.circuit.program import Program
-from hilserver.compiler import compiled_program
+from hilserver.compiler import program_for
 from hilserver.driver import Driver, Pace, Plant, SampleSource
 from hilserver.errors import DriverError, HilserverError
 from hilserver.numerics.arrays import Floats
@@ -267,7 +266,7 @@ def run_loop(segment: Path, setup_file: Path) -> int:
     """The body of the real-time process; returns its exit code."""
     try:
         setup, memory = read_setup(setup_file), LoopMemory.attach(segment)
-        loop = Loop(setup, compiled_program(library_of(setup.own)), memory)
+        loop = Loop(setup, program_for(setup.own), memory)
         loop.warm_up()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor handles Ctrl-C and stops the loop
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

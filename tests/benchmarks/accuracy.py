@@ -58,7 +58,7 @@ def p_A(integrator: str, substeps: int) -> tuple[Floats, float]:
     rows = np.empty((len(given), len(packed.names)))
     work, driven = np.zeros(packed.work_size), np.array([packed.values.index("joystick")], dtype=np.int64)
     costs = []
-    for _ in range(1 + REPEATS):  # the first run compiles, or loads
+    for _ in range(1 + REPEATS):  # the first run loads
         values = np.zeros(len(packed.names))
         program.load(packed.index, packed.value, values)
         begin = time.perf_counter()

@@ -36,7 +36,7 @@ def main() -> None:
     library = Library([OilVolume, orifice.Orifice, module.MyOrifice])
     program = compiled_program(library)  # compiles the own kernel, or loads it
     circuits = {kind: chain(kind, library) for kind in ("orifice", "my_orifice")}
-    results = {kind: run(program, packed)[1] for kind, packed in circuits.items()}  # compiles or loads
+    results = {kind: run(program, packed)[1] for kind, packed in circuits.items()}  # loads
     with event.install_recorder("numba:compile") as compiled:
         times: dict[str, list[float]] = {kind: [] for kind in circuits}
         for _ in range(REPEATS):

@@ -4,7 +4,7 @@
 
 Chains of n volumes with an orifice between each two, fed by a pressure source: 2·n + 2 components, n states. An
 explicit integrator's cost grows with n; the implicit one's with n² (a column of the Jacobian per state, each over all
-n) and, for large n, n³. Also shows that a new circuit is read and packed in milliseconds and compiles nothing.
+n) and, for large n, n³. Also shows that a new circuit is read and packed in milliseconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STEPS = {"euler": 4000, "rk4": 1000, "rosenbrock": 20}
 def main() -> None:
     """Run all lengths."""
     program = compiled_program(standard_library())
-    cost(program, chain(1), "rk4")  # compile, or load
+    cost(program, chain(1), "rk4")  # load
     print("components  states  packed in   " + "".join(f"{name:>12}" for name in STEPS) + "   µs per step")
     explicit = []
     for n in LENGTHS:

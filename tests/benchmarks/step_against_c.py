@@ -38,7 +38,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         binary = compiled(circuit, Path(folder))
         engine = Engine(circuit)
-        engine.run()  # compile or load first
+        engine.run()  # load first
         ours, theirs = [], []
         for _ in range(REPEATS):
             ours.append(engine.run())

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[2]
 
 HEAVY = {"matplotlib", "numba", "llvmlite", "pint", "pyarrow", "scipy"}
 SERVER = {
@@ -47,21 +50,38 @@ def test_a_client_loads_nothing_of_the_server(code: str) -> None:
     assert not loaded & {f"hilserver.{room}" for room in SERVER}
 
 
-SIMULATION = """
+SIMULATION = f"""
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hilserver.rig.build import load_rig
 from hilserver.simulation.lockstep import LockstepRun
+from hilserver.simulation.replay import replay_log
 
-run = LockstepRun(load_rig(Path("config/rigs/demo.toml")))
-run.start()
-run.run(10)"""
+with TemporaryDirectory() as folder:
+    log = Path(folder) / "run.arrow"
+    with LockstepRun(load_rig(Path("{ROOT}/config/rigs/demo.toml")), log) as run:
+        run.start()
+        run.swap(run.rig.circuit)
+        run.run(50)
+    assert replay_log(log).ok"""
 
 
 @pytest.mark.parametrize(
-    "code", ["import hilserver.service.supervisor", "import hilserver.realtime.process", SIMULATION]
+    "code",
+    [
+        "import hilserver.rig.build",
+        "import hilserver.service.supervisor",
+        "import hilserver.realtime.process, hilserver.realtime.device",
+        "import hilserver.realtime.compile",
+        SIMULATION,
+    ],
+    ids=["rig", "supervisor", "processes", "compile", "simulation"],
 )
 def test_what_runs_the_compiled_program_loads_no_compiler(code: str) -> None:
+    """A rig is simulated, recorded and replayed without one, also where it is not installed."""
+    without = "import sys; sys.modules |= dict.fromkeys(('numba', 'llvmlite', 'ziglang'))\n"
+    subprocess.run([sys.executable, "-c", without + code], check=True)
     loaded = loaded_by(code)
     assert {"numpy", "hilserver.tick"} <= loaded
     assert not loaded & {"numba", "llvmlite", "matplotlib"}

@@ -131,7 +131,7 @@ class Bench:
     async def until(self, condition: Callable[[published.MarginStatus], bool]) -> published.MarginStatus:
         """What is published next for which this holds."""
         start = len(self.published)
-        async with asyncio.timeout(600):  # a cold cache on a busy machine
+        async with asyncio.timeout(600):  # on a busy machine
             while not any(map(condition, self.published[start:])):
                 self._new.clear()
                 await self._new.wait()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hilserver.compiler import is_compiled
+from hilserver.compiler import is_compiled, loading
 from hilserver.compiler.loading import FINGERPRINT_FILE, folder_in_cache
 from hilserver.compiler.sources import fingerprint
 from hilserver.numerics.arrays import Floats
@@ -309,6 +309,7 @@ def test_it_is_known_beforehand_whether_the_program_must_be_built(
     """That takes a minute, in which the supervisor would hear nothing: another process is to do it."""
     assert is_compiled(rig.library)
     monkeypatch.setenv("CACHE_DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(loading, "SHIPPED", tmp_path / "nothing")
     assert not is_compiled(rig.library)
     folder_in_cache().mkdir()
     (folder_in_cache() / FINGERPRINT_FILE).write_text("of other sources")

@@ -1,6 +1,6 @@
 """The component of docs/write-a-component.md, for the tests of what a user adds.
 
-All use this one text: each different one would cost the compiling of a whole program.
+All use this one text, which is compiled once.
 """
 
 from __future__ import annotations
