@@ -39,7 +39,11 @@ def generate(library: Library) -> str:
                 lines += [" " * 12 + line for line in _call(contract)]
                 word = "elif"
         lines.append("        else:" if word == "elif" else "        if True:")
-        lines.append("            own_kernel(kind, ix.ctypes, val.ctypes, z.ctypes, y.ctypes, d.ctypes, a, p, r)")
+        lines += [
+            "            status = own_kernel(kind, ix.ctypes, val.ctypes, z.ctypes, y.ctypes, d.ctypes, a, p, r)",
+            "            if status != 0:",
+            "                raise ArithmeticError",
+        ]
     return "\n".join(lines) + "\n"
 
 

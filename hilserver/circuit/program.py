@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -130,8 +131,12 @@ class Function:
         if isinstance(kind, Record):
             yield from self._of_records(name, kind, argument, kept)
         elif kind is Argument.WHOLE:
+            if not isinstance(argument, Integral):
+                raise TypeError(f"{self.name}: {name} must be a whole number, is {_described(argument)}")
             yield int(argument)
         elif kind is Argument.NUMBER:
+            if not isinstance(argument, Real):
+                raise TypeError(f"{self.name}: {name} must be a number, is {_described(argument)}")
             yield int(np.float64(argument).view(np.int64))
         else:
             if (
@@ -146,6 +151,9 @@ class Function:
             yield from argument.shape
 
     def _of_records(self, name: str, kind: Record, argument: Any, kept: list[Any]) -> Iterator[int]:
+        if not isinstance(argument, tuple) or not (kind.many or len(argument) == len(kind.fields)):
+            wanted = f"a tuple of {kind.type.__name__}" if kind.many else f"a {kind.type.__name__}"
+            raise TypeError(f"{self.name}: {name} must be {wanted}, is {_described(argument)}")
         if not kind.many:
             for field, one, value in zip(kind.type._fields, kind.fields, argument, strict=True):  # type: ignore[attr-defined]
                 yield from self._cells((f"{name}.{field}", one), value, kept)

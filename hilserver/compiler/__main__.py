@@ -1,57 +1,24 @@
-"""Builds the program, with a progress bar: ``python -m hilserver.compiler [FOLDER]``.
+"""Builds the program: ``python -m hilserver.compiler [FOLDER]``.
 
 Without a folder it is built into the user's cache, unless there is one for the present sources already.
 """
 
 from __future__ import annotations
 
-import shutil
 import sys
-import time
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-from hilserver.compiler.building import build
-from hilserver.compiler.loading import FINGERPRINT_FILE, files_in, folder_in_cache, found_file, only_one
-from hilserver.compiler.sources import fingerprint
+from hilserver.compiler.loading import found_file
 from hilserver.errors import HilserverError
 
-
-def fill(folder: Path) -> None:
-    """Copy the program of the present sources into this folder, or build it there if there is none yet."""
-    if (found := found_file()) is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in (*files_in(found.parent).values(), found.parent / FINGERPRINT_FILE):
-            shutil.copy(path, folder)
-    else:
-        build_in(folder)
-
-
-def build_in(folder: Path) -> None:
-    """Build into this folder, and mark it as complete last."""
-    console = Console(stderr=True)
-    began = time.monotonic()
-    (folder / FINGERPRINT_FILE).unlink(missing_ok=True)
-    parts = {level: path.with_suffix(".part") for level, path in files_in(folder).items()}
-    columns = (TextColumn("Compiling hilserver, once for this version: {task.description:<16}"), BarColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("", total=1.0)
-        build(parts, lambda text, share: bar.update(task, description=text, completed=share))
-    for level, path in files_in(folder).items():
-        parts[level].replace(path)
-    (folder / FINGERPRINT_FILE).write_text(fingerprint())
-    console.print(f"Compiled hilserver in {time.monotonic() - began:.0f} s: {folder}")
-
-
 if __name__ == "__main__":
-    try:
-        if len(sys.argv) > 1:
-            fill(Path(sys.argv[1]))
-        else:
-            with only_one(folder_in_cache()):
-                if found_file() is None:
-                    build_in(folder_in_cache())
-    except HilserverError as error:
-        sys.exit(str(error))
+    if len(sys.argv) > 1 or found_file() is None:
+        from hilserver.compiler.storing import build_once, fill  # loads Numba
+
+        try:
+            if len(sys.argv) > 1:
+                fill(Path(sys.argv[1]))
+            else:
+                build_once()
+        except HilserverError as error:
+            sys.exit(str(error))

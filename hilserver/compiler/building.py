@@ -114,12 +114,14 @@ define void @NRT_MemInfo_call_dtor(ptr %info) {
 OWN_KERNELS = f"""
 @{TABLE} = global [{CELLS} x i64] zeroinitializer
 @{OWN_TABLE} = global [{MOST_OWN_KINDS} x ptr] zeroinitializer
-define void @{OWN_KERNEL}(i64 %kind, ptr %ix, ptr %val, ptr %z, ptr %y, ptr %d, i64 %a, i64 %p, i64 %r) {{
+define i32 @{OWN_KERNEL}(i64 %kind, ptr %ix, ptr %val, ptr %z, ptr %y, ptr %d, i64 %a, i64 %p, i64 %r) {{
   %n = sub i64 %kind, {FIRST_OWN_KIND}
   %place = getelementptr [{MOST_OWN_KINDS} x ptr], ptr @{OWN_TABLE}, i64 0, i64 %n
   %kernel = load ptr, ptr %place
-  call void %kernel(ptr %ix, ptr %val, ptr %z, ptr %y, ptr %d, i64 %a, i64 %p, i64 %r)
-  ret void
+  %result = alloca ptr
+  %error = alloca ptr
+  %status = call i32 %kernel(ptr %result, ptr %error, ptr %ix, ptr %val, ptr %z, ptr %y, ptr %d, i64 %a, i64 %p, i64 %r)
+  ret i32 %status
 }}
 """
 

@@ -57,7 +57,7 @@ def linked(
     generated = import_generated(dispatch.generate(library), name, folder)
     for contract in library.built_in:
         vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **KERNEL_OPTIONS, **UNWRAPPED)
-    own: Any = numba.types.ExternalFunction(OWN_KERNEL, numba.types.void(numba.types.uint64, *OWN_SIGNATURE.args))
+    own: Any = numba.types.ExternalFunction(OWN_KERNEL, numba.types.int32(numba.types.uint64, *OWN_SIGNATURE.args))
     vars(generated)["own_kernel"] = own
     with cached_in(folder):
         made = {each: numba.njit(getattr(generated, each), **HEAPLESS, **options) for each in GENERATED}

@@ -51,11 +51,13 @@ def standard_file() -> Path:
 
 def found_file() -> Path | None:
     """The shared library for this processor, of the present sources; None if there is none."""
-    file = f"{os.environ.get(LEVEL_VARIABLE) or level_of_this_machine()}.so"
+    level = os.environ.get(LEVEL_VARIABLE) or level_of_this_machine()
+    if level not in levels():
+        raise HilserverError(f"{LEVEL_VARIABLE}={level}: must be one of {', '.join(levels())}.")
     for folder in (SHIPPED, folder_in_cache()):
         try:
             if (folder / FINGERPRINT_FILE).read_text() == fingerprint():
-                return folder / file
+                return folder / f"{level}.so"
         except FileNotFoundError:
             pass
     return None

@@ -12,6 +12,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from hilserver.compiler.levels import X86_64
 from hilserver.errors import HilserverError
 
 
@@ -29,7 +30,9 @@ def write_shared_library(bitcode: bytes, level: str, path: Path) -> None:
 def _machine_code(module: Any, level: str) -> bytes:
     """Optimise and compile, without any change of floating-point results (no contraction, no reassociation)."""
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    machine = target.create_target_machine(cpu=level, opt=3, reloc="pic", codemodel="default")
+    machine = target.create_target_machine(
+        cpu=level if level.startswith(X86_64) else "generic", opt=3, reloc="pic", codemodel="default"
+    )
     module.data_layout = str(machine.target_data)
     for speed, vectorise in ((0, False), (3, True)):  # first inline and simplify, as Numba does
         options = llvm.create_pipeline_tuning_options(speed_level=speed)

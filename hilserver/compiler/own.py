@@ -26,7 +26,15 @@ from hilserver.circuit import dispatch
 from hilserver.circuit.dispatch import is_pair
 from hilserver.circuit.library import FIRST_OWN_KIND, MOST_OWN_KINDS, Contract, Library
 from hilserver.circuit.program import Program
-from hilserver.compiler.linking import HEAPLESS, KERNEL_OPTIONS, OPTIONS, OWN_SIGNATURE, cached_in, import_generated
+from hilserver.compiler.linking import (
+    HEAPLESS,
+    KERNEL_OPTIONS,
+    OPTIONS,
+    OWN_SIGNATURE,
+    UNWRAPPED,
+    cached_in,
+    import_generated,
+)
 from hilserver.compiler.loading import load
 from hilserver.compiler.lowering import register_marks
 from hilserver.compiler.sources import cache_root, fingerprint, writable
@@ -53,7 +61,7 @@ def _loaded(name: str, file: Path, contracts: tuple[Contract, ...]) -> Program:
     program = _loaded_alone(file, f"-{name}")
     table = program.table(OWN_TABLE, MOST_OWN_KINDS)
     for contract, kernel in zip(contracts, kernels, strict=True):
-        table[contract.kind - FIRST_OWN_KIND] = kernel.address
+        table[contract.kind - FIRST_OWN_KIND] = _address(kernel)
     program.kept = kernels
     return program
 
@@ -78,7 +86,15 @@ def _compiled(contract: Contract) -> Any:
     run.__qualname__, entry.__qualname__ = f"run_{name}", f"entry_{name}"
     with cached_in(folder):
         vars(generated)["run"] = numba.njit(run, **HEAPLESS)
-        return numba.cfunc(OWN_SIGNATURE, cache=True, **OPTIONS)(entry)  # carray requires the heap
+        made = numba.njit(entry, cache=True, **OPTIONS, **UNWRAPPED)  # carray requires the heap
+        made.compile(OWN_SIGNATURE.args)
+        return made
+
+
+def _address(made: Any) -> int:
+    """Address of the machine code, which returns 0, or Numba's status of an error."""
+    (compiled,) = made.overloads.values()
+    return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
 
 
 def check_kernels(library: Library) -> None:
@@ -87,16 +103,16 @@ def check_kernels(library: Library) -> None:
     problems = []
     modules = {file.module: file.name for file in library.own}
     pair = numba.types.Tuple((numba.float64[::1], numba.int64))  # type: ignore[no-untyped-call]
-    for contract in library.contracts:
+    for contract in library.own_kernels:
         function = contract.kernel.function
-        if function.__module__ in modules:
-            types = tuple(pair if is_pair(contract, term) else numba.float64 for term in contract.arguments)
-            if error := _failure(function, types, HEAPLESS):
-                reason = _essence(error)
-                if not _failure(function, types, {**HEAPLESS, "_nrt": True}):
-                    reason = "it creates an array, a list or a text, but a tick must not allocate memory"
-                text = f"kernel {function.__name__} can't be compiled: {reason}"
-                problems.append(Problem(text, contract.component.__name__, modules[function.__module__]))
+        types = tuple(pair if is_pair(contract, term) else numba.float64 for term in contract.arguments)
+        if error := _failure(function, types, HEAPLESS):
+            reason = _essence(error)
+            if not _failure(function, types, {**HEAPLESS, "_nrt": True}):
+                reason = "it creates an array, a list or a text, but a tick must not allocate memory"
+            text = f"kernel {function.__name__} can't be compiled: {reason}"
+            file = modules.get(function.__module__, f"installed components ({function.__module__})")
+            problems.append(Problem(text, contract.component.__name__, file))
     if problems:
         raise ConfigurationError(problems)
 

@@ -37,18 +37,18 @@ MARKS: list[Marked] = []
 
 
 def mark(function: Callable[..., Any], how: Compile, *details: Any) -> None:
-    """Marked a function for the compiler."""
+    """Mark a function for the compiler."""
     MARKS.append(Marked(function, how, details))
 
 
 def compilable(function: Function) -> Function:
-    """Marked a function that compiled code may call."""
+    """Mark a function that compiled code may call."""
     mark(function, Compile.CALL)
     return function
 
 
 def gives_arrays(function: Function) -> Function:
-    """Marked a function that compiled code may call and that returns parts of its arrays.
+    """Mark a function that compiled code may call and that returns parts of its arrays.
 
     Without Numba's memory runtime, which compiled code does without, a function may not return an array. It is
     switched on for the function alone, and has nothing to count: no array of the tick is owned by compiled code.

@@ -6,9 +6,12 @@ while the others wait.
 
 from __future__ import annotations
 
-from hilserver.compiler import standard_program
+from hilserver.compiler.loading import found_file
 from hilserver.realtime.reports import send_report
 
 if __name__ == "__main__":
-    standard_program()
+    if found_file() is None:
+        from hilserver.compiler.storing import build_once  # loads Numba
+
+        build_once()
     send_report(ready=True)

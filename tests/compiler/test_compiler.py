@@ -22,8 +22,7 @@ from hilserver.circuit.model import read_circuit
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import Argument, Function, Parameter, Program, Record, parameters_of
-from hilserver.compiler import __main__ as compiler_command
-from hilserver.compiler import compiled_program, linking, loading, own, standard_program
+from hilserver.compiler import compiled_program, linking, loading, own, standard_program, storing
 from hilserver.compiler.levels import NEEDED_FOR_V3, V2, V3, level_of_this_machine, levels
 from hilserver.compiler.loading import FINGERPRINT_FILE, files_in, load
 from hilserver.compiler.sources import COMPILED_FROM, cache_root, fingerprint, writable
@@ -262,13 +261,13 @@ def test_a_build_that_fails_leaves_nothing_to_load(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(loading, "SHIPPED", tmp_path / "built")
     monkeypatch.setenv("CACHE_DIRECTORY", str(tmp_path))
-    monkeypatch.setattr(compiler_command, "build", build)
+    monkeypatch.setattr(storing, "build", build)
     folder = loading.folder_in_cache()
     folder.mkdir()
     (folder / FINGERPRINT_FILE).write_text(fingerprint())
     assert loading.found_file() is not None
     with pytest.raises(HilserverError, match="no linker"):
-        compiler_command.build_in(folder)
+        storing.build_in(folder)
     assert loading.found_file() is None
 
 
@@ -281,8 +280,8 @@ def test_a_package_is_filled_from_what_is_built(where: str, tmp_path: Path, monk
         path.write_text(path.name)
     (folder / FINGERPRINT_FILE).write_text(fingerprint())
     monkeypatch.setattr(loading, "SHIPPED", folder)
-    monkeypatch.delattr(compiler_command, "build")
-    compiler_command.fill(tmp_path / where)
+    monkeypatch.delattr(storing, "build")
+    storing.fill(tmp_path / where)
     assert {path.name for path in (tmp_path / where).iterdir()} == {
         *(f"{level}.so" for level in levels()),
         "fingerprint",
