@@ -54,7 +54,8 @@ def found_file() -> Path | None:
     level = os.environ.get(LEVEL_VARIABLE) or level_of_this_machine()
     if level not in levels():
         raise HilserverError(f"{LEVEL_VARIABLE}={level}: must be one of {', '.join(levels())}.")
-    for folder in (SHIPPED, folder_in_cache()):
+    for folder_of in (lambda: SHIPPED, folder_in_cache):  # which is made when it is asked for
+        folder = folder_of()
         try:
             if (folder / FINGERPRINT_FILE).read_text() == fingerprint():
                 return folder / f"{level}.so"
