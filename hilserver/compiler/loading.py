@@ -54,14 +54,15 @@ def found_file() -> Path | None:
     level = os.environ.get(LEVEL_VARIABLE) or level_of_this_machine()
     if level not in levels():
         raise HilserverError(f"{LEVEL_VARIABLE}={level}: must be one of {', '.join(levels())}.")
-    for folder_of in (lambda: SHIPPED, folder_in_cache):  # which is made when it is asked for
-        folder = folder_of()
-        try:
-            if (folder / FINGERPRINT_FILE).read_text() == fingerprint():
-                return folder / f"{level}.so"
-        except FileNotFoundError:
-            pass
-    return None
+    return _complete(SHIPPED, level) or _complete(folder_in_cache(), level)
+
+
+def _complete(folder: Path, level: str) -> Path | None:
+    try:
+        same = (folder / FINGERPRINT_FILE).read_text() == fingerprint()
+    except FileNotFoundError:
+        return None
+    return folder / f"{level}.so" if same else None
 
 
 def folder_in_cache() -> Path:
