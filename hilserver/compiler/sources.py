@@ -8,9 +8,7 @@ import os
 import tempfile
 from pathlib import Path
 
-import hilserver
-
-PACKAGE = Path(hilserver.__file__).parent
+PACKAGE = Path(__file__).parents[1]
 COMPILED_FROM = ("numerics", "components", "mechanics", "circuit", "tick", "compiler")
 """Packages with the functions that are compiled, and with those that compile them."""
 SHIPPED = PACKAGE / "compiler" / "built"

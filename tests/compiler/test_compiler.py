@@ -496,3 +496,13 @@ def test_an_own_copy_of_a_built_in_component_computes_the_same_bits() -> None:
         return run_freely(compiled_program(library), pack(read_circuit(raw, library), library), 200)
 
     assert emptying("orifice").tobytes() == emptying("my_orifice").tobytes()
+
+
+def test_a_folder_of_the_same_name_in_the_working_folder_is_no_obstacle(tmp_path: Path) -> None:
+    """Python takes it for a part of the package, which then has no file of its own."""
+    (tmp_path / "hilserver").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", "from hilserver.compiler.sources import PACKAGE; print((PACKAGE / 'tick').is_dir())"],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout == "True\n", done.stderr
