@@ -27,7 +27,27 @@ from probe import ProbeDevice
 
 from hilserver.toml import read_toml
 
+RAISE = """
+rig = "config/rigs/demo.toml"
+length = "5 s"
+step = [{ at = "0.1 s", send = "arm" }, { at = "0.2 s", send = "start" }]
+inputs.joystick = { shape = "step", points = [["0.4 s", 0], ["0.6 s", 0.4], ["4 s", 0.4], ["4.2 s", 0]] }
+"""
 pytestmark = [pytest.mark.slow, pytest.mark.realtime]
+
+
+def carry_out_in_real_time(place: Workplace, block: Block) -> None:
+    """A sequence that lowers the load, three times at most: the machine may be busy, which moves actions in time."""
+    for _ in range(2):
+        try:
+            place.carry_out(block)
+        except AssertionError as failed:
+            print(failed)
+            (place.folder / "raise.toml").write_text(RAISE)
+            place.run_here("hilserver test raise.toml --live -")  # as far as it was lowered, or farther
+        else:
+            return
+    place.carry_out(block)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +61,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
         place.compare(command, shown, said_until(server, "Ctrl-C"))
         # The sequence expects the load where it is at the start; how far the others lower it, their duration decides.
         for block in sorted(marked("run: live", "run: live, refused"), key=lambda block: "--live" not in block.text):
-            place.carry_out(block)
+            if "--live" in block.text:
+                carry_out_in_real_time(place, block)
+            else:
+                place.carry_out(block)
         for block in marked("run: live, until Ctrl-C"):
             assert f"<title>{place.rigs['demo']} · hilserver" in page_of(place, block.text)
         for block in marked("run: live python"):

@@ -82,11 +82,12 @@ def test_memory_and_descriptors_stay_flat(soak: Soak, length: float) -> None:
     warm_up = min(600.0, length / 2)
 
     async def run() -> None:
+        async with soak.user() as user:
+            await be_running(user)
+        await switches(soak)  # after which everything has been used once, however fast or busy the machine is
         watching = asyncio.create_task(soak.watch_usage(min(10.0, length / 20)))
         try:
             began = time.monotonic()
-            async with soak.user() as user:
-                await be_running(user)
             while time.monotonic() - began < length:
                 await switches(soak)
                 await asyncio.sleep(min(5.0, length / 10))
