@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 class DriverConfig(BaseModel):
     """Base of a driver's own settings in ``[devices.<name>]``: frozen, unknown keys refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True)
 
 
 class SlowDriverConfig(DriverConfig):

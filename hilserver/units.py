@@ -29,18 +29,52 @@ L_MIN = 1.0 / 6e4
 """A litre per minute, m^3/s."""
 
 
+USUAL_UNITS = {
+    "m": "[length]", "km": "1000 m", "cm": "0.01 m", "mm": "0.001 m", "µm": "1e-6 m",
+    "s": "[time]", "ms": "0.001 s", "µs": "1e-6 s", "us": "1e-6 s", "ns": "1e-9 s", "min": "60 s", "h": "3600 s",
+    "Hz": "1 / s", "kHz": "1000 Hz", "MHz": "1e6 Hz",
+    "kg": "[mass]", "g": "0.001 kg", "t": "1000 kg",
+    "K": "[temperature]; offset: 0",
+    "N": "kg m / s ** 2", "kN": "1000 N", "MN": "1e6 N",
+    "Pa": "N / m ** 2", "kPa": "1000 Pa", "MPa": "1e6 Pa", "GPa": "1e9 Pa", "bar": "1e5 Pa", "mbar": "100 Pa",
+    "l": "0.001 m ** 3", "L": "0.001 m ** 3", "ml": "1e-6 m ** 3",
+    "J": "N m", "W": "J / s", "kW": "1000 W", "MW": "1e6 W",
+    "A": "[current]", "mA": "0.001 A", "V": "W / A", "mV": "0.001 V", "ohm": "V / A",
+    "rad": "[]", "deg": f"{math.pi!r} / 180 rad", "rev": "1", "rpm": "rev / min", "percent": "0.01 = %",
+}  # fmt: skip
+"""The units in nearly all files, each word with its definition for pint."""
+_WORD = re.compile(r"[^\W\d_][\w°]*|%")
+_USUAL_WORDS = {*USUAL_UNITS, "%", "dimensionless"}
+
+
+def registry(*units: str) -> pint.UnitRegistry[Any]:
+    """A registry of pint that knows these units: that of the usual ones, if it does, for the other takes 0.2 s to load.
+
+    A revolution counts as 1: ``1500 rpm`` is 25 1/s, ``28 cm^3/rev`` a volume.
+    """
+    words = {word for unit in units for word in _WORD.findall(unit)}
+    return _usual_units() if words <= _USUAL_WORDS else _all_units()
+
+
 @functools.cache
-def registry() -> pint.UnitRegistry[Any]:
-    """The unit registry: pint's own units; a revolution counts as 1: ``1500 rpm`` is 25 1/s, ``28 cm^3/rev`` a volume.
+def _usual_units() -> pint.UnitRegistry[Any]:
+    import pint  # only where units are read: clients do without it, and it takes 0.1 s
+
+    return pint.UnitRegistry([f"{word} = {definition}" for word, definition in USUAL_UNITS.items()])
+
+
+@functools.cache
+def _all_units() -> pint.UnitRegistry[Any]:
+    """Those of pint, and revolutions.
 
     Without pint's cache folder: it saves 0.1 s, and fails where the home folder can't be written to (a system service).
     """
-    import pint  # only where units are read: clients do without it, and it takes 0.3 s
+    import pint
 
     units: pint.UnitRegistry[Any] = pint.UnitRegistry(on_redefinition="ignore")
-    units.define("rev = 1 = revolution")
-    units.define("rpm = rev / minute")
-    units.define("percent = 0.01 = %")
+    for word in ("rev", "rpm", "percent"):
+        units.define(f"{word} = {USUAL_UNITS[word]}")
+    units.define("revolution = rev")
     return units
 
 
@@ -65,7 +99,8 @@ def parse(text: str) -> Any:
     if _UNIT.fullmatch(unit) is None:
         raise ValueError(f"{shown(text)} has no unit that can be read")
     try:
-        return registry().Quantity(value, registry().parse_units(unit))
+        units = registry(unit)
+        return units.Quantity(value, units.parse_units(unit))
     except Exception as error:  # pint raises many kinds of exceptions, including tokenizer errors
         raise ValueError(f"{shown(text)} has no unit that can be read ({error})") from None
 
@@ -105,7 +140,7 @@ def round_trip(value: float) -> float:
 
 def from_si(value: float, unit: str, shown: str) -> float:
     """Convert an SI value for display, e.g. ``from_si(1e5, "Pa", "bar")`` = 1.0."""
-    return float(registry().Quantity(value, unit).to(shown).magnitude)
+    return float(registry(unit, shown).Quantity(value, unit).to(shown).magnitude)
 
 
 _SHOWN = {"Pa": ("bar", 1e-5), "m^3/s": ("l/min", 6e4), "m^3": ("l", 1e3), "m": ("mm", 1e3)}
@@ -239,7 +274,7 @@ SI_UNITS = ("Pa", "m^3/s", "m", "m/s", "m/s^2", "N", "1/s", "s", "kg", "m^3", "K
 class Quantity(BaseModel):
     """A value of any kind of quantity: SI value and SI unit."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     value: float
     unit: str
@@ -252,7 +287,7 @@ def quantity(raw: object) -> Quantity:
 
 def quantity_per_second(raw: object) -> Quantity:
     """``"250 bar/s"`` -> Quantity(value=2.5e7, unit="Pa"): a rate of change, with the unit of what changes."""
-    return _any_quantity(raw, "second", "250 bar/s")
+    return _any_quantity(raw, "s", "250 bar/s")
 
 
 def difference(raw: object) -> Quantity:
@@ -271,7 +306,7 @@ def _any_quantity(raw: object, per: str, example: str) -> Quantity:
         raise ValueError(f'{shown(raw)} is not a value; write it like "{example}"')
     amount = parse(raw) if isinstance(raw, str) else registry().Quantity(finite(raw))
     if per != "dimensionless":
-        amount = amount * registry().Quantity(1.0, per)
+        amount = amount * type(amount)(1.0, per)
     for unit in SI_UNITS:
         if amount.is_compatible_with(unit or "dimensionless"):
             return Quantity(value=_magnitude(amount, unit, raw), unit=unit)

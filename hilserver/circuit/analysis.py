@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilserver.circuit import engine as e
+from hilserver.circuit.equilibrium import SETTLED
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.errors import HilserverError
@@ -17,11 +18,6 @@ from hilserver.numerics.arrays import Floats
 
 Complexes = NDArray[np.complex128]
 
-SETTLED = 1e-6
-"""Scaled rate, in typical sizes per second, below which a state counts as at rest."""
-_TRIES = 10_000
-_SHORTEST, _LONGEST = 1e-6, 1e5
-_COARSE = 1e-3
 _RELATIVE = 1e-7
 SIGNIFICANT = 0.05
 """Smallest part of an output for which a motion is significant."""
@@ -51,11 +47,14 @@ class Analysis:
         self._program = program
         self._recorded = np.zeros(len(packed.recorded))
         self._work = np.zeros(packed.work_size)
+        self._derivatives = program.derivatives.bound(
+            packed.index, packed.value, self.values, self._recorded, self._work
+        )
 
     def rates(self, states: Floats) -> Floats:
         """Time derivatives of the states, with signals and recorded pressures updated in ``values``."""
         self.values[: self.n] = states
-        self._program.derivatives(self.packed.index, self.packed.value, self.values, self._recorded, self._work)
+        self._derivatives()
         return self._work[: self.n].copy()
 
     def jacobian(self, states: Floats) -> Floats:
@@ -130,24 +129,11 @@ class Analysis:
         value, z = self.packed.value.copy(), self.values.copy()
         for i in held:  # a state between equal limits does not move
             value[int(index[e.LOWER]) + i] = value[int(index[e.UPPER]) + i] = z[i]
-        rates, h = np.full(self.n, np.inf), 1e-4
-        for _ in range(_TRIES):
-            whole, halves = z.copy(), z.copy()
-            self._program.advance(index, value, whole, self._recorded, self._work, 1, h)
-            self._program.advance(index, value, halves, self._recorded, self._work, 2, 0.5 * h)
-            states = halves[: self.n]
-            error = np.abs(whole[: self.n] - states) / (_COARSE * (self.scale + np.abs(states)))
-            worst = float(error.max(initial=0.0)) if np.isfinite(halves).all() else np.inf
-            if worst > 1.0 and h > _SHORTEST:
-                h = max(0.4 * h, _SHORTEST)
-                continue
-            if not np.isfinite(halves).all():
-                break
-            z, rates = halves, self._work[: self.n] / self.scale
-            if np.abs(rates).max(initial=0.0) < SETTLED:
-                self.values[:] = z
-                return z
-            h = min(h * min(4.0, 0.9 / max(worst, 1e-6) ** (1 / 3)), _LONGEST)
+        whole, halves, rates = np.empty_like(z), np.empty_like(z), np.empty(self.n)
+        self._program.find_rest(index, value, z, self._recorded, self._work, whole, halves, rates)
+        if np.abs(rates).max(initial=0.0) < SETTLED:
+            self.values[:] = z
+            return z
         moving = [k for k in np.argsort(-np.abs(rates))[:3] if not abs(rates[k]) <= SETTLED]
         text = ", ".join(
             f"{self.packed.values[k]} ({rates[k] * self.scale[k]:.3g} {self.packed.kinds[k]}/s)" for k in moving

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from numbers import Integral, Real
@@ -27,19 +27,19 @@ SYMBOL = "hilserver_"
 
 
 class Argument(Enum):
-    """What a parameter of an entry point is; the value is the name of its annotation."""
+    """What a parameter of an entry point is: the name of its annotation, its dimensions (0: a number), their type."""
 
-    FLOATS = "Floats"
-    MATRIX = "Matrix"
-    INTEGERS = "Integers"
-    INDICES = "Indices"
-    WHOLE = "int"
-    NUMBER = "float"
+    FLOATS = "Floats", 1, "float64"
+    MATRIX = "Matrix", 2, "float64"
+    INTEGERS = "Integers", 1, "int64"
+    INDICES = "Indices", 1, "uint64"
+    WHOLE = "int", 0, "int64"
+    NUMBER = "float", 0, "float64"
 
-    @property
-    def dimensions(self) -> int:
-        """Number of dimensions of an array; 0 for a number."""
-        return {Argument.MATRIX: 2, Argument.WHOLE: 0, Argument.NUMBER: 0}.get(self, 1)
+    def __init__(self, annotation: str, dimensions: int, dtype: str) -> None:
+        self.annotation = annotation
+        self.dimensions = dimensions
+        self.dtype = np.dtype(dtype)
 
     @property
     def cells(self) -> int:
@@ -47,12 +47,7 @@ class Argument(Enum):
         return 1 + self.dimensions
 
 
-DTYPES = {
-    Argument.FLOATS: np.dtype(np.float64),
-    Argument.MATRIX: np.dtype(np.float64),
-    Argument.INTEGERS: np.dtype(np.int64),
-    Argument.INDICES: np.dtype(np.uint64),
-}
+OF_ANNOTATION = {kind.annotation: kind for kind in Argument}
 
 
 @dataclass(frozen=True)
@@ -87,8 +82,8 @@ def _parameters(owner: Any, scope: Mapping[str, Any]) -> dict[str, Parameter]:
 
 def _parameter(annotation: str, scope: Mapping[str, Any]) -> Parameter:
     annotation = annotation.removeprefix("ForwardRef('").removesuffix("')")  # of a named tuple's field
-    if annotation in {kind.value for kind in Argument}:
-        return Argument(annotation)
+    if annotation in OF_ANNOTATION:
+        return OF_ANNOTATION[annotation]
     name = annotation.removeprefix("tuple[").removesuffix(", ...]")
     found = scope[name]
     fields = _parameters(found, vars(sys.modules[found.__module__]))
@@ -122,47 +117,48 @@ class Function:
 
     def _frame(self, parameters: Any, arguments: Sequence[Any]) -> tuple[Integers, list[Any]]:
         """A frame, and what must live as long as it."""
+        cells: list[int] = []
         kept: list[Any] = []
-        cells = [cell for pair in zip(parameters, arguments, strict=True) for cell in self._cells(*pair, kept)]
+        for (name, kind), argument in zip(parameters, arguments, strict=True):
+            self._add(name, kind, argument, cells, kept)
         return np.array(cells, dtype=np.int64), kept
 
-    def _cells(self, parameter: tuple[str, Parameter], argument: Any, kept: list[Any]) -> Iterator[int]:
-        name, kind = parameter
+    def _add(self, name: str, kind: Parameter, argument: Any, cells: list[int], kept: list[Any]) -> None:
+        """Add the cells of an argument."""
         if isinstance(kind, Record):
-            yield from self._of_records(name, kind, argument, kept)
+            self._add_records(name, kind, argument, cells, kept)
+        elif kind.dimensions:
+            if not (
+                isinstance(argument, np.ndarray)
+                and argument.dtype == kind.dtype
+                and argument.ndim == kind.dimensions
+                and argument.flags.c_contiguous
+            ):
+                wanted = f"a contiguous array of {kind.dtype} with {kind.dimensions} dimensions"
+                raise TypeError(f"{self.name}: {name} must be {wanted}, is {_described(argument)}")
+            cells.append(argument.__array_interface__["data"][0])
+            cells.extend(argument.shape)
         elif kind is Argument.WHOLE:
             if not isinstance(argument, Integral):
                 raise TypeError(f"{self.name}: {name} must be a whole number, is {_described(argument)}")
-            yield int(argument)
-        elif kind is Argument.NUMBER:
+            cells.append(int(argument))
+        else:
             if not isinstance(argument, Real):
                 raise TypeError(f"{self.name}: {name} must be a number, is {_described(argument)}")
-            yield int(np.float64(argument).view(np.int64))
-        else:
-            if (
-                not isinstance(argument, np.ndarray)
-                or argument.dtype != DTYPES[kind]
-                or argument.ndim != kind.dimensions
-                or not argument.flags.c_contiguous
-            ):
-                wanted = f"a contiguous array of {DTYPES[kind]} with {kind.dimensions} dimensions"
-                raise TypeError(f"{self.name}: {name} must be {wanted}, is {_described(argument)}")
-            yield argument.__array_interface__["data"][0]
-            yield from argument.shape
+            cells.append(int(np.float64(argument).view(np.int64)))
 
-    def _of_records(self, name: str, kind: Record, argument: Any, kept: list[Any]) -> Iterator[int]:
+    def _add_records(self, name: str, kind: Record, argument: Any, cells: list[int], kept: list[Any]) -> None:
         if not isinstance(argument, tuple) or not (kind.many or len(argument) == len(kind.fields)):
             wanted = f"a tuple of {kind.type.__name__}" if kind.many else f"a {kind.type.__name__}"
             raise TypeError(f"{self.name}: {name} must be {wanted}, is {_described(argument)}")
         if not kind.many:
             for field, one, value in zip(kind.type._fields, kind.fields, argument, strict=True):  # type: ignore[attr-defined]
-                yield from self._cells((f"{name}.{field}", one), value, kept)
+                self._add(f"{name}.{field}", one, value, cells, kept)
             return
         frames = [self._frame([(name, kind.one())], [value]) for value in argument]
         addresses = np.array([frame.ctypes.data for frame, _ in frames], dtype=np.int64)
         kept.append((frames, addresses))
-        yield addresses.ctypes.data
-        yield len(frames)
+        cells += (addresses.ctypes.data, len(frames))
 
 
 def _described(argument: Any) -> str:

@@ -18,7 +18,7 @@ from numba.core.typing import templates
 from numba.extending import intrinsic, lower_builtin, lower_cast, overload, register_jitable, type_callable
 from numba.np.arrayobj import populate_array
 
-from hilserver.circuit.program import DTYPES, Argument, Parameter, Record, parameters_of
+from hilserver.circuit.program import Argument, Parameter, Record, parameters_of
 from hilserver.numerics import compilable
 from hilserver.numerics.compilable import Compile, Marked
 from hilserver.tick.lockstep import attached_at, run_bridged
@@ -115,11 +115,8 @@ def _type_of(parameter: Parameter) -> Any:
         if parameter.many:
             return _type_of(Argument.INTEGERS)  # their addresses
         return types.NamedTuple([_type_of(field) for field in parameter.fields], parameter.type)
-    if parameter in DTYPES:
-        dtype: Any = DTYPES[parameter]
-        cell: Any = numba.from_dtype(dtype)
-        return types.Array(cell, parameter.dimensions, "C")
-    return types.int64 if parameter is Argument.WHOLE else types.float64
+    cell: Any = numba.from_dtype(parameter.dtype)
+    return types.Array(cell, parameter.dimensions, "C") if parameter.dimensions else cell
 
 
 def _load(context: Any, builder: Any, frame: Any, place: int, parameter: Parameter) -> Any:

@@ -24,7 +24,7 @@ Parameters = Mapping[str, Any]
 class Datasheet(BaseModel):
     """Base of everything read from a configuration: frozen, unknown keys refused, defaults validated."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True)
 
 
 class Fluid(Datasheet):

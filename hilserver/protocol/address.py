@@ -26,7 +26,7 @@ class LoginError(HilserverError):
 class BrokerAddress(BaseModel):
     """Address of the MQTT broker and login. The files contain secrets: no other user may read them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)
 
     host: Text = Field(default="127.0.0.1", description="broker's host")
     port: StrictInt = Field(default=1883, ge=1, le=65535, description="broker's port; 8883 is usual with TLS")

@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import importlib.util
 import json
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 from hilserver.errors import HilserverError
-
-if TYPE_CHECKING:  # the child process imports this module and has to be there quickly
-    from hilserver.protocol.accounts import Accounts
+from hilserver.protocol.accounts import Accounts
+from hilserver.service import broker_process
+from hilserver.service.broker_process import HOST, installed_mosquitto
 
 _log = logging.getLogger(__name__)
 
-HOST = "127.0.0.1"
-PACKET_LIMIT = 16 << 20
-"""Largest MQTT packet in bytes. The broker disconnects a client that sends a larger one; a server accepts none."""
 START_TIMEOUT = 10.0
 STOP_TIMEOUT = 3.0
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
@@ -44,7 +39,7 @@ class BrokerError(HilserverError):
 
 def find_program() -> Program:
     """Which broker can be started here; raises BrokerError if none."""
-    if _mosquitto() is not None:
+    if installed_mosquitto() is not None:
         return "mosquitto"
     if importlib.util.find_spec("amqtt") is not None:
         return "amqtt"
@@ -114,7 +109,7 @@ class EmbeddedBroker:
         if self._accounts is not None:
             access = {"password_file": self._accounts.passwords(), "acl_file": self._accounts.rules()}
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", __name__, self.program, str(self.port), str(os.getpid())),
+            *(sys.executable, "-m", broker_process.__name__, self.program, str(self.port), str(os.getpid())),
             stdin=asyncio.subprocess.PIPE,  # not as arguments: every user of this machine can read those
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
@@ -182,11 +177,6 @@ class EmbeddedBroker:
                 await process.wait()
 
 
-def _mosquitto() -> str | None:
-    # Debian installs it in /usr/sbin, which is not in an ordinary user's PATH
-    return shutil.which("mosquitto", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin")))
-
-
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
@@ -195,74 +185,3 @@ def _free_port() -> int:
 
 def _ending(code: int) -> str:
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# in the child process
-
-
-def _main(program: str, port: str, parent: str) -> None:
-    _die_with(int(parent))
-    access = json.load(sys.stdin)
-    if program == "mosquitto":
-        _become_mosquitto(port, access)
-    else:
-        asyncio.run(_run_amqtt(port))
-
-
-def _die_with(parent: int) -> None:
-    """Let the kernel kill this process when its parent dies (Linux; it holds beyond exec)."""
-    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL, 0, 0, 0)  # 1: PR_SET_PDEATHSIG
-    if os.getppid() != parent:  # died before the line above
-        sys.exit(1)
-
-
-def _become_mosquitto(port: str, access: dict[str, str]) -> None:
-    program = _mosquitto()
-    if program is None:
-        sys.exit("mosquitto is not installed")
-    settings = [
-        f"listener {port} {HOST}",
-        f"allow_anonymous {'false' if access else 'true'}",
-        f"max_packet_size {PACKET_LIMIT}",
-        "set_tcp_nodelay true",
-        "persistence false",
-        "connection_messages false",
-        "log_dest stderr",
-        "log_type error",
-        "log_type warning",
-        "log_timestamp false",
-    ]
-    if os.geteuid() == 0:
-        settings.append("user root")  # started by root, mosquitto changes its user, which cancels _die_with
-    settings += [f"{key} {_file_in_memory(key, text)}" for key, text in access.items()]
-    os.execv(program, [program, "-c", _file_in_memory("mosquitto.conf", "\n".join((*settings, "")))])
-
-
-def _file_in_memory(name: str, text: str) -> str:
-    """A file for this process that nobody else can read, and that does not outlive it, however it ends."""
-    file = os.memfd_create(name, 0)
-    os.fchmod(file, 0o600)
-    os.write(file, text.encode())
-    return f"/proc/self/fd/{file}"
-
-
-async def _run_amqtt(port: str) -> None:
-    from amqtt.broker import Broker
-
-    logging.getLogger("amqtt").setLevel(logging.CRITICAL)
-    broker = Broker(
-        {
-            "listeners": {"default": {"type": "tcp", "bind": f"{HOST}:{port}"}},
-            "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
-        }
-    )
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    await broker.start()
-    await stop.wait()
-    await broker.shutdown()
-
-
-if __name__ == "__main__":
-    _main(*sys.argv[1:])

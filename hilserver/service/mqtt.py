@@ -39,7 +39,7 @@ from hilserver.protocol.published import (
     refusal,
 )
 from hilserver.protocol.topics import Topics
-from hilserver.service.broker import PACKET_LIMIT
+from hilserver.service.broker_process import PACKET_LIMIT
 
 _log = logging.getLogger(__name__)
 

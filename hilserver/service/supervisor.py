@@ -11,7 +11,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hilserver.circuit.program import Program
 from hilserver.compiler import compiled_program, is_compiled
@@ -24,12 +24,10 @@ from hilserver.protocol.running import announce, withdraw, working_folder
 from hilserver.realtime.segment import SharedMemoryError, segment_path
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
-from hilserver.service.arming_check import ArmingCheck
 from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.catalogue import component_types
 from hilserver.service.children import Child, all_ready
 from hilserver.service.loop import LoopProcesses, end_predecessor
-from hilserver.service.margin_monitor import MarginMonitor
 from hilserver.service.mqtt import MqttService
 from hilserver.service.notify import Notifier
 from hilserver.service.operator import Operator
@@ -39,6 +37,9 @@ from hilserver.service.restarts import STABLE_AFTER, Restarts
 from hilserver.service.telemetry import TelemetryReader, fault_text
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
+
+if TYPE_CHECKING:
+    from hilserver.service.arming_check import ArmingCheck
 
 _log = logging.getLogger(__name__)
 BEAT = 0.02
@@ -121,13 +122,6 @@ class Supervisor:
             await self._compile(processes)
         program = compiled_program(self.rig.library)
         self.operator = operator = Operator(self.rig, memory, telemetry, program)
-        monitor = MarginMonitor(self.rig, program, telemetry, lambda: operator.running)
-        self.check = check = ArmingCheck(self.rig, telemetry, lambda: operator.running, folder)
-
-        async def against_arming(arm: commands.Arm) -> tuple[str, ...]:
-            return monitor.refusals() or await check.refusals(arm)
-
-        operator.before_arming, operator.against_arming = monitor.warnings, against_arming
         self._recording = recording = RecorderProcess(
             self.rig, memory, folder, program.fingerprint, operator.ran, telemetry
         )
@@ -137,6 +131,18 @@ class Supervisor:
         children = await processes.start()
         if self.rig.settings.recording.enabled and (recorder := await recording.start_if_room()) is not None:
             children.append(recorder)
+
+        # Imported while the processes start: these need the simulation, which takes 0.1 s.
+        from hilserver.service.arming_check import ArmingCheck
+        from hilserver.service.margin_monitor import MarginMonitor
+
+        monitor = MarginMonitor(self.rig, program, telemetry, lambda: operator.running)
+        self.check = check = ArmingCheck(self.rig, telemetry, lambda: operator.running, folder)
+
+        async def against_arming(arm: commands.Arm) -> tuple[str, ...]:
+            return monitor.refusals() or await check.refusals(arm)
+
+        operator.before_arming, operator.against_arming = monitor.warnings, against_arming
         mqtt = await self._start_mqtt(stack, operator, folder)
         await all_ready(*children)
         assert self.address is not None

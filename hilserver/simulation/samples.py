@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hilserver.driver import Plant, SampleSource
 from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.numerics.arrays import Floats
-from hilserver.record.tables import SampleTable, read_table
 from hilserver.rig.build import Device
+
+if TYPE_CHECKING:
+    from hilserver.record.tables import SampleTable
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class TickSamples:
 
 def read_samples(device: Device, rig_file: Path, dt: float) -> TickSamples:
     """The log of a replay device. Raises ConfigurationError, or RecordError if the log can't be used."""
+    from hilserver.record.tables import read_table  # imported with it, pyarrow.compute would slow every server's start
+
     config: Any = device.config
     path = Path(config.file)
     candidates = [path] if path.is_absolute() else [rig_file.parent / path, path]

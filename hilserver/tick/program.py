@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hilserver.circuit import engine
+from hilserver.circuit import engine, equilibrium
 from hilserver.circuit.engine import work_size
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics import riccati, valve_record
@@ -25,6 +25,7 @@ ENTRY_POINTS: tuple[Callable[..., Any], ...] = (
     engine.advance,
     engine.evaluate,
     engine.evaluate_sampled,
+    equilibrium.find_rest,
     plant.sample,
     plant.move,
     lockstep.run_bridged,

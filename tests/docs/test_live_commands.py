@@ -32,6 +32,7 @@ rig = "config/rigs/demo.toml"
 length = "5 s"
 step = [{ at = "0.1 s", send = "arm" }, { at = "0.2 s", send = "start" }]
 inputs.joystick = { shape = "step", points = [["0.4 s", 0], ["0.6 s", 0.4], ["4 s", 0.4], ["4.2 s", 0]] }
+expect = [{ channel = "x", at = "4 s", until = "4.5 s", min = "0.3 m" }]
 """
 pytestmark = [pytest.mark.slow, pytest.mark.realtime]
 
@@ -44,7 +45,8 @@ def carry_out_in_real_time(place: Workplace, block: Block) -> None:
         except AssertionError as failed:
             print(failed)
             (place.folder / "raise.toml").write_text(RAISE)
-            place.run_here("hilserver test raise.toml --live -")  # as far as it was lowered, or farther
+            code, output = place.run("hilserver test raise.toml --live -")  # as far as it was lowered, or farther
+            assert code == 0, output
         else:
             return
     place.carry_out(block)

@@ -152,7 +152,7 @@ def test_port_out_of_range() -> None:
 
 
 def test_without_any_broker_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_module, "_mosquitto", lambda: None)
+    monkeypatch.setattr(broker_module, "installed_mosquitto", lambda: None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
     async def session() -> None:

@@ -1,0 +1,98 @@
+"""The process of the embedded broker: becomes mosquitto, or runs amqtt.
+
+Started by :mod:`hilserver.service.broker` as ``python -m``; imports little, because all wait for the broker.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import sys
+
+HOST = "127.0.0.1"
+PACKET_LIMIT = 16 << 20
+"""Largest MQTT packet in bytes. The broker disconnects a client that sends a larger one; a server accepts none."""
+
+
+def installed_mosquitto() -> str | None:
+    """Its path; Debian installs it in /usr/sbin, which is not in an ordinary user's PATH."""
+    return shutil.which("mosquitto", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin")))
+
+
+def _main(program: str, port: str, parent: str) -> None:
+    _die_with(int(parent))
+    access = json.load(sys.stdin)
+    if program == "mosquitto":
+        _become_mosquitto(port, access)
+    else:
+        _run_amqtt(port)
+
+
+def _die_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent dies (Linux; it holds beyond exec)."""
+    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL, 0, 0, 0)  # 1: PR_SET_PDEATHSIG
+    if os.getppid() != parent:  # died before the line above
+        sys.exit(1)
+
+
+def _become_mosquitto(port: str, access: dict[str, str]) -> None:
+    program = installed_mosquitto()
+    if program is None:
+        sys.exit("mosquitto is not installed")
+    settings = [
+        f"listener {port} {HOST}",
+        f"allow_anonymous {'false' if access else 'true'}",
+        f"max_packet_size {PACKET_LIMIT}",
+        "set_tcp_nodelay true",
+        "persistence false",
+        "connection_messages false",
+        "log_dest stderr",
+        "log_type error",
+        "log_type warning",
+        "log_timestamp false",
+    ]
+    if os.geteuid() == 0:
+        settings.append("user root")  # started by root, mosquitto changes its user, which cancels _die_with
+    settings += [f"{key} {_file_in_memory(key, text)}" for key, text in access.items()]
+    os.execv(program, [program, "-c", _file_in_memory("mosquitto.conf", "\n".join((*settings, "")))])
+
+
+def _file_in_memory(name: str, text: str) -> str:
+    """A file for this process that nobody else can read, and that does not outlive it, however it ends."""
+    file = os.memfd_create(name, 0)
+    os.fchmod(file, 0o600)
+    os.write(file, text.encode())
+    return f"/proc/self/fd/{file}"
+
+
+def _run_amqtt(port: str) -> None:
+    import asyncio
+
+    asyncio.run(_serve_amqtt(port))
+
+
+async def _serve_amqtt(port: str) -> None:
+    import asyncio
+    import logging
+
+    from amqtt.broker import Broker
+
+    logging.getLogger("amqtt").setLevel(logging.CRITICAL)
+    broker = Broker(
+        {
+            "listeners": {"default": {"type": "tcp", "bind": f"{HOST}:{port}"}},
+            "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
+        }
+    )
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    await broker.start()
+    await stop.wait()
+    await broker.shutdown()
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
