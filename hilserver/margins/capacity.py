@@ -22,9 +22,9 @@ for modes that contribute to a port's flow; of the real valve; of the machine; a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import acos, acosh, exp, inf, pi, sqrt
+from math import acos, acosh, copysign, exp, inf, pi, sqrt
 
 import numpy as np
 
@@ -45,7 +45,7 @@ from hilserver.simulation.machine import (
     no_pause,
     real_pressures,
 )
-from hilserver.tick.records import blank
+from hilserver.tick.records import blank, plain
 from hilserver.tick.row import ValveState
 from hilserver.tick.valve import valve_flow
 from hilserver.units import shown_value
@@ -262,40 +262,41 @@ def _capacity(rig: Rig, name: str, direction: str, flows: Sequence[PortFlow], re
     v, sign = rig.settings.valves[name], 1.0 if direction == TO_PORT else -1.0
     point = v.nominal_flow if direction == TO_PORT else v.nominal_flow_to_tank or v.nominal_flow
     needed, margin, worst = 0.0, inf, None
+    full_flow = _full_flow(rig, name, real)
     for flow in flows:
         if sign * flow.q < LEAST_FLOW * v.nominal_flow.flow:
             continue
         drop = sign * (flow.closed - flow.p)
         if drop >= v.transition_pressure:
             needed = max(needed, abs(flow.q) / root_of_drop(drop, v.transition_pressure))
-        possible = sign * _full_flow(rig, name, sign, flow.p, real)
+        possible = sign * full_flow(sign, flow.p)
         if possible / abs(flow.q) < margin:
             margin, worst = max(possible, 0.0) / abs(flow.q), flow
     return Capacity(name, direction, needed, point.coefficient(), margin, worst, real[0])
 
 
-def _full_flow(rig: Rig, name: str, command: float, p: float, real: tuple[float, float]) -> float:
-    """Flow into the port through the real valve at full command."""
-    block, line = blank(ValveState), rig.plan.valve[list(rig.settings.valves).index(name)]
+def _full_flow(rig: Rig, name: str, real: tuple[float, float]) -> Callable[[float, float], float]:
+    """The flow into the port through the real valve, as a function of full command (1 or -1) and port pressure."""
+    block, line = plain(blank(ValveState)), plain(rig.plan.valve[list(rig.settings.valves).index(name)])
     block.gain_PA = block.gain_AT = 1.0
-    return valve_flow(command, p, *real, block, line)
+    return lambda command, p: valve_flow(command, p, *real, block, line)
 
 
 def _speed(rig: Rig, name: str, flows: Sequence[PortFlow], real: tuple[float, float]) -> OpeningSpeed:
     v, fastest = rig.settings.valves[name], 0.0
     step: Mapping[str, float] = {}
+    full_flow = _full_flow(rig, name, real)
     for flow in (flow for flow in flows if not flow.at_rest):
-        openings = [_opening(rig, name, q, flow.p, real) for q in (flow.before, flow.q)]
+        openings = [_opening(q, full_flow(1.0 if q > 0.0 else -1.0, flow.p)) for q in (flow.before, flow.q)]
         rate = abs(openings[1] - openings[0]) * rig.settings.loop.rate
         if rate > fastest:
             fastest, step = float(rate), flow.inputs
     return OpeningSpeed(name, fastest, spool_speed(v), v.slew, step)
 
 
-def _opening(rig: Rig, name: str, q: float, p: float, real: tuple[float, float]) -> float:
-    """Share of full opening at which the real valve passes ``q``, at most 1."""
-    possible = _full_flow(rig, name, 1.0 if q > 0.0 else -1.0, p, real)
-    return float(np.clip(abs(q / possible), 0.0, 1.0)) * np.sign(q) if possible * q > 0.0 else 0.0
+def _opening(q: float, possible: float) -> float:
+    """Share of full opening at which the real valve passes ``q`` of what is possible, at most 1."""
+    return copysign(min(abs(q / possible), 1.0), q) if possible * q > 0.0 else 0.0
 
 
 def spool_speed(v: ValveSettings) -> float:

@@ -156,7 +156,7 @@ class SimulatedDevice:
         while clock.wait():
             for _ in range(min(clock.missed, 1000) + 1):  # under the command that held until now
                 move()
-            sample()
+                sample()
             silence = time.monotonic() - got[0] if memory.commands.latest(got) >= 0 else np.inf
             if self._is_over(silence):
                 return

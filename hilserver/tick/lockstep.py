@@ -40,7 +40,7 @@ def run_bridged(
     """Run the tick against simulated devices for ``len(rows)`` ticks; each tick's row is stored in ``rows``.
 
     ``given[k, j]`` goes into column ``inputs[j]`` of tick k (including the tick's number). ``command`` is taken in the
-    first tick. During a missed tick the devices continue with their last command.
+    first tick. During a missed tick the devices continue with their last command, and their sensors sample.
     """
     plan, head = plan_on(block), header(row)
     dt, first_raw, first_age = plan.loop[0].dt, plan.layout[0].raw, plan.layout[0].age
@@ -49,6 +49,7 @@ def run_bridged(
         for number in range(len(devices)):
             device = attached_at(devices, number)
             for _ in range(int(head.missed)):
+                sample(device.plant, device.raw)  # the delay of a sensor goes on
                 move(device.plant, device.command, dt)
             sample(device.plant, device.raw)
             for i in range(device.slots.shape[0]):

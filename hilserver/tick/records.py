@@ -12,6 +12,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
@@ -98,6 +99,12 @@ def blank(record: type[R]) -> R:
     """A separate record, all zero."""
     found: R = np.zeros(1, dtype_of(record))[0]
     return found
+
+
+def plain(record: R) -> R:
+    """A copy of a record with ordinary numbers, which Python reads ten times as fast."""
+    fields: Any = record
+    return typing.cast(R, SimpleNamespace(**{name: fields[name].item() for name in fields.dtype.names}))
 
 
 def record_at(record: type[R]) -> Callable[[Callable[P, int]], Callable[P, R]]:

@@ -80,8 +80,10 @@ def is_driving(plan: Plan, row: Floats, i: int) -> bool:
 def balance_volumes(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     """Bring a valve's volume error up to this tick. What exceeds its bound is lost: there is no wind-up."""
     b, v = valve_state(plan, row, i), plan.valve[i]
-    more = (b.volume_virtual - b.volume_virtual_before) - (b.volume - b.volume_before)
-    b.volume_virtual_before, b.volume_before = b.volume_virtual, b.volume
+    in_missed_ticks = (elapsed - plan.loop[0].dt) * b.flow_virtual  # which the circuit makes up for after this
+    virtual = b.volume_virtual + in_missed_ticks
+    more = (virtual - b.volume_virtual_before) - (b.volume - b.volume_before)
+    b.volume_virtual_before, b.volume_before = virtual, b.volume
     if not is_driving(plan, row, i):
         forget_volume_error(b)
         return
