@@ -21,7 +21,10 @@ def identify(
         bool, typer.Option("--drive", help="move the rig in real time, as hilserver run does, and evaluate its log")
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="with --drive: don't ask for confirmation before the machine moves")
+        bool, typer.Option("--yes", help="don't ask for confirmation before the machine moves or the file is changed")
+    ] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="show the changes of the rig file, and make them; a dated copy is kept")
     ] = False,
     seconds: Annotated[float, typer.Option(min=5.0, max=600.0, help="duration of the sequence, s")] = 60.0,
     largest: Annotated[float, typer.Option(min=0.05, max=1.0, help="maximum command of the sequence")] = 0.6,
@@ -40,7 +43,7 @@ def identify(
     from hilserver.errors import HilserverError, did_you_mean
     from hilserver.identify.identification import identify_valve
     from hilserver.identify.recorded import recording_of_log
-    from hilserver.identify.report import document, fragment
+    from hilserver.identify.report import document, fragment, obsolete
     from hilserver.identify.sequence import recorded_sequence
     from hilserver.rig.build import load_rig
 
@@ -62,6 +65,23 @@ def identify(
     typer.echo(text)
     for path in (fragment_file, *written):
         typer.echo(f"Written: {path}")
+    if apply:
+        _apply(file, text, {found.experiment.valve: obsolete(found) for found in results}, yes)
+
+
+def _apply(file: Path, fragment: str, obsolete: dict[str, tuple[str, ...]], yes: bool) -> None:
+    """Show the difference, ask, and merge the fragment into the rig file."""
+    from datetime import datetime
+
+    from hilserver.identify.merge import difference, merged, replace_rig_file
+
+    before, now = file.read_text(), datetime.now().astimezone()
+    after = merged(before, fragment, obsolete, now.date())
+    typer.echo(difference(before, after, str(file)))
+    if not yes:
+        typer.confirm(f"Change {file}?", abort=True)
+    copy = replace_rig_file(file, after, now)
+    typer.echo(f"Changed: {file} (as it was: {copy})")
 
 
 def _driven(rig: Rig, valves: list[str], seconds: float, largest: float, yes: bool) -> Path:

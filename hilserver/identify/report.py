@@ -42,7 +42,7 @@ def fragment(results: Sequence[Identified], recording: Recording) -> str:
     """TOML for the rig file: identified values with standard deviations; others as comments."""
     lines = [
         f"# hilserver identify: {recording.duration:.0f} s of {recording.source}",
-        "# Each value is followed by its standard deviation. Merge the keys into the rig file.",
+        "# Each value is followed by its standard deviation. Merge the keys into the rig file (--apply does).",
     ]
     for found in results:
         lines += ["", f"[valves.{found.experiment.valve}]", *_valve_lines(found)]
@@ -70,13 +70,19 @@ def _valve_lines(found: Identified) -> list[str]:
         else:
             value = _toml(f, f.value)
         lines.append(f"{f.key} = {value}".ljust(78) + f" # ± {f.deviation_text()}")
-    replaced = "f45" if found.second_order else "f90 and damping"
-    if found.second_order == (v.f45 is not None):
-        lines.append(f"# remove from the rig file: {replaced}")
+    if keys := obsolete(found):
+        lines.append(f"# remove from the rig file: {' and '.join(keys)}")
     hysteresis = next(f for f in findings(found) if f.name == "hysteresis")
     if hysteresis.known:
         lines.append(f"# hysteresis: {hysteresis.text()} ± {hysteresis.deviation_text()} of full command (no key)")
     return lines
+
+
+def obsolete(found: Identified) -> tuple[str, ...]:
+    """Keys of the valve in the rig file that belong to a spool model of the other order."""
+    if found.second_order != (found.experiment.settings.f45 is not None):
+        return ()
+    return ("f45",) if found.second_order else ("f90", "damping")
 
 
 def _toml(f: ValveFinding, value: float) -> str:

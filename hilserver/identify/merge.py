@@ -1,0 +1,75 @@
+"""Merges identified values into a rig file: comments and order are kept, the old file stays as a dated copy."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.items import InlineTable, Item
+
+from hilserver.errors import HilserverError
+from hilserver.rig.build import load_rig
+
+
+def merged(text: str, fragment: str, obsolete: Mapping[str, Iterable[str]], day: date) -> str:
+    """The text of a rig file with the values of a fragment, and without the ``obsolete`` keys of each valve.
+
+    A value that replaces another keeps the comment of its line; where there is none, it brings its own, with the day.
+    """
+    document = tomlkit.parse(text)
+    valves: Any = document["valves"]
+    for name, keys in obsolete.items():
+        for key in keys:
+            valves[name].pop(key, None)
+    _merge(document, tomlkit.parse(fragment), f"identified on {day}")
+    return tomlkit.dumps(document)
+
+
+def _merge(target: Any, source: Mapping[str, Any], origin: str) -> None:
+    for key, value in source.items():
+        old = target.get(key)
+        is_value = not isinstance(value, Mapping) or isinstance(value, InlineTable)  # such as a flow at a drop
+        if not is_value and isinstance(old, Mapping):
+            _merge(old, value, origin)
+            continue
+        if is_value:
+            comment, value.trivia.comment_ws = value.trivia.comment, "  "
+            value.trivia.comment = f"{comment}, {origin}" if comment else f"# {origin}"
+        if isinstance(old, Item) and old.trivia.comment:
+            value.trivia.comment_ws, value.trivia.comment = old.trivia.comment_ws, old.trivia.comment
+        target[key] = value
+
+
+def difference(before: str, after: str, name: str) -> str:
+    """The changed lines of a file, in the unified format."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, f"{name} (identified)", lineterm="")
+    return "\n".join(lines)
+
+
+def replace_rig_file(file: Path, text: str, now: datetime) -> Path:
+    """Replace a rig file by this text and return the copy of the old one, ``NAME.toml.DATE.old``.
+
+    Raises HilserverError if the new file can't be loaded or written; then the old one stays as it is.
+    """
+    copy = file.with_name(f"{file.name}.{now:%Y-%m-%dT%H-%M-%S}.old")
+    part = file.with_name(f".{file.stem}.{os.getpid()}.toml")
+    try:
+        part.write_text(text)
+        shutil.copymode(file, part)
+        load_rig(part)
+        shutil.copy2(file, copy)
+        part.replace(file)
+    except OSError as error:
+        raise HilserverError(f"{file}: can't be changed: {error.strerror}. Nothing was changed.") from error
+    except HilserverError as error:
+        why = str(error).replace(str(part), str(file))
+        raise HilserverError(f"The identified values do not fit. Nothing was changed.\n{why}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return copy

@@ -1,0 +1,112 @@
+"""Identified values are merged into the rig file: nothing else in it changes."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tomllib
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+from command_line import Command
+
+from hilserver.errors import HilserverError
+from hilserver.identify.merge import difference, merged, replace_rig_file
+from hilserver.rig.build import load_rig
+
+CONFIG = Path(__file__).parents[2] / "config"
+TODAY = date(2026, 11, 23)
+NOW = datetime(2026, 11, 23, 21, 52, 12, tzinfo=UTC)
+RIG = """# our rig
+name = "lab"
+
+[valves.main]  # the large one
+port = "A"
+f45 = "60 Hz"  # datasheet, page 3
+delay = "1 ms"
+nominal_flow = { flow = "60 l/min", drop = "35 bar", per = "edge" }
+
+[valves.main.bridge]
+strategy = "feedback"
+gain = 0.3  # by hand
+
+[valves.other]
+f45 = "30 Hz"
+"""
+FRAGMENT = """# hilserver identify
+[valves.main]
+nominal_flow = { flow = "57 l/min", drop = "35 bar", per = "edge" }    # ± 0.3 l/min
+delay = "1.4 ms"      # ± 0.02 ms
+f90 = "70 Hz"         # ± 0.5 Hz
+# null: not identifiable from this recording
+
+[valves.main.bridge]
+gain = 0.27
+integral_time = "2 ms"
+"""
+
+
+def test_what_is_identified_changes_and_nothing_else() -> None:
+    after = merged(RIG, FRAGMENT, {"main": ("f45",)}, TODAY)
+    expected = tomllib.loads(RIG)
+    del expected["valves"]["main"]["f45"]
+    identified = tomllib.loads(FRAGMENT)["valves"]["main"]
+    bridge = expected["valves"]["main"]["bridge"] | identified.pop("bridge")
+    expected["valves"]["main"] |= identified | {"bridge": bridge}
+    assert tomllib.loads(after) == expected
+    for line in ("# our rig", "[valves.main]  # the large one", "gain = 0.27  # by hand"):
+        assert line in after.splitlines()
+    assert 'delay = "1.4 ms"  # ± 0.02 ms, identified on 2026-11-23' in after.splitlines()
+    assert "not identifiable" not in after
+
+
+def test_merging_again_changes_nothing() -> None:
+    once = merged(RIG, FRAGMENT, {"main": ("f45",)}, TODAY)
+    assert merged(once, FRAGMENT, {"main": ("f45",)}, date(2026, 12, 1)) == once
+
+
+def test_valves_may_be_written_in_a_line() -> None:
+    rig = 'valves = { main = { port = "A", delay = "1 ms", bridge = { gain = 0.3 } } }  # all of them\n'
+    after = merged(rig, '[valves.main]\ndelay = "1.4 ms"  # ± 0.02 ms\n', {}, TODAY)
+    assert tomllib.loads(after)["valves"]["main"] == {"port": "A", "delay": "1.4 ms", "bridge": {"gain": 0.3}}
+    assert "# all of them" in after
+
+
+def test_the_difference_shows_old_and_new_lines() -> None:
+    shown = difference(RIG, merged(RIG, FRAGMENT, {"main": ("f45",)}, TODAY), "lab.toml").splitlines()
+    assert '-f45 = "60 Hz"  # datasheet, page 3' in shown
+    assert '+f90 = "70 Hz"  # ± 0.5 Hz, identified on 2026-11-23' in shown
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def test_a_file_that_could_not_be_loaded_is_not_changed(tmp_path: Path) -> None:
+    shutil.copytree(CONFIG, tmp_path / "config")
+    rig = tmp_path / "config/rigs/lift.toml"
+    before = files(rig.parent)
+    with pytest.raises(HilserverError, match=r"Nothing was changed.\n.*f90"):
+        replace_rig_file(rig, rig.read_text().replace('f90 = "80 Hz"', 'f90 = "80 bar"'), NOW)
+    assert files(rig.parent) == before
+
+
+def test_command_shows_the_difference_asks_and_keeps_a_copy(tmp_path: Path, hilserver: Command) -> None:
+    shutil.copytree(CONFIG, tmp_path / "config")
+    rig, out = tmp_path / "config/rigs/lift.toml", tmp_path / "out"
+    before = files(rig.parent)
+    command = ("identify", rig, "--valve", "A", "--seconds", "10", "-o", out, "--apply")
+    said = hilserver(*command, answers=io.StringIO("n\n"))
+    assert said.code == 1
+    assert '-f90 = "80 Hz"' in said.out
+    assert files(rig.parent) == before
+    said = hilserver(*command, answers=io.StringIO("y\n"))
+    assert said.code == 0, said.err
+    (copy,) = rig.parent.glob("lift.toml.*.old")
+    assert copy.read_text() == before["lift.toml"]
+    assert files(rig.parent) == before | {copy.name: before["lift.toml"], "lift.toml": rig.read_text()}
+    valves, was = load_rig(rig).settings.valves, load_rig(CONFIG / "rigs/lift.toml").settings.valves
+    assert valves["A"].f90 != was["A"].f90
+    assert valves["A"].f90 == pytest.approx(80.0, rel=0.05)
+    assert valves["B"] == was["B"]
