@@ -34,13 +34,22 @@ def run(
     notifier, restarts = Notifier.from_environment(), Restarts.of_service()
     restarts.wait(notifier)
 
-    from hilserver.rig.build import load_rig
-    from hilserver.service.supervisor import Supervisor
-
-    loaded = load_rig(rig)
+    from hilserver.service.children import USUAL, Prepared
 
     async def serve() -> int:
-        supervisor = Supervisor(loaded, notifier, restarts)
+        prepared = Prepared()
+        try:
+            await prepared.start(*USUAL)  # before the imports below, which take as long as those of these processes
+            return await serve_with(prepared)
+        finally:
+            await prepared.end()
+
+    async def serve_with(prepared: Prepared) -> int:
+        from hilserver.rig.build import load_rig
+        from hilserver.service.supervisor import Supervisor
+
+        loaded = load_rig(rig)
+        supervisor = Supervisor(loaded, notifier, restarts, prepared)
         task = asyncio.create_task(supervisor.run())
         ready = asyncio.create_task(supervisor.ready.wait())
         await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)

@@ -24,7 +24,7 @@ from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.queues import Ring
-from hilserver.realtime.reports import send_report
+from hilserver.realtime.reports import arguments, send_report
 from hilserver.realtime.scheduling import Scheduling, prepare
 from hilserver.realtime.segment import Segment, SharedMemoryError
 from hilserver.realtime.setup import read_setup
@@ -184,4 +184,5 @@ def simulate_device(setup_file: Path, name: str, supervisor: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(simulate_device(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
+    setup_file, name, supervisor = arguments()
+    sys.exit(simulate_device(Path(setup_file), name, int(supervisor)))

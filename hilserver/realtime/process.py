@@ -28,7 +28,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.device import START_TIMEOUT, RemotePlant
 from hilserver.realtime.devices import DeviceSetup
-from hilserver.realtime.reports import FailureReport, send_report
+from hilserver.realtime.reports import FailureReport, arguments, send_report
 from hilserver.realtime.scheduling import prepare
 from hilserver.realtime.setup import Bytes, Setup, read_setup, read_swap_payload
 from hilserver.realtime.shared import LoopMemory
@@ -288,4 +288,5 @@ def run_loop(segment: Path, setup_file: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run_loop(Path(sys.argv[1]), Path(sys.argv[2])))
+    segment, setup = arguments()
+    sys.exit(run_loop(Path(segment), Path(setup)))

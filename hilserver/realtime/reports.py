@@ -1,10 +1,11 @@
-"""Reports of a child process to the supervisor: JSON lines on its standard output."""
+"""A child process and the supervisor: its arguments, and its reports as JSON lines on its standard output."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import sys
 import time
 from typing import Any
 
@@ -13,6 +14,19 @@ from hilserver.driver import Driver
 BETWEEN_REPORTS = 1.0
 """Minimum time in s between two reports of a device's failures."""
 LONGEST_SENTENCE = 500
+
+
+def arguments() -> list[str]:
+    """Those of the command line; a process started without any waits for a JSON list of them on its standard input.
+
+    It ends where none comes: the supervisor has ended, or does not need it.
+    """
+    if given := sys.argv[1:]:
+        return given
+    line = sys.stdin.readline()
+    if not line:
+        sys.exit(0)
+    return [str(word) for word in json.loads(line)]
 
 
 def send_report(**content: Any) -> None:

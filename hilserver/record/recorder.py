@@ -27,7 +27,7 @@ import numpy as np
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.queues import Message
-from hilserver.realtime.reports import send_report
+from hilserver.realtime.reports import arguments, send_report
 from hilserver.realtime.setup import read_swap_payload, read_swap_text
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.format import Event, LogHeader, RecordError, decode
@@ -251,4 +251,5 @@ def record(segment: Path, header_file: Path, log: Path, limits: Limits) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(record(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), Limits(**json.loads(sys.argv[4]))))
+    segment_file, header_file, log_file, limits_text = arguments()
+    sys.exit(record(Path(segment_file), Path(header_file), Path(log_file), Limits(**json.loads(limits_text))))

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from hilserver.errors import HilserverError
@@ -18,10 +18,57 @@ _log = logging.getLogger(__name__)
 START_TIMEOUT = 120.0
 """Seconds allowed for a child to get ready; the first start of a version compiles it."""
 LONGEST_LINE = 1 << 20
+USUAL = ("hilserver.realtime.process", "hilserver.realtime.device", "hilserver.record.recorder")
+"""Modules of the child processes of most runs."""
 
 
 class ChildFailed(HilserverError):
     """A child process did not start; the text states why."""
+
+
+class Prepared:
+    """Child processes that import their modules while the supervisor still loads its own, and wait for their arguments.
+
+    On two processors a server is ready a third earlier.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, asyncio.subprocess.Process] = {}
+
+    async def start(self, *modules: str) -> None:
+        """Start a process of each module; `end` them in any case."""
+        for module in modules:
+            self._waiting[module] = await _started(module, stdin=asyncio.subprocess.PIPE)
+
+    async def take(self, module: str, arguments: Sequence[str]) -> asyncio.subprocess.Process | None:
+        """Give a waiting process of this module its arguments; None if there is none."""
+        process = self._waiting.pop(module, None)
+        if process is None or process.returncode is not None:
+            return None
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(arguments).encode() + b"\n")
+        process.stdin.close()
+        return process
+
+    async def end(self) -> None:
+        """End those that were not needed."""
+        while self._waiting:
+            _, process = self._waiting.popitem()
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+async def _started(module: str, *arguments: str, stdin: int) -> asyncio.subprocess.Process:
+    """Start ``python -m module arguments`` in a session of its own, so that Ctrl-C reaches the supervisor alone."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", module, *arguments),
+        stdin=stdin,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+        limit=LONGEST_LINE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
 
 
 class Child:
@@ -39,21 +86,19 @@ class Child:
 
     @classmethod
     async def start(
-        cls, name: str, module: str, *arguments: str, heard: Callable[[dict[str, Any]], None] | None = None
+        cls,
+        name: str,
+        module: str,
+        *arguments: str,
+        heard: Callable[[dict[str, Any]], None] | None = None,
+        prepared: Prepared | None = None,
     ) -> Self:
-        """Start ``python -m module arguments`` in a session of its own, so that Ctrl-C reaches the supervisor alone.
+        """Start a module with these arguments, in a process that is ``prepared`` if there is one.
 
         ``heard`` gets all messages but those that it is ready or has failed.
         """
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", module, *arguments),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,
-            limit=LONGEST_LINE,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
-        return cls(name, process, heard)
+        process = await prepared.take(module, arguments) if prepared is not None else None
+        return cls(name, process or await _started(module, *arguments, stdin=asyncio.subprocess.DEVNULL), heard)
 
     @property
     def running(self) -> bool:

@@ -15,7 +15,7 @@ from hilserver.realtime.segment import Segment, SharedMemoryError, segment_path
 from hilserver.realtime.setup import write_setup
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
-from hilserver.service.children import Child, all_ready
+from hilserver.service.children import Child, Prepared, all_ready
 from hilserver.service.devices import DeviceReports
 from hilserver.service.workers import WorkerProcess
 
@@ -35,7 +35,9 @@ PATIENCE = 3.0
 class LoopProcesses:
     """The real-time process, its simulated devices and its I/O workers. ``start``, then ``end`` in any case."""
 
-    def __init__(self, rig: Rig, memory: LoopMemory, folder: Path, reports: DeviceReports) -> None:
+    def __init__(
+        self, rig: Rig, memory: LoopMemory, folder: Path, reports: DeviceReports, prepared: Prepared | None = None
+    ) -> None:
         self.devices: list[Child] = []
         """The processes of the simulated devices."""
         self.workers: list[WorkerProcess] = []
@@ -44,6 +46,7 @@ class LoopProcesses:
         self._rig = rig
         self._memory = memory
         self._reports = reports
+        self._prepared = prepared
         self._plants = rig.plants()
         self.setup_file = folder / "setup.npz"
         own_process = [d.name for d in rig.devices if d.name in self._plants or d.driver.pace is Pace.SLOW]
@@ -70,7 +73,7 @@ class LoopProcesses:
         setup = str(self.setup_file)
         for name in self._plants:
             arguments = ("hilserver.realtime.device", setup, name, str(os.getpid()))
-            self.devices.append(await Child.start(f"device {name}", *arguments))
+            self.devices.append(await Child.start(f"device {name}", *arguments, prepared=self._prepared))
         workers = []
         for device in self._setup.devices:
             if device.slow:
@@ -78,7 +81,9 @@ class LoopProcesses:
                 self.workers.append(worker)
                 workers.append(await worker.start())
         module, segment = "hilserver.realtime.process", str(self._memory.segment.path)
-        self.realtime = await Child.start("real-time process", module, segment, setup, heard=self._reports.heard)
+        self.realtime = await Child.start(
+            "real-time process", module, segment, setup, heard=self._reports.heard, prepared=self._prepared
+        )
         return [*self.devices, *workers, self.realtime]
 
     async def died(self) -> str:

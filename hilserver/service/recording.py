@@ -31,7 +31,7 @@ from hilserver.record.run import rows_per_file, run_header
 from hilserver.record.writer import is_being_written
 from hilserver.rig.build import Rig
 from hilserver.rig.settings import RecordingSettings
-from hilserver.service.children import Child, ChildFailed, all_ready
+from hilserver.service.children import Child, ChildFailed, Prepared, all_ready
 from hilserver.service.operator import RunningCircuit
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.row import header, headers
@@ -72,6 +72,7 @@ class RecorderProcess:
         program: str,
         ran: Callable[[int], RunningCircuit],
         telemetry: TelemetryReader,
+        prepared: Prepared | None = None,
     ) -> None:
         self.log_file: Path | None = None
         """The first file of the log that is being written."""
@@ -83,6 +84,7 @@ class RecorderProcess:
         self._program = program
         self._ran = ran
         self._telemetry = telemetry
+        self._prepared = prepared
         self._file: Path | None = None  # the one that is being written
         self._before: Path | None = None  # the last file of the log before
         self._last_tick = -1  # that is written
@@ -121,7 +123,9 @@ class RecorderProcess:
             min_free=int(self._settings.min_free_megabytes * 1e6),
         )
         arguments = (str(self._memory.segment.path), str(header_file), str(log), json.dumps(dataclasses.asdict(limits)))
-        self.recorder = await Child.start("recorder", "hilserver.record.recorder", *arguments, heard=self._heard)
+        self.recorder = await Child.start(
+            "recorder", "hilserver.record.recorder", *arguments, heard=self._heard, prepared=self._prepared
+        )
         self._before, self.log_file, self._file = self._file, log, log
         return self.recorder
 

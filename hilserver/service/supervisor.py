@@ -26,7 +26,7 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.catalogue import component_types
-from hilserver.service.children import Child, all_ready
+from hilserver.service.children import Child, Prepared, all_ready
 from hilserver.service.loop import LoopProcesses, end_predecessor
 from hilserver.service.mqtt import MqttService
 from hilserver.service.notify import Notifier
@@ -53,8 +53,15 @@ FAREWELL = 0.3
 class Supervisor:
     """A run of a rig in real time. ``await run()`` returns its exit code after a stop, or when the loop has died."""
 
-    def __init__(self, rig: Rig, notifier: Notifier | None = None, restarts: Restarts | None = None) -> None:
+    def __init__(
+        self,
+        rig: Rig,
+        notifier: Notifier | None = None,
+        restarts: Restarts | None = None,
+        prepared: Prepared | None = None,
+    ) -> None:
         self.rig = rig
+        self._prepared = prepared or Prepared()
         self._notifier = notifier or Notifier()
         self._restarts = restarts or Restarts(None)
         self.address: BrokerAddress | None = None
@@ -117,13 +124,13 @@ class Supervisor:
         folder = working_folder(self.rig.settings.name)
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         self.telemetry = telemetry = TelemetryReader(self.rig, memory)
-        processes = LoopProcesses(self.rig, memory, folder, telemetry.devices)
+        processes = LoopProcesses(self.rig, memory, folder, telemetry.devices, self._prepared)
         if not is_compiled(self.rig.library):
             await self._compile(processes)
         program = compiled_program(self.rig.library)
         self.operator = operator = Operator(self.rig, memory, telemetry, program)
         self._recording = recording = RecorderProcess(
-            self.rig, memory, folder, program.fingerprint, operator.ran, telemetry
+            self.rig, memory, folder, program.fingerprint, operator.ran, telemetry, self._prepared
         )
         stack.push_async_callback(self._recording.end)  # last: the log holds the end of the run
         stack.push_async_callback(processes.end)
@@ -131,6 +138,7 @@ class Supervisor:
         children = await processes.start()
         if self.rig.settings.recording.enabled and (recorder := await recording.start_if_room()) is not None:
             children.append(recorder)
+        await self._prepared.end()
 
         # Imported while the processes start: these need the simulation, which takes 0.1 s.
         from hilserver.service.arming_check import ArmingCheck

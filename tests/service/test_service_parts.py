@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +30,7 @@ from hilserver.record.run import packed_record, run_header
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.rig.plan import first_row
-from hilserver.service.children import Child, ChildFailed, all_ready
+from hilserver.service.children import Child, ChildFailed, Prepared, all_ready
 from hilserver.service.telemetry import LONGEST_GAP, TelemetryReader
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode
 from hilserver.tick.program import no_command
@@ -342,3 +345,40 @@ def test_a_child_that_does_not_start_says_why(tmp_path: Path, monkeypatch: pytes
 
     assert asyncio.run(start("sick_child")) == "first"
     assert asyncio.run(start("mute_child")) == "child ended before it was ready (exit code 7)."
+
+
+def test_a_prepared_child_gets_its_arguments_and_the_others_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    text = "import os\nfrom hilserver.realtime.reports import arguments, send_report\n"
+    text += "send_report(ready=True, pid=os.getpid(), given=arguments())\n"
+    for name in ("wanted_child", "spare_child"):
+        (tmp_path / f"{name}.py").write_text(text)
+
+    async def run() -> None:
+        prepared = Prepared()
+        await prepared.start("wanted_child", "spare_child")
+        child = await Child.start("child", "wanted_child", "a b", '{"c": 1}', prepared=prepared)
+        await all_ready(child)
+        assert child.ready.result() == {"ready": True, "pid": child.process.pid, "given": ["a b", '{"c": 1}']}
+        another = await Child.start("child", "wanted_child", "d", prepared=prepared)  # as after its end
+        await all_ready(another)
+        assert another.ready.result()["given"] == ["d"]
+        spare = await prepared.take("spare_child", [])
+        assert spare is not None
+        assert await spare.wait() == 0
+        await prepared.start("spare_child")
+        await prepared.end()
+        assert await prepared.take("spare_child", []) is None
+        for each in (child, another):
+            await each.stop()
+
+    asyncio.run(run())
+
+
+def test_a_prepared_child_ends_where_no_arguments_come() -> None:
+    """Its standard input ends with the supervisor, even if that is killed before it knows the arguments."""
+    command = [sys.executable, "-c", "from hilserver.realtime.reports import arguments\nprint(arguments())"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
