@@ -37,7 +37,8 @@ from hilserver.protocol.topics import Topics
 
 RETRY = 1.0
 """Seconds between two attempts to reach the broker."""
-PROBE_WITHIN = 2.0
+PROBE_WITHIN, PROBE_AGAIN = 2.0, 5.0
+"""Seconds that the server has to answer a probe, and after which one that was not answered is repeated."""
 EVENTS_KEPT = 1000
 _LOGIN_REFUSED = (4, 5, 134, 135, 140)  # bad user or password, not authorised: MQTT 3.1.1 and 5
 
@@ -86,7 +87,7 @@ class Connection:
         self._topics = Topics(rig)
         self._client: aiomqtt.Client | None = None
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._probing: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Stay connected until cancelled, or until the broker refuses the login."""
@@ -102,8 +103,8 @@ class Connection:
             except (aiomqtt.MqttError, OSError, HilserverError) as error:
                 self.trouble = str(error)
             finally:
-                self.connected = self.online = False
-                self._client = None
+                self.connected, self._client = False, None
+                self._set_online(False)
             await asyncio.sleep(RETRY)
 
     async def send(self, command: Command) -> Answer:
@@ -169,26 +170,32 @@ class Connection:
                     waiting.set_result(answer)
 
     def _set_online(self, online: bool) -> None:
-        if online and not self.online:
-            task = asyncio.create_task(self._probe())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        if online == self.online:
+            return
         self.online = online
+        if self._probing is not None:
+            self._probing.cancel()
+        if online:
+            self.role, self._probing = "unknown", asyncio.create_task(self._probe())
 
     async def _probe(self) -> None:
         """Find out whether this login may send commands: if so, the server answers even an unknown one.
 
-        The unknown command is refused and has no effect.
+        The unknown command is refused and has no effect. Without an answer the login counts as that of a viewer for
+        now: the server may only be busy, so that it is asked again for as long as it is online.
         """
-        id = uuid.uuid4().hex
-        try:
-            await self._ask("probe", id, json.dumps({"id": id}), PROBE_WITHIN)
-        except TimeoutError:
-            self.role = "viewer"
-        except aiomqtt.MqttError:
-            self.role = "unknown"
-        else:
-            self.role = "operator"
+        while self.role != "operator":
+            id = uuid.uuid4().hex
+            try:
+                await self._ask("probe", id, json.dumps({"id": id}), PROBE_WITHIN)
+            except TimeoutError:
+                self.role = "viewer"
+            except aiomqtt.MqttError:
+                self.role = "unknown"
+            else:
+                self.role = "operator"
+                return
+            await asyncio.sleep(PROBE_AGAIN)
 
     async def _ask(self, name: str, id: str, payload: str, within: float) -> Answer:
         client = self._client

@@ -154,9 +154,9 @@ def test_channels_and_calibrate_take_their_readings_from_the_running_server(
     rig = load_rig(lasting.server.rig)
     with live(rig) as source:
         assert source.described == "from the running server"
-        values = eventually(lambda: {r.channel: r for r in readings(rig, source.row())})
-        eventually(lambda: {r.channel: r.raw for r in readings(rig, source.row())}["p_A"] == 3.0)
-        assert [values[name].trouble for name in ("p_A", "p_S", "p_T", "x")] == [""] * 4
+        eventually(lambda: {r.channel: r.raw for r in readings(rig, source.row())}.get("p_A") == 3.0)
+        wanted = ("p_A", "p_S", "p_T", "x")  # without trouble, but for a moment after a pause of the machine
+        eventually(lambda: not any(r.trouble for r in readings(rig, source.row()) if r.channel in wanted))
         assert measure(rig, source, "p_A", 0.05).raw == 3.0
     lasting.card.measure(a=5.0)
     assert [actions(device).count("open") for device in (lasting.card, lasting.io)] == opened
