@@ -27,7 +27,8 @@ from hilserver.tick.codes import CommandKind, FaultCode, Mode, ResultCode
 from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import command_in, header, headers
 
-ANSWER_TIMEOUT = 2.0
+ANSWER_TIMEOUT, LEAST_LOOKS = 2.0, 100
+"""Seconds that the loop has to take a command, and the least number of looks at its rows within them."""
 TRIAL_TICKS, LEAST_TICKS, LONG_TRIAL = 100, 9, 0.5
 """Ticks of the trial of a circuit, and the least number before it ends because they have taken too long in all (s)."""
 BEYOND_ALL_BOUNDS = 1e12
@@ -120,8 +121,9 @@ class Operator:
 
     async def _taken(self, number: int, cursor: int) -> Floats:
         """The row of the tick that took command ``number``, which is at or behind ``cursor``. Raises NotTaken."""
-        deadline = time.monotonic() + ANSWER_TIMEOUT
-        while time.monotonic() < deadline:
+        deadline, looks = time.monotonic() + ANSWER_TIMEOUT, 0
+        while time.monotonic() < deadline or looks < LEAST_LOOKS:  # after a pause of this process, the loop has gone on
+            looks += 1
             row = self._telemetry.latest()
             if row is not None and header(row).command >= number:
                 rows = self._telemetry.since(cursor)

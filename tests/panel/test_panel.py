@@ -565,7 +565,7 @@ def test_a_recording_is_replayed(anna: User, server: Server, ended: Path) -> Non
     for log, verdict in verdicts.items():
         row = anna.page.locator(".recordings tr", has_text=log.name)
         row.get_by_role("button", name="Replay").click()
-        expect(anna.page.locator(".replay-verdict")).to_contain_text(verdict)
+        expect(anna.page.locator(".replay-verdict")).to_contain_text(verdict, timeout=5 * WITHIN)
         expect(anna.page.locator(".replay pre")).to_contain_text(words[log])
         anna.presses("Close")
         expect(anna.page.locator(".replay")).to_have_count(0)
