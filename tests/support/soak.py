@@ -276,7 +276,7 @@ async def disk_is_too_slow(soak: Soak) -> None:
     """Rows are lost; the loop goes on, everybody is told how many, and the log names them."""
     async with soak.user() as user:
         soak.fake.set(write_delay=RING_SECONDS + 2.0)
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(3.0)  # a write begins meanwhile, on a busy machine too
         soak.fake.mend()
         event = await user.see("event", lambda event: "rows of the log are lost" in event["text"])
         assert event["kind"] == "warning"
