@@ -48,7 +48,7 @@ _USUAL_WORDS = {*USUAL_UNITS, "%", "dimensionless"}
 
 
 def registry(*units: str) -> pint.UnitRegistry[Any]:
-    """A registry of pint that knows these units: that of the usual ones, if it does, for the other takes 0.2 s to load.
+    """The registry for these units: the small one if it has them all, else pint's own, which takes 0.2 s to load.
 
     A revolution counts as 1: ``1500 rpm`` is 25 1/s, ``28 cm^3/rev`` a volume.
     """
@@ -65,7 +65,7 @@ def _usual_units() -> pint.UnitRegistry[Any]:
 
 @functools.cache
 def _all_units() -> pint.UnitRegistry[Any]:
-    """Those of pint, and revolutions.
+    """All units of pint, and revolutions.
 
     Without pint's cache folder: it saves 0.1 s, and fails where the home folder can't be written to (a system service).
     """

@@ -59,5 +59,5 @@ def error_of_step(ix: Indices, val: Floats, whole: Floats, halves: Floats) -> fl
     for i in range(ix[N_STATES]):
         difference = abs(whole[i] - halves[i]) / (TOLERANCE * (val[ix[SCALE] + i] + abs(halves[i])))
         if not difference <= worst:  # also true for NaN
-            worst = difference if difference == difference else inf
+            worst = difference if isfinite(difference) else inf
     return worst

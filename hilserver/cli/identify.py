@@ -77,6 +77,9 @@ def _apply(file: Path, fragment: str, obsolete: dict[str, tuple[str, ...]], yes:
 
     before, now = file.read_text(), datetime.now().astimezone()
     after = merged(before, fragment, obsolete, now.date())
+    if after == before:
+        typer.echo(f"Nothing to change: {file} contains these values already.")
+        return
     typer.echo(difference(before, after, str(file)))
     if not yes:
         typer.confirm(f"Change {file}?", abort=True)

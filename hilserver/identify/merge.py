@@ -57,6 +57,7 @@ def replace_rig_file(file: Path, text: str, now: datetime) -> Path:
 
     Raises HilserverError if the new file can't be loaded or written; then the old one stays as it is.
     """
+    file = file.resolve() if file.is_symlink() else file  # a link stays one
     copy = file.with_name(f"{file.name}.{now:%Y-%m-%dT%H-%M-%S}.old")
     part = file.with_name(f".{file.stem}.{os.getpid()}.toml")
     try:

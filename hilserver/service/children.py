@@ -27,10 +27,7 @@ class ChildFailed(HilserverError):
 
 
 class Prepared:
-    """Child processes that import their modules while the supervisor still loads its own, and wait for their arguments.
-
-    On two processors a server is ready a third earlier.
-    """
+    """Child processes that import their modules while the supervisor loads its own, and wait for their arguments."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, asyncio.subprocess.Process] = {}
@@ -40,7 +37,7 @@ class Prepared:
         for module in modules:
             self._waiting[module] = await _started(module, stdin=asyncio.subprocess.PIPE)
 
-    async def take(self, module: str, arguments: Sequence[str]) -> asyncio.subprocess.Process | None:
+    def take(self, module: str, arguments: Sequence[str]) -> asyncio.subprocess.Process | None:
         """Give a waiting process of this module its arguments; None if there is none."""
         process = self._waiting.pop(module, None)
         if process is None or process.returncode is not None:
@@ -97,7 +94,7 @@ class Child:
 
         ``heard`` gets all messages but those that it is ready or has failed.
         """
-        process = await prepared.take(module, arguments) if prepared is not None else None
+        process = prepared.take(module, arguments) if prepared is not None else None
         return cls(name, process or await _started(module, *arguments, stdin=asyncio.subprocess.DEVNULL), heard)
 
     @property

@@ -96,7 +96,9 @@ class ValveState(Struct):
     volume: float = value("m^3", "integral of the estimated flow")
     volume_before: float = value("m^3", "the same in the previous tick")
     volume_virtual: float = value("m^3", "integral of the virtual flow")
-    volume_virtual_before: float = value("m^3", "the same in the previous tick, with what missed ticks would pass")
+    volume_virtual_before: float = value(
+        "m^3", "the same in the previous tick, including what was expected of missed ticks"
+    )
     volume_error: float = value("m^3", "virtual volume that the real valve has not passed yet")
     volume_ahead: float = value("m^3", "recent part of volume_error, which the circuit takes for passed")
     volume_lost: float = value("m^3", "virtual volume that was not passed and will not be")

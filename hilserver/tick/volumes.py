@@ -80,7 +80,7 @@ def is_driving(plan: Plan, row: Floats, i: int) -> bool:
 def balance_volumes(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     """Bring a valve's volume error up to this tick. What exceeds its bound is lost: there is no wind-up."""
     b, v = valve_state(plan, row, i), plan.valve[i]
-    in_missed_ticks = (elapsed - plan.loop[0].dt) * b.flow_virtual  # which the circuit makes up for after this
+    in_missed_ticks = (elapsed - plan.loop[0].dt) * b.flow_virtual  # the circuit integrates them later in this tick
     virtual = b.volume_virtual + in_missed_ticks
     more = (virtual - b.volume_virtual_before) - (b.volume - b.volume_before)
     b.volume_virtual_before, b.volume_before = virtual, b.volume

@@ -29,10 +29,7 @@ async def serve(port: int, unanswered: int) -> None:
                 await client.publish("hil/lab/answer", answer.model_dump_json(), qos=1)
 
 
-@pytest.mark.parametrize("unanswered", [0, 2])
-def test_an_operator_is_recognised_even_if_the_server_is_busy_at_first(
-    unanswered: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_operator_is_recognised_even_if_the_server_is_busy_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PROBE_WITHIN", 0.3)
     monkeypatch.setattr(module, "PROBE_AGAIN", 0.1)
 
@@ -40,7 +37,7 @@ def test_an_operator_is_recognised_even_if_the_server_is_busy_at_first(
         roles: list[str] = []
         async with EmbeddedBroker() as broker:
             panel = Connection(BrokerAddress(port=broker.port), "lab")
-            tasks = [asyncio.create_task(serve(broker.port, unanswered)), asyncio.create_task(panel.run())]
+            tasks = [asyncio.create_task(serve(broker.port, unanswered=2)), asyncio.create_task(panel.run())]
             async with asyncio.timeout(60.0):
                 while panel.role != "operator":
                     roles.append(panel.role)
@@ -50,5 +47,4 @@ def test_an_operator_is_recognised_even_if_the_server_is_busy_at_first(
             await asyncio.gather(*tasks, return_exceptions=True)
         return roles
 
-    roles = asyncio.run(run())
-    assert ("viewer" in roles) == (unanswered > 0)
+    assert "viewer" in asyncio.run(run())

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from hilserver import units
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, dotted, problems_of, shown
 from hilserver.units import (
     SI_UNITS,
@@ -260,3 +261,17 @@ def test_a_configuration_error_tells_all_its_problems() -> None:
     error = ConfigurationError(Problem(text, file="f") for text in ("one", "two"))
     assert str(error) == "f: one\nf: two"
     assert len(error.problems) == 2
+
+
+@pytest.mark.parametrize("word", units.USUAL_UNITS)
+def test_the_usual_units_are_those_of_pint(word: str) -> None:
+    """The small registry, which loads in a fraction of the time, gives the same numbers, bit for bit."""
+    usual, every = units._usual_units(), units._all_units()
+    for value in (1.0, 3.7, 28.0, 1450.0, 0.123456789):
+        amounts = [each.Quantity(value, each.parse_units(word)) for each in (usual, every)]
+        for unit in (*filter(None, units.SI_UNITS), "dimensionless", "J", "W", "V", "A", "ohm", "rad"):
+            fits = [amount.is_compatible_with(unit) for amount in amounts]
+            assert fits[0] == fits[1]
+            if fits[0]:
+                first, second = (units.round_trip(float(amount.to(unit).magnitude)) for amount in amounts)
+                assert first == second

@@ -365,12 +365,12 @@ def test_a_prepared_child_gets_its_arguments_and_the_others_end(
         another = await Child.start("child", "wanted_child", "d", prepared=prepared)  # as after its end
         await all_ready(another)
         assert another.ready.result()["given"] == ["d"]
-        spare = await prepared.take("spare_child", [])
+        spare = prepared.take("spare_child", [])
         assert spare is not None
         assert await spare.wait() == 0
         await prepared.start("spare_child")
         await prepared.end()
-        assert await prepared.take("spare_child", []) is None
+        assert prepared.take("spare_child", []) is None
         for each in (child, another):
             await each.stop()
 

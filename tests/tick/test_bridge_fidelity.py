@@ -264,7 +264,7 @@ def test_a_recorded_run_replays_bit_for_bit(tmp_path: Any) -> None:
 def test_missed_ticks_do_not_unbalance_the_volumes(missed: int) -> None:
     """The real valve has passed oil in the missed ticks, and the circuit will have: neither is ahead of the other.
 
-    At 14 l/min, a tick in which only one of them counted left an error of the volume of all missed ticks.
+    A tick in which only one of them counted would leave an error of the volume of all missed ticks.
     """
     with LockstepRun(lift(of_valves(bridge={"strategy": "feedback"}))) as run:
         start(run)
