@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +34,6 @@ START_TIMEOUT = 100.0
 """Seconds to wait for the device's process, which compiles components of the user's own at their first start."""
 ORPHAN_LINGER = 0.5
 """Seconds without a command after which a device without a supervisor terminates."""
-TAKE_OVER = 3.0
-"""Seconds to wait for the device of a killed run, which terminates by itself."""
 
 
 class DeviceMemory:
@@ -74,7 +71,7 @@ class RemotePlant:
     """
 
     def __init__(self, path: Path, safe: Floats, patience: float = START_TIMEOUT) -> None:
-        self._memory = _insist(patience, lambda: DeviceMemory.attach(path))
+        self._memory = _attached(path, patience)
         self._reading = np.zeros(self._memory.readings.width)
         self._command = np.zeros(self._memory.commands.width)
         self._samples = self._reading[1 : self._memory.applied.start]
@@ -103,12 +100,12 @@ class RemotePlant:
         self._memory.close()
 
 
-def _insist(patience: float, attempt: Callable[[], DeviceMemory]) -> DeviceMemory:
-    """What ``attempt`` returns, tried again for ``patience`` seconds while it raises SharedMemoryError."""
+def _attached(path: Path, patience: float) -> DeviceMemory:
+    """The device's memory, as soon as there is one; SharedMemoryError after ``patience`` seconds."""
     deadline = time.monotonic() + patience
     while True:
         try:
-            return attempt()
+            return DeviceMemory.attach(path)
         except SharedMemoryError:
             if time.monotonic() > deadline:
                 raise
@@ -135,7 +132,7 @@ class SimulatedDevice:
 
         Raises SharedMemoryError if another run of the rig uses the device.
         """
-        memory = _insist(TAKE_OVER, lambda: DeviceMemory.create(self._path, *self._shape))
+        memory = DeviceMemory.create(self._path, *self._shape)
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         # lower priority than the loop: a real device does not use the loop's processor

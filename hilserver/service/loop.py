@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import time
 from pathlib import Path
 
 from hilserver.driver import Pace
@@ -30,6 +31,8 @@ LOOP_GONE = 1.0
 """Seconds without a tick after which a predecessor's loop counts as dead."""
 PATIENCE = 3.0
 """Seconds that the loop may take longer than its ramp to null before it is killed."""
+TAKE_OVER = 3.0
+"""Seconds to wait for the simulated device of a killed run, which terminates by itself."""
 
 
 class LoopProcesses:
@@ -50,7 +53,7 @@ class LoopProcesses:
         self._plants = rig.plants()
         self.setup_file = folder / "setup.npz"
         own_process = [d.name for d in rig.devices if d.name in self._plants or d.driver.pace is Pace.SLOW]
-        segments = {name: str(segment_path(f"{rig.settings.name}-{name}")) for name in own_process}
+        segments = {name: str(self._device_memory(name)) for name in own_process}
         self._setup = make_setup(rig, segments, self._plants)
         write_setup(self._setup, self.setup_file)
 
@@ -72,6 +75,7 @@ class LoopProcesses:
         """Start the processes and return them; they are ready later."""
         setup = str(self.setup_file)
         for name in self._plants:
+            await _released(self._device_memory(name))  # else the loop would attach to that of a killed run
             arguments = ("hilserver.realtime.device", setup, name, str(os.getpid()))
             self.devices.append(await Child.start(f"device {name}", *arguments, prepared=self._prepared))
         workers = []
@@ -134,7 +138,10 @@ class LoopProcesses:
         for device in self.devices:
             await device.stop()
         for name in self._plants:
-            _remove(segment_path(f"{self._rig.settings.name}-{name}"))
+            _remove(self._device_memory(name))
+
+    def _device_memory(self, device: str) -> Path:
+        return segment_path(f"{self._rig.settings.name}-{device}")
 
     async def _make_safe(self) -> str:
         """Write every device's safe values, once; returns the outcome, as a sentence."""
@@ -148,11 +155,21 @@ class LoopProcesses:
         return self._made_safe
 
 
-def _remove(segment: Path) -> None:
-    """Remove the shared memory of a killed device process."""
+def _remove(segment: Path) -> bool:
+    """Remove the shared memory of a killed device process; whether there is none any more."""
     if segment.exists():
-        with contextlib.suppress(SharedMemoryError):
+        try:
             Segment.create(segment, 0).close()
+        except SharedMemoryError:
+            return False
+    return True
+
+
+async def _released(segment: Path) -> None:
+    """Wait until the simulated device of a killed run, whose loop has ended, has ended too; remove what it left."""
+    deadline = time.monotonic() + TAKE_OVER
+    while not _remove(segment) and time.monotonic() < deadline:  # noqa: ASYNC110 - another process
+        await asyncio.sleep(0.02)
 
 
 async def end_predecessor(memory: LoopMemory) -> None:
