@@ -20,6 +20,7 @@ from hilserver.protocol.commands import Arm, CircuitCommand, Command
 from hilserver.protocol.published import Answer
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
+from hilserver.service.inbox import STOPPING
 from hilserver.service.loop_commands import LoopCommand, invalid, loop_command, refusal_text
 from hilserver.service.switching import prepare_switch
 from hilserver.service.telemetry import CIRCUITS_KEPT, TelemetryReader
@@ -60,7 +61,7 @@ async def nothing(arm: Arm) -> tuple[str, ...]:
 
 
 class Operator:
-    """Executes one command at a time, or a trip at the same time. ``running``: the circuit that the loop runs."""
+    """Executes one command at a time, and one of STOPPING beside it. ``running``: the circuit that the loop runs."""
 
     def __init__(self, rig: Rig, memory: LoopMemory, telemetry: TelemetryReader, program: Program) -> None:
         self.running = RunningCircuit(rig.circuit, rig.packed, 1, rig.settings.circuit)
@@ -69,6 +70,7 @@ class Operator:
         self.against_arming: Callable[[Arm], Awaitable[tuple[str, ...]]] = nothing
         """Reasons for which ``arm`` is refused."""
         self._posted: RunningCircuit | None = None
+        self._stops = 0
         self._recent = deque([self.running], maxlen=CIRCUITS_KEPT)
         self._rig = rig
         self._memory = memory
@@ -99,10 +101,20 @@ class Operator:
     async def _carry_out(self, command: Command) -> dict[str, Any]:
         if isinstance(command, CircuitCommand):
             return await self._switch(command)
-        if isinstance(command, Arm) and (reasons := await self.against_arming(command)):
-            raise HilserverError(" ".join(reasons))
+        self._stops += command.name in STOPPING
+        if isinstance(command, Arm):
+            await self._check_before_arming(command)
         done = await self._post(command, loop_command(self._rig, command))
         return {**done, "warnings": list(self.before_arming())} if isinstance(command, Arm) else done
+
+    async def _check_before_arming(self, arm: Arm) -> None:
+        """Raises HilserverError where there is a reason not to arm, or the rig was stopped during the check."""
+        stops = self._stops
+        reasons = await self.against_arming(arm)
+        if self._stops > stops:
+            reasons = ("overtaken by a stop, disarm or trip.",)
+        if reasons:
+            raise HilserverError(" ".join(reasons))
 
     # --- plain commands ----------------------------------------------------------------------------------------------
 

@@ -161,6 +161,7 @@ class Supervisor:
         stack.push_async_callback(_cancel, checking)
         publisher = Publisher(mqtt, telemetry, operator)
         tell = self._watch(stack, processes, publisher, mqtt)
+        mqtt.inbox.report = lambda text: tell("commands", None, text, warn=True)
         warn = functools.partial(tell, "margins", None, warn=True)
         _background(stack, "the margin monitor", lambda: monitor.keep(mqtt.publish_margins, warn))
         if self.rig.settings.arming.virtual_commissioning:

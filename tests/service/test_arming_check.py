@@ -14,10 +14,12 @@ from lift_bench import lift
 from service_harness import CONFIG, Panel, Server, panel
 
 from hilserver.numerics.arrays import Floats
-from hilserver.protocol.commands import Arm
+from hilserver.protocol.commands import Arm, Command, Disarm, Stop, Trip
 from hilserver.rig.plan import first_row
 from hilserver.service import arming_check
 from hilserver.service.arming_check import STILL_EXAMINED, ArmingCheck, Examined
+from hilserver.service.loop_commands import LoopCommand
+from hilserver.service.operator import Operator
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 from hilserver.toml import read_toml
@@ -190,3 +192,33 @@ def test_a_request_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert simulation.supply_pressure is not None
     assert float(simulation.supply_pressure) == 120e5
     assert found.rig().packed.names == rig.packed.names
+
+
+# --- stopped during the check -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop", [Trip, Disarm, Stop])
+def test_what_stops_during_the_check_is_not_undone_by_the_arming(stop: type[Command]) -> None:
+    async def work() -> None:
+        checked, posted = asyncio.Event(), []
+        operator = Operator(lift(), cast(Any, None), cast(Any, None), cast(Any, None))
+
+        async def reasons(arm: Arm) -> tuple[str, ...]:
+            await checked.wait()
+            return ()
+
+        async def post(command: Command, order: LoopCommand) -> dict[str, Any]:
+            posted.append(command.name)
+            return {"tick": 1}
+
+        operator.against_arming, operator._post = reasons, post  # type: ignore[assignment, method-assign]
+        arming = asyncio.create_task(operator.execute(Arm()))
+        await asyncio.sleep(0)
+        assert (await operator.execute(stop())).ok
+        checked.set()
+        assert (await arming).reason == "overtaken by a stop, disarm or trip."
+        assert posted == [stop.name]
+        assert (await operator.execute(Arm())).ok
+        assert posted == [stop.name, "arm"]
+
+    asyncio.run(work())
