@@ -31,8 +31,9 @@ WAITING_LIMIT = 32
 """Largest number of other commands that wait; and of equal stopping commands that are answered one by one."""
 RATE, BURST = 300.0, 1000.0
 """Other commands per second that are read, and how many may come at once. More are discarded unread, and counted."""
-COPY_TIMEOUT = 10.0
-"""Seconds after which the second copy of a stopping command counts as lost by the broker."""
+COPY_TIMEOUT, FIRST_LANE_TIMEOUT = 10.0, 0.5
+"""Seconds after which the second copy of a stopping command counts as lost by the broker; over the first lane, where
+nothing delays it, a shorter time: in doubt, a copy is another command."""
 REMEMBERED_IDS = 1000
 LONGEST_EXPIRY = 366 * 24 * 3600.0
 
@@ -114,6 +115,7 @@ class Inbox:
         self._tokens, self._refilled = BURST, time.monotonic()
         self._discarded: Counter[str] = Counter()
         self._any_discarded = asyncio.Event()
+        self._remarked = -float("inf")
         self.forget_copies()
 
     def forget_copies(self) -> None:
@@ -150,7 +152,9 @@ class Inbox:
         if time.monotonic() > self._ahead_since + COPY_TIMEOUT:
             self._ahead.clear()
         before = self._ahead[message.name]  # copies over the first lane, minus those over the common connection
-        self._ahead[message.name] += 1 if message.first_lane else -1
+        if message.first_lane and time.monotonic() > self._ahead_since + FIRST_LANE_TIMEOUT:
+            before = max(before, 0)
+        self._ahead[message.name] = before + (1 if message.first_lane else -1)
         first = before >= 0 if message.first_lane else before <= 0
         if first:
             self._ahead_since = time.monotonic()
@@ -164,15 +168,13 @@ class Inbox:
 
     def _accept_stop(self, message: Arrival) -> None:
         """Nothing sent before a stopping command may undo it: what waits is refused. Equal ones are one."""
-        problems: tuple[str, ...] = ()
         try:
             command = read_command(message.name, message.payload)
         except PayloadError as error:
-            command, problems = COMMANDS[message.name](id=error.id), error.problems
-        if problems:
-            _log.warning("%s: carried out although its payload is not valid: %s", command.name, problems[0])
+            command = COMMANDS[message.name](id=error.id)
+            self._remark(f"{message.name}: carried out although its payload is not valid: {error.problems[0]}")
         if message.retained:
-            self.report(f"{message.name}: {_RETAINED_STOP.format(topic=self._topic(message.name))}")
+            self._remark(f"{message.name}: {_RETAINED_STOP.format(topic=self._topic(message.name))}")
         while not self._waiting.empty():
             other, reply = self._waiting.get_nowait()
             self._refuse(other.name, other.id, _overtaken(message.name), reply)
@@ -210,6 +212,12 @@ class Inbox:
             return True
         self._tokens -= 1.0
         return False
+
+    def _remark(self, text: str) -> None:
+        """Report something about a stopping command, at most once per second: there may be a flood of them."""
+        if time.monotonic() > self._remarked + 1.0:
+            self._remarked = time.monotonic()
+            self.report(text)
 
     async def _report_discarded(self) -> None:
         while True:

@@ -92,7 +92,7 @@ class MqttService:
         self._connected = asyncio.Event()
         self._wake = asyncio.Event()
         self.inbox = Inbox(rig, commands, self._answer, clock=clock, lifetime=lifetime)
-        self._first: asyncio.Queue[_Outgoing] = asyncio.Queue()
+        self._first: asyncio.Queue[_Outgoing] = asyncio.Queue(OUTBOX_LIMIT)
         self._retained: dict[str, bytes] = {}
         self._changed: dict[str, None] = {}  # an ordered set
         self._outbox: deque[_Outgoing] = deque(maxlen=OUTBOX_LIMIT)
@@ -207,7 +207,9 @@ class MqttService:
         client = new_client(
             self.address, protocol, identifier=name, packet_limit=PACKET_LIMIT, will=will, timeout=self._timeout
         )
-        first_lane = new_client(self.address, protocol, identifier=f"{name}-stop", timeout=self._timeout)
+        first_lane = new_client(
+            self.address, protocol, identifier=f"{name}-stop", packet_limit=PACKET_LIMIT, timeout=self._timeout
+        )
         async with connection(client), connection(first_lane):
             self.inbox.forget_copies()
             for command in STOPPING:
@@ -292,7 +294,7 @@ class MqttService:
         if reply is not None:
             messages.append(_Outgoing(reply.topic, payload, qos=1, reply=reply))
         for message in messages:
-            if answer.command in STOPPING:
+            if answer.command in STOPPING and not self._first.full():
                 self._first.put_nowait(message)
             else:
                 self._post(message)

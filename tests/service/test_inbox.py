@@ -9,7 +9,17 @@ import pytest
 
 from hilserver.protocol.commands import Command
 from hilserver.protocol.published import Answer
-from hilserver.service.inbox import BURST, COPY_TIMEOUT, STOPPING, WAITING_LIMIT, Arrival, Commands, Inbox, Reply
+from hilserver.service.inbox import (
+    BURST,
+    COPY_TIMEOUT,
+    FIRST_LANE_TIMEOUT,
+    STOPPING,
+    WAITING_LIMIT,
+    Arrival,
+    Commands,
+    Inbox,
+    Reply,
+)
 
 
 class Bench:
@@ -105,6 +115,37 @@ def test_a_copy_that_the_broker_has_dropped_blocks_the_commands_for_a_limited_ti
         bench.arrive("trip!", "trip", "stop", "stop!")  # counted anew
         await settle()
         assert bench.executed == ["stop", "start", "trip", "stop"]
+
+    run(bench, work())
+
+
+def test_a_lost_copy_over_the_first_lane_does_not_keep_the_next_command_out() -> None:
+    bench = Bench()
+
+    async def work() -> None:
+        bench.arrive("trip")
+        await settle()
+        bench.inbox._ahead_since -= FIRST_LANE_TIMEOUT
+        bench.arrive("trip!")
+        await settle()
+        assert bench.executed == ["trip", "trip"]
+        bench.arrive("trip")
+        await settle()
+        assert bench.executed == ["trip", "trip"]
+
+    run(bench, work())
+
+
+def test_a_flood_of_stops_is_remarked_on_once() -> None:
+    bench = Bench()
+
+    async def work() -> None:
+        for _ in range(2000):
+            bench.inbox.accept(Arrival("stop", b"now!", True, None, True))
+        await settle()
+        assert len(bench.reports) == 1
+        assert "stop: carried out although its payload is not valid: not JSON" in bench.reports[0]
+        assert bench.executed == ["stop"]
 
     run(bench, work())
 
