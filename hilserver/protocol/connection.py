@@ -1,9 +1,11 @@
 """The connection to an MQTT broker, as clients, panel and server use it."""
 
+import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import cast
 
 import aiomqtt
 import paho.mqtt.client as paho
@@ -50,8 +52,11 @@ def new_client(
     packet_limit: int | None = None,
     will: aiomqtt.Will | None = None,
     timeout: float = 5.0,
+    queue: Callable[..., asyncio.Queue[aiomqtt.Message]] = asyncio.Queue,
 ) -> aiomqtt.Client:
     """A client for this broker, not connected yet. ``timeout``: s; ``packet_limit``: bytes of a packet, with MQTT 5.
+
+    ``queue`` makes the queue of received messages; the usual one has no limit.
 
     Raises LoginError where the login can't be used.
     """
@@ -68,6 +73,7 @@ def new_client(
         protocol=protocol,
         will=will,
         timeout=timeout,
+        queue_type=cast("type[asyncio.Queue[aiomqtt.Message]]", queue),
         keepalive=KEEP_ALIVE,
         logger=_log.getChild("client"),
         properties=properties,

@@ -142,10 +142,14 @@ class Inbox:
         elif message.first_lane:
             pass  # nothing else is subscribed there
         elif self._is_too_fast():
-            self._discarded[message.name if message.name in COMMANDS else "(unknown)"] += 1
-            self._any_discarded.set()
+            self.discard(message.name)
         else:
             self._accept_other(message)
+
+    def discard(self, name: str) -> None:
+        """Count a command that was not read."""
+        self._discarded[name if name in COMMANDS else "(unknown)"] += 1
+        self._any_discarded.set()
 
     def _is_first_copy(self, message: Arrival) -> bool:
         """Whether this copy of a stopping command arrives before the one over the other connection."""

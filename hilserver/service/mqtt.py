@@ -39,7 +39,7 @@ from hilserver.service.inbox import STOPPING, Arrival, Commands, Inbox, Reply
 
 _log = logging.getLogger(__name__)
 
-OUTBOX_LIMIT = 1000
+INCOMING_LIMIT, OUTBOX_LIMIT = 2000, 1000
 TELEMETRY_LIMIT = 200
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
 STABLE_AFTER = 5.0
@@ -64,6 +64,20 @@ class _Outgoing:
     qos: int
     retain: bool = False
     reply: Reply | None = None
+
+
+class _Incoming(asyncio.Queue[aiomqtt.Message]):
+    """Received messages, a limited number: more are given to ``discard``, with the last level of their topics."""
+
+    def __init__(self, discard: Callable[[str], None], maxsize: int) -> None:
+        super().__init__(maxsize)
+        self._discard = discard
+
+    def put_nowait(self, message: aiomqtt.Message) -> None:
+        if self.qsize() < INCOMING_LIMIT:
+            super().put_nowait(message)
+        else:
+            self._discard(message.topic.value.rpartition("/")[2])
 
 
 class MqttService:
@@ -204,11 +218,17 @@ class MqttService:
         will = aiomqtt.Will(self.topics.availability, b"offline", qos=1, retain=True)
         # always the same identifier, so that the broker ends a half-open connection before it accepts this one
         name = identifier(self._rig, self.address.password())
-        client = new_client(
-            self.address, protocol, identifier=name, packet_limit=PACKET_LIMIT, will=will, timeout=self._timeout
-        )
-        first_lane = new_client(
-            self.address, protocol, identifier=f"{name}-stop", packet_limit=PACKET_LIMIT, timeout=self._timeout
+        client, first_lane = (
+            new_client(
+                self.address,
+                protocol,
+                identifier=identifier,
+                packet_limit=PACKET_LIMIT,
+                will=last_will,
+                timeout=self._timeout,
+                queue=functools.partial(_Incoming, self.inbox.discard),
+            )
+            for identifier, last_will in ((name, will), (f"{name}-stop", None))
         )
         async with connection(client), connection(first_lane):
             self.inbox.forget_copies()

@@ -40,7 +40,7 @@ from hilserver.protocol.published import (
 from hilserver.protocol.topics import describe
 from hilserver.service.broker import EmbeddedBroker, Program, _free_port
 from hilserver.service.inbox import STOPPING, WAITING_LIMIT
-from hilserver.service.mqtt import MqttService
+from hilserver.service.mqtt import INCOMING_LIMIT, MqttService, _Incoming
 
 pytestmark = pytest.mark.slow
 
@@ -410,15 +410,25 @@ def test_a_retained_stop_stops_at_each_connection_until_it_is_removed() -> None:
     run(work())
 
 
+def test_received_messages_are_limited_in_number_and_the_others_counted() -> None:
+    message = aiomqtt.Message("hil/lab/command/jog", b"", 0, False, 1, None)
+    discarded: list[str] = []
+    queue = _Incoming(discarded.append, 0)
+    for _ in range(INCOMING_LIMIT + 3):
+        queue.put_nowait(message)
+    assert (queue.qsize(), discarded) == (INCOMING_LIMIT, ["jog"] * 3)
+
+
 FLOOD = """
-import sys, time
+import os, sys, time
 import paho.mqtt.client as mqtt
+parent = os.getppid()
 client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
 client.max_queued_messages_set(2000)
 client.connect("127.0.0.1", int(sys.argv[1]))
 client.loop_start()
 number = 0
-while client.is_connected() or number == 0:
+while os.getppid() == parent:
     client.publish("hil/lab/command/set_input", '{"input": "joystick", "value": 0.5}', qos=number % 2)
     number += 1
     if number % 500 == 0:
