@@ -41,11 +41,11 @@ TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 quick: $(STAMP) program  ## run the tests that need neither server, clock nor browser, nor many seconds
 	$(RUN_TESTS) $(TOGETHER) -m "not realtime and not browser and not slow" $(PYTEST)
 
-# Tests in real time come after the others, which load every processor. They wait most of the time.
+# Tests in real time come after the others, which load every processor, and one at a time.
 test: $(STAMP) test-programs program  ## run all tests; PYTEST="-k relief" passes options on
 	@failed=0; \
 	$(RUN_TESTS) $(TOGETHER) -m "not realtime" $(PYTEST) || [ $$? = 5 ] || failed=1; \
-	$(RUN_TESTS) $(TOGETHER) -m realtime $(PYTEST) || [ $$? = 5 ] || failed=1; \
+	$(RUN_TESTS) -m realtime $(PYTEST) || [ $$? = 5 ] || failed=1; \
 	exit $$failed
 
 # Compiles the program, once for a version of its sources, about a minute; and Python's bytecode, which Python does not
