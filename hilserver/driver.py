@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from hilserver.errors import ConfigurationError, Problem, did_you_mean
 from hilserver.units import Frequency, Time
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 class DriverConfig(BaseModel):
@@ -87,6 +89,9 @@ class Driver(ABC):
     ``open`` raises DriverError for problems with which a run can't start. A running device raises it only if it must
     not continue. Failures that may be temporary (time-out, bad frame, unplugged) raise nothing: the samples are NaN,
     and the driver counts the failure (``failed``), retries by itself, and never blocks longer than its stated time-out.
+
+    Outputs are monitored like inputs: ``confirmed`` gives the values that the device is known to have, and the age of
+    the commands with which they came.
     """
 
     Config: ClassVar[type[DriverConfig]]
@@ -101,6 +106,8 @@ class Driver(ABC):
         """Failures since the start by short constant names ("timeout", "crc")."""
         self.last_error = ""
         """The latest failure in one sentence for the user: device, channel, cause."""
+        self._confirmed = np.full(len(self.outputs), np.nan)
+        self._confirmed_at = np.full(len(self.outputs), -np.inf)
 
     @classmethod
     def create(cls, host: DriverHost, name: str, config: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Self:
@@ -133,6 +140,34 @@ class Driver(ABC):
     @abstractmethod
     def write(self, values: Floats) -> None:
         """Write raw values, one per output."""
+
+    def holds(self, values: Floats) -> Bools | None:
+        """Per output, whether the device has confirmed that it has this raw value; asked right after ``write``.
+
+        None, the default, where that can't be said per output: then all count as confirmed by a write that has neither
+        raised nor counted a failure.
+        """
+        return None
+
+    def command(self, values: Floats, at: float) -> None:
+        """Write raw values that were commanded at ``at`` (s, ``time.monotonic``), and note those that are confirmed."""
+        failures = self.errors.total()
+        self.write(values)
+        held = self.holds(values)
+        if held is not None:
+            np.copyto(self._confirmed, values, where=held)
+            np.copyto(self._confirmed_at, at, where=held)
+        elif self.errors.total() == failures:
+            self._confirmed[:], self._confirmed_at[:] = values, at
+
+    def confirmed(self, values: Floats, ages: Floats) -> None:
+        """Fill, per output, the raw value last confirmed, and the age (s) of its command; NaN and infinite if none."""
+        values[:] = self._confirmed
+        np.subtract(time.monotonic(), self._confirmed_at, out=ages)
+
+    def forget_confirmed(self) -> None:
+        """No output has a known value any more: other values than those commanded were written."""
+        self._confirmed[:], self._confirmed_at[:] = np.nan, -np.inf
 
     @abstractmethod
     def make_safe(self) -> None:

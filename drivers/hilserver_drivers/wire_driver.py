@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hilserver.driver import Driver, Floats, Pace
+from hilserver.driver import Bools, Driver, Floats, Pace
 from hilserver.errors import DriverError
 from hilserver_drivers.wire import Retry, Wire, WireError
 
@@ -36,6 +36,11 @@ class WriteJob(Job):
         """The values in the device, as far as known."""
         self.written_at = float("-inf")
 
+    @property
+    def slots(self) -> Sequence[int]:
+        """Numbers of its outputs."""
+        raise NotImplementedError
+
     def data(self, values: Floats) -> bytes:
         """All outputs' values as they are written; the safe value for one that is not a number."""
         raise NotImplementedError
@@ -59,6 +64,7 @@ class WireDriver(Driver):
         self._writes: deque[Any] = deque()
         self._safe = np.array([config.outputs[output].safe for output in outputs], dtype=np.float64)
         self._sampled = np.full(len(inputs), -np.inf)
+        self._held = np.zeros(len(outputs), dtype=np.bool_)
         self._wire: Wire | None = None
         self._reconnect = Retry()
 
@@ -81,6 +87,12 @@ class WireDriver(Driver):
                 for fault in job.faults(values):
                     self._failed(*fault)
                 self._remember(job, data, self._put(job, data, deadline))
+
+    def holds(self, values: Floats) -> Bools:
+        """The outputs whose values the device has acknowledged."""
+        for job in self._writes:
+            self._held[list(job.slots)] = job.written == job.data(values)
+        return self._held
 
     def make_safe(self) -> None:
         """Write all safe values, up to three times. Raises DriverError if this fails."""

@@ -138,11 +138,14 @@ def picture(
     from rich.text import Text
 
     parts: list[RenderableType] = [
-        Text.assemble((name, "bold"), f"  {state.mode}  tick {state.tick}  missed {state.missed_ticks}")
+        Text.assemble(
+            (name, "bold"), f"  {state.mode.replace('_', ' ')}  tick {state.tick}  missed {state.missed_ticks}"
+        )
     ]
     if state.fault:
         parts.append(Text(f"fault: {state.fault}", style="red"))
-    parts += [Text(f"- {text}", style="yellow") for text in (*state.warnings, *state.degradations)]
+    for text in (*state.warnings, *state.degradations):
+        parts.append(Text(f"- {text}", style="red" if text in state.unconfirmed else "yellow"))
     for device, report in state.devices.items():
         if report.errors or report.restarts:
             parts.append(Text(f"- device {device}: {failures(report)}", style="yellow"))

@@ -83,7 +83,13 @@ class Header:
             self._button("Start", "play_arrow", commands.Start(), ("ARMED",), "color=positive unelevated")
             self._button("Disarm", "lock", commands.Disarm(), ("ARMED", "RUNNING"))
             self._button("Reset", "restart_alt", commands.Reset(), ("FAULT",))
-            trip = self._button("Trip", "bolt", commands.Trip(), ("SAFE", "ARMED", "RUNNING"), "color=negative outline")
+            trip = self._button(
+                "Trip",
+                "bolt",
+                commands.Trip(),
+                ("SAFE", "SAFE_NOT_CONFIRMED", "ARMED", "RUNNING"),
+                "color=negative outline",
+            )
             trip.tooltip("FAULT immediately, latched. This does not replace an emergency stop.")
             self._stop = ui.button("STOP", icon="stop", on_click=self._stop_now).props("color=negative unelevated")
             self._stop.classes("big-stop").tooltip("Running: valve to null within its slew limit. Armed: disarm.")
@@ -132,7 +138,7 @@ class Header:
     def _follow(self) -> None:
         connection, state = self.page.connection, self.page.connection.state
         mode = state.mode if state is not None and connection.online else "OFFLINE"
-        self._mode.set_text(mode)
+        self._mode.set_text(mode.replace("_", " "))
         self._mode.classes(replace=f"mode {mode}")
         role = {"operator": "operator", "viewer": "viewer, read-only", "unknown": "…"}[connection.role]
         user = connection.address.user
@@ -161,7 +167,7 @@ class Notes:
             notes.append(("fault", f"{what[0].upper()}{what[1:]}: values are outdated. Reconnecting automatically."))
         elif state is not None:
             notes += [("fault", f"FAULT: {state.fault}")] if state.fault else []
-            notes += [("warn", text) for text in state.warnings]
+            notes += [("fault" if text in state.unconfirmed else "warn", text) for text in state.warnings]
         if notes != self._shown:
             self._shown = notes
             self._box.clear()

@@ -98,7 +98,7 @@ class Description(Published):
     topics: dict[str, TopicInfo]
 
 
-Mode = Literal["STARTUP", "SAFE", "ARMED", "RUNNING", "FAULT"]
+Mode = Literal["STARTUP", "SAFE", "ARMED", "RUNNING", "FAULT", "SAFE_NOT_CONFIRMED"]
 
 
 class DeviceStatus(Published):
@@ -165,8 +165,13 @@ class Utilisation(Published):
 class ServerState(Published):
     """State of the server. Retained, published when it changes and at a slow rate."""
 
-    mode: Mode = Field(description="operating mode")
+    mode: Mode = Field(
+        description="operating mode; SAFE_NOT_CONFIRMED: safe values are commanded, but a device does not confirm them"
+    )
     fault: str | None = Field(default=None, description="reason for FAULT")
+    unconfirmed: tuple[str, ...] = Field(
+        default=(), description="outputs whose commands are not confirmed by their devices, with what to do"
+    )
     enabled: bool | None = Field(default=None, description="whether the local enable is on; null: the rig has none")
     warnings: tuple[str, ...] = Field(default=(), description="violated limits, saturation, outdated samples")
     degradations: tuple[str, ...] = Field(default=(), description="missing resources, such as real-time priority")

@@ -10,7 +10,10 @@ from hilserver.driver import Driver, Pace, driver_named
 
 @dataclass(frozen=True)
 class DeviceSetup:
-    """A device in the loop: the raw slots that it fills and the columns of the row that it writes."""
+    """A device in the loop: the raw slots that it fills, the columns of the row that it writes, and its first output.
+
+    The outputs of all devices are numbered, as the raw slots are.
+    """
 
     name: str
     driver: str
@@ -20,6 +23,7 @@ class DeviceSetup:
     outputs: tuple[str, ...]
     first_slot: int
     output_columns: tuple[int, ...]
+    first_output: int
     error_column: int
     segment: str = ""
     """Shared memory of the device's own process, if it has one (simulated and slow devices)."""

@@ -55,6 +55,9 @@ class LoopDevice:
         self._failures = setup.error_column
         self._columns = np.array(setup.output_columns, dtype=np.int64)
         self._out = np.zeros(len(setup.output_columns))
+        first, last = setup.first_output, setup.first_output + len(self._out)
+        self._confirmed = row[layout.confirmed + first : layout.confirmed + last]
+        self._confirmed_ages = row[layout.confirmed_age + first : layout.confirmed_age + last]
         self._row = row
 
     def read(self) -> bool:
@@ -65,13 +68,14 @@ class LoopDevice:
             self._raw[:], self._ages[:] = np.nan, np.inf
             return self._gave_up(error)
         self._row[self._failures] = self.driver.errors.total()
+        self.driver.confirmed(self._confirmed, self._confirmed_ages)
         return True
 
     def write(self) -> bool:
         """Write the raw outputs; False if the device must not continue."""
         np.take(self._row, self._columns, out=self._out)
         try:
-            self.driver.write(self._out)
+            self.driver.command(self._out, time.monotonic())
         except DriverError as error:
             return self._gave_up(error)
         return True
@@ -122,14 +126,17 @@ class Loop:
             if not setup.slow:  # an I/O process reports its failures itself
                 self._reports.append(FailureReport(device.driver))
 
-    def close(self) -> None:
-        """Write the safe values of every device, even after errors; then release the devices."""
+    def close(self) -> bool:
+        """Write the safe values of every device, even after errors, and release it; False if a device failed."""
+        worked = True
         for device in self.devices:
             for action in (device.driver.make_safe, device.driver.close):
                 try:
                     action()
                 except Exception as error:  # the other devices must have their safe values regardless of this one
                     send_report(error=f"device {device.driver.name}: {error}")
+                    worked = False
+        return worked
 
     def abandon(self, *_: Any) -> None:
         """Ramp to null and terminate, as without a supervisor. May be called from a signal handler."""
@@ -279,12 +286,12 @@ def run_loop(segment: Path, setup_file: Path) -> int:
             send_report(ready=True, degradations=[str(d) for d in degradations])
             loop.run()
         finally:
-            loop.close()
+            are_safe = loop.close()
             memory.info.loop_pid = 0
     except HilserverError as error:
         send_report(error=str(error))
         return 1
-    return 0
+    return 0 if are_safe else 1
 
 
 if __name__ == "__main__":

@@ -24,13 +24,13 @@ def make_setup(rig: Rig, segments: Mapping[str, str], plants: Mapping[str, Plant
 
 def device_setups(rig: Rig, segments: Mapping[str, str]) -> list[DeviceSetup]:
     """Slots and columns of each device, in the order of the rig file."""
-    driven = {
-        (v.device, v.output): rig.layout.column(f"valve.{name}.output") for name, v in rig.settings.valves.items()
+    layout = rig.layout
+    columns = {
+        (o.device, o.output): layout.column(f"{o.name}.output" if o.name.startswith("valve.") else o.name)
+        for o in layout.outputs
     }
-    driven |= {(o.device, o.output): rig.layout.column(f"output.{name}") for name, o in rig.settings.outputs.items()}
-    found, slot = [], 0
+    found, slot, output = [], 0, 0
     for device in rig.devices:
-        columns = tuple(driven[device.name, output] for output in device.outputs)
         table = rig.settings.devices[device.name]
         found.append(
             DeviceSetup(
@@ -41,10 +41,12 @@ def device_setups(rig: Rig, segments: Mapping[str, str]) -> list[DeviceSetup]:
                 inputs=device.inputs,
                 outputs=device.outputs,
                 first_slot=slot,
-                output_columns=columns,
+                output_columns=tuple(columns[device.name, name] for name in device.outputs),
+                first_output=output,
                 error_column=rig.layout.column(f"errors.{device.name}"),
                 segment=segments.get(device.name, ""),
             )
         )
         slot += len(device.inputs)
+        output += len(device.outputs)
     return found

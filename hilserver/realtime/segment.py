@@ -20,7 +20,7 @@ LINE = 64
 """Bytes of a cache line: counters written by different processes don't share one."""
 
 _MAGIC = int.from_bytes(b"hilserve", "little")
-_VERSION = 1
+_VERSION = 2
 
 
 class SharedMemoryError(HilserverError):

@@ -41,7 +41,8 @@ SAFE_AGAIN = 1.0
 """Seconds after which the safe values are written again without commands: an unplugged device may have lost them."""
 PRIORITY_BELOW_LOOP = 10
 ERRORS, SAMPLES = 0, 1
-"""Columns of a row of samples: number of failures so far; then raw values and the monotonic times of the samples."""
+"""Columns of a row of samples: number of failures so far; then raw values of the inputs and the monotonic times of
+their samples, and the confirmed raw values of the outputs and the times of the commands with which they came."""
 TIME, WHAT, VALUES = 0, 1, 2
 """Columns of a command: its monotonic time and kind; then raw values."""
 NOTHING, WRITE, MAKE_SAFE = 0.0, 1.0, 2.0
@@ -59,14 +60,19 @@ class WorkerMemory:
         self.segment = segment
         self._state = parts[0].cast("q")
         self.heartbeat = Heartbeat(parts[1])
-        self.samples = Ring(parts[2], SAMPLES + 2 * n_inputs, ROWS)
+        self.samples = Ring(parts[2], self._width(n_inputs, n_outputs), ROWS)
         self.commands = Ring(parts[3], VALUES + n_outputs, ROWS)
-        self.raw = slice(SAMPLES, SAMPLES + n_inputs)
-        self.times = slice(SAMPLES + n_inputs, SAMPLES + 2 * n_inputs)
+        last = SAMPLES + 2 * n_inputs
+        self.raw, self.times = slice(SAMPLES, SAMPLES + n_inputs), slice(SAMPLES + n_inputs, last)
+        self.confirmed, self.confirmed_at = slice(last, last + n_outputs), slice(last + n_outputs, last + 2 * n_outputs)
 
     @staticmethod
-    def _sizes(n_inputs: int, n_outputs: int) -> list[int]:
-        rings = (Ring.nbytes(SAMPLES + 2 * n_inputs, ROWS), Ring.nbytes(VALUES + n_outputs, ROWS))
+    def _width(n_inputs: int, n_outputs: int) -> int:
+        return SAMPLES + 2 * n_inputs + 2 * n_outputs
+
+    @classmethod
+    def _sizes(cls, n_inputs: int, n_outputs: int) -> list[int]:
+        rings = (Ring.nbytes(cls._width(n_inputs, n_outputs), ROWS), Ring.nbytes(VALUES + n_outputs, ROWS))
         return [_LINE, Heartbeat.nbytes(), *rings]
 
     @classmethod
@@ -130,6 +136,8 @@ class RemoteDevice(Driver):
         self._memory = memory = WorkerMemory.attach(self._path)
         self._row, self._command = np.zeros(memory.samples.width), np.zeros(memory.commands.width)
         self._raw, self._times, self._values = self._row[memory.raw], self._row[memory.times], self._command[VALUES:]
+        self._confirmed, self._confirmed_at = self._row[memory.confirmed], self._row[memory.confirmed_at]
+        self.forget_confirmed()
 
     def read(self, values: Floats, ages: Floats) -> None:
         """The worker's last samples and their ages; NaN before the first."""
@@ -141,6 +149,10 @@ class RemoteDevice(Driver):
         np.subtract(time.monotonic(), self._times, out=ages)
         np.maximum(ages, 0.0, out=ages)
         self.errors["counted by its worker"] = int(self._row[ERRORS])
+
+    def command(self, values: Floats, at: float) -> None:
+        """Pass values to the worker, which passes back those that the device has confirmed."""
+        self.write(values)
 
     def write(self, values: Floats) -> None:
         """Pass values that the worker writes in its next turn."""
@@ -169,6 +181,7 @@ class Worker:
         memory.samples.latest(self._row)
         self._counted = self._row[ERRORS]  # by earlier workers of this run
         self._raw, self._ages = self._row[memory.raw], np.zeros(len(driver.inputs))
+        self._confirmed_ages = np.zeros(len(driver.outputs))
         self._begun = time.monotonic()
         self._is_safe, self._safe_due = True, 0.0
         period = 1.0 / driver.config.rate
@@ -223,10 +236,11 @@ class Worker:
     def _write(self) -> None:
         if self._is_commanded():
             self._is_safe, self._safe_due = False, 0.0
-            self._driver.write(self._command[VALUES:])
+            self._driver.command(self._command[VALUES:], self._command[TIME])
 
     def _make_safe(self) -> None:
         """Write the safe values and set the time of the next write: soon after a failure (counted by the driver)."""
+        self._driver.forget_confirmed()
         try:
             self._driver.make_safe()
             self._is_safe = True
@@ -238,6 +252,8 @@ class Worker:
         self._driver.read(self._raw, self._ages)
         np.subtract(time.monotonic(), self._ages, out=self._row[self._memory.times])
         self._row[ERRORS] = self._counted + self._driver.errors.total()
+        self._driver.confirmed(self._row[self._memory.confirmed], self._confirmed_ages)
+        np.subtract(time.monotonic(), self._confirmed_ages, out=self._row[self._memory.confirmed_at])
         self._memory.samples.publish(self._row)
 
     def _silence(self) -> float:

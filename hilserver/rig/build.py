@@ -21,6 +21,7 @@ from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems
 from hilserver.rig.calibration import Calibration, with_calibrations
 from hilserver.rig.checks import channel_kinds, cycle_disagreements, disagreements, undriven_signals
 from hilserver.rig.cycle import CycleSettings
+from hilserver.rig.outputs import driven_outputs
 from hilserver.rig.plan import RowLayout, build_plan, row_layout
 from hilserver.rig.references import unresolved
 from hilserver.rig.settings import RigSettings
@@ -218,7 +219,8 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
         problems += cycle_disagreements(settings, cycle, cycle_file)
     plants = dict(_plants(settings, devices, sources, file, library, problems))
     slots, rates = _order(settings, devices), {d.name: d.rate for d in devices if d.rate is not None}
-    layout = row_layout(settings, slots, rates) if not wrong else None
+    outputs = tuple(driven_outputs(settings, {d.name: d.rate for d in devices if d.is_hardware}))
+    layout = row_layout(settings, slots, rates, outputs) if not wrong else None
     packed = None
     if circuit is not None:
         try:

@@ -37,10 +37,10 @@ def _age_limits(rig: Rig) -> Iterator[str]:
     """Channels of slow devices whose samples exceed their age limit before the next ones arrive."""
     periods = {d.name: 1.0 / d.config.rate for d in rig.devices if d.driver.pace is Pace.SLOW}
     names = list(rig.settings.channels)
-    for line in rig.plan.limit:
+    for line in rig.plan.limit[rig.plan.limit["watched"] == Watched.AGE]:
         name = names[line.channel]
         period = periods.get(rig.settings.channels[name].device or "")
-        if line.watched == Watched.AGE and period is not None and line.upper < LEAST_PERIODS * period:
+        if period is not None and line.upper < LEAST_PERIODS * period:
             yield (
                 f"channels.{name}: its device is read every {period * 1e3:g} ms, but samples older than "
                 f"{line.upper * 1e3:g} ms violate a limit: allow {LEAST_PERIODS:g} periods (max_age of a "

@@ -20,6 +20,7 @@ from hilserver.rig.cycle import CycleInput, CycleSettings
 from hilserver.rig.cylinders import cylinder_lines, past_lengths, port_lines
 from hilserver.rig.hold import ticks_between_samples
 from hilserver.rig.kalman import kalman_table
+from hilserver.rig.outputs import DrivenOutput
 from hilserver.rig.scale import Curve
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.valves import valve_line
@@ -72,6 +73,7 @@ class RowLayout:
     """First column of each section, by the fields of `hilserver.tick.plan.Layout`; the circuit's values come last."""
     pasts: tuple[int, int]
     """Ticks that are remembered of each valve's command, and of each cylinder's state."""
+    outputs: tuple[DrivenOutput, ...]
 
     def places(self) -> Line:
         """The layout as the plan holds it."""
@@ -117,8 +119,10 @@ def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
     """The row before the first tick: no sample yet, strategies as configured, the circuit at its initial values."""
     row = np.zeros(layout.width)
     for column, name in enumerate(layout.names):
-        if name.startswith(("age.", "stale.")):
+        if name.startswith(("age.", "stale.", "confirmed_age.")):
             row[column] = np.inf
+        elif name.startswith("confirmed."):
+            row[column] = np.nan
     head, at = header(row), plan.layout[0]
     head.tick, head.circuit_version, head.cycle_time = -1.0, 1.0, -1.0
     for number, v in enumerate(plan.valve):
@@ -140,13 +144,19 @@ def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
     return row
 
 
-def row_layout(settings: RigSettings, slots: Mapping[tuple[str, str], int], rates: Mapping[str, float]) -> RowLayout:
+def row_layout(
+    settings: RigSettings,
+    slots: Mapping[tuple[str, str], int],
+    rates: Mapping[str, float],
+    outputs: tuple[DrivenOutput, ...],
+) -> RowLayout:
     """The layout of the row, with the usual room for circuit values.
 
-    ``slots``: (device, source) -> raw slot; ``rates``: how often slow devices are read and written, 1/s.
+    ``slots``: (device, source) -> raw slot; ``rates``: how often slow devices are read and written, 1/s; ``outputs``:
+    those in use.
     """
     channels, inputs = list(settings.channels), list(settings.inputs)
-    limits = _limit_lines(settings, channels)
+    limits = _limit_lines(settings, channels, outputs)
     valve_past, cylinder_past = past_lengths(settings, rates)
     sources = {(s.device, s.source): name for name, s in settings.channels.items() if s.device and s.source}
     raw = tuple(sources.get(key, key[1]) for key in sorted(slots, key=lambda k: slots[k]))
@@ -155,6 +165,8 @@ def row_layout(settings: RigSettings, slots: Mapping[tuple[str, str], int], rate
         "raw": [f"raw.{name}" for name in raw],
         "age": [f"age.{name}" for name in raw],
         "errors": [f"errors.{name}" for name in settings.devices],
+        "confirmed": [f"confirmed.{output.name}" for output in outputs],
+        "confirmed_age": [f"confirmed_age.{output.name}" for output in outputs],
         "channel": [f"channel.{name}" for name in channels],
         "stale": [f"stale.{name}" for name in channels],
         "interval": [f"interval.{name}" for name in channels],
@@ -190,6 +202,7 @@ def row_layout(settings: RigSettings, slots: Mapping[tuple[str, str], int], rate
         CIRCUIT_SPACE,
         starts,
         (valve_past, cylinder_past),
+        outputs,
     )
 
 
@@ -212,7 +225,7 @@ def build_plan(
         "layout": [layout.places()],
         "channel": _channel_lines(settings, slots, rates),
         "curve": _curve_lines(settings),
-        "limit": list(_limit_lines(settings, channels).values()),
+        "limit": list(_limit_lines(settings, channels, layout.outputs).values()),
         "end": _end_lines(settings, channels),
         "input": [{"initial": s.initial, "low": s.range[0], "high": s.range[1]} for s in settings.inputs.values()],
         "port": port_lines(settings, first),
@@ -284,8 +297,8 @@ def _points_of(curve: Curve) -> list[tuple[float, float]]:
     return [(x, y) for x, y in curve.points] or [(coefficient, 0.0) for coefficient in curve.coefficients]
 
 
-def _limit_lines(settings: RigSettings, channels: list[str]) -> dict[str, Line]:
-    """All limits by name: the configured ones, then ``loop.max_age`` for each channel without one."""
+def _limit_lines(settings: RigSettings, channels: list[str], outputs: tuple[DrivenOutput, ...]) -> dict[str, Line]:
+    """All limits by name: the configured ones, ``loop.max_age`` for each channel without one, those of the outputs."""
     found = {}
     for name, limit in settings.limits.items():
         channel = settings.channels.get(limit.channel)
@@ -298,6 +311,10 @@ def _limit_lines(settings: RigSettings, channels: list[str]) -> dict[str, Line]:
         if measured.device is not None and name not in watched:
             bounds = _range(Watched.AGE, -np.inf, settings.loop.max_age)
             found[f"{name}.age"] = {"channel": place, **bounds, "action": Action.TRIP}
+    for place, output in enumerate(outputs):
+        if output.max_age is not None:
+            bounds = _range(Watched.CONFIRMATION, -np.inf, output.max_age)
+            found[output.limit] = {"channel": place, **bounds, "action": output.action}
     return found
 
 

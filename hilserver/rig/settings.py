@@ -142,6 +142,17 @@ class ValveSettings(Datasheet):
     leakage: Leakage | None = Field(default=None, description="datasheet leakage at null")
     device: DeviceName = Field(description="device that drives the valve")
     output: Text = Field(description="name of the output channel at the device")
+    max_age: Time | None = Field(
+        default=None,
+        gt=0,
+        description="longest time until the device confirms a command; default: the oldest allowed sample of the "
+        "device's channels, plus two periods of a slow device; simulated devices are not monitored by default",
+    )
+    unconfirmed: Literal["warn", "ramp", "trip"] = Field(
+        default="trip",
+        description="action if it takes longer: warn: report only; ramp: ramp to null and leave RUNNING; trip: FAULT, "
+        "latched",
+    )
     raw: tuple[Number, Number] = Field(
         description="raw output at command -1 and +1; -10 and 10 for volts", examples=[[-10, 10]]
     )
@@ -185,6 +196,17 @@ class OutputSettings(Datasheet):
     description: str = Field(default="", description="free text")
     device: DeviceName = Field(description="device that has the output")
     output: Text = Field(description="name of the output channel at the device")
+    max_age: Time | None = Field(
+        default=None,
+        gt=0,
+        description="longest time until the device confirms a command; default: the oldest allowed sample of the "
+        "device's channels, plus two periods of a slow device; simulated devices are not monitored by default",
+    )
+    unconfirmed: Literal["warn", "ramp", "trip"] = Field(
+        default="trip",
+        description="action if it takes longer: warn: report only; ramp: ramp to null and leave RUNNING; trip: FAULT, "
+        "latched",
+    )
     raw: tuple[Number, Number] | None = Field(
         default=None, description="raw output when off and when on; 0 and 1 for a digital line", examples=[[0, 1]]
     )

@@ -129,6 +129,14 @@ class LoopProcesses:
         await loop.stop(PATIENCE)
         return await self.died() if loop.was_ready and loop.process.returncode else None
 
+    async def unsafe(self) -> str | None:
+        """The slow devices that have not confirmed their safe values after the loop's end, in words; None if all have.
+
+        The loop's own devices have confirmed theirs, or it would have ended with an error.
+        """
+        troubles = filter(None, await asyncio.gather(*(worker.make_safe() for worker in self.workers)))
+        return "; ".join(troubles) or None
+
     async def end(self) -> None:
         """End everything: the loop first, then the devices."""
         await self.end_loop()

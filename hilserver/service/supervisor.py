@@ -271,8 +271,10 @@ class Supervisor:
         row = self.telemetry.latest()
         if row is None:
             return "starting"
-        mode, fault = Mode(int(header(row).mode)).name, fault_text(self.rig, int(header(row).fault))
-        return f"{mode}: {fault}" if fault else mode
+        mode, fault = Mode(int(header(row).mode)), fault_text(self.rig, int(header(row).fault))
+        if mode == Mode.SAFE_NOT_CONFIRMED:
+            return " ".join(self.telemetry.unconfirmed(row))
+        return f"{mode.name}: {fault}" if fault else mode.name
 
     async def _succeed(self) -> None:
         await asyncio.sleep(STABLE_AFTER)
@@ -288,7 +290,7 @@ class Supervisor:
         self._notifier.stopping(fault or "stopping")
         if fault is None:
             await self.operator.execute(commands.Disarm())  # refused where nothing is armed
-            fault = await processes.end_loop()
+            fault = await processes.end_loop() or await processes.unsafe()
         publisher.end(fault)
         await asyncio.sleep(FAREWELL)
         return 0 if fault is None else 1

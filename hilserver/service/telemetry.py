@@ -26,7 +26,7 @@ from hilserver.protocol.published import (
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.timing import Distribution, LoopTiming, wake_up_delay, work_before
 from hilserver.rig.build import Rig
-from hilserver.service.devices import DeviceReports
+from hilserver.service.devices import ADVICE, DeviceReports
 from hilserver.service.strategies import offered_strategies, present_strategies
 from hilserver.service.utilisation import UtilisationMeter
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, Mode, Saturation
@@ -79,6 +79,7 @@ class TelemetryReader:
         self._left_over = np.zeros((1, len(LOOP_CHANNELS)))
         self._channels = channel_columns(rig)
         self._demands = UtilisationMeter(rig)
+        self._outputs = {output.limit: output for output in rig.layout.outputs if output.max_age is not None}
 
     def expect(self, version: int, circuit: PackedCircuit) -> None:
         """Note the circuit of coming rows of this version."""
@@ -135,6 +136,7 @@ class TelemetryReader:
             mode=Mode(int(header(row).mode)).name,
             fault=fault_text(self.rig, int(header(row).fault)) or None,
             enabled=is_enabled(self.rig.plan, row) if self.rig.settings.enable is not None else None,
+            unconfirmed=tuple(self.unconfirmed(row)),
             warnings=tuple(self.warnings(row)),
             degradations=self.degradations,
             tick=int(header(row).tick),
@@ -152,11 +154,12 @@ class TelemetryReader:
         )
 
     def warnings(self, row: Floats) -> Iterator[str]:
-        """Violated limits, saturated valves and other problems, as sentences."""
+        """Outputs that are not confirmed, violated limits, saturated valves and other problems, as sentences."""
+        yield from self.unconfirmed(row)
         yield from self.troubles.values()
         layout = self.rig.layout
         for name, column in layout.section("limit").items():
-            if row[column] > 0:
+            if row[column] > 0 and name not in self._outputs:
                 yield f"limit {name} is violated"
         yield from self._invalid_samples(row)
         if not is_enabled(self.rig.plan, row):
@@ -166,6 +169,16 @@ class TelemetryReader:
             for flag in Saturation:
                 if flags & flag and flag != Saturation.SLEW:
                     yield f"valve {valve}: {flag.text}"
+
+    def unconfirmed(self, row: Floats) -> Iterator[str]:
+        """Monitored outputs whose devices do not confirm their commands, with what a person must do."""
+        layout = self.rig.layout
+        for limit, output in self._outputs.items():
+            if row[layout.column(f"limit.{limit}")] > 0:
+                age = row[layout.column(f"confirmed_age.{output.name}")]
+                value = row[layout.column(f"confirmed.{output.name}")]
+                since = f"for {age:.3g} s; last confirmed: raw {value:g}" if math.isfinite(age) else "at all"
+                yield (f"{output.name.replace('.', ' ')} is not confirmed by device {output.device} {since}. {ADVICE}")
 
     def _invalid_samples(self, row: Floats) -> Iterator[str]:
         """Channels whose latest reading is invalid, with the reason."""
@@ -220,6 +233,7 @@ class TelemetryReader:
         if len(rows) == 0:
             return []
         limits = self.rig.layout.section("limit")
+        texts = {name: limit_text(self.rig, name) for name in limits}
         now = np.column_stack(
             [rows[:, [COLUMN["mode"], COLUMN["circuit_version"]]], self._enabled(rows), rows[:, [*limits.values()]]]
         )
@@ -231,7 +245,7 @@ class TelemetryReader:
         for number, name in enumerate(limits, 3):
             violated = rows[change[:, number] > 0]
             if len(violated):
-                found.append(_event("warning", f"limit {name} is violated", violated[0], ticks=_ticks(violated)))
+                found.append(_event("warning", texts[name], violated[0], ticks=_ticks(violated)))
         missed = rows[headers(rows)["missed"] > 0]
         if len(missed):
             text = f"{headers(missed)['missed'].sum():.0f} ticks missed and compensated"
@@ -250,10 +264,12 @@ class TelemetryReader:
         return _event("warning", "the local enable is off", row)
 
     def _mode_event(self, row: Floats) -> Event:
-        mode, text = Mode(int(header(row).mode)).name, fault_text(self.rig, int(header(row).fault))
-        return _event(
-            "fault" if header(row).mode == Mode.FAULT else "info", f"{mode}: {text}" if text else mode, row, mode=mode
-        )
+        number = Mode(int(header(row).mode))
+        mode, text = number.name, fault_text(self.rig, int(header(row).fault))
+        if number == Mode.SAFE_NOT_CONFIRMED:
+            text = " ".join(self.unconfirmed(row))
+        kind: Literal["fault", "info"] = "fault" if number in (Mode.FAULT, Mode.SAFE_NOT_CONFIRMED) else "info"
+        return _event(kind, f"{mode.replace('_', ' ')}: {text}" if text else mode, row, mode=mode)
 
     def _switch_event(self, row: Floats) -> Event:
         version = int(header(row).circuit_version)
@@ -367,9 +383,16 @@ def channel_columns(rig: Rig) -> dict[str, int]:
 def fault_text(rig: Rig, fault: int) -> str:
     """The reason of a fault, as a text; empty where there is none."""
     if fault >= FIRST_LIMIT_FAULT:
-        name = rig.layout.limits[fault - FIRST_LIMIT_FAULT]
-        return f"limit {name} was violated (action trip)"
+        return f"{limit_text(rig, rig.layout.limits[fault - FIRST_LIMIT_FAULT], 'was')} (action trip)"
     return text_of_fault(fault)
+
+
+def limit_text(rig: Rig, name: str, verb: str = "is") -> str:
+    """That a limit is violated, as a text."""
+    output = next((o for o in rig.layout.outputs if o.limit == name), None)
+    if output is None:
+        return f"limit {name} {verb} violated"
+    return f"device {output.device} does not confirm the command of {output.name.replace('.', ' ')}"
 
 
 def _figures(distribution: Distribution) -> DurationFigures | None:

@@ -15,7 +15,7 @@ from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.segment import SharedMemoryError
 from hilserver.realtime.worker import WorkerMemory, write_worker_file
 from hilserver.service.children import Child, all_ready
-from hilserver.service.devices import DeviceReports
+from hilserver.service.devices import ADVICE, DeviceReports
 
 Tell = Callable[[str | None, str], None]
 """Takes the present trouble of a device, if any, and what happened, as sentences."""
@@ -126,7 +126,7 @@ class WorkerProcess:
             self.child.kill()
             await self.child.wait_ended()
             trouble = await self._start_again()
-        return trouble and f"device {self.name} did not receive its safe values: {trouble}"
+        return trouble and f"device {self.name} did not confirm its safe values: {trouble.rstrip('.')}. {ADVICE}"
 
     async def _has_made_safe(self) -> bool:
         """Request safe values from the worker; whether it confirms them in time."""

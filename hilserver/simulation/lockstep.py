@@ -74,6 +74,8 @@ class LockstepRun:
         self.program = program or compiled_program(rig.library)
         self.packed = rig.packed
         self.row = first_row(rig.layout, rig.plan, rig.packed)
+        for column in rig.layout.section("confirmed_age").values():
+            self.row[column] = 0.0  # simulated and recorded devices have every command at once
         self.plants = rig.plants()
         self.samples: dict[str, TickSamples] = {}
         self._traces: dict[str, list[Floats]] | None = {name: [] for name in self.plants} if trace else None
@@ -98,7 +100,8 @@ class LockstepRun:
             if device.name in self.plants:
                 plant = self.plants[device.name]
                 raw, outputs = np.zeros(len(slots)), np.array(setup.output_columns, dtype=np.int64)
-                attached = Attached(plant, slots, outputs, raw, np.zeros(len(outputs)), _no_trace(plant))
+                confirmed = rig.plan.layout[0].confirmed + setup.first_output + np.arange(len(outputs))
+                attached = Attached(plant, slots, outputs, confirmed, raw, np.zeros(len(outputs)), _no_trace(plant))
                 self._attached.append((device.name, attached))
             elif device.is_replayed:
                 self.samples[device.name] = read_samples(device, rig.file, self.dt)

@@ -6,13 +6,17 @@ from enum import IntEnum, IntFlag
 
 
 class Mode(IntEnum):
-    """The state of the server; FAULT is latched until it is reset."""
+    """The state of the server; FAULT is latched until it is reset.
+
+    SAFE means that the devices have confirmed the safe values of all monitored outputs.
+    """
 
     STARTUP = 0
     SAFE = 1
     ARMED = 2
     RUNNING = 3
     FAULT = 4
+    SAFE_NOT_CONFIRMED = 5
 
 
 class Explained(IntEnum):
@@ -72,6 +76,7 @@ class ResultCode(Explained):
     CAUSE_PERSISTS = 5, "the cause of the fault still exists; remove it first"
     BAD_VALUE = 6, "there is no such input, valve, strategy or cycle, or the value is not a finite number"
     NOT_ENABLED = 7, "the local enable is off: switch it on at the rig first"
+    NOT_CONFIRMED = 8, "a device does not confirm its safe values: see the warnings in the state"
 
 
 class Action(IntEnum):
@@ -85,11 +90,12 @@ class Action(IntEnum):
 
 
 class Watched(IntEnum):
-    """The quantity of a channel that a limit monitors."""
+    """The quantity that a limit monitors: of a channel, or the age of the confirmed command of an output."""
 
     VALUE = 0
     AGE = 1
     RATE = 2
+    CONFIRMATION = 3
 
 
 class When(IntEnum):

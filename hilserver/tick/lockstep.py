@@ -15,14 +15,16 @@ from hilserver.tick.tick import tick
 class Attached(NamedTuple):
     """A simulated device in the loop.
 
-    ``slots`` holds the raw slot of each sensor, ``outputs`` the row column of each actuator's raw command; ``raw`` are
-    the readings and ``command`` the raw commands, which are held from one tick to the next. ``trace[k]`` receives the
-    plant's true values at the end of tick k, for as many ticks as it has lines.
+    ``slots`` holds the raw slot of each sensor, ``outputs`` and ``confirmed`` the row columns of each actuator's raw
+    command, and of the one that it has; ``raw`` are the readings and ``command`` the raw commands, which are held from
+    one tick to the next. ``trace[k]`` receives the plant's true values at the end of tick k, for as many ticks as it
+    has lines.
     """
 
     plant: PlantArrays
     slots: Integers
     outputs: Integers
+    confirmed: Integers
     raw: Floats
     command: Floats
     trace: Matrix
@@ -55,6 +57,8 @@ def run_bridged(
             for i in range(device.slots.shape[0]):
                 row[first_raw + device.slots[i]] = device.raw[i]
                 row[first_age + device.slots[i]] = 0.0
+            for i in range(device.confirmed.shape[0]):
+                row[device.confirmed[i]] = device.command[i]
         tick(block, ix, val, row, work, command)
         clear(command)
         for number in range(len(devices)):

@@ -9,7 +9,7 @@ from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.ladder import KINDS, Kind, kind_of
 from hilserver.tick.bridge.strategies import prepare_strategy, set_jog
-from hilserver.tick.codes import FIRST_LIMIT_FAULT, Action, CommandKind, FaultCode, Mode, ResultCode
+from hilserver.tick.codes import FIRST_LIMIT_FAULT, Action, CommandKind, FaultCode, Mode, ResultCode, Watched
 from hilserver.tick.plan import Plan, ValveRecord
 from hilserver.tick.row import ValveState, command_in, header, valve_state
 
@@ -32,7 +32,7 @@ def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: in
     head = header(row)
     mode = int(head.mode)
     if kind == CommandKind.ARM:
-        return change_mode(row, mode == Mode.SAFE, Mode.ARMED, refusal(plan, row, action, Action.TRIP))
+        return arm(plan, row, action)
     if kind == CommandKind.START:
         return change_mode(row, mode == Mode.ARMED, Mode.RUNNING, refusal(plan, row, action, Action.RAMP))
     if kind == CommandKind.STOP:
@@ -56,6 +56,15 @@ def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: in
         head.circuit_version = a
         return ResultCode.DONE
     return ResultCode.UNKNOWN_COMMAND
+
+
+@compilable
+def arm(plan: Plan, row: Floats, action: int) -> int:
+    """Change from SAFE to ARMED if nothing prevents it; SAFE must be confirmed by the devices."""
+    mode = header(row).mode
+    if mode == Mode.SAFE_NOT_CONFIRMED:
+        return ResultCode.NOT_CONFIRMED
+    return change_mode(row, mode == Mode.SAFE, Mode.ARMED, refusal(plan, row, action, Action.TRIP))
 
 
 @compilable
@@ -171,10 +180,9 @@ def trip(row: Floats, fault: int) -> None:
 
 @compilable
 def watch(plan: Plan, row: Floats, action: int) -> None:
-    """Mode changes without a command: first samples, limits, local enable, missed ticks, lost heartbeat or device."""
+    """Mode changes without a command: confirmations, limits, local enable, missed ticks, lost heartbeat or device."""
     head = header(row)
-    if head.mode == Mode.STARTUP and all_sampled(plan, row):
-        head.mode = Mode.SAFE
+    watch_confirmations(plan, row)
     if head.device_error != 0.0:
         trip(row, FaultCode.DEVICE)
     if head.mode != Mode.ARMED and head.mode != Mode.RUNNING:
@@ -208,6 +216,26 @@ def too_many_missed(plan: Plan, row: Floats) -> bool:
     """Whether more ticks were missed than can be compensated."""
     head = header(row)
     return not head.missed <= plan.loop[0].max_missed
+
+
+@compilable
+def watch_confirmations(plan: Plan, row: Floats) -> None:
+    """SAFE only while the devices confirm it; from STARTUP to SAFE once there are also samples of all channels."""
+    head = header(row)
+    if not all_confirmed(plan, row):
+        if head.mode == Mode.SAFE:
+            head.mode = Mode.SAFE_NOT_CONFIRMED
+    elif head.mode == Mode.SAFE_NOT_CONFIRMED or (head.mode == Mode.STARTUP and all_sampled(plan, row)):
+        head.mode = Mode.SAFE
+
+
+@compilable
+def all_confirmed(plan: Plan, row: Floats) -> bool:
+    """Whether the devices have confirmed the commands of all monitored outputs in time."""
+    for i in range(plan.limit.shape[0]):
+        if plan.limit[i].watched == Watched.CONFIRMATION and row[plan.layout[0].limit + i] > 0.0:
+            return False
+    return True
 
 
 @compilable

@@ -179,5 +179,5 @@ def set_outputs(plan: Plan, row: Floats) -> None:
 def is_healthy(plan: Plan, row: Floats) -> bool:
     """Whether there is neither a fault nor a condition that would be a fault if the rig were armed."""
     head = header(row)
-    is_up = head.mode != Mode.STARTUP and head.mode != Mode.FAULT and head.device_error == 0.0
+    is_up = head.mode in (Mode.SAFE, Mode.ARMED, Mode.RUNNING) and head.device_error == 0.0
     return is_up and not supervisor_lost(plan, row) and not too_many_missed(plan, row)

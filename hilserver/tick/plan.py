@@ -54,6 +54,8 @@ class Layout(Struct):
     raw: int = value("", "raw readings, one per input of a device")
     age: int = value("", "their ages")
     errors: int = value("", "one per device: 1 if it could not be read or written")
+    confirmed: int = value("", "raw values of the outputs that their devices have confirmed")
+    confirmed_age: int = value("", "ages of the commands with which these came")
     channel: int = value("", "channels in SI units")
     stale: int = value("", "ages of the channels' last valid samples")
     interval: int = value("", "times between the channels' last two samples; 0 without a new one")
@@ -98,10 +100,10 @@ class CurvePoint(Struct):
 
 
 class LimitRecord(Struct):
-    """A limit of a channel."""
+    """A limit of a channel, or of the confirmations of an output."""
 
-    channel: int = value("", "number of the channel")
-    watched: Watched = value("", "quantity of the channel that is monitored")
+    channel: int = value("", "number of the channel; of the output if its confirmations are monitored")
+    watched: Watched = value("", "quantity that is monitored")
     lower: float = value("SI", "least allowed")
     upper: float = value("SI", "most allowed")
     action: Action = value("", "action on a violation")

@@ -28,7 +28,7 @@ class RowHeader(Struct):
     heartbeat_age: float = value("s", "age of the supervisor's last heartbeat")
     command: float = value("", "sequence number of the last command taken")
     result: float = value("", "its result (hilserver.tick.codes.Result)")
-    mode: float = value("", "mode: 0 STARTUP, 1 SAFE, 2 ARMED, 3 RUNNING, 4 FAULT")
+    mode: float = value("", "mode: 0 STARTUP, 1 SAFE, 2 ARMED, 3 RUNNING, 4 FAULT, 5 SAFE_NOT_CONFIRMED")
     fault: float = value("", "cause of the trip (hilserver.tick.codes.Fault); limit i is 100 + i")
     warnings: float = value("", "number of violated limits")
     circuit_version: float = value("", "number of the virtual circuit, increased by each switch")
@@ -254,6 +254,8 @@ SECTIONS = {
     "raw": Field("raw", "raw reading of the device"),
     "age": Field("s", "age of that reading"),
     "errors": Field("", "1 if the device could not be read or written"),
+    "confirmed": Field("raw", "raw value of an output as last confirmed by its device; NaN: none yet"),
+    "confirmed_age": Field("s", "age of the command with which that value came"),
     "channel": Field("SI", "value of the channel"),
     "stale": Field("s", "age of its last valid sample"),
     "interval": Field("s", "time from the sample before to this one; 0 if no sample has come since the last tick"),
@@ -268,7 +270,18 @@ SECTIONS = {
 def column_reference() -> Iterator[tuple[str, Field]]:
     """Every kind of column of the log, in order: its name (``*`` stands for a name of the rig) and meaning."""
     yield from RowHeader.fields().items()
-    for section in ("raw", "age", "errors", "channel", "stale", "interval", "change", "input"):
+    for section in (
+        "raw",
+        "age",
+        "errors",
+        "confirmed",
+        "confirmed_age",
+        "channel",
+        "stale",
+        "interval",
+        "change",
+        "input",
+    ):
         yield f"{section}.*", SECTIONS[section]
     yield from ((f"input_{field}.*", found) for field, found in InputTrend.fields().items())
     yield "limit.*", SECTIONS["limit"]

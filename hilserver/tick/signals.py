@@ -68,18 +68,21 @@ def scaled_value(plan: Plan, channel: ChannelRecord, raw: float) -> float:
 def check_limits(plan: Plan, row: Floats, elapsed: float) -> int:
     """Mark each limit in the row, 1 if violated; return the most severe action required.
 
-    A channel without any sample so far violates all its limits.
+    A channel without any sample so far violates all its limits, and an output without any confirmation its own.
     """
     head = header(row)
     layout, severest, active = plan.layout[0], 0, 0
     for i in range(plan.limit.shape[0]):
         limit = plan.limit[i]
-        value, stale = row[layout.channel + limit.channel], row[layout.stale + limit.channel]
+        if limit.watched == Watched.CONFIRMATION:
+            value = age = row[layout.confirmed_age + limit.channel]
+        else:
+            value, age = row[layout.channel + limit.channel], row[layout.stale + limit.channel]
         if limit.watched == Watched.AGE:
-            value = stale
+            value = age
         elif limit.watched == Watched.RATE:
             value = row[layout.change + limit.channel]
-        violated = not (limit.lower <= value <= limit.upper and isfinite(stale))
+        violated = not (limit.lower <= value <= limit.upper and isfinite(age))
         row[layout.limit + i] = 1.0 if violated else 0.0
         if violated:
             active += 1

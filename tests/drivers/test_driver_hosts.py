@@ -98,6 +98,6 @@ def test_a_replayed_device_gets_the_samples_of_its_name() -> None:
 
 def test_the_real_time_loop_has_no_samples() -> None:
     settings = {"file": "log.csv", "columns": ["p"], "sample_rate": "1 kHz"}
-    setup = DeviceSetup("log", "replay", settings, "", ("p",), (), 0, (), 0)
+    setup = DeviceSetup("log", "replay", settings, "", ("p",), (), 0, (), 0, 0)
     with pytest.raises(DriverError, match="device log: driver replay is for hilserver replay, not for a real-time run"):
         make_driver(setup)

@@ -78,6 +78,7 @@ action = "trip"
 [outputs.pump_{name}]
 device = "{name}"
 output = "enable"
+max_age = "30 s"
 raw = [0, {ON}]
 on = "armed"
 """

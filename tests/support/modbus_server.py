@@ -89,6 +89,8 @@ class Device:
         self.log: list[tuple[int, int, int, list[int]]] = []
         self.asked: list[tuple[int, int, int, int]] = []
         self.exception = 0
+        """Exception with which every request is answered, 0 for none; and every write."""
+        self.refusal = 0
         self.delay = 0.0
         self.answers: list[str] = []
         """What is sent in the place of the next answers: bytes as hexadecimal digits, nothing, disconnect."""
@@ -131,7 +133,8 @@ class Device:
                 await asyncio.sleep(self.delay)
             finally:
                 self.working -= 1
-            return ExcCodes(self.exception) if self.exception else None
+            refused = self.exception or (self.refusal if values is not None else 0)
+            return ExcCodes(refused) if refused else None
 
         return action
 

@@ -113,6 +113,11 @@ class Span(WriteJob):
         """To read all parts."""
         return read_request(self.unit, self.table, self.address, self.count)
 
+    @functools.cached_property
+    def slots(self) -> Sequence[int]:
+        """Numbers of its channels."""
+        return [part.slot for part in self.parts]
+
     def data(self, values: Floats) -> bytes:
         """All parts' values as data of a request to write them."""
         return b"".join(part.data(float(values[part.slot])) for part in self.parts)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hilserver.driver import ChannelInfo, Driver, Floats, FoundDevice
+from hilserver.driver import Bools, ChannelInfo, Driver, Floats, FoundDevice
 from hilserver.errors import DriverError
 from hilserver_drivers.ni.connection import Connection, Group
 from hilserver_drivers.ni.settings import UNITS, NiConfig
@@ -132,6 +132,10 @@ class NiDaq(Driver):
                 self._lose(connection, "outputs", error)
         if self._connection is None and not self.inputs:  # with inputs, their ages tell the loop
             raise DriverError(self.last_error)
+
+    def holds(self, values: Floats) -> Bools | None:
+        """None while the device is lost: then nothing is written."""
+        return None if self._connection is not None else np.zeros(len(values), dtype=np.bool_)
 
     def make_safe(self) -> None:
         """Write the safe values. Waits LAST_CHANCE for a disconnected device, then raises DriverError."""

@@ -180,6 +180,11 @@ class LineJob(WriteJob):
     def __str__(self) -> str:
         return f"output {self._name}"
 
+    @property
+    def slots(self) -> Sequence[int]:
+        """The number of its output."""
+        return (self._slot,)
+
     def data(self, values: Floats) -> bytes:
         """The line."""
         value = float(values[self._slot])
@@ -277,6 +282,11 @@ class FrameJob(WriteJob):
 
     def __str__(self) -> str:
         return "outputs " + ", ".join(self._slots)
+
+    @property
+    def slots(self) -> Sequence[int]:
+        """Numbers of the outputs in use."""
+        return [*self._slots.values()]
 
     def data(self, values: Floats) -> bytes:
         """The frame."""

@@ -1,0 +1,64 @@
+"""The outputs of a rig in the order of its devices, and the limits on the age of what the devices have confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from hilserver.rig.settings import OutputSettings, RigSettings, ValveSettings
+from hilserver.tick.codes import Action
+
+PERIODS = 2.0
+"""Periods of a slow device that a confirmation takes longer than a sample: the command waits for a turn."""
+ACTIONS = {"warn": Action.WARN, "ramp": Action.RAMP, "trip": Action.TRIP}
+SUFFIX = ".unconfirmed"
+"""End of the name of an output's limit."""
+
+
+@dataclass(frozen=True)
+class DrivenOutput:
+    """An output in use; ``name`` is ``valve.<name>`` or ``output.<name>``."""
+
+    name: str
+    device: str
+    output: str
+    max_age: float | None
+    """Longest time until the device confirms a command, s; None: it is not monitored."""
+    action: Action
+
+    @property
+    def limit(self) -> str:
+        """The name of its limit."""
+        return f"{self.name}{SUFFIX}"
+
+
+def driven_outputs(settings: RigSettings, rates: Mapping[str, float | None]) -> Iterator[DrivenOutput]:
+    """All outputs in use: the devices in turn, the servo valves of each first.
+
+    By default a confirmation may take as long as a sample of the same device may be old, and two periods.
+
+    ``rates``: the devices outside of this program, with their rates (1/s) if they are slow; the outputs of others are
+    only monitored where the rig file says so.
+    """
+    users: dict[str, ValveSettings | OutputSettings] = {f"valve.{name}": v for name, v in settings.valves.items()}
+    users |= {f"output.{name}": o for name, o in settings.outputs.items()}
+    for device in settings.devices:
+        usual = None
+        if device in rates:
+            rate = rates[device]
+            usual = oldest_sample(settings, device) + (PERIODS / rate if rate is not None else 0.0)
+        for name, user in users.items():
+            if user.device == device:
+                max_age = user.max_age if user.max_age is not None else usual
+                yield DrivenOutput(name, device, user.output, max_age, ACTIONS[user.unconfirmed])
+
+
+def oldest_sample(settings: RigSettings, device: str) -> float:
+    """The largest age limit of a device's channels, s; ``loop.max_age`` if it has none."""
+    limits = [limit for limit in settings.limits.values() if limit.max_age is not None]
+    ages = []
+    for name, channel in settings.channels.items():
+        if channel.device == device:
+            own = [limit.max_age for limit in limits if limit.channel == name and limit.max_age is not None]
+            ages.append(min(own, default=settings.loop.max_age))
+    return max(ages, default=settings.loop.max_age)

@@ -1,0 +1,203 @@
+"""Outputs are confirmed by their devices: refused, lost or falsely answered writes are no safe values.
+
+A servo valve and a pump hang on a real Modbus server that refuses writes while its reads stay good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from modbus_bench import TcpBench
+from service_harness import Panel, Server, eventually, panel, read_log, rig_text
+
+from hilserver.tick.codes import Mode
+
+pytestmark = pytest.mark.realtime
+
+MAX_AGE = 1.0
+"""s; ample for a busy machine."""
+DEVICE = """
+[devices.plc]
+driver = "modbus"
+tcp = {{ host = "127.0.0.1", port = {port} }}
+timeout = "0.5 s"
+refresh = "0.2 s"
+rate = "100 Hz"
+[devices.plc.inputs.p_A]
+table = "input"
+address = 0
+type = "int16"
+[devices.plc.outputs.enable]
+table = "coil"
+address = 9
+safe = 0
+[channels.p_plc]
+device = "plc"
+source = "p_A"
+scale = {{ raw = [0, 100], value = ["0 bar", "100 bar"] }}
+[outputs.pump]
+device = "plc"
+output = "enable"
+max_age = "{max_age} s"
+unconfirmed = "{action}"
+raw = [0, 1]
+on = "armed"
+"""
+
+
+class Run:
+    """The demo's rig, and a pump at a Modbus device."""
+
+    def __init__(self, folder: Path, action: str) -> None:
+        self.bench = TcpBench()
+        port = self.bench.settings["tcp"]["port"]
+        device = DEVICE.format(port=port, max_age=MAX_AGE, action=action)
+        self.server = Server(folder, text=rig_text("{name}", folder) + device)
+
+    @property
+    def pump(self) -> int:
+        """The coil in the device."""
+        return self.bench.server.get("coil", 9)[0]
+
+    def refuse(self, code: int) -> None:
+        """Answer every write with this exception, 0 for none; reads stay good."""
+        self.bench.server.do("fault", refusal=code)
+
+
+@pytest.fixture(params=["trip"])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Run]:
+    made = Run(tmp_path, request.param)
+    try:
+        with made.server:
+            yield made
+    finally:
+        made.bench.close()
+
+
+async def armed(run: Run, user: Panel) -> None:
+    """ARMED, with the pump on."""
+    await user.do("arm")
+    await asyncio.to_thread(eventually, lambda: run.pump == 1)
+
+
+def names_the_pump(state: dict[str, Any]) -> bool:
+    return any("output pump is not confirmed by device plc" in text for text in state["unconfirmed"])
+
+
+def test_a_refused_write_trips_and_safe_is_not_reported_before_the_device_has_its_values(run: Run) -> None:
+    async def watch() -> None:
+        async with panel(run.server) as user:
+            await armed(run, user)
+            start = len(user.seen)
+            await asyncio.to_thread(run.refuse, 4)
+            fault = await user.see("event", lambda event: event["kind"] == "fault", start)
+            assert "device plc does not confirm the command of output pump" in fault["text"]
+            state = await user.see("state", names_the_pump, start)
+            assert state["mode"] == "FAULT"
+            assert "Switch the hydraulic supply off at the machine" in state["unconfirmed"][0]
+            assert run.pump == 1  # the coil is still on, which nobody may call safe
+            refused = await user.command("reset")
+            assert not refused["ok"]
+
+            await asyncio.to_thread(run.refuse, 0)
+            await asyncio.to_thread(eventually, lambda: run.pump == 0)  # retried without an order
+            async with asyncio.timeout(60):
+                while not (await user.command("reset"))["ok"]:  # noqa: ASYNC110 - another process
+                    await asyncio.sleep(0.05)
+            state = await user.see("state", lambda state: state["mode"] == "SAFE", start)
+            assert state["unconfirmed"] == []
+
+    asyncio.run(watch())
+
+
+def test_disarmed_with_a_device_that_refuses_is_not_safe(run: Run) -> None:
+    async def watch() -> None:
+        async with panel(run.server) as user:
+            await armed(run, user)
+            start = len(user.seen)
+            await asyncio.to_thread(run.refuse, 4)
+            await user.do("disarm")
+            state = await user.see("state", lambda state: state["mode"] == "SAFE_NOT_CONFIRMED", start)
+            assert names_the_pump(state)
+            assert run.pump == 1
+            event = await user.see("event", lambda event: event["kind"] == "fault", start)
+            assert event["text"].startswith("SAFE NOT CONFIRMED: output pump is not confirmed by device plc for ")
+            refused = await user.command("arm")
+            assert not refused["ok"]
+            assert "does not confirm its safe values" in refused["error"]
+
+            start = len(user.seen)
+            await asyncio.to_thread(run.refuse, 0)
+            await asyncio.to_thread(eventually, lambda: run.pump == 0)
+            await user.see("state", lambda state: state["mode"] == "SAFE", start)
+
+    asyncio.run(watch())
+    run.server.kill("supervisor", number=signal.SIGTERM)
+    assert run.server.wait_exit() == 0, run.server.stderr
+    columns = read_log(run.server.logs[0]).columns
+    late = columns["mode"] == Mode.SAFE_NOT_CONFIRMED
+    assert (columns["confirmed_age.output.pump"][late] > MAX_AGE).all()
+    assert (columns["confirmed.output.pump"][late] == 1.0).all()
+    running = columns["mode"] == Mode.ARMED
+    assert (columns["confirmed_age.output.pump"][running] <= MAX_AGE).all()
+
+
+def test_the_end_of_a_run_is_a_failure_while_a_device_refuses(run: Run) -> None:
+    async def arm() -> None:
+        async with panel(run.server) as user:
+            await armed(run, user)
+
+    asyncio.run(arm())
+    run.refuse(4)
+    run.server.kill("supervisor", number=signal.SIGTERM)
+    assert run.server.wait_exit() == 1
+    assert "device plc did not confirm its safe values" in run.server.stderr
+    assert "Switch the hydraulic supply off at the machine" in run.server.stderr
+
+
+def test_a_device_that_is_gone_confirms_nothing(run: Run) -> None:
+    """Unplugged in SAFE: the pressure's age limit trips nothing there, but SAFE is not confirmed any more."""
+
+    async def watch() -> None:
+        async with panel(run.server) as user:
+            await user.see("state", lambda state: state["mode"] == "SAFE")
+            start = len(user.seen)
+            await asyncio.to_thread(run.bench.unplug)
+            await user.see("state", lambda state: state["mode"] == "SAFE_NOT_CONFIRMED", start)
+            start = len(user.seen)
+            await asyncio.to_thread(run.bench.plug)
+            await user.see("state", lambda state: state["mode"] == "SAFE", start)
+
+    asyncio.run(watch())
+
+
+def test_a_worker_that_stands_still_confirms_nothing(run: Run) -> None:
+    async def watch() -> None:
+        async with panel(run.server) as user:
+            await armed(run, user)
+            start = len(user.seen)
+            run.server.kill("worker", number=signal.SIGSTOP)
+            fault = await user.see("event", lambda event: event["kind"] == "fault", start)
+            assert fault["text"].startswith("FAULT")
+
+    asyncio.run(watch())
+
+
+@pytest.mark.parametrize("run", ["warn"], indirect=True)
+def test_a_warning_leaves_the_mode_and_says_so(run: Run) -> None:
+    async def watch() -> None:
+        async with panel(run.server) as user:
+            await armed(run, user)
+            start = len(user.seen)
+            await asyncio.to_thread(run.refuse, 4)
+            state = await user.see("state", names_the_pump, start)
+            assert state["mode"] == "ARMED"
+            await user.do("disarm")
+            await user.see("state", lambda state: state["mode"] == "SAFE_NOT_CONFIRMED", start)
+
+    asyncio.run(watch())
