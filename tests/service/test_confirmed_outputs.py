@@ -129,7 +129,7 @@ def test_disarmed_with_a_device_that_refuses_is_not_safe(run: Run) -> None:
             assert event["text"].startswith("SAFE NOT CONFIRMED: output pump is not confirmed by device plc for ")
             refused = await user.command("arm")
             assert not refused["ok"]
-            assert "does not confirm its safe values" in refused["error"]
+            assert "does not confirm its safe values" in refused["reason"]
 
             start = len(user.seen)
             await asyncio.to_thread(run.refuse, 0)
