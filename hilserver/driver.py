@@ -119,6 +119,9 @@ class Driver(ABC):
         self.errors[error] += 1
         self.last_error = text
 
+    def prepare(self) -> None:  # noqa: B027 - most drivers have nothing to prepare
+        """Import what ``open`` needs, without touching the device; a process that stands by does this."""
+
     @classmethod
     def discover(cls) -> Sequence[FoundDevice]:
         """Devices of this kind attached to this machine, found without writing to them; by default none."""

@@ -5,7 +5,8 @@ are passed in one direction, each with the time at which it was taken, and comma
 latest samples together with their ages. A worker that receives no commands for ``watchdog`` writes the device's safe
 values by itself.
 
-Started by the supervisor as ``python -m hilserver.realtime.worker FILE PID``, where PID is the supervisor's.
+Started by the supervisor as ``python -m hilserver.realtime.worker FILE PID``, where PID is the supervisor's; a second
+one stands by (`hilserver.realtime.stand_by`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,7 @@ class Worker:
 
     def run(self) -> None:
         """Serve the device until stopped or without commands. Raises DriverError if the device must not continue."""
+        self._begun = time.monotonic()
         self._driver.open()
         try:
             self._driver.make_safe()
@@ -214,8 +216,9 @@ class Worker:
             self._memory.heartbeat.beat()
             self._keep_safe()
             if clock.tick // self._looks != turn:
+                if turn >= 0:  # not in the first turn: the loop must see that safe values were written in between
+                    self._write()
                 turn = clock.tick // self._looks
-                self._write()
                 self._read()
                 report.send_if_due()
 
@@ -270,8 +273,8 @@ def write_worker_file(setup: DeviceSetup, priority: int, path: Path) -> None:
     path.write_text(json.dumps({"device": asdict(setup), "priority": priority}))
 
 
-def serve(file: Path, supervisor: int) -> int:
-    """The body of the worker process; returns its exit code."""
+def serve(file: Path, supervisor: int, wait: Callable[[Driver], bool] = lambda driver: True) -> int:
+    """The body of the worker process; returns its exit code. It opens the device once ``wait`` returns true."""
     text = json.loads(file.read_text())
     setup = DeviceSetup(**{**text["device"], **{key: tuple(text["device"][key]) for key in ("inputs", "outputs")}})
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -282,7 +285,8 @@ def serve(file: Path, supervisor: int) -> int:
             worker = Worker(driver, memory, supervisor)
             signal.signal(signal.SIGTERM, worker.stop)
             prepare(Scheduling(max(text["priority"] - PRIORITY_BELOW_LOOP, 1), lock_memory=False, freeze_gc=False))
-            worker.run()
+            if wait(driver):
+                worker.run()
     except HilserverError as error:
         send_report(error=str(error))
         return 1

@@ -89,13 +89,21 @@ class Child:
         *arguments: str,
         heard: Callable[[dict[str, Any]], None] | None = None,
         prepared: Prepared | None = None,
+        waits: bool = False,
     ) -> Self:
         """Start a module with these arguments, in a process that is ``prepared`` if there is one.
 
-        ``heard`` gets all messages but those that it is ready or has failed.
+        ``heard`` gets all messages but those that it is ready or has failed. ``waits``: it waits for `go`.
         """
         process = prepared.take(module, arguments) if prepared is not None else None
-        return cls(name, process or await _started(module, *arguments, stdin=asyncio.subprocess.DEVNULL), heard)
+        stdin = asyncio.subprocess.PIPE if waits else asyncio.subprocess.DEVNULL
+        return cls(name, process or await _started(module, *arguments, stdin=stdin), heard)
+
+    def go(self) -> None:
+        """Let a process that ``waits`` continue."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"go\n")
+        self.process.stdin.close()
 
     @property
     def running(self) -> bool:

@@ -9,6 +9,8 @@ import os
 import time
 from pathlib import Path
 
+import numpy as np
+
 from hilserver.driver import Pace
 from hilserver.realtime.process import make_devices_safe, ramp_time
 from hilserver.realtime.rig_setup import make_setup
@@ -19,6 +21,8 @@ from hilserver.rig.build import Rig
 from hilserver.service.children import Child, Prepared, all_ready
 from hilserver.service.devices import DeviceReports
 from hilserver.service.workers import WorkerProcess
+from hilserver.tick.codes import Mode
+from hilserver.tick.row import header
 
 _log = logging.getLogger(__name__)
 COMPILE_TIMEOUT = 600.0
@@ -46,6 +50,7 @@ class LoopProcesses:
         self.workers: list[WorkerProcess] = []
         self.realtime: Child | None = None
         self._made_safe: str | None = None
+        self._row = np.empty(rig.layout.width)
         self._rig = rig
         self._memory = memory
         self._reports = reports
@@ -81,7 +86,8 @@ class LoopProcesses:
         workers = []
         for device in self._setup.devices:
             if device.slow:
-                worker = WorkerProcess(device, self._rig.settings.loop.priority, self.setup_file.parent, self._reports)
+                priority, folder = self._rig.settings.loop.priority, self.setup_file.parent
+                worker = WorkerProcess(device, priority, folder, self._reports, self._has_tripped)
                 self.workers.append(worker)
                 workers.append(await worker.start())
         module, segment = "hilserver.realtime.process", str(self._memory.segment.path)
@@ -147,6 +153,12 @@ class LoopProcesses:
             await device.stop()
         for name in self._plants:
             _remove(self._device_memory(name))
+
+    def _has_tripped(self) -> bool:
+        """Whether the loop has tripped, or a device does not confirm its safe values."""
+        if self._memory.ring.latest(self._row) < 0:
+            return False
+        return header(self._row).mode in (Mode.FAULT, Mode.SAFE_NOT_CONFIRMED)
 
     def _device_memory(self, device: str) -> Path:
         return segment_path(f"{self._rig.settings.name}-{device}")

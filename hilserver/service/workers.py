@@ -1,4 +1,8 @@
-"""The supervisor's side of an I/O worker process: started, monitored, restarted with back-off, made safe at the end."""
+"""The supervisor's side of an I/O worker process: started, monitored, replaced, made safe at the end.
+
+A second process stands by: it has imported everything and waits to open the device. It takes over as soon as the
+first one has ended or is killed because it does not answer.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +26,12 @@ Tell = Callable[[str | None, str], None]
 
 FIRST_DELAY, LONGEST_DELAY, STABLE_AFTER = 0.2, 5.0, 2.0
 """Seconds before a worker is started again: the first time, at most; after how long a run it is a first time."""
-LOOK = 0.1
+WORKER, STAND_BY = "hilserver.realtime.worker", "hilserver.realtime.stand_by"
+"""Modules of its two processes."""
+LOOK = 0.02
 """Seconds between two checks of a worker's heartbeat."""
+GRACE = 0.06
+"""Seconds that a worker may be silent beyond the device's own time when the rig must be made safe."""
 OPENING = 10.0
 """Seconds allowed for opening a device, where its ``hang_time`` is not longer."""
 TAKE_OVER = 3.0
@@ -33,11 +41,21 @@ TAKE_OVER = 3.0
 class WorkerProcess:
     """The worker of a slow device. ``start``, ``keep`` in the background, and ``end`` in any case."""
 
-    def __init__(self, setup: DeviceSetup, priority: int, folder: Path, reports: DeviceReports) -> None:
-        """Create the shared memory. Raises SharedMemoryError where another run uses the device."""
+    def __init__(
+        self, setup: DeviceSetup, priority: int, folder: Path, reports: DeviceReports, is_tripped: Callable[[], bool]
+    ) -> None:
+        """Create the shared memory. Raises SharedMemoryError where another run uses the device.
+
+        ``is_tripped``: whether the loop has tripped, so that a device that does not answer is taken over at once.
+        """
         self.name = setup.name
         self.child: Child | None = None
-        self._hang_time = float(setup.configured()[1].hang_time)
+        self._stand_by: Child | None = None
+        self._is_tripped = is_tripped
+        config = setup.configured()[1]
+        self._hang_time = float(config.hang_time)
+        self._own_time = min(float(getattr(config, "timeout", 1.0 / config.rate)) + GRACE, self._hang_time)
+        self._taken_over = False
         path = Path(setup.segment)
         self._left_behind = _pid_of_worker(path)
         self._memory = WorkerMemory.create(path, len(setup.inputs), len(setup.outputs))
@@ -50,29 +68,43 @@ class WorkerProcess:
     async def start(self) -> Child:
         """Start a worker; it is ready once the device is open and has its safe values."""
         await _await_end(self._left_behind, self._file)
-        arguments = (str(self._file), str(os.getpid()))
         if self.child is not None:
             self._opened |= self.child.was_ready
             self._reports.restarted(self.name)
-        module = "hilserver.realtime.worker"
-        self.child = await Child.start(f"device {self.name}", module, *arguments, heard=self._reports.heard)
+        waiting, self._stand_by = self._stand_by, None
+        if waiting is not None and waiting.running:
+            waiting.go()
+            self.child = waiting
+        else:
+            self.child = await self._process(WORKER)
         self._memory.worker_pid = self.child.process.pid
         return self.child
 
+    async def _process(self, module: str) -> Child:
+        """A worker process, or one that stands by."""
+        arguments, waits = (str(self._file), str(os.getpid())), module == STAND_BY
+        return await Child.start(f"device {self.name}", module, *arguments, heard=self._reports.heard, waits=waits)
+
+    async def _have_stand_by(self) -> None:
+        """Start a stand-by, if there is none."""
+        if self._stand_by is None or not self._stand_by.running:
+            self._stand_by = await self._process(STAND_BY)
+
     async def keep(self, tell: Tell) -> None:
-        """Restart the worker whenever it ends; kill it where it hangs."""
-        delay = FIRST_DELAY
+        """Replace the worker whenever it ends; kill it where it hangs. One that was stable is replaced at once."""
+        delay = 0.0
         while self.child is not None:
+            await self._have_stand_by()
             began = time.monotonic()
             reason = await self._ended(self.child)
-            delay = FIRST_DELAY if time.monotonic() - began >= STABLE_AFTER else delay
+            delay = 0.0 if time.monotonic() - began >= STABLE_AFTER else max(delay, FIRST_DELAY)
             text = (
                 f"device {self.name}: its I/O process ended ({reason}); its samples are outdated, it takes no commands"
             )
             tell(text, f"{text}. Another one is started.")
             await asyncio.sleep(delay)
             while trouble := await self._start_again():
-                delay = min(2.0 * delay, LONGEST_DELAY)
+                delay = min(max(2.0 * delay, FIRST_DELAY), LONGEST_DELAY)
                 tell(f"device {self.name}: {trouble}", f"device {self.name}: {trouble} Next attempt in {delay:g} s.")
                 await asyncio.sleep(delay)
             delay = min(2.0 * delay, LONGEST_DELAY)
@@ -89,13 +121,21 @@ class WorkerProcess:
             heartbeat = self._memory.heartbeat.beats
             looks = looks + 1 if heartbeat == beats else 0
             beats = heartbeat
-            if looks * LOOK > (self._hang_time if child.was_ready else max(self._hang_time, OPENING)):
-                hung = f"the driver did not answer for {looks * LOOK:.1f} s and was killed"
+            if looks * LOOK > self._patience(child):
+                hung = f"the driver did not answer for {looks * LOOK:.2g} s and was killed"
                 child.kill()
                 break
             await asyncio.wait({ending}, timeout=LOOK)
         reason = await ending
         return hung or reason
+
+    def _patience(self, child: Child) -> float:
+        """Seconds for which a worker may be silent: after a trip only the device's own time, but once per trip."""
+        if not child.was_ready:
+            return max(self._hang_time, OPENING)
+        tripped = self._is_tripped()
+        self._taken_over &= tripped
+        return self._own_time if tripped and not self._taken_over else self._hang_time
 
     async def _start_again(self) -> str | None:
         """Start another worker; returns why that failed."""
@@ -103,6 +143,7 @@ class WorkerProcess:
             if self.child is not None and self.child.running:  # started in the meantime, to write safe values
                 return None
             try:
+                self._taken_over = True
                 await all_ready(await self.start(), within=max(self._hang_time, OPENING))
             except HilserverError as error:
                 if self.child is not None:
@@ -129,18 +170,26 @@ class WorkerProcess:
         return trouble and f"device {self.name} did not confirm its safe values: {trouble.rstrip('.')}. {ADVICE}"
 
     async def _has_made_safe(self) -> bool:
-        """Request safe values from the worker; whether it confirms them in time."""
+        """Request safe values from the worker; whether it confirms them in time, and is not silent for too long."""
         assert self.child is not None
         number, deadline = self._memory.request_safe_values(), time.monotonic() + self._hang_time
-        while self.child.running and time.monotonic() < deadline:
+        beats, silent_since = -1, 0.0
+        while self.child.running and (now := time.monotonic()) < deadline:
             if self._memory.made_safe >= number:
                 return True
+            if self._memory.heartbeat.beats != beats:
+                beats, silent_since = self._memory.heartbeat.beats, now
+            elif now - silent_since > self._own_time:
+                return False
             await asyncio.sleep(0.005)
         return False
 
     async def end(self) -> str | None:
         """End the worker with the device at its safe values; returns why that failed."""
         trouble = await self.make_safe()
+        if self._stand_by is not None:
+            self._stand_by.kill()
+            await self._stand_by.wait_ended()
         if self.child is not None:
             await self.child.stop()
         self._memory.close()
@@ -168,5 +217,5 @@ def _is_worker(pid: int, file: Path) -> bool:
     """Whether this process is a worker of this rig and device: its number may be another's by now."""
     with contextlib.suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        return b"hilserver.realtime.worker" in words and str(file).encode() in words
+        return not {WORKER.encode(), STAND_BY.encode()}.isdisjoint(words) and str(file).encode() in words
     return False

@@ -108,9 +108,12 @@ def assert_safe(run: Run) -> None:
     assert has_safe_values(run.io, "u"), run.io.journal()
 
 
-async def sees_trip_by_age(user: Panel, start: int) -> None:
+async def sees_trip(user: Panel, start: int, *reasons: str) -> None:
     fault = await user.see("event", lambda event: event["kind"] == "fault", start)
-    assert ".age was violated" in fault["text"]
+    assert any(reason in fault["text"] for reason in reasons), fault
+
+
+BY_AGE, BY_CONFIRMATION = ".age was violated", "device io does not confirm the command of output pump"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -197,7 +200,7 @@ def test_a_worker_that_ends_or_hangs_is_replaced_and_the_loop_does_not_notice(la
         ended = await user.see("event", lambda event: "device io: its I/O process ended" in event["text"], start)
         assert reason in ended["text"]
         assert ended["kind"] == "warning"
-        await sees_trip_by_age(user, start)  # the loop goes on, and sees the samples grow old
+        await sees_trip(user, start, BY_AGE, BY_CONFIRMATION)  # the loop goes on, and knows of it
         lasting.io.condition = probe.WORKS
         back = await user.see("event", lambda event: event["text"] == "device io: its I/O process runs again", start)
         assert back["kind"] == "info"
@@ -225,7 +228,7 @@ def test_a_device_is_unplugged_and_plugged_in_again(lasting: Run, name: str, lim
         device.condition = probe.UNPLUGGED
         warning = await user.see("event", lambda event: event["text"] == f"device {name}: it is unplugged.", start)
         assert warning["kind"] == "warning"
-        await sees_trip_by_age(user, start)
+        await sees_trip(user, start, BY_AGE)
         state = await user.see("state", lambda state: state["devices"][name]["errors"].get("unplugged", 0) > 0, start)
         assert state["devices"][name]["last_error"] == f"device {name}: it is unplugged."
         telemetry = await user.see("telemetry", start=len(user.seen))

@@ -25,6 +25,7 @@ from hilserver.protocol.connection import new_client
 from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.segment import segment_path
 from hilserver.realtime.shared import LoopMemory
+from hilserver.realtime.stand_by import WORKING
 from hilserver.record.reader import LogReader, LogTable
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -33,6 +34,7 @@ MODULES = {
     "hilserver.realtime.process": "loop",
     "hilserver.realtime.device": "device",
     "hilserver.realtime.worker": "worker",
+    "hilserver.realtime.stand_by": "stand-by",
     "hilserver.record.recorder": "recorder",
     "hilserver.virtual_commissioning.before_arming": "check",
     "mosquitto": "broker",
@@ -191,6 +193,8 @@ def children_of(parent: int) -> dict[str, int]:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
             if int(fields[1]) == parent and fields[0] != "Z":
                 words = (folder / "cmdline").read_text()
+                if (folder / "comm").read_text().strip() == WORKING:  # it was a stand-by
+                    words = "hilserver.realtime.worker"
                 found |= {name: int(folder.name) for module, name in MODULES.items() if module in words}
     return found
 

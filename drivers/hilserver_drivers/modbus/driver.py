@@ -173,6 +173,12 @@ class Modbus(WireDriver):
         """The configured inputs and outputs."""
         return [_info(*entry) for entry in config.inputs.items()], [_info(*entry) for entry in config.outputs.items()]
 
+    def prepare(self) -> None:
+        """Import pymodbus and make the requests."""
+        library("pymodbus", self.name, "modbus")
+        for span in (*self._reads, *self._writes):
+            _ = span.request
+
     def open(self) -> None:
         """Connect and read every input once. Raises DriverError if no unit answers, or one refuses an address."""
         self.close()

@@ -101,6 +101,10 @@ class SerialLine(WireDriver):
             for port in sorted(ports, key=lambda port: port.device)
         ]
 
+    def prepare(self) -> None:
+        """Import pyserial."""
+        library("serial", self.name, "serial")
+
     def open(self) -> None:
         """Open the port. Raises DriverError. A connected device is detected when it sends data."""
         self.close()

@@ -1,0 +1,34 @@
+"""A stand-by of an I/O process: it has imported everything, and waits for a line to take over the device.
+
+Started by the supervisor as ``python -m hilserver.realtime.stand_by FILE PID``, like `hilserver.realtime.worker`. The
+process calls itself (``/proc/PID/comm``, as ``ps`` and ``top`` show it) hil-stand-by, and hil-worker from then on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+
+from hilserver.driver import Driver
+from hilserver.realtime.worker import serve
+
+WAITING, WORKING = "hil-stand-by", "hil-worker"
+
+
+def wait(driver: Driver) -> bool:
+    """Prepare everything but the device, then wait; False if the supervisor has ended or no longer needs a stand-by."""
+    _call_itself(WAITING)
+    driver.prepare()
+    needed = bool(sys.stdin.readline())
+    _call_itself(WORKING)
+    return needed
+
+
+def _call_itself(name: str) -> None:
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text(name)
+
+
+if __name__ == "__main__":
+    sys.exit(serve(Path(sys.argv[1]), int(sys.argv[2]), wait))
