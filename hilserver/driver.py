@@ -144,6 +144,11 @@ class Driver(ABC):
     def write(self, values: Floats) -> None:
         """Write raw values, one per output."""
 
+    @classmethod
+    def acknowledges(cls, config: Any) -> bool:
+        """Whether a device so configured confirms its outputs; if not, they count as confirmed once they are sent."""
+        return True
+
     def holds(self, values: Floats) -> Bools | None:
         """Per output, whether the device has confirmed that it has this raw value; asked right after ``write``.
 

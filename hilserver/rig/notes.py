@@ -24,6 +24,11 @@ def notes(rig: Rig) -> Iterator[str]:
         if device.is_replayed and not (rig.file.parent / device.config.file).is_file():
             file = shown(device.config.file)
             yield f"devices.{device.name}.file: {file} does not exist yet; give it to hilserver replay with --file."
+        if device.outputs and not device.driver.acknowledges(device.config):
+            yield (
+                f"devices.{device.name}: does not confirm its outputs, so that a command counts as confirmed once it "
+                "is sent. If the device answers commands, configure its answer."
+            )
         if device.driver.pace is Pace.SLOW and device.outputs and not device.inputs:
             yield (
                 f"devices.{device.name}: has outputs in use but no channel, so the loop can't detect its loss. Read "

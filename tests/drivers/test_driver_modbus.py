@@ -397,6 +397,35 @@ def test_watchdog_register_is_not_fed_while_an_output_is_not_as_commanded(tcp: T
     session.driver.close()
 
 
+@pytest.mark.parametrize("writes", ["single", "multiple"])
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [("0003 0000 0003 01 {refused} 04", "exception 4"), ("0003 0000 0006 01 {function} 00c9 0001", "wrong echo")],
+)
+def test_a_refused_or_wrongly_answered_write_is_not_confirmed(
+    tcp: TcpBench, writes: str, answer: str, error: str
+) -> None:
+    """The other output of the device is."""
+    outputs = {"valve": {**place(200), "safe": 0}, "pump": {"table": "coil", "address": 9, "safe": 0}}
+    session = opened(tcp.server, outputs=outputs, writes=writes)
+    values, ages, command = np.zeros(2), np.zeros(2), np.array([5.0, 1.0])
+    session.driver.command(command, time.monotonic())
+    session.driver.confirmed(values, ages)
+    assert values.tolist() == [5.0, 1.0]
+    function = "06" if writes == "single" else "10"
+    refused = f"{0x80 + int(function, 16):02x}"
+    text = "0003" + answer.removeprefix("0003").format(function=function, refused=refused)
+    tcp.server.do("fault", answers=[text.replace(" ", "")])
+    time.sleep(0.05)
+    begun = time.monotonic()
+    session.driver.command(np.array([6.0, 1.0]), begun)
+    session.driver.confirmed(values, ages)
+    assert any(error in name for name in session.driver.errors), session.driver.errors
+    assert values[0] == 5.0
+    assert ages[0] > 0.05
+    session.driver.close()
+
+
 # --- answers that are none -------------------------------------------------------------------------------------------
 
 

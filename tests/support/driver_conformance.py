@@ -28,7 +28,7 @@ from pydantic import ValidationError
 
 import hilserver.driver
 from hilserver.circuit.library import standard_library
-from hilserver.driver import Driver, FoundDevice
+from hilserver.driver import Driver, Floats, FoundDevice
 from hilserver.errors import ConfigurationError, DriverError, problems_of
 from hilserver.rig.build import Rig, assemble, load_rig
 
@@ -262,6 +262,18 @@ class DriverConformance:
         assert (session.ages < bench.patience).all()
         session.driver.close()
 
+    def test_what_was_written_is_confirmed(self, bench: Bench) -> None:
+        session = self.open(bench)
+        values, ages = confirmed(session)
+        assert np.isnan(values).all()
+        assert np.isinf(ages).all()
+        for pattern in patterns(bench.output_span):
+            values, ages = confirmed_once(bench, session, pattern)
+            assert (ages < bench.patience).all()
+        session.driver.forget_confirmed()
+        assert np.isinf(confirmed(session)[1]).all()
+        session.driver.close()
+
     def test_closing_twice_is_harmless(self, bench: Bench) -> None:
         driver = self.open(bench).driver
         driver.close()
@@ -344,6 +356,22 @@ class HardwareConformance(DriverConformance):
         assert NAME in session.driver.last_error
         session.driver.close()
 
+    def test_unplugged_device_confirms_nothing(self, bench: HardwareBench) -> None:
+        session = self.open(bench)
+        before, other = patterns(bench.output_span)[:2]
+        last_values, _ = confirmed_once(bench, session, before)
+        bench.unplug()
+        session.sees_nothing()
+        for _ in range(3):
+            session.driver.command(in_order(session, other), time.monotonic())
+            time.sleep(0.02)
+        values, ages = confirmed(session)
+        assert (values == last_values).all()
+        assert (ages > 0.04).all()
+        bench.plug()
+        confirmed_once(bench, session, other)
+        session.driver.close()
+
     def test_plugged_in_again_it_goes_on_by_itself(self, bench: HardwareBench) -> None:
         values, command = patterns(bench.input_span)[1], patterns(bench.output_span)[1]
         bench.measure(values)
@@ -395,6 +423,30 @@ class HardwareConformance(DriverConformance):
         driver = self.open(bench).driver
         driver.close()
         assert last(bench.written()) == pytest.approx(bench.safe)
+
+
+def in_order(session: Session, values: Mapping[str, float]) -> Floats:
+    return np.array([values[name] for name in session.driver.outputs], dtype=np.float64)
+
+
+def confirmed(session: Session) -> tuple[Floats, Floats]:
+    """The raw values that the device has confirmed, and the ages of their commands."""
+    values, ages = np.zeros(len(session.driver.outputs)), np.zeros(len(session.driver.outputs))
+    session.driver.confirmed(values, ages)
+    return values, ages
+
+
+def confirmed_once(bench: Bench, session: Session, values: Mapping[str, float]) -> tuple[Floats, Floats]:
+    """Command values until they are confirmed."""
+    wanted, deadline = in_order(session, values), time.monotonic() + bench.patience
+    while True:
+        session.read()
+        session.driver.command(wanted, time.monotonic())
+        found, ages = confirmed(session)
+        if (found == wanted).all():
+            return found, ages
+        assert time.monotonic() < deadline, session.driver.last_error
+        time.sleep(0.005)
 
 
 # --- a process that drives the device -------------------------------------------------------------------------------

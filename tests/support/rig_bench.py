@@ -100,6 +100,7 @@ class Bench:
         self.row = first_row(self.rig.layout, self.rig.plan, self.packed)
         self.raw: dict[str, float] = dict.fromkeys(self.rig.layout.raw, 0.0)
         self.ages: dict[str, float] = dict.fromkeys(self.rig.layout.raw, 0.0)
+        self.confirmed_ages: dict[str, float] = {output.name: 0.0 for output in self.rig.layout.outputs}
         self.missed, self.heartbeat_age, self.device_error = 0, 0.0, 0.0
         self.sequence = 0
         column = self.rig.layout.column
@@ -132,6 +133,8 @@ class Bench:
         head.missed, head.heartbeat_age, head.device_error = self.missed, self.heartbeat_age, self.device_error
         for name, (raw, age) in self._inputs.items():
             self.row[raw], self.row[age] = self.raw[name], self.ages[name]
+        for name, seconds in self.confirmed_ages.items():
+            self.row[self.rig.layout.column(f"confirmed_age.{name}")] = seconds
         work = work_array(self.packed, self.rig.plan)
         program().tick(self.rig.plan.block, self.packed.index, self.packed.value, self.row, work, command)
         return int(head.result)

@@ -66,27 +66,29 @@ def bench(mode: int = Mode.SAFE, **changes: Any) -> Bench:
 
 W, D = ResultCode.WRONG_MODE, ResultCode.DONE
 TABLE: dict[int, list[tuple[int, int | None]]] = {
-    # command:  STARTUP, SAFE, ARMED, RUNNING, FAULT; each the result and the mode after it (None: as before)
-    CommandKind.ARM: [(W, None), (D, Mode.ARMED), (W, None), (W, None), (W, None)],
-    CommandKind.DISARM: [(W, None), (W, None), (D, Mode.SAFE), (D, Mode.SAFE), (W, None)],
-    CommandKind.START: [(W, None), (W, None), (D, Mode.RUNNING), (W, None), (W, None)],
-    CommandKind.STOP: [(W, None), (W, None), (W, None), (D, Mode.ARMED), (W, None)],
-    CommandKind.RESET: [(W, None), (W, None), (W, None), (W, None), (D, Mode.SAFE)],
-    CommandKind.SET_INPUT: [(W, None), (W, None), (W, None), (D, None), (W, None)],
-    CommandKind.STRATEGY: [(D, None)] * 5,
-    CommandKind.JOG: [(W, None), (W, None), (W, None), (ResultCode.NOT_MANUAL, None), (W, None)],
-    CommandKind.CYCLE: [(W, None), (W, None), (W, None), (D, None), (W, None)],
-    CommandKind.SWAP: [(D, None)] * 5,
-    CommandKind.ESTOP: [(D, Mode.FAULT)] * 5,
-    99: [(ResultCode.UNKNOWN_COMMAND, None)] * 5,
+    # in STARTUP, SAFE, ARMED, RUNNING, FAULT, SAFE_NOT_CONFIRMED: the result and the mode after it (None: the same)
+    CommandKind.ARM: [(W, None), (D, Mode.ARMED), (W, None), (W, None), (W, None), (ResultCode.NOT_CONFIRMED, None)],
+    CommandKind.DISARM: [(W, None), (W, None), (D, Mode.SAFE), (D, Mode.SAFE), (W, None), (W, None)],
+    CommandKind.START: [(W, None), (W, None), (D, Mode.RUNNING), (W, None), (W, None), (W, None)],
+    CommandKind.STOP: [(W, None), (W, None), (W, None), (D, Mode.ARMED), (W, None), (W, None)],
+    CommandKind.RESET: [(W, None), (W, None), (W, None), (W, None), (D, Mode.SAFE), (W, None)],
+    CommandKind.SET_INPUT: [(W, None), (W, None), (W, None), (D, None), (W, None), (W, None)],
+    CommandKind.STRATEGY: [(D, None)] * 6,
+    CommandKind.JOG: [(W, None), (W, None), (W, None), (ResultCode.NOT_MANUAL, None), (W, None), (W, None)],
+    CommandKind.CYCLE: [(W, None), (W, None), (W, None), (D, None), (W, None), (W, None)],
+    CommandKind.SWAP: [(D, None)] * 6,
+    CommandKind.ESTOP: [(D, Mode.FAULT)] * 6,
+    99: [(ResultCode.UNKNOWN_COMMAND, None)] * 6,
 }
 
 
-@pytest.mark.parametrize("mode", range(5))
+@pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("command", list(TABLE))
 def test_every_command_in_every_mode(command: int, mode: int) -> None:
-    machine = bench(cycle=CYCLE)
+    machine = bench(cycle=CYCLE, valves={"main": {"max_age": "10 ms", "unconfirmed": "warn"}})
     header(machine.row).mode = mode
+    if mode == Mode.SAFE_NOT_CONFIRMED:
+        machine.confirmed_ages["valve.main"] = inf
     if mode == Mode.STARTUP:  # a channel without a sample keeps it there
         machine.row[machine.rig.layout.column("stale.p_A")] = inf
         machine.raw["p_A"] = nan
@@ -311,6 +313,81 @@ def test_a_channel_that_is_not_sampled_trips_after_max_age(break_it: str) -> Non
         assert machine["channel.p_A"] == pytest.approx(50 * BAR)  # the last value is kept
         assert machine.mode == ("RUNNING" if k <= 20 else "FAULT"), k
     assert machine["fault"] == FIRST_LIMIT_FAULT + machine.rig.layout.limits.index("p_A.age")
+
+
+# --- outputs ---------------------------------------------------------------------------------------------------------
+
+LATE = "valve.main.unconfirmed"
+
+
+def bench_with_confirmations(mode: int = Mode.SAFE, action: str = "trip") -> Bench:
+    """The valve must be confirmed within 10 ms; a lamp is on while the rig is healthy."""
+    lamp = {"device": "card", "output": "lamp", "raw": [0, 1], "on": "healthy"}
+    return bench(
+        mode,
+        devices={"card": {"outputs": ["valve", "lamp"]}},
+        valves={"main": {"max_age": "10 ms", "unconfirmed": action}},
+        outputs={"lamp": lamp},
+    )
+
+
+def test_only_outputs_with_an_age_have_a_limit_where_nothing_is_outside_of_the_program() -> None:
+    rig = bench_with_confirmations().rig
+    assert rig.layout.limits[-1] == LATE
+    assert not any("lamp" in name for name in rig.layout.limits)
+    limit = rig.plan.limit[-1]
+    assert (limit.watched, limit.channel, limit.upper, limit.action) == (Watched.CONFIRMATION, 0, 0.01, Action.TRIP)
+
+
+@pytest.mark.parametrize("mode", [Mode.ARMED, Mode.RUNNING])
+@pytest.mark.parametrize("action", ["warn", "ramp", "trip"])
+def test_a_command_that_is_not_confirmed_in_time_acts(mode: Mode, action: str) -> None:
+    machine = bench_with_confirmations(mode, action)
+    machine.confirmed_ages["valve.main"] = 0.010
+    machine.tick()
+    assert machine["mode"] == mode
+    machine.confirmed_ages["valve.main"] = 0.011
+    machine.tick()
+    expected = {"warn": mode, "ramp": Mode.ARMED, "trip": Mode.FAULT}[action]
+    assert machine["mode"] == expected
+    assert machine[f"limit.{LATE}"] == 1.0
+    if action == "trip":
+        assert machine["fault"] == FIRST_LIMIT_FAULT + machine.rig.layout.limits.index(LATE)
+        assert machine.tick(CommandKind.RESET) == ResultCode.LIMIT_ACTIVE
+        machine.confirmed_ages["valve.main"] = 0.0
+        assert machine.tick(CommandKind.RESET) == ResultCode.DONE
+        assert machine.mode == "SAFE"
+
+
+def test_safe_is_what_the_device_has_confirmed() -> None:
+    machine = bench_with_confirmations()
+    machine.tick()
+    assert machine["output.lamp"] == 1.0
+    machine.confirmed_ages["valve.main"] = 0.5
+    machine.tick()
+    assert machine.mode == "SAFE_NOT_CONFIRMED"
+    assert machine["output.lamp"] == 0.0  # not healthy
+    machine.confirmed_ages["valve.main"] = 0.001
+    machine.tick()
+    assert machine.mode == "SAFE"
+
+
+def test_disarmed_without_a_confirmation_is_not_safe() -> None:
+    machine = bench_with_confirmations(Mode.RUNNING, "warn")
+    machine.confirmed_ages["valve.main"] = 0.5
+    assert machine.tick(CommandKind.DISARM) == ResultCode.DONE
+    assert machine.mode == "SAFE_NOT_CONFIRMED"
+
+
+def test_startup_lasts_until_every_monitored_output_is_confirmed() -> None:
+    machine = Bench(bench_rig({"valves": {"main": {"max_age": "10 ms"}}}))
+    machine.raw.update(p_A=5.0, p_S=8.0)
+    machine.confirmed_ages["valve.main"] = inf
+    machine.tick()
+    assert machine.mode == "STARTUP"
+    machine.confirmed_ages["valve.main"] = 0.0
+    machine.tick()
+    assert machine.mode == "SAFE"
 
 
 # --- ends of the stroke ----------------------------------------------------------------------------------------------

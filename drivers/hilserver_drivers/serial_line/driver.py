@@ -89,6 +89,11 @@ class SerialLine(WireDriver):
         return [_info(*entry) for entry in config.inputs.items()], [_info(*entry) for entry in config.outputs.items()]
 
     @classmethod
+    def acknowledges(cls, config: SerialConfig) -> bool:
+        """Whether it answers commands."""
+        return config.answer is not None
+
+    @classmethod
     def discover(cls) -> Sequence[FoundDevice]:
         """The serial ports of this machine; the attached devices are not known without communication."""
         ports = library("serial.tools.list_ports", "serial", "serial").comports(include_links=False)
