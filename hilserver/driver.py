@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -90,7 +89,7 @@ class Driver(ABC):
     not continue. Failures that may be temporary (time-out, bad frame, unplugged) raise nothing: the samples are NaN,
     and the driver counts the failure (``failed``), retries by itself, and never blocks longer than its stated time-out.
 
-    Outputs are monitored like inputs: ``confirmed`` gives the values that the device is known to have, and the age of
+    Outputs are monitored like inputs: ``confirmed`` gives the values that the device is known to have, and the times of
     the commands with which they came.
     """
 
@@ -168,10 +167,9 @@ class Driver(ABC):
         elif self.errors.total() == failures:
             self._confirmed[:], self._confirmed_at[:] = values, at
 
-    def confirmed(self, values: Floats, ages: Floats) -> None:
-        """Fill, per output, the raw value last confirmed, and the age (s) of its command; NaN and infinite if none."""
-        values[:] = self._confirmed
-        np.subtract(time.monotonic(), self._confirmed_at, out=ages)
+    def confirmed(self, values: Floats, at: Floats) -> None:
+        """Fill, per output, the raw value last confirmed and the time of its command; NaN and -infinity if none."""
+        values[:], at[:] = self._confirmed, self._confirmed_at
 
     def forget_confirmed(self) -> None:
         """No output has a known value any more: other values than those commanded were written."""

@@ -95,10 +95,10 @@ class WireDriver(Driver):
         return self._held
 
     def make_safe(self) -> None:
-        """Write all safe values, up to three times. Raises DriverError if this fails."""
+        """Write all safe values, those of valves first, up to three times. Raises DriverError if this fails."""
         if self._wire is None:
             return
-        waiting = deque(self._writes)
+        waiting = deque(sorted(self._writes, key=lambda job: min(job.slots)))
         for _ in range(ATTEMPTS):
             self._put_safe(self._wire, waiting, self._deadline())
             if not waiting:

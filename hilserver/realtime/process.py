@@ -58,24 +58,30 @@ class LoopDevice:
         first, last = setup.first_output, setup.first_output + len(self._out)
         self._confirmed = row[layout.confirmed + first : layout.confirmed + last]
         self._confirmed_ages = row[layout.confirmed_age + first : layout.confirmed_age + last]
+        self._confirmed_at, self._commanded_at = np.zeros(len(self._out)), time.monotonic()
         self._row = row
 
     def read(self) -> bool:
-        """Fill raw values, ages and number of failures; False, without samples, if the device must not continue."""
+        """Fill raw values, ages, failures, confirmed outputs; False, without samples, if the device must not continue.
+
+        A confirmation is as old as its command was when the latest one was given: a pause of the loop does not age it.
+        """
         try:
             self.driver.read(self._raw, self._ages)
         except DriverError as error:
-            self._raw[:], self._ages[:] = np.nan, np.inf
+            self._raw[:], self._ages[:], self._confirmed_ages[:] = np.nan, np.inf, np.inf
             return self._gave_up(error)
         self._row[self._failures] = self.driver.errors.total()
-        self.driver.confirmed(self._confirmed, self._confirmed_ages)
+        self.driver.confirmed(self._confirmed, self._confirmed_at)
+        np.subtract(self._commanded_at, self._confirmed_at, out=self._confirmed_ages)
         return True
 
     def write(self) -> bool:
         """Write the raw outputs; False if the device must not continue."""
         np.take(self._row, self._columns, out=self._out)
+        self._commanded_at = time.monotonic()
         try:
-            self.driver.command(self._out, time.monotonic())
+            self.driver.command(self._out, self._commanded_at)
         except DriverError as error:
             return self._gave_up(error)
         return True
@@ -100,6 +106,7 @@ class Loop:
         self._command = no_command()
         self._nothing = no_command()
         self._commands = valve_columns(self.plan, "command")
+        self._outputs = slice(first := int(self.plan.layout[0].output), first + len(self.plan.output))
         self._last_tick: int | None = None
         self._abandoned = False
         self._bind()
@@ -190,7 +197,8 @@ class Loop:
         if self._last_tick is None:
             self._last_tick = self.clock.tick + round(ramp_time(self.plan) / self.clock.period_s)
         at_rest = np.array_equal(self.row[self._commands], self.plan.valve["safe_value"])
-        return at_rest or self.clock.tick > self._last_tick
+        at_rest &= np.array_equal(self.row[self._outputs], self.plan.output["off"])
+        return bool(at_rest) or self.clock.tick > self._last_tick
 
     def _tick(self) -> None:
         """One tick, with at most one command from the mailbox."""
@@ -216,10 +224,11 @@ class Loop:
 
 
 def ramp_time(plan: Plan) -> float:
-    """Seconds within which every valve reaches its safe command."""
+    """Seconds within which every valve reaches its safe command, and every other output is off."""
     v = plan.valve
     ways = np.maximum(v["u_max"] - v["safe_value"], v["safe_value"] - v["u_min"])
-    return float((ways / v["stop_rate"]).max(initial=0.0)) + RAMP_MARGIN
+    ramps, delays = ways / v["stop_rate"], plan.output["off_delay"]
+    return float(max(ramps.max(initial=0.0), delays.max(initial=0.0))) + RAMP_MARGIN
 
 
 class _LoopHost:

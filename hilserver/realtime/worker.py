@@ -152,14 +152,14 @@ class RemoteDevice(Driver):
         self.errors["counted by its worker"] = int(self._row[ERRORS])
 
     def command(self, values: Floats, at: float) -> None:
-        """Pass values to the worker, which passes back those that the device has confirmed."""
-        self.write(values)
+        """Pass values that the worker writes in its next turn; it passes back those that the device has confirmed."""
+        assert self._memory is not None
+        self._command[TIME], self._command[WHAT], self._values[:] = at, WRITE, values
+        self._memory.commands.publish(self._command)
 
     def write(self, values: Floats) -> None:
-        """Pass values that the worker writes in its next turn."""
-        assert self._memory is not None
-        self._command[TIME], self._command[WHAT], self._values[:] = time.monotonic(), WRITE, values
-        self._memory.commands.publish(self._command)
+        """Pass values, as commanded now."""
+        self.command(values, time.monotonic())
 
     def make_safe(self) -> None:
         """Request the worker to write the safe values."""
@@ -182,7 +182,6 @@ class Worker:
         memory.samples.latest(self._row)
         self._counted = self._row[ERRORS]  # by earlier workers of this run
         self._raw, self._ages = self._row[memory.raw], np.zeros(len(driver.inputs))
-        self._confirmed_ages = np.zeros(len(driver.outputs))
         self._begun = time.monotonic()
         self._is_safe, self._safe_due = True, 0.0
         period = 1.0 / driver.config.rate
@@ -255,8 +254,7 @@ class Worker:
         self._driver.read(self._raw, self._ages)
         np.subtract(time.monotonic(), self._ages, out=self._row[self._memory.times])
         self._row[ERRORS] = self._counted + self._driver.errors.total()
-        self._driver.confirmed(self._row[self._memory.confirmed], self._confirmed_ages)
-        np.subtract(time.monotonic(), self._confirmed_ages, out=self._row[self._memory.confirmed_at])
+        self._driver.confirmed(self._row[self._memory.confirmed], self._row[self._memory.confirmed_at])
         self._memory.samples.publish(self._row)
 
     def _silence(self) -> float:

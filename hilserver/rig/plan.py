@@ -119,7 +119,7 @@ def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
     """The row before the first tick: no sample yet, strategies as configured, the circuit at its initial values."""
     row = np.zeros(layout.width)
     for column, name in enumerate(layout.names):
-        if name.startswith(("age.", "stale.", "confirmed_age.")):
+        if name.startswith(("age.", "stale.", "confirmed_age.", "output_off.")):
             row[column] = np.inf
         elif name.startswith("confirmed."):
             row[column] = np.nan
@@ -176,6 +176,7 @@ def row_layout(
         "limit": [f"limit.{name}" for name in limits],
         "valve": [f"valve.{name}.{field}" for name in valves for field in ValveState.names()],
         "output": [f"output.{name}" for name in settings.outputs],
+        "output_off": [f"output_off.{name}" for name in settings.outputs],
         "port": [f"{field}.{name}" for name in ports for field in PortState.names()],
         "cylinder": [f"cylinder.{name}.{field}" for name in cylinders for field in CylinderState.names()],
         "valve_past": [f"valve.{name}.command_{k}" for name in valves for k in range(1, valve_past + 1)],
@@ -361,7 +362,8 @@ def _output_lines(settings: RigSettings, rates: Mapping[str, float]) -> list[Lin
     for s in settings.outputs.values():
         off, on = s.levels()
         ticks = np.ceil(2.0 * settings.loop.rate / rates[s.device]) if s.device in rates else 1
-        lines.append({"when": When[s.on.upper()], "off": off, "on": on, "toggle_ticks": int(ticks)})
+        line = {"when": When[s.on.upper()], "off": off, "on": on, "toggle_ticks": int(ticks), "off_delay": s.off_delay}
+        lines.append(line)
     return lines
 
 

@@ -223,8 +223,18 @@ class OutputSettings(Datasheet):
         "channels have samples; heartbeat: changes in every tick while healthy, for a watchdog that requires edges"
     )
 
+    off_delay: Time = Field(
+        default="0 s",
+        ge=0,
+        le=10,
+        description="armed, running: time for which it stays on when the mode has ended, also after a trip, so that "
+        "valve, block valve and pump close in order",
+    )
+
     @model_validator(mode="after")
     def _two_levels(self) -> OutputSettings:
+        if self.off_delay > 0.0 and self.on not in ("armed", "running"):
+            raise ValueError(f"off_delay is for on = armed or running: {self.on} must end at once")
         if (self.raw is None) == (self.value is None) or (self.value is None) != (self.scale is None):
             raise ValueError("give raw, or value and scale")
         if self.value is not None and self.scale is not None:

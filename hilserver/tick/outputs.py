@@ -157,17 +157,20 @@ def limit_command(row: Floats, b: ValveState, v: ValveRecord, low: float, high: 
 
 @compilable
 def set_outputs(plan: Plan, row: Floats) -> None:
-    """The outputs other than valves: on only in their modes. A heartbeat stops as soon as its condition is false."""
+    """The outputs other than valves: on in their modes, and ``off_delay`` longer.
+
+    A heartbeat stops as soon as its condition is false.
+    """
     head = header(row)
     mode, ticks = head.mode, head.missed + 1.0
     for i in range(plan.output.shape[0]):
-        output = plan.output[i]
+        output, ended = plan.output[i], plan.layout[0].output_off + i
         when, off, on = output.when, output.off, output.on
         is_on = is_healthy(plan, row)
-        if when == When.ARMED:
-            is_on = mode in (Mode.ARMED, Mode.RUNNING)
-        elif when == When.RUNNING:
-            is_on = mode == Mode.RUNNING
+        if when == When.ARMED or when == When.RUNNING:
+            is_on = mode == Mode.RUNNING or (when == When.ARMED and mode == Mode.ARMED)
+            row[ended] = 0.0 if is_on else row[ended] + ticks * plan.loop[0].dt
+            is_on = row[ended] < output.off_delay + 0.5 * plan.loop[0].dt
         elif when == When.HEARTBEAT and is_on:
             was_on, every = row[plan.layout[0].output + i] == on, output.toggle_ticks
             changes = floor(head.tick / every) != floor((head.tick - ticks) / every)

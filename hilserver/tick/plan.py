@@ -65,6 +65,7 @@ class Layout(Struct):
     limit: int = value("", "limits: 1 if violated")
     valve: int = value("", "valves: a record each")
     output: int = value("", "outputs other than valves")
+    output_off: int = value("", "times since the modes in which these are on have ended")
     port: int = value("", "ports: a record each")
     cylinder: int = value("", "cylinders: a record each")
     valve_past: int = value("", "the valves' last commands")
@@ -145,6 +146,7 @@ class OutputRecord(Struct):
     off: float = value("raw", "raw value when off")
     on: float = value("raw", "raw value when on")
     toggle_ticks: int = value("", "ticks between two changes of a heartbeat")
+    off_delay: float = value("s", "time for which it stays on when its mode has ended")
 
 
 class CyclePoint(Struct):

@@ -255,7 +255,7 @@ SECTIONS = {
     "age": Field("s", "age of that reading"),
     "errors": Field("", "1 if the device could not be read or written"),
     "confirmed": Field("raw", "raw value of an output as last confirmed by its device; NaN: none yet"),
-    "confirmed_age": Field("s", "age of the command with which that value came"),
+    "confirmed_age": Field("s", "age of the command with which that value came, when the latest one was given"),
     "channel": Field("SI", "value of the channel"),
     "stale": Field("s", "age of its last valid sample"),
     "interval": Field("s", "time from the sample before to this one; 0 if no sample has come since the last tick"),
@@ -263,6 +263,7 @@ SECTIONS = {
     "input": Field("", "operator input"),
     "limit": Field("", "1 if the limit is violated"),
     "output": Field("raw", "raw value of an output other than a valve"),
+    "output_off": Field("s", "time since the mode in which it is on has ended; infinite before the first time"),
 }
 """Sections of the row with one value per name, which name their columns ``channel.p_A`` and so on."""
 
@@ -287,6 +288,7 @@ def column_reference() -> Iterator[tuple[str, Field]]:
     yield "limit.*", SECTIONS["limit"]
     yield from ((f"valve.*.{field}", found) for field, found in ValveState.fields().items())
     yield "output.*", SECTIONS["output"]
+    yield "output_off.*", SECTIONS["output_off"]
     yield from ((f"{field}.*", found) for field, found in PortState.fields().items())
     yield from ((f"cylinder.*.{field}", found) for field, found in CylinderState.fields().items())
     yield "valve.*.command_<k>", Field("", "command of k ticks ago")

@@ -431,9 +431,9 @@ def in_order(session: Session, values: Mapping[str, float]) -> Floats:
 
 def confirmed(session: Session) -> tuple[Floats, Floats]:
     """The raw values that the device has confirmed, and the ages of their commands."""
-    values, ages = np.zeros(len(session.driver.outputs)), np.zeros(len(session.driver.outputs))
-    session.driver.confirmed(values, ages)
-    return values, ages
+    values, at = np.zeros(len(session.driver.outputs)), np.zeros(len(session.driver.outputs))
+    session.driver.confirmed(values, at)
+    return values, time.monotonic() - at
 
 
 def confirmed_once(bench: Bench, session: Session, values: Mapping[str, float]) -> tuple[Floats, Floats]:

@@ -390,6 +390,40 @@ def test_startup_lasts_until_every_monitored_output_is_confirmed() -> None:
     assert machine.mode == "SAFE"
 
 
+def test_outputs_go_off_in_the_order_of_their_delays() -> None:
+    """A block valve 5 ms and a pump 10 ms after the mode has ended, by a command as by a trip; on at once."""
+    delays = {"block": "5 ms", "pump": "10 ms"}
+    places = {name: {"device": "card", "output": name, "raw": [0, 1], "on": "armed"} for name in delays}
+    outputs = {name: {**place, "off_delay": delays[name]} for name, place in places.items()}
+    machine = bench(devices={"card": {"outputs": ["valve", *delays]}}, outputs=outputs)
+    names = ("output.block", "output.pump")
+    for ending in (CommandKind.DISARM, CommandKind.ESTOP):
+        machine.tick()
+        assert [machine[name] for name in names] == [0.0, 0.0]
+        machine.tick(CommandKind.ARM)
+        assert [machine[name] for name in names] == [1.0, 1.0]
+        machine.tick(ending)
+        seen = []
+        for _ in range(12):
+            seen.append(tuple(machine[name] for name in names))
+            machine.tick()
+        assert [seen.count(state) for state in ((1.0, 1.0), (0.0, 1.0), (0.0, 0.0))] == [5, 5, 2]
+    machine.tick(CommandKind.RESET)
+    machine.tick(CommandKind.ARM)
+    machine.missed = 4
+    machine.tick(CommandKind.DISARM)  # five ticks at once
+    assert [machine[name] for name in names] == [1.0, 1.0]
+    machine.missed = 0
+    machine.tick()
+    assert [machine[name] for name in names] == [0.0, 1.0]
+
+
+def test_a_delay_is_for_outputs_that_a_mode_switches() -> None:
+    relay = {"device": "card", "output": "relay", "raw": [0, 1], "on": "heartbeat", "off_delay": "1 s"}
+    with pytest.raises(ConfigurationError, match="off_delay is for on = armed or running"):
+        bench_rig({"devices": {"card": {"outputs": ["valve", "relay"]}}, "outputs": {"relay": relay}})
+
+
 # --- ends of the stroke ----------------------------------------------------------------------------------------------
 
 POSITION = {"device": "card", "source": "X", "scale": {"raw": [0, 10], "value": ["0 mm", "1000 mm"]}}

@@ -162,7 +162,8 @@ class Modbus(WireDriver):
         written = [Part(n, slot, c.outputs[n], c.order_of(c.outputs[n])) for slot, n in enumerate(outputs)]
         self._single = c.writes == "single"
         self._reads = deque(spans(read, c, c.group.gap, c.group.size))
-        self._writes = deque(spans(written, c, 0, 1 if self._single else WRITTEN_AT_ONCE))
+        writes = spans(written, c, 0, 1 if self._single else WRITTEN_AT_ONCE)
+        self._writes = deque(sorted(writes, key=lambda span: min(span.slots)))  # valves first, as in the rig file
         dog = c.watchdog_register
         self._dog: deque[Span] = deque([] if dog is None else [Span(c.unit_of(dog), dog.table, dog.address)])
         self._food = 0
