@@ -121,10 +121,13 @@ class Server:
             self.close()
             raise AssertionError(f"the server did not start: {self.stderr}")
         self.start_time = time.monotonic() - began
-        note = self.notes / f"{self.name}.json"
-        self.port = json.loads(note.read_text())["port"]
-        self.note_children()
+        self.read_note()
         return self
+
+    def read_note(self) -> None:
+        """Find its broker and its processes."""
+        self.port = json.loads((self.notes / f"{self.name}.json").read_text())["port"]
+        self.note_children()
 
     def __exit__(self, *error: object) -> None:
         self.close()
