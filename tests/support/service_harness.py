@@ -45,7 +45,7 @@ _numbers = itertools.count()
 def rig_text(name: str, folder: Path, changes: Mapping[str, str] | None = None) -> str:
     """The demo's rig under another name, recording in ``folder``; ``changes`` replace lines, by how they begin."""
     lines = [*(CONFIG / "rigs" / "demo.toml").read_text().splitlines(), "[arming]", "virtual_commissioning = false"]
-    lines += ["[recording]", f'folder = "{folder / "logs"}"']
+    lines += ["[operator]", 'lost_after = "20 s"', "[recording]", f'folder = "{folder / "logs"}"']
     replace = {
         "name =": f'name = "{name}"',
         "machine =": f'machine = "{CONFIG}/circuits/machine.toml"',
