@@ -45,7 +45,7 @@ _numbers = itertools.count()
 def rig_text(name: str, folder: Path, changes: Mapping[str, str] | None = None) -> str:
     """The demo's rig under another name, recording in ``folder``; ``changes`` replace lines, by how they begin."""
     lines = [*(CONFIG / "rigs" / "demo.toml").read_text().splitlines(), "[arming]", "virtual_commissioning = false"]
-    lines += ["[operator]", 'lost_after = "20 s"', "[recording]", f'folder = "{folder / "logs"}"']
+    lines += ["[recording]", f'folder = "{folder / "logs"}"']
     replace = {
         "name =": f'name = "{name}"',
         "machine =": f'machine = "{CONFIG}/circuits/machine.toml"',
@@ -53,6 +53,7 @@ def rig_text(name: str, folder: Path, changes: Mapping[str, str] | None = None) 
         "circuit =": f'circuit = "{CONFIG}/circuits/lift.toml"',
         "cycle =": f'cycle = "{CONFIG}/cycles/lift.toml"',
         "rate =": 'rate = "1 kHz"\nheartbeat_timeout = "2.5 s"',
+        "lost_after =": 'lost_after = "20 s"',
         "max_missed =": "max_missed = 5000",
         "max_age =": 'max_age = "2.5 s"',
         **(changes or {}),
