@@ -14,7 +14,7 @@ import aiomqtt
 from hilserver.errors import HilserverError
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.connection import connection, new_client
-from hilserver.protocol.heartbeat import Heartbeat
+from hilserver.protocol.heartbeat import OperatorHeartbeat
 from hilserver.protocol.published import OperatorInfo
 from hilserver.protocol.topics import Topics
 
@@ -76,7 +76,7 @@ class HeartbeatSender:
         awake = time.monotonic()
         while time.monotonic() < awake + ASLEEP:
             id = secrets.token_hex(8)
-            last = Heartbeat(client=self.name, connection=id, lost=True).payload()
+            last = OperatorHeartbeat(client=self.name, connection=id, lost=True).payload()
             will = aiomqtt.Will(self._topic, last, qos=1)
             try:
                 client = new_client(self._address, aiomqtt.ProtocolVersion.V311, will=will, timeout=5.0)
@@ -89,7 +89,7 @@ class HeartbeatSender:
 
     async def _beat(self, client: aiomqtt.Client, id: str, last: bytes) -> float:
         """Send heartbeats until there has been no reason for long; returns when there was one last."""
-        beat = Heartbeat(client=self.name, connection=id).payload()
+        beat = OperatorHeartbeat(client=self.name, connection=id).payload()
         awake = time.monotonic()
         try:
             while time.monotonic() < awake + ASLEEP:

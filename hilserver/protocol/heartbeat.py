@@ -8,7 +8,7 @@ NAME = "heartbeat"
 """Last level of its topic, beside those of the commands: whoever may command may send it, without another right."""
 
 
-class Heartbeat(BaseModel):
+class OperatorHeartbeat(BaseModel):
     """A sign of life of a client, or the news that its connection has ended. It is never answered.
 
     Sent on ``hil/<rig>/command/heartbeat``, not retained, several times within `lost_after` of the description. As the

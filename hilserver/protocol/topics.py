@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from hilserver.errors import shown
 from hilserver.protocol.commands import COMMANDS
 from hilserver.protocol.heartbeat import NAME as HEARTBEAT
-from hilserver.protocol.heartbeat import Heartbeat
+from hilserver.protocol.heartbeat import OperatorHeartbeat
 from hilserver.protocol.published import (
     PUBLISHED,
     ChannelInfo,
@@ -96,7 +96,7 @@ def describe(
 def schemas() -> dict[str, dict[str, Any]]:
     """JSON Schema of every message, by the last levels of its topic: ``command/arm`` ... ``state``, ``answer``."""
     commands = {f"command/{name}": model.model_json_schema() for name, model in COMMANDS.items()}
-    commands[f"command/{HEARTBEAT}"] = Heartbeat.model_json_schema()
+    commands[f"command/{HEARTBEAT}"] = OperatorHeartbeat.model_json_schema()
     return commands | {name: model.model_json_schema(mode="serialization") for name, model in PUBLISHED.items()}
 
 

@@ -12,14 +12,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from pydantic import ValidationError
 
 from hilserver.protocol.commands import Arm, Command, Disarm, Start, Trip
-from hilserver.protocol.heartbeat import Heartbeat
+from hilserver.protocol.heartbeat import OperatorHeartbeat
 from hilserver.protocol.published import Answer
 from hilserver.rig.settings import OperatorSettings
+from hilserver.service.recording import Tell
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
@@ -29,13 +29,6 @@ LOOK = 0.05
 """Seconds between two checks."""
 CLIENTS_KEPT = 100
 SOURCE = "operator"
-
-
-class Tell(Protocol):
-    """Reports what happened; ``trouble`` is shown for as long as it lasts, None ends it."""
-
-    def __call__(self, source: str, trouble: str | None, text: str, *, warn: bool = False) -> None:
-        """``warn``: report a warning although no trouble persists."""
 
 
 class Silence:
@@ -97,7 +90,7 @@ class OperatorLink:
     def hear(self, payload: bytes) -> None:
         """Take a message on the topic of heartbeats."""
         try:
-            beat = Heartbeat.model_validate_json(payload)
+            beat = OperatorHeartbeat.model_validate_json(payload)
         except ValidationError as error:
             _log.debug("heartbeat not valid: %s", error)
             return

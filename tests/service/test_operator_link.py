@@ -20,7 +20,7 @@ from service_harness import Panel, Server, eventually, panel, read_log
 from hilserver.client import open_session, request
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.commands import Arm, Command, SetInput, Start, Stop
-from hilserver.protocol.heartbeat import Heartbeat
+from hilserver.protocol.heartbeat import OperatorHeartbeat
 from hilserver.protocol.published import Answer
 from hilserver.rig.build import load_rig
 from hilserver.rig.settings import InputSettings, OperatorSettings
@@ -44,7 +44,7 @@ def link(**settings: Any) -> OperatorLink:
 
 
 def beat(client: str, connection: str = "1", *, lost: bool = False) -> bytes:
-    return Heartbeat(client=client, connection=connection, lost=lost).payload()
+    return OperatorHeartbeat(client=client, connection=connection, lost=lost).payload()
 
 
 def test_only_a_client_with_a_heartbeat_may_arm_and_start() -> None:
