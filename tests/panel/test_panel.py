@@ -623,7 +623,8 @@ def attended(folder: Path) -> Iterator[Server]:
         "max_missed": "max_missed = 5000",
         "max_age": 'max_age = "5 s"',
         "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "5 s"',
-        "lost_after =": 'lost_after = "4 s"\nrequire = "client"',
+        "lost_after =": 'lost_after = "4 s"',
+        "require =": 'require = "client"',
         "[inputs.joystick]": '[inputs.joystick]\nhold_to_run = "2 s"',
     }
     with Server(folder, changes=changes) as server:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from pages import only
 from service_harness import Panel, Server, eventually, panel, read_log
 
 from hilserver.client import open_session, request
@@ -24,6 +26,9 @@ from hilserver.protocol.heartbeat import OperatorHeartbeat
 from hilserver.protocol.published import Answer
 from hilserver.rig.build import load_rig
 from hilserver.rig.settings import InputSettings, OperatorSettings
+from hilserver.sequences.check import SequenceResult
+from hilserver.sequences.live import run_live
+from hilserver.sequences.model import load_sequence
 from hilserver.service.held_inputs import HeldInputs
 from hilserver.service.operator_link import LOOK, OperatorLink, Silence
 from hilserver.service.telemetry import TelemetryReader
@@ -136,9 +141,11 @@ SLEW = DEMO.valves["main"].slew / DEMO.loop.rate
 
 
 @contextmanager
-def served(folder: Path, *lines: str, changes: dict[str, str] | None = None) -> Iterator[Server]:
-    table = "\n".join([f'lost_after = "{LOST_AFTER} s"', *lines])
-    with Server(folder, changes={"lost_after =": table, **(changes or {})}) as server:
+def served(folder: Path, changes: dict[str, str] | None = None, **operator: str) -> Iterator[Server]:
+    """A server whose table ``operator`` has these values."""
+    table = {"lost_after": f"{LOST_AFTER} s", **operator}
+    lines = {f"{key} =": f'{key} = "{value}"' for key, value in table.items()}
+    with Server(folder, changes={**lines, **(changes or {})}) as server:
         server.note_children()
         yield server
 
@@ -212,7 +219,7 @@ def test_without_the_broker_the_rig_stops_and_a_person_must_start_it_again(
         state = await user.see("state", lambda state: state["mode"] == "RUNNING", start)
         assert not [text for text in state["warnings"] if "operator" in text]
 
-    with served(tmp_path, f'action = "{action}"') as server:
+    with served(tmp_path, action=action) as server:
         talk(server, work)
         end(server)
         assert_ramped_to_null(server)
@@ -227,7 +234,7 @@ def test_a_rig_that_requires_nobody_runs_on(tmp_path: Path) -> None:
         assert mode_now(server) == Mode.RUNNING
         server.kill("broker", number=signal.SIGCONT)
 
-    with served(tmp_path, 'require = "none"') as server:
+    with served(tmp_path, require="none") as server:
         talk(server, work)
 
 
@@ -292,7 +299,7 @@ def test_a_rig_whose_operator_is_gone_stops(tmp_path: Path) -> None:
         await lost(user, hang, "no heartbeat of", 600.0)
         await lost(user, finish, "has ended", 0.5)
 
-    with served(tmp_path, 'require = "client"') as server:
+    with served(tmp_path, require="client") as server:
         talk(server, work)
         end(server)
         assert_ramped_to_null(server)
@@ -312,7 +319,7 @@ def test_the_last_who_started_is_the_operator_and_the_first_may_go(tmp_path: Pat
             assert mode_now(server) == Mode.RUNNING
         await stopped_within(server, Mode.SAFE, time.monotonic())
 
-    with served(tmp_path, 'require = "client"') as server:
+    with served(tmp_path, require="client") as server:
         address = BrokerAddress(port=server.port)
         talk(server, work)
 
@@ -332,5 +339,69 @@ def test_a_hold_to_run_input_of_a_rig_returns_to_rest(tmp_path: Path) -> None:
         await user.see("state", lambda state: state["target"]["input.joystick"] == 0.0, start)
         assert mode_now(server) == Mode.RUNNING
 
-    with served(tmp_path, changes={"[inputs.joystick]": '[inputs.joystick]\nhold_to_run = "0.5 s"'}) as server:
+    with served(tmp_path, {"[inputs.joystick]": '[inputs.joystick]\nhold_to_run = "0.5 s"'}) as server:
         talk(server, work)
+
+
+@pytest.mark.realtime
+def test_the_heartbeat_of_the_page_is_taken(tmp_path: Path) -> None:
+    block = only("tested: tests/service/test_operator_link.py::test_the_heartbeat_of_the_page_is_taken")
+    beat, arm, last = block.text.splitlines()
+    with served(tmp_path, require="client", lost_after="20 s") as server:
+
+        def run(line: str) -> None:
+            line = line.replace("hil/lab/", f"hil/{server.name}/")
+            subprocess.run([*shlex.split(line), "-q", "1", "-p", str(server.port)], check=True, timeout=60)
+
+        eventually(lambda: mode_now(server) == Mode.SAFE)
+        run(beat)
+        run(arm)
+        eventually(lambda: mode_now(server) == Mode.ARMED)
+        run(last)
+        eventually(lambda: mode_now(server) == Mode.SAFE)
+
+
+@pytest.mark.realtime
+def test_a_sequence_is_an_operator_and_holds_its_inputs(tmp_path: Path) -> None:
+    file = tmp_path / "hold.toml"
+    file.write_text(SEQUENCE)
+    changes = {"[inputs.joystick]": '[inputs.joystick]\nhold_to_run = "2 s"'}
+    with served(tmp_path, changes, require="client", lost_after="5 s") as server:
+        address = BrokerAddress(port=server.port)
+
+        async def work() -> SequenceResult:
+            async with open_session(address, server.name, telemetry=True, operator="test sequence") as session:
+                return await run_live(load_sequence(file), session)
+
+        done = asyncio.run(work())
+        assert done.ok, done.verdicts
+        eventually(lambda: mode_now(server) == Mode.SAFE)
+
+
+SEQUENCE = """
+[[step]]
+at = "0 s"
+send = "arm"
+
+[[step]]
+at = "0.2 s"
+send = "start"
+
+[[step]]
+at = "0.4 s"
+send = "set_input"
+input = "joystick"
+value = 0.1
+
+[[step]]
+at = "6 s"
+send = "stop"
+
+[[expect]]
+channel = "input.joystick"
+at = "2 s"
+delay = "1 s"
+until = "5.5 s"
+value = 0.1
+tolerance = 0.001
+"""
