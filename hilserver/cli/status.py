@@ -142,6 +142,8 @@ def picture(
     ]
     if state.fault:
         parts.append(Text(f"fault: {state.fault}", style="red"))
+    if state.operator:
+        parts.append(f"operator: {state.operator}")
     parts += [Text(f"- {text}", style="yellow") for text in (*state.warnings, *state.degradations)]
     for device, report in state.devices.items():
         if report.errors or report.restarts:
