@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from hilserver.protocol import commands, topics
+from hilserver.protocol import commands, heartbeat, topics
 from hilserver.protocol.address import BrokerAddress
 from hilserver.tick import codes
 from hilserver.tick.bridge.ladder import Strategy
@@ -62,6 +62,10 @@ keys that they do not know; commands with unknown keys are refused."""
         own = [row for row in message_keys(schema, schema) if row not in every]
         parts += [f"### `command/{name}`", f"`{command.topic}`", schema["description"]]
         parts += [table(head, own) if own else "No keys of its own: `{}`."]
+    schema = schemas[f"command/{heartbeat.NAME}"]
+    keys = list(message_keys(schema, schema))
+    parts += ["## The heartbeat of an operator", f"`{cell('hil/<rig>/command/heartbeat')}`".replace("&lt;", "<")]
+    parts += [schema["description"], table(head, keys)]
     login = ("`rig`", "text", "–", "", "name of the rig, if the login is for one rig only")
     parts += ["## The login file", docstring(BrokerAddress)]
     parts += ["A TOML file for `--broker` and `HILSERVER_BROKER`. Paths in it are relative to it."]

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hilserver.cli.output import never_waiting
+
 if TYPE_CHECKING:
     from pydantic import JsonValue
     from rich.table import Table
@@ -30,6 +32,7 @@ class DemoStep:
     command: Command
 
 
+@never_waiting()
 def demo(
     rig: Annotated[Path | None, typer.Option(help="another rig file")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="folder of the report")] = Path("reports"),

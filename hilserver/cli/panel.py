@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from hilserver.cli.output import never_waiting
 from hilserver.cli.switch import Broker, Rig
 
 
+@never_waiting()
 def panel(
     rig: Rig = None,
     broker: Broker = None,

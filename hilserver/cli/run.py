@@ -7,9 +7,12 @@ from typing import Annotated
 
 import typer
 
+from hilserver.cli.output import never_waiting
+
 RigFile = Annotated[Path, typer.Argument(help="rig file (TOML)", show_default=False)]
 
 
+@never_waiting()
 def run(
     rig: RigFile,
     report: Annotated[

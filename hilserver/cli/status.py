@@ -144,6 +144,8 @@ def picture(
     ]
     if state.fault:
         parts.append(Text(f"fault: {state.fault}", style="red"))
+    if state.operator:
+        parts.append(f"operator: {state.operator}")
     for text in (*state.warnings, *state.degradations):
         parts.append(Text(f"- {text}", style="red" if text in state.unconfirmed else "yellow"))
     for device, report in state.devices.items():

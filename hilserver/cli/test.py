@@ -94,7 +94,7 @@ def _live(sequence: Sequence, name: str | None, broker: str | None) -> SequenceR
     rig, address = where(None if name in (None, "-") else name, broker)
 
     async def run() -> SequenceResult:
-        async with open_session(address, rig, telemetry=True) as session:
+        async with open_session(address, rig, telemetry=True, operator="test sequence") as session:
             return await run_live(sequence, session)
 
     return asyncio.run(run())

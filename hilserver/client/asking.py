@@ -27,10 +27,11 @@ async def request(address: BrokerAddress, rig: str, command: Command, *, within:
     """Send one command and return its answer; a command without an id gets one, and expires after ``within``.
 
     ``within`` in s, for the connection and for the answer each; by default the command's patience. Raises RequestFailed
-    with the reason; a refused command is an answer, no error.
+    with the reason; a refused command is an answer, no error. A rig that requires the heartbeats of its operator is
+    neither armed nor started by this: use `connect` or `open_session`.
     """
     within = command.patience if within is None else within
-    async with open_session(address, rig, within=within) as session:
+    async with open_session(address, rig, within=within, operator=None) as session:  # which is gone in a moment
         return await session.request(command, within=within)
 
 

@@ -12,9 +12,10 @@ from typing import TypeVar
 
 import aiomqtt
 
+from hilserver.client.heartbeat import HeartbeatSender, operator_name
 from hilserver.errors import HilserverError
 from hilserver.protocol.address import BrokerAddress, LoginError
-from hilserver.protocol.commands import Command
+from hilserver.protocol.commands import Arm, Command, Start
 from hilserver.protocol.connection import connection, new_client
 from hilserver.protocol.published import (
     Answer,
@@ -22,6 +23,7 @@ from hilserver.protocol.published import (
     Description,
     Event,
     MarginStatus,
+    OperatorInfo,
     Published,
     ServerState,
     Telemetry,
@@ -48,10 +50,12 @@ class Session:
 
     ``description``, ``state``, ``circuit`` and ``margins`` are the latest messages, None where nothing was published.
     ``events`` are the latest ones, ``listeners`` get each telemetry message. ``trouble``: why there is no connection;
-    empty while there is one.
+    empty while there is one. ``operator``: the program as which it arms and starts a rig that requires heartbeats.
     """
 
-    def __init__(self, address: BrokerAddress, rig: str, *, telemetry: bool = False) -> None:
+    def __init__(
+        self, address: BrokerAddress, rig: str, *, telemetry: bool = False, operator: str | None = None
+    ) -> None:
         self.address, self.rig = address, rig
         self.availability: str | None = None
         self.description: Description | None = None
@@ -64,6 +68,8 @@ class Session:
         self.others: set[str] = set()
         self._topics = Topics(rig)
         self._telemetry = telemetry
+        self._operator = operator
+        self._heartbeat: HeartbeatSender | None = None
         self._client: aiomqtt.Client | None = None
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self._state_at = 0.0
@@ -94,6 +100,8 @@ class Session:
         command = self._prepared(command, within)
         if not self.online or self._client is None:
             raise RequestFailed(self.trouble or f"the server of rig {self.rig} is {self.availability}. {_START}")
+        if isinstance(command, Arm | Start):
+            command = await self._signed(command, within)
         assert command.id is not None
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[command.id] = answer
@@ -124,6 +132,27 @@ class Session:
                 update={"expires": self.state.time + (time.monotonic() - self._state_at) + valid}
             )
         return command
+
+    async def _signed(self, command: Arm | Start, within: float) -> Command:
+        """The command with our name, where the rig requires the heartbeats of its operator; we send them from now on.
+
+        Raises RequestFailed where the broker takes none.
+        """
+        required = self.description.operator if self.description is not None else OperatorInfo()
+        if self._operator is None or required.require != "client" or command.client is not None:
+            return command
+        if self._heartbeat is None:
+            self._heartbeat = HeartbeatSender(self.address, self.rig, operator_name(self._operator), required)
+        try:
+            await self._heartbeat.start(within)
+        except HilserverError as error:
+            raise RequestFailed(str(error)) from None
+        return command.model_copy(update={"client": self._heartbeat.name})
+
+    async def leave(self) -> None:
+        """End the heartbeats: a rig that we have armed or started stops, where it requires them."""
+        if self._heartbeat is not None:
+            await self._heartbeat.end()
 
     # --- the connection ----------------------------------------------------------------------------------------------
 
@@ -218,18 +247,26 @@ _START = "Start it with: hilserver run"
 
 @asynccontextmanager
 async def open_session(
-    address: BrokerAddress, rig: str, *, within: float = 5.0, telemetry: bool = False
+    address: BrokerAddress,
+    rig: str,
+    *,
+    within: float = 5.0,
+    telemetry: bool = False,
+    operator: str | None = "client",
 ) -> AsyncIterator[Session]:
     """Open a session with the server of ``rig``; ``telemetry``: subscribe to its samples, too.
 
-    ``within`` in s, for the connection. Raises RequestFailed where there is no broker, or it knows no such rig.
+    ``operator``: the program as which it arms and starts a rig that requires heartbeats, which are sent until the
+    session ends; None: such a rig is neither armed nor started. ``within`` in s, for the connection. Raises
+    RequestFailed where there is no broker, or it knows no such rig.
     """
-    session = Session(address, rig, telemetry=telemetry)
+    session = Session(address, rig, telemetry=telemetry, operator=operator)
     running = asyncio.create_task(session.run())
     try:
         await session.first_contact(within)
         yield session
     finally:
+        await session.leave()
         running.cancel()
         await asyncio.wait([running])
 

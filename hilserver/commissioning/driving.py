@@ -111,7 +111,7 @@ async def _served(rig: Rig, conversation: Callable[[Supervisor], Awaitable[None]
     """Run a server of the rig for a conversation with it; returns the log."""
     if not rig.settings.recording.enabled:
         raise HilserverError(f"{rig.file}: recording.enabled is false, but the log is required for the evaluation.")
-    supervisor = Supervisor(rig)
+    supervisor = Supervisor(rig, attended=True)
     serving = asyncio.create_task(supervisor.run())
     ready = asyncio.create_task(supervisor.ready.wait())
     await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)

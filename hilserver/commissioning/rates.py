@@ -127,7 +127,7 @@ def rig_at(rig: Rig, rate: float, folder: Path) -> Rig:
 
 async def _run_at(rig: Rig, duration: float) -> RateTrial:
     """One run of the server. Raises HilserverError where it does not start."""
-    supervisor = Supervisor(rig)
+    supervisor = Supervisor(rig, attended=True)
     running = asyncio.create_task(supervisor.run())
     log = None
     try:

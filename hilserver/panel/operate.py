@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from nicegui import ui
+from nicegui import background_tasks, ui
 
 from hilserver.drawing.parts import read_parts
 from hilserver.drawing.schematic import schematic
@@ -124,6 +124,9 @@ class InputsView:
         self._sliders: dict[str, tuple[ui.slider, ui.label]] = {}
         self._moved: dict[str, float] = {}
         self._sending: set[str] = set()
+        self._rest: dict[str, float] = {}
+        self._held: dict[str, float] = {}
+        """Hold-to-run inputs whose slider is held: when their value was sent last."""
         with ui.column().classes("card w-full gap-2"):
             heading("Operator inputs")
             self._box = ui.column().classes("w-full gap-2")
@@ -132,6 +135,7 @@ class InputsView:
                 stop = ui.button("Stop work cycle", on_click=lambda: self._cycle("stop"))
                 self._buttons = [start.props("outline no-caps dense").classes("px-2"), stop.props("flat no-caps dense")]
         page.each_round(self._follow, "Operate")
+        page.each_round(self._renew, fast=True)
 
     async def _cycle(self, action: Any) -> None:
         await self.page.command(commands.Cycle(action=action))
@@ -165,11 +169,35 @@ class InputsView:
                     slider = ui.slider(min=info.minimum, max=info.maximum, step=step, value=0.0)
                     slider.props(f"aria-label='{escape(name)}'").classes("grow")
                     slider.on("update:model-value", lambda e, name=name: self._move(name, e.args), throttle=0.1)
+                    if info.hold_to_run is not None:
+                        self._rest[name] = info.initial
+                        slider.on("pan", lambda e, name=name: self._hold(name, e.args == "start"))
+                        slider.tooltip("Hold: the value stays as long as you hold it. Release: it returns to rest.")
                     centre = min(max(0.0, info.minimum), info.maximum)
                     ui.button(
                         icon="filter_center_focus", on_click=lambda name=name, v=centre: self._move(name, v)
                     ).props(f"flat dense round size=sm aria-label='to {centre:g}'").tooltip(f"to {centre:g}")
                 self._sliders[name] = slider, shown
+
+    async def _hold(self, name: str, held: bool) -> None:
+        """A hold-to-run input's slider is held, or was released."""
+        if held:
+            self._held[name] = time.monotonic()
+        else:
+            self._held.pop(name, None)
+            await self._move(name, self._rest[name])
+
+    def _renew(self) -> None:
+        """Send the values of held sliders again, as long as the browser shows this page."""
+        description, now = self.page.connection.description, time.monotonic()
+        for name, sent in list(self._held.items()):
+            info = description.inputs.get(name) if description is not None else None
+            if info is None or info.hold_to_run is None or not self.page.is_seen(info.hold_to_run):
+                del self._held[name]
+            elif now - sent > info.hold_to_run / 4 and name not in self._sending:
+                self._held[name] = now
+                again = commands.SetInput(input=name, value=float(self._sliders[name][0].value))
+                background_tasks.create(self.page.command(again, quiet=True))
 
     async def _move(self, name: str, value: Any) -> None:
         """Send the slider's value; while an answer is pending, only the latest value is kept."""

@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import math
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from nicegui import ui
 
+from hilserver.client.heartbeat import HeartbeatSender, operator_name
 from hilserver.errors import HilserverError
 from hilserver.panel.connection import Connection
 from hilserver.panel.display import Units, unit_of
+from hilserver.protocol import commands
 from hilserver.protocol.commands import Command
-from hilserver.protocol.published import Answer
+from hilserver.protocol.published import Answer, OperatorInfo
 
 ROUND, SLOW = 0.025, 8
 """Period of the updates, s; everything except samples is updated in every eighth."""
+LONGEST_SILENCE = 0.1
+"""Seconds without a change after which a message is sent nevertheless: the browser's answer is a sign of life."""
 PATIENCE = 10.0
 """Seconds allowed for a browser to accept a message; until then it is sent no other one."""
 
@@ -30,8 +36,14 @@ class Channel(ui.element, component="channel.js"):
 
     def __init__(self) -> None:
         super().__init__()
+        self.taken_at = -math.inf
+        """Monotonic time at which the browser has accepted the last message, s."""
         self._number, self._taken = itertools.count(), asyncio.Event()
-        self.on("taken", self._taken.set)
+        self.on("taken", self._accepted)
+
+    def _accepted(self) -> None:
+        self.taken_at = time.monotonic()
+        self._taken.set()
 
     async def send(self, message: dict[str, Any]) -> None:
         """Send a message; returns when the browser has accepted it, or after a timeout."""
@@ -55,6 +67,7 @@ class Page:
         self._fast: list[tuple[str, Action]] = []
         self._shown: dict[str, dict[str, Any]] = {}
         self._message: dict[str, dict[str, Any]] = {}
+        self._heartbeat: HeartbeatSender | None = None
 
     def start(self) -> None:
         """Start the updates; to be called within the page."""
@@ -94,6 +107,8 @@ class Page:
     async def command(self, command: Command, *, quiet: bool = False) -> Answer | None:
         """Send a command; a refusal is shown with its reason. Returns None if no answer came."""
         try:
+            if isinstance(command, commands.Arm | commands.Start):
+                command = await self._signed(command)
             answer = await self.connection.send(command)
         except HilserverError as error:
             refuse(str(error))
@@ -102,12 +117,37 @@ class Page:
             refuse(f"{command.name} was refused: {answer.reason}")
         return answer
 
+    def is_seen(self, within: float) -> bool:
+        """Whether the browser has shown an update within the last so many seconds."""
+        return time.monotonic() - self._channel.taken_at < within
+
+    async def _signed(self, command: commands.Arm | commands.Start) -> Command:
+        """The command with the name of this page, where the rig requires the heartbeats of its operator.
+
+        They are sent from now on, as long as a browser shows the page. Raises HilserverError where the broker takes
+        none.
+        """
+        connection = self.connection
+        required = connection.description.operator if connection.description is not None else OperatorInfo()
+        if required.require != "client":
+            return command
+        if self._heartbeat is None:
+            self._heartbeat = HeartbeatSender(
+                connection.address,
+                connection.rig,
+                operator_name("panel"),
+                required,
+                alive=lambda: self.is_seen(required.lost_after / 2),
+            )
+        await self._heartbeat.start(command.patience)
+        return command.model_copy(update={"client": self._heartbeat.name})
+
     async def _round(self) -> None:
         slow = self._slow if next(self._rounds) % SLOW == 0 else []
         for tab, action in (*slow, *self._fast):
             if tab in ("", self.tab):
                 action()
-        if self._message:
+        if self._message or not self.is_seen(LONGEST_SILENCE):
             message, self._message = self._message, {}
             await self._channel.send(message)
 

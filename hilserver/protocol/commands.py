@@ -79,7 +79,17 @@ class Command(BaseModel):
         return Answer(id=self.id, command=self.name, ok=True, result=result or {}, time=time, tick=tick)
 
 
-class Arm(Command):
+class _ByOperator(Command):
+    """A command whose sender becomes the operator, whose link the rig may require."""
+
+    name = ""
+
+    client: Id | None = Field(
+        default=None, description="the sender's name in its heartbeats, where the rig requires them (see description)"
+    )
+
+
+class Arm(_ByOperator):
     """Allow the server to drive the real valve: SAFE to ARMED. The valve stays at null until `start`.
 
     The server first simulates the rig, unless it has already done so.
@@ -95,7 +105,7 @@ class Disarm(Command):
     name = "disarm"
 
 
-class Start(Command):
+class Start(_ByOperator):
     """Run the virtual circuit on the real valve: ARMED to RUNNING."""
 
     name = "start"

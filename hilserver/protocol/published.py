@@ -56,7 +56,23 @@ class InputInfo(Published):
     unit: str = Field(description='unit of its values, "" for a plain number')
     minimum: float = Field(description="smallest value accepted")
     maximum: float = Field(description="largest value accepted")
+    initial: float = Field(default=0.0, description="value at rest")
+    hold_to_run: float | None = Field(
+        default=None, description="the value returns to rest unless it is renewed within this time, s; null: it stays"
+    )
     description: str = Field(default="", description="description of the input")
+
+
+class OperatorInfo(Published):
+    """The link to the operator that the rig requires while it is armed or running."""
+
+    require: Literal["broker", "client", "none"] = Field(
+        default="broker",
+        description="broker: the server's connection to the broker; client: also heartbeats of the client that has "
+        "armed or started; none: nothing",
+    )
+    lost_after: float = Field(default=2.0, description="time without a sign of life until the operator is lost, s")
+    action: Literal["ramp", "trip"] = Field(default="ramp", description="what the server does then")
 
 
 class ValveInfo(Published):
@@ -91,6 +107,7 @@ class Description(Published):
     command_lifetime: float | None = Field(
         default=None, description="commands must have an id and expire within this time, s; null: neither is required"
     )
+    operator: OperatorInfo = Field(default=OperatorInfo(), description="the link to the operator")
     channels: dict[str, ChannelInfo] = Field(description="every channel in telemetry and state")
     inputs: dict[str, InputInfo] = Field(description="operator inputs, for set_input")
     valves: dict[str, ValveInfo] = Field(description="real valves, for strategy and jog")
@@ -173,6 +190,10 @@ class ServerState(Published):
         default=(), description="outputs whose commands are not confirmed by their devices, with what to do"
     )
     enabled: bool | None = Field(default=None, description="whether the local enable is on; null: the rig has none")
+    operator: str | None = Field(
+        default=None,
+        description="the client that armed or started last; null: none, or the rig requires no heartbeat",
+    )
     warnings: tuple[str, ...] = Field(default=(), description="violated limits, saturation, outdated samples")
     degradations: tuple[str, ...] = Field(default=(), description="missing resources, such as real-time priority")
     tick: int = Field(description="ticks since the start of the server")

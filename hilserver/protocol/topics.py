@@ -7,12 +7,15 @@ from pydantic import BaseModel
 
 from hilserver.errors import shown
 from hilserver.protocol.commands import COMMANDS
+from hilserver.protocol.heartbeat import NAME as HEARTBEAT
+from hilserver.protocol.heartbeat import OperatorHeartbeat
 from hilserver.protocol.published import (
     PUBLISHED,
     ChannelInfo,
     CommandInfo,
     Description,
     InputInfo,
+    OperatorInfo,
     TopicInfo,
     ValveInfo,
 )
@@ -35,6 +38,7 @@ class Topics:
         self.event = self.prefix + "event"
         self.answer = self.prefix + "answer"
         self.commands = self.prefix + "command/+"
+        self.heartbeat = self.command(HEARTBEAT)
         self.published = tuple(self.prefix + name for name in _TOPICS)
         """Everything that the server publishes."""
 
@@ -64,6 +68,7 @@ def describe(
     inputs: dict[str, InputInfo],
     valves: dict[str, ValveInfo],
     command_lifetime: float | None = None,
+    operator: OperatorInfo | None = None,
 ) -> Description:
     """The description topic of a rig, with all commands and topics of the protocol."""
     topics = Topics(rig)
@@ -71,6 +76,7 @@ def describe(
         rig=rig,
         version=version,
         command_lifetime=command_lifetime,
+        operator=operator or OperatorInfo(),
         channels=channels,
         inputs=inputs,
         valves=valves,
@@ -90,6 +96,7 @@ def describe(
 def schemas() -> dict[str, dict[str, Any]]:
     """JSON Schema of every message, by the last levels of its topic: ``command/arm`` ... ``state``, ``answer``."""
     commands = {f"command/{name}": model.model_json_schema() for name, model in COMMANDS.items()}
+    commands[f"command/{HEARTBEAT}"] = OperatorHeartbeat.model_json_schema()
     return commands | {name: model.model_json_schema(mode="serialization") for name, model in PUBLISHED.items()}
 
 

@@ -55,6 +55,13 @@ class InputSettings(Datasheet):
     description: str = Field(default="", description="free text")
     range: tuple[Number, Number] = Field(default=(-1.0, 1.0), description="allowed values")
     initial: Number = Field(default=0.0, description="value whenever the rig is not RUNNING")
+    hold_to_run: Time | None = Field(
+        default=None,
+        examples=["0.5 s"],
+        ge=0.2,
+        le=60,
+        description="the value returns to initial unless set_input renews it within this time; default: it stays",
+    )
 
     @model_validator(mode="after")
     def _initial_in_range(self) -> InputSettings:
@@ -298,6 +305,23 @@ class ArmingSettings(Datasheet):
     )
 
 
+class OperatorSettings(Datasheet):
+    """The link to the operator: what must exist while the rig is armed or running, and what happens without it."""
+
+    require: Literal["broker", "client", "none"] = Field(
+        default="broker",
+        description="broker: the server's connection to the MQTT broker, over which all commands come; client: also "
+        "the heartbeat of the client that has armed or started the rig; none: the rig keeps running with nobody there",
+    )
+    lost_after: Time = Field(
+        default="2 s", ge=0.5, le=60, description="time without a sign of life after which the operator counts as lost"
+    )
+    action: Literal["ramp", "trip"] = Field(
+        default="ramp",
+        description="ramp: to null in stop_time, mode SAFE; trip: FAULT, latched, to null at the slew limit",
+    )
+
+
 class SimulationSettings(Datasheet):
     """What the simulation of a rig with real devices needs besides valves, channels and cylinders of the rig file."""
 
@@ -409,6 +433,7 @@ class RigSettings(Datasheet):
     )
     cylinders: dict[Name, CylinderSettings] = Field(default_factory=dict)
     arming: ArmingSettings = ArmingSettings()
+    operator: OperatorSettings = OperatorSettings()
     simulation: SimulationSettings = SimulationSettings()
     recording: RecordingSettings = Field(default_factory=RecordingSettings)
     mqtt: MqttSettings = Field(default_factory=MqttSettings)

@@ -18,6 +18,8 @@ from hilserver.sequences.check import FAILED, RecordedChannels, SequenceResult, 
 from hilserver.sequences.model import Fault, Sequence, Step
 from hilserver.sequences.play import Action, InputValue, Play, actions, check_inputs
 
+RENEWALS = 4
+"""How often the value of a hold-to-run input is renewed within its time."""
 LAST_SAMPLES = 5.0
 """Seconds allowed for the last telemetry to arrive."""
 
@@ -37,9 +39,12 @@ async def run_live(sequence: Sequence, session: Session) -> SequenceResult:
     session.listeners.append(recorder.take)
     play = Play(sequence)
     run = _Run(session, play, recorder)
+    holding = asyncio.create_task(run.hold())
     try:
         await run.carry_out(actions(sequence))
     finally:
+        holding.cancel()
+        await asyncio.wait([holding])
         kept = await _leave_as_found(session, circuit if run.changed else None, strategies, run.selected)
         session.listeners.remove(recorder.take)
     recorded, source = run.recorded(), circuit.source if circuit is not None else {}
@@ -50,7 +55,8 @@ async def run_live(sequence: Sequence, session: Session) -> SequenceResult:
 class _Run:
     """One run: the first action relates ticks to times; ``tick`` is that of time 0.
 
-    ``changed``: whether the virtual circuit may have changed; ``selected``: valves whose strategy may have changed.
+    ``changed``: whether the virtual circuit may have changed; ``selected``: valves whose strategy may have changed;
+    ``held``: the present values of hold-to-run inputs.
     """
 
     def __init__(self, session: Session, play: Play, recorder: TelemetryRecorder) -> None:
@@ -60,6 +66,7 @@ class _Run:
         self.tick: float | None = None
         self.changed = False
         self.selected: set[str] = set()
+        self.held: dict[str, float] = {}
         self.start = time.monotonic()
 
     async def carry_out(self, todo: list[Action]) -> None:
@@ -73,6 +80,8 @@ class _Run:
                 action.command, commands.CircuitCommand
             )  # even if the answer is lost
             self.selected |= {action.command.valve} if isinstance(action.command, commands.SelectStrategy) else set()
+            if isinstance(action.command, commands.SetInput):
+                self.held[action.command.input] = action.command.value
             answer = await self.session.request(action.command)
             at = self._effect(action, answer)
             refusal = "" if answer.ok else answer.reason or "no reason given"
@@ -89,6 +98,18 @@ class _Run:
         last = self.tick + self.play.sequence.length / self.period
         with suppress(TimeoutError):  # missing samples then fail with their expectation
             await self.session.until(lambda: self.recorder.newest("tick") >= last, LAST_SAMPLES)
+
+    async def hold(self) -> None:
+        """Renew the values of hold-to-run inputs, until cancelled: the sequence holds them."""
+        inputs = self.session.description.inputs if self.session.description is not None else {}
+        times = {name: info.hold_to_run for name, info in inputs.items() if info.hold_to_run is not None}
+        while times:
+            await asyncio.sleep(min(times.values()) / RENEWALS)
+            for name in self.held.keys() & times.keys():
+                with suppress(RequestFailed):
+                    answer = await self.session.request(commands.SetInput(input=name, value=self.held[name]))
+                    if not answer.ok:  # no longer RUNNING: the input is at rest
+                        self.held.pop(name, None)
 
     def _is_past(self, action: InputValue, later: list[Action]) -> bool:
         """Whether an input is no longer set, or its next value is already due."""

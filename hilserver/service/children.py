@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 START_TIMEOUT = 120.0
 """Seconds allowed for a child to get ready; the first start of a version compiles it."""
 LONGEST_LINE = 1 << 20
+LAST_WORDS = 0.5
+"""Seconds that an ended child's standard error is read for."""
 USUAL = ("hilserver.realtime.process", "hilserver.realtime.device", "hilserver.record.recorder")
 """Modules of the child processes of most runs."""
 
@@ -62,6 +64,7 @@ async def _started(module: str, *arguments: str, stdin: int) -> asyncio.subproce
         *(sys.executable, "-m", module, *arguments),
         stdin=stdin,
         stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,  # the terminal may stand still, and they with it
         start_new_session=True,
         limit=LONGEST_LINE,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -80,6 +83,7 @@ class Child:
         self.ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._complaint = ""
         self._reading = asyncio.create_task(self._read())
+        self._passing_on = asyncio.create_task(self._pass_on())
 
     @classmethod
     async def start(
@@ -118,6 +122,7 @@ class Child:
     async def wait_ended(self) -> str:
         """Wait for the end of the process; returns why it ended: the reason that it reported, else its exit code."""
         await asyncio.shield(self._reading)
+        await self._all_passed_on()
         return self._complaint or _ending(await self.process.wait())
 
     async def stop(self, patience: float = 5.0) -> None:
@@ -131,11 +136,22 @@ class Child:
                 _log.warning("%s did not end within %g s and was killed", self.name, patience)
                 self.kill()
         await asyncio.shield(self._reading)
+        await self._all_passed_on()
 
     def kill(self) -> None:
         """Send SIGKILL."""
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
+
+    async def _pass_on(self) -> None:
+        """Log what the child writes to its standard error, such as a traceback."""
+        assert self.process.stderr is not None
+        while chunk := await self.process.stderr.read(LONGEST_LINE):
+            _log.warning("%s: %s", self.name, chunk.decode(errors="replace").rstrip())
+
+    async def _all_passed_on(self) -> None:
+        """Wait for the rest of it; not for a process of its own that the child has left behind."""
+        await asyncio.wait({self._passing_on}, timeout=LAST_WORDS)
 
     async def _read(self) -> None:
         """Read the child's messages until it ends."""

@@ -146,6 +146,12 @@ class Inbox:
         else:
             self._accept_other(message)
 
+    def refuse_waiting(self, reason: str) -> None:
+        """Refuse all commands that wait."""
+        while not self._waiting.empty():
+            other, reply = self._waiting.get_nowait()
+            self._refuse(other.name, other.id, reason, reply)
+
     def discard(self, name: str) -> None:
         """Count a command that was not read."""
         self._discarded[name if name in COMMANDS else "(unknown)"] += 1
@@ -179,9 +185,7 @@ class Inbox:
             self._remark(f"{message.name}: carried out although its payload is not valid: {error.problems[0]}")
         if message.retained:
             self._remark(f"{message.name}: {_RETAINED_STOP.format(topic=self._topic(message.name))}")
-        while not self._waiting.empty():
-            other, reply = self._waiting.get_nowait()
-            self._refuse(other.name, other.id, _overtaken(message.name), reply)
+        self.refuse_waiting(_overtaken(message.name))
         asked = self._stops.setdefault(message.name, [])
         if len(asked) < WAITING_LIMIT:  # the others are carried out with these, without an answer of their own
             asked.append((command, message.reply))

@@ -23,6 +23,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from hilserver.errors import shown
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.connection import LOST, connection, new_client
+from hilserver.protocol.heartbeat import NAME as HEARTBEAT
 from hilserver.protocol.published import (
     Answer,
     CircuitStatus,
@@ -43,6 +44,7 @@ INCOMING_LIMIT, OUTBOX_LIMIT = 2000, 1000
 TELEMETRY_LIMIT = 200
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
 STABLE_AFTER = 5.0
+SILENCE = 1.0
 _UNSPECIFIED, _UNSUPPORTED_PROTOCOL, _TAKEN_OVER = 128, 132, 142  # reason codes of MQTT 5
 
 
@@ -101,6 +103,12 @@ class MqttService:
         self.topics = Topics(rig)
         self.telemetry_dropped = 0
         """Telemetry messages dropped since the start, because the broker was offline or too slow."""
+        self.heard = 0
+        """Signs of life of the broker since the start."""
+        self.on_heartbeat: Callable[[bytes], None] = lambda _: None
+        """Gets the messages on the topic of the clients' heartbeats."""
+        self.ask_every: float | None = None
+        """Seconds of silence after which the broker is asked for a sign of life; None: never."""
         self._rig = rig
         self._timeout = timeout
         self._connected = asyncio.Event()
@@ -240,7 +248,9 @@ class MqttService:
             self._changed = dict.fromkeys(self._retained)
             self._wake.set()
             self._connected.set()
+            self.heard += 1
             work = (
+                self._ask(client),
                 self._receive(client, first_lane=False),
                 self._receive(first_lane, first_lane=True),
                 self._send(client),
@@ -274,6 +284,15 @@ class MqttService:
             while message := self._next():
                 await self._publish(client, message)
 
+    async def _ask(self, client: aiomqtt.Client) -> None:
+        """Let the broker acknowledge something whenever it is silent."""
+        while True:
+            heard = self.heard
+            await asyncio.sleep(self.ask_every or SILENCE)
+            if self.ask_every is not None and self.heard == heard:
+                await client.publish(self.topics.availability, b"online", qos=1, retain=True)
+                self.heard += 1
+
     async def _send_first(self, first_lane: aiomqtt.Client) -> None:
         while True:
             await self._publish(first_lane, await self._first.get())
@@ -293,6 +312,7 @@ class MqttService:
             await client.publish(
                 message.topic, message.payload, qos=message.qos, retain=message.retain, properties=properties
             )
+            self.heard += message.qos > 0  # acknowledged
         except ValueError as error:  # no connection could send this message
             _log.warning("not published on %s: %s", shown(message.topic), error)
         except BaseException:
@@ -304,7 +324,12 @@ class MqttService:
 
     async def _receive(self, client: aiomqtt.Client, *, first_lane: bool) -> None:
         async for message in client.messages:
+            self.heard += 1
             name = message.topic.value.rpartition("/")[2]
+            if name == HEARTBEAT:
+                if not message.retain:
+                    self.on_heartbeat(bytes(message.payload))
+                continue
             arrival = Arrival(name, bytes(message.payload), message.retain, self._reply_to(message), first_lane)
             self.inbox.accept(arrival)
 

@@ -69,6 +69,10 @@ class Operator:
         """Warnings that the answer to ``arm`` contains."""
         self.against_arming: Callable[[Arm], Awaitable[tuple[str, ...]]] = nothing
         """Reasons for which ``arm`` is refused."""
+        self.against_sender: Callable[[Command], str | None] = lambda _: None
+        """Why a command is refused because of who has sent it."""
+        self.done: Callable[[Command], None] = lambda _: None
+        """Called after each command that was carried out, other than those that change the circuit."""
         self._posted: RunningCircuit | None = None
         self._stops = 0
         self._recent = deque([self.running], maxlen=CIRCUITS_KEPT)
@@ -102,9 +106,12 @@ class Operator:
         if isinstance(command, CircuitCommand):
             return await self._switch(command)
         self._stops += command.name in STOPPING
+        if reason := self.against_sender(command):
+            raise HilserverError(reason)
         if isinstance(command, Arm):
             await self._check_before_arming(command)
         done = await self._post(command, loop_command(self._rig, command))
+        self.done(command)
         return {**done, "warnings": list(self.before_arming())} if isinstance(command, Arm) else done
 
     async def _check_before_arming(self, arm: Arm) -> None:

@@ -19,7 +19,7 @@ from hilserver.margins.solver import solver_warning
 from hilserver.protocol import commands, topics
 from hilserver.protocol.accounts import SERVER, Accounts
 from hilserver.protocol.address import BrokerAddress
-from hilserver.protocol.published import Event
+from hilserver.protocol.published import Event, OperatorInfo
 from hilserver.protocol.running import announce, withdraw, working_folder
 from hilserver.realtime.segment import SharedMemoryError, segment_path
 from hilserver.realtime.shared import LoopMemory
@@ -27,14 +27,16 @@ from hilserver.rig.build import Rig
 from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.catalogue import component_types
 from hilserver.service.children import Child, Prepared, all_ready
+from hilserver.service.held_inputs import HeldInputs
 from hilserver.service.loop import LoopProcesses, end_predecessor
 from hilserver.service.mqtt import MqttService
 from hilserver.service.notify import Notifier
 from hilserver.service.operator import Operator
+from hilserver.service.operator_link import OperatorLink
 from hilserver.service.publisher import Publisher
 from hilserver.service.recording import RecorderProcess
 from hilserver.service.restarts import STABLE_AFTER, Restarts
-from hilserver.service.telemetry import TelemetryReader, fault_text
+from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 
@@ -51,7 +53,10 @@ FAREWELL = 0.3
 
 
 class Supervisor:
-    """A run of a rig in real time. ``await run()`` returns its exit code after a stop, or when the loop has died."""
+    """A run of a rig in real time. ``await run()`` returns its exit code after a stop, or when the loop has died.
+
+    ``attended``: this program operates the rig itself; then no link to another operator is required.
+    """
 
     def __init__(
         self,
@@ -59,8 +64,11 @@ class Supervisor:
         notifier: Notifier | None = None,
         restarts: Restarts | None = None,
         prepared: Prepared | None = None,
+        *,
+        attended: bool = False,
     ) -> None:
         self.rig = rig
+        self._attended = attended
         self._prepared = prepared or Prepared()
         self._notifier = notifier or Notifier()
         self._restarts = restarts or Restarts(None)
@@ -161,6 +169,7 @@ class Supervisor:
         stack.push_async_callback(_cancel, checking)
         publisher = Publisher(mqtt, telemetry, operator)
         tell = self._watch(stack, processes, publisher, mqtt)
+        self._require_operator(stack, operator, mqtt, tell)
         mqtt.inbox.report = lambda text: tell("commands", None, text, warn=True)
         warn = functools.partial(tell, "margins", None, warn=True)
         _background(stack, "the margin monitor", lambda: monitor.keep(mqtt.publish_margins, warn))
@@ -212,6 +221,35 @@ class Supervisor:
         assert address is not None
         return MqttService(address, name, operator, lifetime=settings.command_lifetime)
 
+    def _require_operator(
+        self, stack: contextlib.AsyncExitStack, operator: Operator, mqtt: MqttService, tell: Callable[..., None]
+    ) -> None:
+        """Watch the link to the operator, and return inputs that are not held any more to rest."""
+        assert self.telemetry is not None
+        held = HeldInputs(self.rig.settings.inputs, operator.execute)
+        operator.done = held.follow
+        stack.callback(held.end)
+        settings = self.rig.settings.operator
+        if self._attended:
+            return
+        link = OperatorLink(
+            settings,
+            self.telemetry,
+            lambda: (mqtt.heard, str(mqtt.address)),
+            operator.execute,
+            mqtt.inbox.refuse_waiting,
+        )
+
+        def done(command: commands.Command) -> None:
+            held.follow(command)
+            link.take_over(command)
+
+        operator.against_sender, operator.done = link.refusal, done
+        mqtt.on_heartbeat = link.hear
+        mqtt.ask_every = settings.lost_after / 4 if settings.require != "none" else None
+        self.telemetry.operator = lambda: link.client
+        _background(stack, "watching the link to the operator", functools.partial(link.keep, tell))
+
     def _watch(
         self, stack: contextlib.AsyncExitStack, processes: LoopProcesses, publisher: Publisher, mqtt: MqttService
     ) -> Callable[..., None]:
@@ -239,6 +277,7 @@ class Supervisor:
             inputs=inputs,
             valves=valves,
             command_lifetime=settings.mqtt.command_lifetime,
+            operator=OperatorInfo(**settings.operator.model_dump()),
         )
         mqtt.publish_description(description)
         mqtt.publish_types(component_types(self.rig.library))
@@ -271,7 +310,7 @@ class Supervisor:
         row = self.telemetry.latest()
         if row is None:
             return "starting"
-        mode, fault = Mode(int(header(row).mode)), fault_text(self.rig, int(header(row).fault))
+        mode, fault = Mode(int(header(row).mode)), self.telemetry.fault(row)
         if mode == Mode.SAFE_NOT_CONFIRMED:
             return " ".join(self.telemetry.unconfirmed(row))
         return f"{mode.name}: {fault}" if fault else mode.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -29,7 +29,7 @@ from hilserver.rig.build import Rig
 from hilserver.service.devices import ADVICE, DeviceReports
 from hilserver.service.strategies import offered_strategies, present_strategies
 from hilserver.service.utilisation import UtilisationMeter
-from hilserver.tick.codes import FIRST_LIMIT_FAULT, Mode, Saturation
+from hilserver.tick.codes import FIRST_LIMIT_FAULT, FaultCode, Mode, Saturation
 from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.modes import is_enabled
 from hilserver.tick.row import COLUMN, header, headers
@@ -59,7 +59,8 @@ LONGEST_GAP = 100
 class TelemetryReader:
     """Reads the ring from its own cursor.
 
-    ``degradations``, ``recording`` and ``troubles`` (by source) appear in the state, the latter as warnings.
+    ``degradations``, ``recording``, ``operator`` and ``troubles`` (by source) appear in the state, the latter as
+    warnings. ``trip_reason``: why the supervisor itself has sent a trip.
     """
 
     def __init__(self, rig: Rig, memory: LoopMemory) -> None:
@@ -67,6 +68,8 @@ class TelemetryReader:
         self.missed = 0
         self.degradations: tuple[str, ...] = ()
         self.troubles: dict[str, str] = {}
+        self.trip_reason = ""
+        self.operator: Callable[[], str | None] = lambda: None
         self.recording: RecordingStatus | None = None
         self.devices = DeviceReports(rig.settings.devices)
         self._circuits: dict[int, PackedCircuit] = {1: rig.packed}
@@ -134,9 +137,10 @@ class TelemetryReader:
                 actual[f"valve.{valve}.{word}"] = _number(row[block[word]])
         return ServerState(
             mode=Mode(int(header(row).mode)).name,
-            fault=fault_text(self.rig, int(header(row).fault)) or None,
+            fault=self.fault(row) or None,
             enabled=is_enabled(self.rig.plan, row) if self.rig.settings.enable is not None else None,
             unconfirmed=tuple(self.unconfirmed(row)),
+            operator=self.operator(),
             warnings=tuple(self.warnings(row)),
             degradations=self.degradations,
             tick=int(header(row).tick),
@@ -152,6 +156,13 @@ class TelemetryReader:
             target=target,
             actual=actual,
         )
+
+    def fault(self, row: Floats) -> str:
+        """Cause of the fault in words; empty where there is none."""
+        code = int(header(row).fault)
+        if code == FaultCode.ESTOP and self.trip_reason:
+            return self.trip_reason
+        return fault_text(self.rig, code)
 
     def warnings(self, row: Floats) -> Iterator[str]:
         """Outputs that are not confirmed, violated limits, saturated valves and other problems, as sentences."""
@@ -265,7 +276,7 @@ class TelemetryReader:
 
     def _mode_event(self, row: Floats) -> Event:
         number = Mode(int(header(row).mode))
-        mode, text = number.name, fault_text(self.rig, int(header(row).fault))
+        mode, text = number.name, self.fault(row)
         if number == Mode.SAFE_NOT_CONFIRMED:
             text = " ".join(self.unconfirmed(row))
         kind: Literal["fault", "info"] = "fault" if number in (Mode.FAULT, Mode.SAFE_NOT_CONFIRMED) else "info"
@@ -355,7 +366,14 @@ class TelemetryReader:
     def input_infos(self) -> dict[str, InputInfo]:
         """Operator inputs and their ranges."""
         return {
-            name: InputInfo(unit="", minimum=s.range[0], maximum=s.range[1], description=s.description)
+            name: InputInfo(
+                unit="",
+                minimum=s.range[0],
+                maximum=s.range[1],
+                initial=s.initial,
+                hold_to_run=s.hold_to_run,
+                description=s.description,
+            )
             for name, s in self.rig.settings.inputs.items()
         }
 

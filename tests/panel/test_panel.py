@@ -124,7 +124,8 @@ def server(folder: Path, broker: Broker, request: pytest.FixtureRequest) -> Iter
 @contextmanager
 def served(folder: Path, broker: Broker, server: Server, *options: str, scheme: str = "http") -> Iterator[str]:
     """The panel, in a process of its own as the command starts it; its address."""
-    port, said = _free_port(), folder / f"panel-{scheme}.log"
+    port = _free_port()
+    said = folder / f"panel-{port}.log"
     place = ("--rig", server.name, "--broker", f"127.0.0.1:{broker.port}", "--port", str(port))
     with said.open("w") as log:
         # NiceGUI looks whether pytest runs, and would behave otherwise than for users
@@ -613,3 +614,50 @@ def test_a_tablet_shows_it_all(browser: Browser, url: str, anna: User) -> None:
     assert wide <= 0
     expect(anna.page.get_by_role("button", name="STOP", exact=True)).to_be_in_viewport()
     anna.page.set_viewport_size({"width": 1400, "height": 1000})
+
+
+@pytest.fixture(scope="module")
+def attended(folder: Path) -> Iterator[Server]:
+    """A rig without accounts that requires its operator, with a hold-to-run input."""
+    changes = {
+        "max_missed": "max_missed = 5000",
+        "max_age": 'max_age = "5 s"',
+        "rate =": 'rate = "500 Hz"\nheartbeat_timeout = "5 s"',
+        "lost_after =": 'lost_after = "4 s"',
+        "require =": 'require = "client"',
+        "[inputs.joystick]": '[inputs.joystick]\nhold_to_run = "2 s"',
+    }
+    with Server(folder, changes=changes) as server:
+        yield server
+
+
+def test_a_page_is_the_operator_s_link_as_long_as_it_is_shown(folder: Path, attended: Server, browser: Browser) -> None:
+    place = Broker.__new__(Broker)
+    place.port = attended.port
+    with served(folder, place, attended) as url, connect(attended.name, f"127.0.0.1:{attended.port}") as client:
+        context = browser.new_context(viewport={"width": 1400, "height": 1000})
+        page = context.new_page()
+        page.goto(url)
+        page.get_by_role("button", name="Arm", exact=True).click(timeout=WITHIN)
+        expect(page.locator(".mode.ARMED")).to_be_visible()
+        page.get_by_role("button", name="Start", exact=True).click(timeout=WITHIN)
+        expect(page.locator(".mode.RUNNING")).to_be_visible()
+        assert client.wait(lambda state: state.operator is not None).operator.startswith("panel on ")  # type: ignore[union-attr]
+
+        slider = page.get_by_role("slider", name="joystick")
+        box = slider.bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + box["height"] / 2)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.75 * box["width"], box["y"] + box["height"] / 2, steps=5)
+        client.wait(lambda state: state.target["input.joystick"] > 0.4)
+        time.sleep(5.0)
+        assert client.state.target["input.joystick"] > 0.4, "it is held"
+        page.mouse.up()
+        client.wait(lambda state: state.target["input.joystick"] == 0.0)
+        assert client.state.mode == "RUNNING", "the page has been shown for longer than lost_after"
+
+        page.close()
+        state = client.wait(lambda state: state.mode == "SAFE", within=60.0)
+        assert [text for text in state.warnings if text.startswith("operator lost: no heartbeat of")], state.warnings
+        context.close()

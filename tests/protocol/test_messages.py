@@ -150,7 +150,7 @@ def test_a_reader_ignores_what_a_newer_server_adds() -> None:
 def test_schema_of_every_message() -> None:
     found = schemas()
     published = {"description", "state", "circuit", "types", "margins", "telemetry", "event", "answer"}
-    assert set(found) == {f"command/{name}" for name in COMMANDS} | published
+    assert set(found) == {f"command/{name}" for name in (*COMMANDS, "heartbeat")} | published
     for schema in found.values():
         json.dumps(schema, allow_nan=False)
         assert schema["type"] == "object"

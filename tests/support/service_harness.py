@@ -55,6 +55,7 @@ def rig_text(name: str, folder: Path, changes: Mapping[str, str] | None = None) 
         "circuit =": f'circuit = "{CONFIG}/circuits/lift.toml"',
         "cycle =": f'cycle = "{CONFIG}/cycles/lift.toml"',
         "rate =": 'rate = "1 kHz"\nheartbeat_timeout = "2.5 s"',
+        "lost_after =": 'lost_after = "20 s"',
         "max_missed =": "max_missed = 5000",
         "max_age =": 'max_age = "2.5 s"',
         **(changes or {}),
@@ -123,10 +124,13 @@ class Server:
             self.close()
             raise AssertionError(f"the server did not start: {self.stderr}")
         self.start_time = time.monotonic() - began
-        note = self.notes / f"{self.name}.json"
-        self.port = json.loads(note.read_text())["port"]
-        self.note_children()
+        self.read_note()
         return self
+
+    def read_note(self) -> None:
+        """Find its broker and its processes."""
+        self.port = json.loads((self.notes / f"{self.name}.json").read_text())["port"]
+        self.note_children()
 
     def __exit__(self, *error: object) -> None:
         self.close()

@@ -1,0 +1,124 @@
+"""A terminal that stands still (Ctrl-S, a hung connection, a reader that hangs) holds up nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pty
+import signal
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from service_harness import COMMAND, Server, eventually, panel
+
+pytestmark = pytest.mark.realtime
+
+HEARTBEAT_TIMEOUT = 2.5
+"""Of the harness's rigs, s."""
+
+
+@contextlib.contextmanager
+def stopped_terminal() -> Iterator[int]:
+    """A terminal after Ctrl-S: the end that a program has."""
+    master, slave = pty.openpty()
+    termios.tcflow(slave, termios.TCOOFF)
+    try:
+        yield slave
+    finally:
+        os.close(slave)
+        os.close(master)
+
+
+@contextlib.contextmanager
+def full_pipe() -> Iterator[int]:
+    """A pipe whose reader hangs: the end that a program has."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"." * 4096)
+    os.set_blocking(writing, True)
+    try:
+        yield writing
+    finally:
+        os.close(writing)
+        os.close(reading)
+
+
+class MuteServer(Server):
+    """A server whose standard output and error are ``terminal``."""
+
+    terminal = -1
+
+    def launch(self) -> None:
+        environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.folder), "PYTHONPATH": self.path}
+        self.process = subprocess.Popen(
+            (*COMMAND, str(self.rig)),
+            stdin=subprocess.DEVNULL,
+            stdout=self.terminal,
+            stderr=self.terminal,
+            env=environment,
+            text=True,
+        )
+        self.pids = {"supervisor": self.process.pid}
+
+    def wait_ready(self) -> None:
+        note = self.notes / f"{self.name}.json"
+        eventually(note.exists)
+        self.read_note()
+
+
+@pytest.mark.parametrize("standing_still", [stopped_terminal, full_pipe])
+def test_a_terminal_that_stands_still_stops_neither_the_run_nor_its_end(
+    tmp_path: Path, standing_still: Callable[[], contextlib.AbstractContextManager[int]]
+) -> None:
+    async def talk() -> None:
+        async with panel(server) as user:
+            await user.do("arm")
+            await user.do("start")
+            began = time.monotonic()
+            while time.monotonic() - began < HEARTBEAT_TIMEOUT + 1.5:
+                answer = await user.command("jog", valve="main", command=0.01)
+                assert not answer["ok"], "a refusal is logged"
+                await asyncio.sleep(0.05)
+            start = len(user.seen)
+            state = await user.see("state", start=start)
+            assert state["mode"] == "RUNNING", state["fault"]
+
+    with standing_still() as terminal:
+        server = MuteServer(tmp_path)
+        server.terminal = terminal
+        server.launch()
+        try:
+            server.wait_ready()
+            asyncio.run(talk())
+            server.kill("supervisor", number=signal.SIGTERM)
+            assert server.wait_exit() == 0
+            assert server.leaves() == []
+        finally:
+            server.__exit__()
+
+
+def test_a_ctrl_c_ends_a_start_whose_terminal_stands_still(tmp_path: Path) -> None:
+    with stopped_terminal() as terminal:
+        server = MuteServer(tmp_path)
+        server.terminal = terminal
+        server.launch()
+        try:
+            server.wait_ready()
+            server.kill("supervisor", number=signal.SIGINT)
+            assert server.wait_exit() == 0
+        finally:
+            server.__exit__()
+
+
+def test_what_a_child_process_complains_of_is_in_the_log(tmp_path: Path) -> None:
+    """Its standard error is not the terminal, which could stop it."""
+    with Server(tmp_path) as server:
+        for name in ("loop", "recorder", "device"):
+            assert str(Path(f"/proc/{server.pids[name]}/fd/2").readlink()).startswith("pipe:")
