@@ -101,7 +101,8 @@ def test_memory_and_descriptors_stay_flat(soak: Soak, length: float) -> None:
     grown = sorted(soak.usage.grown(warm_up), key=lambda process: process.name)
     soak.report += [str(process) for process in grown]
     soak.report.append(f"{soak.switches} switches")
-    assert {process.name for process in grown} == {"supervisor", "loop", "recorder", "worker", "device", "broker"}
+    names = {"supervisor", "loop", "recorder", "worker", "stand-by", "device", "broker"}
+    assert {process.name for process in grown} == names
     for process in grown:
         assert process.descriptors <= 0, f"descriptors leak: {process}"
         assert process.memory < (1.0 if length > 600 else WARMING_UP), f"memory leaks: {process}"
