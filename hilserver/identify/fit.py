@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, log
+from math import inf, isfinite, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,8 @@ ROUGHLY, EXACTLY = 1e-5, 2e-7
 class Parameter:
     """A parameter to be identified.
 
-    ``size``: its typical error; ``useful``: the largest standard deviation with which the result is still useful.
+    ``size``: its typical error; ``useful``: the largest standard deviation with which the result is still useful;
+    ``prior``: standard deviation of what is known of it beforehand, with the mean ``start``.
     """
 
     start: float
@@ -55,6 +56,7 @@ class Parameter:
     upper: float
     size: float
     useful: float
+    prior: float = inf
 
 
 @dataclass(frozen=True)
@@ -189,9 +191,27 @@ class _Problem:
         return self.filtered([s.measured - y for s, y in pairs])
 
     def cost(self, values: Values) -> float:
-        """Sum of squares."""
-        r = self.residual(values)
+        """Sum of squares, prior knowledge included."""
+        r = self.penalised(values)
         return float(r @ r)
+
+    @property
+    def known_before(self) -> dict[str, Parameter]:
+        """The parameters with prior knowledge."""
+        return {name: p for name, p in self.parameters.items() if isfinite(p.prior)}
+
+    def penalised(self, values: Values) -> Floats:
+        """The residuals, then the distances from prior knowledge in standard deviations."""
+        prior = [(p.start - values[name]) / p.prior for name, p in self.known_before.items()]
+        return np.concatenate([self.residual(values), prior])
+
+    def penalised_jacobian(self, values: Values) -> Floats:
+        """float64[samples + prior, parameters]"""
+        names = list(self.parameters)
+        rows = np.zeros((len(self.known_before), len(names)))
+        for row, (name, p) in zip(rows, self.known_before.items(), strict=True):
+            row[names.index(name)] = -p.size / p.prior
+        return np.vstack([self.jacobian(values), rows])
 
     def jacobian(self, values: Values) -> Floats:
         """float64[samples, parameters]"""
@@ -214,9 +234,9 @@ class _Problem:
             return {**values, **dict(zip(self.parameters, (scaled * sizes).tolist(), strict=True))}
 
         found = least_squares(
-            lambda scaled: self.residual(at(scaled)),
+            lambda scaled: self.penalised(at(scaled)),
             np.clip([values[name] for name in self.parameters] / sizes, *bounds),
-            jac=lambda scaled: self.jacobian(at(scaled)),
+            jac=lambda scaled: self.penalised_jacobian(at(scaled)),
             bounds=bounds,
             x_scale="jac",
             ftol=tolerance,
@@ -230,6 +250,7 @@ class _Problem:
         r, J = self.residual(values), self.jacobian(values)
         lengths = [len(s.measured) for s in self.signals]
         white = zip([s.name for s in self.signals], np.split(r, np.cumsum(lengths)[:-1]), strict=True)
+        known = np.array([(p.size / p.prior) ** 2 for p in self.parameters.values()])
         found = FitResult(
             values={name: values[name] for name in self.parameters},
             deviations={},
@@ -237,8 +258,8 @@ class _Problem:
             white=dict(white),
             deviance=sum(2.0 * s.used.sum() * log(self.whiteners[s.name].deviation) for s in self.signals)
             + float(r @ r),
-            normal=J.T @ J,
-            scatter=_scatter(J, r, lengths),
+            normal=J.T @ J + np.diag(known),
+            scatter=_scatter(J, r, lengths) + np.diag(known),
             sizes=np.array([p.size for p in self.parameters.values()]),
         )
         covariance = found.covariance_with(list(self.parameters))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import pi
+from math import inf, pi
 
 import numpy as np
 
@@ -113,13 +113,18 @@ def _solved(experiment: Experiment, values: dict[str, float]) -> tuple[float, di
 
 
 def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Identified:
-    """Fit, and again without the parameters that the recording does not identify: these as configured."""
+    """Fit, and again without the parameters that the recording does not identify: these as configured.
+
+    Each time first without errors of sensors and the like, then with all of them, from there.
+    """
     wanted: dict[str, Parameter] = experiment.parameters(second_order)
     fixed = {name: p.start for name, p in wanted.items()}
     left_out: dict[str, float] = {}
     values = {name: start.get(name, p.start) for name, p in wanted.items()}
     while True:
-        found = fit(wanted, experiment.signals, experiment.predict, {**fixed, **values}, with_same_lag)
+        signals, first = experiment.signals, {name: p for name, p in wanted.items() if p.prior == inf}
+        rough = fit(first, signals, experiment.predict, {**fixed, **values}, with_same_lag)
+        found = fit(wanted, signals, experiment.predict, {**fixed, **values, **rough.values})
         unknown = _unknown(wanted, found)
         if not unknown:
             return Identified(experiment, second_order, found, left_out)
@@ -150,8 +155,9 @@ def _unknown(wanted: Mapping[str, Parameter], found: FitResult) -> dict[str, flo
     useful = {name: p.useful for name, p in wanted.items()}
     if "frequency" in useful:
         useful["frequency"] = USEFUL_FREQUENCY * found.values["frequency"]
-    while names := [name for name in wanted if name not in unknown]:
-        deviations = np.sqrt(np.diag(found.covariance_with(names)))
+    surrounding = [name for name, p in wanted.items() if p.prior < inf]
+    while names := [name for name, p in wanted.items() if name not in unknown and p.prior == inf]:
+        deviations = np.sqrt(np.diag(found.covariance_with([*names, *surrounding])))[: len(names)]
         excess = [deviation / useful[name] for name, deviation in zip(names, deviations, strict=True)]
         worst = int(np.argmax(excess))
         if excess[worst] <= 1.0:
