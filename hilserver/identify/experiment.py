@@ -22,13 +22,25 @@ from scipy.interpolate import CubicSpline
 from hilserver.errors import HilserverError
 from hilserver.identify.chamber import Chamber, ChamberSignals, laws
 from hilserver.identify.fit import Parameter, Signal, Values
-from hilserver.identify.influences import GAIN_OF_POSITION, OWN_DELAY, Channels, influence, sensor_influences
+from hilserver.identify.influences import (
+    COMMON_DELAY,
+    DELAY_OF_ALL,
+    GAIN_OF_POSITION,
+    OWN_DELAY,
+    Channels,
+    influence,
+    sensor_influences,
+    uniform,
+)
 from hilserver.identify.model import Spool, SpoolMotion, delay_of, follow, lag_of, mean_shares, shares_now
 from hilserver.identify.recorded import SETTLING, Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.valves import corner_frequency
+LAG_USEFUL = 0.7e-3
+"""s: standard deviation with which a lag is still useful, beside the delay that sensors may have in common."""
+
 
 class NotIdentifiable(HilserverError):
     """Neither rig nor recording shows the flow of the valve."""
@@ -138,13 +150,13 @@ class Experiment:
         found |= {
             "frequency": Parameter(f90 if second_order else f45, 2.0, 1000.0, 50.0, inf),
             **({"damping": Parameter(v.damping, 0.1, 10.0, 0.5, 0.2)} if second_order else {}),
-            "lag": Parameter(v.delay + lag, 0.0, 0.1, 1e-3, 0.7e-3),
+            "lag": Parameter(v.delay + lag, 0.0, 0.1, 1e-3, LAG_USEFUL + uniform(COMMON_DELAY * self.dt)),
             "null": Parameter(0.0, -0.4, 0.4, 0.02, 0.005),
             "hysteresis": Parameter(0.0, 0.0, 0.2, 0.01, 0.005),
         }
         for chamber in self.chambers:
             found |= chamber.parameters() | {"piston_leakage": chamber.piston_leakage()}
-        found |= self._influences
+        found |= self._influences | {DELAY_OF_ALL: influence(COMMON_DELAY * self.dt)}
         if self.flow and self.chambers:
             found |= {
                 "flow_gain": Parameter(1.0, 0.3, 3.0, 1.0, 0.1),
@@ -194,7 +206,8 @@ class Experiment:
     @staticmethod
     def _motion_of(values: Values) -> tuple[float, ...]:
         frequency, damping = values["frequency"], values.get("damping", 0.0)
-        return frequency, damping, delay_of(values), values["null"], values["hysteresis"]
+        late = delay_of(values) + values.get(DELAY_OF_ALL, 0.0)
+        return frequency, damping, late, values["null"], values["hysteresis"]
 
     def _follow_now(self, key: tuple[float, ...]) -> Spool:
         frequency, damping, delay, null, hysteresis = key

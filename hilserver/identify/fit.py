@@ -7,8 +7,10 @@ residuals r
 
 .. math:: \mathrm{cov} = (J^T J)^{-1} \Big(\sum_{k,l} w_{k-l}\,J_k r_k r_l J_l^T\Big) (J^T J)^{-1}
 
-so that they include remaining correlation, and noise of varying strength.
-Sources: Ljung, System Identification, 2nd ed. 1999, ch. 7; Newey & West, Econometrica 55 (1987) 703.
+with the largest of several estimates of the sum in the middle (:mod:`hilserver.identify.scatter`), so that they
+include remaining correlation, noise of varying strength, and errors of the model as far as residuals show them.
+Parameters of which something is known beforehand have this as further residuals.
+Source: Ljung, System Identification, 2nd ed. 1999, ch. 7.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ from math import inf, isfinite, log
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import next_fast_len
 from scipy.linalg import solve_toeplitz
-from scipy.optimize import least_squares
 from scipy.signal import lfilter
 
+from hilserver.identify.scatter import scatters
 from hilserver.numerics.arrays import Floats
 
 MOST_ROUNDS = 12
@@ -33,12 +36,14 @@ ORDER = 30
 """Order of the autoregressive models."""
 POLES = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 """Poles of the leaky sum of a signal that is a change per tick, which whitens noise and drift of the sum."""
-LAGS = 60
-"""Ticks over which filtered residuals may still be correlated."""
 STEP = 1e-3
 """Step for derivatives, as a share of a parameter's size."""
+FINEST = STEP
+"""Least standard deviation, as a share of a parameter's size: derivatives, interpolation between ticks."""
 MOST_EVALUATIONS = 40
 """Steps of a fit, accepted or not."""
+DAMPING = 1e-4
+"""First damping of the steps, relative to the diagonal of the normal equations."""
 ROUGHLY, EXACTLY = 1e-5, 2e-7
 """Relative change of the sum of squares at which a fit ends: with preliminary filters, with final ones."""
 
@@ -69,6 +74,7 @@ class Signal:
     summed: bool
 
 
+Flags = NDArray[np.bool_]
 Values = Mapping[str, float]
 Predict = Callable[[Values], Sequence[Floats]]
 """The model's prediction of all signals."""
@@ -104,8 +110,8 @@ class Whitener:
         rough, model = cls(pole, np.ones(1))(residual, used), np.ones(1)
         if not np.any(rough):
             return cls(pole, model)
-        spectrum = np.abs(np.fft.rfft(rough, 2 * len(rough))) ** 2
-        covariance = np.fft.irfft(spectrum)[: ORDER + 1]
+        spectrum = np.abs(np.fft.rfft(rough, length := next_fast_len(2 * len(rough)))) ** 2
+        covariance = np.fft.irfft(spectrum, length)[: ORDER + 1]
         covariance[0] *= 1.0 + 1e-9
         model = np.concatenate([[1.0], -solve_toeplitz(covariance[:-1], covariance[1:])])
         white = cls(pole, model)(residual, used)
@@ -116,8 +122,8 @@ class Whitener:
 class FitResult:
     """The result of a fit.
 
-    ``white``: the filtered residuals by signal; ``deviance``: -2 times the log-likelihood; ``normal``, ``scatter``:
-    J^T J and the sum in the middle of the covariance, of parameters divided by their size.
+    ``white``: the filtered residuals by signal; ``deviance``: -2 times the log-likelihood; ``normal``, ``scatters``:
+    J^T J and estimates of the sum in the middle of the covariance, of parameters divided by their size.
     """
 
     values: dict[str, float]
@@ -126,7 +132,7 @@ class FitResult:
     white: dict[str, Floats]
     deviance: float
     normal: Floats
-    scatter: Floats
+    scatters: tuple[Floats, ...]
     sizes: Floats
 
     def covariance_with(self, names: Sequence[str]) -> Floats:
@@ -136,11 +142,13 @@ class FitResult:
         here = np.ix_(np.array(places)[active], np.array(places)[active])
         norm = np.sqrt(np.diag(self.normal[here]))
         inverse = np.linalg.pinv(self.normal[here] / np.outer(norm, norm), rcond=1e-12, hermitian=True)
-        robust = inverse @ (self.scatter[here] / np.outer(norm, norm)) @ inverse
-        widest = np.maximum(np.diag(robust), np.diag(inverse))  # never below that of white residuals
-        wider = np.sqrt(widest / np.maximum(np.diag(robust), 1e-300)) * self.sizes[places][active] / norm
+        robust = [inverse @ (scatter[here] / np.outer(norm, norm)) @ inverse for scatter in self.scatters]
+        widest = np.max([np.diag(estimate) for estimate in (*robust, inverse)], axis=0)
+        sizes = self.sizes[places][active]
+        variance = widest * (sizes / norm) ** 2 + (FINEST * sizes) ** 2
+        wider = np.sqrt(variance / np.maximum(np.diag(robust[0]), 1e-300))
         covariance = np.diag(np.full(len(names), inf))
-        covariance[np.ix_(active, active)] = robust * np.outer(wider, wider)
+        covariance[np.ix_(active, active)] = robust[0] * np.outer(wider, wider)
         return covariance
 
     def deviation_of(self, gradient: Mapping[str, float]) -> float:
@@ -225,25 +233,35 @@ class _Problem:
     def solved(self, values: Values, tolerance: float) -> dict[str, float]:
         """The parameters with the least sum of squares, within their bounds; other values stay as they are.
 
-        Trust region reflective (Branch, Coleman & Li, SIAM J. Sci. Comput. 21 (1999) 1), as SciPy has it.
+        Levenberg-Marquardt on the normal equations, with Nielsen's rule for the damping; a parameter at a bound that
+        would be left is held there (Madsen, Nielsen & Tingleff, Methods for Non-Linear Least Squares Problems,
+        2nd ed. 2004, algorithm 3.16).
         """
         sizes = np.array([p.size for p in self.parameters.values()])
-        bounds = np.array([[p.lower, p.upper] for p in self.parameters.values()]).T / sizes
+        low, high = np.array([[p.lower, p.upper] for p in self.parameters.values()]).T / sizes
 
         def at(scaled: Floats) -> dict[str, float]:
             return {**values, **dict(zip(self.parameters, (scaled * sizes).tolist(), strict=True))}
 
-        found = least_squares(
-            lambda scaled: self.penalised(at(scaled)),
-            np.clip([values[name] for name in self.parameters] / sizes, *bounds),
-            jac=lambda scaled: self.penalised_jacobian(at(scaled)),
-            bounds=bounds,
-            x_scale="jac",
-            ftol=tolerance,
-            gtol=None,
-            max_nfev=MOST_EVALUATIONS,
-        )
-        return at(found.x)
+        now = np.clip([values[name] for name in self.parameters] / sizes, low, high)
+        r, damping, growth, J = self.penalised(at(now)), DAMPING, 2.0, None
+        for _ in range(MOST_EVALUATIONS):
+            if J is None:
+                J = self.penalised_jacobian(at(now))
+                normal, slope = J.T @ J, J.T @ r
+            step = _step(normal, slope, damping, now <= low, now >= high)
+            then = np.clip(now - step, low, high)
+            r_then = self.penalised(at(then))
+            gain, cost = float(r @ r - r_then @ r_then), float(r @ r)
+            expected = float(step @ (2.0 * slope - normal @ step))
+            if gain > 0.0:
+                now, r, J, growth = then, r_then, None, 2.0
+                damping *= max(1.0 / 3.0, 1.0 - (2.0 * gain / max(expected, gain) - 1.0) ** 3)
+            else:
+                damping, growth = damping * growth, 2.0 * growth
+            if (gain > 0.0 and gain < tolerance * cost) or expected < tolerance * cost:
+                break
+        return at(now)
 
     def fit(self, values: Values) -> FitResult:
         """The result at these values, with standard deviations."""
@@ -259,7 +277,7 @@ class _Problem:
             deviance=sum(2.0 * s.used.sum() * log(self.whiteners[s.name].deviation) for s in self.signals)
             + float(r @ r),
             normal=J.T @ J + np.diag(known),
-            scatter=_scatter(J, r, lengths) + np.diag(known),
+            scatters=tuple(scatter + np.diag(known) for scatter in scatters(J, r, lengths)),
             sizes=np.array([p.size for p in self.parameters.values()]),
         )
         covariance = found.covariance_with(list(self.parameters))
@@ -267,14 +285,12 @@ class _Problem:
         return replace(found, deviations=deviations, covariance=covariance)
 
 
-def _scatter(J: Floats, r: Floats, lengths: Sequence[int]) -> Floats:
-    """The sum in the middle of the covariance; residuals of different signals count as independent."""
-    total, first = np.zeros((J.shape[1], J.shape[1])), 0
-    for length in lengths:
-        G = J[first : first + length] * r[first : first + length, None]
-        total += G.T @ G
-        for lag in range(1, LAGS):
-            across = G[lag:].T @ G[:-lag]
-            total += (1.0 - lag / LAGS) * (across + across.T)
-        first += length
-    return total
+def _step(normal: Floats, slope: Floats, damping: float, at_low: Flags, at_high: Flags) -> Floats:
+    """The damped step to subtract; 0 for parameters that would leave their bounds."""
+    free = ~((at_low & (slope > 0.0)) | (at_high & (slope < 0.0))) & (np.diag(normal) > 0.0)
+    step = np.zeros(len(slope))
+    N = normal[np.ix_(free, free)]
+    norm = np.sqrt(np.diag(N))
+    scaled = N / np.outer(norm, norm) + damping * np.eye(len(norm))
+    step[free] = np.linalg.lstsq(scaled, slope[free] / norm, rcond=1e-14)[0] / norm
+    return step
