@@ -80,6 +80,7 @@ class Experiment:
         self.flow = self._sensor(recording, self.settings.flow)
         self.spool = self._sensor(recording, self.settings.spool)
         self._influences = self._influencing()
+        self._errors = [*self._influences, *(p.slope for p in self._influences.values() if p.slope)]
         self._channels = Channels(recording, self.chambers[0].cylinder.position if self.chambers else None)
         self._measured = functools.lru_cache(maxsize=4)(self._measured_now)
         self.signals = self._signals()
@@ -232,14 +233,14 @@ class Experiment:
         return sensor_influences(self.rig, self.dt, pressures, position)
 
     def _key(self, values: Values) -> tuple[float, ...]:
-        return tuple(values.get(name, 0.0) for name in self._influences)
+        return tuple(values.get(name, 0.0) for name in self._errors)
 
     def measured(self, values: Values) -> Measured:
         """What the recording shows, less these errors of its sensors."""
         return self._measured(self._key(values))
 
     def _measured_now(self, errors: tuple[float, ...]) -> Measured:
-        channels = self._channels.less(dict(zip(self._influences, errors, strict=True)))
+        channels = self._channels.less(dict(zip(self._errors, errors, strict=True)))
         chambers = zip(self.chambers, self._capacitance, strict=True)
         port = self.rig.settings.ports[self.settings.port]
         empty = np.empty(0)

@@ -53,7 +53,8 @@ class Parameter:
     """A parameter to be identified.
 
     ``size``: its typical error; ``useful``: the largest standard deviation with which the result is still useful;
-    ``prior``: standard deviation of what is known of it beforehand, with the mean ``start``.
+    ``prior``: standard deviation of what is known of it beforehand, with the mean ``start``; ``slope``: the value that
+    is changed for derivatives, where it is another one.
     """
 
     start: float
@@ -62,6 +63,7 @@ class Parameter:
     size: float
     useful: float
     prior: float = inf
+    slope: str = ""
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,20 @@ class FitResult:
         covariance[np.ix_(active, active)] = robust[0] * np.outer(wider, wider)
         return covariance
 
+    def of(self, names: Sequence[str]) -> FitResult:
+        """The result for these parameters, whatever the others are."""
+        places = [list(self.values).index(name) for name in names]
+        here = np.ix_(places, places)
+        return replace(
+            self,
+            values={name: self.values[name] for name in names},
+            deviations={name: self.deviations[name] for name in names},
+            covariance=self.covariance[here],
+            normal=self.normal[here],
+            scatters=tuple(scatter[here] for scatter in self.scatters),
+            sizes=self.sizes[places],
+        )
+
     def deviation_of(self, gradient: Mapping[str, float]) -> float:
         """Standard deviation of a function of the values with this gradient."""
         g = np.array([gradient.get(name, 0.0) for name in self.deviations])
@@ -226,7 +242,8 @@ class _Problem:
         base, columns = self.predict(values), []
         for name, p in self.parameters.items():
             h = STEP if values[name] + STEP * p.size <= p.upper else -STEP
-            moved = self.predict({**values, name: values[name] + h * p.size})
+            changed = {p.slope: h * p.size} if p.slope else {name: values[name] + h * p.size}
+            moved = self.predict({**values, **changed})
             columns.append(self.filtered([(b - a) / h for a, b in zip(moved, base, strict=True)]))
         return np.array(columns).T
 

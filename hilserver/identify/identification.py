@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, pi
 
 import numpy as np
@@ -113,24 +113,24 @@ def _solved(experiment: Experiment, values: dict[str, float]) -> tuple[float, di
 
 
 def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Identified:
-    """Fit, and again without the parameters that the recording does not identify: these as configured.
+    """Fit, and again with what the recording does not identify near the configured values: not reported, but uncertain.
 
-    Each time first without errors of sensors and the like, then with all of them, from there.
+    First without errors of sensors and the like, then with all of them, from there.
     """
     wanted: dict[str, Parameter] = experiment.parameters(second_order)
-    fixed = {name: p.start for name, p in wanted.items()}
-    left_out: dict[str, float] = {}
+    signals, left_out = experiment.signals, dict[str, float]()
     values = {name: start.get(name, p.start) for name, p in wanted.items()}
+    first = {name: p for name, p in wanted.items() if p.prior == inf}
+    values |= fit(first, signals, experiment.predict, values, with_same_lag).values
     while True:
-        signals, first = experiment.signals, {name: p for name, p in wanted.items() if p.prior == inf}
-        rough = fit(first, signals, experiment.predict, {**fixed, **values}, with_same_lag)
-        found = fit(wanted, signals, experiment.predict, {**fixed, **values, **rough.values})
+        found = fit(wanted, signals, experiment.predict, values)
         unknown = _unknown(wanted, found)
         if not unknown:
-            return Identified(experiment, second_order, found, left_out)
+            reported = [name for name in wanted if name not in left_out]
+            return Identified(experiment, second_order, found.of(reported), left_out)
         left_out |= unknown
-        wanted = {name: p for name, p in wanted.items() if name not in unknown}
-        values = {name: found.values[name] for name in wanted}
+        wanted |= {name: replace(wanted[name], prior=wanted[name].size) for name in unknown}
+        values = found.values
 
 
 def with_same_lag(values: Values) -> Iterator[dict[str, float]]:
@@ -150,7 +150,8 @@ def _unknown(wanted: Mapping[str, Parameter], found: FitResult) -> dict[str, flo
     Frequency and damping go together: either would compensate for the other.
     """
     unknown: dict[str, float] = {}
-    if "gone_at" in wanted and found.values["leakage"] < SIGNIFICANT * found.deviations["leakage"]:
+    leakage = found.values.get("leakage", 0.0)
+    if "gone_at" in wanted and leakage <= SIGNIFICANT * found.deviations.get("leakage", 0.0):
         unknown["gone_at"] = found.deviations["gone_at"]  # without leakage there is no point at which it ends
     useful = {name: p.useful for name, p in wanted.items()}
     if "frequency" in useful:

@@ -12,6 +12,7 @@ information as additional data).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import inf, sqrt
 
 import numpy as np
@@ -41,6 +42,8 @@ PISTON_LEAKAGE = 0.02 / 6e4 / 1e5
 """m³/s/Pa: tolerance of the leakage past a piston, 0.02 l/min/bar (worn seals)."""
 SMOOTH_PRESSURE, SMOOTH_POSITION = 0.008, 0.025
 """s over which a signal is smoothed to identify errors of its sensor and the elasticity of the oil."""
+TAPS, KAISER = 16, 6.0
+"""Half the length, in ticks, and the shape of the window of the filter that shifts a signal by a part of a tick."""
 
 
 def uniform(tolerance: float) -> float:
@@ -65,7 +68,7 @@ def sensor_influences(rig: Rig, dt: float, pressures: Iterable[str], position: s
         if name != position:  # only changes of position count
             found[f"zero {name}"] = influence(ACCURACY * span(rig, name))
         found[GAIN_OF_POSITION if name == position else f"gain {name}"] = influence(ACCURACY)
-        found[f"delay {name}"] = influence(OWN_DELAY * dt)
+        found[f"delay {name}"] = replace(influence(OWN_DELAY * dt), slope=f"more delay {name}")
     return found
 
 
@@ -80,7 +83,7 @@ class Channels:
     """The channels of a recording, less errors of their sensors.
 
     Errors act on a smoothed signal: else the noise of a sensor would be taken for the effect of its error. A delay
-    shifts the signal, with its noise, by whole ticks; the rest of it, at most half a tick, acts on the smoothed slope.
+    shifts the signal with its noise, whose strength stays; its derivative (``more delay``) is that of the smoothed one.
     """
 
     def __init__(self, recording: Recording, position: str | None) -> None:
@@ -91,26 +94,33 @@ class Channels:
         }
 
     def less(self, errors: Values) -> Mapping[str, Floats]:
-        """The channels without these errors (``zero``, ``gain`` and ``delay`` of a channel)."""
+        """The channels without these errors (``zero``, ``gain``, ``delay`` and ``more delay`` of a channel)."""
         found = dict(self._recording.channels)
-        for name, smooth in self._smooth.items():
-            zero, gain, late = (errors.get(f"{word} {name}", 0.0) for word in ("zero", "gain", "delay"))
-            if zero == gain == late == 0.0:
+        for name in self._smooth:
+            words = ("zero", "gain", "delay", "more delay")
+            zero, gain, late, more = (errors.get(f"{word} {name}", 0.0) for word in words)
+            if zero == gain == late == more == 0.0:
                 continue
-            ticks = late / self._recording.dt
-            whole = round(ticks)
-            then = advanced(smooth, whole)
-            found[name] = advanced(found[name], whole) + (ticks - whole) * np.gradient(then) - zero - gain * then
+            signal, smooth = found[name], self._smooth[name]
+            if late != 0.0:
+                signal, smooth = (ahead(s, late / self._recording.dt) for s in (signal, smooth))
+            if more != 0.0:
+                signal = signal + more / self._recording.dt * np.gradient(smooth)
+            found[name] = signal - zero - gain * smooth
         return found
 
 
-def advanced(signal: Floats, ticks: int) -> Floats:
-    """The signal so many ticks later, at each tick.
+def ahead(signal: Floats, ticks: float) -> Floats:
+    """The signal so many ticks later, at each tick, by a windowed sinc.
 
-    >>> advanced(np.array([0.0, 1.0, 2.0]), 1), advanced(np.array([0.0, 1.0, 2.0]), -1)
-    (array([1., 2., 2.]), array([0., 0., 1.]))
+    >>> ahead(np.array([0.0, 1.0, 2.0, 3.0]), 1.0).round(9)
+    array([1., 2., 3., 3.])
     """
-    return signal[np.clip(np.arange(len(signal)) + ticks, 0, len(signal) - 1)]
+    whole = round(ticks)
+    places = np.arange(-TAPS, TAPS + 1)
+    taps = np.sinc(places + ticks - whole) * np.kaiser(len(places), KAISER)
+    padded = np.pad(signal, TAPS + abs(whole), mode="edge")[abs(whole) + whole :]
+    return np.convolve(padded[: len(signal) + 2 * TAPS], taps / taps.sum(), "valid")
 
 
 def smoothed(signal: Floats, ticks: int) -> Floats:
