@@ -75,12 +75,12 @@ class Chamber:
         self._at_B = port == self.cylinder.port_B
         other = self.cylinder.port_A if self._at_B else self.cylinder.port_B
         self.pressure = rig.settings.ports[port]
-        self._other = rig.settings.ports[other] if other is not None else None
+        self.other = rig.settings.ports[other] if other is not None else None
 
     def signals(self, channels: Mapping[str, Floats], capacitance: Floats) -> ChamberSignals:
         """The signals from these channels."""
         p, x = channels[self.pressure], channels[str(self.cylinder.position)]
-        p_other = channels[self._other] if self._other is not None else np.zeros(len(p))
+        p_other = channels[self.other] if self.other is not None else np.zeros(len(p))
         area_A, area_B = self.cylinder.areas()
         change = np.diff(smoothed(p, round(SMOOTH_PRESSURE / self.dt)))
         middle = np.maximum(_middle(p), LEAST_PRESSURE)

@@ -228,7 +228,8 @@ class Experiment:
         if not self.chambers and self.flow is None:
             return {}
         v, ports = self.settings, self.rig.settings.ports
-        pressures = [*(c.pressure for c in self.chambers), *([ports[v.port]] if self.flow else []), v.supply, v.tank]
+        chambers = [name for c in self.chambers for name in (c.pressure, c.other) if name is not None]
+        pressures = [*chambers, *([ports[v.port]] if self.flow else []), v.supply, v.tank]
         position = self.chambers[0].cylinder.position if self.chambers else None
         return sensor_influences(self.rig, self.dt, pressures, position)
 

@@ -294,7 +294,7 @@ class _Problem:
             deviance=sum(2.0 * s.used.sum() * log(self.whiteners[s.name].deviation) for s in self.signals)
             + float(r @ r),
             normal=J.T @ J + np.diag(known),
-            scatters=tuple(scatter + np.diag(known) for scatter in scatters(J, r, lengths)),
+            scatters=scatters(J, r, lengths, known),
             sizes=np.array([p.size for p in self.parameters.values()]),
         )
         covariance = found.covariance_with(list(self.parameters))

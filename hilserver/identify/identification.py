@@ -68,6 +68,8 @@ def identify_valve(rig: Rig, recording: Recording, valve: str, order: int | None
     first = _reduced(experiment, False, {**start, "frequency": f45})
     if second is None:
         return first
+    if order is None and "frequency" in first.left_out and experiment.settings.f45 is None:
+        return second  # neither is known: as configured
     parameters = len(second.fit.values) - len(first.fit.values)
     better = second.fit.deviance - first.fit.deviance + 2.0 * parameters  # Akaike information criterion
     needed = SIGNIFICANT**2 if second.left_out.keys() & {"frequency", "damping"} else -(SIGNIFICANT**2)
