@@ -38,6 +38,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.valves import corner_frequency
+
 LAG_USEFUL = 0.7e-3
 """s: standard deviation with which a lag is still useful, beside the delay that sensors may have in common."""
 
@@ -74,7 +75,7 @@ class Experiment:
         self.C_PA = self.settings.nominal_flow.coefficient()
         settled = np.arange(len(self.command)) * self.dt >= SETTLING
         self._known = recording.known & settled
-        self._recording = recording
+        self.recording = recording
         self.chambers = [chamber for port in self._ports() if (chamber := self._chamber(*port)) is not None]
         self._capacitance = [chamber.capacitance(recording.channels) for chamber in self.chambers]
         self.flow = self._sensor(recording, self.settings.flow)
@@ -107,7 +108,7 @@ class Experiment:
         return Sensor(channel, recording.channels[channel], self._known, delay_known)
 
     def _signals(self) -> list[Signal]:
-        channels = self._recording.channels
+        channels = self.recording.channels
         chambers = zip(self.chambers, self.measured({}).chambers, strict=True)
         signals = [
             Signal(f"volume {c.port}", now.volume, c.used(channels, self._known), summed=True) for c, now in chambers

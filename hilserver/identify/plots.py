@@ -70,11 +70,11 @@ def _flows(found: Identified) -> list[_Flow]:
             _Flow(f"port {c.port}", c.turn * middle, volume / e.dt, modelled, at_once, _factor(found, law), signal.used)
         )
     if e.flow is not None:
-        now, at_once_now = (np.ascontiguousarray(spool.way[:, 0]) for spool in (way, instant))
-        measured = (e.flow.measured - values.get("flow_zero", 0.0)) / values.get("flow_gain", 1.0)
-        modelled, at_once = (C @ shares_now(U, *measured.flow_laws, *edges) for U in (now, at_once_now))
-        law = np.where(now > 0.0, *measured.flow_laws)
-        flows.append(_Flow(e.flow.channel, now, measured, modelled, at_once, _factor(found, law), e.flow.used))
+        at_ticks, at_once_now = (np.ascontiguousarray(spool.way[:, 0]) for spool in (way, instant))
+        read = (e.flow.measured - values.get("flow_zero", 0.0)) / values.get("flow_gain", 1.0)
+        modelled, at_once = (C @ shares_now(U, *measured.flow_laws, *edges) for U in (at_ticks, at_once_now))
+        law = np.where(at_ticks > 0.0, *measured.flow_laws)
+        flows.append(_Flow(e.flow.channel, at_ticks, read, modelled, at_once, _factor(found, law), e.flow.used))
     return flows
 
 

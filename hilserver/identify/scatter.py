@@ -9,7 +9,8 @@ directions: parts in time (slow drift, other amplitudes), or in frequency (missi
 
 shows how much the result depends on which part of the data is trusted.
 Sources: Newey & West, Econometrica 55 (1987) 703 (correlation over neighbouring ticks); Liang & Zeger, Biometrika 73
-(1986) 13 (parts); MacKinnon, Nielsen & Webb, J. Econometrics 232 (2023) 272 (CV3, few parts by the jackknife); Hausman, Econometrica 46 (1978) 1251 (differently weighted fits as a test of the model).
+(1986) 13 (parts); MacKinnon, Nielsen & Webb, J. Econometrics 232 (2023) 272 (CV3: few parts, by the jackknife);
+Hausman, Econometrica 46 (1978) 1251 (differently weighted fits as a test of the model).
 """
 
 from __future__ import annotations
