@@ -7,10 +7,11 @@ residuals r
 
 .. math:: \mathrm{cov} = (J^T J)^{-1} \Big(\sum_{k,l} w_{k-l}\,J_k r_k r_l J_l^T\Big) (J^T J)^{-1}
 
-with the largest of several estimates of the sum in the middle (:mod:`hilserver.identify.scatter`), so that they
-include remaining correlation, noise of varying strength, and errors of the model as far as residuals show them.
-Parameters of which something is known beforehand have this as further residuals.
-Source: Ljung, System Identification, 2nd ed. 1999, ch. 7.
+with the sum in the middle from different divisions of the data (:mod:`hilserver.identify.scatter`), whose excesses over
+white residuals add up, so that they include remaining correlation, noise of varying strength, and errors of the model
+as far as residuals show them. Parameters of which something is known beforehand have this as further residuals. Where
+these are larger than they should be on average, all deviations are multiplied by as much (Birge ratio).
+Sources: Ljung, System Identification, 2nd ed. 1999, ch. 7; Birge, Phys. Rev. 40 (1932) 207.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ MOST_EVALUATIONS = 40
 """Steps of a fit, accepted or not."""
 DAMPING = 1e-4
 """First damping of the steps, relative to the diagonal of the normal equations."""
-ROUGHLY, EXACTLY = 1e-5, 2e-7
-"""Relative change of the sum of squares at which a fit ends: with preliminary filters, with final ones."""
+ROUGHLY, EXACTLY = 1.0, 0.05
+"""Reduction of the sum of squares by a step at which a fit ends: with preliminary filters, with final ones."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,8 @@ class FitResult:
     """The result of a fit.
 
     ``white``: the filtered residuals by signal; ``deviance``: -2 times the log-likelihood; ``normal``, ``scatters``:
-    J^T J and estimates of the sum in the middle of the covariance, of parameters divided by their size.
+    J^T J and estimates of the sum in the middle of the covariance, of parameters divided by their size; ``conflict``: how
+    far parameters are from what is known beforehand, root mean square in its standard deviations, but at least 1.
     """
 
     values: dict[str, float]
@@ -136,6 +138,7 @@ class FitResult:
     normal: Floats
     scatters: tuple[Floats, ...]
     sizes: Floats
+    conflict: float = 1.0
 
     def covariance_with(self, names: Sequence[str]) -> Floats:
         """Covariance of these parameters with all others known; infinite for one without influence."""
@@ -145,7 +148,9 @@ class FitResult:
         norm = np.sqrt(np.diag(self.normal[here]))
         inverse = np.linalg.pinv(self.normal[here] / np.outer(norm, norm), rcond=1e-12, hermitian=True)
         robust = [inverse @ (scatter[here] / np.outer(norm, norm)) @ inverse for scatter in self.scatters]
-        widest = np.max([np.diag(estimate) for estimate in (*robust, inverse)], axis=0)
+        white = np.diag(inverse)
+        excess = sum(np.maximum(np.diag(estimate) - white, 0.0) for estimate in robust)
+        widest = (white + excess) * self.conflict**2
         sizes = self.sizes[places][active]
         variance = widest * (sizes / norm) ** 2 + (FINEST * sizes) ** 2
         wider = np.sqrt(variance / np.maximum(np.diag(robust[0]), 1e-300))
@@ -179,10 +184,11 @@ def fit(
     predict: Predict,
     start: Values,
     others: Others | None = None,
+    rounds: int = MOST_ROUNDS,
 ) -> FitResult:
-    """Identify the parameters, starting from the values of ``start``."""
+    """Identify the parameters, starting from the values of ``start``, in so many rounds at most."""
     values, gained = dict(start), inf
-    for _ in range(MOST_ROUNDS):
+    for _ in range(rounds):
         pairs = zip(signals, predict(values), strict=True)
         whiteners = {s.name: Whitener.of(s.measured - modelled, s.used, s.summed) for s, modelled in pairs}
         problem = _Problem(parameters, signals, predict, whiteners)
@@ -229,6 +235,11 @@ class _Problem:
         prior = [(p.start - values[name]) / p.prior for name, p in self.known_before.items()]
         return np.concatenate([self.residual(values), prior])
 
+    def conflict(self, values: Values) -> float:
+        """Birge ratio of the prior knowledge, at least 1."""
+        off = [(p.start - values[name]) / p.prior for name, p in self.known_before.items()]
+        return max(1.0, float(np.sqrt(np.mean(np.square(off))))) if off else 1.0
+
     def penalised_jacobian(self, values: Values) -> Floats:
         """float64[samples + prior, parameters]"""
         names = list(self.parameters)
@@ -269,14 +280,14 @@ class _Problem:
             step = _step(normal, slope, damping, now <= low, now >= high)
             then = np.clip(now - step, low, high)
             r_then = self.penalised(at(then))
-            gain, cost = float(r @ r - r_then @ r_then), float(r @ r)
+            gain = float(r @ r - r_then @ r_then)
             expected = float(step @ (2.0 * slope - normal @ step))
             if gain > 0.0:
                 now, r, J, growth = then, r_then, None, 2.0
                 damping *= max(1.0 / 3.0, 1.0 - (2.0 * gain / max(expected, gain) - 1.0) ** 3)
             else:
                 damping, growth = damping * growth, 2.0 * growth
-            if (gain > 0.0 and gain < tolerance * cost) or expected < tolerance * cost:
+            if 0.0 < gain < tolerance or expected < tolerance:
                 break
         return at(now)
 
@@ -296,6 +307,7 @@ class _Problem:
             normal=J.T @ J + np.diag(known),
             scatters=scatters(J, r, lengths, known),
             sizes=np.array([p.size for p in self.parameters.values()]),
+            conflict=self.conflict(values),
         )
         covariance = found.covariance_with(list(self.parameters))
         deviations = {n: float(np.sqrt(covariance[i, i])) for i, n in enumerate(self.parameters)}
