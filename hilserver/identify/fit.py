@@ -53,7 +53,8 @@ ROUGHLY, EXACTLY = 1.0, 0.05
 class Parameter:
     """A parameter to be identified.
 
-    ``size``: its typical error; ``useful``: the largest standard deviation with which the result is still useful;
+    ``size``: its typical error; ``useful``: the largest standard deviation with which the result is still useful, 0
+    where none is wanted;
     ``prior``: standard deviation of what is known of it beforehand, with the mean ``start``; ``slope``: the value that
     is changed for derivatives, where it is another one.
     """
@@ -126,8 +127,9 @@ class FitResult:
     """The result of a fit.
 
     ``white``: the filtered residuals by signal; ``deviance``: -2 times the log-likelihood; ``normal``, ``scatters``:
-    J^T J and estimates of the sum in the middle of the covariance, of parameters divided by their size; ``conflict``: how
-    far parameters are from what is known beforehand, root mean square in its standard deviations, but at least 1.
+    J^T J and estimates of the sum in the middle of the covariance, of parameters divided by their size;
+    ``conflict``: how far parameters are from what is known beforehand, root mean square in its standard deviations, but
+    at least 1.
     """
 
     values: dict[str, float]
@@ -237,7 +239,7 @@ class _Problem:
 
     def conflict(self, values: Values) -> float:
         """Birge ratio of the prior knowledge, at least 1."""
-        off = [(p.start - values[name]) / p.prior for name, p in self.known_before.items()]
+        off = [(p.start - values[name]) / p.prior for name, p in self.known_before.items() if p.useful > 0.0]
         return max(1.0, float(np.sqrt(np.mean(np.square(off))))) if off else 1.0
 
     def penalised_jacobian(self, values: Values) -> Floats:

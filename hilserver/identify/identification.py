@@ -134,7 +134,7 @@ def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Ident
             reported = [name for name in wanted if name not in left_out]
             return Identified(experiment, second_order, found.of(reported), left_out)
         left_out |= unknown
-        wanted |= {name: replace(wanted[name], prior=wanted[name].size) for name in unknown}
+        wanted |= {name: replace(wanted[name], prior=wanted[name].size, useful=0.0) for name in unknown}
         values = found.values
 
 
