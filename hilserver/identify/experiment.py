@@ -24,7 +24,6 @@ from hilserver.identify.chamber import Chamber, ChamberSignals, laws
 from hilserver.identify.fit import Parameter, Signal, Values
 from hilserver.identify.influences import (
     COMMON_DELAY,
-    DELAY_OF_ALL,
     GAIN_OF_POSITION,
     OWN_DELAY,
     Channels,
@@ -140,6 +139,7 @@ class Experiment:
         f45 = corner_frequency(v)
         f90 = v.f90 or f45 / (sqrt(v.damping**2 + 1.0) - v.damping)
         lag = lag_of(f90, v.damping) if second_order else lag_of(f45, 0.0)
+        common = uniform(COMMON_DELAY * self.dt)
         found: dict[str, Parameter] = {}
         if self.chambers or self.flow:
             found |= {
@@ -152,13 +152,13 @@ class Experiment:
         found |= {
             "frequency": Parameter(f90 if second_order else f45, 2.0, 1000.0, 50.0, inf),
             **({"damping": Parameter(v.damping, 0.1, 10.0, 0.5, 0.2)} if second_order else {}),
-            "lag": Parameter(v.delay + lag, 0.0, 0.1, 1e-3, LAG_USEFUL + uniform(COMMON_DELAY * self.dt)),
+            "lag": Parameter(v.delay + lag, 0.0, 0.1, 1e-3, LAG_USEFUL + common, inseparable=common),
             "null": Parameter(0.0, -0.4, 0.4, 0.02, 0.005),
             "hysteresis": Parameter(0.0, 0.0, 0.2, 0.01, 0.005),
         }
         for chamber in self.chambers:
             found |= chamber.parameters() | {"piston_leakage": chamber.piston_leakage()}
-        found |= self._influences | {DELAY_OF_ALL: influence(COMMON_DELAY * self.dt)}
+        found |= self._influences
         if self.flow and self.chambers:
             found |= {
                 "flow_gain": Parameter(1.0, 0.3, 3.0, 1.0, 0.1),
@@ -208,8 +208,7 @@ class Experiment:
     @staticmethod
     def _motion_of(values: Values) -> tuple[float, ...]:
         frequency, damping = values["frequency"], values.get("damping", 0.0)
-        late = delay_of(values) + values.get(DELAY_OF_ALL, 0.0)
-        return frequency, damping, late, values["null"], values["hysteresis"]
+        return frequency, damping, delay_of(values), values["null"], values["hysteresis"]
 
     def _follow_now(self, key: tuple[float, ...]) -> Spool:
         frequency, damping, delay, null, hysteresis = key

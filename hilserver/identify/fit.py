@@ -10,7 +10,8 @@ residuals r
 with the sum in the middle from different divisions of the data (:mod:`hilserver.identify.scatter`), whose excesses over
 white residuals add up, so that they include remaining correlation, noise of varying strength, and errors of the model
 as far as residuals show them. Parameters of which something is known beforehand have this as further residuals. Where
-these are larger than they should be on average, all deviations are multiplied by as much (Birge ratio).
+these are larger than they should be on average, the model and the tolerances contradict each other: what the data
+contribute to the deviations is multiplied by as much (Birge ratio), what was known beforehand is not.
 Sources: Ljung, System Identification, 2nd ed. 1999, ch. 7; Birge, Phys. Rev. 40 (1932) 207.
 """
 
@@ -56,7 +57,8 @@ class Parameter:
     ``size``: its typical error; ``useful``: the largest standard deviation with which the result is still useful, 0
     where none is wanted;
     ``prior``: standard deviation of what is known of it beforehand, with the mean ``start``; ``slope``: the value that
-    is changed for derivatives, where it is another one.
+    is changed for derivatives, where it is another one; ``inseparable``: standard deviation of an influence quantity
+    that no recording tells from it.
     """
 
     start: float
@@ -66,6 +68,7 @@ class Parameter:
     useful: float
     prior: float = inf
     slope: str = ""
+    inseparable: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -127,9 +130,9 @@ class FitResult:
     """The result of a fit.
 
     ``white``: the filtered residuals by signal; ``deviance``: -2 times the log-likelihood; ``normal``, ``scatters``:
-    J^T J and estimates of the sum in the middle of the covariance, of parameters divided by their size;
-    ``conflict``: how far parameters are from what is known beforehand, root mean square in its standard deviations, but
-    at least 1.
+    J^T J and estimates of the sum in the middle of the covariance, of parameters divided by their size; ``known``:
+    weights of what is known beforehand, on the diagonal of J^T J; ``parameters``: as they were fitted; ``conflict``:
+    how far they are from what is known beforehand, root mean square in its standard deviations, but at least 1.
     """
 
     values: dict[str, float]
@@ -140,6 +143,8 @@ class FitResult:
     normal: Floats
     scatters: tuple[Floats, ...]
     sizes: Floats
+    known: Floats
+    parameters: Mapping[str, Parameter]
     conflict: float = 1.0
 
     def covariance_with(self, names: Sequence[str]) -> Floats:
@@ -152,12 +157,14 @@ class FitResult:
         robust = [inverse @ (scatter[here] / np.outer(norm, norm)) @ inverse for scatter in self.scatters]
         white = np.diag(inverse)
         excess = sum(np.maximum(np.diag(estimate) - white, 0.0) for estimate in robust)
-        widest = (white + excess) * self.conflict**2
+        known = np.square(inverse) @ (self.known[places][active] / norm**2)
+        widest = known + (white - known + excess) * self.conflict**2
         sizes = self.sizes[places][active]
         variance = widest * (sizes / norm) ** 2 + (FINEST * sizes) ** 2
         wider = np.sqrt(variance / np.maximum(np.diag(robust[0]), 1e-300))
         covariance = np.diag(np.full(len(names), inf))
         covariance[np.ix_(active, active)] = robust[0] * np.outer(wider, wider)
+        covariance += np.diag([self.parameters[name].inseparable ** 2 for name in names])
         return covariance
 
     def of(self, names: Sequence[str]) -> FitResult:
@@ -172,6 +179,7 @@ class FitResult:
             normal=self.normal[here],
             scatters=tuple(scatter[here] for scatter in self.scatters),
             sizes=self.sizes[places],
+            known=self.known[places],
         )
 
     def deviation_of(self, gradient: Mapping[str, float]) -> float:
@@ -309,6 +317,8 @@ class _Problem:
             normal=J.T @ J + np.diag(known),
             scatters=scatters(J, r, lengths, known),
             sizes=np.array([p.size for p in self.parameters.values()]),
+            known=known,
+            parameters=self.parameters,
             conflict=self.conflict(values),
         )
         covariance = found.covariance_with(list(self.parameters))

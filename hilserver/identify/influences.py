@@ -26,7 +26,6 @@ ACCURACY = 0.0025
 """Tolerance of zero and gain of a sensor, as a share of its range: accuracy class 0.25 %."""
 COMMON_DELAY, OWN_DELAY = 2.0, 1.0
 """Tolerance of the stated delays, ticks: common to all sensors, and of each (filters, converters, sampling)."""
-DELAY_OF_ALL = "delay of all sensors"
 GAIN_OF_POSITION = "gain of position"
 RESTRICTION = 8e5
 """Pa at ROD_SPEED: tolerance of the drop between port and chamber (fittings and drilled ports)."""

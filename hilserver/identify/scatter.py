@@ -50,7 +50,7 @@ def scatters(J: Floats, r: Floats, lengths: Sequence[int], prior: Floats) -> tup
         in_time += blocks(J[part], r[part])
         in_frequency += bands(J[part], r[part])
     known, normal = np.diag(prior), J.T @ J + np.diag(prior)
-    return total + known, of_parts(in_time, normal) + known, of_parts(in_frequency, normal) + known
+    return total + known, of_parts(in_time, normal) + known, of_slopes(in_frequency) + known
 
 
 def newey_west(G: Floats) -> Floats:
@@ -60,6 +60,12 @@ def newey_west(G: Floats) -> Floats:
         across = G[lag:].T @ G[:-lag]
         total += (1.0 - lag / LAGS) * (across + across.T)
     return np.asarray(total)
+
+
+def of_slopes(parts: Sequence[Part]) -> Floats:
+    """Of independent parts that all are needed: without the lowest frequencies no zero would be known."""
+    G = np.array([slope for slope, _ in parts])
+    return np.asarray(G.T @ G) * len(G) / (len(G) - 1)
 
 
 def of_parts(parts: Sequence[Part], normal: Floats) -> Floats:

@@ -14,7 +14,7 @@ from statistics import NormalDist
 import numpy as np
 
 from hilserver.identify.identification import SIGNIFICANT, Identified
-from hilserver.identify.influences import COMMON_DELAY, DELAY_OF_ALL, ROD_SPEED, uniform
+from hilserver.identify.influences import COMMON_DELAY, ROD_SPEED, uniform
 from hilserver.numerics.arrays import Floats
 from hilserver.report.document import Grid
 from hilserver.units import shown_value
@@ -60,7 +60,7 @@ def suspicions(found: Identified) -> Iterator[Suspicion]:
     for name, value in found.fit.values.items():
         p, deviation = wanted[name], found.fit.deviations[name]
         word = next((word for word in STRUCTURES if name.startswith(f"{word} ")), None)
-        if word is None or name == DELAY_OF_ALL:
+        if word is None:
             continue
         off = abs(value - p.start)
         if off > SIGNIFICANT * deviation and (word in ALWAYS or off > p.prior):
