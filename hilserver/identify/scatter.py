@@ -50,7 +50,7 @@ def scatters(J: Floats, r: Floats, lengths: Sequence[int], prior: Floats) -> tup
         in_time += blocks(J[part], r[part])
         in_frequency += bands(J[part], r[part])
     known, normal = np.diag(prior), J.T @ J + np.diag(prior)
-    return total + known, of_parts(in_time, normal) + known, of_slopes(in_frequency) + known
+    return total + known, of_parts(in_time, normal) + known, of_parts(in_frequency, normal) + known
 
 
 def newey_west(G: Floats) -> Floats:
@@ -60,12 +60,6 @@ def newey_west(G: Floats) -> Floats:
         across = G[lag:].T @ G[:-lag]
         total += (1.0 - lag / LAGS) * (across + across.T)
     return np.asarray(total)
-
-
-def of_slopes(parts: Sequence[Part]) -> Floats:
-    """Of independent parts that all are needed: without the lowest frequencies no zero would be known."""
-    G = np.array([slope for slope, _ in parts])
-    return np.asarray(G.T @ G) * len(G) / (len(G) - 1)
 
 
 def of_parts(parts: Sequence[Part], normal: Floats) -> Floats:
@@ -92,9 +86,11 @@ def blocks(J: Floats, r: Floats) -> list[Part]:
 def bands(J: Floats, r: Floats) -> list[Part]:
     """Parts of the spectrum, by Parseval's theorem.
 
+    The first one, from 0 on, has no share: it can't be left out, no zero would be known without it.
+
     >>> J, r = np.random.default_rng(1).normal(size=(200, 2)), np.random.default_rng(2).normal(size=200)
     >>> slopes, normals = zip(*bands(J, r))
-    >>> bool(np.allclose(sum(slopes), J.T @ r)), bool(np.allclose(sum(normals), J.T @ J))
+    >>> bool(np.allclose(sum(slopes), J.T @ r)), bool(np.all(np.diag(sum(normals)) <= np.diag(J.T @ J)))
     (True, True)
     """
     n = len(r)
@@ -107,4 +103,5 @@ def bands(J: Floats, r: Floats) -> list[Part]:
     edges = np.geomspace(LOWEST_BAND, 1.0, BANDS)[:-1] * (len(rf) - 1)
     starts = np.unique(np.ceil(edges).astype(np.int64))
     pairs = zip(np.split(Jf, starts), np.split(rf, starts), strict=True)
-    return [((part.conj().T @ own).real, (part.conj().T @ part).real) for part, own in pairs if len(own)]
+    parts = [((part.conj().T @ own).real, (part.conj().T @ part).real) for part, own in pairs if len(own)]
+    return [(parts[0][0], 0.0 * parts[0][1]), *parts[1:]]

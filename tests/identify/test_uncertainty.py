@@ -12,7 +12,7 @@ from hilserver.identify.fit import FINEST, Parameter, Signal, fit
 from hilserver.identify.identification import Identified, identify_valve
 from hilserver.identify.influences import ACCURACY, COMMON_DELAY, uniform
 from hilserver.identify.report import fragment, notes
-from hilserver.identify.scatter import bands, blocks, newey_west, of_parts, of_slopes
+from hilserver.identify.scatter import bands, blocks, newey_west, of_parts
 from hilserver.identify.sequence import recorded_sequence
 from hilserver.identify.suspicions import suspicions
 from hilserver.numerics.arrays import Floats
@@ -67,11 +67,8 @@ def test_white_residuals_scatter_as_they_should_in_every_division() -> None:
     random = np.random.default_rng(2)
     J, r = _slope(random.normal(size=TICKS), random.normal(size=TICKS))
     normal = J.T @ J
-    for parts, scatter in (
-        (blocks(J, r), of_parts(blocks(J, r), normal)),
-        (bands(J, r), of_slopes(bands(J, r))),
-    ):
-        assert abs((scatter / normal).item() - 1.0) < 4.0 * sqrt(2.0 / len(parts))
+    for parts in (blocks(J, r), bands(J, r)):
+        assert abs((of_parts(parts, normal) / normal).item() - 1.0) < 4.0 * sqrt(2.0 / len(parts))
     assert (newey_west(J * r[:, None]) / normal).item() == pytest.approx(1.0, abs=0.5)
 
 
