@@ -156,7 +156,11 @@ def _unknown(wanted: Mapping[str, Parameter], found: FitResult) -> dict[str, flo
     """
     unknown: dict[str, float] = {}
     leakage = found.values.get("leakage", 0.0)
-    if "gone_at" in wanted and leakage <= SIGNIFICANT * found.deviations.get("leakage", 0.0):
+    if (
+        "gone_at" in wanted
+        and wanted["gone_at"].prior == inf
+        and leakage <= SIGNIFICANT * found.deviations.get("leakage", 0.0)
+    ):
         unknown["gone_at"] = found.deviations["gone_at"]  # without leakage there is no point at which it ends
     useful = {name: p.useful for name, p in wanted.items()}
     if "frequency" in useful:
