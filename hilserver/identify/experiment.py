@@ -23,8 +23,8 @@ from hilserver.errors import HilserverError
 from hilserver.identify.chamber import Chamber, ChamberSignals, laws
 from hilserver.identify.fit import Parameter, Signal, Values
 from hilserver.identify.influences import (
+    ACCURACY,
     COMMON_DELAY,
-    GAIN_OF_POSITION,
     OWN_DELAY,
     Channels,
     influence,
@@ -139,12 +139,12 @@ class Experiment:
         f45 = corner_frequency(v)
         f90 = v.f90 or f45 / (sqrt(v.damping**2 + 1.0) - v.damping)
         lag = lag_of(f90, v.damping) if second_order else lag_of(f45, 0.0)
-        common = uniform(COMMON_DELAY * self.dt)
+        common, scale = uniform(COMMON_DELAY * self.dt), uniform(ACCURACY)  # of position or flow
         found: dict[str, Parameter] = {}
         if self.chambers or self.flow:
             found |= {
-                "C_PA": Parameter(1.0, 0.05, 20.0, 1.0, 0.05),
-                "C_AT": Parameter(to_tank, 0.05, 20.0, 1.0, 0.05),
+                "C_PA": Parameter(1.0, 0.05, 20.0, 1.0, 0.05, inseparable=scale),
+                "C_AT": Parameter(to_tank, 0.05, 20.0, 1.0, 0.05, inseparable=scale),
                 "leakage": Parameter(leak, 0.0, 0.3, 0.01, 0.003),
                 "gone_at": Parameter(gone, 0.02, 0.6, 0.1, 0.04),
                 "overlap": Parameter(v.overlap, 0.0, 0.3, 0.02, 0.01),
@@ -184,13 +184,11 @@ class Experiment:
         key = self._motion_of(values)
         edges = values.get("overlap", 0.0), values.get("gone_at", 0.1)
         C = self.C_PA * np.array([values.get("C_PA", 1.0), values.get("C_AT", 1.0), values.get("leakage", 0.0)])
-        measured, gain = self.measured(values), values.get(GAIN_OF_POSITION, 0.0)
+        measured = self.measured(values)
         for number, chamber in enumerate(self.chambers):
             volume = (C * self.dt) @ self._shares(number, key, self._key(values), *edges)
             volume += chamber.ahead_of_restriction(volume, self._capacitance[number], values)
             now, recorded = measured.chambers[number], self.signals[number].measured
-            # By the modelled volume, not by the measured one: else the gain would be fitted to the noise.
-            volume += gain * (volume - chamber.into_oil(now, values))
             predicted.append(volume - chamber.into(now, values) + recorded)
         way = np.ascontiguousarray(self._follow(key).way[:, 0])
         if self.flow is not None:

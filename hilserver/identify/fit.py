@@ -40,6 +40,11 @@ POLES = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 """Poles of the leaky sum of a signal that is a change per tick, which whitens noise and drift of the sum."""
 STEP = 1e-3
 """Step for derivatives, as a share of a parameter's size."""
+MODEL_ERROR = 1e-3
+"""Least standard deviation of white residuals, as a share of the equally filtered signal.
+
+No model of a hydraulic valve is better, and with smaller ones its errors would pass for findings about sensors and oil.
+"""
 FINEST = STEP
 """Least standard deviation, as a share of a parameter's size: derivatives, interpolation between ticks."""
 MOST_EVALUATIONS = 40
@@ -104,6 +109,12 @@ class Whitener:
         """The filtered residual, 0 where it is not used."""
         filtered: Floats = lfilter(self.model, [1.0, -self.pole], np.where(used, residual, 0.0)) / self.deviation
         return np.where(used, filtered, 0.0)
+
+    def for_model(self, signal: Signal) -> Whitener:
+        """With residuals that are at least the error of any model of this signal."""
+        filtered = self(signal.measured, signal.used) * self.deviation
+        least = MODEL_ERROR * float(np.sqrt(np.sum(filtered * filtered) / max(signal.used.sum(), 1)))
+        return replace(self, deviation=max(self.deviation, least))
 
     @classmethod
     def of(cls, residual: Floats, used: NDArray[np.bool_], summed: bool) -> Whitener:
@@ -200,7 +211,7 @@ def fit(
     values, gained = dict(start), inf
     for _ in range(rounds):
         pairs = zip(signals, predict(values), strict=True)
-        whiteners = {s.name: Whitener.of(s.measured - modelled, s.used, s.summed) for s, modelled in pairs}
+        whiteners = {s.name: Whitener.of(s.measured - modelled, s.used, s.summed).for_model(s) for s, modelled in pairs}
         problem = _Problem(parameters, signals, predict, whiteners)
         before = problem.cost(values)
         if gained < NEARLY and others is not None:

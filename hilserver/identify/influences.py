@@ -26,7 +26,6 @@ ACCURACY = 0.0025
 """Tolerance of zero and gain of a sensor, as a share of its range: accuracy class 0.25 %."""
 COMMON_DELAY, OWN_DELAY = 2.0, 1.0
 """Tolerance of the stated delays, ticks: common to all sensors, and of each (filters, converters, sampling)."""
-GAIN_OF_POSITION = "gain of position"
 RESTRICTION = 8e5
 """Pa at ROD_SPEED: tolerance of the drop between port and chamber (fittings and drilled ports)."""
 ROD_SPEED = 0.2
@@ -64,9 +63,9 @@ def sensor_influences(rig: Rig, dt: float, pressures: Iterable[str], position: s
         settings = rig.settings.channels[name]
         if settings.device is None:
             continue
-        if name != position:  # only changes of position count
+        if name != position:  # only its changes count, and its gain is in all flows
             found[f"zero {name}"] = influence(ACCURACY * span(rig, name))
-        found[GAIN_OF_POSITION if name == position else f"gain {name}"] = influence(ACCURACY)
+            found[f"gain {name}"] = influence(ACCURACY)
         found[f"delay {name}"] = replace(influence(OWN_DELAY * dt), slope=f"more delay {name}")
     return found
 
