@@ -26,7 +26,7 @@ from hilserver.identify.influences import (
     ACCURACY,
     COMMON_DELAY,
     OWN_DELAY,
-    Channels,
+    CorrectedChannels,
     influence,
     sensor_influences,
     uniform,
@@ -57,7 +57,7 @@ class Sensor:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredValve:
     """What a recording shows of a valve: signals of its chambers; ``flow_laws``: as there, for the flow sensor."""
 
     chambers: list[ChamberSignals]
@@ -81,7 +81,7 @@ class Experiment:
         self.spool = self._sensor(recording, self.settings.spool)
         self._influences = self._influencing()
         self._errors = [*self._influences, *(p.slope for p in self._influences.values() if p.slope)]
-        self._channels = Channels(recording, self.chambers[0].cylinder.position if self.chambers else None)
+        self._channels = CorrectedChannels(recording, self.chambers[0].cylinder.position if self.chambers else None)
         self._measured = functools.lru_cache(maxsize=4)(self._measured_now)
         self.signals = self._signals()
         self._follow = functools.lru_cache(maxsize=2)(self._follow_now)
@@ -234,16 +234,16 @@ class Experiment:
     def _key(self, values: Values) -> tuple[float, ...]:
         return tuple(values.get(name, 0.0) for name in self._errors)
 
-    def measured(self, values: Values) -> Measured:
+    def measured(self, values: Values) -> MeasuredValve:
         """What the recording shows, less these errors of its sensors."""
         return self._measured(self._key(values))
 
-    def _measured_now(self, errors: tuple[float, ...]) -> Measured:
+    def _measured_now(self, errors: tuple[float, ...]) -> MeasuredValve:
         channels = self._channels.less(dict(zip(self._errors, errors, strict=True)))
         chambers = zip(self.chambers, self._capacitance, strict=True)
         port = self.rig.settings.ports[self.settings.port]
         empty = np.empty(0)
-        return Measured(
+        return MeasuredValve(
             chambers=[chamber.signals(channels, C) for chamber, C in chambers],
             flow_laws=laws(self.settings, port, channels) if self.flow is not None else (empty, empty),
         )

@@ -77,7 +77,7 @@ def span(rig: Rig, channel: str) -> float:
     return max(values) - min(values) if values else 0.0
 
 
-class Channels:
+class CorrectedChannels:
     """The channels of a recording, less errors of their sensors.
 
     Errors act on a smoothed signal: else the noise of a sensor would be taken for the effect of its error. A delay
