@@ -67,12 +67,12 @@ def identify_valve(rig: Rig, recording: Recording, valve: str, order: int | None
     second = _reduced(experiment, True, start) if order != 1 else None
     if second is not None and (order == 2 or second.is_of_second_order):
         return second
+    if second is not None and order is None and "frequency" in second.left_out and experiment.settings.f45 is None:
+        return second  # a first-order model would state a frequency only because it leaves the damping out
     f45 = 1.0 / (2.0 * pi * lag_of(start["frequency"], start["damping"]))
     first = _reduced(experiment, False, {**start, "frequency": f45})
     if second is None:
         return first
-    if order is None and "frequency" in first.left_out and experiment.settings.f45 is None:
-        return second  # neither is known: as configured
     parameters = len(second.fit.values) - len(first.fit.values)
     better = second.fit.deviance - first.fit.deviance + 2.0 * parameters  # Akaike information criterion
     needed = SIGNIFICANT**2 if second.left_out.keys() & {"frequency", "damping"} else -(SIGNIFICANT**2)
