@@ -20,45 +20,30 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
 from hilserver.errors import HilserverError
+from hilserver.identify.chamber import Chamber, ChamberSignals, laws
 from hilserver.identify.fit import Parameter, Signal, Values
-from hilserver.identify.model import Spool, SpoolMotion, delay_of, follow, lag_of, mean_shares, orifice_law, shares_now
-from hilserver.identify.recorded import SETTLING, Recording, widened
+from hilserver.identify.influences import (
+    ACCURACY,
+    COMMON_DELAY,
+    OWN_DELAY,
+    CorrectedChannels,
+    influence,
+    sensor_influences,
+    uniform,
+)
+from hilserver.identify.model import Spool, SpoolMotion, delay_of, follow, lag_of, mean_shares, shares_now
+from hilserver.identify.recorded import SETTLING, Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.valves import corner_frequency
-from hilserver.tick.cylinder import chamber_A, chamber_B
 
-LEAST_PRESSURE = 1e5
-"""Pa gauge, below which a chamber contains air as well as oil."""
-END_OF_STROKE = 0.005
-"""Share of the stroke at either end that is left out: end stops and cushions."""
-AROUND_ENDS = 0.02
-"""s that are left out before and after the piston is there, or the pressure that low."""
-SMOOTHING = 0.025
-"""s over which a pressure is smoothed to identify the elasticity of the oil, so that its noise is not taken for it."""
+LAG_USEFUL = 0.7e-3
+"""s: standard deviation with which a lag is still useful, beside the delay that sensors may have in common."""
 
 
 class NotIdentifiable(HilserverError):
     """Neither rig nor recording shows the flow of the valve."""
-
-
-@dataclass(frozen=True)
-class Chamber:
-    """A port of a valve at the chamber of a cylinder, tick by tick. ``turn`` is -1 at the valve's other edges.
-
-    ``law_port``, ``law_tank``: orifice law of the drops p_S - p and p - p_T; per tick, m³: ``volume`` into the chamber,
-    ``compressed``: the smoothed part that compressed the oil; ``past``: Pa·s, which drives leakage past the piston.
-    """
-
-    port: str
-    turn: float
-    law_port: Floats
-    law_tank: Floats
-    volume: Floats
-    compressed: Floats
-    past: Floats
-    used: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -71,6 +56,14 @@ class Sensor:
     delay_known: bool
 
 
+@dataclass(frozen=True)
+class MeasuredValve:
+    """What a recording shows of a valve: signals of its chambers; ``flow_laws``: as there, for the flow sensor."""
+
+    chambers: list[ChamberSignals]
+    flow_laws: tuple[Floats, Floats]
+
+
 class Experiment:
     """The signals of one valve in a recording, and the model's prediction of them."""
 
@@ -81,10 +74,15 @@ class Experiment:
         self.C_PA = self.settings.nominal_flow.coefficient()
         settled = np.arange(len(self.command)) * self.dt >= SETTLING
         self._known = recording.known & settled
-        self.chambers = [chamber for port in self._ports() if (chamber := self._chamber(recording, *port)) is not None]
+        self.recording = recording
+        self.chambers = [chamber for port in self._ports() if (chamber := self._chamber(*port)) is not None]
+        self._capacitance = [chamber.capacitance(recording.channels) for chamber in self.chambers]
         self.flow = self._sensor(recording, self.settings.flow)
         self.spool = self._sensor(recording, self.settings.spool)
-        self.flow_laws = self._laws(recording, self.settings.port) if self.flow is not None else None
+        self._influences = self._influencing()
+        self._errors = [*self._influences, *(p.slope for p in self._influences.values() if p.slope)]
+        self._channels = CorrectedChannels(recording, self.chambers[0].cylinder.position if self.chambers else None)
+        self._measured = functools.lru_cache(maxsize=4)(self._measured_now)
         self.signals = self._signals()
         self._follow = functools.lru_cache(maxsize=2)(self._follow_now)
         self._shares = functools.lru_cache(maxsize=4)(self._shares_now)
@@ -95,41 +93,12 @@ class Experiment:
         other = self.settings.other_port
         return [(self.settings.port, 1.0), *([(other, -1.0)] if other is not None else [])]
 
-    def _laws(self, recording: Recording, port: str) -> tuple[Floats, Floats]:
-        p, v = recording.channels[self.rig.settings.ports[port]], self.settings
-        p_S, p_T = recording.channels[v.supply], recording.channels[v.tank]
-        return orifice_law(p_S - p, v.transition_pressure), orifice_law(p - p_T, v.transition_pressure)
-
-    def _chamber(self, recording: Recording, port: str, turn: float) -> Chamber | None:
+    def _chamber(self, port: str, turn: float) -> Chamber | None:
         """The chamber at a port; None without a cylinder with a measured position."""
         for number, cylinder in enumerate(self.rig.settings.cylinders.values()):
             if cylinder.position is not None and port in (cylinder.port_A, cylinder.port_B):
-                line, position = self.rig.plan.cylinder[number], cylinder.position
-                break
-        else:
-            return None
-        ports, at_B = self.rig.settings.ports, port == cylinder.port_B
-        other = cylinder.port_A if at_B else cylinder.port_B
-        p, x = recording.channels[ports[port]], recording.channels[position]
-        p_other = recording.channels[ports[other]] if other is not None else np.zeros(len(p))
-        area_A, area_B = cylinder.areas()
-        capacitance = chamber_B if at_B else chamber_A
-        middle = zip(_middle(x).tolist(), _middle(p).tolist(), strict=True)
-        C = np.array([capacitance(x_now, p_now, line) for x_now, p_now in middle])
-        swept = (-area_B if at_B else area_A) * np.diff(x)
-        inside = np.abs(x / cylinder.stroke - 0.5) < 0.5 - END_OF_STROKE
-        around = round(AROUND_ENDS / self.dt)
-        good = self._known & ~widened(~inside | (p < LEAST_PRESSURE), around, around)
-        return Chamber(
-            port=port,
-            turn=turn,
-            law_port=(laws := self._laws(recording, port))[0],
-            law_tank=laws[1],
-            volume=swept + C * np.diff(p),
-            compressed=C * np.diff(_smoothed(p, round(SMOOTHING / self.dt))),
-            past=_middle(p - p_other) * self.dt,
-            used=good[:-1] & good[1:],
-        )
+                return Chamber(self.rig, self.settings, port, turn, number, self.dt)
+        return None
 
     def _sensor(self, recording: Recording, channel: str | None) -> Sensor | None:
         if channel is None or self.rig.settings.channels[channel].device is None:
@@ -138,7 +107,11 @@ class Experiment:
         return Sensor(channel, recording.channels[channel], self._known, delay_known)
 
     def _signals(self) -> list[Signal]:
-        signals = [Signal(f"volume {c.port}", c.volume, c.used, summed=True) for c in self.chambers]
+        channels = self.recording.channels
+        chambers = zip(self.chambers, self.measured({}).chambers, strict=True)
+        signals = [
+            Signal(f"volume {c.port}", now.volume, c.used(channels, self._known), summed=True) for c, now in chambers
+        ]
         for name, sensor in (("flow", self.flow), ("spool", self.spool)):
             if sensor is not None:
                 signals.append(Signal(name, sensor.measured, sensor.used, summed=False))
@@ -166,11 +139,12 @@ class Experiment:
         f45 = corner_frequency(v)
         f90 = v.f90 or f45 / (sqrt(v.damping**2 + 1.0) - v.damping)
         lag = lag_of(f90, v.damping) if second_order else lag_of(f45, 0.0)
+        common, scale = uniform(COMMON_DELAY * self.dt), uniform(ACCURACY)  # of position or flow
         found: dict[str, Parameter] = {}
         if self.chambers or self.flow:
             found |= {
-                "C_PA": Parameter(1.0, 0.05, 20.0, 1.0, 0.05),
-                "C_AT": Parameter(to_tank, 0.05, 20.0, 1.0, 0.05),
+                "C_PA": Parameter(1.0, 0.05, 20.0, 1.0, 0.05, inseparable=scale),
+                "C_AT": Parameter(to_tank, 0.05, 20.0, 1.0, 0.05, inseparable=scale),
                 "leakage": Parameter(leak, 0.0, 0.3, 0.01, 0.003),
                 "gone_at": Parameter(gone, 0.02, 0.6, 0.1, 0.04),
                 "overlap": Parameter(v.overlap, 0.0, 0.3, 0.02, 0.01),
@@ -178,25 +152,31 @@ class Experiment:
         found |= {
             "frequency": Parameter(f90 if second_order else f45, 2.0, 1000.0, 50.0, inf),
             **({"damping": Parameter(v.damping, 0.1, 10.0, 0.5, 0.2)} if second_order else {}),
-            "lag": Parameter(v.delay + lag, 0.0, 0.1, 1e-3, 0.7e-3),
+            "lag": Parameter(v.delay + lag, 0.0, 0.1, 1e-3, LAG_USEFUL + common, inseparable=common),
             "null": Parameter(0.0, -0.4, 0.4, 0.02, 0.005),
             "hysteresis": Parameter(0.0, 0.0, 0.2, 0.01, 0.005),
         }
-        found |= {f"elasticity {c.port}": Parameter(1.0, 0.1, 10.0, 1.0, 0.3) for c in self.chambers}
-        if self.chambers:
-            found["piston_leakage"] = Parameter(0.0, 0.0, q / 1e6, 0.01 * q / 1e7, 0.002 * q / 1e7)
+        for chamber in self.chambers:
+            found |= chamber.parameters() | {"piston_leakage": chamber.piston_leakage()}
+        found |= self._influences
         if self.flow and self.chambers:
             found |= {
                 "flow_gain": Parameter(1.0, 0.3, 3.0, 1.0, 0.1),
                 "flow_zero": Parameter(0.0, -q, q, 0.01 * q, 0.05 * q),
             }
-            found |= {} if self.flow.delay_known else {"flow_delay": Parameter(0.0, -5e-3, 0.05, 1e-3, 1e-3)}
+            found["flow_delay"] = self._delay_of(self.flow)
         if self.spool:
             found["spool_gain"] = Parameter(1.0, 0.3, 3.0, 1.0, 0.1)
             if self.chambers or self.flow:
                 found["spool_zero"] = Parameter(0.0, -0.5, 0.5, 0.02, 0.02)
-                found |= {} if self.spool.delay_known else {"spool_delay": Parameter(0.0, -5e-3, 0.05, 1e-3, 1e-3)}
+                found["spool_delay"] = self._delay_of(self.spool)
         return found
+
+    def _delay_of(self, sensor: Sensor) -> Parameter:
+        """The delay of a sensor beyond the stated one: within the usual tolerance, or unknown where none is stated."""
+        if sensor.delay_known:
+            return influence(OWN_DELAY * self.dt)
+        return Parameter(0.0, -5e-3, 0.05, 1e-3, 1e-3)
 
     def predict(self, values: Values) -> list[Floats]:
         """The model's prediction of the signals."""
@@ -204,13 +184,15 @@ class Experiment:
         key = self._motion_of(values)
         edges = values.get("overlap", 0.0), values.get("gone_at", 0.1)
         C = self.C_PA * np.array([values.get("C_PA", 1.0), values.get("C_AT", 1.0), values.get("leakage", 0.0)])
+        measured = self.measured(values)
         for number, chamber in enumerate(self.chambers):
-            volume = (C * self.dt) @ self._shares(number, key, *edges)
-            volume -= (values[f"elasticity {chamber.port}"] - 1.0) * chamber.compressed
-            predicted.append(volume - values["piston_leakage"] * chamber.past)
+            volume = (C * self.dt) @ self._shares(number, key, self._key(values), *edges)
+            volume += chamber.ahead_of_restriction(volume, self._capacitance[number], values)
+            now, recorded = measured.chambers[number], self.signals[number].measured
+            predicted.append(volume - chamber.into(now, values) + recorded)
         way = np.ascontiguousarray(self._follow(key).way[:, 0])
-        if self.flow is not None and self.flow_laws is not None:
-            flow = self._late(C @ shares_now(way, *self.flow_laws, *edges), values.get("flow_delay", 0.0))
+        if self.flow is not None:
+            flow = self._late(C @ shares_now(way, *measured.flow_laws, *edges), values.get("flow_delay", 0.0))
             predicted.append(values.get("flow_gain", 1.0) * flow + values.get("flow_zero", 0.0))
         if self.spool is not None:
             spool = self._late(way, values.get("spool_delay", 0.0))
@@ -230,22 +212,44 @@ class Experiment:
         frequency, damping, delay, null, hysteresis = key
         return follow(self.command, self.dt, SpoolMotion(frequency, damping, delay), null, hysteresis)
 
-    def _shares_now(self, number: int, key: tuple[float, ...], overlap: float, gone_at: float) -> Floats:
-        c = self.chambers[number]
-        return mean_shares(self._follow(key), c.turn, c.law_port, c.law_tank, overlap, gone_at)
+    def _shares_now(
+        self, number: int, key: tuple[float, ...], errors: tuple[float, ...], overlap: float, gone_at: float
+    ) -> Floats:
+        now = self._measured(errors).chambers[number]
+        turn = self.chambers[number].turn
+        return mean_shares(self._follow(key), turn, now.law_port, now.law_tank, overlap, gone_at)
+
+    # --- influences of the sensors ------------------------------------------------------------------------------------
+
+    def _influencing(self) -> dict[str, Parameter]:
+        """Errors of the sensors of pressures and position."""
+        if not self.chambers and self.flow is None:
+            return {}
+        v, ports = self.settings, self.rig.settings.ports
+        chambers = [name for c in self.chambers for name in (c.pressure, c.other) if name is not None]
+        pressures = [*chambers, *([ports[v.port]] if self.flow else []), v.supply, v.tank]
+        position = self.chambers[0].cylinder.position if self.chambers else None
+        return sensor_influences(self.rig, self.dt, pressures, position)
+
+    def _key(self, values: Values) -> tuple[float, ...]:
+        return tuple(values.get(name, 0.0) for name in self._errors)
+
+    def measured(self, values: Values) -> MeasuredValve:
+        """What the recording shows, less these errors of its sensors."""
+        return self._measured(self._key(values))
+
+    def _measured_now(self, errors: tuple[float, ...]) -> MeasuredValve:
+        channels = self._channels.less(dict(zip(self._errors, errors, strict=True)))
+        chambers = zip(self.chambers, self._capacitance, strict=True)
+        port = self.rig.settings.ports[self.settings.port]
+        empty = np.empty(0)
+        return MeasuredValve(
+            chambers=[chamber.signals(channels, C) for chamber, C in chambers],
+            flow_laws=laws(self.settings, port, channels) if self.flow is not None else (empty, empty),
+        )
 
     def _late(self, signal: Floats, delay: float) -> Floats:
         if delay == 0.0:
             return signal
         time = np.arange(len(signal)) * self.dt
         return np.asarray(CubicSpline(time, signal)(np.maximum(time - delay, 0.0)), dtype=np.float64)
-
-
-def _middle(values: Floats) -> Floats:
-    return 0.5 * (values[1:] + values[:-1])
-
-
-def _smoothed(values: Floats, ticks: int) -> Floats:
-    window = np.hanning(2 * (ticks // 2) + 3)[1:-1]
-    padded = np.pad(values, len(window) // 2, mode="edge")
-    return np.convolve(padded, window / window.sum(), "valid")

@@ -7,22 +7,27 @@ residuals r
 
 .. math:: \mathrm{cov} = (J^T J)^{-1} \Big(\sum_{k,l} w_{k-l}\,J_k r_k r_l J_l^T\Big) (J^T J)^{-1}
 
-so that they include remaining correlation, and noise of varying strength.
-Sources: Ljung, System Identification, 2nd ed. 1999, ch. 7; Newey & West, Econometrica 55 (1987) 703.
+with the sum in the middle from different divisions of the data (:mod:`hilserver.identify.scatter`), whose excesses over
+white residuals add up, so that they include remaining correlation, noise of varying strength, and errors of the model
+as far as residuals show them. Parameters of which something is known beforehand have this as further residuals. Where
+these are larger than they should be on average, the model and the tolerances contradict each other: what the data
+contribute to the deviations is multiplied by as much (Birge ratio), what was known beforehand is not.
+Sources: Ljung, System Identification, 2nd ed. 1999, ch. 7; Birge, Phys. Rev. 40 (1932) 207.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, log
+from math import inf, isfinite, log
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import next_fast_len
 from scipy.linalg import solve_toeplitz
-from scipy.optimize import least_squares
 from scipy.signal import lfilter
 
+from hilserver.identify.scatter import scatters
 from hilserver.numerics.arrays import Floats
 
 MOST_ROUNDS = 12
@@ -33,21 +38,32 @@ ORDER = 30
 """Order of the autoregressive models."""
 POLES = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 """Poles of the leaky sum of a signal that is a change per tick, which whitens noise and drift of the sum."""
-LAGS = 60
-"""Ticks over which filtered residuals may still be correlated."""
 STEP = 1e-3
 """Step for derivatives, as a share of a parameter's size."""
+MODEL_ERROR = 1e-3
+"""Least standard deviation of white residuals, as a share of the equally filtered signal.
+
+No model of a hydraulic valve is better, and with smaller ones its errors would pass for findings about sensors and oil.
+"""
+FINEST = STEP
+"""Least standard deviation, as a share of a parameter's size: derivatives, interpolation between ticks."""
 MOST_EVALUATIONS = 40
 """Steps of a fit, accepted or not."""
-ROUGHLY, EXACTLY = 1e-5, 2e-7
-"""Relative change of the sum of squares at which a fit ends: with preliminary filters, with final ones."""
+DAMPING = 1e-4
+"""First damping of the steps, relative to the diagonal of the normal equations."""
+ROUGHLY, EXACTLY = 1.0, 0.05
+"""Reduction of the sum of squares by a step at which a fit ends: with preliminary filters, with final ones."""
 
 
 @dataclass(frozen=True)
 class Parameter:
     """A parameter to be identified.
 
-    ``size``: its typical error; ``useful``: the largest standard deviation with which the result is still useful.
+    ``size``: its typical error; ``useful``: the largest standard deviation with which the result is still useful, 0
+    where none is wanted;
+    ``prior``: standard deviation of what is known of it beforehand, with the mean ``start``; ``slope``: the value that
+    is changed for derivatives, where it is another one; ``inseparable``: standard deviation of an influence quantity
+    that no recording tells from it.
     """
 
     start: float
@@ -55,6 +71,9 @@ class Parameter:
     upper: float
     size: float
     useful: float
+    prior: float = inf
+    slope: str = ""
+    inseparable: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -67,6 +86,7 @@ class Signal:
     summed: bool
 
 
+Flags = NDArray[np.bool_]
 Values = Mapping[str, float]
 Predict = Callable[[Values], Sequence[Floats]]
 """The model's prediction of all signals."""
@@ -90,6 +110,12 @@ class Whitener:
         filtered: Floats = lfilter(self.model, [1.0, -self.pole], np.where(used, residual, 0.0)) / self.deviation
         return np.where(used, filtered, 0.0)
 
+    def for_model(self, signal: Signal) -> Whitener:
+        """With residuals that are at least the error of any model of this signal."""
+        filtered = self(signal.measured, signal.used) * self.deviation
+        least = MODEL_ERROR * float(np.sqrt(np.sum(filtered * filtered) / max(signal.used.sum(), 1)))
+        return replace(self, deviation=max(self.deviation, least))
+
     @classmethod
     def of(cls, residual: Floats, used: NDArray[np.bool_], summed: bool) -> Whitener:
         """The filter for these residuals: the one with the smallest output."""
@@ -102,8 +128,8 @@ class Whitener:
         rough, model = cls(pole, np.ones(1))(residual, used), np.ones(1)
         if not np.any(rough):
             return cls(pole, model)
-        spectrum = np.abs(np.fft.rfft(rough, 2 * len(rough))) ** 2
-        covariance = np.fft.irfft(spectrum)[: ORDER + 1]
+        spectrum = np.abs(np.fft.rfft(rough, length := next_fast_len(2 * len(rough)))) ** 2
+        covariance = np.fft.irfft(spectrum, length)[: ORDER + 1]
         covariance[0] *= 1.0 + 1e-9
         model = np.concatenate([[1.0], -solve_toeplitz(covariance[:-1], covariance[1:])])
         white = cls(pole, model)(residual, used)
@@ -114,8 +140,10 @@ class Whitener:
 class FitResult:
     """The result of a fit.
 
-    ``white``: the filtered residuals by signal; ``deviance``: -2 times the log-likelihood; ``normal``, ``scatter``:
-    J^T J and the sum in the middle of the covariance, of parameters divided by their size.
+    ``white``: the filtered residuals by signal; ``deviance``: -2 times the log-likelihood; ``normal``, ``scatters``:
+    J^T J and estimates of the sum in the middle of the covariance, of parameters divided by their size; ``known``:
+    weights of what is known beforehand, on the diagonal of J^T J; ``parameters``: as they were fitted; ``conflict``:
+    how far they are from what is known beforehand, root mean square in its standard deviations, but at least 1.
     """
 
     values: dict[str, float]
@@ -124,8 +152,11 @@ class FitResult:
     white: dict[str, Floats]
     deviance: float
     normal: Floats
-    scatter: Floats
+    scatters: tuple[Floats, ...]
     sizes: Floats
+    known: Floats
+    parameters: Mapping[str, Parameter]
+    conflict: float = 1.0
 
     def covariance_with(self, names: Sequence[str]) -> Floats:
         """Covariance of these parameters with all others known; infinite for one without influence."""
@@ -134,12 +165,33 @@ class FitResult:
         here = np.ix_(np.array(places)[active], np.array(places)[active])
         norm = np.sqrt(np.diag(self.normal[here]))
         inverse = np.linalg.pinv(self.normal[here] / np.outer(norm, norm), rcond=1e-12, hermitian=True)
-        robust = inverse @ (self.scatter[here] / np.outer(norm, norm)) @ inverse
-        widest = np.maximum(np.diag(robust), np.diag(inverse))  # never below that of white residuals
-        wider = np.sqrt(widest / np.maximum(np.diag(robust), 1e-300)) * self.sizes[places][active] / norm
+        robust = [inverse @ (scatter[here] / np.outer(norm, norm)) @ inverse for scatter in self.scatters]
+        white = np.diag(inverse)
+        excess = sum(np.maximum(np.diag(estimate) - white, 0.0) for estimate in robust)
+        known = np.square(inverse) @ (self.known[places][active] / norm**2)
+        widest = known + (white - known + excess) * self.conflict**2
+        sizes = self.sizes[places][active]
+        variance = widest * (sizes / norm) ** 2 + (FINEST * sizes) ** 2
+        wider = np.sqrt(variance / np.maximum(np.diag(robust[0]), 1e-300))
         covariance = np.diag(np.full(len(names), inf))
-        covariance[np.ix_(active, active)] = robust * np.outer(wider, wider)
+        covariance[np.ix_(active, active)] = robust[0] * np.outer(wider, wider)
+        covariance += np.diag([self.parameters[name].inseparable ** 2 for name in names])
         return covariance
+
+    def of(self, names: Sequence[str]) -> FitResult:
+        """The result for these parameters, whatever the others are."""
+        places = [list(self.values).index(name) for name in names]
+        here = np.ix_(places, places)
+        return replace(
+            self,
+            values={name: self.values[name] for name in names},
+            deviations={name: self.deviations[name] for name in names},
+            covariance=self.covariance[here],
+            normal=self.normal[here],
+            scatters=tuple(scatter[here] for scatter in self.scatters),
+            sizes=self.sizes[places],
+            known=self.known[places],
+        )
 
     def deviation_of(self, gradient: Mapping[str, float]) -> float:
         """Standard deviation of a function of the values with this gradient."""
@@ -153,12 +205,13 @@ def fit(
     predict: Predict,
     start: Values,
     others: Others | None = None,
+    rounds: int = MOST_ROUNDS,
 ) -> FitResult:
-    """Identify the parameters, starting from the values of ``start``."""
+    """Identify the parameters, starting from the values of ``start``, in so many rounds at most."""
     values, gained = dict(start), inf
-    for _ in range(MOST_ROUNDS):
+    for _ in range(rounds):
         pairs = zip(signals, predict(values), strict=True)
-        whiteners = {s.name: Whitener.of(s.measured - modelled, s.used, s.summed) for s, modelled in pairs}
+        whiteners = {s.name: Whitener.of(s.measured - modelled, s.used, s.summed).for_model(s) for s, modelled in pairs}
         problem = _Problem(parameters, signals, predict, whiteners)
         before = problem.cost(values)
         if gained < NEARLY and others is not None:
@@ -189,47 +242,82 @@ class _Problem:
         return self.filtered([s.measured - y for s, y in pairs])
 
     def cost(self, values: Values) -> float:
-        """Sum of squares."""
-        r = self.residual(values)
+        """Sum of squares, prior knowledge included."""
+        r = self.penalised(values)
         return float(r @ r)
+
+    @property
+    def known_before(self) -> dict[str, Parameter]:
+        """The parameters with prior knowledge."""
+        return {name: p for name, p in self.parameters.items() if isfinite(p.prior)}
+
+    def penalised(self, values: Values) -> Floats:
+        """The residuals, then the distances from prior knowledge in standard deviations."""
+        prior = [(p.start - values[name]) / p.prior for name, p in self.known_before.items()]
+        return np.concatenate([self.residual(values), prior])
+
+    def conflict(self, values: Values) -> float:
+        """Birge ratio of the prior knowledge, at least 1."""
+        off = [(p.start - values[name]) / p.prior for name, p in self.known_before.items() if p.useful > 0.0]
+        return max(1.0, float(np.sqrt(np.mean(np.square(off))))) if off else 1.0
+
+    def penalised_jacobian(self, values: Values) -> Floats:
+        """float64[samples + prior, parameters]"""
+        names = list(self.parameters)
+        rows = np.zeros((len(self.known_before), len(names)))
+        for row, (name, p) in zip(rows, self.known_before.items(), strict=True):
+            row[names.index(name)] = -p.size / p.prior
+        return np.vstack([self.jacobian(values), rows])
 
     def jacobian(self, values: Values) -> Floats:
         """float64[samples, parameters]"""
         base, columns = self.predict(values), []
         for name, p in self.parameters.items():
             h = STEP if values[name] + STEP * p.size <= p.upper else -STEP
-            moved = self.predict({**values, name: values[name] + h * p.size})
+            changed = {p.slope: h * p.size} if p.slope else {name: values[name] + h * p.size}
+            moved = self.predict({**values, **changed})
             columns.append(self.filtered([(b - a) / h for a, b in zip(moved, base, strict=True)]))
         return np.array(columns).T
 
     def solved(self, values: Values, tolerance: float) -> dict[str, float]:
         """The parameters with the least sum of squares, within their bounds; other values stay as they are.
 
-        Trust region reflective (Branch, Coleman & Li, SIAM J. Sci. Comput. 21 (1999) 1), as SciPy has it.
+        Levenberg-Marquardt on the normal equations, with Nielsen's rule for the damping; a parameter at a bound that
+        would be left is held there (Madsen, Nielsen & Tingleff, Methods for Non-Linear Least Squares Problems,
+        2nd ed. 2004, algorithm 3.16).
         """
         sizes = np.array([p.size for p in self.parameters.values()])
-        bounds = np.array([[p.lower, p.upper] for p in self.parameters.values()]).T / sizes
+        low, high = np.array([[p.lower, p.upper] for p in self.parameters.values()]).T / sizes
 
         def at(scaled: Floats) -> dict[str, float]:
             return {**values, **dict(zip(self.parameters, (scaled * sizes).tolist(), strict=True))}
 
-        found = least_squares(
-            lambda scaled: self.residual(at(scaled)),
-            np.clip([values[name] for name in self.parameters] / sizes, *bounds),
-            jac=lambda scaled: self.jacobian(at(scaled)),
-            bounds=bounds,
-            x_scale="jac",
-            ftol=tolerance,
-            gtol=None,
-            max_nfev=MOST_EVALUATIONS,
-        )
-        return at(found.x)
+        now = np.clip([values[name] for name in self.parameters] / sizes, low, high)
+        r, damping, growth, J = self.penalised(at(now)), DAMPING, 2.0, None
+        for _ in range(MOST_EVALUATIONS):
+            if J is None:
+                J = self.penalised_jacobian(at(now))
+                normal, slope = J.T @ J, J.T @ r
+            step = _step(normal, slope, damping, now <= low, now >= high)
+            then = np.clip(now - step, low, high)
+            r_then = self.penalised(at(then))
+            gain = float(r @ r - r_then @ r_then)
+            expected = float(step @ (2.0 * slope - normal @ step))
+            if gain > 0.0:
+                now, r, J, growth = then, r_then, None, 2.0
+                damping *= max(1.0 / 3.0, 1.0 - (2.0 * gain / max(expected, gain) - 1.0) ** 3)
+            else:
+                damping, growth = damping * growth, 2.0 * growth
+            if 0.0 < gain < tolerance or expected < tolerance:
+                break
+        return at(now)
 
     def fit(self, values: Values) -> FitResult:
         """The result at these values, with standard deviations."""
         r, J = self.residual(values), self.jacobian(values)
         lengths = [len(s.measured) for s in self.signals]
         white = zip([s.name for s in self.signals], np.split(r, np.cumsum(lengths)[:-1]), strict=True)
+        known = np.array([(p.size / p.prior) ** 2 for p in self.parameters.values()])
         found = FitResult(
             values={name: values[name] for name in self.parameters},
             deviations={},
@@ -237,23 +325,24 @@ class _Problem:
             white=dict(white),
             deviance=sum(2.0 * s.used.sum() * log(self.whiteners[s.name].deviation) for s in self.signals)
             + float(r @ r),
-            normal=J.T @ J,
-            scatter=_scatter(J, r, lengths),
+            normal=J.T @ J + np.diag(known),
+            scatters=scatters(J, r, lengths, known),
             sizes=np.array([p.size for p in self.parameters.values()]),
+            known=known,
+            parameters=self.parameters,
+            conflict=self.conflict(values),
         )
         covariance = found.covariance_with(list(self.parameters))
         deviations = {n: float(np.sqrt(covariance[i, i])) for i, n in enumerate(self.parameters)}
         return replace(found, deviations=deviations, covariance=covariance)
 
 
-def _scatter(J: Floats, r: Floats, lengths: Sequence[int]) -> Floats:
-    """The sum in the middle of the covariance; residuals of different signals count as independent."""
-    total, first = np.zeros((J.shape[1], J.shape[1])), 0
-    for length in lengths:
-        G = J[first : first + length] * r[first : first + length, None]
-        total += G.T @ G
-        for lag in range(1, LAGS):
-            across = G[lag:].T @ G[:-lag]
-            total += (1.0 - lag / LAGS) * (across + across.T)
-        first += length
-    return total
+def _step(normal: Floats, slope: Floats, damping: float, at_low: Flags, at_high: Flags) -> Floats:
+    """The damped step to subtract; 0 for parameters that would leave their bounds."""
+    free = ~((at_low & (slope > 0.0)) | (at_high & (slope < 0.0))) & (np.diag(normal) > 0.0)
+    step = np.zeros(len(slope))
+    N = normal[np.ix_(free, free)]
+    norm = np.sqrt(np.diag(N))
+    scaled = N / np.outer(norm, norm) + damping * np.eye(len(norm))
+    step[free] = np.linalg.lstsq(scaled, slope[free] / norm, rcond=1e-14)[0] / norm
+    return step

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from math import pi
+from dataclasses import dataclass, replace
+from math import inf, pi
 
 import numpy as np
 
@@ -21,6 +21,9 @@ USEFUL_FREQUENCY = 0.15
 """Largest relative standard deviation with which a frequency is still useful."""
 SIGNIFICANT = 3.0
 """Standard deviations."""
+
+FURTHER_ROUNDS = 4
+"""Fits with all influences, each with the filters from the one before."""
 
 DELAYS = (0.0, 1e-3, 2e-3, 3e-3, 5e-3, 8e-3)
 FREQUENCIES = (20.0, 40.0, 80.0, 160.0)
@@ -64,6 +67,8 @@ def identify_valve(rig: Rig, recording: Recording, valve: str, order: int | None
     second = _reduced(experiment, True, start) if order != 1 else None
     if second is not None and (order == 2 or second.is_of_second_order):
         return second
+    if second is not None and order is None and "frequency" in second.left_out and experiment.settings.f45 is None:
+        return second  # a first-order model would state a frequency only because it leaves the damping out
     f45 = 1.0 / (2.0 * pi * lag_of(start["frequency"], start["damping"]))
     first = _reduced(experiment, False, {**start, "frequency": f45})
     if second is None:
@@ -113,19 +118,24 @@ def _solved(experiment: Experiment, values: dict[str, float]) -> tuple[float, di
 
 
 def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Identified:
-    """Fit, and again without the parameters that the recording does not identify: these as configured."""
+    """Fit, and again with what the recording does not identify near the configured values: not reported, but uncertain.
+
+    First without errors of sensors and the like, then with all of them, from there.
+    """
     wanted: dict[str, Parameter] = experiment.parameters(second_order)
-    fixed = {name: p.start for name, p in wanted.items()}
-    left_out: dict[str, float] = {}
+    signals, left_out = experiment.signals, dict[str, float]()
     values = {name: start.get(name, p.start) for name, p in wanted.items()}
+    first = {name: p for name, p in wanted.items() if p.prior == inf}
+    values |= fit(first, signals, experiment.predict, values, with_same_lag).values
     while True:
-        found = fit(wanted, experiment.signals, experiment.predict, {**fixed, **values}, with_same_lag)
+        found = fit(wanted, signals, experiment.predict, values, rounds=FURTHER_ROUNDS)
         unknown = _unknown(wanted, found)
         if not unknown:
-            return Identified(experiment, second_order, found, left_out)
+            reported = [name for name in wanted if name not in left_out]
+            return Identified(experiment, second_order, found.of(reported), left_out)
         left_out |= unknown
-        wanted = {name: p for name, p in wanted.items() if name not in unknown}
-        values = {name: found.values[name] for name in wanted}
+        wanted |= {name: replace(wanted[name], prior=wanted[name].size, useful=0.0) for name in unknown}
+        values = found.values
 
 
 def with_same_lag(values: Values) -> Iterator[dict[str, float]]:
@@ -145,13 +155,19 @@ def _unknown(wanted: Mapping[str, Parameter], found: FitResult) -> dict[str, flo
     Frequency and damping go together: either would compensate for the other.
     """
     unknown: dict[str, float] = {}
-    if "gone_at" in wanted and found.values["leakage"] < SIGNIFICANT * found.deviations["leakage"]:
+    leakage = found.values.get("leakage", 0.0)
+    if (
+        "gone_at" in wanted
+        and wanted["gone_at"].prior == inf
+        and leakage <= SIGNIFICANT * found.deviations.get("leakage", 0.0)
+    ):
         unknown["gone_at"] = found.deviations["gone_at"]  # without leakage there is no point at which it ends
     useful = {name: p.useful for name, p in wanted.items()}
     if "frequency" in useful:
         useful["frequency"] = USEFUL_FREQUENCY * found.values["frequency"]
-    while names := [name for name in wanted if name not in unknown]:
-        deviations = np.sqrt(np.diag(found.covariance_with(names)))
+    surrounding = [name for name, p in wanted.items() if p.prior < inf]
+    while names := [name for name, p in wanted.items() if name not in unknown and p.prior == inf]:
+        deviations = np.sqrt(np.diag(found.covariance_with([*names, *surrounding])))[: len(names)]
         excess = [deviation / useful[name] for name, deviation in zip(names, deviations, strict=True)]
         worst = int(np.argmax(excess))
         if excess[worst] <= 1.0:

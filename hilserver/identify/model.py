@@ -13,14 +13,13 @@ C_PA, C_AT and the leakage coefficient.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import floor, pi
+from math import floor, pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
 
 from hilserver.compiler import standard_program
 from hilserver.numerics.arrays import Floats
-from hilserver.numerics.flow import root_of_drop
 from hilserver.rig.valves import spool_matrix
 
 
@@ -95,5 +94,8 @@ def mean_shares(spool: Spool, turn: float, to_port: Floats, to_tank: Floats, ove
 
 
 def orifice_law(drop: Floats, p_tr: float) -> Floats:
-    """The orifice law of many drops, sqrt(Pa)."""
-    return np.array([root_of_drop(dp, p_tr) for dp in drop.tolist()])
+    """The orifice law (:func:`hilserver.numerics.flow.root_of_drop`) of many drops, sqrt(Pa)."""
+    r = np.clip(drop / p_tr, -1.0, 1.0)
+    laminar = sqrt(p_tr) * r * (3.0 - np.abs(r)) * 0.5
+    law: Floats = np.where(np.abs(drop) < p_tr, laminar, np.sign(drop) * np.sqrt(np.abs(drop)))
+    return law

@@ -59,21 +59,22 @@ def _flows(found: Identified) -> list[_Flow]:
     way = e.way(values)
     instant = follow(e.command, e.dt, SpoolMotion(1e6, 0.0, 0.0), values["null"], values["hysteresis"])
     flows = []
-    for c in e.chambers:
-        volume = c.volume + (values[f"elasticity {c.port}"] - 1.0) * c.compressed + values["piston_leakage"] * c.past
-        laws = c.law_port, c.law_tank
+    measured = e.measured(values)
+    for c, now, signal in zip(e.chambers, measured.chambers, e.signals, strict=False):
+        volume = c.into(now, values)
+        laws = now.law_port, now.law_tank
         middle = 0.5 * (way.way[1:, 0] + way.way[:-1, 0])
         modelled, at_once = (C @ mean_shares(spool, c.turn, *laws, *edges) for spool in (way, instant))
         law = np.where(c.turn * middle > 0.0, laws[0][:-1], laws[1][:-1])
         flows.append(
-            _Flow(f"port {c.port}", c.turn * middle, volume / e.dt, modelled, at_once, _factor(found, law), c.used)
+            _Flow(f"port {c.port}", c.turn * middle, volume / e.dt, modelled, at_once, _factor(found, law), signal.used)
         )
-    if e.flow is not None and e.flow_laws is not None:
-        now, at_once_now = (np.ascontiguousarray(spool.way[:, 0]) for spool in (way, instant))
-        measured = (e.flow.measured - values.get("flow_zero", 0.0)) / values.get("flow_gain", 1.0)
-        modelled, at_once = (C @ shares_now(U, *e.flow_laws, *edges) for U in (now, at_once_now))
-        law = np.where(now > 0.0, *e.flow_laws)
-        flows.append(_Flow(e.flow.channel, now, measured, modelled, at_once, _factor(found, law), e.flow.used))
+    if e.flow is not None:
+        at_ticks, at_once_now = (np.ascontiguousarray(spool.way[:, 0]) for spool in (way, instant))
+        read = (e.flow.measured - values.get("flow_zero", 0.0)) / values.get("flow_gain", 1.0)
+        modelled, at_once = (C @ shares_now(U, *measured.flow_laws, *edges) for U in (at_ticks, at_once_now))
+        law = np.where(at_ticks > 0.0, *measured.flow_laws)
+        flows.append(_Flow(e.flow.channel, at_ticks, read, modelled, at_once, _factor(found, law), e.flow.used))
     return flows
 
 

@@ -15,6 +15,7 @@ from hilserver.identify.model import delay_of
 from hilserver.identify.plots import bode_figure, flow_figure, residual_figure, servo_figure
 from hilserver.identify.recorded import Recording
 from hilserver.identify.servo import NO_SENSOR, servo_lines, servo_table, tuned_servo
+from hilserver.identify.suspicions import about_the_delay, suspicion_table, suspicions
 from hilserver.margins.flow_servo import in_words
 from hilserver.report.document import Block, Document, Grid, Heading, Listing, Picture
 from hilserver.units import shown_value
@@ -29,6 +30,10 @@ ABOUT_BODE = (
 ABOUT_RESIDUALS = (
     "Residuals of the model, whitened: over time, and their autocorrelation with the band that contains 95 % of the "
     "values of white noise."
+)
+ABOUT_SUSPICIONS = (
+    "What the recording suggests beside the valve. The deviations of the identified values contain it; the experiments "
+    "would reduce them."
 )
 ABOUT_SERVO = (
     "Flow servo with these settings: open loop with the margins at the largest pressure drop, and closed loop from "
@@ -72,6 +77,7 @@ def _valve_lines(found: Identified) -> list[str]:
         lines.append(f"{f.key} = {value}".ljust(78) + f" # ± {f.deviation_text()}")
     if keys := obsolete(found):
         lines.append(f"# remove from the rig file: {' and '.join(keys)}")
+    lines += [f"# suspected: {s.structure}: {s.figure} (expected: {s.usual})" for s in suspicions(found)]
     hysteresis = next(f for f in findings(found) if f.name == "hysteresis")
     if hysteresis.known:
         lines.append(f"# hysteresis: {hysteresis.text()} ± {hysteresis.deviation_text()} of full command (no key)")
@@ -122,12 +128,20 @@ def document(results: Sequence[Identified], recording: Recording) -> Document:
             Heading(f"Valve {name}"),
             table(found),
             Listing(tuple(notes(found))),
+            *_suspicion_blocks(found),
             Picture(f"{name}-flow", flow_figure(found), ABOUT_FLOW),
             Picture(f"{name}-bode", bode_figure(found), ABOUT_BODE),
             Picture(f"{name}-residuals", residual_figure(found), ABOUT_RESIDUALS),
             *_servo_blocks(found, recording),
         ]
     return Document(f"{rig.settings.name}: identified valves", blocks)
+
+
+def _suspicion_blocks(found: Identified) -> list[Block]:
+    table = suspicion_table(found)
+    if not table.rows:
+        return ["Nothing beside the valve is suspected: the residuals do not follow the command."]
+    return [Heading(f"Suspected beside valve {found.experiment.valve}"), ABOUT_SUSPICIONS, table]
 
 
 def _servo_blocks(found: Identified, recording: Recording) -> list[Block]:
@@ -161,23 +175,10 @@ def notes(found: Identified) -> list[str]:
             "The recording has too little fast movement to separate the delay from the lag of the spool: their sum is "
             f"{lag.text()} ± {lag.deviation_text()}; the frequency is taken from the rig file."
         )
-    lines.append(
-        "The delay is that between command and spool, provided that the delays of the channels are correct: it "
-        "includes any error in them."
-    )
-    for chamber in e.chambers:
-        name = f"elasticity {chamber.port}"
-        if _significant(fit, name, values[name] - 1.0, 0.03):
-            share = f"{values[name]:.3f} ± {fit.deviations[name]:.2g}"
-            lines.append(
-                f"The elasticity of the oil at port {chamber.port} is {share} times the configured one "
-                "(bulk_modulus, dead volumes, air)."
-            )
+    lines.append(about_the_delay(found))
     if _significant(fit, "piston_leakage", values.get("piston_leakage", 0.0), 0.0):
-        lines.append(
-            f"Leakage past the piston: {shown_value(values['piston_leakage'] * PISTON_DROP, 'm^3/s', 2)} at "
-            f"{shown_value(PISTON_DROP, 'Pa')}."
-        )
+        leak = [shown_value(v["piston_leakage"] * PISTON_DROP, "m^3/s", 2) for v in (values, fit.deviations)]
+        lines.append(f"Leakage past the piston: {leak[0]} ± {leak[1]} at {shown_value(PISTON_DROP, 'Pa')}.")
     if e.flow and _significant(fit, "flow_gain", values.get("flow_gain", 1.0) - 1.0, 0.005):
         gain = f"{values['flow_gain']:.4f} ± {fit.deviations['flow_gain']:.2g}"
         lines.append(

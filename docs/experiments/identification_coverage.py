@@ -1,0 +1,150 @@
+"""Coverage of the intervals that ``hilserver identify`` states, on simulated rigs with unknown properties.
+
+The unknowns are those of ``hilserver fidelity --vary``, drawn all at once by seed. Each rig is moved by the
+identification sequence; the identified values are compared with the true ones of the simulated valve::
+
+    python docs/experiments/identification_coverage.py --rigs 20
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import isfinite, sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hilserver.components.shared.edges import Leakage
+from hilserver.fidelity.unknowns import Unknown, applicable, varied
+from hilserver.identify.findings import findings, leakage_point
+from hilserver.identify.identification import Identified, identify_valve
+from hilserver.identify.recorded import Recording
+from hilserver.identify.sequence import recorded_sequence
+from hilserver.rig.build import Rig, assemble, load_rig
+from hilserver.units import to_si
+
+CONFIG = Path(__file__).parents[2] / "config" / "rigs"
+VALVES = {"lift": {"A": "valve_A", "B": "valve_B"}, "demo": {"main": "servo_valve"}}
+"""Valves of each rig, with their components in the circuit of the drive."""
+QUANTILE = 1.96
+"""Half width of the interval that contains 95 % of a normal distribution, in standard deviations."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An identified property: its error and its standard deviation, SI."""
+
+    name: str
+    true: float
+    error: float
+    deviation: float
+
+    @property
+    def covered(self) -> bool:
+        """Whether the stated 95 % interval contains the true value."""
+        return abs(self.error) <= QUANTILE * self.deviation
+
+
+def changed_rig(name: str, seed: int, only: Iterable[str] | None = None) -> Rig:
+    """A rig of ``config/rigs`` whose simulated device has all unknowns of this seed, or ``only`` these."""
+    rig = load_rig(CONFIG / f"{name}.toml")
+    chosen: list[Unknown] = [u for u in applicable(rig, "rig") if only is None or u.name in only]
+    return assemble(varied(rig, "rig", chosen, seed), rig.file, rig.library)
+
+
+def true_values(rig: Rig, found: Identified) -> dict[str, float]:
+    """The true properties of a valve, by the names of the findings."""
+    valve, settings = found.experiment.valve, found.experiment.settings
+    device = rig.sources["devices"]["rig"]
+    part: dict[str, Any] = device["drive"]["components"][VALVES[rig.settings.name][valve]]
+    flow = to_si(part["nominal_flow"]["flow"], "m^3/s")
+    damping, f90 = part.get("damping", 0.8), to_si(part["f90"], "1/s")
+    actuator = rig.sources["rig"]["devices"]["rig"]["actuators"][settings.output]
+    f45 = f90 * (sqrt(damping**2 + 1.0) - damping)
+    values = {
+        "flow P to port, full command": flow,
+        "flow port to T, full command": flow,
+        "-90° frequency": f90,
+        "damping": damping,
+        "-45° frequency": f45,
+        "-45° frequency (first order)": f45,
+        "delay": to_si(actuator.get("delay", "0 s"), "s"),
+        "overlap": part.get("overlap", 0.0),
+        "null": settings.null - settings.polarity * part.get("null_offset", 0.0),
+        "hysteresis": 0.0,
+    }
+    leakage = Leakage.model_validate(part["leakage"]) if "leakage" in part else None
+    values["leakage at null"] = leakage_point(found).flow_of(leakage.coefficient()) if leakage else 0.0
+    if leakage:
+        values["opening at which leakage ends"] = leakage.gone_at
+    return values
+
+
+def compared(rig: Rig, found: Identified) -> Iterator[Finding]:
+    """Every identified property whose true value is known."""
+    true = true_values(rig, found)
+    for f in findings(found):
+        if f.name in true and isfinite(f.deviation):
+            yield Finding(f.name, true[f.name], f.value - true[f.name], f.deviation)
+
+
+def recording_of(rig: Rig, name: str, seconds: float, kept: Path | None) -> Recording:
+    """The recording of the sequence, from the folder ``kept`` where it is there."""
+    file = kept / f"{name}.pickle" if kept else None
+    if file and file.exists():
+        loaded: Recording = pickle.loads(file.read_bytes())
+        return loaded
+    recording = recorded_sequence(rig, list(VALVES[rig.settings.name]), seconds, 0.6)
+    if file:
+        file.write_bytes(pickle.dumps(recording))
+    return recording
+
+
+def summary(results: dict[str, list[Finding]]) -> str:
+    """A line per property: coverage, largest error in standard deviations, median error and deviation."""
+    lines = ["| property | n | covered | median &#124;error&#124;/dev | largest | median error | median deviation |"]
+    lines.append("|---|--:|--:|--:|--:|--:|--:|")
+    for name, found in results.items():
+        off = np.array([abs(f.error) / f.deviation for f in found])
+        covered = np.mean([f.covered for f in found])
+        error, deviation = (float(np.median(v)) for v in ([abs(f.error) for f in found], [f.deviation for f in found]))
+        figures = f"{np.median(off):.2f} | {off.max():.1f} | {error:.3g} | {deviation:.3g} |"
+        lines.append(f"| {name} | {len(found)} | {covered:.0%} | {figures}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print a table per rig."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rig", action="append", choices=list(VALVES), help="default: both")
+    parser.add_argument("--rigs", type=int, default=20, help="number of seeds")
+    parser.add_argument("--seed", type=int, default=1, help="the first one")
+    parser.add_argument("--seconds", type=float, default=60.0, help="duration of the sequence")
+    parser.add_argument("--only", action="append", help="these unknowns alone; 'none': the rig as described")
+    parser.add_argument("--recordings", type=Path, help="folder that keeps the recordings for the next time")
+    parser.add_argument("--verbose", action="store_true", help="every value")
+    options = parser.parse_args()
+    if options.recordings:
+        options.recordings.mkdir(parents=True, exist_ok=True)
+    for name in options.rig or VALVES:
+        results: dict[str, list[Finding]] = defaultdict(list)
+        for seed in range(options.seed, options.seed + options.rigs):
+            rig = changed_rig(name, seed, options.only)
+            label = f"{name}-{'+'.join(options.only or ['all'])}-{seed}-{options.seconds:g}"
+            recording = recording_of(rig, label, options.seconds, options.recordings)
+            for valve in VALVES[name]:
+                for f in compared(rig, identify_valve(rig, recording, valve)):
+                    results[f.name].append(f)
+                    if options.verbose:
+                        off = f"{f.error / f.deviation:+7.1f}"
+                        print(f"{seed} {valve} {f.name:30s} {f.true:.6g} {f.error:+.3g} ± {f.deviation:.2g} {off}")
+        print(f"\n{name}\n\n{summary(results)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

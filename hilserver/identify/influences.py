@@ -1,0 +1,128 @@
+r"""Influence quantities: what a recording does not show, but the identified values depend on.
+
+Every sensor is allowed an error of its zero and gain, and a delay besides the stated one; the oil between valve and
+piston air, a hose, another dead volume and a restriction. They are parameters of the fit with prior knowledge: each has
+the mean 0 and the standard deviation of its usual tolerance (type B evaluation), so that they add to the deviations of
+all values what can't be told apart, and no more. A tolerance :math:`\pm a` without further knowledge is a uniform
+distribution of the standard deviation :math:`a/\sqrt{3}`.
+Sources: JCGM 100:2008 (GUM), 4.3.7 and F.2; Gelman et al., Bayesian Data Analysis, 3rd ed. 2013, ch. 14.8 (prior
+information as additional data).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import inf, sqrt
+
+import numpy as np
+
+from hilserver.identify.fit import Parameter, Values
+from hilserver.identify.recorded import Recording
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.build import Rig
+
+ACCURACY = 0.0025
+"""Tolerance of zero and gain of a sensor, as a share of its range: accuracy class 0.25 %."""
+COMMON_DELAY, OWN_DELAY = 2.0, 1.0
+"""Tolerance of the stated delays, ticks: common to all sensors, and of each (filters, converters, sampling)."""
+RESTRICTION = 8e5
+"""Pa at ROD_SPEED: tolerance of the drop between port and chamber (fittings and drilled ports)."""
+ROD_SPEED = 0.2
+"""m/s."""
+ELASTICITY, DEAD_VOLUME = 0.3, 0.25
+"""Tolerance of the compliance of the oil, and of the dead volume, as shares of the stated ones."""
+HOSE_MODULUS = 2e5
+"""Pa^0.5: B_hc of a braided hose (:mod:`hilserver.components.hose`)."""
+HOSE, AIR = 1.0, 0.02
+"""Tolerances: share of the dead volume that lies in a hose; volume of free air at atmospheric pressure."""
+PISTON_LEAKAGE = 0.02 / 6e4 / 1e5
+"""m³/s/Pa: tolerance of the leakage past a piston, 0.02 l/min/bar (worn seals)."""
+SMOOTH_PRESSURE, SMOOTH_POSITION = 0.008, 0.025
+"""s over which a signal is smoothed to identify errors of its sensor and the elasticity of the oil."""
+TAPS, KAISER = 16, 6.0
+"""Half the length, in ticks, and the shape of the window of the filter that shifts a signal by a part of a tick."""
+
+
+def uniform(tolerance: float) -> float:
+    """Standard deviation of a quantity that is known within ± this tolerance."""
+    return tolerance / sqrt(3.0)
+
+
+def influence(tolerance: float, size: float | None = None) -> Parameter:
+    """A parameter that is 0 within this tolerance."""
+    deviation = uniform(tolerance)
+    return Parameter(0.0, -10.0 * tolerance, 10.0 * tolerance, size or deviation, inf, deviation)
+
+
+def sensor_influences(rig: Rig, dt: float, pressures: Iterable[str], position: str | None) -> dict[str, Parameter]:
+    """Errors of the sensors with which the flow of a valve is known: zero, gain and delay. SI."""
+    found: dict[str, Parameter] = {}
+    channels = [*pressures, *([position] if position is not None else [])]
+    for name in dict.fromkeys(channels):
+        settings = rig.settings.channels[name]
+        if settings.device is None:
+            continue
+        if name != position:  # only its changes count, and its gain is in all flows
+            found[f"zero {name}"] = influence(ACCURACY * span(rig, name))
+            found[f"gain {name}"] = influence(ACCURACY)
+        found[f"delay {name}"] = replace(influence(OWN_DELAY * dt), slope=f"more delay {name}")
+    return found
+
+
+def span(rig: Rig, channel: str) -> float:
+    """Range of a channel's scale, SI."""
+    scale = rig.settings.channels[channel].scale
+    values = [value.value for value in (scale.value or scale.current or ())] if scale is not None else []
+    return max(values) - min(values) if values else 0.0
+
+
+class CorrectedChannels:
+    """The channels of a recording, less errors of their sensors.
+
+    Errors act on a smoothed signal: else the noise of a sensor would be taken for the effect of its error. A delay
+    shifts the signal with its noise, whose strength stays; its derivative (``more delay``) is that of the smoothed one.
+    """
+
+    def __init__(self, recording: Recording, position: str | None) -> None:
+        self._recording = recording
+        self._smooth = {
+            name: smoothed(signal, round((SMOOTH_POSITION if name == position else SMOOTH_PRESSURE) / recording.dt))
+            for name, signal in recording.channels.items()
+        }
+
+    def less(self, errors: Values) -> Mapping[str, Floats]:
+        """The channels without these errors (``zero``, ``gain``, ``delay`` and ``more delay`` of a channel)."""
+        found = dict(self._recording.channels)
+        for name in self._smooth:
+            words = ("zero", "gain", "delay", "more delay")
+            zero, gain, late, more = (errors.get(f"{word} {name}", 0.0) for word in words)
+            if zero == gain == late == more == 0.0:
+                continue
+            signal, smooth = found[name], self._smooth[name]
+            if late != 0.0:
+                signal, smooth = (ahead(s, late / self._recording.dt) for s in (signal, smooth))
+            if more != 0.0:
+                signal = signal + more / self._recording.dt * np.gradient(smooth)
+            found[name] = signal - zero - gain * smooth
+        return found
+
+
+def ahead(signal: Floats, ticks: float) -> Floats:
+    """The signal so many ticks later, at each tick, by a windowed sinc.
+
+    >>> ahead(np.array([0.0, 1.0, 2.0, 3.0]), 1.0).round(9)
+    array([1., 2., 3., 3.])
+    """
+    whole = round(ticks)
+    places = np.arange(-TAPS, TAPS + 1)
+    taps = np.sinc(places + ticks - whole) * np.kaiser(len(places), KAISER)
+    padded = np.pad(signal, TAPS + abs(whole), mode="edge")[abs(whole) + whole :]
+    return np.convolve(padded[: len(signal) + 2 * TAPS], taps / taps.sum(), "valid")
+
+
+def smoothed(signal: Floats, ticks: int) -> Floats:
+    """The mean of a signal, weighted by a Hann window of so many ticks."""
+    window = np.hanning(2 * (ticks // 2) + 3)[1:-1]
+    padded = np.pad(signal, len(window) // 2, mode="edge")
+    return np.convolve(padded, window / window.sum(), "valid")

@@ -1,0 +1,133 @@
+"""Structures that the recording suggests beside the valve, and the experiments that tell them apart.
+
+A structure is suspected where its figure is significant, or beyond its usual tolerance. What the model does not
+describe at all is seen in residuals that follow the command: of an exact model they are independent of it.
+Source: Ljung, System Identification, 2nd ed. 1999, ch. 16.6 (residual analysis).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from hilserver.identify.identification import SIGNIFICANT, Identified
+from hilserver.identify.influences import COMMON_DELAY, ROD_SPEED, uniform
+from hilserver.numerics.arrays import Floats
+from hilserver.report.document import Grid
+from hilserver.units import shown_value
+
+LONGEST_LAG = 50
+"""Ticks after a change of the command within which its residuals are examined."""
+CHANCE = 1e-3
+"""Probability with which white residuals exceed the limit at any of these lags."""
+BESIDE_CLOCK = "record the command at an input of the card: its lag is that of the card; a spool position sensor"
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """A suspected structure: ``figure`` with its deviation, ``usual`` tolerance, ``experiment`` that would tell."""
+
+    structure: str
+    figure: str
+    usual: str
+    experiment: str
+
+
+STRUCTURES = {
+    "restriction": (
+        "restriction between port {} and piston",
+        "second pressure sensor, at the cylinder",
+    ),
+    "hose": ("hose at port {}, share of the dead volume", "closed valve, load changed: pressure over position"),
+    "air": ("free air in the oil at port {}", "the same at low pressure"),
+    "dead volume": ("dead volume at port {}, share that is missing", "the same near both ends of the stroke"),
+    "elasticity": ("compliance of the oil at port {}, share of the stated", "the same at high pressure"),
+    "zero": ("zero of sensor {}", "read it without pressure"),
+    "gain": ("gain of sensor {}", "compare it with a reference at high pressure"),
+    "delay": ("delay of sensor {} beside the stated one, against the others", "the same step on all sensors"),
+}
+"""By the first word of a parameter: what it is, and the experiment."""
+ALWAYS = ("restriction", "hose", "air")
+"""Suspected where significant; others only where they are beyond their tolerance, too."""
+
+
+def suspicions(found: Identified) -> Iterator[Suspicion]:
+    """Those of a valve."""
+    wanted = found.experiment.parameters(found.second_order)
+    for name, value in found.fit.values.items():
+        p, deviation = wanted[name], found.fit.deviations[name]
+        word = next((word for word in STRUCTURES if name.startswith(f"{word} ")), None)
+        if word is None:
+            continue
+        off = abs(value - p.start)
+        if off > SIGNIFICANT * deviation and (word in ALWAYS or off > p.prior):
+            what, experiment = STRUCTURES[word]
+            subject = name.removeprefix(f"{word} ")
+            unit, suffix = _unit(found, word, subject)
+            figure = f"{shown_value(value, unit, 3)} ± {shown_value(deviation, unit, 2)}{suffix}"
+            usual = f"{shown_value(p.start, unit, 3)} ± {shown_value(p.prior, unit, 2)}{suffix}"
+            yield Suspicion(what.format(subject), figure, usual, experiment)
+    yield from _correlated(found)
+
+
+def _unit(found: Identified, word: str, subject: str) -> tuple[str, str]:
+    """Unit of a figure, and what else belongs to it."""
+    if word == "restriction":
+        return "Pa", f" at {ROD_SPEED:g} m/s"
+    if word == "zero":
+        return found.experiment.rig.settings.channels[subject].unit, ""
+    return ("s", "") if word == "delay" else ("", "")
+
+
+def _correlated(found: Identified) -> Iterator[Suspicion]:
+    """Residuals that follow the command."""
+    change = np.diff(found.experiment.command, prepend=found.experiment.command[0])
+    for signal in found.experiment.signals:
+        r = found.fit.white[signal.name]
+        lag, largest, limit = largest_correlation(r, change[: len(r)])
+        if abs(largest) > limit:
+            yield Suspicion(
+                f"{signal.name}: dynamics that the model does not contain",
+                f"residuals correlate with the command: {largest:.3f}, {lag} ticks after it",
+                f"at most {limit:.3f} by chance",
+                "step responses of several sizes, with a spool position sensor",
+            )
+
+
+def largest_correlation(r: Floats, cause: Floats) -> tuple[int, float, float]:
+    """Lag in ticks and size of the largest correlation of white residuals with a cause, and the limit of chance.
+
+    >>> rng = np.random.default_rng(1)
+    >>> cause, noise = rng.normal(size=10_000), rng.normal(size=10_000)
+    >>> lag, largest, limit = largest_correlation(noise + 0.1 * np.roll(cause, 7), cause)
+    >>> lag, largest > limit
+    (7, True)
+    >>> lag, largest, limit = largest_correlation(noise, cause)
+    >>> abs(largest) < limit
+    True
+    """
+    scale = float(np.sqrt((r @ r) * (cause @ cause))) or 1.0
+    found = [float(r[lag:] @ cause[: len(cause) - lag]) / scale for lag in range(LONGEST_LAG)]
+    lag = int(np.argmax(np.abs(found)))
+    samples = max(int(np.count_nonzero(r)), 1)
+    limit = NormalDist().inv_cdf(1.0 - 0.5 * CHANCE / LONGEST_LAG) / float(np.sqrt(samples))
+    return lag, found[lag], limit
+
+
+def suspicion_table(found: Identified) -> Grid:
+    """A line for each."""
+    rows = tuple((s.structure, s.figure, s.usual, s.experiment) for s in suspicions(found))
+    return Grid(("suspected", "figure", "expected", "experiment that tells"), rows)
+
+
+def about_the_delay(found: Identified) -> str:
+    """What the deviation of the delay consists of."""
+    common = uniform(COMMON_DELAY * found.experiment.dt)
+    return (
+        f"{shown_value(common, 's', 2)} of the delay's deviation are the delay that all sensors may have in common "
+        f"beside the stated ones (± {COMMON_DELAY:g} ticks): the recording can't tell it from that of the valve. To "
+        f"tell: {BESIDE_CLOCK}."
+    )
