@@ -37,7 +37,7 @@ class WriteJob(Job):
         self.written_at = float("-inf")
 
     @property
-    def slots(self) -> Sequence[int]:
+    def slots(self) -> list[int]:
         """Numbers of its outputs."""
         raise NotImplementedError
 
@@ -91,7 +91,7 @@ class WireDriver(Driver):
     def holds(self, values: Floats) -> Bools:
         """The outputs whose values the device has acknowledged."""
         for job in self._writes:
-            self._held[list(job.slots)] = job.written == job.data(values)
+            self._held[job.slots] = job.written == job.data(values)
         return self._held
 
     def make_safe(self) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 
 from hilserver.driver import Driver, Pace, driver_named
 
+ADVICE = "Switch the hydraulic supply off at the machine, then check device and cable."
+"""What a person must do if a device does not confirm its safe values."""
+
 
 @dataclass(frozen=True)
 class DeviceSetup:

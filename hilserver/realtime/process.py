@@ -27,7 +27,7 @@ from hilserver.errors import DriverError, HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.clock import GridClock
 from hilserver.realtime.device import START_TIMEOUT, RemotePlant
-from hilserver.realtime.devices import DeviceSetup
+from hilserver.realtime.devices import ADVICE, DeviceSetup
 from hilserver.realtime.reports import FailureReport, arguments, send_report
 from hilserver.realtime.scheduling import prepare
 from hilserver.realtime.setup import Bytes, Setup, read_setup, read_swap_payload
@@ -274,7 +274,9 @@ def make_devices_safe(setup_file: Path) -> list[str]:
                 driver.open()
                 driver.make_safe()
         except Exception as error:  # the other devices must have their safe values regardless of this one
-            failures.append(f"device {setup.name} could not be given its safe values: {error}")
+            failures.append(
+                f"device {setup.name} could not be given its safe values: {str(error).rstrip('.')}. {ADVICE}"
+            )
     return failures
 
 

@@ -24,11 +24,7 @@ def make_setup(rig: Rig, segments: Mapping[str, str], plants: Mapping[str, Plant
 
 def device_setups(rig: Rig, segments: Mapping[str, str]) -> list[DeviceSetup]:
     """Slots and columns of each device, in the order of the rig file."""
-    layout = rig.layout
-    columns = {
-        (o.device, o.output): layout.column(f"{o.name}.output" if o.name.startswith("valve.") else o.name)
-        for o in layout.outputs
-    }
+    columns = {(o.device, o.output): rig.layout.column(o.column) for o in rig.layout.outputs}
     found, slot, output = [], 0, 0
     for device in rig.devices:
         table = rig.settings.devices[device.name]

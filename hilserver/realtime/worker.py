@@ -184,6 +184,8 @@ class Worker:
         self._raw, self._ages = self._row[memory.raw], np.zeros(len(driver.inputs))
         self._begun = time.monotonic()
         self._is_safe, self._safe_due = True, 0.0
+        self._is_news = True
+        """Whether safe values were written since the last turn: the loop must see that before others are written."""
         period = 1.0 / driver.config.rate
         self._looks = math.ceil(2.0 * period / driver.config.watchdog)
         """Checks of the commands' age per turn, so that the watchdog is in time at a slow rate too."""
@@ -215,9 +217,10 @@ class Worker:
             self._memory.heartbeat.beat()
             self._keep_safe()
             if clock.tick // self._looks != turn:
-                if turn >= 0:  # not in the first turn: the loop must see that safe values were written in between
-                    self._write()
                 turn = clock.tick // self._looks
+                if not self._is_news:
+                    self._write()
+                self._is_news = False
                 self._read()
                 report.send_if_due()
 
@@ -243,6 +246,7 @@ class Worker:
     def _make_safe(self) -> None:
         """Write the safe values and set the time of the next write: soon after a failure (counted by the driver)."""
         self._driver.forget_confirmed()
+        self._is_news = True
         try:
             self._driver.make_safe()
             self._is_safe = True

@@ -27,6 +27,11 @@ class DrivenOutput:
     action: Action
 
     @property
+    def column(self) -> str:
+        """The column of the row with its raw value."""
+        return f"{self.name}.output" if self.name.startswith("valve.") else self.name
+
+    @property
     def limit(self) -> str:
         """The name of its limit."""
         return f"{self.name}{SUFFIX}"
@@ -45,20 +50,10 @@ def driven_outputs(settings: RigSettings, rates: Mapping[str, float | None]) -> 
     for device in settings.devices:
         usual = None
         if device in rates:
+            ages = [settings.oldest_sample(name) for name, c in settings.channels.items() if c.device == device]
             rate = rates[device]
-            usual = oldest_sample(settings, device) + (PERIODS / rate if rate is not None else 0.0)
+            usual = max(ages, default=settings.loop.max_age) + (PERIODS / rate if rate is not None else 0.0)
         for name, user in users.items():
             if user.device == device:
                 max_age = user.max_age if user.max_age is not None else usual
                 yield DrivenOutput(name, device, user.output, max_age, ACTIONS[user.unconfirmed])
-
-
-def oldest_sample(settings: RigSettings, device: str) -> float:
-    """The largest age limit of a device's channels, s; ``loop.max_age`` if it has none."""
-    limits = [limit for limit in settings.limits.values() if limit.max_age is not None]
-    ages = []
-    for name, channel in settings.channels.items():
-        if channel.device == device:
-            own = [limit.max_age for limit in limits if limit.channel == name and limit.max_age is not None]
-            ages.append(min(own, default=settings.loop.max_age))
-    return max(ages, default=settings.loop.max_age)

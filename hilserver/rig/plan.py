@@ -74,6 +74,7 @@ class RowLayout:
     pasts: tuple[int, int]
     """Ticks that are remembered of each valve's command, and of each cylinder's state."""
     outputs: tuple[DrivenOutput, ...]
+    """The outputs in use, in the order of the sections ``confirmed`` and ``confirmed_age``."""
 
     def places(self) -> Line:
         """The layout as the plan holds it."""
@@ -252,9 +253,8 @@ def _loop_line(settings: RigSettings, cycle: CycleSettings | None) -> Line:
         "enable_action": Action.NONE,
     }
     if (enable := settings.enable) is not None and enable.channel in settings.channels:
-        ages = [s.max_age for s in settings.limits.values() if s.channel == enable.channel and s.max_age is not None]
         line["enable_channel"] = list(settings.channels).index(enable.channel)
-        line["enable_max_age"] = min(ages, default=loop.max_age)
+        line["enable_max_age"] = settings.oldest_sample(enable.channel)
         line["enable_action"] = ENABLE_ACTIONS[enable.action]
     return line
 

@@ -26,6 +26,22 @@ from hilserver.rig.scale import Scale
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.units import BAR, AnyQuantity, Force, Frequency, Length, Mass, Number, Pressure, Rate, Time, Volume
 
+ConfirmationAge = Annotated[
+    Time | None,
+    Field(
+        gt=0,
+        description="longest time until the device confirms a command; default: the oldest allowed sample of the "
+        "device's channels, plus two periods of a slow device; simulated devices are not monitored by default",
+    ),
+]
+UnconfirmedAction = Annotated[
+    Literal["warn", "ramp", "trip"],
+    Field(
+        description="action if it takes longer: warn: report only; ramp: ramp to null and leave RUNNING; trip: FAULT, "
+        "latched",
+    ),
+]
+
 
 class LoopSettings(Datasheet):
     """The real-time loop."""
@@ -149,17 +165,8 @@ class ValveSettings(Datasheet):
     leakage: Leakage | None = Field(default=None, description="datasheet leakage at null")
     device: DeviceName = Field(description="device that drives the valve")
     output: Text = Field(description="name of the output channel at the device")
-    max_age: Time | None = Field(
-        default=None,
-        gt=0,
-        description="longest time until the device confirms a command; default: the oldest allowed sample of the "
-        "device's channels, plus two periods of a slow device; simulated devices are not monitored by default",
-    )
-    unconfirmed: Literal["warn", "ramp", "trip"] = Field(
-        default="trip",
-        description="action if it takes longer: warn: report only; ramp: ramp to null and leave RUNNING; trip: FAULT, "
-        "latched",
-    )
+    max_age: ConfirmationAge = None
+    unconfirmed: UnconfirmedAction = "trip"
     raw: tuple[Number, Number] = Field(
         description="raw output at command -1 and +1; -10 and 10 for volts", examples=[[-10, 10]]
     )
@@ -203,17 +210,8 @@ class OutputSettings(Datasheet):
     description: str = Field(default="", description="free text")
     device: DeviceName = Field(description="device that has the output")
     output: Text = Field(description="name of the output channel at the device")
-    max_age: Time | None = Field(
-        default=None,
-        gt=0,
-        description="longest time until the device confirms a command; default: the oldest allowed sample of the "
-        "device's channels, plus two periods of a slow device; simulated devices are not monitored by default",
-    )
-    unconfirmed: Literal["warn", "ramp", "trip"] = Field(
-        default="trip",
-        description="action if it takes longer: warn: report only; ramp: ramp to null and leave RUNNING; trip: FAULT, "
-        "latched",
-    )
+    max_age: ConfirmationAge = None
+    unconfirmed: UnconfirmedAction = "trip"
     raw: tuple[Number, Number] | None = Field(
         default=None, description="raw output when off and when on; 0 and 1 for a digital line", examples=[[0, 1]]
     )
@@ -437,3 +435,8 @@ class RigSettings(Datasheet):
     simulation: SimulationSettings = SimulationSettings()
     recording: RecordingSettings = Field(default_factory=RecordingSettings)
     mqtt: MqttSettings = Field(default_factory=MqttSettings)
+
+    def oldest_sample(self, channel: str) -> float:
+        """Age limit of a channel, s: the smallest of its limits; ``loop.max_age`` if it has none."""
+        ages = [limit.max_age for limit in self.limits.values() if limit.channel == channel]
+        return min((age for age in ages if age is not None), default=self.loop.max_age)

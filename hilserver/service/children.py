@@ -18,8 +18,8 @@ _log = logging.getLogger(__name__)
 START_TIMEOUT = 120.0
 """Seconds allowed for a child to get ready; the first start of a version compiles it."""
 LONGEST_LINE = 1 << 20
-LAST_WORDS = 0.5
-"""Seconds that an ended child's standard error is read for."""
+LAST_WORDS, BREATH = 0.5, 0.05
+"""Seconds that an ended child's standard error is read for; and without output after which it is logged."""
 USUAL = ("hilserver.realtime.process", "hilserver.realtime.device", "hilserver.record.recorder")
 """Modules of the child processes of most runs."""
 
@@ -146,8 +146,12 @@ class Child:
     async def _pass_on(self) -> None:
         """Log what the child writes to its standard error, such as a traceback."""
         assert self.process.stderr is not None
-        while chunk := await self.process.stderr.read(LONGEST_LINE):
-            _log.warning("%s: %s", self.name, chunk.decode(errors="replace").rstrip())
+        stream = self.process.stderr
+        while text := await stream.read(LONGEST_LINE):
+            with contextlib.suppress(TimeoutError):  # a traceback comes in pieces
+                while len(text) < LONGEST_LINE and (more := await asyncio.wait_for(stream.read(LONGEST_LINE), BREATH)):
+                    text += more
+            _log.warning("%s: %s", self.name, text.decode(errors="replace").rstrip())
 
     async def _all_passed_on(self) -> None:
         """Wait for the rest of it; not for a process of its own that the child has left behind."""

@@ -9,8 +9,6 @@ from typing import Any
 
 from hilserver.protocol.published import DeviceStatus
 
-ADVICE = "Switch the hydraulic supply off at the machine, then check device and cable."
-"""What a person must do if a device does not confirm its safe values."""
 QUIET = 10.0
 """Seconds without a failure after which the next one is reported as an event."""
 

@@ -23,10 +23,11 @@ from hilserver.protocol.published import (
     Telemetry,
     ValveInfo,
 )
+from hilserver.realtime.devices import ADVICE
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.timing import Distribution, LoopTiming, wake_up_delay, work_before
 from hilserver.rig.build import Rig
-from hilserver.service.devices import ADVICE, DeviceReports
+from hilserver.service.devices import DeviceReports
 from hilserver.service.strategies import offered_strategies, present_strategies
 from hilserver.service.utilisation import UtilisationMeter
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, FaultCode, Mode, Saturation

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hilserver.errors import HilserverError
-from hilserver.realtime.devices import DeviceSetup
+from hilserver.realtime.devices import ADVICE, DeviceSetup
 from hilserver.realtime.segment import SharedMemoryError
 from hilserver.realtime.worker import WorkerMemory, write_worker_file
 from hilserver.service.children import Child, all_ready
-from hilserver.service.devices import ADVICE, DeviceReports
+from hilserver.service.devices import DeviceReports
 
 Tell = Callable[[str | None, str], None]
 """Takes the present trouble of a device, if any, and what happened, as sentences."""
@@ -185,7 +185,7 @@ class WorkerProcess:
         return False
 
     async def end(self) -> str | None:
-        """End the worker with the device at its safe values; returns why that failed."""
+        """Make the device safe, again where that has failed before, and end its processes; returns why it failed."""
         trouble = await self.make_safe()
         if self._stand_by is not None:
             self._stand_by.kill()

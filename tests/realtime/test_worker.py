@@ -353,6 +353,16 @@ def test_a_loop_that_dies_leaves_safe_values(run: Run, fate: str) -> None:
     assert run.server.leaves() == []
 
 
+def test_an_end_without_the_safe_values_of_a_fast_device_is_a_failure(run: Run) -> None:
+    in_motion(run)
+    run.card.condition = probe.UNPLUGGED
+    run.server.kill("supervisor", number=signal.SIGTERM)
+    assert run.server.wait_exit() == 1
+    assert "device card could not be given its safe values" in run.server.stderr
+    assert "Switch the hydraulic supply off at the machine" in run.server.stderr
+    assert has_safe_values(run.io, "u")
+
+
 def test_without_loop_and_supervisor_the_worker_makes_its_device_safe_and_ends(run: Run) -> None:
     in_motion(run)
     run.server.kill("supervisor", "loop")

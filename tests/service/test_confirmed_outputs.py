@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ tcp = {{ host = "127.0.0.1", port = {port} }}
 timeout = "0.5 s"
 refresh = "0.2 s"
 rate = "100 Hz"
+hang_time = "{hang_time}"
 [devices.plc.inputs.p_A]
 table = "input"
 address = 0
@@ -53,10 +54,10 @@ on = "armed"
 class Run:
     """The demo's rig, and a pump at a Modbus device."""
 
-    def __init__(self, folder: Path, action: str) -> None:
+    def __init__(self, folder: Path, action: str = "trip", hang_time: str = "2 s") -> None:
         self.bench = TcpBench()
         port = self.bench.settings["tcp"]["port"]
-        device = DEVICE.format(port=port, max_age=MAX_AGE, action=action)
+        device = DEVICE.format(port=port, max_age=MAX_AGE, action=action, hang_time=hang_time)
         self.server = Server(folder, text=rig_text("{name}", folder) + device)
 
     @property
@@ -69,14 +70,22 @@ class Run:
         self.bench.server.do("fault", refusal=code)
 
 
-@pytest.fixture(params=["trip"])
+@pytest.fixture(params=[{}])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Run]:
-    made = Run(tmp_path, request.param)
+    made = Run(tmp_path, **request.param)
     try:
         with made.server:
             yield made
     finally:
         made.bench.close()
+
+
+def talk(run: Run, conversation: Callable[[Panel], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with panel(run.server) as user:
+            await conversation(user)
+
+    asyncio.run(whole())
 
 
 async def armed(run: Run, user: Panel) -> None:
@@ -90,53 +99,51 @@ def names_the_pump(state: dict[str, Any]) -> bool:
 
 
 def test_a_refused_write_trips_and_safe_is_not_reported_before_the_device_has_its_values(run: Run) -> None:
-    async def watch() -> None:
-        async with panel(run.server) as user:
-            await armed(run, user)
-            start = len(user.seen)
-            await asyncio.to_thread(run.refuse, 4)
-            fault = await user.see("event", lambda event: event["kind"] == "fault", start)
-            assert "device plc does not confirm the command of output pump" in fault["text"]
-            state = await user.see("state", names_the_pump, start)
-            assert state["mode"] == "FAULT"
-            assert "Switch the hydraulic supply off at the machine" in state["unconfirmed"][0]
-            assert run.pump == 1  # the coil is still on, which nobody may call safe
-            refused = await user.command("reset")
-            assert not refused["ok"]
+    async def watch(user: Panel) -> None:
+        await armed(run, user)
+        start = len(user.seen)
+        await asyncio.to_thread(run.refuse, 4)
+        fault = await user.see("event", lambda event: event["kind"] == "fault", start)
+        assert "device plc does not confirm the command of output pump" in fault["text"]
+        state = await user.see("state", names_the_pump, start)
+        assert state["mode"] == "FAULT"
+        assert "Switch the hydraulic supply off at the machine" in state["unconfirmed"][0]
+        assert run.pump == 1  # the coil is still on, which nobody may call safe
+        refused = await user.command("reset")
+        assert not refused["ok"]
 
-            await asyncio.to_thread(run.refuse, 0)
-            await asyncio.to_thread(eventually, lambda: run.pump == 0)  # retried without an order
-            async with asyncio.timeout(60):
-                while not (await user.command("reset"))["ok"]:  # noqa: ASYNC110 - another process
-                    await asyncio.sleep(0.05)
-            state = await user.see("state", lambda state: state["mode"] == "SAFE", start)
-            assert state["unconfirmed"] == []
+        await asyncio.to_thread(run.refuse, 0)
+        await asyncio.to_thread(eventually, lambda: run.pump == 0)  # retried without an order
+        async with asyncio.timeout(60):
+            while not (await user.command("reset"))["ok"]:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.05)
+        state = await user.see("state", lambda state: state["mode"] == "SAFE", start)
+        assert state["unconfirmed"] == []
 
-    asyncio.run(watch())
+    talk(run, watch)
 
 
 def test_disarmed_with_a_device_that_refuses_is_not_safe(run: Run) -> None:
-    async def watch() -> None:
-        async with panel(run.server) as user:
-            await armed(run, user)
-            start = len(user.seen)
-            await asyncio.to_thread(run.refuse, 4)
-            await user.do("disarm")
-            state = await user.see("state", lambda state: state["mode"] == "SAFE_NOT_CONFIRMED", start)
-            assert names_the_pump(state)
-            assert run.pump == 1
-            event = await user.see("event", lambda event: event["kind"] == "fault", start)
-            assert event["text"].startswith("SAFE NOT CONFIRMED: output pump is not confirmed by device plc for ")
-            refused = await user.command("arm")
-            assert not refused["ok"]
-            assert "does not confirm its safe values" in refused["reason"]
+    async def watch(user: Panel) -> None:
+        await armed(run, user)
+        start = len(user.seen)
+        await asyncio.to_thread(run.refuse, 4)
+        await user.do("disarm")
+        state = await user.see("state", lambda state: state["mode"] == "SAFE_NOT_CONFIRMED", start)
+        assert names_the_pump(state)
+        assert run.pump == 1
+        event = await user.see("event", lambda event: event["kind"] == "fault", start)
+        assert event["text"].startswith("SAFE NOT CONFIRMED: output pump is not confirmed by device plc for ")
+        refused = await user.command("arm")
+        assert not refused["ok"]
+        assert "does not confirm its safe values" in refused["reason"]
 
-            start = len(user.seen)
-            await asyncio.to_thread(run.refuse, 0)
-            await asyncio.to_thread(eventually, lambda: run.pump == 0)
-            await user.see("state", lambda state: state["mode"] == "SAFE", start)
+        start = len(user.seen)
+        await asyncio.to_thread(run.refuse, 0)
+        await asyncio.to_thread(eventually, lambda: run.pump == 0)
+        await user.see("state", lambda state: state["mode"] == "SAFE", start)
 
-    asyncio.run(watch())
+    talk(run, watch)
     run.server.kill("supervisor", number=signal.SIGTERM)
     assert run.server.wait_exit() == 0, run.server.stderr
     columns = read_log(run.server.logs[0]).columns
@@ -148,11 +155,7 @@ def test_disarmed_with_a_device_that_refuses_is_not_safe(run: Run) -> None:
 
 
 def test_the_end_of_a_run_is_a_failure_while_a_device_refuses(run: Run) -> None:
-    async def arm() -> None:
-        async with panel(run.server) as user:
-            await armed(run, user)
-
-    asyncio.run(arm())
+    talk(run, lambda user: armed(run, user))
     run.refuse(4)
     run.server.kill("supervisor", number=signal.SIGTERM)
     assert run.server.wait_exit() == 1
@@ -163,41 +166,42 @@ def test_the_end_of_a_run_is_a_failure_while_a_device_refuses(run: Run) -> None:
 def test_a_device_that_is_gone_confirms_nothing(run: Run) -> None:
     """Unplugged in SAFE: the pressure's age limit trips nothing there, but SAFE is not confirmed any more."""
 
-    async def watch() -> None:
-        async with panel(run.server) as user:
-            await user.see("state", lambda state: state["mode"] == "SAFE")
-            start = len(user.seen)
-            await asyncio.to_thread(run.bench.unplug)
-            await user.see("state", lambda state: state["mode"] == "SAFE_NOT_CONFIRMED", start)
-            start = len(user.seen)
-            await asyncio.to_thread(run.bench.plug)
-            await user.see("state", lambda state: state["mode"] == "SAFE", start)
+    async def watch(user: Panel) -> None:
+        await user.see("state", lambda state: state["mode"] == "SAFE")
+        start = len(user.seen)
+        await asyncio.to_thread(run.bench.unplug)
+        await user.see("state", lambda state: state["mode"] == "SAFE_NOT_CONFIRMED", start)
+        start = len(user.seen)
+        await asyncio.to_thread(run.bench.plug)
+        await user.see("state", lambda state: state["mode"] == "SAFE", start)
 
-    asyncio.run(watch())
-
-
-def test_a_worker_that_stands_still_confirms_nothing(run: Run) -> None:
-    async def watch() -> None:
-        async with panel(run.server) as user:
-            await armed(run, user)
-            start = len(user.seen)
-            run.server.kill("worker", number=signal.SIGSTOP)
-            fault = await user.see("event", lambda event: event["kind"] == "fault", start)
-            assert fault["text"].startswith("FAULT")
-
-    asyncio.run(watch())
+    talk(run, watch)
 
 
-@pytest.mark.parametrize("run", ["warn"], indirect=True)
+@pytest.mark.parametrize("run", [{"hang_time": "10 min"}], indirect=True)
+def test_the_stand_by_switches_the_pump_off_while_the_worker_stands_still(run: Run) -> None:
+    """Nothing but the trip can be the reason: ``hang_time`` is ten minutes."""
+
+    async def watch(user: Panel) -> None:
+        await armed(run, user)
+        start = len(user.seen)
+        run.server.kill("worker", number=signal.SIGSTOP)
+        fault = await user.see("event", lambda event: event["kind"] == "fault", start)
+        assert any(text in fault["text"] for text in (".age was violated", "does not confirm the command"))
+        await asyncio.to_thread(eventually, lambda: run.pump == 0)
+
+    talk(run, watch)
+
+
+@pytest.mark.parametrize("run", [{"action": "warn"}], indirect=True)
 def test_a_warning_leaves_the_mode_and_says_so(run: Run) -> None:
-    async def watch() -> None:
-        async with panel(run.server) as user:
-            await armed(run, user)
-            start = len(user.seen)
-            await asyncio.to_thread(run.refuse, 4)
-            state = await user.see("state", names_the_pump, start)
-            assert state["mode"] == "ARMED"
-            await user.do("disarm")
-            await user.see("state", lambda state: state["mode"] == "SAFE_NOT_CONFIRMED", start)
+    async def watch(user: Panel) -> None:
+        await armed(run, user)
+        start = len(user.seen)
+        await asyncio.to_thread(run.refuse, 4)
+        state = await user.see("state", names_the_pump, start)
+        assert state["mode"] == "ARMED"
+        await user.do("disarm")
+        await user.see("state", lambda state: state["mode"] == "SAFE_NOT_CONFIRMED", start)
 
-    asyncio.run(watch())
+    talk(run, watch)

@@ -73,6 +73,19 @@ class MuteServer(Server):
         self.read_note()
 
 
+@contextlib.contextmanager
+def launched(folder: Path, terminal: int) -> Iterator[MuteServer]:
+    """A server that is ready, and whose output goes to this terminal."""
+    server = MuteServer(folder)
+    server.terminal = terminal
+    server.launch()
+    try:
+        server.wait_ready()
+        yield server
+    finally:
+        server.__exit__()
+
+
 @pytest.mark.parametrize("standing_still", [stopped_terminal, full_pipe])
 def test_a_terminal_that_stands_still_stops_neither_the_run_nor_its_end(
     tmp_path: Path, standing_still: Callable[[], contextlib.AbstractContextManager[int]]
@@ -90,31 +103,17 @@ def test_a_terminal_that_stands_still_stops_neither_the_run_nor_its_end(
             state = await user.see("state", start=start)
             assert state["mode"] == "RUNNING", state["fault"]
 
-    with standing_still() as terminal:
-        server = MuteServer(tmp_path)
-        server.terminal = terminal
-        server.launch()
-        try:
-            server.wait_ready()
-            asyncio.run(talk())
-            server.kill("supervisor", number=signal.SIGTERM)
-            assert server.wait_exit() == 0
-            assert server.leaves() == []
-        finally:
-            server.__exit__()
+    with standing_still() as terminal, launched(tmp_path, terminal) as server:
+        asyncio.run(talk())
+        server.kill("supervisor", number=signal.SIGTERM)
+        assert server.wait_exit() == 0
+        assert server.leaves() == []
 
 
 def test_a_ctrl_c_ends_a_start_whose_terminal_stands_still(tmp_path: Path) -> None:
-    with stopped_terminal() as terminal:
-        server = MuteServer(tmp_path)
-        server.terminal = terminal
-        server.launch()
-        try:
-            server.wait_ready()
-            server.kill("supervisor", number=signal.SIGINT)
-            assert server.wait_exit() == 0
-        finally:
-            server.__exit__()
+    with stopped_terminal() as terminal, launched(tmp_path, terminal) as server:
+        server.kill("supervisor", number=signal.SIGINT)
+        assert server.wait_exit() == 0
 
 
 def test_what_a_child_process_complains_of_is_in_the_log(tmp_path: Path) -> None:

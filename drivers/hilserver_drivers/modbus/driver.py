@@ -114,7 +114,7 @@ class Span(WriteJob):
         return read_request(self.unit, self.table, self.address, self.count)
 
     @functools.cached_property
-    def slots(self) -> Sequence[int]:
+    def slots(self) -> list[int]:
         """Numbers of its channels."""
         return [part.slot for part in self.parts]
 
@@ -162,8 +162,7 @@ class Modbus(WireDriver):
         written = [Part(n, slot, c.outputs[n], c.order_of(c.outputs[n])) for slot, n in enumerate(outputs)]
         self._single = c.writes == "single"
         self._reads = deque(spans(read, c, c.group.gap, c.group.size))
-        writes = spans(written, c, 0, 1 if self._single else WRITTEN_AT_ONCE)
-        self._writes = deque(sorted(writes, key=lambda span: min(span.slots)))  # valves first, as in the rig file
+        self._writes = deque(spans(written, c, 0, 1 if self._single else WRITTEN_AT_ONCE))
         dog = c.watchdog_register
         self._dog: deque[Span] = deque([] if dog is None else [Span(c.unit_of(dog), dog.table, dog.address)])
         self._food = 0
@@ -175,9 +174,9 @@ class Modbus(WireDriver):
         return [_info(*entry) for entry in config.inputs.items()], [_info(*entry) for entry in config.outputs.items()]
 
     def prepare(self) -> None:
-        """Import pymodbus and make the requests."""
+        """Import pymodbus, and make the requests to read, which imports the parts that are needed."""
         library("pymodbus", self.name, "modbus")
-        for span in (*self._reads, *self._writes):
+        for span in self._reads:
             _ = span.request
 
     def open(self) -> None:

@@ -134,7 +134,7 @@ class NiDaq(Driver):
             raise DriverError(self.last_error)
 
     def holds(self, values: Floats) -> Bools | None:
-        """None while the device is lost: then nothing is written."""
+        """No output while the device is lost: then nothing is written."""
         return None if self._connection is not None else np.zeros(len(values), dtype=np.bool_)
 
     def make_safe(self) -> None:

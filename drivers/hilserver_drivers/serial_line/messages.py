@@ -181,9 +181,9 @@ class LineJob(WriteJob):
         return f"output {self._name}"
 
     @property
-    def slots(self) -> Sequence[int]:
+    def slots(self) -> list[int]:
         """The number of its output."""
-        return (self._slot,)
+        return [self._slot]
 
     def data(self, values: Floats) -> bytes:
         """The line."""
@@ -284,7 +284,7 @@ class FrameJob(WriteJob):
         return "outputs " + ", ".join(self._slots)
 
     @property
-    def slots(self) -> Sequence[int]:
+    def slots(self) -> list[int]:
         """Numbers of the outputs in use."""
         return [*self._slots.values()]
 
