@@ -17,8 +17,10 @@ from hilserver.service.broker import _free_port
 
 EXAMPLE = Path(__file__).parents[2] / "systemd" / "mosquitto"
 PASSWORDS = {"anna": "operator's", "wall": "viewer's", "hilserver-lab": "server's", "hilserver-other": "another's"}
-_SBIN = os.environ.get("PATH", "") + ":/usr/sbin"
-MISSING = [name for name in ("mosquitto", "mosquitto_passwd", "openssl") if shutil.which(name, path=_SBIN) is None]
+PROGRAM_PATH = os.environ.get("PATH", "") + ":/usr/sbin"
+"""Where a broker may be: Debian has mosquitto among the programs of root."""
+PROGRAMS = ("mosquitto", "mosquitto_passwd", "openssl")
+MISSING = [name for name in PROGRAMS if shutil.which(name, path=PROGRAM_PATH) is None]
 NEEDS_MOSQUITTO = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
 
@@ -61,7 +63,7 @@ class Lab:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """The broker while it runs."""
-        program = shutil.which("mosquitto", path=_SBIN)
+        program = shutil.which("mosquitto", path=PROGRAM_PATH)
         assert program is not None
         with (self.folder / "mosquitto.log").open("w") as log:
             broker = await asyncio.create_subprocess_exec(
