@@ -8,7 +8,8 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from driver_conformance import HardwareConformance, Session
+from driver_bench import Session
+from driver_conformance import HardwareConformance
 from modbus_bench import ModbusBench, RtuBench, TcpBench
 from modbus_server import Server
 from modbus_session import INPUT, TIMEOUT, opened, opened_at, place, read_until_good

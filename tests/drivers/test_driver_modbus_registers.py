@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from driver_conformance import Session
+from driver_bench import Session
 from modbus_bench import TcpBench
 from modbus_server import Server
 from modbus_session import opened, place

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from driver_conformance import driving_process, patterns
+from driver_bench import driving_process, patterns
 from fake_nidaqmx import AO, DO, FakeNi, needs_compiler
 from ni_bench import EVERYTHING, NiBench, Opened, eventually, of, opening, read, write
 from service_harness import Server, panel

@@ -6,14 +6,15 @@ import struct
 import termios
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from driver_conformance import Bench, HardwareConformance, Session, patterns
+from driver_bench import AnyBench, Session, patterns
+from driver_conformance import HardwareConformance
 from serial_bench import AnsweringLineBench, AskedFrameBench, AskedLineBench, FrameBench, LineBench, SerialBench
 from serial_port import Port, Served
 
@@ -56,18 +57,6 @@ def test_all_values_come_through(tmp_path: Path, kind: type[SerialBench]) -> Non
 # --- at the port -----------------------------------------------------------------------------------------------------
 
 
-class AnyBench(Bench):
-    """For a session with a device that a test has in its own hand."""
-
-    timeout = TIMEOUT
-
-    def measure(self, values: Mapping[str, float]) -> None:
-        """The test does that."""
-
-    def written(self) -> list[tuple[str, float]]:
-        return []
-
-
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[Port]:
     made = Port(tmp_path / "ttyUSB0")
@@ -83,7 +72,7 @@ def open_(port: Port) -> Iterator[Callable[..., Session]]:
         config = SerialConfig.model_validate({"port": str(port.path), "timeout": f"{TIMEOUT} s", **settings})
         driver = SerialLine("io", config, list(config.inputs), list(config.outputs))
         driver.open()
-        sessions.append(Session(driver, AnyBench()))
+        sessions.append(Session(driver, AnyBench(TIMEOUT)))
         return sessions[-1]
 
     yield open_session

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from driver_conformance import NAME, Bench, DriverConformance
+from driver_bench import NAME, Bench
+from driver_conformance import DriverConformance
 
 from hilserver.driver import Driver, Floats
 from hilserver_drivers.simulated import SimulatedRig

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driver_conformance import ROOT, HardwareBench, HardwareConformance, offer
+from driver_bench import ROOT, HardwareBench, offer
+from driver_conformance import HardwareConformance
 
 from hilserver.circuit.library import standard_library
 from hilserver.rig.build import assemble, load_rig

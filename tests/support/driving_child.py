@@ -1,4 +1,4 @@
-"""The process with which driver_conformance.py lets a driver drive its device; imports nothing that it doesn't need."""
+"""The process with which driver_bench.py lets a driver drive its device; imports nothing that it doesn't need."""
 
 from __future__ import annotations
 

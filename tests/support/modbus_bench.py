@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from driver_conformance import HardwareBench
+from driver_bench import HardwareBench
 from modbus_server import Server
 from serial_port import Cable, Port
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from driver_conformance import Bench, Session
+from driver_bench import AnyBench, Session
 from modbus_server import Server
 
 from hilserver_drivers.modbus import Modbus
@@ -19,18 +19,6 @@ INPUT = {"x": {"table": "holding", "address": 0, "type": "uint32"}}
 """Read with function 3, two registers. Tests write 0x00010002 there."""
 
 
-class AnyBench(Bench):
-    """For a session with a device that a test has in its own hand."""
-
-    timeout = TIMEOUT
-
-    def measure(self, values: Mapping[str, float]) -> None:
-        """The test does that."""
-
-    def written(self) -> list[tuple[str, float]]:
-        return []
-
-
 def opened(server: Server, **settings: Any) -> Session:
     """A driver with just these settings, opened, all channels in use."""
     return opened_at({"tcp": {"host": "127.0.0.1", "port": server.port}}, **settings)
@@ -40,7 +28,7 @@ def opened_at(line: Mapping[str, Any], **settings: Any) -> Session:
     config = ModbusConfig.model_validate({"timeout": f"{TIMEOUT} s", **line, **settings})
     driver = Modbus("io", config, list(config.inputs), list(config.outputs))
     driver.open()
-    return Session(driver, AnyBench())
+    return Session(driver, AnyBench(TIMEOUT))
 
 
 def place(address: int, table: str = "holding", kind: str | None = "int16", **more: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
-from driver_conformance import HardwareBench
+from driver_bench import HardwareBench
 from fake_nidaqmx import AI, DI, FakeNi
 
 from hilserver_drivers.ni import NiDaq

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from driver_conformance import HardwareBench
+from driver_bench import HardwareBench
 from serial_port import Port, Served
 
 from hilserver_drivers.serial_line import SerialLine
