@@ -1,0 +1,199 @@
+"""The panel in a process of its own, a broker with accounts that can be lost, and a user at a real browser."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mosquitto_lab import PROGRAM_PATH, passwd
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+from service_harness import Server, eventually
+
+from hilserver.client import read_status, where
+from hilserver.protocol.published import CircuitStatus
+from hilserver.service.broker import _free_port
+
+CHROMIUM = shutil.which("chromium", path=PROGRAM_PATH)
+MOSQUITTO = shutil.which("mosquitto", path=PROGRAM_PATH)
+
+COMMAND = (sys.executable, "-c", "from hilserver.cli import main; main()", "panel")
+ROOT = Path(__file__).parents[2]
+IMAGES = ROOT / "docs" / "images"
+WITHIN = 60_000
+"""Milliseconds in which the browser must show something: a shared machine has slow moments."""
+RACE = re.compile(r"ERROR: +Traceback.*?LocalProtocolError: Event CloseConnection.*?CancelledError", re.S)
+"""What uvicorn writes when it is told to end while a browser closes its connection."""
+PASSWORDS = {"anna": "operator's", "wall": "viewer's", "server": "server's"}
+
+
+class Broker:
+    """A mosquitto with an operator, a viewer and the server's account, which can be ended and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = _free_port()
+        passwd(folder / "passwords", **PASSWORDS)
+        for name, password in PASSWORDS.items():
+            (folder / name).touch(0o600)
+            (folder / name).write_text(f"{password}\n")
+        everything = "user server\ntopic readwrite hil/#\n\nuser anna\ntopic write hil/+/command/+\n"
+        (folder / "acl").write_text(f"pattern read hil/+/+\n\n{everything}")
+        (folder / "acl").chmod(0o600)
+        settings = f"password_file {folder}/passwords\nacl_file {folder}/acl\nset_tcp_nodelay true\n"
+        root = "user root\n" if os.geteuid() == 0 else ""
+        self._file = folder / "mosquitto.conf"
+        self._file.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous false\n{settings}{root}")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        assert MOSQUITTO is not None
+        self._process = subprocess.Popen(
+            (MOSQUITTO, "-c", self._file), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        eventually(lambda: listens(self.port))
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def served(folder: Path, broker_port: int, server: Server, *options: str, scheme: str = "http") -> Iterator[str]:
+    """The panel, in a process of its own as the command starts it; its address."""
+    port = _free_port()
+    said = folder / f"panel-{port}.log"
+    place = ("--rig", server.name, "--broker", f"127.0.0.1:{broker_port}", "--port", str(port))
+    with said.open("w") as log:
+        # NiceGUI looks whether pytest runs, and would behave otherwise than for users
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+        process = subprocess.Popen((*COMMAND, *place, *options), stdout=log, stderr=log, cwd=folder, env=environment)
+    try:
+        eventually(lambda: listens(port) or process.poll() is not None, 60)
+        assert process.poll() is None, said.read_text()
+        yield f"{scheme}://127.0.0.1:{port}"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) in (0, -signal.SIGTERM)
+    finally:
+        process.kill()
+        process.wait()
+    text = RACE.sub("", said.read_text())
+    assert text.startswith(f"Panel of {server.name}: {scheme}://127.0.0.1:{port}")
+    assert "Traceback" not in text, text
+    assert not list(folder.glob(".nicegui*"))
+
+
+class User:
+    """Somebody at the panel. What goes wrong in the page goes wrong in the test."""
+
+    def __init__(self, browser: Browser, url: str, name: str, password: str) -> None:
+        self.context: BrowserContext = browser.new_context(
+            viewport={"width": 1400, "height": 1000}, locale="en-GB", ignore_https_errors=True
+        )
+        self.context.set_default_timeout(WITHIN)
+        self.page: Page = self.context.new_page()
+        self.errors: list[str] = []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.goto(url)
+        self.page.wait_for_function("window.did_handshake")  # before that, the page doesn't tell what is typed
+        self.page.get_by_label("User").fill(name)
+        self.page.get_by_label("Password").fill(password)
+        self.page.get_by_role("button", name="Log in").click()
+
+    def sees_mode(self, mode: str) -> None:
+        expect(self.page.locator(f".mode.{mode}")).to_be_visible()
+
+    def sees_strategy(self, strategy: str) -> None:
+        """As the server says it, not only as it was chosen here."""
+        self.page.wait_for_timeout(1500)
+        expect(self.page.locator(".strategy input")).to_have_value(strategy)
+
+    def presses(self, button: str) -> None:
+        self.page.get_by_role("button", name=button, exact=True).click()
+
+    def opens(self, tab: str) -> None:
+        self.page.get_by_role("tab", name=tab).click()
+
+    def opens_plots(self) -> None:
+        """Until the panel answers, the tab before is shown, which has a plot, too."""
+        self.opens("Plots")
+        expect(self.page.locator(".pause")).to_be_visible()
+
+    def clicks_component(self, name: str) -> None:
+        self.page.locator(f'[data-part="{name}"] .hit').first.click()
+        expect(self.page.locator(".component-dialog")).to_contain_text(name)
+
+    def closes_component(self) -> None:
+        self.presses("Close")
+        expect(self.page.locator(".component-dialog")).to_have_count(0)
+
+    def types(self, field: str, value: str) -> None:
+        self.page.locator(f'input[data-field="{field}"]').fill(value)
+
+    def applies(self) -> None:
+        self.page.locator(".apply").click()
+
+    def runs(self) -> None:
+        """Let the rig run, wherever it is."""
+        expect(self.page.locator(".mode.SAFE, .mode.ARMED, .mode.RUNNING")).to_be_visible()
+        if self.page.locator(".mode.SAFE").count():
+            self.presses("Arm")
+            self.sees_mode("ARMED")
+        if self.page.locator(".mode.ARMED").count():
+            self.presses("Start")
+        self.sees_mode("RUNNING")
+
+    def points(self) -> list[list[float]]:
+        """What the first plot in view shows of its first channel: times in ms and values."""
+        script = """() => {
+            const plot = [...document.querySelectorAll(".chart")].find((e) => e.offsetParent);
+            const points = plot ? [...(panel.charts.get(Number(plot.id.slice(1)))?.channels[0].kept() || [])] : [];
+            return points.flatMap((time, k) => (k % 2 ? [] : [[time, points[k + 1]]]));
+        }"""
+        found: list[list[float]] = self.page.evaluate(script)
+        return found
+
+
+def login(server: Server, broker: Broker, folder: Path, user: str) -> str:
+    """A file with which this user gets to the server."""
+    file = folder / f"{user}.toml"
+    file.write_text(f'rig = "{server.name}"\nuser = "{user}"\npassword_file = "{user}"\nport = {broker.port}\n')
+    return str(file)
+
+
+def circuit_of(server: Server, broker: Broker, folder: Path) -> CircuitStatus:
+    """The circuit that the server says it runs."""
+    rig, address = where(broker=login(server, broker, folder, "server"))
+    with ThreadPoolExecutor(1) as elsewhere:  # Playwright's event loop runs in this thread
+        status = elsewhere.submit(lambda: asyncio.run(read_status(address, rig))).result()
+    assert status.circuit is not None
+    return status.circuit
+
+
+def component_of(server: Server, broker: Broker, folder: Path, name: str) -> Any:
+    """A component's table in the circuit that the server says it runs."""
+    components: Any = circuit_of(server, broker, folder).source["components"]
+    return components[name]
+
+
+def picture(user: User, name: str, wanted: bool) -> None:
+    """A picture for the docs, where they are asked for."""
+    if wanted:
+        time.sleep(1.0)  # whatever still moves comes to rest
+        user.page.screenshot(path=IMAGES / f"{name}.png", scale="css")
