@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from component_bench import BAR, Bench, refusal
-from directional_bench import EDGE, POINT, SUPPLY, fed, flows, openings, pressures, sensing
+from component_bench import BAR, Bench, pressures, refusal
+from directional_bench import EDGE, POINT, SUPPLY, fed, flows, openings, sensing
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from component_bench import BAR, L_MIN, Bench, evaluate, refusal, root
+from component_bench import BAR, L_MIN, Bench, evaluate, pressures, refusal, root
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +17,6 @@ from hilserver.components.flow_control_valve_2_way import FlowControlValve2Way
 from hilserver.components.flow_control_valve_3_way import FlowControlValve3Way
 from hilserver.components.pressure_compensator import PressureCompensator
 
-pressures = st.floats(-0.9 * BAR, 350 * BAR)
 openings = st.floats(0.0, 1.0)
 
 TWO_WAY: dict[str, Any] = {

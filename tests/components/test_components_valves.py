@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from component_bench import BAR, L_MIN, Bench, evaluate, refusal, root
+from component_bench import BAR, L_MIN, Bench, evaluate, pressures, refusal, root
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +17,6 @@ from hilserver.components.proportional_valve_4_3 import ProportionalValve43
 from hilserver.components.relief_valve import ReliefValve
 from hilserver.components.servo_valve import ServoValve
 
-pressures = st.floats(-0.9 * BAR, 350 * BAR)
 spools = st.floats(-1.0, 1.0)
 
 # --- orifice ---------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.optimize import brentq
 
@@ -23,6 +24,8 @@ Recording = dict[str, np.ndarray[Any, np.dtype[np.float64]]]
 
 L_MIN = 1e-3 / 60.0
 BAR = 1e5
+pressures = st.floats(-0.9 * BAR, 350 * BAR)
+"""Gauge pressures from near vacuum to well above what is usual."""
 
 
 def evaluate(component: Component, fluid: Fluid | None = None, **values: float) -> dict[str, float]:

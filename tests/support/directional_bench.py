@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hilserver.components.base import Component, Fluid, Table
 from hilserver.components.load_sensing_valve import LoadSensingValve
 
-pressures = st.floats(-0.9 * BAR, 350 * BAR)
 openings = st.floats(0.0, 1.0)
 POINT = {"flow": "40 l/min", "drop": "5 bar"}
 EDGE = {**POINT, "per": "edge"}

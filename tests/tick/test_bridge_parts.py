@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rig_bench import BAR, DT, L_MIN, bench_rig
 from scipy.integrate import solve_ivp
 from scipy.signal import TransferFunction, step
+from valve_bench import valve
 
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.kalman import BIAS_A, BIAS_B, P_A, X
@@ -37,7 +38,6 @@ from hilserver.tick.plan import (
     STATES,
     SUBSTEPS_OF_MACHINE,
     Plan,
-    ValveRecord,
 )
 from hilserver.tick.records import blank, cells_of
 from hilserver.tick.row import CylinderState, ValveState, trend
@@ -64,12 +64,6 @@ WITH_CYLINDER: dict[str, Any] = {
     "cylinders": {"lift": CYLINDER},
 }
 SUPPLIED = {"leakage": {"flow": "1 l/min", "drop": "70 bar", "per": "edge"}, "overlap": 0.03}
-
-
-def valve(**changes: Any) -> ValveRecord:
-    """The plan's line of the bench's servo valve."""
-    line: ValveRecord = bench_rig({"valves": {"main": changes}}).plan.valve[0]
-    return line
 
 
 def block() -> ValveState:
