@@ -6,127 +6,31 @@ lines), and a return line at 3 bar.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from math import pi
-from typing import Any
 
-from port_sizes import RETURN, SUPPLY, Size, Table
+from port_parts import (
+    IN_LINE,
+    LINE,
+    A,
+    B,
+    Builder,
+    Plain,
+    at_port,
+    both_ways,
+    directly,
+    in_line,
+    line_of,
+    main_valve,
+    part,
+    pump_at_port,
+    relief,
+    signals,
+    supply,
+    two_way,
+)
+from port_sizes import Size, Table
 from rig_bench import merged
-
-
-@dataclass(frozen=True)
-class Plain:
-    """Parts of a circuit: components, pressures of nodes at the start in bar."""
-
-    components: Table
-    nodes: Mapping[str, float]
-
-
-Builder = Callable[[Size], Plain]
-A, B = "rig.A", "rig.B"
-LINE = "line_A"
-
-
-def part(kind: str, ports: Mapping[str, str], **values: Any) -> Table:
-    """A component."""
-    return {"type": kind, "ports": dict(ports), **values}
-
-
-def _supply(s: Size) -> Table:
-    return {
-        "tank": part("tank", {"T": "tank"}, pressure=RETURN),
-        "pump": part(
-            "pressure_compensated_pump",
-            {"P": "supply", "T": "tank"},
-            max_flow=s.flow(2.0),
-            set_pressure=f"{SUPPLY:g} bar",
-        ),
-        "supply": part("volume", {"P": "supply"}, volume=s.volume(400)),
-        "relief": _relief("supply", s, SUPPLY + 15.0),
-    }
-
-
-def _relief(node: str, s: Size, opening: float, kind: str = "relief_valve", **values: Any) -> Table:
-    override = [["5 bar", s.flow(0.5)], ["15 bar", s.flow(1.5)]]
-    return part(kind, {"P": node, "T": "tank"}, opening_pressure=f"{opening:g} bar", override=override, **values)
-
-
-def _main(s: Size, a: str, b: str, kind: str = "proportional_valve_4_3", **values: Any) -> Table:
-    dynamics = {"proportional_valve_4_3": {"f45": "30 Hz"}, "servo_valve": {"f90": "60 Hz"}}
-    given = {"nominal_flow": s.edge(0.66), **dynamics.get(kind, {"time_constant": "15 ms"}), **values}
-    return part(kind, {"P": "supply", "T": "tank", "A": a, "B": b}, command="joystick", **given)
-
-
-def signals() -> Table:
-    """``up`` and ``down``: the joystick's positive and negative part."""
-    return {
-        "up": {"type": "limiter", "input": "joystick", "signal": "up", "lower": 0.0, "upper": 1.0},
-        "turned": {"type": "gain", "input": "joystick", "signal": "turned", "gain": -1.0},
-        "down": {"type": "limiter", "input": "turned", "signal": "down", "lower": 0.0, "upper": 1.0},
-    }
-
-
-def two_way(s: Size, start: str, end: str, command: str, share: float = 0.66) -> Table:
-    return part(
-        "directional_valve_2_2",
-        {"P": start, "A": end},
-        command=command,
-        nominal_flow=s.at(share, 35),
-        time_constant="15 ms",
-    )
-
-
-def _both_ways(s: Size, b_up: bool = True, b_down: bool = True) -> Table:
-    """Signals, a valve that lowers the load from port A, and valves that relieve port B and fill it."""
-    found = {**signals(), "lower": two_way(s, A, "tank", "down")}
-    if b_up:
-        found["leave_B"] = two_way(s, B, "tank", "up")
-    if b_down:
-        found["fill_B"] = two_way(s, "supply", B, "down")
-    return found
-
-
-def directly(**values: Any) -> Builder:
-    """A 4/3 valve at both ports."""
-    return lambda s: Plain({**_supply(s), "main": _main(s, A, B, **values)}, {})
-
-
-def in_line(make: Callable[[Size], Table], ms: float = 100.0, back: bool = False, **valve: Any) -> Builder:
-    """A component between the line of the valve, with a volume of ``ms`` of full flow, and port A.
-
-    ``back``: the oil leaves through a valve of its own, since the component lets none back.
-    """
-
-    def build(s: Size) -> Plain:
-        components = {
-            **_supply(s),
-            "main": _main(s, LINE, B, **valve),
-            "line": part("volume", {"P": LINE}, volume=s.volume(ms)),
-            "part": make(s),
-        }
-        if back:
-            components |= {**signals(), "lower": two_way(s, A, "tank", "down")}
-        return Plain(components, {LINE: 46.0})
-
-    return build
-
-
-def at_port(make: Callable[[Size], Table]) -> Builder:
-    """A component at port A beside a 4/3 valve at both ports."""
-    return lambda s: Plain({**_supply(s), "main": _main(s, A, B), **make(s)}, {})
-
-
-def pump_at_port(make: Callable[[Size], Table]) -> Builder:
-    """A pump whose drive is the joystick's positive part, at port A; valves for everything else."""
-    return lambda s: Plain({**_supply(s), **_both_ways(s), "part": make(s)}, {})
-
-
-IN_LINE = {"A": LINE, "B": A}
-
-
-def _line_of(kind: str, values: Callable[[Size], Table], ports: Mapping[str, str] | None = None) -> Any:
-    return lambda s: part(kind, ports or IN_LINE, **values(s))
 
 
 def _check(s: Size) -> Table:
@@ -186,7 +90,7 @@ def _compensated(s: Size) -> Plain:
         time_constant="15 ms",
     )
     own = {"compensator": compensator, "inlet": inlet, "meter": meter}
-    return Plain({**_supply(s), **_both_ways(s), **own}, {"inlet": 60.0})
+    return Plain({**supply(s), **both_ways(s), **own}, {"inlet": 60.0})
 
 
 def _after_compensator(s: Size) -> Plain:
@@ -208,7 +112,7 @@ def _after_compensator(s: Size) -> Plain:
 
 def _independent(s: Size) -> Plain:
     """Four 2/2 valves: independent metering."""
-    return Plain({**_supply(s), **_both_ways(s), "fill_A": two_way(s, "supply", A, "up")}, {})
+    return Plain({**supply(s), **both_ways(s), "fill_A": two_way(s, "supply", A, "up")}, {})
 
 
 def _four_two(s: Size) -> Plain:
@@ -225,7 +129,7 @@ def _four_two(s: Size) -> Plain:
     lines = {name: part("volume", {"P": name}, volume=s.volume(50)) for name in ("inlet", "outlet")}
     valves = {"in": two_way(s, "supply", "inlet", "either"), "out": two_way(s, "outlet", "tank", "either")}
     own = {"reverse": reverse, "either": absolute, "raising": raising, **lines, **valves}
-    return Plain({**_supply(s), **signals(), **own}, {"inlet": 10.0, "outlet": 46.0})
+    return Plain({**supply(s), **signals(), **own}, {"inlet": 10.0, "outlet": 46.0})
 
 
 def _three_two(s: Size) -> Plain:
@@ -249,7 +153,7 @@ def _three_two(s: Size) -> Plain:
 
 def _load_sensing(s: Size) -> Plain:
     """A load-sensing valve at both ports and its pump."""
-    components = _supply(s) | {
+    components = supply(s) | {
         "pump": part(
             "load_sensing_pump",
             {"P": "supply", "T": "tank", "LS": "LS"},
@@ -259,7 +163,7 @@ def _load_sensing(s: Size) -> Plain:
             response_time="40 ms",
         ),
         "main": merged(
-            _main(s, A, B, "load_sensing_valve", nominal_flow=s.edge(1.0, 18), time_constant="25 ms"),
+            main_valve(s, A, B, "load_sensing_valve", nominal_flow=s.edge(1.0, 18), time_constant="25 ms"),
             {"ports": {"LS": "LS"}, "ls_volume": "0.05 l"},
         ),
     }
@@ -269,8 +173,8 @@ def _load_sensing(s: Size) -> Plain:
 def _relieved_return(s: Size) -> Plain:
     """A relief valve as back-pressure valve of port B, which a check valve fills from the return line."""
     fill = part("check_valve", {"A": "tank", "B": B}, nominal_flow=s.at(1.5, 1))
-    a = {**_both_ways(s, False, False), "fill_A": two_way(s, "supply", A, "up")}
-    return Plain({**_supply(s), **a, "part": _relief(B, s, 15.0, settling_time="10 ms"), "fill": fill}, {})
+    a = {**both_ways(s, False, False), "fill_A": two_way(s, "supply", A, "up")}
+    return Plain({**supply(s), **a, "part": relief(B, s, 15.0, settling_time="10 ms"), "fill": fill}, {})
 
 
 def _held(s: Size) -> Plain:
@@ -278,8 +182,8 @@ def _held(s: Size) -> Plain:
     source = part("pressure_source", {"P": "held"}, pressure="60 bar")
     wide = part("orifice", {"A": "held", "B": B}, nominal_flow=s.at(2.0, 1))
     plug = part("volume", {"P": "plug"}, volume=s.volume(50))
-    own = {"main": _main(s, A, "plug"), "source": source, "wide": wide, "plug": plug}
-    return Plain({**_supply(s), **own}, {"plug": 10.0, "rig.B": 60.0})
+    own = {"main": main_valve(s, A, "plug"), "source": source, "wide": wide, "plug": plug}
+    return Plain({**supply(s), **own}, {"plug": 10.0, "rig.B": 60.0})
 
 
 def _driven_pump(s: Size, drop: float = 10.0) -> Plain:
@@ -315,7 +219,7 @@ def _three_way_flow(s: Size) -> Plain:
         command="up",
     )
     pump = part("fixed_pump", {"P": "supply", "T": "tank"}, displacement=_displacement(s), speed="2000 rpm")
-    return Plain({**_supply(s), **_both_ways(s), "pump": pump, "part": valve}, {"supply": 50.0})
+    return Plain({**supply(s), **both_ways(s), "pump": pump, "part": valve}, {"supply": 50.0})
 
 
 def _unloaded(s: Size) -> Plain:
@@ -329,7 +233,7 @@ def _unloaded(s: Size) -> Plain:
     )
     pump = part("fixed_pump", {"P": "pump", "T": "tank"}, displacement=_displacement(s), speed="1500 rpm", drive="up")
     line = part("volume", {"P": "pump"}, volume=s.volume(50))
-    return Plain({**_supply(s), **_both_ways(s), "part": valve, "own_pump": pump, "own_line": line}, {"pump": 40.0})
+    return Plain({**supply(s), **both_ways(s), "part": valve, "own_pump": pump, "own_line": line}, {"pump": 40.0})
 
 
 def _motor(s: Size) -> Table:
@@ -375,7 +279,7 @@ def _hose(s: Size, node: str, ms: float = 100.0) -> Table:
 
 def _hose_in_line(s: Size) -> Plain:
     """A hose between the valve and a wide orifice at the port."""
-    plain = in_line(_line_of("orifice", lambda s: {"nominal_flow": s.at(2.0, 2)}))(s)
+    plain = in_line(line_of("orifice", lambda s: {"nominal_flow": s.at(2.0, 2)}))(s)
     return Plain({**plain.components, "line": _hose(s, LINE)}, plain.nodes)
 
 
@@ -416,19 +320,19 @@ KINDS: dict[str, Builder] = {
     "directional_valve_3_2": _three_two,
     "directional_valve_2_2": _independent,
     "load_sensing_valve": _load_sensing,
-    "check_valve": in_line(_line_of("check_valve", _check), back=True),
-    "check_valve, small line": in_line(_line_of("check_valve", _check), ms=5, back=True),
+    "check_valve": in_line(line_of("check_valve", _check), back=True),
+    "check_valve, small line": in_line(line_of("check_valve", _check), ms=5, back=True),
     "pilot_operated_check_valve": _piloted,
     "counterbalance_valve": _counterbalance,
     "pressure_compensator": _compensated,
     "pressure_compensator, behind": _after_compensator,
-    "relief_valve": at_port(lambda s: {"shock": _relief(A, s, 75.0, settling_time="10 ms")}),
+    "relief_valve": at_port(lambda s: {"shock": relief(A, s, 75.0, settling_time="10 ms")}),
     "relief_valve, return": _relieved_return,
-    "static_relief_valve": at_port(lambda s: {"shock": _relief(A, s, 75.0, "static_relief_valve")}),
-    "orifice": in_line(_line_of("orifice", lambda s: {"nominal_flow": s.at(1.0, 10)})),
-    "laminar_restrictor": in_line(_line_of("laminar_restrictor", lambda s: {"nominal_flow": s.at(1.0, 10)})),
+    "static_relief_valve": at_port(lambda s: {"shock": relief(A, s, 75.0, "static_relief_valve")}),
+    "orifice": in_line(line_of("orifice", lambda s: {"nominal_flow": s.at(1.0, 10)})),
+    "laminar_restrictor": in_line(line_of("laminar_restrictor", lambda s: {"nominal_flow": s.at(1.0, 10)})),
     "throttle_check_valve": in_line(
-        _line_of(
+        line_of(
             "throttle_check_valve",
             lambda s: {**_check(s), "throttle": s.at(0.5, 20)},
             {"A": LINE, "B": A},
@@ -437,22 +341,22 @@ KINDS: dict[str, Builder] = {
     "flow_sensor": in_line(
         lambda s: {**part("flow_sensor", IN_LINE, nominal_flow=s.at(1.0, 2)), "signal": "flow_in_line"}
     ),
-    "volume, small": in_line(_line_of("orifice", lambda s: {"nominal_flow": s.at(2.0, 2)}), ms=30),
+    "volume, small": in_line(line_of("orifice", lambda s: {"nominal_flow": s.at(2.0, 2)}), ms=30),
     "hose": _hose_in_line,
     "accumulator": at_port(lambda s: {"vessel": _accumulator(s, A)}),
     "flow_control_valve_2_way": in_line(
-        _line_of("flow_control_valve_2_way", lambda s: {"flow": s.flow(0.4), "reverse_check": _reverse(s)})
+        line_of("flow_control_valve_2_way", lambda s: {"flow": s.flow(0.4), "reverse_check": _reverse(s)})
     ),
     "flow_control_valve_3_way": _three_way_flow,
     "reducing_valve": in_line(
-        _line_of(
+        line_of(
             "reducing_valve",
             lambda s: {"set_pressure": "80 bar", "nominal_flow": s.at(1.5, 8), "relief_flow": s.at(0.5, 8)},
             {"P": LINE, "A": A, "T": "tank"},
         )
     ),
     "sequence_valve": in_line(
-        _line_of(
+        line_of(
             "sequence_valve",
             lambda s: {
                 "opening_pressure": "60 bar",

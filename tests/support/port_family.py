@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from port_circuits import KINDS, LINE, B, part, signals, two_way
+from port_circuits import KINDS
+from port_parts import LINE, B, part, signals, two_way
 from port_sizes import BACK, CYCLES, FLUID, LOAD, LOADS, RETURN, SIZES, START, SUPPLY, Size, Table
 from rig_bench import merged
 

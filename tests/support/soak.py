@@ -1,4 +1,4 @@
-"""A soak test's parts: faults of all kinds for a running server, and what must hold after each and in the logs.
+"""A soak test's parts: faults of all kinds for a running server, and what must hold after each.
 
 Who keeps the service (systemd, in this place the test) starts a server again when it has ended by itself. Nothing else
 is done for it: after each fault it must come back to normal without help, but for an operator who resets, arms and
@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -25,23 +23,22 @@ from fake_system import FakeSystem
 from modbus_bench import TcpBench
 from service_harness import Panel, Server, applied, busy_processors, children_of, eventually, panel, rig_text
 from service_inputs import random_switch
+from soak_logs import look_at_logs
+from soak_usage import Usage
 
-from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.folder import SUFFIX
-from hilserver.record.reader import LogReader
 from hilserver.rig.build import load_rig
 from hilserver.service.supervisor import RING_SECONDS
-from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
+
+__all__ = ["ENDING", "SURVIVED", "Fault", "Soak", "Usage", "be_running", "live", "service_is_stopped", "switches"]
 
 HEARTBEAT, MAX_MISSED = 3.0, 5000
 """s and ticks of 1 ms: what the loop stands. A shared machine stands still for more than a second now and then."""
 SAFE_WITHIN = 3.0
 """s; the ramp to null takes half a second, and a busy machine some time."""
-MIB = 1024.0
-"""KiB."""
 
 RECORDING = """
 max_duration = "{file_length}"
@@ -62,72 +59,6 @@ channel = "p_network"
 max_age = "4 s"
 action = "trip"
 """
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# memory and descriptors
-
-
-@dataclass(frozen=True)
-class Use:
-    """What a process holds: resident memory that is its own or its program's, KiB; open descriptors."""
-
-    time: float
-    memory: int
-    descriptors: int
-
-
-class Usage:
-    """What each process of a server holds over time. Shared memory of the ring is not counted: it has a fixed size."""
-
-    def __init__(self) -> None:
-        self.of: dict[tuple[str, int], list[Use]] = {}
-        self._began = time.monotonic()
-
-    def look(self, pids: dict[str, int]) -> None:
-        """Note what these processes hold now; those that are gone are left out."""
-        for name, pid in pids.items():
-            with contextlib.suppress(OSError, KeyError):
-                status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-                memory = sum(int(status[key].split()[0]) for key in ("RssAnon", "RssFile"))
-                descriptors = sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
-                use = Use(time.monotonic() - self._began, memory, descriptors)
-                self.of.setdefault((name, pid), []).append(use)
-
-    def grown(self, warm_up: float) -> Iterator[Grown]:
-        """How much each process that lasted longer than ``warm_up`` (s) has grown since then."""
-        for (name, pid), uses in self.of.items():
-            after = [use for use in uses if use.time - uses[0].time >= warm_up]
-            if len(after) < 5:
-                continue
-            few = max(len(after) // 10, 2)
-            begin, end = after[:few], after[-few:]
-            yield Grown(
-                name,
-                pid,
-                hours=(after[-1].time - after[0].time) / 3600,
-                memory=(median(use.memory for use in end) - median(use.memory for use in begin)) / MIB,
-                most=max(use.memory for use in after) / MIB,
-                descriptors=round(median(use.descriptors for use in end) - median(use.descriptors for use in begin)),
-            )
-
-
-@dataclass(frozen=True)
-class Grown:
-    """A process since its warm-up: MiB more, the most it held (MiB), descriptors more."""
-
-    name: str
-    pid: int
-    hours: float
-    memory: float
-    most: float
-    descriptors: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.name:12}{self.pid:>8}  {self.hours * 60:7.1f} min  {self.most:8.1f} MiB at most  "
-            f"{self.memory:+7.2f} MiB  {self.descriptors:+3d} descriptors"
-        )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -188,6 +119,12 @@ class Soak:
     async def wait(self, condition: Callable[[], Any], seconds: float = 15.0) -> Any:
         """Wait for a condition without holding up the user."""
         return await asyncio.to_thread(eventually, condition, seconds)
+
+    def new_logs(self) -> list[Path]:
+        """The logs of the life that has just ended."""
+        new = sorted(set((self.folder / "logs").glob(f"*{SUFFIX}")) - self.seen)
+        self.seen |= set(new)
+        return new
 
     async def watch_usage(self, every: float) -> None:
         """Note what the processes hold, from time to time."""
@@ -493,101 +430,5 @@ async def live(soak: Soak, faults: list[Fault], end: Fault) -> None:
             soak.fake.set(clock_offset=0.0)
         assert "Traceback" not in soak.server.stderr, soak.server.stderr
         last = int(header(soak.latest_row()).tick)
-    soak.report.append(look_at_logs(soak, last, is_whole=end is not everything_is_killed))
+    soak.report.append(look_at_logs(soak.new_logs(), last, is_whole=end is not everything_is_killed))
     soak.report.append(f"{'':32}{time.monotonic() - began:6.1f} s of life")
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# what must hold in the logs
-
-
-@dataclass
-class Found:
-    """What a log holds: first tick, ticks missed before it, last one; rows; what it names as lost, before it: gap."""
-
-    path: Path
-    first: int
-    missed: int
-    last: int
-    rows: int
-    gap: int
-    lost: int
-
-
-def look_at_logs(soak: Soak, last_tick: int, *, is_whole: bool) -> str:
-    """Check the logs of the life that has just ended: no row is missing unless it is named, and the valve was safe."""
-    new = sorted(set((soak.folder / "logs").glob(f"*{SUFFIX}")) - soak.seen)
-    soak.seen |= set(new)
-    numbers = {path: _part(path) for path in new}
-    firsts = [p for p in new if not any(_run(o) == _run(p) and numbers[o] < numbers[p] for o in new)]
-    logs = sorted((found for path in firsts if (found := look_at_log(path)) is not None), key=lambda log: log.first)
-    before_all = Found(Path(), -1, 0, -1, 0, 0, 0)
-    for before, after in itertools.pairwise([before_all, *logs]):
-        missing = after.first - before.last - 1
-        named = f"{missing} ticks between {before.path} and {after.path}, {after.gap} are named"
-        assert max(missing - after.missed, 0) == after.gap, named
-    if is_whole:
-        assert logs[-1].last == last_tick, f"{logs[-1].path} ends with tick {logs[-1].last}, the loop with {last_tick}"
-    else:
-        assert logs[-1].last >= last_tick - 3000
-    rows, lost, gap = (sum(getattr(log, name) for log in logs) for name in ("rows", "lost", "gap"))
-    return f"{'':32}{len(new)} files of {len(logs)} recordings, {rows} rows, {lost} lost, {gap} between, all named"
-
-
-def _run(path: Path) -> str:
-    return path.name.split(".")[0]
-
-
-def _part(path: Path) -> int:
-    return int(path.name.split(".")[1]) if path.name.count(".") > 1 else 0
-
-
-def look_at_log(path: Path) -> Found | None:
-    """Go through a log and its parts; None where it was ended before its first row."""
-    try:
-        reader = LogReader(path)
-    except HilserverError:
-        assert path.stat().st_size == 0, f"{path} has no header"
-        return None
-    found, state = None, _Rows()
-    for batch in reader.batches():
-        named = {row - batch.start: event["rows"] for row, event in batch.events if event["kind"] == "lost"}
-        if found is None:
-            first, missed = (int(batch.column(name)[0]) for name in ("tick", "missed"))
-            found = Found(path, first, missed, first, 0, named.get(0, 0), 0)
-            named.pop(0, None)
-        found.lost += state.follow(batch.rows(), named, reader.header.columns)
-        found.rows += len(batch)
-        found.last = int(batch.column("tick")[-1])
-    assert all(damage.lost is None for damage in reader.damages), reader.damages  # a torn end, at most
-    return found
-
-
-class _Rows:
-    """Follows the rows of a log: ticks, and the command in modes in which the valve must be safe."""
-
-    def __init__(self) -> None:
-        self._last: Any = None
-
-    def follow(self, rows: Any, named: dict[int, int], names: tuple[str, ...]) -> int:
-        """Check these rows; returns how many between them are named as lost."""
-        tick, missed, mode, command = (
-            rows[:, names.index(name)] for name in ("tick", "missed", "mode", "valve.main.command")
-        )
-        if self._last is not None:
-            tick, missed, mode, command = (
-                np.concatenate([[last], values])
-                for last, values in zip(self._last, (tick, missed, mode, command), strict=True)
-            )
-            named = {row + 1: count for row, count in named.items()}
-        missing = np.diff(tick) - missed[1:] - 1
-        lost = np.zeros(len(missing))
-        for row, count in named.items():
-            lost[row - 1] = count
-        wrong = np.where(lost > 0, missing < lost, missing != 0)  # ticks missed in lost rows are missing too
-        assert not wrong.any(), f"{missing[wrong][0]:.0f} rows missing behind tick {tick[:-1][wrong][0]:.0f}, not named"
-        is_safe = np.isin(mode, (Mode.SAFE, Mode.FAULT))
-        both = is_safe[1:] & is_safe[:-1]
-        assert (np.abs(command[1:][both]) <= np.abs(command[:-1][both]) + 1e-12).all(), "it opens the valve when safe"
-        self._last = (tick[-1], missed[-1], mode[-1], command[-1])
-        return int(lost.sum())
