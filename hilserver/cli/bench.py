@@ -62,39 +62,26 @@ def bench(
 
     For a rig with hardware, only circuit and devices are timed, and the devices themselves only with --devices.
     """
-    import sys
-
-    from rich.console import Console
-
     from hilserver.bench import bench as runs
-    from hilserver.commissioning.rates import highest_rate, try_rates
     from hilserver.report.figures import json_text
     from hilserver.rig.build import load_rig
 
     loaded, old = load_rig(rig), runs.read_report(compare) if compare is not None else None
     chosen = runs.with_substeps(loaded, substeps[0]) if substeps else loaded
     report = _measured(loaded, chosen, substeps or (2, 10), ticks, repeats, devices)
-    figures: dict[str, Any] = report.figures()
+    figures = report.figures()
     trials: list[RateTrial] = []
     if rates and all(device.is_simulated for device in loaded.devices):
-        trials = try_rates(chosen, rate, duration, tell=lambda text: print(text, file=sys.stderr))
-        figures |= {"rates": [vars(trial) for trial in trials]}
-        figures |= {} if rate else {"highest_rate": highest_rate(trials)}
+        trials, of_rates = _tried(chosen, rate, duration)
+        figures |= of_rates
     changes = runs.compare(old, figures) if old is not None else []
-    console = Console(highlight=False, markup=False)
     if json:
         print(json_text(figures))
     else:
-        for table in _tables(report, trials):
-            console.print(table)
+        _print_report(report, trials)
         if old is not None:
-            console.print(_changes_table(changes, str(compare)))
-            for line in runs.differences(old, figures):
-                console.print(f"Note: {line}", soft_wrap=True)
-    slower = [change for change in changes if tolerance is not None and change.slower > 1.0 + tolerance / 100.0]
-    for change in slower:
-        print(f"{change.what}: {change.slower:.2f} times slower than before.", file=sys.stderr)
-    raise typer.Exit(1 if slower else 0)
+            _print_comparison(changes, str(compare), runs.differences(old, figures))
+    raise typer.Exit(1 if _slower(changes, tolerance) else 0)
 
 
 def _measured(
@@ -122,6 +109,45 @@ def _measured(
         drivers=drivers,
         notes=notes,
     )
+
+
+def _tried(rig: Rig, rate: list[float] | None, duration: float) -> tuple[list[RateTrial], dict[str, Any]]:
+    """The server at these rates, or at increasing ones; and the figures of it."""
+    import sys
+
+    from hilserver.commissioning.rates import highest_rate, try_rates
+
+    trials = try_rates(rig, rate, duration, tell=lambda text: print(text, file=sys.stderr))
+    highest = {} if rate else {"highest_rate": highest_rate(trials)}
+    return trials, {"rates": [vars(trial) for trial in trials], **highest}
+
+
+def _slower(changes: Sequence[Change], tolerance: float | None) -> bool:
+    """Whether a figure is slower by more than ``tolerance``, in percent; each is said."""
+    import sys
+
+    slower = [change for change in changes if tolerance is not None and change.slower > 1.0 + tolerance / 100.0]
+    for change in slower:
+        print(f"{change.what}: {change.slower:.2f} times slower than before.", file=sys.stderr)
+    return bool(slower)
+
+
+def _print_report(report: BenchReport, trials: Sequence[RateTrial]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    for table in _tables(report, trials):
+        console.print(table)
+
+
+def _print_comparison(changes: Sequence[Change], old: str, differences: Sequence[str]) -> None:
+    """What has changed since the earlier result, and what was different then."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    console.print(_changes_table(changes, old))
+    for line in differences:
+        console.print(f"Note: {line}", soft_wrap=True)
 
 
 def _tables(report: BenchReport, trials: Sequence[RateTrial]) -> list[Table | str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from hilserver.protocol.commands import Command
     from hilserver.protocol.published import ServerState
+    from hilserver.rig.build import Rig
     from hilserver.service.supervisor import Supervisor
 
 
@@ -54,34 +55,36 @@ def demo(
     loaded = load_rig(rig or example("rigs/demo.toml"))
     if not is_compiled(loaded.library):
         typer.echo("The first start of this version compiles it, which takes about a minute.")
+    raise typer.Exit(asyncio.run(show(loaded, output, panel, stay)))
+
+
+async def show(rig: Rig, output: Path, panel: bool, stay: bool) -> int:
+    """Run the rig and play the demo on it; returns the exit code of the run."""
     began = time.monotonic()
 
-    async def show() -> int:
-        from hilserver.service.supervisor import Supervisor
+    from hilserver.service.supervisor import Supervisor
 
-        supervisor = Supervisor(loaded)
-        task = asyncio.create_task(supervisor.run())
-        ready = asyncio.create_task(until_it_can_be_armed(supervisor))
-        await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
-        ready.cancel()
-        if not task.done():
-            typer.echo(f"Ready after {time.monotonic() - began:.1f} s. MQTT broker: {supervisor.address}")
-            async with contextlib.AsyncExitStack() as stack:
-                if panel:
-                    await show_panel(supervisor, stack)
-                playing = asyncio.create_task(play(supervisor))
-                await asyncio.wait({task, playing}, return_when=asyncio.FIRST_COMPLETED)
-                if stay and not task.done():
-                    typer.echo("It keeps running for you to operate it: arm, start, click a component. Ctrl-C ends it.")
-                    await asyncio.wait({task})
-                supervisor.stop()
-                playing.cancel()
-        code = await task
-        if supervisor.log_file is not None:
-            await asyncio.to_thread(report, supervisor.log_file, output)
-        return code
-
-    raise typer.Exit(asyncio.run(show()))
+    supervisor = Supervisor(rig)
+    task = asyncio.create_task(supervisor.run())
+    ready = asyncio.create_task(until_it_can_be_armed(supervisor))
+    await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
+    ready.cancel()
+    if not task.done():
+        typer.echo(f"Ready after {time.monotonic() - began:.1f} s. MQTT broker: {supervisor.address}")
+        async with contextlib.AsyncExitStack() as stack:
+            if panel:
+                await show_panel(supervisor, stack)
+            playing = asyncio.create_task(play(supervisor))
+            await asyncio.wait({task, playing}, return_when=asyncio.FIRST_COMPLETED)
+            if stay and not task.done():
+                typer.echo("It keeps running for you to operate it: arm, start, click a component. Ctrl-C ends it.")
+                await asyncio.wait({task})
+            supervisor.stop()
+            playing.cancel()
+    code = await task
+    if supervisor.log_file is not None:
+        await asyncio.to_thread(report, supervisor.log_file, output)
+    return code
 
 
 async def until_it_can_be_armed(supervisor: Supervisor) -> None:

@@ -78,36 +78,57 @@ def fidelity(
     unknown alone (load, friction, air, sensor offset, …), then by all of them at once. The tables show how much of
     the fidelity depends on which unknown.
     """
-    from hilserver.errors import HilserverError
     from hilserver.rig.build import load_rig
 
-    if log is not None and drive:
-        raise HilserverError("--log evaluates a recording, --drive makes a new one: give one of them.")
-    if machine is not None and log is None and not drive:
-        raise HilserverError("--machine is for --log and --drive only: a simulated rig has its machine in its device.")
+    _refuse_source(log, drive, machine)
     rig = load_rig(file)
     if vary:
         others = {"--log": log, "--drive": drive, "--input": input_, "--mean": mean, "--frequency": frequency}
         _vary(rig, strategy or [], rigs, seed, [name for name, given in others.items() if given], out)
         return
-    if rigs is not None or seed is not None:
-        raise HilserverError("--rigs and --seed are for --vary only: add --vary.")
+    _refuse_options_of_vary(rigs, seed)
     if log is not None:
-        from hilserver.fidelity.from_log import fidelity_of_log
-
-        _report(fidelity_of_log(rig, log, machine), out)
+        _evaluate(rig, log, machine, out)
         return
     swept, table = _sweep(rig, input_, frequency, amplitude, mean) if sweep else ("", None)
     if drive:
-        from hilserver.fidelity.from_log import fidelity_of_log
-
         recorded = _driven(rig, strategy, swept, table, yes)
-        _report(fidelity_of_log(rig, recorded, machine), out)
+        _evaluate(rig, recorded, machine, out)
         typer.echo(f"Log: {recorded}")
-        return
+    else:
+        _simulate(rig, strategy, swept, table, out)
+
+
+def _refuse_source(log: Path | None, drive: bool, machine: Path | None) -> None:
+    """Raises HilserverError where it is not clear what is evaluated, or with which machine."""
+    from hilserver.errors import HilserverError
+
+    if log is not None and drive:
+        raise HilserverError("--log evaluates a recording, --drive makes a new one: give one of them.")
+    if machine is not None and log is None and not drive:
+        raise HilserverError("--machine is for --log and --drive only: a simulated rig has its machine in its device.")
+
+
+def _refuse_options_of_vary(rigs: int | None, seed: int | None) -> None:
+    """Raises HilserverError where options of --vary are given without it."""
+    from hilserver.errors import HilserverError
+
+    if rigs is not None or seed is not None:
+        raise HilserverError("--rigs and --seed are for --vary only: add --vary.")
+
+
+def _simulate(rig: Rig, strategy: list[str] | None, swept: str, sweep: dict[str, object] | None, out: Path) -> None:
+    """Run a simulated rig in lockstep and report."""
     from hilserver.fidelity.strategies import measure
 
-    _report(measure(rig, strategy, swept, table), out)
+    _report(measure(rig, strategy, swept, sweep), out)
+
+
+def _evaluate(rig: Rig, log: Path, machine: Path | None, out: Path) -> None:
+    """Evaluate a recorded run and report."""
+    from hilserver.fidelity.from_log import fidelity_of_log
+
+    _report(fidelity_of_log(rig, log, machine), out)
 
 
 def _vary(rig: Rig, strategies: list[str], rigs: int | None, seed: int | None, refused: list[str], out: Path) -> None:

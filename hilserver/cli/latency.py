@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from hilserver.bench.latency import LatencyMeasurement, LatencyReport
+    from hilserver.realtime.scheduling import Scheduling
+    from hilserver.rig.settings import LoopSettings
 
 
 COARSE = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 1e6)
@@ -59,33 +61,46 @@ def latency(
     """
     import sys
 
-    from rich.console import Console
-
     from hilserver.bench.latency import Conditions, measure
-    from hilserver.bench.latency_report import latency_figures, latency_sentences, plot_latency
-    from hilserver.realtime.scheduling import Scheduling
-    from hilserver.report.figures import json_text, write_json
+    from hilserver.bench.latency_report import latency_figures
+    from hilserver.report.figures import json_text
     from hilserver.rig.build import load_rig
     from hilserver.rig.settings import LoopSettings
 
     loop = load_rig(rig).settings.loop if rig is not None else LoopSettings()
-    scheduling = Scheduling(
-        priority=(loop.priority if priority is None else priority) or None,
-        cpus=frozenset(cpu or loop.cpus) or None,
-        lock_memory=loop.lock_memory if lock is None else lock,
-    )
-    conditions = Conditions(rate or loop.rate, duration, scheduling, busy)
+    conditions = Conditions(rate or loop.rate, duration, _scheduling(loop, priority, cpu, lock), busy)
     result = measure(conditions, cyclictest=compare, tell=lambda text: print(text, file=sys.stderr))
     if json:
         print(json_text(latency_figures(result)))
-        return
+    else:
+        _report(result, output)
+
+
+def _scheduling(loop: LoopSettings, priority: int | None, cpus: list[int] | None, lock: bool | None) -> Scheduling:
+    """The rig's scheduling, with what was chosen on the command line."""
+    from hilserver.realtime.scheduling import Scheduling
+
+    return Scheduling(
+        priority=(loop.priority if priority is None else priority) or None,
+        cpus=frozenset(cpus or loop.cpus) or None,
+        lock_memory=loop.lock_memory if lock is None else lock,
+    )
+
+
+def _report(result: LatencyReport, folder: Path) -> None:
+    """Print the result, and write its plot and figures to a folder."""
+    from rich.console import Console
+
+    from hilserver.bench.latency_report import latency_figures, latency_sentences, plot_latency
+    from hilserver.report.figures import write_json
+
     console = Console(highlight=False, markup=False)
     console.print(latency_table(result))
     for table in latency_histograms(result):
         console.print(table)
     for line in latency_sentences(result):
         console.print(line, soft_wrap=True)
-    files = (plot_latency(result, output / "latency.png"), write_json(latency_figures(result), output / "latency.json"))
+    files = (plot_latency(result, folder / "latency.png"), write_json(latency_figures(result), folder / "latency.json"))
     for path in files:
         console.print(f"Written: {path}", soft_wrap=True)
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hilserver.cli.output import never_waiting
+
+if TYPE_CHECKING:
+    from hilserver.service.children import Prepared
+    from hilserver.service.notify import Notifier
+    from hilserver.service.restarts import Restarts
+    from hilserver.service.supervisor import Supervisor
 
 RigFile = Annotated[Path, typer.Argument(help="rig file (TOML)", show_default=False)]
 
@@ -26,14 +32,11 @@ def run(
     tick is recorded. However the run ends, the valves are set to their safe values first.
     """
     import asyncio
-    import logging
-    import os
 
     from hilserver.service.notify import Notifier
     from hilserver.service.restarts import Restarts
 
-    line = "%(levelname)s %(message)s" if "JOURNAL_STREAM" in os.environ else "%(asctime)s %(levelname)s %(message)s"
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=line)
+    _set_up_logging(verbose)
     notifier, restarts = Notifier.from_environment(), Restarts.of_service()
     restarts.wait(notifier)
 
@@ -42,35 +45,52 @@ def run(
     async def serve() -> int:
         prepared = Prepared()
         try:
-            await prepared.start(*USUAL)  # before the imports below, which take as long as those of these processes
-            return await serve_with(prepared)
+            await prepared.start(*USUAL)  # before the imports of _serve, which take as long as those of these processes
+            return await _serve(rig, report, notifier, restarts, prepared)
         finally:
             await prepared.end()
 
-    async def serve_with(prepared: Prepared) -> int:
-        from hilserver.rig.build import load_rig
-        from hilserver.service.supervisor import Supervisor
-
-        loaded = load_rig(rig)
-        supervisor = Supervisor(loaded, notifier, restarts, prepared)
-        task = asyncio.create_task(supervisor.run())
-        ready = asyncio.create_task(supervisor.ready.wait())
-        await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            typer.echo(
-                f"{loaded.settings.name} runs at {loaded.settings.loop.rate:g} Hz. "
-                f"MQTT: {supervisor.address}, topics hil/{loaded.settings.name}/#"
-            )
-            why_not = "the disk is nearly full" if loaded.settings.recording.enabled else "recording.enabled = false"
-            typer.echo(f"Log: {supervisor.log_file}" if supervisor.log_file else f"Not recorded ({why_not}).")
-            typer.echo("Ctrl-C ends it with the valves at null.")
-        ready.cancel()
-        code = await task
-        if report is not None:
-            await asyncio.to_thread(_report, supervisor.log_file, report)
-        return code
-
     raise typer.Exit(asyncio.run(serve()))
+
+
+def _set_up_logging(verbose: bool) -> None:
+    """To stderr; the journal of systemd has a time of its own for each line."""
+    import logging
+    import os
+
+    line = "%(levelname)s %(message)s" if "JOURNAL_STREAM" in os.environ else "%(asctime)s %(levelname)s %(message)s"
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=line)
+
+
+async def _serve(rig: Path, report: Path | None, notifier: Notifier, restarts: Restarts, prepared: Prepared) -> int:
+    """Run the rig until it ends; returns the exit code."""
+    import asyncio
+
+    from hilserver.rig.build import load_rig
+    from hilserver.service.supervisor import Supervisor
+
+    supervisor = Supervisor(load_rig(rig), notifier, restarts, prepared)
+    task = asyncio.create_task(supervisor.run())
+    ready = asyncio.create_task(supervisor.ready.wait())
+    await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
+    if not task.done():
+        _say_what_runs(supervisor)
+    ready.cancel()
+    code = await task
+    if report is not None:
+        await asyncio.to_thread(_report, supervisor.log_file, report)
+    return code
+
+
+def _say_what_runs(supervisor: Supervisor) -> None:
+    """The rig, where it is operated, and its log."""
+    settings = supervisor.rig.settings
+    typer.echo(
+        f"{settings.name} runs at {settings.loop.rate:g} Hz. MQTT: {supervisor.address}, topics hil/{settings.name}/#"
+    )
+    why_not = "the disk is nearly full" if settings.recording.enabled else "recording.enabled = false"
+    typer.echo(f"Log: {supervisor.log_file}" if supervisor.log_file else f"Not recorded ({why_not}).")
+    typer.echo("Ctrl-C ends it with the valves at null.")
 
 
 def _report(log: Path | None, folder: Path) -> None:
