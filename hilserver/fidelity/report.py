@@ -57,6 +57,22 @@ def _blocks(result: Fidelity) -> Iterator[Block]:
     yield Heading("All strategies side by side")
     yield overview(result)
     yield Listing(tuple(f"{v.name}: {VARIANTS[v.name]}" for v in result.variants if v.name in VARIANTS))
+    yield from _over_frequency(result)
+    yield from _over_the_cycle(result)
+    yield Heading("The command")
+    yield command_grid(result)
+    for title, grid in (
+        ("Uncertainty of the measured quantities", known_grid(result)),
+        ("The bridge's flow estimate", estimate_grid(result)),
+    ):
+        if grid is not None:
+            yield Heading(title)
+            yield grid
+    yield from _circuit(result)
+    yield from _how_to_read(result)
+
+
+def _over_frequency(result: Fidelity) -> Iterator[Block]:
     if (figure := frequency_figure(result)) is not None:
         yield Heading(f"Over frequency: sines on {result.swept}")
         yield Picture(
@@ -69,22 +85,18 @@ def _blocks(result: Fidelity) -> Iterator[Block]:
             "Amplitude ratio and phase at the sine's frequency, over whole periods after it has settled, fitted "
             "together with harmonics and a drift. A negative phase is a lag."
         )
+
+
+def _over_the_cycle(result: Fidelity) -> Iterator[Block]:
     if (figure := time_figure(result)) is not None:
         yield Heading("Over the work cycle")
         yield largest_grid(result)
         yield Picture(
             "cycle", figure, "Quantities, deviations (without those of no compensation) and commands over time"
         )
-    yield Heading("The command")
-    yield command_grid(result)
-    for title, grid in (
-        ("Uncertainty of the measured quantities", known_grid(result)),
-        ("The bridge's flow estimate", estimate_grid(result)),
-    ):
-        if grid is not None:
-            yield Heading(title)
-            yield grid
-    yield from _circuit(result)
+
+
+def _how_to_read(result: Fidelity) -> Iterator[Block]:
     yield Heading("How to read the results")
     yield Listing(
         (
