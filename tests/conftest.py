@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,11 @@ from hypothesis import settings
 # The same examples in every run: a failure in CI is the same failure here.
 settings.register_profile("hilserver", deadline=None, derandomize=True)
 settings.load_profile("hilserver")
+
+
+# A shell without job control starts what it puts into the background with SIGINT ignored, and every child inherits this.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
