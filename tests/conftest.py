@@ -19,7 +19,7 @@ settings.register_profile("hilserver", deadline=None, derandomize=True)
 settings.load_profile("hilserver")
 
 
-# A shell without job control starts what it puts into the background with SIGINT ignored, and every child inherits this.
+# A shell without job control starts background commands with SIGINT ignored, and every child inherits this.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

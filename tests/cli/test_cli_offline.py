@@ -196,7 +196,7 @@ def test_a_log_that_is_none(content: bytes, hilserver: Command, tmp_path: Path) 
 
 def test_ctrl_c_ends_without_a_traceback() -> None:
     script = Path(sys.executable).parent / "hilserver"
-    arguments = [script, "bench", DEMO, "--ticks", "1000", "--no-rates", "--repeats", "100000"]
+    arguments: list[str | Path] = [script, "bench", DEMO, "--ticks", "1000", "--no-rates", "--repeats", "100000"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             while "/x86-64-v" not in Path(f"/proc/{process.pid}/maps").read_text():  # it still imports
