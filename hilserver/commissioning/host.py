@@ -157,7 +157,7 @@ def check_virtual(host: Host) -> Finding:
 
 
 def check_choice(host: Host, loop: Scheduling) -> Finding:
-    """The loop should have a CPU of its own."""
+    """The loop should have a dedicated CPU."""
     online, last = host.online, max(host.online, default=0)
     if len(online) < 2:
         cost = "Loop, recorder, supervisor and everything else share it"

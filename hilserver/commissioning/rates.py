@@ -110,7 +110,7 @@ def refuse_hardware(rig: Rig) -> None:
 
 
 def rig_at(rig: Rig, rate: float, folder: Path) -> Rig:
-    """The rig at another rate, under another name, with a broker of its own and its log in ``folder``.
+    """The rig at another rate, under another name, with a separate broker and its log in ``folder``.
 
     Nothing in it trips or refuses: missed ticks and old samples are to be measured, and nobody is at the rig.
     """

@@ -5,7 +5,7 @@ its result is taken one step earlier, as intermediate code of single functions. 
 compiled once.
 
 Importing this module loads Numba. It changes Numba for the whole process, which must do nothing else with it: `build`
-belongs in a process of its own (``python -m hilserver.compiler``).
+belongs in a separate process (``python -m hilserver.compiler``).
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _address(made: Any) -> int:
 
 
 def check_kernels(library: Library) -> None:
-    """Compile each kernel of the user's files by itself. Raises ConfigurationError naming file, kernel and reason."""
+    """Compile each kernel of the user's files separately. Raises ConfigurationError naming file, kernel and reason."""
     register_marks()
     problems = []
     modules = {file.module: file.name for file in library.own}

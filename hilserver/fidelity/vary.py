@@ -115,7 +115,7 @@ def vary(
     """Run the work cycle on the exact rig, with each unknown alone, and on ``rigs`` randomised ones from ``seed`` on.
 
     ``strategy``: default the rig file's. The unknowns alone have the values of the first randomised rigs. Raises
-    HilserverError where the rig has no simulated machine or work cycle, or does not complete it as described.
+    HilserverError if the rig has no simulated machine or work cycle, or does not complete it as described.
     """
     if not any(device.is_simulated for device in rig.devices):
         text = (
