@@ -32,7 +32,7 @@ from hilserver.tick.program import ENTRY_POINTS, OWN_TABLE
 from hilserver.tick.timed import CELLS, TABLE
 
 Progress = Callable[[str, float], None]
-"""Called with what is being done and the share of the work that is done."""
+"""Called with the present activity and the fraction of the work that is done."""
 ABOUT = 480
 """Number of functions that Numba compiles."""
 LAST_SHARE = 0.85

@@ -77,7 +77,7 @@ def _loaded_alone(file: Path, name: str) -> Program:
 
 
 def _compiled(contract: Contract) -> Any:
-    """A kernel, with what gathers its arguments and distributes its results, as a C function."""
+    """A kernel as a C function, with the code that gathers its arguments and distributes its results."""
     name = fingerprint_of([contract])
     folder = writable(cache_root()) / f"own-{name}"
     generated = import_generated(dispatch.generate_own(contract), f"own_{name}", folder)

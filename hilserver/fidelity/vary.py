@@ -91,7 +91,7 @@ class VaryResult:
         return float(np.percentile(found, share)) if found else float("nan")
 
     def worst(self) -> VariedRun | None:
-        """The randomised rig with the largest deviation of what the valves follow; None where all tripped."""
+        """The randomised rig with the largest deviation of the figures in ``followed``; None if all tripped."""
         return max(self.completed, key=lambda run: max(run.figures[name] for name in self.followed), default=None)
 
     def influence(self, result: UnknownResult) -> tuple[int, float]:

@@ -112,7 +112,7 @@ class ArmingCheck:
         return Examined(self._running().version, tuple(strategies), supply)
 
     async def _examine(self, asked: Examined) -> tuple[tuple[str, ...], str | None]:
-        """Ask the process: the refusals, and what to tell. Where it fails, nothing is refused, but that is told."""
+        """Run the check in its process: the refusals, and a message. If the check fails, nothing is refused."""
         sources = {**self._rig.sources, "circuit": self._running().circuit.source}
         Request(str(self._rig.file), sources, asked.strategies, asked.supply).write(self._request)
         child = await Child.start(

@@ -147,7 +147,7 @@ def supplies(rig: Rig, row: Floats) -> dict[str, float | None]:
 
 
 def is_other(before: float | None, now: float | None) -> bool:
-    """Whether a supply pressure has changed so much that what was calculated with it is outdated."""
+    """Whether a supply pressure has changed so much that results calculated with it are outdated."""
     if before is None or now is None:
         return before is not now
     return abs(now - before) > max(OTHER_SUPPLY * abs(before), LEAST_SUPPLY)

@@ -70,7 +70,7 @@ class Operator:
         self.against_arming: Callable[[Arm], Awaitable[tuple[str, ...]]] = nothing
         """Reasons for which ``arm`` is refused."""
         self.against_sender: Callable[[Command], str | None] = lambda _: None
-        """Why a command is refused because of who has sent it."""
+        """The reason to refuse a command because of its sender."""
         self.done: Callable[[Command], None] = lambda _: None
         """Called after each command that was carried out, other than those that change the circuit."""
         self._posted: RunningCircuit | None = None

@@ -121,7 +121,7 @@ class OperatorLink:
         return None
 
     def take_over(self, command: Command) -> None:
-        """Note who has armed or started the rig."""
+        """Record the client that has armed or started the rig."""
         if not isinstance(command, Arm | Start):
             return
         self._telemetry.troubles.pop(SOURCE, None)

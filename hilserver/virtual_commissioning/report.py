@@ -22,7 +22,7 @@ HEADS = {
     "saturated": "satu-\nrated",
 }
 ALL_FIGURES = tuple(HEADS.get(c.name, c.name) for c in CRITERIA)
-MEANING = "In % of what the criteria name, against the reference simulation; ?: doubtful, !: unfit."
+MEANING = "In % of the quantity that the criteria state, against the reference simulation; ?: doubtful, !: unfit."
 
 
 def write_report(result: TrialResult, folder: Path) -> list[Path]:
