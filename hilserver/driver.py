@@ -1,6 +1,6 @@
 """The driver protocol: a device as named input and output channels.
 
-A driver lives in a package of its own, found through the entry points ``hilserver.drivers``. It sees only this module,
+A driver lives in a separate package, found through the entry points ``hilserver.drivers``. It sees only this module,
 :mod:`hilserver.units` and :mod:`hilserver.errors`. Constructing one touches no hardware; ``open`` does.
 """
 
@@ -87,7 +87,8 @@ class Driver(ABC):
 
     ``open`` raises DriverError for problems with which a run can't start. A running device raises it only if it must
     not continue. Failures that may be temporary (time-out, bad frame, unplugged) raise nothing: the samples are NaN,
-    and the driver counts the failure (``failed``), retries by itself, and never blocks longer than its stated time-out.
+    and the driver counts the failure (``failed``), retries automatically, and never blocks longer than its stated
+    time-out.
 
     Outputs are monitored like inputs: ``confirmed`` gives the values that the device is known to have, and the times of
     the commands with which they came.

@@ -1,4 +1,4 @@
-"""Byte streams to devices, TCP or serial: every call ends at a deadline; lost connections are made again by themselves.
+"""Byte streams to devices, TCP or serial: every call ends at a deadline; lost connections are re-established.
 
 Deadlines are times of ``time.monotonic()``. Reading is ``select`` and ``read`` on the file descriptor: received data is
 available at once, and an unplugged device is detected.

@@ -22,7 +22,7 @@ _RELATIVE = 1e-7
 SIGNIFICANT = 0.05
 """Smallest part of an output for which a motion is significant."""
 _SLOWEST = 1e-3
-"""1/s; slower motions are treated as if they were as fast as this."""
+"""1/s; slower motions are treated as being this fast."""
 TYPICAL_PRESSURE = 1e5
 """Pa: differences are taken over _RELATIVE of a measured pressure, but at least of this one."""
 

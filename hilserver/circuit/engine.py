@@ -221,7 +221,7 @@ def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats) -> N
 def port_of_step(ix: Indices, work: Floats, k: int) -> Floats:
     """Flow ``k`` into the machine in a Rosenbrock step: its rate at the start, its volume, its slopes over the states.
 
-    The volume is integrated as if it were one more state, so that the circuit's content and it add up exactly.
+    The volume is integrated like one more state, so that it and the circuit's content add up exactly.
     """
     n = np.int64(ix[N_STATES])
     return work[n + np.int64(ix[N_SUMS]) + 5 * n + 2 * n * n + np.int64(k) * (n + SLOPES) :]

@@ -103,7 +103,7 @@ class Function:
         self.bound(*arguments)()
 
     def bound(self, *arguments: Any) -> Callable[[], None]:
-        """The function with these arguments, for many calls: without looking at them in each."""
+        """The function with these arguments, for many calls: they are not examined in each call."""
         if len(arguments) != len(self.parameters):
             raise TypeError(f"{self.name} takes {len(self.parameters)} arguments, got {len(arguments)}")
         frame, kept = self._frame(self.parameters.items(), arguments)
@@ -116,7 +116,7 @@ class Function:
         return run
 
     def _frame(self, parameters: Any, arguments: Sequence[Any]) -> tuple[Integers, list[Any]]:
-        """A frame, and what must live as long as it."""
+        """A frame, and the objects that must live as long as it."""
         cells: list[int] = []
         kept: list[Any] = []
         for (name, kind), argument in zip(parameters, arguments, strict=True):

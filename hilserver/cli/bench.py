@@ -123,7 +123,7 @@ def _tried(rig: Rig, rate: list[float] | None, duration: float) -> tuple[list[Ra
 
 
 def _slower(changes: Sequence[Change], tolerance: float | None) -> bool:
-    """Whether a figure is slower by more than ``tolerance``, in percent; each is said."""
+    """Whether a figure is slower by more than ``tolerance``, in percent; each one is printed."""
     import sys
 
     slower = [change for change in changes if tolerance is not None and change.slower > 1.0 + tolerance / 100.0]
@@ -141,7 +141,7 @@ def _print_report(report: BenchReport, trials: Sequence[RateTrial]) -> None:
 
 
 def _print_comparison(changes: Sequence[Change], old: str, differences: Sequence[str]) -> None:
-    """What has changed since the earlier result, and what was different then."""
+    """The changes since the earlier result, and the differences in its conditions."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
@@ -193,7 +193,7 @@ def _components_table(costs: Sequence[ComponentCost]) -> Table:
 
 def _drivers_table(costs: Sequence[DriverCost]) -> Table:
     """The cost of each device."""
-    table = _costs("devices: µs per turn, median", "device", "driver", "where", "read", "write")
+    table = _costs("devices: µs per access, median", "device", "driver", "where", "read", "write")
     for cost in costs:
         table.add_row(cost.device, cost.driver, cost.where, f"{cost.read:.2f}", f"{cost.write:.2f}")
     return table

@@ -88,7 +88,7 @@ async def show(rig: Rig, output: Path, panel: bool, stay: bool) -> int:
 
 
 async def until_it_can_be_armed(supervisor: Supervisor) -> None:
-    """Wait until the server is ready and has simulated its circuit, which the first time takes minutes to compile."""
+    """Wait until the server is ready and has simulated its circuit; a first start also compiles the program."""
     await supervisor.ready.wait()
     assert supervisor.check is not None
     await supervisor.check.finished.wait()

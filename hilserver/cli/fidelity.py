@@ -74,9 +74,9 @@ def fidelity(
     A simulated rig runs in lockstep, without a clock. A real one is run with --drive, or evaluated from a log
     that contains its work cycle.
 
-    With --vary, the simulated machine, its drive and its sensors differ from what the bridge is told: first by each
-    unknown alone (load, friction, air, sensor offset, …), then by all of them at once. The tables show how much of
-    the fidelity depends on which unknown.
+    With --vary, the simulated machine, its drive and its sensors differ from the rig file that the bridge works with:
+    first by each unknown alone (load, friction, air, sensor offset, …), then by all of them at once. The tables show
+    how much of the fidelity depends on which unknown.
     """
     from hilserver.rig.build import load_rig
 

@@ -77,7 +77,7 @@ def latency(
 
 
 def _scheduling(loop: LoopSettings, priority: int | None, cpus: list[int] | None, lock: bool | None) -> Scheduling:
-    """The rig's scheduling, with what was chosen on the command line."""
+    """The rig's scheduling, with the options given on the command line."""
     from hilserver.realtime.scheduling import Scheduling
 
     return Scheduling(

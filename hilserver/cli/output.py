@@ -1,7 +1,7 @@
-"""Output that never waits for the terminal: a server must not stand still because its output does.
+"""Output that never waits for the terminal: a blocked terminal must not block the server.
 
-A terminal stops taking output on Ctrl-S or in a hung connection, a pipe when its reader hangs. Whoever then writes to
-it waits without an end, and with it everything else that its thread has to do.
+A terminal stops accepting output on Ctrl-S or when its connection hangs, a pipe when its reader hangs. A thread that
+writes to it is then blocked indefinitely, with everything else that the thread has to do.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from typing import TextIO
 
 ROOM = 256 * 1024
-"""Bytes that wait for the terminal; what comes after is dropped, and counted in lines."""
+"""Maximum number of bytes that wait for the terminal; further output is dropped, and counted in lines."""
 PATIENCE, LONGEST = 1.0, 5.0
-"""Seconds after which the rest is given up at the end: without progress, and in all."""
+"""Seconds after which unwritten output is abandoned at the end: without progress, and in total."""
 
 
 class Outlet:
-    """Writes to file descriptors in a thread of its own. What it is given while its queue is full is dropped.
+    """Writes to file descriptors in a separate thread. Output that arrives while its queue is full is dropped.
 
     Once something has been dropped, everything is, until the queue is empty: there is one gap, and it is reported.
     """
@@ -37,11 +37,11 @@ class Outlet:
         self._written = 0
         self._dropped = 0
         self._drop_to = -1
-        # a daemon: the interpreter does not wait for it at its end
+        # a daemon: the interpreter does not wait for it when it exits
         threading.Thread(target=self._work, name="output", daemon=True).start()
 
     def put(self, file: int, data: bytes) -> None:
-        """Write this some time, or drop it; returns at once."""
+        """Queue these bytes for writing, or drop them; returns at once."""
         with self._changed:
             if self._dropped or self._size + len(data) > self._room:
                 self._dropped += max(data.count(b"\n"), 1)
@@ -52,7 +52,7 @@ class Outlet:
             self._changed.notify_all()
 
     def finish(self, patience: float = PATIENCE) -> bool:
-        """Wait until all is written, but not after ``patience`` s without progress; returns whether all is."""
+        """Wait until everything is written, or for ``patience`` s without progress; returns whether it is."""
         end = time.monotonic() + LONGEST
         with self._changed:
             written, deadline = self._written, time.monotonic() + patience
@@ -82,11 +82,11 @@ class Outlet:
         self._size += len(text)
 
     def _write(self, file: int, data: bytes) -> None:
-        """Write all of it, however long that takes. Where nobody will ever read it, it is discarded."""
+        """Write all of it, however long that takes. If nobody can ever read it, it is discarded."""
         while data:
             try:
                 count = os.write(file, data)
-            except BlockingIOError:  # another program has set the terminal so
+            except BlockingIOError:  # another program has made the terminal non-blocking
                 select.select([], [file], [])
                 continue
             except OSError:
@@ -113,7 +113,7 @@ class QueuedStream(io.TextIOBase):
 
     @property
     def errors(self) -> str:  # type: ignore[override]
-        """What becomes of characters that the encoding does not have."""
+        """How characters that the encoding does not contain are handled."""
         return self._original.errors or "replace"
 
     def writable(self) -> bool:
@@ -154,7 +154,7 @@ class QueuedStream(io.TextIOBase):
 
 @contextlib.contextmanager
 def never_waiting() -> Iterator[None]:
-    """Let standard output and error never wait, in this process; at the end, briefly, for what is still queued.
+    """Make standard output and error of this process non-waiting; at the end, wait briefly for queued output.
 
     Streams that are no files, as in a test, stay as they are.
     """
@@ -165,7 +165,7 @@ def never_waiting() -> Iterator[None]:
         yield
         return
     first = Outlet()
-    outlets = [first, first if os.path.sameopenfile(*files) else Outlet()]  # of one file, the order is kept
+    outlets = [first, first if os.path.sameopenfile(*files) else Outlet()]  # keeps the order of the output to one file
     for stream in originals:
         stream.flush()
     streams = [QueuedStream(stream, outlet) for stream, outlet in zip(originals, outlets, strict=True)]

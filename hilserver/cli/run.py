@@ -54,7 +54,7 @@ def run(
 
 
 def _set_up_logging(verbose: bool) -> None:
-    """To stderr; the journal of systemd has a time of its own for each line."""
+    """Log to stderr; systemd's journal adds its own time to each line."""
     import logging
     import os
 
@@ -83,7 +83,7 @@ async def _serve(rig: Path, report: Path | None, notifier: Notifier, restarts: R
 
 
 def _say_what_runs(supervisor: Supervisor) -> None:
-    """The rig, where it is operated, and its log."""
+    """The rig, the address at which it is operated, and its log."""
     settings = supervisor.rig.settings
     typer.echo(
         f"{settings.name} runs at {settings.loop.rate:g} Hz. MQTT: {supervisor.address}, topics hil/{settings.name}/#"

@@ -31,7 +31,7 @@ async def request(address: BrokerAddress, rig: str, command: Command, *, within:
     neither armed nor started by this: use `connect` or `open_session`.
     """
     within = command.patience if within is None else within
-    async with open_session(address, rig, within=within, operator=None) as session:  # which is gone in a moment
+    async with open_session(address, rig, within=within, operator=None) as session:  # which ends at once
         return await session.request(command, within=within)
 
 

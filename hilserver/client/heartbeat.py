@@ -1,4 +1,4 @@
-"""Heartbeats of an operator, over a connection of their own whose end the broker reports to the server."""
+"""Heartbeats of an operator, over a separate connection whose end the broker reports to the server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ASLEEP = 60.0
 
 
 def operator_name(program: str) -> str:
-    """A name for this operator: the program and its machine, and something that nobody else has.
+    """A name for this operator: the program, its machine, and a random suffix that makes it unique.
 
     >>> operator_name("panel").startswith("panel on ")
     True
@@ -55,7 +55,7 @@ class HeartbeatSender:
         self._sending: asyncio.Task[None] | None = None
 
     async def start(self, within: float) -> None:
-        """Connect, and return when the broker has the first heartbeat. Raises HilserverError where it gets none."""
+        """Connect, and return when the broker has the first heartbeat. Raises HilserverError if it gets none."""
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send())
         try:
@@ -66,13 +66,13 @@ class HeartbeatSender:
             ) from None
 
     async def end(self) -> None:
-        """Say that this operator leaves."""
+        """Announce that this operator leaves."""
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.wait([self._sending])
 
     async def _send(self) -> None:
-        """Stay connected and send, until cancelled, or until there has been no reason for long."""
+        """Stay connected and send, until cancelled, or until there has been no reason for a heartbeat for some time."""
         awake = time.monotonic()
         while time.monotonic() < awake + ASLEEP:
             id = secrets.token_hex(8)
@@ -88,7 +88,7 @@ class HeartbeatSender:
                 self._sent.clear()
 
     async def _beat(self, client: aiomqtt.Client, id: str, last: bytes) -> float:
-        """Send heartbeats until there has been no reason for long; returns when there was one last."""
+        """Send heartbeats until there has been no reason for one for some time; returns the time of the last reason."""
         beat = OperatorHeartbeat(client=self.name, connection=id).payload()
         awake = time.monotonic()
         try:

@@ -29,12 +29,12 @@ ROUNDING = 1e-12
 FAR = 0.05
 """Share of the span."""
 PATIENCE = 1.0
-"""Seconds beyond its time that a reading waits for so many."""
+"""Seconds beyond its averaging time that a reading waits for this number of samples."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The mean raw reading over some time, its standard deviation, and of how many samples."""
+    """The mean raw reading over some time, its standard deviation, and the number of samples."""
 
     raw: float
     deviation: float
@@ -61,7 +61,7 @@ def calibration_file(rig: Rig) -> Path:
 
 
 def default_unit(rig: Rig, name: str) -> str:
-    """The unit in which people give the channel's values."""
+    """The unit in which a person enters the channel's values."""
     if rig.calibrations.get(name):
         return rig.calibrations[name][-1].unit
     channel = rig.settings.channels[name]
@@ -107,13 +107,13 @@ def same_as_before(measured: Measured, points: list[tuple[float, float]]) -> boo
 
 
 def far_from_configured(rig: Rig, channel: str, fitted: CalibrationFit, unit: str) -> bool:
-    """Whether the channel has shown something else so far: another unit, another sensor?"""
+    """Whether the fit differs greatly from the present calibration: another unit, another sensor?"""
     differences = [abs(value_now(rig, channel, raw, unit) - value) for raw, value in fitted.points]
     return max(differences) > FAR * fitted.span
 
 
 def value_now(rig: Rig, channel: str, raw: float, unit: str) -> float:
-    """What the channel shows for a raw reading as it is scaled today, in this unit (absolute where the channel is)."""
+    """The value that the present scale gives for a raw reading, in this unit (absolute if the channel is absolute)."""
     settings = rig.settings.channels[channel]
     _, zero, one = in_si(unit)
     return (settings.curve().value(raw) + settings.zero - zero) / one

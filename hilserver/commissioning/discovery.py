@@ -12,7 +12,7 @@ from hilserver.errors import DriverError
 
 
 def described(drivers: Mapping[str, type[Driver]] | None = None) -> Iterator[str]:
-    """All devices that are found, line by line: what each one is, its table for a rig file, its channels.
+    """All devices that are found, line by line: for each its description, its table for a rig file, its channels.
 
     ``drivers``: by name; default: those that are installed. A driver that can't search reports why.
     """

@@ -1,4 +1,4 @@
-"""Is everything there that a run needs? Machine, limits, clock, broker, cache, disk; what is missing, what fixes it.
+"""Whether this machine has everything that a run needs: limits, clock, broker, cache, disk; and how to fix it.
 
 Nothing is changed, no device is touched; the disk's speed is measured with a file that is removed again.
 """
@@ -37,9 +37,9 @@ EXIT_CODES = {OK: 0, NOTE: 0, WARNING: 1, ERROR: 2}
 BROKER_TIMEOUT = 3.0
 """Seconds in which the broker must answer."""
 TRIAL_BYTES = 32 << 20
-"""What is written to see how fast the disk is."""
+"""Number of bytes written to measure the speed of the disk."""
 SHORT_OF_SPACE, ALMOST_FULL = 24 * 3600.0, 600.0
-"""Seconds of log that should, and must, have room on the disk."""
+"""Seconds of log for which the disk should, and must, have room."""
 SPEED_MARGIN = 4.0
 """How many times faster than the log the disk should be: it has other work too."""
 _TIME_ERROR, _STA_UNSYNC = 5, 0x40
@@ -66,7 +66,7 @@ def diagnose(
 
 
 def exit_code(findings: list[Finding]) -> int:
-    """0: fit; 1: it runs, but less well than it could; 2: it can't run so."""
+    """0: suitable; 1: it runs, but less well than it could; 2: it can't run with these settings."""
     return max((EXIT_CODES[finding.state] for finding in findings), default=0)
 
 
@@ -83,7 +83,7 @@ def doctor_figures(findings: list[Finding]) -> dict[str, Any]:
 
 
 class _Timex(ctypes.Structure):
-    """struct timex of adjtimex(2), as far as it is looked at; the rest is room."""
+    """struct timex of adjtimex(2): the fields that are read; the rest is padding."""
 
     _fields_ = [
         ("modes", ctypes.c_uint),
@@ -97,7 +97,7 @@ class _Timex(ctypes.Structure):
 
 
 def clock_error() -> float | None:
-    """How wrong the system's clock may be at most, s; None where nothing synchronises it."""
+    """The maximum error of the system's clock, s; None if nothing synchronises it."""
     timex = _Timex()
     state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(timex))
     if state in (-1, _TIME_ERROR) or timex.status & _STA_UNSYNC:
@@ -106,7 +106,7 @@ def clock_error() -> float | None:
 
 
 def check_clock(largest_error: float | None) -> Finding:
-    """Whether the system's clock is synchronised. The loop itself has a clock of its own that never jumps."""
+    """Whether the system's clock is synchronised. The loop itself uses another clock, which never jumps."""
     if largest_error is not None:
         return Finding("clock", OK, f"synchronised, to {largest_error * 1e3:.0f} ms at most")
     return Finding(
@@ -122,7 +122,7 @@ def check_clock(largest_error: float | None) -> Finding:
 
 
 def check_cache(rig: Rig | None) -> Finding:
-    """Whether compiled programs can be kept, and whether the rig's is there already."""
+    """Whether compiled programs can be stored, and whether the one for this rig exists already."""
     folder = cache_root()
     if not _may_write(folder):
         return Finding(
@@ -149,7 +149,7 @@ def _existing(folder: Path) -> Path:
 
 
 def check_shared_memory(rig: Rig, folder: Path = Path("/dev/shm")) -> Finding:
-    """Whether there is room for what the processes of a run share."""
+    """Whether there is room for the memory that the processes of a run share."""
     needed = LoopMemory.nbytes(rig.layout.width, ring_rows(rig), payload_bytes=PAYLOAD_BYTES)
     free = shutil.disk_usage(folder).free
     found = f"{folder} has {free / 1e6:.0f} MB free, the run needs {needed / 1e6:.0f} MB"
@@ -162,7 +162,7 @@ def check_shared_memory(rig: Rig, folder: Path = Path("/dev/shm")) -> Finding:
 
 
 def check_broker(rig: Rig) -> Finding:
-    """Whether the rig's broker is there and lets the server in."""
+    """Whether the rig's broker can be reached and admits the server."""
     s = rig.settings.mqtt
     if s.embedded:
         try:
@@ -186,7 +186,7 @@ def check_broker(rig: Rig) -> Finding:
 
 
 async def _refusal(address: BrokerAddress) -> str | None:
-    """Why a broker does not let the server in; None where it does."""
+    """Why a broker does not admit the server; None if it does."""
     try:
         async with connection(new_client(address, aiomqtt.ProtocolVersion.V311, timeout=BROKER_TIMEOUT)):
             return None
@@ -204,7 +204,7 @@ def log_rate(rig: Rig) -> float:
 
 
 def check_disk(folder: Path, rate: float, kept_free: float = 0.0) -> Iterator[Finding]:
-    """Room and speed of the disk for the log; ``rate`` in bytes per second, 0 where it isn't known."""
+    """Free space and speed of the disk for the log; ``rate`` in bytes per second, 0 if it isn't known."""
     place = _existing(folder)
     if not _may_write(folder):
         found = f"{folder.absolute()} can't be written by this user"
@@ -218,7 +218,7 @@ def check_disk(folder: Path, rate: float, kept_free: float = 0.0) -> Iterator[Fi
 
 
 def check_space(folder: Path, free: float, rate: float, kept_free: float = 0.0) -> Finding:
-    """Whether the log finds room beyond the bytes that are left free (``recording.min_free_megabytes``)."""
+    """Whether the log fits on the disk in addition to the space left free (``recording.min_free_megabytes``)."""
     found = f"{folder.absolute()}: {free / 1e9:.1f} GB free"
     if kept_free:
         found += f", of which {kept_free / 1e9:.1f} GB are kept free"

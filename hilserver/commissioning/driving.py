@@ -108,7 +108,7 @@ class LiveBench:
 
 
 async def _served(rig: Rig, conversation: Callable[[Supervisor], Awaitable[None]], what: str) -> Path:
-    """Run a server of the rig for a conversation with it; returns the log."""
+    """Run a server of the rig while an exchange with it lasts; returns the log."""
     if not rig.settings.recording.enabled:
         raise HilserverError(f"{rig.file}: recording.enabled is false, but the log is required for the evaluation.")
     supervisor = Supervisor(rig, attended=True)

@@ -29,7 +29,7 @@ CAP_IPC_LOCK, CAP_SYS_NICE = 14, 23
 
 @dataclass(frozen=True)
 class Finding:
-    """What was looked at and found; unless it is ok, what that costs and the command that fixes it.
+    """A check and its finding; unless it is ok, with the consequences and the command that fixes it.
 
     ``state``: "ok"; "note" (good to know, costs nothing on most rigs); "warning" (hilserver runs, but less well);
     "error" (it can't run, or can't do what the rig file asks for).
@@ -70,7 +70,7 @@ class Host:
         return self.cpus("sys/devices/system/cpu/online")
 
     def of_cpu(self, cpu: int, path: str) -> str:
-        """The path of something that each CPU has."""
+        """The path of a file that exists for each CPU."""
         return f"sys/devices/system/cpu/cpu{cpu}/{path}"
 
     def limit(self, name: str) -> float:
@@ -111,7 +111,7 @@ def written(cpus: frozenset[int]) -> str:
 
 
 def check_host(host: Host, loop: Scheduling) -> Iterator[Finding]:
-    """All that concerns the loop's punctuality: kernel, CPUs, clock, limits."""
+    """All findings that concern the timing of the loop: kernel, CPUs, clock, limits."""
     yield check_architecture()
     yield from _finding("kernel", "a PREEMPT_RT kernel", check_kernel(host.root), WARNING)
     yield check_virtual(host)
@@ -139,7 +139,7 @@ def check_architecture() -> Finding:
 
 
 def check_virtual(host: Host) -> Finding:
-    """A virtual machine is at the mercy of its host."""
+    """The timing of a virtual machine depends on its host."""
     flags = next((line for line in (host.text("proc/cpuinfo") or "").splitlines() if line.startswith("flags")), "")
     if "hypervisor" not in flags.split():
         return Finding("machine", OK, "not a virtual machine")
@@ -157,7 +157,7 @@ def check_virtual(host: Host) -> Finding:
 
 
 def check_choice(host: Host, loop: Scheduling) -> Finding:
-    """The loop should have a CPU of its own."""
+    """The loop should have a dedicated CPU."""
     online, last = host.online, max(host.online, default=0)
     if len(online) < 2:
         cost = "Loop, recorder, supervisor and everything else share it"
@@ -274,7 +274,7 @@ def check_clock_source(host: Host) -> Finding:
         WARNING,
         f"{source} instead of tsc",
         "Each reading of the clock takes about 1 µs instead of 20 ns, ten times per tick",
-        "Look why in the kernel's log: dmesg | grep -i -e tsc -e clocksource; where it was only mistrusted,"
+        "Find the reason in the kernel's log: dmesg | grep -i -e tsc -e clocksource; if it was only marked unstable,"
         " tsc=reliable on the kernel's command line",
     )
 

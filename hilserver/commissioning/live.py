@@ -28,14 +28,14 @@ from hilserver.tick.plant import SAFE_RAW
 from hilserver.tick.signals import check_limits, scale_channels
 
 SETTLING = 1.0
-"""Seconds in which every device should have given a sample."""
+"""Seconds within which every device should have delivered a sample."""
 LONGEST_STEP = 1.0
-"""Seconds that a simulated rig is moved at most between two looks."""
+"""Maximum simulated time between two readings of a simulated rig, s."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A channel now: raw reading, value (SI, gauge), age of the sample in s, and why it is not valid, if so."""
+    """The present state of a channel: raw reading, value (SI, gauge), age of the sample, s, and why it is not valid."""
 
     channel: str
     raw: float
@@ -45,11 +45,11 @@ class Reading:
 
 
 class Source(Protocol):
-    """Where rows come from."""
+    """The source of the rows, in words."""
 
     described: str
     failures: dict[str, str]
-    """What is wrong with devices, by name."""
+    """Problems of devices, by name."""
 
     def row(self) -> Floats:
         """The row now, with its channels scaled."""
@@ -113,7 +113,7 @@ class OpenDevices:
                 self.failures[driver.name] = driver.last_error
         now = time.monotonic()
         elapsed, self._read_at = max(now - self._read_at, 1e-6), now
-        with np.errstate(invalid="ignore", over="ignore"):  # what is no number is no sample
+        with np.errstate(invalid="ignore", over="ignore"):  # a value that is not a number is no sample
             scale_channels(self._rig.plan, self._row, elapsed)
             check_limits(self._rig.plan, self._row, elapsed)
         return self._row
@@ -137,7 +137,7 @@ class _StillPlant:
         ages[:] = 0.0
 
     def write(self, values: Floats) -> None:
-        """Nothing moves it."""
+        """Without effect: the machine is not moved."""
 
     def make_safe(self) -> None:
         """It has its safe values."""
@@ -148,7 +148,7 @@ class _StillPlant:
 
 @dataclass(frozen=True)
 class _ReadingHost:
-    """What is read of simulated and replayed devices without a server: a plant at rest, the first samples."""
+    """Readings of simulated and replayed devices without a server: those of a plant at rest, the first samples."""
 
     rig: Rig
 

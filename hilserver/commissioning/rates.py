@@ -99,7 +99,7 @@ def _quiet() -> Iterator[None]:
 
 
 def refuse_hardware(rig: Rig) -> None:
-    """Raise ConfigurationError where a device is not simulated: a rig is not run to see how fast a computer is."""
+    """Raise ConfigurationError if a device is not simulated: a real rig is not run to measure a computer's speed."""
     problems = [
         Problem("not simulated: a rate is tried on simulated rigs only.", f"devices.{device.name}", str(rig.file))
         for device in rig.devices
@@ -110,9 +110,9 @@ def refuse_hardware(rig: Rig) -> None:
 
 
 def rig_at(rig: Rig, rate: float, folder: Path) -> Rig:
-    """The rig at another rate, under another name, with a broker of its own and its log in ``folder``.
+    """The rig at another rate, under another name, with a separate broker and its log in ``folder``.
 
-    Nothing in it trips or refuses: missed ticks and old samples are to be measured, and nobody is at the rig.
+    Nothing in it trips or is refused: missed ticks and old samples are to be measured, and the rig is simulated.
     """
     sources: dict[str, Any] = copy.deepcopy(dict(rig.sources))
     table = sources["rig"]
@@ -149,7 +149,7 @@ async def _run_at(rig: Rig, duration: float) -> RateTrial:
 
 
 async def _begin(supervisor: Supervisor) -> None:
-    """Let the rig run, and its work cycle. Raises HilserverError where it refuses."""
+    """Start the rig and its work cycle. Raises HilserverError if it refuses."""
     await supervisor.ready.wait()
     operator, deadline = supervisor.operator, time.monotonic() + PATIENCE
     assert operator is not None

@@ -5,7 +5,7 @@ its result is taken one step earlier, as intermediate code of single functions. 
 compiled once.
 
 Importing this module loads Numba. It changes Numba for the whole process, which must do nothing else with it: `build`
-belongs in a process of its own (``python -m hilserver.compiler``).
+belongs in a separate process (``python -m hilserver.compiler``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hilserver.tick.program import ENTRY_POINTS, OWN_TABLE
 from hilserver.tick.timed import CELLS, TABLE
 
 Progress = Callable[[str, float], None]
-"""Called with what is being done and the share of the work that is done."""
+"""Called with the present activity and the fraction of the work that is done."""
 ABOUT = 480
 """Number of functions that Numba compiles."""
 LAST_SHARE = 0.85

@@ -65,7 +65,7 @@ def _linker() -> list[str]:
 
 
 def _library_folders() -> list[Path]:
-    """Where the C library of this system is."""
+    """Path of this system's C library."""
     with Path("/proc/self/maps").open() as maps:
         files = [line.split()[-1] for line in maps if "libm.so" in line or "libm-" in line or "libc.so" in line]
     return list({Path(file).parent: None for file in files})

@@ -77,7 +77,7 @@ def _loaded_alone(file: Path, name: str) -> Program:
 
 
 def _compiled(contract: Contract) -> Any:
-    """A kernel, with what gathers its arguments and distributes its results, as a C function."""
+    """A kernel as a C function, with the code that gathers its arguments and distributes its results."""
     name = fingerprint_of([contract])
     folder = writable(cache_root()) / f"own-{name}"
     generated = import_generated(dispatch.generate_own(contract), f"own_{name}", folder)
@@ -98,7 +98,7 @@ def _address(made: Any) -> int:
 
 
 def check_kernels(library: Library) -> None:
-    """Compile each kernel of the user's files by itself. Raises ConfigurationError naming file, kernel and reason."""
+    """Compile each kernel of the user's files separately. Raises ConfigurationError naming file, kernel and reason."""
     register_marks()
     problems = []
     modules = {file.module: file.name for file in library.own}

@@ -35,7 +35,7 @@ def program_for(own: Sequence[OwnFile]) -> Program:
 
 
 def check(library: Library) -> None:
-    """Compile each kernel of the user by itself. Raises ConfigurationError naming file, kernel and reason."""
+    """Compile each kernel of the user separately. Raises ConfigurationError naming file, kernel and reason."""
     if library.own_kernels:
         from hilserver.compiler.own import check_kernels  # loads Numba
 

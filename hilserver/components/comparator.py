@@ -13,7 +13,7 @@ class Comparator(Component):
 
     .. math:: u = u_{on}\;\mathrm{after}\;u_{in} \ge s_{on}, \qquad u = u_{off}\;\mathrm{after}\;u_{in} \le s_{off}
 
-    It samples its input once per integration step, so it acts one step later and may close a signal loop. Exchange
+    It samples its input once per integration step, so it acts one step later and may close a signal loop. Swap
     ``on_value`` and ``off_value`` for one that switches on when its input falls (a pressure switch that loads a pump).
     """
 
@@ -33,7 +33,7 @@ class Comparator(Component):
         if self.off_at > self.on_at:
             raise ValueError(
                 f"off_at {self.off_at:g} must not be above on_at {self.on_at:g}: to switch on at a falling input "
-                "exchange the levels, and on_value with off_value"
+                "swap the levels, and on_value with off_value"
             )
         return self
 

@@ -17,7 +17,7 @@ SHARPEST = 0.9999
 class CraneArm(Component):
     r"""An arm of one degree of freedom with a load at its tip, reduced to the cylinder that lifts it.
 
-    Pivot, cylinder's base and rod pin are a triangle with the sides p (pivot to base), q (pivot to rod pin on the arm)
+    Pivot, cylinder's base and rod pin form a triangle with the sides p (pivot to base), q (pivot to rod pin on the arm)
     and the cylinder's length L = L_0 + x; the angle gamma between p and q gives the arm's angle over the horizontal,
     theta = gamma - gamma_0.
 

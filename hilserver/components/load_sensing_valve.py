@@ -32,7 +32,7 @@ class LoadSensingValve(CentredValve):
     in some 20 ms; a longer LS line is a larger ``ls_volume``. LS takes its oil from the working port, and none once it
     is filled. Sections that share one LS node vent each other: give each its own node and join them by shuttle valves.
 
-    An individual pressure compensator is a component of its own upstream of P, with the same LS node.
+    An individual pressure compensator is a separate component upstream of P, with the same LS node.
     Edges, centre, motion and leakage: as in ``directional_valve_4_3``. Source: theory §3; [Linjama].
     """
 

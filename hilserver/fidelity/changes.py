@@ -203,7 +203,7 @@ def restriction(rig: DeviceTables, draw: Draw) -> None:
 
 
 def _taken(cylinder: Table, port: str, share: float) -> float:
-    """Take a share of a chamber's dead volume for a component of its own, m³."""
+    """Take a share of a chamber's dead volume for a separate component, m³."""
     key = f"dead_volume_{port}"
     volume = share * si(cylinder[key], "m^3")
     scaled(cylinder, key, "m^3", 1.0 - share)

@@ -71,7 +71,7 @@ def _rig_of(log: LogReader) -> Rig:
 
 
 def _with_cylinders(then: RigSettings, today: RigSettings) -> RigSettings:
-    """The settings of then with the cylinders of today, as far as their ports and channels existed then."""
+    """The recorded settings with the present cylinders, if their ports and channels existed at that time."""
     known = {
         name: cylinder
         for name, cylinder in today.cylinders.items()

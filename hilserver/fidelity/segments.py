@@ -133,7 +133,7 @@ class CycleSegment:
 def segments_of(
     record: CircuitRows, rows: slice, cycle: CycleSettings
 ) -> tuple[CycleSegment | None, CycleSegment | None]:
-    """Work cycle and sweep within a pass; None for what the cycle does not have."""
+    """Work cycle and sweep within a pass; None for the one that the cycle does not have."""
     swept = [entry for entry in cycle.inputs.values() if entry.sweep is not None]
     if not swept:
         return CycleSegment(rows, 0.0), None

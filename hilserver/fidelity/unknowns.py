@@ -1,4 +1,4 @@
-"""What the bridge is not told about a rig: properties of its simulated machine and drive, drawn from usual ranges.
+"""Properties of a rig that the bridge does not know: its simulated machine and drive, drawn from usual ranges.
 
 Only the simulated device changes. Channels, valves and cylinders of the rig file, by which the bridge works, do not.
 """

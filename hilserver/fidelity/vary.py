@@ -1,4 +1,4 @@
-"""How much of a rig's fidelity depends on what the bridge is not told: each unknown alone, and all at once."""
+"""How the fidelity of a rig depends on properties unknown to the bridge: each unknown alone, and all at once."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from hilserver.fidelity.unknowns import Unknown, applicable, varied
 from hilserver.rig.build import Rig, assemble
 
 DRAWS = 3
-"""Draws of each unknown alone."""
+"""Number of random values of each unknown alone."""
 RIGS = 20
-"""Default number of wild rigs."""
+"""Default number of randomised rigs."""
 NOISE = "noise"
 """The figure of the command's noise; all others are quantities of the comparison."""
 
 Progress = Callable[[str, float], None]
-"""Is told what is run, and the share of the work that is done."""
+"""Is called with the name of the present run and the fraction of the work that is done."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class VariedRun:
 
 @dataclass(frozen=True)
 class UnknownResult:
-    """An unknown alone: its runs at several draws."""
+    """One unknown alone: runs with several random values of it."""
 
     unknown: Unknown
     runs: tuple[VariedRun, ...]
@@ -63,7 +63,7 @@ class UnknownResult:
 
 @dataclass(frozen=True)
 class VaryResult:
-    """A rig as described, with each unknown alone, and with all at once (wild rigs), under one strategy.
+    """A rig as described, with each unknown alone, and with all at once (randomised rigs), under one strategy.
 
     ``followed``: the figures by which unknowns and rigs are sorted: positions, and flows into the valves' own ports.
     """
@@ -73,7 +73,7 @@ class VaryResult:
     followed: tuple[str, ...]
     exact: VariedRun
     unknowns: tuple[UnknownResult, ...]
-    wild: tuple[VariedRun, ...]
+    randomised: tuple[VariedRun, ...]
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -82,16 +82,16 @@ class VaryResult:
 
     @property
     def completed(self) -> tuple[VariedRun, ...]:
-        """The wild rigs that did not trip."""
-        return tuple(run for run in self.wild if not run.trip)
+        """The randomised rigs that did not trip."""
+        return tuple(run for run in self.randomised if not run.trip)
 
     def percentile(self, figure: str, share: float) -> float:
-        """Percentile of a figure over the wild rigs that did not trip; NaN without one."""
+        """Percentile of a figure over the randomised rigs that did not trip; NaN without one."""
         found = [run.figures[figure] for run in self.completed]
         return float(np.percentile(found, share)) if found else float("nan")
 
     def worst(self) -> VariedRun | None:
-        """The wild rig with the largest deviation of what the valves follow; None where all tripped."""
+        """The randomised rig with the largest deviation of the figures in ``followed``; None if all tripped."""
         return max(self.completed, key=lambda run: max(run.figures[name] for name in self.followed), default=None)
 
     def influence(self, result: UnknownResult) -> tuple[int, float]:
@@ -100,9 +100,9 @@ class VaryResult:
         return result.trips, max(filter(isfinite, increases), default=0.0)
 
     def trips(self) -> Iterator[tuple[str, VariedRun]]:
-        """Runs that tripped, with the name of the unknown; of wild rigs "all"."""
+        """Runs that tripped, with the name of the unknown; "all" for randomised rigs."""
         yield from ((result.unknown.name, run) for result in self.unknowns for run in result.runs if run.trip)
-        yield from (("all", run) for run in self.wild if run.trip)
+        yield from (("all", run) for run in self.randomised if run.trip)
 
 
 def vary(
@@ -112,10 +112,10 @@ def vary(
     seed: int = 1,
     progress: Progress = lambda what, done: None,
 ) -> VaryResult:
-    """Run the work cycle on the exact rig, with each unknown alone, and on ``rigs`` wild ones from ``seed`` on.
+    """Run the work cycle on the exact rig, with each unknown alone, and on ``rigs`` randomised ones from ``seed`` on.
 
-    ``strategy``: default the rig file's. The unknowns alone have the values of the first wild rigs. Raises
-    HilserverError where the rig has no simulated machine or work cycle, or does not complete it as described.
+    ``strategy``: default the rig file's. The unknowns alone have the values of the first randomised rigs. Raises
+    HilserverError if the rig has no simulated machine or work cycle, or does not complete it as described.
     """
     if not any(device.is_simulated for device in rig.devices):
         text = (

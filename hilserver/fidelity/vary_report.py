@@ -19,29 +19,29 @@ HIGH = 95.0
 
 
 def unknowns_grid(result: VaryResult) -> Grid:
-    """What each unknown alone adds to the figures of the exact rig."""
+    """The increase of each figure by each unknown alone, over the rig as described."""
     rows = []
     for found in result.unknowns:
         cells = [_increase(name, *found.increase(name, result.exact)) for name in result.figures]
         rows.append((found.unknown.name, *cells, str(found.trips)))
-    draws = len(result.unknowns[0].runs) if result.unknowns else 0
-    of = f"{draws} draws" if draws != 1 else "1 draw"
+    runs = len(result.unknowns[0].runs) if result.unknowns else 0
+    of = f"{runs} runs" if runs != 1 else "1 run"
     caption = (
         f"Increase over the rig as described, in percentage points: median (largest) of {of}. The unknowns are sorted "
-        f"by their trips, then by the largest increase of {' or '.join(result.followed)}."
+        f"by the number of trips, then by the largest increase of {' or '.join(result.followed)}."
     )
     return Grid(("unknown", *_heads(result), "trips"), tuple(rows), caption)
 
 
 def family_grid(result: VaryResult) -> Grid:
-    """The exact rig beside the wild ones."""
+    """The rig as described and the randomised rigs."""
     rows: list[tuple[str, ...]] = [("as described", *(percent(result.exact.figures[n]) for n in result.figures))]
-    for name, share in (("wild rigs, median", 50.0), (f"wild rigs, {HIGH:g}th percentile", HIGH)):
+    for name, share in (("randomised rigs, median", 50.0), (f"randomised rigs, {HIGH:g}th percentile", HIGH)):
         rows.append((name, *(percent(result.percentile(n, share)) for n in result.figures)))
     caption = (
         "NRMSE over the work cycle, against the reference simulation on the same machine. Noise: RMS of the command "
-        f"above {NOISE_CORNER:g} of the tick rate, % of full command. {len(result.completed)} of {len(result.wild)} "
-        "wild rigs completed the work cycle."
+        f"above {NOISE_CORNER:g} of the tick rate, % of full command. {len(result.completed)} of "
+        f"{len(result.randomised)} randomised rigs completed the work cycle."
     )
     return Grid(("rig", *_heads(result)), tuple(rows), caption)
 
@@ -66,13 +66,13 @@ def _increase(figure: str, median: float, largest: float) -> str:
 
 def vary_sentences(result: VaryResult) -> list[str]:
     """The results in words."""
-    wild, tripped = len(result.wild), len(result.wild) - len(result.completed)
-    found = [f"{tripped} of {wild} wild rigs tripped."]
+    randomised, tripped = len(result.randomised), len(result.randomised) - len(result.completed)
+    found = [f"{tripped} of {randomised} randomised rigs tripped."]
     for name in result.followed if result.completed else ():
         found.append(
-            f"{name} with {result.strategy}: {percent(result.exact.figures[name])} on the rig as described; on wild "
-            f"rigs {percent(result.percentile(name, 50.0))} (median), {percent(result.percentile(name, HIGH))} "
-            f"({HIGH:g}th percentile)."
+            f"{name} with {result.strategy}: {percent(result.exact.figures[name])} on the rig as described; on "
+            f"randomised rigs {percent(result.percentile(name, 50.0))} (median), "
+            f"{percent(result.percentile(name, HIGH))} ({HIGH:g}th percentile)."
         )
         largest = {u.unknown.name: u.increase(name, result.exact)[1] for u in result.unknowns}
         if known := {unknown: increase for unknown, increase in largest.items() if isfinite(increase)}:
@@ -80,7 +80,7 @@ def vary_sentences(result: VaryResult) -> list[str]:
             found.append(f"{name} depends most on {most}: up to {100 * known[most]:+.2f} percentage points.")
     if (worst := result.worst()) is not None:
         found.append(
-            f"The worst wild rig that completed the work cycle can be repeated with --rigs 1 --seed {worst.seed}."
+            f"The worst randomised rig that completed the work cycle can be repeated with --rigs 1 --seed {worst.seed}."
         )
     return found
 
@@ -95,7 +95,7 @@ def write_vary_report(result: VaryResult, folder: Path) -> list[Path]:
 
 def _blocks(result: VaryResult) -> Iterator[Block]:
     yield Listing(tuple(vary_sentences(result)))
-    yield Heading("Wild rigs: all unknowns at once")
+    yield Heading("Randomised rigs: all unknowns at once")
     yield family_grid(result)
     yield Heading("Each unknown alone")
     yield unknowns_grid(result)
@@ -118,7 +118,7 @@ def vary_figures(result: VaryResult) -> dict[str, Any]:
         "strategy": result.strategy,
         "exact": dict(result.exact.figures),
         "unknowns": {u.unknown.name: [_run_figures(run) for run in u.runs] for u in result.unknowns},
-        "wild": [_run_figures(run) for run in result.wild],
+        "randomised": [_run_figures(run) for run in result.randomised],
         "percentiles": {
             name: {f"{share:g}": result.percentile(name, share) for share in (50.0, HIGH)} for name in result.figures
         },

@@ -61,10 +61,9 @@ class Parameter:
     """A parameter to be identified.
 
     ``size``: its typical error; ``useful``: the largest standard deviation with which the result is still useful, 0
-    where none is wanted;
-    ``prior``: standard deviation of what is known of it beforehand, with the mean ``start``; ``slope``: the value that
-    is changed for derivatives, where it is another one; ``inseparable``: standard deviation of an influence quantity
-    that no recording tells from it.
+    where none is wanted; ``prior``: standard deviation of what is known of it beforehand, with the mean ``start``;
+    ``slope``: the value that is changed for derivatives, where it is another one; ``inseparable``: standard deviation
+    of an influence quantity that no recording distinguishes from it.
     """
 
     start: float
@@ -91,7 +90,7 @@ Values = Mapping[str, float]
 Predict = Callable[[Values], Sequence[Floats]]
 """The model's prediction of all signals."""
 Others = Callable[[Values], Iterable[Values]]
-"""Values that may fit as well as these, in another valley: a fit continues from the best of them."""
+"""Other values that may fit equally well, near another minimum: a fit continues from the best of them."""
 
 
 @dataclass(frozen=True)

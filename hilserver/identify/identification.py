@@ -118,7 +118,7 @@ def _solved(experiment: Experiment, values: dict[str, float]) -> tuple[float, di
 
 
 def _reduced(experiment: Experiment, second_order: bool, start: Values) -> Identified:
-    """Fit, and again with what the recording does not identify near the configured values: not reported, but uncertain.
+    """Fit; then fit again with unidentified parameters near their configured values: not reported, but uncertain.
 
     First without errors of sensors and the like, then with all of them, from there.
     """

@@ -32,8 +32,8 @@ ABOUT_RESIDUALS = (
     "values of white noise."
 )
 ABOUT_SUSPICIONS = (
-    "What the recording suggests beside the valve. The deviations of the identified values contain it; the experiments "
-    "would reduce them."
+    "Model errors outside the valve that the recording suggests. The standard deviations of the identified values "
+    "include them; the experiments would reduce these deviations."
 )
 ABOUT_SERVO = (
     "Flow servo with these settings: open loop with the margins at the largest pressure drop, and closed loop from "
@@ -140,8 +140,8 @@ def document(results: Sequence[Identified], recording: Recording) -> Document:
 def _suspicion_blocks(found: Identified) -> list[Block]:
     table = suspicion_table(found)
     if not table.rows:
-        return ["Nothing beside the valve is suspected: the residuals do not follow the command."]
-    return [Heading(f"Suspected beside valve {found.experiment.valve}"), ABOUT_SUSPICIONS, table]
+        return ["No model errors outside the valve are suspected: the residuals do not follow the command."]
+    return [Heading(f"Suspected outside valve {found.experiment.valve}"), ABOUT_SUSPICIONS, table]
 
 
 def _servo_blocks(found: Identified, recording: Recording) -> list[Block]:

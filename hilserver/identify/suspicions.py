@@ -1,7 +1,7 @@
-"""Structures that the recording suggests beside the valve, and the experiments that tell them apart.
+"""Model errors outside the valve that the recording suggests, and the experiments that would confirm them.
 
-A structure is suspected where its figure is significant, or beyond its usual tolerance. What the model does not
-describe at all is seen in residuals that follow the command: of an exact model they are independent of it.
+A structure is suspected where its figure is significant, or beyond its usual tolerance. Effects that the model does not
+describe at all appear in residuals that follow the command: those of an exact model are independent of it.
 Source: Ljung, System Identification, 2nd ed. 1999, ch. 16.6 (residual analysis).
 """
 
@@ -22,13 +22,13 @@ from hilserver.units import shown_value
 LONGEST_LAG = 50
 """Ticks after a change of the command within which its residuals are examined."""
 CHANCE = 1e-3
-"""Probability with which white residuals exceed the limit at any of these lags."""
+"""Probability that white residuals exceed the limit at any of these lags."""
 BESIDE_CLOCK = "record the command at an input of the card: its lag is that of the card; a spool position sensor"
 
 
 @dataclass(frozen=True)
 class Suspicion:
-    """A suspected structure: ``figure`` with its deviation, ``usual`` tolerance, ``experiment`` that would tell."""
+    """A suspected structure: ``figure`` with its deviation, ``usual`` tolerance, ``experiment`` to confirm it."""
 
     structure: str
     figure: str
@@ -120,11 +120,11 @@ def largest_correlation(r: Floats, cause: Floats) -> tuple[int, float, float]:
 def suspicion_table(found: Identified) -> Grid:
     """A line for each."""
     rows = tuple((s.structure, s.figure, s.usual, s.experiment) for s in suspicions(found))
-    return Grid(("suspected", "figure", "expected", "experiment that tells"), rows)
+    return Grid(("suspected", "figure", "expected", "experiment to confirm it"), rows)
 
 
 def about_the_delay(found: Identified) -> str:
-    """What the deviation of the delay consists of."""
+    """The main contribution to the standard deviation of the delay."""
     common = uniform(COMMON_DELAY * found.experiment.dt)
     return (
         f"{shown_value(common, 's', 2)} of the delay's deviation are the delay that all sensors may have in common "

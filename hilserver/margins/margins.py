@@ -22,13 +22,13 @@ class RigMargins:
     capacity: capacity.CapacityResult
     delay: delay.DelayResult
     servos: tuple[flow_servo.ServoMargins, ...]
-    exchanged: tuple[str, ...]
+    swapped: tuple[str, ...]
     """Valves whose supply pressure is below that of their tank."""
 
     def warnings(self, strategies: Collection[str]) -> Iterator[str]:
         """Insufficient margins, in words; delay margins, and those of the flow servo, with these strategies."""
-        for name in self.exchanged:
-            yield f"valves.{name}: the supply pressure is below that of the tank: are supply and tank exchanged?"
+        for name in self.swapped:
+            yield f"valves.{name}: the supply pressure is below that of the tank: are supply and tank swapped?"
         yield from capacity.warnings(self.capacity)
         yield from delay.warnings(self.delay, strategies)
         if "flow_servo" in strategies:
@@ -51,5 +51,5 @@ def margins(rig: Rig, program: Program, row: Floats | None = None, pause: Pause 
     supplies = {capacity.valve: capacity.supply for capacity in capacities.capacities}
     servos = flow_servo.servo_margins(rig, supplies, row, pause)
     pressures = {name: pair for name, pair in real_pressures(rig, row).items() if pair is not None}
-    exchanged = tuple(name for name, (p_S, p_T) in pressures.items() if p_S < p_T - SENSOR_ERROR)
-    return RigMargins(capacities, delays, servos, exchanged)
+    swapped = tuple(name for name, (p_S, p_T) in pressures.items() if p_S < p_T - SENSOR_ERROR)
+    return RigMargins(capacities, delays, servos, swapped)

@@ -1,4 +1,4 @@
-"""A mechanism in a plane put together: its lines as tables, its start, its degrees of freedom, what is redundant."""
+"""A planar mechanism as a whole: its lines as tables, its start, its degrees of freedom, redundant constraints."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def chain_scratch(n: int, n_coordinates: int, n_rows: int) -> int:
 
 
 def chain_alone(ix: Indices, val: Floats) -> Chain:
-    """A chain in arrays of its own, with new scratch space."""
+    """A copy of the chain in separate arrays, with new scratch space."""
     return chain_at(
         ix, 0, val, 0, np.zeros(chain_scratch(signed(ix, 0), signed(ix, 1), signed(ix, 2) + signed(ix, 3))), 0
     )

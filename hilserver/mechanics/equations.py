@@ -1,4 +1,4 @@
-"""The equations of motion of a mechanism, in absolute or in joint coordinates: what the engine calls."""
+"""The equations of motion of a mechanism, in absolute or in joint coordinates, as called by the engine."""
 
 from __future__ import annotations
 

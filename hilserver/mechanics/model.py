@@ -1,7 +1,7 @@
 """A mechanism as it is drawn: bodies, the joints that connect them, and the actuators that a circuit drives.
 
 Every point and direction is given in the coordinates of one drawing: the mechanism in one pose, with the ground as its
-frame. So the drawing closes every loop by itself, a joint has one point and not one per body, and the coordinate of a
+frame. Every loop is thus closed in the drawing, a joint has one point and not one per body, and the coordinate of a
 joint is 0 as drawn.
 """
 

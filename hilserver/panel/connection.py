@@ -182,7 +182,7 @@ class Connection:
         """Find out whether this login may send commands: if so, the server answers even an unknown one.
 
         The unknown command is refused and has no effect. Without an answer the login counts as that of a viewer for
-        now: the server may only be busy, so that it is asked again for as long as it is online.
+        now: the server may only be busy, so the probe is repeated for as long as it is online.
         """
         while self.role != "operator":
             id = uuid.uuid4().hex

@@ -119,7 +119,7 @@ Mode = Literal["STARTUP", "SAFE", "ARMED", "RUNNING", "FAULT", "SAFE_NOT_CONFIRM
 
 
 class DeviceStatus(Published):
-    """The state of a device. Its driver counts the failures and retries by itself."""
+    """The state of a device. Its driver counts the failures and retries automatically."""
 
     errors: dict[str, int] = Field(default={}, description="failures since the start of the server, by kind")
     last_error: str | None = Field(default=None, description="the latest failure, as a sentence")

@@ -1,6 +1,6 @@
 """Builds the compiled program for a server: ``python -m hilserver.realtime.compile``.
 
-A process of its own, so that the server still reacts to signals. If several servers start at the same time, one builds
+A separate process, so that the server still reacts to signals. If several servers start at the same time, one builds
 while the others wait.
 """
 

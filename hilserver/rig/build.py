@@ -202,7 +202,9 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
     cycle: CycleSettings | None = None
     if "cycle" in sources:
         cycle = _validated(CycleSettings, sources["cycle"], cycle_file, problems)
-    if settings is None or circuit is None:  # what can be checked all the same, so that everything is reported at once
+    if (
+        settings is None or circuit is None
+    ):  # further checks in spite of these problems, so that everything is reported at once
         inputs = rig_source.get("inputs")
         names = inputs if isinstance(inputs, Mapping) else ()
         problems += undriven_signals(sources.get("circuit"), names, library, circuit_file)

@@ -1,4 +1,4 @@
-"""The calibration file: what was measured of the channels, when, and how; it takes the place of their scales.
+"""The calibration file: the calibrations of the channels, with date and reference; they replace the scales.
 
 One list of entries per channel, the history: a polynomial counts from its entry on and begins without a tare, a tare
 from its own. The file is only ever added to.
@@ -117,7 +117,7 @@ def fit(points: Sequence[tuple[float, float]], degree: int = 1) -> CalibrationFi
 def with_calibrations(
     settings: RigSettings, tables: Mapping[str, Any], file: str, problems: list[Problem]
 ) -> tuple[RigSettings, dict[str, tuple[Calibration, ...]]]:
-    """The settings with what was measured in the place of what was configured, and the history of each channel.
+    """The settings with the calibrations in place of the configured scales, and the history of each channel.
 
     ``tables``: the calibration file as parsed. ``problems`` takes what is wrong with it.
     """
@@ -150,7 +150,7 @@ def _entries(name: str, entries: object, file: str, problems: list[Problem]) -> 
 
 
 def _misfit(channel: ChannelSettings, entry: Calibration) -> str:
-    """Why a calibration can't be that of this channel; empty where it can."""
+    """Why a calibration can't belong to this channel; empty if it can."""
     if channel.device is None:
         return "the channel has a fixed value: nothing was measured."
     if entry.source != source_of(channel):
@@ -194,7 +194,7 @@ def as_text(channel: str, entry: Calibration) -> str:
 
 
 def add(file: Path, channel: str, entry: Calibration) -> None:
-    """Add an entry to a calibration file, which is made where it is missing; what it holds stays as it is.
+    """Append an entry to a calibration file, which is created if it is missing; existing entries are not changed.
 
     Raises HilserverError where it can't be written.
     """

@@ -1,4 +1,4 @@
-"""What must agree between the tables of a rig file, its circuit and its work cycle."""
+"""Consistency of the tables of a rig file, its circuit and its work cycle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def channel_kinds(settings: RigSettings) -> dict[str, ChannelKind]:
 
 
 def disagreements(settings: RigSettings, file: str) -> Iterator[Problem]:
-    """Settings that are each valid, but not together. References that name nothing are left out: see references."""
+    """Settings that are valid separately, but not together. For references that name nothing see references.py."""
     for check in (_limits, _valves, _outputs, _cylinders):
         for problem in check(settings):
             yield replace(problem, file=file)

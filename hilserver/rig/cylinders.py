@@ -13,9 +13,9 @@ from hilserver.tick.bridge.learning import DELAY_RANGE
 from hilserver.tick.records import NONE
 
 TRANSFER = 3e-3
-"""s beyond its delay after which a slow device's sample is there at the latest; older ones are not used."""
+"""s: time beyond its delay by which a sample of a slow device has arrived; older samples are not used."""
 UNSTEADY = 3.0
-"""The same of other devices, in ticks: a device with a clock of its own, and a loop that wakes up late."""
+"""The same for other devices, in ticks: the device may have a separate clock, and the loop may wake up late."""
 
 
 def past_lengths(settings: RigSettings, rates: Mapping[str, float]) -> tuple[int, int]:

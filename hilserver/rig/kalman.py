@@ -38,11 +38,11 @@ DRIFT_FLOW = 0.02
 DRIFT_UNKNOWN = 0.3
 """The same where no valve is known at the port."""
 UNSURE_POSITION = 1e-7
-"""m per sqrt(s): keeps the filter from trusting its integration of the speed for ever."""
+"""m per sqrt(s): keeps the filter from trusting its integration of the speed indefinitely."""
 LEAST_NOISE = 0.1
 """Least noise that is assumed, per tick of a sensor's delay and one more: bar, 0.1 mm, tenths of nominal flow.
 
-A filter that trusts a late sensor more than that corrects too hastily what its model does not know.
+A filter that gives a delayed sensor more weight than that corrects the errors of its model too fast.
 """
 BAR = 1e5
 Values = tuple[float | None, ...]

@@ -89,7 +89,7 @@ class RowLayout:
 
     @property
     def fingerprint(self) -> int:
-        """A number that tells this layout from others."""
+        """A number that identifies this layout."""
         return zlib.crc32("\n".join((*self.names, str(self.circuit_space))).encode())
 
     def column(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Settings of a rig that are possible each for itself, but together improbable."""
+"""Settings of a rig that are possible separately, but improbable in combination."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hilserver.units import shown_value
 
 
 def implausible(rig: Rig) -> Iterator[str]:
-    """What is probably an error, in words, with the keys."""
+    """Probable errors, in words, with the keys."""
     yield from _shared_pressures(rig)
     yield from _limits_out_of_reach(rig)
     yield from _same_supply_and_tank(rig)

@@ -295,7 +295,7 @@ class CylinderSettings(Datasheet):
 
 
 class ArmingSettings(Datasheet):
-    """What must be the case before the rig can be armed."""
+    """Conditions for arming the rig."""
 
     virtual_commissioning: StrictBool = Field(
         default=True,
@@ -304,12 +304,12 @@ class ArmingSettings(Datasheet):
 
 
 class OperatorSettings(Datasheet):
-    """The link to the operator: what must exist while the rig is armed or running, and what happens without it."""
+    """The link to the operator that is required while the rig is armed or running, and the action when it is lost."""
 
     require: Literal["broker", "client", "none"] = Field(
         default="broker",
         description="broker: the server's connection to the MQTT broker, over which all commands come; client: also "
-        "the heartbeat of the client that has armed or started the rig; none: the rig keeps running with nobody there",
+        "the heartbeat of the client that has armed or started the rig; none: the rig keeps running unattended",
     )
     lost_after: Time = Field(
         default="2 s", ge=0.5, le=60, description="time without a sign of life after which the operator counts as lost"
@@ -321,7 +321,7 @@ class OperatorSettings(Datasheet):
 
 
 class SimulationSettings(Datasheet):
-    """What the simulation of a rig with real devices needs besides valves, channels and cylinders of the rig file."""
+    """Values that the simulation of a rig with real devices needs in addition to its valves, channels and cylinders."""
 
     supply_pressure: Pressure | None = Field(
         default=None, gt=0, examples=["210 bar"], description="real supply pressure, where a channel measures it"

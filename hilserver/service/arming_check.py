@@ -1,6 +1,6 @@
-"""The check before arming: a short virtual commissioning of the running circuit, in a process of its own.
+"""The check before arming: a short virtual commissioning of the running circuit, in a separate process.
 
-It is repeated after each switch, and when another strategy or supply pressure is found, but not while the rig is
+It is repeated after each switch and after a change of strategy or supply pressure, but not while the rig is
 RUNNING. ``arm`` waits for its result.
 """
 
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Examined:
-    """What is examined: a version of the circuit with these strategies, and the supply pressure of real devices, Pa."""
+    """The subject of a check: a version of the circuit, the strategies, and the supply pressure of real devices, Pa."""
 
     version: int
     strategies: tuple[str, ...]
@@ -54,7 +54,7 @@ class Examined:
 
 
 class ArmingCheck:
-    """Keeps up to date why the rig must not be armed. ``folder`` takes the requests; ``running``: the circuit."""
+    """Maintains the reasons not to arm the rig. ``folder``: for the requests; ``running`` returns the circuit."""
 
     def __init__(
         self, rig: Rig, telemetry: TelemetryReader, running: Callable[[], RunningCircuit], folder: Path
@@ -84,7 +84,7 @@ class ArmingCheck:
         return ()
 
     async def keep(self, tell: Callable[[str | None, str], None]) -> None:
-        """Repeat the check for as long as the run lasts; ``tell`` gets the trouble, if there is one, and a text."""
+        """Repeat the check for as long as the run lasts; ``tell`` receives the problem, if there is one, and a text."""
         trouble: str | None = None
         while True:
             await asyncio.sleep(LOOK)
@@ -112,7 +112,7 @@ class ArmingCheck:
         return Examined(self._running().version, tuple(strategies), supply)
 
     async def _examine(self, asked: Examined) -> tuple[tuple[str, ...], str | None]:
-        """Ask the process: the refusals, and what to tell. Where it fails, nothing is refused, but that is told."""
+        """Run the check in its process: the refusals, and a message. If the check fails, nothing is refused."""
         sources = {**self._rig.sources, "circuit": self._running().circuit.source}
         Request(str(self._rig.file), sources, asked.strategies, asked.supply).write(self._request)
         child = await Child.start(

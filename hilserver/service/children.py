@@ -59,12 +59,12 @@ class Prepared:
 
 
 async def _started(module: str, *arguments: str, stdin: int) -> asyncio.subprocess.Process:
-    """Start ``python -m module arguments`` in a session of its own, so that Ctrl-C reaches the supervisor alone."""
+    """Start ``python -m module arguments`` in a separate session, so that Ctrl-C reaches the supervisor only."""
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", module, *arguments),
         stdin=stdin,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,  # the terminal may stand still, and they with it
+        stderr=asyncio.subprocess.PIPE,  # a blocked terminal would block the child process
         start_new_session=True,
         limit=LONGEST_LINE,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -154,7 +154,7 @@ class Child:
             _log.warning("%s: %s", self.name, text.decode(errors="replace").rstrip())
 
     async def _all_passed_on(self) -> None:
-        """Wait for the rest of it; not for a process of its own that the child has left behind."""
+        """Wait for the rest of the output, but not for a process that the child has left behind."""
         await asyncio.wait({self._passing_on}, timeout=LAST_WORDS)
 
     async def _read(self) -> None:

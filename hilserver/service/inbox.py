@@ -28,12 +28,12 @@ _log = logging.getLogger(__name__)
 STOPPING = ("trip", "disarm", "stop")
 """Commands that only make the rig safer, the strongest first."""
 WAITING_LIMIT = 32
-"""Largest number of other commands that wait; and of equal stopping commands that are answered one by one."""
+"""Largest number of other commands that wait; and of identical stopping commands that are answered one by one."""
 RATE, BURST = 300.0, 1000.0
 """Other commands per second that are read, and how many may come at once. More are discarded unread, and counted."""
 COPY_TIMEOUT, FIRST_LANE_TIMEOUT = 10.0, 0.5
-"""Seconds after which the second copy of a stopping command counts as lost by the broker; over the first lane, where
-nothing delays it, a shorter time: in doubt, a copy is another command."""
+"""Seconds after which the second copy of a stopping command counts as lost by the broker. The time is shorter for a
+copy over the first lane, where nothing delays it: a copy that arrives later is treated as another command."""
 REMEMBERED_IDS = 1000
 LONGEST_EXPIRY = 366 * 24 * 3600.0
 
@@ -72,7 +72,7 @@ _Asked = tuple[Command, Reply | None]
 
 @dataclass(frozen=True, slots=True)
 class _Answered:
-    """An answered command in few bytes: a thousand are kept, among them whole circuits."""
+    """An answered command in compact form: a thousand are kept, some of them with whole circuits."""
 
     name: str
     expires: float | None
@@ -177,7 +177,7 @@ class Inbox:
         return next((name for name in STOPPING if self._ahead[name] > 0), None)
 
     def _accept_stop(self, message: Arrival) -> None:
-        """Nothing sent before a stopping command may undo it: what waits is refused. Equal ones are one."""
+        """Refuse waiting commands: nothing sent before a stopping command may undo it. Identical ones count as one."""
         try:
             command = read_command(message.name, message.payload)
         except PayloadError as error:
@@ -222,7 +222,7 @@ class Inbox:
         return False
 
     def _remark(self, text: str) -> None:
-        """Report something about a stopping command, at most once per second: there may be a flood of them."""
+        """Report something about a stopping command, at most once per second, in case there is a flood of them."""
         if time.monotonic() > self._remarked + 1.0:
             self._remarked = time.monotonic()
             self.report(text)

@@ -36,7 +36,7 @@ LOOP_GONE = 1.0
 PATIENCE = 3.0
 """Seconds that the loop may take longer than its ramp to null before it is killed."""
 TAKE_OVER = 3.0
-"""Seconds to wait for the simulated device of a killed run, which terminates by itself."""
+"""Seconds to wait for the simulated device of a killed run, which terminates without being asked."""
 
 
 class LoopProcesses:

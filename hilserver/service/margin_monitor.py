@@ -33,14 +33,14 @@ from hilserver.tick.row import header
 LOOK = 0.2
 """Seconds between two checks whether the margins are outdated."""
 OTHER_SUPPLY, LEAST_SUPPLY = 0.1, 5e5
-"""Change of a supply pressure from which on the margins are calculated anew: share of it, and at least so many Pa."""
+"""Change of a supply pressure after which the margins are recalculated: as a fraction, and at least so many Pa."""
 PENDING = "the margins of the real valves are still being calculated: hilserver status will show them."
 
 _log = logging.getLogger(__name__)
 
 
 class Ended(Exception):
-    """The server ends: the calculation is abandoned."""
+    """The server is ending: the calculation is abandoned."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def supplies(rig: Rig, row: Floats) -> dict[str, float | None]:
 
 
 def is_other(before: float | None, now: float | None) -> bool:
-    """Whether a supply pressure has changed so much that what was calculated with it is outdated."""
+    """Whether a supply pressure has changed so much that results calculated with it are outdated."""
     if before is None or now is None:
         return before is not now
     return abs(now - before) > max(OTHER_SUPPLY * abs(before), LEAST_SUPPLY)

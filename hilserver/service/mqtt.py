@@ -1,4 +1,4 @@
-"""The server's MQTT side: takes commands, gives answers, publishes state and telemetry, reconnects by itself.
+"""The server's MQTT side: takes commands, gives answers, publishes state and telemetry, reconnects automatically.
 
 Nothing here blocks the caller: publishing puts a message into a bounded queue and returns. A broker that is offline,
 slow or full costs messages, never time.
@@ -130,7 +130,7 @@ class MqttService:
         await self._connected.wait()
 
     async def run(self) -> None:
-        """Serve until cancelled. Reconnects to a lost or missing broker for ever; raises nothing."""
+        """Serve until cancelled. Reconnects to a lost or missing broker indefinitely; raises nothing."""
         tasks = [asyncio.create_task(part) for part in (self.inbox.work(), self._stay_connected())]
         try:
             await asyncio.wait(tasks)
@@ -140,7 +140,7 @@ class MqttService:
     # -- publishing ---------------------------------------------------------------------------------------------------
 
     def publish_description(self, description: Description) -> None:
-        """Publish what the server is (retained)."""
+        """Publish the description of the server (retained)."""
         self._retain(self.topics.description, description.payload())
 
     def publish_types(self, types: ComponentTypes) -> None:
@@ -148,7 +148,7 @@ class MqttService:
         self._retain(self.topics.types, types.payload())
 
     def publish_state(self, state: ServerState) -> None:
-        """Publish how the server is (retained). Between two sends the latest state wins."""
+        """Publish the state of the server (retained). If several states are waiting, only the latest is sent."""
         self._retain(self.topics.state, state.payload())
 
     def publish_circuit(self, circuit: CircuitStatus) -> None:
@@ -156,7 +156,7 @@ class MqttService:
         self._retain(self.topics.circuit, circuit.payload())
 
     def publish_margins(self, margins: MarginStatus) -> None:
-        """Publish what was found of the circuit that runs (retained)."""
+        """Publish the margins of the running circuit (retained)."""
         self._retain(self.topics.margins, margins.payload())
 
     def publish_telemetry(self, telemetry: Telemetry) -> None:
@@ -261,7 +261,7 @@ class MqttService:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self._connected.clear()
-                await self._publish_offline(client)  # if only the first lane is lost, no last will says so
+                await self._publish_offline(client)  # if only the first lane is lost, no last will reports it
                 await _end(tasks)
             for task in done:
                 task.result()
@@ -285,7 +285,7 @@ class MqttService:
                 await self._publish(client, message)
 
     async def _ask(self, client: aiomqtt.Client) -> None:
-        """Let the broker acknowledge something whenever it is silent."""
+        """Request an acknowledgement whenever the broker has been silent."""
         while True:
             heard = self.heard
             await asyncio.sleep(self.ask_every or SILENCE)

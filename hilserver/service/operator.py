@@ -29,9 +29,9 @@ from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import command_in, header, headers
 
 ANSWER_TIMEOUT, LEAST_LOOKS = 2.0, 100
-"""Seconds that the loop has to take a command, and the least number of looks at its rows within them."""
+"""Seconds that the loop has to take a command, and the minimum number of checks of its rows within this time."""
 TRIAL_TICKS, LEAST_TICKS, LONG_TRIAL = 100, 9, 0.5
-"""Ticks of the trial of a circuit, and the least number before it ends because they have taken too long in all (s)."""
+"""Ticks in the trial of a circuit; the minimum before it ends because their total time is too long; this time, s."""
 BEYOND_ALL_BOUNDS = 1e12
 """A larger value, in SI units, means that the circuit diverges: 1e12 Pa are 10 million bar."""
 BUDGET = 0.5
@@ -70,7 +70,7 @@ class Operator:
         self.against_arming: Callable[[Arm], Awaitable[tuple[str, ...]]] = nothing
         """Reasons for which ``arm`` is refused."""
         self.against_sender: Callable[[Command], str | None] = lambda _: None
-        """Why a command is refused because of who has sent it."""
+        """The reason to refuse a command because of its sender."""
         self.done: Callable[[Command], None] = lambda _: None
         """Called after each command that was carried out, other than those that change the circuit."""
         self._posted: RunningCircuit | None = None
@@ -181,7 +181,7 @@ class Operator:
         }
 
     def _prepare(self, command: CircuitCommand) -> tuple[RunningCircuit, bytes]:
-        """Prepare a switch and try it; returns the circuit and the mailbox's payload. Runs in a thread of its own."""
+        """Prepare a switch and try it; returns the circuit and the mailbox's payload. Runs in a separate thread."""
         row, running = self._telemetry.latest(), self.running
         if row is None:
             raise HilserverError("the real-time loop does not run yet.")

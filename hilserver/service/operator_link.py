@@ -1,7 +1,7 @@
 """The link to the operator: an armed or running rig is stopped when nobody can stop it any more.
 
-What the link is, the rig file says: the server's connection to the broker, or also the heartbeat of the client that has
-armed or started the rig. Nothing starts again by itself.
+The rig file defines the link: the server's connection to the broker, or also the heartbeat of the client that has armed
+or started the rig. Nothing restarts automatically.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ SOURCE = "operator"
 class Silence:
     """Time since the last sign of life, s, of something whose signs of life are counted.
 
-    Only time in which this process looked counts: after a pause of the whole machine, the others need a moment, too.
+    Each check counts for a limited time only: after a pause of the whole machine, the other processes need a moment,
+    too.
     """
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ class Silence:
         self._looked = time.monotonic()
 
     def look(self, signs: int) -> float:
-        """Take the present number of signs; returns the silence."""
+        """Update with the present number of signs of life; returns the time since the last one, s."""
         now = time.monotonic()
         step, self._looked = min(now - self._looked, 2 * LOOK), now
         self.seconds = 0.0 if signs != self._signs else self.seconds + step
@@ -120,7 +121,7 @@ class OperatorLink:
         return None
 
     def take_over(self, command: Command) -> None:
-        """Note who has armed or started the rig."""
+        """Record the client that has armed or started the rig."""
         if not isinstance(command, Arm | Start):
             return
         self._telemetry.troubles.pop(SOURCE, None)

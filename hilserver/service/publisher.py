@@ -34,7 +34,7 @@ class Publisher:
         self._due = 0.0
 
     async def run(self) -> None:
-        """Publish round after round, for ever."""
+        """Publish in rounds until cancelled."""
         pause = min(self._telemetry.rig.settings.mqtt.telemetry_batch, LONGEST_ROUND)
         while True:
             self.round()

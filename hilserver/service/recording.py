@@ -1,6 +1,6 @@
 """The recording of a run: its recorder process, restarted with a new log where it ends before the run.
 
-Nothing is recorded while the disk is nearly full, and old recordings are removed where the rig file says so.
+Nothing is recorded while the disk is nearly full, and old recordings are removed if the rig file says so.
 """
 
 from __future__ import annotations

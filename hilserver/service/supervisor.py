@@ -179,7 +179,7 @@ class Supervisor:
         return processes, publisher
 
     async def _compile(self, processes: LoopProcesses) -> None:
-        """Compile in a process of its own, so that this one still reacts to signals."""
+        """Compile in a separate process, so that this one still reacts to signals."""
         _log.warning("first start of this version: compiling it, which takes about a minute")
         self._notifier.status("compiling this version, which takes about a minute")
         await processes.compile()
@@ -224,7 +224,7 @@ class Supervisor:
     def _require_operator(
         self, stack: contextlib.AsyncExitStack, operator: Operator, mqtt: MqttService, tell: Callable[..., None]
     ) -> None:
-        """Watch the link to the operator, and return inputs that are not held any more to rest."""
+        """Watch the link to the operator, and return hold-to-run inputs to rest when they are no longer held."""
         assert self.telemetry is not None
         held = HeldInputs(self.rig.settings.inputs, operator.execute)
         operator.done = held.follow
@@ -253,7 +253,7 @@ class Supervisor:
     def _watch(
         self, stack: contextlib.AsyncExitStack, processes: LoopProcesses, publisher: Publisher, mqtt: MqttService
     ) -> Callable[..., None]:
-        """Start the background tasks; returns what tells of the trouble of a source, or that it is over."""
+        """Start the background tasks; returns the function that reports the problem of a source, or that it is over."""
         assert self.telemetry is not None
         assert self._recording is not None
         telemetry, recording = self.telemetry, self._recording

@@ -53,7 +53,7 @@ class UtilisationMeter:
                 self._add(name, valve, rows)
 
     def take(self) -> dict[str, Utilisation]:
-        """The largest since the last call, by valve."""
+        """The largest utilisation since the last call, by valve."""
         found = {
             name: Utilisation(**dict(zip(Utilisation.model_fields, largest.tolist(), strict=True)))
             for name, largest in self._largest.items()

@@ -35,7 +35,7 @@ GRACE = 0.06
 OPENING = 10.0
 """Seconds allowed for opening a device, where its ``hang_time`` is not longer."""
 TAKE_OVER = 3.0
-"""Seconds to wait for the worker of a killed run to end by itself."""
+"""Seconds to wait for the worker of a killed run to end unprompted."""
 
 
 class WorkerProcess:
@@ -204,7 +204,7 @@ def _pid_of_worker(path: Path) -> int:
 
 
 async def _await_end(worker: int, file: Path) -> None:
-    """Wait for the worker of a killed run, which holds the device; kill it where it does not end by itself."""
+    """Wait for the worker of a killed run, which holds the device; kill it if it does not end unprompted."""
     began = time.monotonic()
     while worker and _is_worker(worker, file) and time.monotonic() < began + 2.0 * TAKE_OVER:
         if time.monotonic() > began + TAKE_OVER:
@@ -214,7 +214,7 @@ async def _await_end(worker: int, file: Path) -> None:
 
 
 def _is_worker(pid: int, file: Path) -> bool:
-    """Whether this process is a worker of this rig and device: its number may be another's by now."""
+    """Whether this process is a worker of this rig and device: its process id may have been reused."""
     with contextlib.suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         return not {WORKER.encode(), STAND_BY.encode()}.isdisjoint(words) and str(file).encode() in words

@@ -30,7 +30,7 @@ WARM_UP = 100
 THINNEST_ROD = 1e-6
 """m; a cylinder component has a rod."""
 MANY = 3
-"""With more inputs than this, each goes to the ends of its range by itself, not in all combinations."""
+"""With more inputs than this, each goes to the ends of its range alone, not in all combinations."""
 
 
 Pause = Callable[[], None]
@@ -240,7 +240,7 @@ def input_levels(rig: Rig, shares: Sequence[float]) -> Iterator[dict[str, float]
 
 
 def input_ends(rig: Rig) -> Iterator[dict[str, float]]:
-    """Values of the circuit's inputs at the ends of their ranges: in all combinations, or each by itself (`MANY`)."""
+    """Values of the circuit's inputs at the ends of their ranges: in all combinations, or each alone (`MANY`)."""
     ranges = {name: s.range for name, s in rig.settings.inputs.items() if name in rig.packed.values}
     if len(ranges) > MANY:
         yield from input_levels(rig, (1.0,))

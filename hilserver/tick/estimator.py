@@ -195,7 +195,7 @@ def age_of(plan: Plan, row: Floats, column: int, delay: float) -> float:
 
 @compilable
 def is_new(plan: Plan, row: Floats, column: int) -> bool:
-    """Whether a channel has got a sample since the last tick."""
+    """Whether a channel has received a sample since the last tick."""
     layout = plan.layout[0]
     return bool(column >= 0 and row[layout.interval + column - layout.channel] > 0.0)
 

@@ -104,7 +104,7 @@ def run_free(
     h: float,
     rows: Matrix,
 ) -> None:
-    """Run a circuit by itself: per tick ``given[k, j]`` into value ``driven[j]``, then ``steps`` steps of ``h``.
+    """Run a circuit alone: per tick ``given[k, j]`` into value ``driven[j]``, then ``steps`` steps of ``h``.
 
     All values at the end of tick k go into ``rows[k]``.
     """

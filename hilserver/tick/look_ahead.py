@@ -6,8 +6,8 @@ are treated in one of two ways. HELD: they stay as they are now, so that only th
 PREDICTED: each cylinder moves with the oil that the circuit passes. (For a port without a cylinder, the pressure is
 extrapolated linearly.)
 
-Circuit and cylinders take turns in steps of at most `EXCHANGE`. In each, the circuit sees one pressure at a port: the
-mean over the step, for a chamber whose flow changes linearly with its pressure,
+Circuit and cylinders are stepped alternately, in steps of at most `EXCHANGE`. In each, the circuit sees one pressure at
+a port: the mean over the step, for a chamber whose flow changes linearly with its pressure,
 
 .. math:: \bar p = p + \frac{h}{C}\,(Q - A v)\;\frac{1}{a}\Bigl(1 - \frac{1 - e^{-a}}{a}\Bigr), \qquad
    a = -\frac{h}{C}\frac{\partial Q}{\partial p}
@@ -57,7 +57,7 @@ FLOW, PRESSURE = 0, 1
 NOTES = 2
 """Values that the look-ahead stores per port and tick: means over the tick."""
 EXCHANGE = 2e-4
-"""s: longest step in which circuit and cylinders are simulated apart."""
+"""s: longest step in which circuit and cylinders are simulated separately."""
 DIP = 1e4
 """Pa: pressure difference for a slope."""
 GENTLE = 1e-3
@@ -128,7 +128,7 @@ def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
 
 @compilable
 def exchanges_of(plan: Plan, stage: int, substeps: int) -> int:
-    """Steps per tick in which circuit and cylinders take turns."""
+    """Number of alternating steps of circuit and cylinders per tick."""
     return min(ceil(plan.loop[0].dt / EXCHANGE - 1e-6), substeps) if stage == PREDICTED else 1
 
 

@@ -61,7 +61,7 @@ class PortState(Struct):
     """A port's pressure as passed to the virtual circuit."""
 
     port: float = value("Pa", "pressure: as measured, or as estimated if a strategy looks ahead, plus port_shift")
-    port_shift: float = value("Pa", "rise of pressure that the oil which the real valve still owes would cause")
+    port_shift: float = value("Pa", "pressure rise that the oil of the volume error would cause")
     port_trend: float = value("Pa/s", "its filtered rate of change")
 
 
@@ -100,14 +100,14 @@ class ValveState(Struct):
         "m^3", "the same in the previous tick, including what was expected of missed ticks"
     )
     volume_error: float = value("m^3", "virtual volume that the real valve has not passed yet")
-    volume_ahead: float = value("m^3", "recent part of volume_error, which the circuit takes for passed")
-    volume_lost: float = value("m^3", "virtual volume that was not passed and will not be")
+    volume_ahead: float = value("m^3", "recent part of volume_error, which the circuit treats as already passed")
+    volume_lost: float = value("m^3", "virtual volume that was not passed and will not be compensated")
     supply: float = value("Pa", "supply pressure")
     supply_trend: float = value("Pa/s", "filtered rate of change of the supply pressure")
     gain_PA: float = value("", "tracked flow gain of the edge from supply to port, relative to the datasheet's")
     gain_AT: float = value("", "tracked flow gain of the edge from port to tank, relative to the datasheet's")
     delay: float = value("s", "tracked delay minus the configured one")
-    unexplained: float = value("m^3", "volume expected of the valve less volume passed, recent part")
+    unexplained: float = value("m^3", "volume expected of the valve minus volume passed, recent part")
     flow_change: float = value("m^3/s", "expected flow, recent part")
     passed_PA: float = value("m^3", "volume expected from the supply into the port, recent part")
     passed_AT: float = value("m^3", "volume expected from the port to the tank, recent part, negative")

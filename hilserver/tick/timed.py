@@ -1,4 +1,4 @@
-"""The tick with its parts timed: what exists in compiled form only, because it reads the processor's cycle counter.
+"""The tick with its parts timed. It exists in compiled form only, because it reads the processor's cycle counter.
 
 Each function that the tick calls is wrapped in one that adds the cycles which it takes to a table. The parts themselves
 are those of the program, so the results are the same, bit for bit.

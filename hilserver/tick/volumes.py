@@ -2,17 +2,17 @@ r"""Volumes at the real valves: what the virtual circuit has passed, what the re
 
 .. math:: V_{virtual} = V_{real} + V_{error} + V_{lost}
 
-The error is made good by the command (`Compensates.VOLUME_ERROR`). Until then the circuit sees the chamber as if the
-oil were in it already, at the pressure p + V_ahead/C: the flow of a valve that is late or wrong doesn't disturb the
-circuit, and only the motion of the piston acts on it. This is the damping-impedance method of power hardware in the
+The error is compensated by the command (`Compensates.VOLUME_ERROR`). Until then the circuit receives the pressure p +
+V_ahead/C that the chamber will have with the missing oil: the flow of a valve that is late or wrong does not disturb
+the circuit; only the motion of the piston acts on it. This is the damping-impedance method of power hardware in the
 loop with the chamber as impedance: Ren, Steurer & Baldwin, Improve the stability and the accuracy of power
 hardware-in-the-loop simulation by selecting appropriate interface algorithms, IEEE Trans. Ind. Appl. 44 (2008) 1286.
 V_ahead is the recent part of the error (a high-pass filter): a lasting error q of the flow, such as a leak, falsifies
 the pressure only by q·T/C.
 
-What cannot be made good is lost: beyond a bound, at an end stop, without a pressure drop for some time, and under a
-strategy without feedback, which forgets the error. ``b`` is the valve's block of the row, ``v`` its line of the plan.
-Compiled into the tick.
+An error that cannot be compensated is lost: beyond a bound, at an end stop, without a pressure drop for some time, and
+under a strategy without feedback, which forgets the error. ``b`` is the valve's block of the row, ``v`` its line of the
+plan. Compiled into the tick.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ FORGET_TIME = 0.15
 NO_DROP_TIME = 0.02
 """s: time in which a volume error is given up while there is no pressure drop."""
 AHEAD_TIME = 0.008
-"""s: time after which the circuit sees the real pressure again. Longer than the delays of a valve that nobody stated,
-so that no loop of valve and circuit oscillates; so short that a lasting error of the flow hardly moves the pressure."""
+"""s: time after which the circuit sees the real pressure again. It is longer than usual delays of a valve that the rig
+file does not state, so that valve and circuit do not oscillate, and so short that a lasting error of the flow hardly
+shifts the pressure."""
 LARGEST_SHIFT = 5e6
-"""Pa: the largest pressure for which the circuit takes a volume error."""
+"""Pa: the largest pressure shift by a volume error."""
 
 
 @compilable
@@ -100,14 +101,14 @@ def balance_volumes(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
 
 @compilable
 def forget_volume_error(b: ValveState) -> None:
-    """Give up what has not been made good."""
+    """Give up the error that has not been compensated."""
     b.volume_lost += b.volume_error
     b.volume_error = b.volume_ahead = 0.0
 
 
 @compilable
 def shift_pressure(plan: Plan, row: Floats, i: int) -> None:
-    """Let the circuit see the pressure that a valve's port would have if the volume error were made good."""
+    """Let the circuit see the pressure that a valve's port would have if the volume error were compensated."""
     b, v = valve_state(plan, row, i), plan.valve[i]
     if v.cylinder < 0 or not compensates(b.strategy, Compensates.DELAY) or not is_driving(plan, row, i):
         return

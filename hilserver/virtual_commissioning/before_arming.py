@@ -1,7 +1,7 @@
 """A short virtual commissioning of a circuit: why a rig must not be armed with it.
 
-``python -m hilserver.virtual_commissioning.before_arming REQUEST`` answers a `Request`. It is a process of its own,
-with low priority: a case is one compiled call of about 0.1 s, during which no other thread of the process runs.
+``python -m hilserver.virtual_commissioning.before_arming REQUEST`` answers a `Request`. It is a separate process with
+low priority: a case is one compiled call of about 0.1 s, during which no other thread of the process runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hilserver.virtual_commissioning.trial import StrategyResult, run_cases
 SHORT = 2.0
 """s of rest and of the work cycle."""
 REMEDY = (
-    "Use another strategy (hilserver check --run compares them), or, if you know better, set "
+    "Use another strategy (hilserver check --run compares them), or, to arm regardless of this simulation, set "
     "arming.virtual_commissioning = false in the rig file."
 )
 
@@ -46,7 +46,7 @@ def refusals(rig: Rig, strategies: Collection[str]) -> list[str]:
 
 
 def does_harm(found: StrategyResult) -> bool:
-    """Whether a strategy trips, or is unfit by a criterion that stands for damage."""
+    """Whether a strategy trips, or is unfit by a criterion for harmful behaviour."""
     worst = ((criterion, found.worst(criterion.name)) for criterion in CRITERIA if criterion.harms)
     unfit = [c for c, value in worst if value is not None and c.verdict(value[0]) is Suitability.UNFIT]
     return bool(found.trips or unfit)

@@ -48,8 +48,8 @@ CRITERIA = (
         "RMS of the position error, of the range of the position (at least 2 % of the stroke)",
         0.02,
         0.10,
-        "the nominal flow of a servo valve is stated to about 10 %; with a larger error the rig stands for a valve of "
-        "another size. Up to 2 % is the uncertainty of a measured flow gain",
+        "the nominal flow of a servo valve is stated to about 10 %; with a larger error the rig represents a valve "
+        "of another size. Up to 2 % is the uncertainty of a measured flow gain",
     ),
     Criterion(
         "flow",

@@ -22,7 +22,7 @@ HEADS = {
     "saturated": "satu-\nrated",
 }
 ALL_FIGURES = tuple(HEADS.get(c.name, c.name) for c in CRITERIA)
-MEANING = "In % of what the criteria name, against the reference simulation; ?: doubtful, !: unfit."
+MEANING = "In % of the quantity that the criteria state, against the reference simulation; ?: doubtful, !: unfit."
 
 
 def write_report(result: TrialResult, folder: Path) -> list[Path]:
@@ -65,7 +65,9 @@ def case_grid(found: StrategyResult) -> Grid:
 def _outcome(found: CaseResult) -> str:
     """The verdict on a case, with its trip, and why it is not judged, or from when."""
     verdict = found.verdict.word if found.judged else "not judged"
-    return "; ".join([verdict, *([str(found.trip)] if found.trip else []), *([found.excuse] if found.excuse else [])])
+    return "; ".join(
+        [verdict, *([str(found.trip)] if found.trip else []), *([found.exclusion] if found.exclusion else [])]
+    )
 
 
 def _worst_cell(found: StrategyResult, criterion: Criterion) -> str:
@@ -102,7 +104,7 @@ def sentences(result: TrialResult) -> list[str]:
     """The verdicts in words, those on configured strategies first; then what was not judged, and the notes."""
     ordered = sorted(result.results, key=lambda found: found.strategy not in result.configured)
     found = [sentence(each, configured=each.strategy in result.configured) for each in ordered]
-    found += _excuses(result)
+    found += _exclusions(result)
     found += [f"Not tried: {reason}." for reason in result.left_out.values()]
     return found + list(result.notes)
 
@@ -179,12 +181,12 @@ def _good(found: StrategyResult) -> str:
     return f"{text}; at rest the flow at port {figures.port} is {abs(figures.flow) * factor:.2g} {unit} off."
 
 
-def _excuses(result: TrialResult) -> list[str]:
+def _exclusions(result: TrialResult) -> list[str]:
     """Cases that could not be judged to their end, by reason; the same for all strategies of a case."""
     cases: dict[str, dict[str, None]] = {}
     for found in result.results:
-        for each in (case for case in found.cases if case.excuse):
-            reason = each.excuse.rpartition(" at ")[0] or each.excuse
+        for each in (case for case in found.cases if case.exclusion):
+            reason = each.exclusion.rpartition(" at ")[0] or each.exclusion
             text = f"Judged only until {reason}" if each.judged else f"Not judged, because {reason}"
             cases.setdefault(text, {})[str(each.case)] = None
     return [f"{text}: {'; '.join(names)}." for text, names in cases.items()]
@@ -223,7 +225,7 @@ def _case(found: CaseResult) -> dict[str, Any]:
     return {
         "case": str(found.case),
         "verdict": found.verdict.word if found.judged else None,
-        "not_judged": found.excuse or None,
+        "not_judged": found.exclusion or None,
         "trip": {"mode": found.trip.mode, "cause": found.trip.cause, "time": found.trip.time} if found.trip else None,
         "figures": dict(f.judged),
         "position_error": f.moved,

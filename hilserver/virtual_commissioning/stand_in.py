@@ -1,4 +1,4 @@
-"""A simulated machine that stands in for a real one: from what the rig file states of cylinders, valves and channels.
+"""A simulated machine that stands in for a real one, made from the rig file's cylinders, valves and channels.
 
 The valves are not quite those of the rig file, as real valves are not: their flow is smaller and their spool slower.
 """
@@ -74,7 +74,7 @@ def assumptions(rig: Rig) -> list[str]:
 
 
 def _missing(rig: Rig) -> Iterator[Problem]:
-    """What the rig file must state for a simulation, but does not."""
+    """Values that a simulation needs and the rig file does not state."""
     file, settings = str(rig.file), rig.settings
     if not settings.valves:
         yield Problem("missing: a virtual commissioning needs a valve.", "valves", file)

@@ -35,12 +35,12 @@ class Subject:
 
     @property
     def is_real(self) -> bool:
-        """Whether the rig has no simulated machine of its own."""
+        """Whether the rig itself has no simulated machine."""
         return not any(device.is_simulated for device in self.rig.devices)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the reader must know of the machine."""
+        """Notes for the reader on the machine."""
         return tuple(assumptions(self.rig)) if self.is_real else ()
 
     @property

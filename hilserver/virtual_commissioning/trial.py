@@ -15,7 +15,7 @@ from hilserver.rig.build import Rig
 from hilserver.rig.ladder import possible
 from hilserver.virtual_commissioning.cases import SECONDS, Case, cases
 from hilserver.virtual_commissioning.criteria import CRITERIA, Criterion, Suitability
-from hilserver.virtual_commissioning.excuses import Excuse, excuse
+from hilserver.virtual_commissioning.exclusions import Exclusion, exclusion
 from hilserver.virtual_commissioning.figures import CaseFigures, Scales, figures, until
 from hilserver.virtual_commissioning.subject import CaseRun, Subject
 
@@ -24,27 +24,27 @@ LEAST_JUDGED = 0.3
 NO_FIGURES = CaseFigures({})
 
 Progress = Callable[[str, float], None]
-"""Is told each case before it runs, and the share of the work that is done."""
+"""Is called with the name of each case before it runs, and the fraction of the work that is done."""
 
 
 @dataclass(frozen=True)
 class CaseResult:
-    """A case under a strategy. ``trip``: how it ended before its time; ``excuse``: why it is not judged, or from when.
+    """A case under a strategy. ``trip``: how it ended early; ``exclusion``: why, or from when on, it is not judged.
 
-    ``blamed``: whether the trip is a fault of the strategy.
+    ``trip_counts``: whether the strategy is the cause of the trip.
     """
 
     case: Case
     figures: CaseFigures
     trip: TripInRun | None = None
-    excuse: str = ""
+    exclusion: str = ""
     judged: bool = True
-    blamed: bool = True
+    trip_counts: bool = True
 
     @property
     def verdict(self) -> Suitability:
         """The worst verdict on its figures."""
-        if self.trip is not None and self.blamed:
+        if self.trip is not None and self.trip_counts:
             return Suitability.UNFIT
         return max((c.verdict(v) for c, v in self.values()), default=Suitability.FIT)
 
@@ -68,8 +68,8 @@ class StrategyResult:
 
     @property
     def trips(self) -> list[CaseResult]:
-        """The cases that ended before their time, by the strategy's own fault."""
-        return [found for found in self.cases if found.trip is not None and found.blamed]
+        """The cases that ended before their time, through the strategy's own fault."""
+        return [found for found in self.cases if found.trip is not None and found.trip_counts]
 
     def worst(self, name: str) -> tuple[float, CaseResult] | None:
         """The largest value of a figure, and its case; None where no case has it."""
@@ -145,22 +145,22 @@ def _result(run: CaseRun, strategy: str, scales: Scales) -> CaseResult:
     try:
         record, true_values = run.run(strategy)
     except HilserverError as error:
-        return CaseResult(case, NO_FIGURES, excuse=str(error).removesuffix("."), judged=False)
+        return CaseResult(case, NO_FIGURES, exclusion=str(error).removesuffix("."), judged=False)
     trip, found = trip_in(record, comparison.rig), passes(record)
     if not found:
         return CaseResult(case, NO_FIGURES, trip)
     segment, _ = comparison.evaluated(record, true_values, CycleSegment(found[0], 0.0))
-    allowed = excuse(comparison, case.kind, segment)
-    ticks = min(allowed.tick if allowed else len(segment.time), len(segment.time))
+    excluded = exclusion(comparison, case.kind, segment)
+    ticks = min(excluded.tick if excluded else len(segment.time), len(segment.time))
     if ticks * comparison.dt < LEAST_JUDGED and not (trip and trip.row < found[0].start + ticks):
-        return CaseResult(case, NO_FIGURES, trip, _sentence(allowed, comparison.dt), judged=False, blamed=False)
+        return CaseResult(case, NO_FIGURES, trip, _sentence(excluded, comparison.dt), judged=False, trip_counts=False)
     part = until(segment, ticks)
     supplies = [record.columns[f"channel.{v.supply}"][found[0]] for v in comparison.rig.settings.valves.values()]
     scales = replace(scales, supply=max(float(np.max(values)) for values in supplies))
     judged = figures(case.kind, part, comparison.rig.settings, scales, comparison.dt)
-    blamed = allowed is None or trip is None or trip.row < found[0].start + allowed.tick - 1
-    return CaseResult(case, judged, trip, _sentence(allowed, comparison.dt), blamed=blamed)
+    trip_counts = excluded is None or trip is None or trip.row < found[0].start + excluded.tick - 1
+    return CaseResult(case, judged, trip, _sentence(excluded, comparison.dt), trip_counts=trip_counts)
 
 
-def _sentence(allowed: Excuse | None, dt: float) -> str:
-    return f"{allowed.reason} at {allowed.tick * dt:.2f} s" if allowed is not None else ""
+def _sentence(excluded: Exclusion | None, dt: float) -> str:
+    return f"{excluded.reason} at {excluded.tick * dt:.2f} s" if excluded is not None else ""

@@ -303,7 +303,7 @@ def test_a_trip_is_counted_and_not_in_the_figures() -> None:
     assert [(name, run.seed) for name, run in found.trips()] == [("load", 2), ("all", 2), ("all", 4)]
     assert found.percentile("flow A", 50.0) == pytest.approx(0.25)
     assert found.unknowns[0].trips == 1
-    assert "2 of 4 wild rigs tripped." in vary_sentences(found)
+    assert "2 of 4 randomised rigs tripped." in vary_sentences(found)
     trips = trips_grid(found)
     assert trips is not None
     assert trips.rows[0] == ("load", "2", "ended in mode FAULT")
@@ -316,7 +316,7 @@ def test_a_rig_of_which_all_trip_has_no_figures() -> None:
     found = made({1: -1.0, 2: -1.0})
     assert found.worst() is None
     assert family_grid(found).rows[1][1] == unknowns_grid(found).rows[0][1] == "–"
-    assert vary_sentences(found) == ["2 of 2 wild rigs tripped."]
+    assert vary_sentences(found) == ["2 of 2 randomised rigs tripped."]
 
 
 @pytest.fixture(scope="module")
@@ -332,7 +332,7 @@ def test_vary_is_the_same_for_the_same_seed_and_a_wild_rig_can_be_repeated(short
     told_of: list[tuple[str, float]] = []
     two = vary(short, None, 2, 7, lambda what, done: told_of.append((what, done)))
     repeated = vary(short, "feedback", 1, 8)
-    assert repeated.wild == two.wild[1:]
+    assert repeated.randomised == two.randomised[1:]
     assert repeated.exact.figures == two.exact.figures
     by_name = {result.unknown.name: result for result in two.unknowns}
     for result in repeated.unknowns:
@@ -394,7 +394,7 @@ def test_a_hose_that_nobody_stated_does_not_make_feedback_oscillate(
     monkeypatch.setattr("hilserver.fidelity.unknowns.UNKNOWNS", (BY_NAME["hose"],))
     found = vary(rigs["lift"], "feedback", 3, 2)
     assert list(found.trips()) == []
-    for run in found.wild:
+    for run in found.randomised:
         assert run.figures[NOISE] < 5e-4
         assert max(run.figures[name] for name in found.followed) < 0.01
 
@@ -408,10 +408,10 @@ def test_command(hilserver: Command, tmp_path: Path) -> None:
     assert said.code == 0, said.err
     for name in BY_NAME:
         assert name in said.out
-    assert re.search(r"0 of 1 wild rigs tripped\..*repeated with --rigs 1 --seed 5\.", said.out, re.S)
+    assert re.search(r"0 of 1 randomised rigs tripped\..*repeated with --rigs 1 --seed 5\.", said.out, re.S)
     data = json.loads((tmp_path / "demo-vary.json").read_text())
-    assert {run["seed"] for run in data["wild"]} == {5}
-    assert data["percentiles"]["flow A"]["95"] == data["wild"][0]["figures"]["flow A"]
+    assert {run["seed"] for run in data["randomised"]} == {5}
+    assert data["percentiles"]["flow A"]["95"] == data["randomised"][0]["figures"]["flow A"]
     page = html.unescape((tmp_path / "demo-vary.html").read_text())
     assert all(unknown.range in page for unknown in UNKNOWNS)
 

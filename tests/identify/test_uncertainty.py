@@ -1,4 +1,4 @@
-"""The stated deviations: of fits whose model is incomplete or ambiguous, and of wild rigs whose truth is known."""
+"""Stated standard deviations of fits with incomplete or ambiguous models, and on rigs with known true values."""
 
 from __future__ import annotations
 
@@ -87,35 +87,35 @@ def test_a_gain_that_changes_with_time_or_frequency_is_noticed() -> None:
 
 
 @pytest.fixture(scope="module")
-def wild() -> list[Identified]:
+def randomised() -> list[Identified]:
     """A valve of a lift rig with all unknowns, by a seed that no figure of the page is from."""
     rig = changed_rig("lift", 101)
     return [identify_valve(rig, recorded_sequence(rig, ["A"], 30.0, 0.6), "A")]
 
 
 @pytest.mark.slow
-def test_the_stated_intervals_of_a_wild_rig_contain_the_truth(wild: list[Identified]) -> None:
-    found: list[Finding] = [f for valve in wild for f in compared(valve.experiment.rig, valve)]
+def test_the_stated_intervals_of_a_wild_rig_contain_the_truth(randomised: list[Identified]) -> None:
+    found: list[Finding] = [f for valve in randomised for f in compared(valve.experiment.rig, valve)]
     assert len(found) >= 7
     outside = [f for f in found if not f.covered]
     assert len(outside) <= (1.0 - LEAST_COVERED) * len(found), outside
 
 
 @pytest.mark.slow
-def test_the_accuracy_of_the_sensors_is_in_the_deviations(wild: list[Identified]) -> None:
+def test_the_accuracy_of_the_sensors_is_in_the_deviations(randomised: list[Identified]) -> None:
     """Gain of the position sensor: of the flow; delay common to all sensors: of the delay."""
-    for found in wild:
+    for found in randomised:
         assert found.fit.deviations["C_PA"] > 0.9 * uniform(ACCURACY) * found.values["C_PA"]
         assert found.fit.deviations["lag"] > 0.9 * uniform(COMMON_DELAY * found.experiment.dt)
 
 
 @pytest.mark.slow
-def test_the_report_names_what_it_suspects(wild: list[Identified]) -> None:
+def test_the_report_names_what_it_suspects(randomised: list[Identified]) -> None:
     """The seed's rig has hoses and restrictions; at least one of them is found, with figure and experiment."""
-    for found in wild:
+    for found in randomised:
         suspected = list(suspicions(found))
         assert any(s.structure.startswith(("restriction", "hose", "air")) for s in suspected)
         assert all("±" in s.figure or "correlate" in s.figure for s in suspected)
         assert all(s.experiment for s in suspected)
         assert any("that all sensors may have in common" in line for line in notes(found))
-    assert "# suspected: " in fragment(wild[:1], wild[0].experiment.recording)
+    assert "# suspected: " in fragment(randomised[:1], randomised[0].experiment.recording)

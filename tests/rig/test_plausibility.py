@@ -60,8 +60,8 @@ def test_the_range_of_a_sensor_of_absolute_pressure_ends_as_on_its_label() -> No
 
 def test_supply_and_tank_exchanged() -> None:
     rig = lift({"rig": {"valves": {"A": {"supply": "p_T", "tank": "p_S"}}}})
-    found = [text for text in margins(rig, program()).warnings([]) if "exchanged" in text]
-    assert found == ["valves.A: the supply pressure is below that of the tank: are supply and tank exchanged?"]
+    found = [text for text in margins(rig, program()).warnings([]) if "swapped" in text]
+    assert found == ["valves.A: the supply pressure is below that of the tank: are supply and tank swapped?"]
     assert one({"valves": {"main": {"tank": "p_S"}}}) == "valves.main.supply: is the channel of the tank too, p_S."
 
 

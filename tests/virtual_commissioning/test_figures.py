@@ -142,11 +142,11 @@ def test_the_worst_case_decides() -> None:
     assert StrategyResult("x", (good,)).verdict is Suitability.FIT
     assert StrategyResult("x", (good, worse)).verdict is Suitability.DOUBTFUL
     assert StrategyResult("x", (bad, good, worse)).verdict is Suitability.UNFIT
-    excused = CaseResult(
-        Case(CaseKind.REST, {}), CaseFigures({"drift": 0.5}), excuse="it sinks by itself", judged=False
+    excluded = CaseResult(
+        Case(CaseKind.REST, {}), CaseFigures({"drift": 0.5}), exclusion="it sinks by itself", judged=False
     )
-    assert StrategyResult("x", (good, excused)).verdict is Suitability.FIT
-    assert StrategyResult("x", (excused,)).verdict is Suitability.DOUBTFUL, "nothing could be judged"
+    assert StrategyResult("x", (good, excluded)).verdict is Suitability.FIT
+    assert StrategyResult("x", (excluded,)).verdict is Suitability.DOUBTFUL, "nothing could be judged"
 
 
 def test_the_page_shows_the_criteria() -> None:

@@ -85,7 +85,7 @@ def test_what_the_machine_itself_cannot_do_is_not_blamed(good: TrialResult) -> N
         for c in good.results[0].cases
         if c.case.kind is CaseKind.STEP and c.case.stroke == 0.9 and "to 0.5" in c.case.moves
     ]
-    assert "rod reaches the end of its stroke in the reference simulation" in out.excuse
+    assert "rod reaches the end of its stroke in the reference simulation" in out.exclusion
     assert out.judged
     assert any("Judged only until rod reaches the end of its stroke" in text for text in report.sentences(good))
 
@@ -99,7 +99,7 @@ def test_a_limit_that_also_acts_without_a_bridge_is_not_blamed() -> None:
     assert found.cases[0].trip is not None
     assert found.cases[0].trip.cause == "limit out"
     assert not found.trips
-    assert found.cases[0].excuse.startswith("limit out acts in the reference simulation at")
+    assert found.cases[0].exclusion.startswith("limit out acts in the reference simulation at")
     assert found.verdict is Suitability.FIT
 
 
@@ -182,7 +182,7 @@ def test_a_circuit_that_does_not_hold_its_load_is_not_blamed_on_the_bridge() -> 
     rig = lowering()
     (found,) = run(rig, ["feedback"], chosen(rig, CaseKind.REST, load=1.5)).values()
     assert not found.cases[0].judged
-    assert "port B cavitates in the reference simulation" in found.cases[0].excuse
+    assert "port B cavitates in the reference simulation" in found.cases[0].exclusion
 
 
 # --- real devices -----------------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ class Output(_Place):
 
 
 class WatchdogRegister(_Settings):
-    """A register or coil that must keep changing; otherwise the device switches its outputs off by itself."""
+    """A register or coil that must keep changing; otherwise the device switches its outputs off."""
 
     table: Literal["holding", "coil"] = Field(default="holding", description="a register or a bit")
     address: int = Field(ge=0, le=65_535, description="from 0 as in the protocol")

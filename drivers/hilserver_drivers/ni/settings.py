@@ -128,7 +128,7 @@ class NiOutput(Channel):
 
 
 class NiWatchdog(_Part):
-    """The device's own watchdog: without a write for this time it sets outputs to their safe values by itself."""
+    """The device's own watchdog: without a write for this time it sets outputs to their safe values."""
 
     timeout: Time = Field(gt=0, le=100, description="at least some ticks of the loop")
     outputs: tuple[str, ...] = Field(min_length=1, description="monitored outputs; on many devices only digital ones")

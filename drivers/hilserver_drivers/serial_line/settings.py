@@ -285,7 +285,7 @@ class SerialConfig(SlowDriverConfig, PortSettings):
                 yield f"inputs.{name}.request", entry.request
 
     def request_of(self, name: str) -> str | None:
-        """The request for an input; None if the device sends by itself."""
+        """The request for an input; None if the device sends unasked."""
         return self.request if self.inputs[name].request is None else self.inputs[name].request
 
     def request_bytes(self, text: str) -> bytes:

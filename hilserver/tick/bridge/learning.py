@@ -5,9 +5,9 @@ A real flow that is later than expected by τ, and larger by a share g, leaves a
 .. math:: D = \int Q_{expected}\,dt - V_{real} = \tau\,Q_{expected} - g\int Q_{expected}\,dt
 
 The volume follows from measured position and pressures (or flow). All terms pass the same high-pass filter, so that a
-leak or an old error does not count. Delay and gains are those of the least squares of what is left unexplained, older
-ticks counting less; see e.g. Ljung, System identification (1999) ch. 11.2. Where the valve is at rest, nothing is
-learned. Compiled into the tick.
+leak or an old error does not count. Delay and gains minimise the squares of the unexplained volume, older ticks
+counting less; see e.g. Ljung, System identification (1999) ch. 11.2. Where the valve is at rest, nothing is learned.
+Compiled into the tick.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from hilserver.tick.valve import UNAVAILABLE
 MEMORY = 0.2
 """s: time constant of the high-pass filter."""
 FORGET_TIME = 10.0
-"""s: time in which what was seen loses 63 % of its weight."""
+"""s: time in which an observation loses 63 % of its weight."""
 LEARNING_TIME = 0.3
 """s: time in which 63 % of an error that has been found is corrected."""
 USUAL_DELAY = 1e-3
-"""s: standard deviation of the delay, before anything has been seen."""
+"""s: standard deviation of the delay before the first observation."""
 USUAL_GAIN = 0.05
 """Standard deviation of a gain, likewise."""
 NOISE = 5e-10
-"""s^3: square of a volume that sensors get wrong, 0.1 ms of nominal flow, times the 50 ms for which they do."""
+"""s^3: square of a volume error by the sensors, 0.1 ms of nominal flow, times its duration of 50 ms."""
 EXCITED = 0.05
-"""Fraction of the nominal flow: what smaller flows and changes leave unexplained is leakage and noise."""
+"""Fraction of the nominal flow: the volume left unexplained by smaller flows and changes is leakage and noise."""
 GAIN_RANGE = 0.2
 """Limits of the tracked flow gain relative to the datasheet's."""
 DELAY_RANGE = 4e-3
@@ -77,7 +77,7 @@ def is_excited(b: ValveState, v: ValveRecord) -> bool:
 
 @compilable
 def correct(b: ValveState, v: ValveRecord, share: float) -> None:
-    """Take a share of the way to the least squares; what has been seen then leaves less unexplained."""
+    """Move part of the way to the least-squares solution; the observations then leave less unexplained."""
     late, to_port, to_tank = least_squares(b)
     delay_before, PA_before, AT_before = b.delay, b.gain_PA, b.gain_AT
     b.delay = clip(b.delay + share * USUAL_DELAY * late, -min(v.delay, DELAY_RANGE), DELAY_RANGE)
@@ -93,7 +93,7 @@ def correct(b: ValveState, v: ValveRecord, share: float) -> None:
 
 @compilable
 def least_squares(b: ValveState) -> tuple[float, float, float]:
-    """Errors of delay and gains (of P->A, A->T) that explain best what was seen, by Cholesky's L·D·L'."""
+    """Errors of delay and gains (of P->A, A->T) that explain the observations best, by Cholesky's L·D·L'."""
     d1 = b.seen_11 + NOISE
     l2, l3 = b.seen_12 / d1, b.seen_13 / d1
     d2 = b.seen_22 + NOISE - l2 * b.seen_12

@@ -1,4 +1,4 @@
-"""What a strategy is not blamed for: from when on the reference simulation itself leaves what can be compared."""
+"""Parts of a case that are not judged: from the moment at which the reference simulation exceeds what is comparable."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ ABOVE_VAPOUR = 1e4
 
 
 @dataclass(frozen=True)
-class Excuse:
-    """From this tick on a case is not judged, with the reason."""
+class Exclusion:
+    """The tick from which on a case is not judged, and the reason."""
 
     tick: int
     reason: str
 
 
-def excuse(comparison: Comparison, kind: CaseKind, found: SegmentResult) -> Excuse | None:
-    """The first excuse of a case; None where all of it can be judged."""
-    return min(_excuses(comparison, kind, found), key=lambda each: each.tick, default=None)
+def exclusion(comparison: Comparison, kind: CaseKind, found: SegmentResult) -> Exclusion | None:
+    """The first exclusion in a case; None if all of it can be judged."""
+    return min(_exclusions(comparison, kind, found), key=lambda each: each.tick, default=None)
 
 
-def _excuses(comparison: Comparison, kind: CaseKind, found: SegmentResult) -> Iterator[Excuse]:
+def _exclusions(comparison: Comparison, kind: CaseKind, found: SegmentResult) -> Iterator[Exclusion]:
     rig, machine = comparison.rig, comparison.reference.machine
     vapour = rig.circuit.fluid.vapour_pressure + ABOVE_VAPOUR
     for port in rig.settings.ports:
@@ -52,9 +52,9 @@ def _excuses(comparison: Comparison, kind: CaseKind, found: SegmentResult) -> It
             yield from _from(broken, f"limit {name} acts in the reference simulation")
 
 
-def _from(occurs: NDArray[np.bool_], reason: str) -> Iterator[Excuse]:
+def _from(occurs: NDArray[np.bool_], reason: str) -> Iterator[Exclusion]:
     if occurs.any():
-        yield Excuse(int(np.argmax(occurs)), reason)
+        yield Exclusion(int(np.argmax(occurs)), reason)
 
 
 def _limits(
