@@ -17,7 +17,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
-class Sensor(_Part):
+class SimulatedSensor(_Part):
     """A sensor with its imperfections."""
 
     of: str = Field(description="value of the simulated circuit: a node (A), or a component's result (line.q_A)")
@@ -30,7 +30,7 @@ class Sensor(_Part):
     delay: Time = Field(default="0 s", ge=0, le=1, description="transport delay, rounded to whole ticks")
 
     @model_validator(mode="after")
-    def _a_range(self) -> Sensor:
+    def _a_range(self) -> SimulatedSensor:
         if self.value[0].unit != self.value[1].unit or self.value[0].value == self.value[1].value:
             raise ValueError("value: give two different values of the same kind of quantity")
         if self.raw[0] == self.raw[1]:
@@ -38,7 +38,7 @@ class Sensor(_Part):
         return self
 
 
-class Actuator(_Part):
+class SimulatedActuator(_Part):
     """A command input of the simulated circuit."""
 
     to: str = Field(description="input signal of the simulated circuit")
@@ -47,7 +47,7 @@ class Actuator(_Part):
     delay: Time = Field(default="0 s", ge=0, le=1, description="transport delay, rounded to whole ticks")
 
     @model_validator(mode="after")
-    def _a_range(self) -> Actuator:
+    def _a_range(self) -> SimulatedActuator:
         if self.raw[0] == self.raw[1]:
             raise ValueError("raw: the two outputs must differ")
         return self
@@ -58,8 +58,8 @@ class SimulatedRigConfig(DriverConfig):
 
     machine: str = Field(description="circuit file of the machine: cylinder, load; nodes named like the rig's ports")
     drive: str = Field(description="circuit file of its drive: supply and real servo valve")
-    sensors: dict[str, Sensor] = Field(min_length=1)
-    actuators: dict[str, Actuator] = Field(default_factory=dict)
+    sensors: dict[str, SimulatedSensor] = Field(min_length=1)
+    actuators: dict[str, SimulatedActuator] = Field(default_factory=dict)
     watchdog: Time = Field(
         default="50 ms", gt=0, description="time without a command after which the device sets its safe values"
     )

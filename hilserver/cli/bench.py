@@ -19,18 +19,20 @@ if TYPE_CHECKING:
     from hilserver.commissioning.rates import RateTrial
     from hilserver.rig.build import Rig
 
+Substeps = Annotated[
+    list[int] | None,
+    typer.Option(
+        min=1,
+        max=1000,
+        help="integration steps of the virtual circuit per tick; may be repeated; the first one also "
+        "applies to parts and rates; default: 2 and 10, for parts and rates as in the circuit file",
+    ),
+]
+
 
 def bench(
     rig: Annotated[Path, typer.Argument(help="rig file (TOML) with a simulated rig")],
-    substeps: Annotated[
-        list[int] | None,
-        typer.Option(
-            min=1,
-            max=1000,
-            help="integration steps of the virtual circuit per tick; may be repeated; the first one also "
-            "applies to parts and rates; default: 2 and 10, for parts and rates as in the circuit file",
-        ),
-    ] = None,
+    substeps: Substeps = None,
     ticks: Annotated[int | None, typer.Option(min=1, help="ticks per batch; default: one work cycle")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="number of batches, of which the median is reported")] = 7,
     rates: Annotated[

@@ -14,30 +14,46 @@ if TYPE_CHECKING:
     from hilserver.report.document import Grid
     from hilserver.rig.build import Rig
 
+Strategies = Annotated[
+    list[str] | None,
+    typer.Option(
+        help='bridge strategy to run; may be repeated; "all": every one that the rig can use; default: the usual '
+        "ones; with --drive the one in the rig file"
+    ),
+]
+SweptInput = Annotated[
+    str | None,
+    typer.Option("--input", help="input that is swept; default: the one that commands the virtual valve"),
+]
+Frequencies = Annotated[
+    list[float] | None,
+    typer.Option(help="frequency of a sine, Hz; may be repeated; default: 2, 3, 5, 7, 10, 14, 20 Hz"),
+]
+MachineFile = Annotated[
+    Path | None,
+    typer.Option(help="with --log or --drive: circuit file of the machine; default: the rig file's cylinders"),
+]
+Vary = Annotated[
+    bool,
+    typer.Option("--vary", help="simulated rig: run the work cycle on rigs that differ from their description instead"),
+]
+NumberOfRigs = Annotated[
+    int | None, typer.Option(min=1, help="with --vary: rigs in which all unknowns differ at once; default: 20")
+]
+Seed = Annotated[int | None, typer.Option(min=0, help="with --vary: seed of the first of these rigs; default: 1")]
+
 
 def fidelity(
     file: Annotated[Path, typer.Argument(metavar="RIG", help="rig file (TOML)", show_default=False)],
-    strategy: Annotated[
-        list[str] | None,
-        typer.Option(
-            help='bridge strategy to run; may be repeated; "all": every one that the rig can use; default: the usual '
-            "ones; with --drive the one in the rig file"
-        ),
-    ] = None,
-    input_: Annotated[
-        str | None,
-        typer.Option("--input", help="input that is swept; default: the one that commands the virtual valve"),
-    ] = None,
+    strategy: Strategies = None,
+    input_: SweptInput = None,
     amplitude: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="amplitude of the sines, as a fraction of half the input's range")
     ] = 0.3,
     mean: Annotated[
         float | None, typer.Option(help="mean value of the sines; default: the input's initial value")
     ] = None,
-    frequency: Annotated[
-        list[float] | None,
-        typer.Option(help="frequency of a sine, Hz; may be repeated; default: 2, 3, 5, 7, 10, 14, 20 Hz"),
-    ] = None,
+    frequency: Frequencies = None,
     sweep: Annotated[bool, typer.Option(help="run the sines, or the work cycle only")] = True,
     log: Annotated[Path | None, typer.Option(help="evaluate this log (.arrow) of the rig; nothing is run")] = None,
     drive: Annotated[
@@ -46,22 +62,10 @@ def fidelity(
     yes: Annotated[
         bool, typer.Option("--yes", help="with --drive: don't ask for confirmation before the machine moves")
     ] = False,
-    machine: Annotated[
-        Path | None,
-        typer.Option(help="with --log or --drive: circuit file of the machine; default: the rig file's cylinders"),
-    ] = None,
-    vary: Annotated[
-        bool,
-        typer.Option(
-            "--vary", help="simulated rig: run the work cycle on rigs that differ from their description instead"
-        ),
-    ] = False,
-    rigs: Annotated[
-        int | None, typer.Option(min=1, help="with --vary: rigs in which all unknowns differ at once; default: 20")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="with --vary: seed of the first of these rigs; default: 1")
-    ] = None,
+    machine: MachineFile = None,
+    vary: Vary = False,
+    rigs: NumberOfRigs = None,
+    seed: Seed = None,
     out: Annotated[Path, typer.Option("--output", "-o", help="folder of the report")] = Path("reports"),
 ) -> None:
     """Measure how closely the rig follows its virtual circuit, over the work cycle and over frequency.

@@ -24,7 +24,7 @@ from hilserver.rig.build import Device, Rig
 from hilserver.rig.plan import first_row
 from hilserver.simulation.samples import read_samples
 from hilserver.tick.codes import Watched
-from hilserver.tick.plant import SAFE_RAW
+from hilserver.tick.plant_records import actuators_on
 from hilserver.tick.signals import check_limits, scale_channels
 
 SETTLING = 1.0
@@ -125,7 +125,7 @@ class _StillPlant:
     def __init__(self, rig: Rig, name: str) -> None:
         self._program, self._arrays = compiled_program(rig.library), rig.plants()[name]
         self._dt, self._done = float(rig.plan.loop[0].dt), time.monotonic()
-        self._command = self._arrays.actuator[:, SAFE_RAW].copy()
+        self._command = actuators_on(self._arrays.actuator)["safe"].copy()
 
     def read(self, values: Floats, ages: Floats) -> None:
         """Sensor readings now."""

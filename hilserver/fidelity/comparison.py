@@ -31,7 +31,7 @@ from hilserver.simulation.machine import Machine, machine_of_device
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.bridge.strategies import raw_output
 from hilserver.tick.plan import plan_on
-from hilserver.tick.plant import FROM_RAW, TARGET, TICKS_LATE, VALUE_ZERO, PlantArrays
+from hilserver.tick.plant_records import actuators_on
 
 RunOf = Callable[[Rig, Program], LockstepRun]
 """Makes the lockstep run of a rig, with a trace of its true values."""
@@ -180,18 +180,17 @@ class Comparison:
 
     def _uncompensated(self, commands: Mapping[str, Floats], start: Floats) -> Floats:
         """Values of the plant, from ``start`` on, when the real valves get these commands."""
-        arrays: PlantArrays = self.rig.plants()[self.device]
+        actuators = actuators_on(self.rig.plants()[self.device].actuator)
         driven: dict[str, Floats] = {}
         for number, output in enumerate(simulated_device(self.rig).outputs):
             for name, valve in self.rig.settings.valves.items():
                 if (valve.device, valve.output) != (self.device, output):
                     continue
-                line, actuator = self.rig.plan.valve[self.rig.layout.valves.index(name)], arrays.actuator[number]
+                line, actuator = self.rig.plan.valve[self.rig.layout.valves.index(name)], actuators[number]
                 raw = np.array([raw_output(u, line) for u in commands[name]])
-                late = int(actuator[TICKS_LATE])
-                delayed = np.concatenate([np.full(late, raw_output(0.0, line)), raw])[: len(raw)]
-                target = self.plant.names[int(actuator[TARGET])]
-                driven[target] = np.clip(actuator[VALUE_ZERO] + actuator[FROM_RAW] * delayed, -1.0, 1.0)
+                delayed = np.concatenate([np.full(actuator.delay, raw_output(0.0, line)), raw])[: len(raw)]
+                target = self.plant.names[actuator.target]
+                driven[target] = np.clip(actuator.value_zero + actuator.gain * delayed, -1.0, 1.0)
         return run_signals(self.program, self.plant, self.dt, driven, start[: len(self.plant.values)])
 
     def _command(self, rows: Floats, port: str) -> Floats:

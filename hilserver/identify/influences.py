@@ -21,6 +21,7 @@ from hilserver.identify.fit import Parameter, Values
 from hilserver.identify.recorded import Recording
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
+from hilserver.units import BAR, L_MIN
 
 ACCURACY = 0.0025
 """Tolerance of zero and gain of a sensor, as a share of its range: accuracy class 0.25 %."""
@@ -36,7 +37,7 @@ HOSE_MODULUS = 2e5
 """Pa^0.5: B_hc of a braided hose (:mod:`hilserver.components.hose`)."""
 HOSE, AIR = 1.0, 0.02
 """Tolerances: share of the dead volume that lies in a hose; volume of free air at atmospheric pressure."""
-PISTON_LEAKAGE = 0.02 / 6e4 / 1e5
+PISTON_LEAKAGE = 0.02 * L_MIN / BAR
 """m³/s/Pa: tolerance of the leakage past a piston, 0.02 l/min/bar (worn seals)."""
 SMOOTH_PRESSURE, SMOOTH_POSITION = 0.008, 0.025
 """s over which a signal is smoothed to identify errors of its sensor and the elasticity of the oil."""

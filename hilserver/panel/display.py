@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hilserver.protocol.published import Description
-from hilserver.units import unit_of_value
+from hilserver.units import BAR, L_MIN, unit_of_value
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,13 @@ class Shown:
 
 CHOICES: Mapping[str, tuple[Shown, ...]] = {
     "Pa": (
-        Shown("bar", 1e5, 1),
+        Shown("bar", BAR, 1),
         Shown("MPa", 1e6, 3),
         Shown("psi", 6894.757293168, 0),  # pound-force per square inch, exact to the digits given
         Shown("Pa", 1.0, 0),
     ),
     "m^3/s": (
-        Shown("l/min", 1e-3 / 60, 2),
+        Shown("l/min", L_MIN, 2),
         Shown("m³/h", 1 / 3600, 3),
         Shown("US gal/min", 3.785411784e-3 / 60, 2),
         Shown("m³/s", 1.0, 7),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from html import escape
 from typing import Any
 
 from nicegui import ui
 
 from hilserver.panel.display import Units
+from hilserver.panel.pieces import piece
 from hilserver.panel.plots import Plot
 from hilserver.panel.view import Page, heading
 from hilserver.protocol.published import DurationFigures, LoopStatus
@@ -53,30 +53,22 @@ class TimingView:
                 "minimum step": us.text(state.loop.minimum_step, "s"),
                 "telemetry dropped": str(state.telemetry_dropped),
             }
-            self._worst.set_content(_two_columns(lines))
+            self._worst.set_content(piece("lines", texts=lines))
         devices = {
             name: ", ".join(f"{n} × {kind}" for kind, n in d.errors.items()) or "no failure"
             for name, d in state.devices.items()
         }
-        notes = "".join(f'<div class="note warn" style="margin-top:6px">{escape(d)}</div>' for d in state.degradations)
-        self._devices.set_content(_two_columns(devices) + notes)
+        notes = piece("notes", texts=[("warn", text) for text in state.degradations], margin="top")
+        self._devices.set_content(piece("lines", texts=devices) + notes)
 
     def _figures(self, loop: LoopStatus) -> str:
-        units = self.page.units
         rows = {"wake-up delay": loop.wake_up, "work per tick": loop.work, **loop.parts}
-        head = "".join(f"<th>{title}</th>" for title in _FIGURES.values())
-        body = "".join(_figure_row(name, figures, units) for name, figures in rows.items() if figures is not None)
-        return f'<table class="values"><tr><th>{units.of("s").unit}</th>{head}</tr>{body}</table>'
+        texts = {name: _figure_texts(figures, self.page.units) for name, figures in rows.items() if figures is not None}
+        return piece("figures", unit=self.page.units.of("s").unit, titles=_FIGURES.values(), rows=texts)
 
 
-def _figure_row(name: str, figures: DurationFigures, units: Units) -> str:
-    cells = "".join(f'<td class="number">{units.number(getattr(figures, key), "s")}</td>' for key in _FIGURES)
-    return f"<tr><td>{escape(name)}</td>{cells}</tr>"
-
-
-def _two_columns(lines: dict[str, str]) -> str:
-    rows = (f'<tr><td>{escape(k)}</td><td class="number">{escape(v)}</td></tr>' for k, v in lines.items())
-    return f'<table class="values">{"".join(rows)}</table>'
+def _figure_texts(figures: DurationFigures, units: Units) -> list[str]:
+    return [units.number(getattr(figures, key), "s") for key in _FIGURES]
 
 
 class AlarmsView:
@@ -109,13 +101,7 @@ class AlarmsView:
         if state is not None:
             notes = [("fault", state.fault)] if state.fault else []
             notes += [("warn", text) for text in (*state.warnings, *state.degradations)]
-            fine = '<div class="note good">No fault, no warning.</div>'
-            self._now.set_content(
-                "".join(
-                    f'<div class="note {kind}" style="margin-bottom:6px">{escape(text)}</div>' for kind, text in notes
-                )
-                or fine
-            )
+            self._now.set_content(piece("notes", texts=notes or [("good", "No fault, no warning.")]))
         if connection.events_seen != self._seen:
             self._refill()
 

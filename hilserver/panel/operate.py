@@ -13,6 +13,7 @@ from hilserver.drawing.parts import read_parts
 from hilserver.drawing.schematic import schematic
 from hilserver.panel.component import ComponentDialog
 from hilserver.panel.display import Units, percent
+from hilserver.panel.pieces import piece
 from hilserver.panel.plots import FLOWS, Plot, flow_channels
 from hilserver.panel.view import Page, heading
 from hilserver.protocol import commands, published
@@ -258,14 +259,9 @@ class ValvesView:
             with ui.row().classes("w-full items-center no-wrap"):
                 heading(f"Real valve {name}").tooltip(info.description or name)
                 ui.space()
-                ui.html(f'<span class="note warn" data-value="saturated.{escape(name)}"></span>', sanitize=False)
-            rows = {"virtual flow": "flow_virtual", "real flow": "flow_measured", "command": "command"}
-            cells = "".join(
-                f'<tr><td>{title}</td><td style="width:45%"><div class="barbox"><div data-bar="{escape(name)}.{word}">'
-                f'</div></div></td><td class="number" data-value="valve.{escape(name)}.{word}"></td></tr>'
-                for title, word in rows.items()
-            )
-            ui.html(f'<table class="values">{cells}</table>', sanitize=False).classes("w-full")
+                ui.html(piece("saturation", valve=name), sanitize=False)
+            fields = {"virtual flow": "flow_virtual", "real flow": "flow_measured", "command": "command"}
+            ui.html(piece("valve_values", valve=name, fields=fields), sanitize=False).classes("w-full")
             self._choices[name] = ui.select(
                 list(info.strategies), label="Strategy", on_change=lambda e: self._select(name, e.value)
             )
@@ -350,12 +346,8 @@ class MeasuredView:
         channels = tuple(name for name, info in description.channels.items() if info.kind in ("measured", "configured"))
         if channels != self._channels:
             self._channels = channels
-            rows = (
-                f'<tr title="{escape(description.channels[c].description)}"><td>{escape(c)}</td>'
-                f'<td class="number" data-value="value.{escape(c)}"></td></tr>'
-                for c in channels
-            )
-            self._table.set_content(f'<table class="values">{"".join(rows)}</table>')
+            descriptions = {name: description.channels[name].description for name in channels}
+            self._table.set_content(piece("channel_values", descriptions=descriptions))
             self.page.resend()
         now, units = self.page.connection.history.latest(), self.page.units
         self.page.show("texts", {f"value.{c}": units.text(now.get(c), self.page.unit(c)) for c in channels})

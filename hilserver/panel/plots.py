@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from nicegui.events import ValueChangeEventArguments
 from numpy.typing import NDArray
 
 from hilserver.panel.display import label
+from hilserver.panel.pieces import piece
 from hilserver.panel.view import Page, heading
 
 Floats = NDArray[np.float64]
@@ -54,12 +54,9 @@ class Plot:
     def restart(self) -> None:
         """Redraw with other channels, units or window."""
         self._new, self._cursor = True, 0
-        keys = (
-            f'<span class="key" data-series="{self._id}:{escape(label(channel))}"><i style="background:{colour}"></i>'
-            f'{escape(label(channel))}<b data-value="now.{escape(channel)}"></b></span>'
-            for channel, colour in zip(self.channels, COLOURS * len(self.channels), strict=False)
-        )
-        self._legend.set_content(f'<div class="keys">{"".join(keys)}</div>')
+        colours = COLOURS * len(self.channels)
+        keys = [(name, label(name), colour) for name, colour in zip(self.channels, colours, strict=False)]
+        self._legend.set_content(piece("legend", plot=self._id, keys=keys))
         self.page.resend()
 
     def pause(self, paused: bool) -> None:

@@ -7,7 +7,6 @@ import datetime
 import os
 import sys
 from collections.abc import Iterator
-from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +14,7 @@ from urllib.parse import quote
 from nicegui import run, ui
 
 from hilserver.panel.connection import Connection
+from hilserver.panel.pieces import piece
 from hilserver.panel.view import Page, heading
 from hilserver.record.folder import StoredRecording, recordings
 from hilserver.record.format import RecordError
@@ -145,7 +145,7 @@ class ReplayDialog:
         self._busy.visible = False
         verdict, look = _VERDICTS.get(process.returncode or 0, _VERDICTS[2])
         self._verdict.classes(replace=f"w-full replay-verdict note {look}").set_text(verdict)
-        self._text.set_content(f"<pre>{escape(output.decode(errors='replace').strip())}</pre>")
+        self._text.set_content(piece("output", text=output.decode(errors="replace").strip()))
 
     def _end(self) -> None:
         if self._process is not None and self._process.returncode is None:

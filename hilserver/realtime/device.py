@@ -27,7 +27,7 @@ from hilserver.realtime.reports import arguments, send_report
 from hilserver.realtime.scheduling import Scheduling, prepare
 from hilserver.realtime.segment import Segment, SharedMemoryError
 from hilserver.realtime.setup import read_setup
-from hilserver.tick.plant import SAFE_RAW
+from hilserver.tick.plant_records import actuators_on
 
 ROWS = 64
 START_TIMEOUT = 100.0
@@ -122,7 +122,7 @@ class SimulatedDevice:
         self._program = program_for(setup.own)
 
         self._watchdog, self._supervisor = float(device.configured()[1].watchdog), supervisor
-        self._safe = self._plant.actuator[:, SAFE_RAW].copy()
+        self._safe = actuators_on(self._plant.actuator)["safe"].copy()
         self._scheduling = setup.scheduling
         self._path, self._shape = Path(device.segment), (len(device.inputs), len(device.outputs))
         self._stopping = False

@@ -24,6 +24,7 @@ from hilserver.tick.cylinder import chamber_A, chamber_B
 from hilserver.tick.plan import GRID, MEASUREMENTS, SENSED, STATES, CylinderRecord
 from hilserver.tick.records import dtype_of
 from hilserver.tick.row import CylinderState
+from hilserver.units import BAR
 
 if TYPE_CHECKING:
     from hilserver.rig.settings import RigSettings
@@ -44,7 +45,6 @@ LEAST_NOISE = 0.1
 
 A filter that gives a delayed sensor more weight than that corrects the errors of its model too fast.
 """
-BAR = 1e5
 Values = tuple[float | None, ...]
 """One number per sensor or valve; None where the cylinder has none."""
 P_A, P_B, X, V, FORCE, BIAS_A, BIAS_B = map(CylinderState.names().index, CylinderState.names()[:STATES])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -156,13 +156,42 @@ def row_layout(
     ``slots``: (device, source) -> raw slot; ``rates``: how often slow devices are read and written, 1/s; ``outputs``:
     those in use.
     """
-    channels, inputs = list(settings.channels), list(settings.inputs)
-    limits = _limit_lines(settings, channels, outputs)
-    valve_past, cylinder_past = past_lengths(settings, rates)
+    limits = _limit_lines(settings, list(settings.channels), outputs)
     sources = {(s.device, s.source): name for name, s in settings.channels.items() if s.device and s.source}
     raw = tuple(sources.get(key, key[1]) for key in sorted(slots, key=lambda k: slots[k]))
-    cylinders, ports, valves = settings.cylinders, settings.ports, settings.valves
-    sections = {
+    pasts = past_lengths(settings, rates)
+    sections = _sections(settings, raw, limits, outputs, pasts)
+    names, starts = list(RowHeader.names()), {}
+    for section, columns in sections.items():
+        starts[section] = len(names)
+        names += columns
+    bindings = {f"{RIG}{port}": starts["port"] + PortState.cells() * i for i, port in enumerate(settings.ports)}
+    bindings |= {name: starts["input"] + i for i, name in enumerate(settings.inputs)}
+    return RowLayout(
+        tuple(names),
+        tuple(limits),
+        tuple(settings.valves),
+        tuple(settings.ports),
+        bindings,
+        raw,
+        CIRCUIT_SPACE,
+        starts,
+        pasts,
+        outputs,
+    )
+
+
+def _sections(
+    settings: RigSettings,
+    raw: tuple[str, ...],
+    limits: Iterable[str],
+    outputs: tuple[DrivenOutput, ...],
+    pasts: tuple[int, int],
+) -> dict[str, list[str]]:
+    """The names of the row's columns behind its header, by section."""
+    channels, inputs, valves = settings.channels, settings.inputs, settings.valves
+    valve_past, cylinder_past = pasts
+    return {
         "raw": [f"raw.{name}" for name in raw],
         "age": [f"age.{name}" for name in raw],
         "errors": [f"errors.{name}" for name in settings.devices],
@@ -178,34 +207,16 @@ def row_layout(
         "valve": [f"valve.{name}.{field}" for name in valves for field in ValveState.names()],
         "output": [f"output.{name}" for name in settings.outputs],
         "output_off": [f"output_off.{name}" for name in settings.outputs],
-        "port": [f"{field}.{name}" for name in ports for field in PortState.names()],
-        "cylinder": [f"cylinder.{name}.{field}" for name in cylinders for field in CylinderState.names()],
+        "port": [f"{field}.{name}" for name in settings.ports for field in PortState.names()],
+        "cylinder": [f"cylinder.{name}.{field}" for name in settings.cylinders for field in CylinderState.names()],
         "valve_past": [f"valve.{name}.command_{k}" for name in valves for k in range(1, valve_past + 1)],
         "cylinder_past": [
             f"cylinder.{name}.{field}_{k}"
-            for name in cylinders
+            for name in settings.cylinders
             for field in CYLINDER_PAST
             for k in range(cylinder_past)
         ],
     }
-    names, starts = list(RowHeader.names()), {}
-    for section, columns in sections.items():
-        starts[section] = len(names)
-        names += columns
-    bindings = {f"{RIG}{port}": starts["port"] + PortState.cells() * i for i, port in enumerate(ports)}
-    bindings |= {name: starts["input"] + i for i, name in enumerate(inputs)}
-    return RowLayout(
-        tuple(names),
-        tuple(limits),
-        tuple(valves),
-        tuple(ports),
-        bindings,
-        raw,
-        CIRCUIT_SPACE,
-        starts,
-        (valve_past, cylinder_past),
-        outputs,
-    )
 
 
 def build_plan(

@@ -12,7 +12,9 @@ from hilserver.circuit.library import Library
 from hilserver.circuit.model import RIG, Solver, read_circuit
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
-from hilserver.tick.plant import RAW_HIGH, SAFE_RAW, SENSOR_DELAY, TICKS_LATE, PlantArrays
+from hilserver.tick.plan import table_of
+from hilserver.tick.plant import PlantArrays
+from hilserver.tick.plant_records import ActuatorRecord, SensorRecord
 
 NOISE_SAMPLES = 65_521  # a prime, so that no sensor repeats another's noise in step
 
@@ -88,32 +90,45 @@ def build_plant(
     n, first = len(packed.values), int(packed.index[INITIAL])
     values = np.zeros(len(packed.names))
     values[:n] = packed.value[first : first + n]
-    sensor = np.array(sensors, dtype=np.float64).reshape(-1, RAW_HIGH + 1)
-    actuator = np.array(actuators, dtype=np.float64).reshape(-1, TICKS_LATE + 1)
-    latest = int(actuator[:, TICKS_LATE].max(initial=0))
+    sensor, actuator = table_of(SensorRecord, sensors), table_of(ActuatorRecord, actuators)
+    latest = int(actuator["delay"].max(initial=0))
     return PlantArrays(
         ix=packed.index,
         val=packed.value,
         values=values,
         work=np.zeros(packed.work_size),
-        sensor=sensor,
-        actuator=actuator,
-        line=np.zeros((len(sensors), int(sensor[:, SENSOR_DELAY].max(initial=0)) + 1)),
+        sensor=np.asarray(sensor).view(np.float64),
+        actuator=np.asarray(actuator).view(np.float64),
+        line=np.zeros((len(sensors), int(sensor["delay"].max(initial=0)) + 1)),
         noise=np.random.default_rng(settings.seed).standard_normal(NOISE_SAMPLES),
         taken=np.zeros(1, dtype=np.int64),
-        under_way=np.repeat(actuator[:, SAFE_RAW : SAFE_RAW + 1], latest + 1, axis=1),
+        under_way=np.repeat(actuator["safe"][:, None], latest + 1, axis=1),
     )
 
 
-def _sensor(s: Any, source: int, dt: float) -> list[float]:
-    """A line of PlantArrays.sensor."""
+def _sensor(s: Any, source: int, dt: float) -> dict[str, Any]:
+    """The fields of a sensor's record."""
     (r0, r1), (v0, v1) = s.raw, (s.value[0].value, s.value[1].value)
     gain, span = (r1 - r0) / (v1 - v0), abs(r1 - r0)
-    quantum = span / 2**s.bits if s.bits else 0.0
-    return [source, gain, r0 - gain * v0, s.noise * span, quantum, round(s.delay / dt), min(r0, r1), max(r0, r1)]
+    return {
+        "source": source,
+        "gain": gain,
+        "raw_zero": r0 - gain * v0,
+        "noise": s.noise * span,
+        "quantum": span / 2**s.bits if s.bits else 0.0,
+        "delay": round(s.delay / dt),
+        "raw_low": min(r0, r1),
+        "raw_high": max(r0, r1),
+    }
 
 
-def _actuator(a: Any, target: int, dt: float) -> list[float]:
-    """A line of PlantArrays.actuator."""
+def _actuator(a: Any, target: int, dt: float) -> dict[str, Any]:
+    """The fields of an actuator's record."""
     gain = 2.0 / (a.raw[1] - a.raw[0])
-    return [target, gain, -1.0 - gain * a.raw[0], a.safe, round(a.delay / dt)]
+    return {
+        "target": target,
+        "gain": gain,
+        "value_zero": -1.0 - gain * a.raw[0],
+        "safe": a.safe,
+        "delay": round(a.delay / dt),
+    }

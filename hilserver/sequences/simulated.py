@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,19 +20,12 @@ from hilserver.service.loop_commands import loop_command, refusal_text
 from hilserver.service.switching import prepare_switch
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import ResultCode
-from hilserver.tick.plant import (
-    FROM_RAW,
-    NOISE,
-    RAW_HIGH,
-    RAW_LOW,
-    RAW_ZERO,
-    TARGET,
-    TO_RAW,
-    VALUE_ZERO,
-    PlantArrays,
-)
+from hilserver.tick.plant import PlantArrays
+from hilserver.tick.plant_records import ActuatorRecord, SensorRecord, actuators_on, sensors_on
+from hilserver.tick.records import RecordTable, Struct
 from hilserver.tick.row import header
 
+R = TypeVar("R", bound=Struct)
 GETTING_READY = 1.0
 """Seconds allowed from the first tick to SAFE."""
 
@@ -75,7 +69,7 @@ class _Bench:
         self.rig, self.run, self.collector, self.dt = rig, run, collector, run.dt
         self.circuit: Circuit = rig.circuit
         self.first_tick = 0.0
-        self._whole: dict[tuple[str, str, int], Floats] = {}
+        self._whole: dict[tuple[str, str, int], np.void] = {}
 
     @property
     def now(self) -> float:
@@ -139,29 +133,32 @@ class _Bench:
         for number, sensor in enumerate(device.inputs):
             if whole or sensor == fault.sensor:
                 reading = self.run.row[self._slot(name, sensor)] if fault.raw is None else fault.raw
-                self._fail_sensor(fault.fault, self._intact((name, "sensor", number), plant.sensor), reading)
+                self._fail_sensor(
+                    fault.fault, self._intact((name, "sensor", number), sensors_on(plant.sensor)), reading
+                )
         for number, actuator in enumerate(device.outputs):
             if whole or actuator == fault.actuator:
-                self._fail_actuator(fault.fault, self._intact((name, "actuator", number), plant.actuator), plant.values)
+                driven = self._intact((name, "actuator", number), actuators_on(plant.actuator))
+                self._fail_actuator(fault.fault, driven, plant.values)
 
-    def _intact(self, place: tuple[str, str, int], table: Floats) -> Floats:
-        """The row of a sensor or an actuator in its table, restored to its state before any fault; a view."""
-        line: Floats = table[place[2]]
-        line[:] = self._whole.setdefault(place, line.copy())
-        return line
+    def _intact(self, place: tuple[str, str, int], table: RecordTable[R]) -> R:
+        """The record of a sensor or an actuator in its table, restored to its state before any fault; a view."""
+        lines, number = np.asarray(table), place[2]
+        lines[number] = self._whole.setdefault(place, lines[number].copy())
+        return table[number]
 
     @staticmethod
-    def _fail_sensor(how: str, line: Floats, reading: float) -> None:
+    def _fail_sensor(how: str, sensor: SensorRecord, reading: float) -> None:
         if how in ("silent", "unplugged"):
-            line[[RAW_ZERO, RAW_LOW, RAW_HIGH]] = np.nan
+            sensor.raw_zero = sensor.raw_low = sensor.raw_high = np.nan
         elif how != "healed":
-            line[[TO_RAW, NOISE]] = 0.0
-            line[RAW_ZERO], line[RAW_LOW], line[RAW_HIGH] = reading, -np.inf, np.inf
+            sensor.gain = sensor.noise = 0.0
+            sensor.raw_zero, sensor.raw_low, sensor.raw_high = reading, -np.inf, np.inf
 
     @staticmethod
-    def _fail_actuator(how: str, line: Floats, values: Floats) -> None:
+    def _fail_actuator(how: str, actuator: ActuatorRecord, values: Floats) -> None:
         if how != "healed":
-            line[FROM_RAW], line[VALUE_ZERO] = 0.0, values[int(line[TARGET])]
+            actuator.gain, actuator.value_zero = 0.0, values[actuator.target]
 
     def _plant(self, fault: Fault) -> tuple[str, PlantArrays]:
         name = fault.device or next(iter(self.run.plants))

@@ -7,7 +7,7 @@ from math import isfinite, nan
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
-from hilserver.tick.bridge.ladder import KINDS, Kind, kind_of
+from hilserver.tick.bridge.ladder import KINDS, Kind, kind_of, needs_flow_sensor
 from hilserver.tick.bridge.strategies import prepare_strategy, set_jog
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, Action, CommandKind, FaultCode, Mode, ResultCode, Watched
 from hilserver.tick.plan import Plan, ValveRecord
@@ -141,7 +141,7 @@ def change_strategy(plan: Plan, row: Floats, valve: float, wanted: float) -> int
     if not (0.0 <= valve < plan.valve.shape[0] and 0.0 <= wanted <= len(KINDS) - 1):
         return ResultCode.BAD_VALUE
     b, v = valve_state(plan, row, int(valve)), plan.valve[int(valve)]
-    if kind_of(wanted) == Kind.FLOW_SERVO and v.column_Q < 0:
+    if needs_flow_sensor(wanted) and v.column_Q < 0:
         return ResultCode.BAD_VALUE
     b.strategy = int(wanted)
     take_over(b, v)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from math import exp, floor, isfinite, nan, pi, sin
+from math import floor, nan, pi, sin
 
 from hilserver.circuit.engine import N_VALUES
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
-from hilserver.tick.bridge.compensation import compensated
 from hilserver.tick.bridge.ladder import Compensates, Kind, compensates, kind_of
 from hilserver.tick.bridge.learning import learn
 from hilserver.tick.bridge.oscillation import forget_oscillation, watch_oscillation
-from hilserver.tick.bridge.strategies import prepare_strategy, raw_output, strategy_command
+from hilserver.tick.bridge.strategies import raw_output, stop_winding_up
 from hilserver.tick.codes import Action, FaultCode, Mode, Saturation, When
-from hilserver.tick.look_ahead import FLOW, HELD, PREDICTED, PRESSURE, predicted
-from hilserver.tick.modes import supervisor_lost, take_over, too_many_missed, trip
+from hilserver.tick.demand import demand
+from hilserver.tick.modes import supervisor_lost, too_many_missed
 from hilserver.tick.plan import Plan, ValveRecord
 from hilserver.tick.row import ValveState, header, past_of_valve, trend, valve_state
 from hilserver.tick.valve import note_command
@@ -59,38 +58,6 @@ def travel_of_inputs(plan: Plan, row: Floats, elapsed: float) -> float:
         step = trend(plan, row, i).step
         total += abs(step) / (0.5 * (plan.input[i].high - plan.input[i].low))
     return float(total * elapsed / plan.loop[0].dt)
-
-
-@compilable
-def demand(plan: Plan, row: Floats, work: Floats, i: int, elapsed: float, dt: float, action: int) -> None:
-    """The bridge's demand. While it does not drive the command (not RUNNING, hold) it is ready to take over from it.
-
-    A strategy that takes over starts from the last demand and fades to its own. A command that is not finite causes a
-    trip.
-    """
-    head = header(row)
-    b, v, number = valve_state(plan, row, i), plan.valve[i], int(valve_state(plan, row, i).strategy)
-    if head.mode != Mode.RUNNING or action == Action.HOLD:
-        b.demand = b.command
-        take_over(b, v)
-        return
-    p, p_S, p_T = row[v.column_p], row[v.column_S], row[v.column_T]
-    if kind_of(number) == Kind.LOOK_AHEAD:
-        view, port = PREDICTED if compensates(number, Compensates.DELAY) else HELD, v.port
-        q_ahead, p_ahead = predicted(plan, work, view, port, FLOW), predicted(plan, work, view, port, PRESSURE)
-        u = compensated(number, q_ahead, p_ahead, p_T, b, v, work, elapsed, dt)
-    else:
-        u = strategy_command(number, b.flow_virtual, p, p_S, p_T, b, v, elapsed, dt)
-    if not isfinite(u):
-        trip(row, FaultCode.BRIDGE)
-        b.demand = b.spool = b.command
-        take_over(b, v)
-        return
-    if isfinite(b.fade):
-        b.fade *= exp(-elapsed / v.fade_time) if v.fade_time > 0.0 else 0.0
-    else:
-        b.fade = b.demand - u if v.fade_time > 0.0 else 0.0
-    b.demand = clip(u + b.fade, -1.0, 1.0)
 
 
 @compilable
@@ -140,8 +107,7 @@ def limit_command(row: Floats, b: ValveState, v: ValveRecord, low: float, high: 
     stopped = head.mode == Mode.RUNNING and not low <= inside <= high
     if stopped:
         inside = clip(inside, low, high)
-        if kind_of(b.strategy) == Kind.FLOW_SERVO:  # no wind-up
-            prepare_strategy(int(b.strategy), b.flow_virtual, inside, b, v)
+        stop_winding_up(inside, b, v)
     b.command = clip(inside, last - rate * dt, last + rate * dt)
     b.output = raw_output(b.command, v)
     if head.mode == Mode.RUNNING:

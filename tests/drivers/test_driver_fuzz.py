@@ -23,7 +23,7 @@ from hilserver.driver import Driver
 from hilserver_drivers.modbus import Modbus
 from hilserver_drivers.serial_line import SerialLine
 from hilserver_drivers.serial_line.messages import FrameReader
-from hilserver_drivers.serial_line.settings import Frame, Input
+from hilserver_drivers.serial_line.settings import Frame, SerialInput
 from hilserver_drivers.wire import Retry, Wire
 
 pytestmark = pytest.mark.slow
@@ -334,7 +334,7 @@ def test_damaged_frames_that_come_by_themselves() -> None:
     """No right frame gets lost behind damaged ones, in whatever pieces they arrive."""
     damage, failures = Damage(seed=4), Counter[str]()
     stream = b"".join(damage(frame_of(number)) for number in range(COUNT))
-    slots = {0: ("x", Input(byte=0, type="uint32")), 1: ("y", Input(byte=4, type="uint32"))}
+    slots = {0: ("x", SerialInput(byte=0, type="uint32")), 1: ("y", SerialInput(byte=4, type="uint32"))}
     form = Frame(start="AA 55", size=8, check="crc16-modbus")
     reader = FrameReader(form, slots, lambda name, text: failures.update([name]))
     found, at = [], 0

@@ -19,7 +19,7 @@ from hilserver_drivers.modbus import Modbus
 from hilserver_drivers.modbus.line import (
     BadAnswer,
     ExceptionAnswer,
-    Request,
+    ModbusRequest,
     answered_data,
     read_request,
     write_request,
@@ -72,8 +72,8 @@ class TestModbus(HardwareConformance):
 # --- answers that are none -------------------------------------------------------------------------------------------
 
 
-READ = Request(1, bytes.fromhex("0300000002"), bytes.fromhex("0304"), 6)
-WRITE = Request(1, bytes.fromhex("10006400010200ff"), bytes.fromhex("1000640001"), 5)
+READ = ModbusRequest(1, bytes.fromhex("0300000002"), bytes.fromhex("0304"), 6)
+WRITE = ModbusRequest(1, bytes.fromhex("10006400010200ff"), bytes.fromhex("1000640001"), 5)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ WRITE = Request(1, bytes.fromhex("10006400010200ff"), bytes.fromhex("1000640001"
         (WRITE, 1, "9003", "exception 3 illegal data value"),
     ],
 )
-def test_answers_to_something_else_are_refused(request_: Request, unit: int, pdu: str, name: str) -> None:
+def test_answers_to_something_else_are_refused(request_: ModbusRequest, unit: int, pdu: str, name: str) -> None:
     with pytest.raises(BadAnswer) as caught:
         answered_data(request_, unit, bytes.fromhex(pdu))
     assert caught.value.name == name
@@ -109,7 +109,7 @@ def test_right_answers_are_taken() -> None:
     assert answered_data(WRITE, 1, bytes.fromhex("1000640001")) == b""
     assert read_request(1, "holding", 0, 2) == READ
     assert write_request(1, "holding", 100, b"\0\xff", single=False) == WRITE
-    assert read_request(1, "coil", 3, 9) == Request(1, bytes.fromhex("0100030009"), bytes.fromhex("0102"), 4)
+    assert read_request(1, "coil", 3, 9) == ModbusRequest(1, bytes.fromhex("0100030009"), bytes.fromhex("0102"), 4)
 
 
 @pytest.fixture

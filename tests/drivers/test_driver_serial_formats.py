@@ -18,7 +18,7 @@ from serial_bench import bitwise_crc
 from hilserver_drivers.binary import decode, encode, limits, size_of
 from hilserver_drivers.serial_line.checks import CRCS, check_size, check_value
 from hilserver_drivers.serial_line.messages import FrameJob, FrameReader, LineReader
-from hilserver_drivers.serial_line.settings import Frame, Input, Lines, Output
+from hilserver_drivers.serial_line.settings import Frame, Lines, SerialInput, SerialOutput
 
 # --- check values and numbers ----------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ def samples(
 ) -> tuple[list[dict[str, float]], list[str]]:
     """Samples and failures that a line reader finds in data that arrive in pieces."""
     failures = Failures()
-    slots = {slot: (name, Input.model_validate(entry)) for slot, (name, entry) in enumerate(inputs.items())}
+    slots = {slot: (name, SerialInput.model_validate(entry)) for slot, (name, entry) in enumerate(inputs.items())}
     reader = LineReader(Lines.model_validate(form), slots, failures)
     found: list[dict[str, float]] = []
     for k in range(0, len(data), pieces):
@@ -189,7 +189,7 @@ def test_line_that_says_nothing_known_is_counted() -> None:
 
 def test_line_whose_beginning_was_not_seen_is_dropped() -> None:
     """The tail of 123.45 is 3.45."""
-    reader = LineReader(Lines(), {0: ("a", Input(column=0))}, (failures := Failures()))
+    reader = LineReader(Lines(), {0: ("a", SerialInput(column=0))}, (failures := Failures()))
     reader.begin(in_the_middle=True)
     assert list(reader.feed(b"3.45\n")) == []
     assert list(reader.feed(b"123.45\n")) == [[(0, 123.45)]]
@@ -198,7 +198,7 @@ def test_line_whose_beginning_was_not_seen_is_dropped() -> None:
 
 def test_endless_line_takes_no_memory() -> None:
     failures = Failures()
-    reader = LineReader(Lines(), {0: ("a", Input(column=0))}, failures)
+    reader = LineReader(Lines(), {0: ("a", SerialInput(column=0))}, failures)
     for _ in range(1000):
         assert list(reader.feed(b"9" * 1000)) == []
         assert len(reader._buffer) < 300
@@ -212,7 +212,7 @@ def test_endless_line_takes_no_memory() -> None:
 def frame_samples(data: bytes, pieces: int = 1_000_000, **form: Any) -> tuple[list[float], list[str]]:
     """Values of a byte 0 … as int16, and failures, that a frame reader finds."""
     failures = Failures()
-    reader = FrameReader(Frame.model_validate(form), {0: ("x", Input(byte=0, type="int16"))}, failures)
+    reader = FrameReader(Frame.model_validate(form), {0: ("x", SerialInput(byte=0, type="int16"))}, failures)
     found = []
     for k in range(0, len(data), pieces):
         found += [value for sample in reader.feed(data[k : k + pieces]) for _, value in sample]
@@ -268,7 +268,9 @@ def test_frames_with_length_and_checks(form: dict[str, Any], frame: str) -> None
 
 def test_float_that_is_no_number_is_no_sample() -> None:
     failures = Failures()
-    reader = FrameReader(Frame(start="AA", size=4, check="none"), {0: ("x", Input(byte=0, type="float32"))}, failures)
+    reader = FrameReader(
+        Frame(start="AA", size=4, check="none"), {0: ("x", SerialInput(byte=0, type="float32"))}, failures
+    )
     assert list(reader.feed(b"\xaa" + struct.pack("<f", float("nan")))) == [[]]
     assert list(reader.feed(b"\xaa" + struct.pack("<f", 1.5))) == [[(0, 1.5)]]
     assert failures.names == ["not a number"]
@@ -278,9 +280,9 @@ def test_command_frame() -> None:
     """Outputs that the rig does not use have their safe values in it."""
     form = Frame(start="C0", length="uint8", counts="frame", size=6, check="crc8", order="big")
     outputs = {
-        "valve": Output(byte=0, type="int16", safe=0),
-        "pump": Output(byte=3, type="uint8", safe=9),
-        "unused": Output(byte=4, type="uint16", safe=0x1234),
+        "valve": SerialOutput(byte=0, type="int16", safe=0),
+        "pump": SerialOutput(byte=3, type="uint8", safe=9),
+        "unused": SerialOutput(byte=4, type="uint16", safe=0x1234),
     }
     job = FrameJob(form, outputs, {"pump": 0, "valve": 1})
     frame = job.data(np.array([5.4, -2.0]))

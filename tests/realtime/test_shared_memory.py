@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import platform
 import signal
-import subprocess
-import sys
-import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from shared_memory_bench import WIDTH, Start, create, kill, line, starting, wait_until
 
-from hilserver.realtime.queues import MailboxFull, Ring
-from hilserver.realtime.segment import Segment, SharedMemoryError, segment_path
-from hilserver.realtime.shared import Heartbeat, LoopMemory
-
-WIDTH = 300
-Start = Callable[..., "subprocess.Popen[str]"]
-
-_HEADER = """
-import os, resource, signal, sys, time
-import numpy as np
-from hilserver.realtime.queues import *
-from hilserver.realtime.segment import *
-from hilserver.realtime.shared import *
-path = sys.argv[1]
-"""
+from hilserver.realtime.queues import MailboxFull
+from hilserver.realtime.segment import segment_path
+from hilserver.realtime.shared import LoopMemory
 
 
 @pytest.fixture
@@ -40,41 +24,8 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(path: Path) -> Iterator[Start]:
-    """Starts a Python process with the given code, which finds the segment's path in `path`; ends it after the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(code: str) -> subprocess.Popen[str]:
-        arguments = [sys.executable, "-c", _HEADER + textwrap.dedent(code), str(path)]
-        process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def create(path: Path, **changes: int) -> LoopMemory:
-    shape = {"row_width": WIDTH, "ring_rows": 8, "mailbox_slots": 4, "payload_bytes": 4096} | changes
-    return LoopMemory.create(path, **shape)
-
-
-def line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30.0
-    while not condition():
-        assert time.monotonic() < deadline, "waited for 30 s in vain"
-        time.sleep(0.001)
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    assert process.wait(30) == -signal.SIGKILL
+    with starting(path) as start:
+        yield start
 
 
 # ---------------------------------------------------------------------------------------------------------------- ring
@@ -328,205 +279,3 @@ def test_loop_says_who_it_is_and_is_asked_to_stop(path: Path, start: Start) -> N
         memory.info.stop_requested = True
         assert line(loop) == str(os.getpid())
         assert loop.wait(30) == 0
-
-
-# ------------------------------------------------------------------------------------------------------------- segment
-
-HOLD = "memory = LoopMemory.create(path, row_width=4, ring_rows=9); print('created', flush=True); sys.stdin.read()"
-
-
-def test_parts_fit_in_a_segment_of_their_own(path: Path) -> None:
-    size = Ring.nbytes(3, 5)
-    with Segment.create(path, size + Heartbeat.nbytes(), shape=(3, 5)) as segment:
-        Ring(segment.buffer[:size], 3, 5).publish(numbered(7, 3))
-        Heartbeat(segment.buffer[size:]).beat()
-        other = Segment.attach(path)
-        width, rows, *_ = other.shape
-        out = np.empty(3)
-        assert Ring(other.buffer[:size], width, rows).latest(out) == 0
-        np.testing.assert_array_equal(out, numbered(7, 3))
-        assert Heartbeat(other.buffer[size:]).beats == 1
-
-
-def test_segment_is_for_its_user_only_and_goes_with_its_owner(path: Path) -> None:
-    path.touch()
-    path.chmod(0o666)
-    memory = create(path)
-    assert path.stat().st_mode & 0o777 == 0o600
-    LoopMemory.attach(path).close()
-    assert path.exists()
-    memory.close()
-    assert not path.exists()
-    memory.close()
-    with create(path):  # the name is free again
-        memory.close()  # and no longer ours to remove
-        assert path.exists()
-
-
-def test_segment_of_a_living_owner_is_refused_by_name_of_its_process(path: Path, start: Start) -> None:
-    owner = start(HOLD)
-    assert line(owner) == "created"
-    with pytest.raises(SharedMemoryError, match=f"in use by process {owner.pid}"):
-        create(path)
-    assert LoopMemory.attach(path).ring.width == 4
-
-
-def test_segment_of_a_killed_owner_is_replaced_and_stays_readable_to_those_attached(path: Path, start: Start) -> None:
-    owner = start(HOLD)
-    assert line(owner) == "created"
-    witness = LoopMemory.attach(path)
-    witness.ring.publish(numbered(5, 4))
-    kill(owner)
-    assert LoopMemory.attach(path).ring.published == 1  # still there for a recorder that starts late
-    with create(path) as memory:
-        assert memory.ring.published == 0
-        assert memory.owner_pid == os.getpid()
-        assert LoopMemory.attach(path).ring.width == WIDTH
-        out = np.empty(4)
-        assert witness.ring.latest(out) == 0
-        np.testing.assert_array_equal(out, numbered(5, 4))
-
-
-def test_one_of_many_takes_over_a_stale_segment(path: Path, start: Start) -> None:
-    owner = start(HOLD)
-    assert line(owner) == "created"
-    kill(owner)
-    contend = """
-        print("ready", flush=True)
-        sys.stdin.readline()
-        try:
-            memory = LoopMemory.create(path, row_width=4, ring_rows=9)
-        except SharedMemoryError as error:
-            print(error, flush=True)
-        else:
-            print("won", flush=True)
-        sys.stdin.read()
-    """
-    contenders = [start(contend) for _ in range(5)]
-    assert {line(contender) for contender in contenders} == {"ready"}
-    for contender in contenders:
-        assert contender.stdin is not None
-        contender.stdin.write("go\n")
-        contender.stdin.flush()
-    answers = [line(contender) for contender in contenders]
-    assert answers.count("won") == 1, answers
-    assert sum("in use by process" in answer for answer in answers) == 4, answers
-    winner = contenders[answers.index("won")]
-    assert LoopMemory.attach(path).owner_pid == winner.pid
-
-
-def test_rival_that_takes_over_between_our_look_and_our_lock_keeps_the_segment(
-    path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    owner = start(HOLD)
-    assert line(owner) == "created"
-    kill(owner)
-    rivals: list[LoopMemory] = []
-    flock = fcntl.flock
-
-    def rival_first(handle: int, operation: int) -> None:
-        monkeypatch.undo()
-        rivals.append(create(path))
-        flock(handle, operation)
-
-    monkeypatch.setattr(fcntl, "flock", rival_first)
-    with pytest.raises(SharedMemoryError, match=f"in use by process {os.getpid()}"):
-        create(path)
-    rivals[0].info.loop_pid = 77
-    assert LoopMemory.attach(path).info.loop_pid == 77
-    rivals[0].close()
-
-
-def test_creator_killed_before_the_segment_was_ready_is_no_obstacle(path: Path) -> None:
-    path.write_bytes(bytes(1000))
-    with pytest.raises(SharedMemoryError, match=r"not \(yet\) a shared memory"):
-        LoopMemory.attach(path)
-    with create(path):
-        assert LoopMemory.attach(path).ring.width == WIDTH
-
-
-def test_a_file_that_is_something_else_is_left_alone(path: Path) -> None:
-    path.write_text("my only copy of the measurements")
-    with pytest.raises(SharedMemoryError, match="is not a shared memory of hilserver"):
-        create(path)
-    assert path.read_text() == "my only copy of the measurements"
-
-
-def test_a_link_is_not_followed(path: Path, tmp_path: Path) -> None:
-    target = tmp_path / "target"
-    path.symlink_to(target)
-    with pytest.raises(SharedMemoryError, match=str(path)):
-        create(path)
-    assert not target.exists()
-
-
-def test_missing_segment_and_missing_folder_are_named(path: Path, tmp_path: Path) -> None:
-    with pytest.raises(SharedMemoryError, match=f"{path}: no such shared memory"):
-        LoopMemory.attach(path)
-    with pytest.raises(SharedMemoryError, match="no such folder"):
-        create(tmp_path / "missing" / "segment")
-
-
-@pytest.mark.parametrize(
-    ("at", "number", "message"),
-    [
-        (0, 1, "not .* a shared memory"),
-        (1, 99, "layout version 99"),
-        (2, 5, "its header states 5"),
-        (4, 0, "not the shared memory of a loop"),
-        (4, WIDTH + 1, "its layout needs"),
-    ],
-)
-def test_attach_checks_magic_version_size_and_layout(path: Path, at: int, number: int, message: str) -> None:
-    with create(path):
-        with path.open("r+b") as file:
-            file.seek(8 * at)
-            file.write(number.to_bytes(8, "little"))
-        with pytest.raises(SharedMemoryError, match=message):
-            LoopMemory.attach(path)
-
-
-def test_attach_refuses_a_file_cut_short(path: Path) -> None:
-    with create(path):
-        length = path.stat().st_size
-        os.truncate(path, length - 4096)
-        with pytest.raises(SharedMemoryError, match=f"its header states {length}"):
-            LoopMemory.attach(path)
-        os.truncate(path, 10)
-        with pytest.raises(SharedMemoryError, match="10 bytes"):
-            LoopMemory.attach(path)
-
-
-def test_all_memory_is_reserved_at_creation(path: Path) -> None:
-    with create(path, ring_rows=1000):
-        status = path.stat()
-        assert 512 * status.st_blocks >= status.st_size  # no holes, whose first write fails on a full file system
-
-
-def test_no_room_is_an_error_at_creation_and_leaves_nothing(path: Path, start: Start) -> None:
-    cramped = start(
-        """
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
-        try:
-            LoopMemory.create(path, row_width=1000, ring_rows=1000)
-        except SharedMemoryError as error:
-            print(error)
-        """
-    )
-    assert "MB of shared memory: " in line(cramped)
-    assert not path.exists()
-
-
-@pytest.mark.parametrize("changes", [{"ring_rows": 1}, {"row_width": 0}, {"mailbox_slots": 1}, {"payload_bytes": -1}])
-def test_impossible_sizes_are_refused(path: Path, changes: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="needs at least"):
-        create(path, **changes)
-    assert not path.exists()
-
-
-def test_machines_with_another_store_order_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    with pytest.raises(SharedMemoryError, match="x86-64; this machine is aarch64"):
-        create(path)
-    with pytest.raises(SharedMemoryError, match="aarch64"):
-        LoopMemory.attach(path)

@@ -17,7 +17,7 @@ from hilserver.circuit.library import standard_library
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble
 from hilserver.tick.codes import CommandKind, Mode
-from hilserver.tick.plant import SOURCE
+from hilserver.tick.plant_records import sensors_on
 
 DT = 1e-3
 
@@ -59,7 +59,7 @@ class SlowLift(Bench):
         self._outputs = [rig.layout.column(f"valve.{name}.output") for name in ("A", "B")]
         self._command = self.row[self._outputs].copy()
         self._sample = np.zeros(len(self._inputs_of))
-        self._x = int(self.plant.sensor[self._inputs_of.index("x"), SOURCE])
+        self._x = sensors_on(self.plant.sensor)[self._inputs_of.index("x")].source
         self.raw = dict.fromkeys(self.raw, np.nan)
         self.positions: list[float] = []
         """Where the piston really was at the end of each tick, m."""

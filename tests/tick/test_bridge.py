@@ -15,11 +15,11 @@ from hilserver.numerics.arrays import Floats
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.bridge.strategies import (
     flow_servo,
+    inverse,
     inverse_orifice,
     lag_compensation,
     leakage,
     prepare_strategy,
-    strategy_command,
 )
 from hilserver.tick.codes import Saturation
 from hilserver.tick.plan import SUBSTEPS_OF_MACHINE, ValveRecord
@@ -133,7 +133,7 @@ def test_leakage_compensation_in_the_strategy_takes_away_the_offset_at_null() ->
     for strategy in (Strategy.inverse_lag, Strategy.inverse_lag_leakage):
         block = memory()
         for _ in range(2000):  # the spool's estimate and the command settle
-            u = strategy_command(strategy, 0.0, p, p_S, p_T, block, v, DT, DT)
+            u = inverse(strategy, 0.0, p, p_S, p_T, block, v, DT, DT)
             follow_spool(u, block, v)
         left[strategy] = flow_of(block.spool, p, p_S, p_T, v, block.spool)
     assert left[Strategy.inverse_lag] > 0.4 * L_MIN

@@ -12,7 +12,17 @@ from rig_bench import bench_rig
 from hilserver.fidelity.results import VARIANTS
 from hilserver.rig import settings
 from hilserver.rig.ladder import cannot, gains_nothing
-from hilserver.tick.bridge.ladder import STRATEGY_NAMES, Compensates, Gains, Kind, Needs, Strategy, compensates, kind_of
+from hilserver.tick.bridge.ladder import (
+    STRATEGY_NAMES,
+    Compensates,
+    Gains,
+    Kind,
+    Needs,
+    Strategy,
+    compensates,
+    kind_of,
+    needs_flow_sensor,
+)
 
 PAGE = Path(__file__).parents[2] / "docs/how-it-works.md"
 
@@ -34,12 +44,14 @@ def test_the_compiled_dispatch_follows_the_table(strategy: Strategy) -> None:
     assert kind_of(float(strategy)) == strategy.kind
     effects = [effect for effect in Compensates if compensates(float(strategy), effect)]
     assert sum(effects) == strategy.compensates
+    assert needs_flow_sensor(float(strategy)) == (strategy.needs is Needs.FLOW_SENSOR)
 
 
 @pytest.mark.parametrize("number", [-1.0, 11.0, float("nan")])
 def test_a_number_that_is_not_in_the_table_commands_nothing(number: float) -> None:
     assert kind_of(number) == Kind.MANUAL
     assert not any(compensates(number, effect) for effect in Compensates)
+    assert not needs_flow_sensor(number)
 
 
 def test_a_level_compensates_for_all_that_the_one_below_does() -> None:

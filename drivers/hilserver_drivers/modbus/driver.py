@@ -20,15 +20,15 @@ from hilserver_drivers.modbus.line import (
     WRITTEN_AT_ONCE,
     BadAnswer,
     ExceptionAnswer,
-    Line,
-    Request,
+    ModbusLine,
+    ModbusRequest,
     RtuLine,
     Table,
     TcpLine,
     read_request,
     write_request,
 )
-from hilserver_drivers.modbus.settings import Input, ModbusConfig, Output, WatchdogRegister, WordOrder
+from hilserver_drivers.modbus.settings import ModbusConfig, ModbusInput, ModbusOutput, WatchdogRegister, WordOrder
 from hilserver_drivers.wire import WireError, library
 from hilserver_drivers.wire_driver import ATTEMPTS, WireDriver, WriteJob
 
@@ -109,7 +109,7 @@ class Span(WriteJob):
         return f"{self.table} {self.address}{last} of unit {self.unit} ({names})"
 
     @functools.cached_property
-    def request(self) -> Request:
+    def request(self) -> ModbusRequest:
         """To read all parts."""
         return read_request(self.unit, self.table, self.address, self.count)
 
@@ -166,7 +166,7 @@ class Modbus(WireDriver):
         dog = c.watchdog_register
         self._dog: deque[Span] = deque([] if dog is None else [Span(c.unit_of(dog), dog.table, dog.address)])
         self._food = 0
-        self._line: Line
+        self._line: ModbusLine
 
     @classmethod
     def channels(cls, config: ModbusConfig) -> tuple[Sequence[ChannelInfo], Sequence[ChannelInfo]]:
@@ -217,7 +217,7 @@ class Modbus(WireDriver):
         if silent and silent.keys() == {span.unit for span in self._reads}:
             raise DriverError("; ".join(silent.values()))
 
-    def _ask_patiently(self, request: Request) -> None:
+    def _ask_patiently(self, request: ModbusRequest) -> None:
         """Send a request up to three times, so that a single corrupted answer does not prevent the start."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -269,7 +269,7 @@ class Modbus(WireDriver):
         request = write_request(job.unit, job.table, job.address, data, self._single)
         return self._ask(job, request, deadline) is not None
 
-    def _ask(self, span: Span, request: Request, deadline: float) -> bytes | None:
+    def _ask(self, span: Span, request: ModbusRequest, deadline: float) -> bytes | None:
         """The data of the answer; None if there is none, which is counted as a failure."""
         try:
             data = self._line.ask(request, deadline)
@@ -291,7 +291,7 @@ class Modbus(WireDriver):
         return None
 
 
-def _info(name: str, place: Input | Output) -> ChannelInfo:
+def _info(name: str, place: ModbusInput | ModbusOutput) -> ChannelInfo:
     unit = "" if place.type is None or place.type.startswith("float") else "count"
     bit = "" if getattr(place, "bit", None) is None else f", bit {place.bit}"  # type: ignore[union-attr]
     return ChannelInfo(name, unit, " ".join(filter(None, (place.table, f"{place.address}{bit}", place.type))))

@@ -42,7 +42,7 @@ SILENCE = 0.02
 
 
 @dataclass(frozen=True)
-class Request:
+class ModbusRequest:
     """A request, and the first bytes and the length of its answer."""
 
     unit: int
@@ -68,7 +68,7 @@ class ExceptionAnswer(BadAnswer):
         self.code = code
 
 
-def read_request(unit: int, table: Table, address: int, count: int) -> Request:
+def read_request(unit: int, table: Table, address: int, count: int) -> ModbusRequest:
     """Read ``count`` registers or bits."""
     from pymodbus.pdu import bit_message, register_message
 
@@ -81,10 +81,10 @@ def read_request(unit: int, table: Table, address: int, count: int) -> Request:
     n_bytes = (count + 7) // 8 if table in BITS else 2 * count
     function = READ_FUNCTION[table]
     pdu = bytes([function]) + kind(address=address, count=count).encode()
-    return Request(unit, pdu, bytes([function, n_bytes]), 2 + n_bytes)
+    return ModbusRequest(unit, pdu, bytes([function, n_bytes]), 2 + n_bytes)
 
 
-def write_request(unit: int, table: Table, address: int, data: bytes, single: bool) -> Request:
+def write_request(unit: int, table: Table, address: int, data: bytes, single: bool) -> ModbusRequest:
     """Write registers (``data``: two bytes each) or coils (one byte each, 0 or 1); the answer repeats the request."""
     from pymodbus.pdu import bit_message, register_message
 
@@ -98,14 +98,14 @@ def write_request(unit: int, table: Table, address: int, data: bytes, single: bo
     else:
         message = register_message.WriteMultipleRegistersRequest(address=address, registers=[*_registers(data)])
     pdu = bytes([message.function_code]) + message.encode()
-    return Request(unit, pdu, pdu[:5], 5)
+    return ModbusRequest(unit, pdu, pdu[:5], 5)
 
 
 def _registers(data: bytes) -> tuple[int, ...]:
     return struct.unpack(f">{len(data) // 2}H", data)
 
 
-def answered_data(request: Request, unit: int, pdu: bytes) -> bytes:
+def answered_data(request: ModbusRequest, unit: int, pdu: bytes) -> bytes:
     """The data of an answer. Raises BadAnswer unless it is the answer to this request."""
     function = request.pdu[0]
     if unit != request.unit:
@@ -128,7 +128,7 @@ def answered_data(request: Request, unit: int, pdu: bytes) -> bytes:
 # --- the two kinds of connection -------------------------------------------------------------------------------------
 
 
-class Line(ABC):
+class ModbusLine(ABC):
     """Sends requests and receives the frames of answers."""
 
     def __init__(self, wire: Wire) -> None:
@@ -141,11 +141,11 @@ class Line(ABC):
         """Discard all data of the previous connection."""
 
     @abstractmethod
-    def ask(self, request: Request, deadline: float) -> bytes:
+    def ask(self, request: ModbusRequest, deadline: float) -> bytes:
         """The data of the answer. Raises BadAnswer, WireError."""
 
 
-class TcpLine(Line):
+class TcpLine(ModbusLine):
     """Frames with a header: transaction, protocol, length, unit."""
 
     HEADER = struct.Struct(">HHHB")
@@ -163,7 +163,7 @@ class TcpLine(Line):
         """Discard partial frames and the count of requests without an answer."""
         self._buffer, self._silent = b"", 0
 
-    def ask(self, request: Request, deadline: float) -> bytes:
+    def ask(self, request: ModbusRequest, deadline: float) -> bytes:
         """The data of the answer; late answers to earlier requests are skipped."""
         self._transaction = self._transaction % 0xFFFF + 1
         self.wire.send(self._framer.encode(request.pdu, request.unit, self._transaction), deadline)
@@ -207,7 +207,7 @@ class TcpLine(Line):
         return BadAnswer(name, text)
 
 
-class RtuLine(Line):
+class RtuLine(ModbusLine):
     """Frames with unit and CRC on a serial line. They have no number, so late answers are distinguished by time alone.
 
     After a request without an answer, no request is sent for one more time-out, and bytes that arrive in this time are
@@ -229,7 +229,7 @@ class RtuLine(Line):
         """Reset the time of the last frame."""
         self._last = 0.0
 
-    def ask(self, request: Request, deadline: float) -> bytes:
+    def ask(self, request: ModbusRequest, deadline: float) -> bytes:
         """The data of the answer."""
         if dropped := self.wire.waiting():
             self.stray.append(BadAnswer("unexpected bytes", f"{len(dropped)} bytes arrived without a request"))
@@ -244,7 +244,7 @@ class RtuLine(Line):
             self.wire.settle(self._timeout)
             raise
 
-    def _frame(self, request: Request, deadline: float) -> bytes:
+    def _frame(self, request: ModbusRequest, deadline: float) -> bytes:
         """A frame with a correct CRC and the length of the expected answer, or five bytes for an exception."""
         frame = b""
         while len(frame) < (size := self._size(request, frame)):
@@ -266,7 +266,7 @@ class RtuLine(Line):
         return frame
 
     @staticmethod
-    def _size(request: Request, frame: bytes) -> int:
+    def _size(request: ModbusRequest, frame: bytes) -> int:
         return 5 if len(frame) > 1 and frame[1] & 0x80 else 1 + request.size + 2
 
     def _is_whole(self, frame: bytes) -> bool:

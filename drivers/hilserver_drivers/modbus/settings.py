@@ -57,7 +57,7 @@ class _Place(_Settings):
         return self
 
 
-class Input(_Place):
+class ModbusInput(_Place):
     """A value that is read."""
 
     bit: int | None = Field(default=None, ge=0, le=15, description="one bit of a register, 0 being the lowest")
@@ -68,20 +68,20 @@ class Input(_Place):
         return not self.is_bit and self.bit is None
 
     @model_validator(mode="after")
-    def _bit_of_a_register(self) -> Input:
+    def _bit_of_a_register(self) -> ModbusInput:
         if self.bit is not None and (self.is_bit or self.type):
             raise ValueError("bit is for holding and input registers, and excludes type")
         return self
 
 
-class Output(_Place):
+class ModbusOutput(_Place):
     """A value that is written."""
 
     table: Literal["holding", "coil"] = Field(description="table of the value: a register or a bit")
     safe: Number = Field(description="raw value in the safe state")
 
     @model_validator(mode="after")
-    def _safe_value_fits(self) -> Output:
+    def _safe_value_fits(self) -> ModbusOutput:
         low, high = (0, 1) if self.type is None else limits(self.type)
         if not low <= self.safe <= high:
             raise ValueError(
@@ -130,8 +130,8 @@ class ModbusConfig(SlowDriverConfig):
         default="1 s", gt=0, le=3600, description="unchanged values are written again after this time"
     )
     watchdog_register: WatchdogRegister | None = None
-    inputs: dict[str, Input] = Field(default_factory=dict)
-    outputs: dict[str, Output] = Field(default_factory=dict)
+    inputs: dict[str, ModbusInput] = Field(default_factory=dict)
+    outputs: dict[str, ModbusOutput] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_connection(self) -> ModbusConfig:

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilserver.driver import Driver, Floats
-from hilserver_drivers.ni.settings import Channel, NiInput, NiOutput, Signal
+from hilserver_drivers.ni.settings import NiChannel, NiInput, NiOutput, Signal
 from hilserver_drivers.ni.system import doing
 
 
-class Group:
+class InputGroup:
     """Input channels that are read by one call, and their places in the driver's arrays."""
 
     def __init__(self, what: str, slots: NDArray[np.intp], dtype: type, read: Callable[[Any, float], Any]) -> None:
@@ -31,7 +31,7 @@ class Group:
         values[self.slots] = self._buffer
 
 
-class Connection:
+class NiConnection:
     """All tasks of a connected device: outputs at their safe values, inputs running, watchdog active.
 
     Raises DriverError if the device refuses a setting.
@@ -39,7 +39,7 @@ class Connection:
 
     def __init__(self, driver: Driver, safe: Sequence[float], system: Any, counting: bool) -> None:
         self.made = time.monotonic()
-        self.groups: list[Group] = []
+        self.groups: list[InputGroup] = []
         self._driver, self._config, self._system = driver, driver.config, system
         self._write_analog: Callable[[Any], Any] | None = None
         self._write_digital: Callable[[Any], Any] | None = None
@@ -88,7 +88,7 @@ class Connection:
         """Place in the driver's arrays -> name and settings, of the channels of these kinds."""
         return {slot: (name, table[name]) for slot, name in enumerate(names) if table[name].kind in kinds}
 
-    def _physical(self, channel: Channel) -> str:
+    def _physical(self, channel: NiChannel) -> str:
         return channel.physical(self._config.device)
 
     def _kept(self, task: Any) -> Any:
@@ -208,7 +208,7 @@ class Connection:
             self._clock(task, {self._physical(channel).partition("/")[0] for _, channel in chosen.values()})
             reader = AnalogMultiChannelReader(task.in_stream)
             reader.verify_array_shape = False
-        self.groups.append(Group("analog inputs", slots, np.float64, reader.read_one_sample))
+        self.groups.append(InputGroup("analog inputs", slots, np.float64, reader.read_one_sample))
 
     def _clock(self, task: Any, devices: Iterable[str]) -> None:
         """Let the device's own clock sample the analog inputs, if configured and supported."""
@@ -242,7 +242,7 @@ class Connection:
         with self._task("digital inputs", chosen, add) as (task, slots):
             reader = DigitalMultiChannelReader(task.in_stream)
             reader.verify_array_shape = False
-        self.groups.append(Group("digital inputs", slots, np.bool_, reader.read_one_sample_one_line))
+        self.groups.append(InputGroup("digital inputs", slots, np.bool_, reader.read_one_sample_one_line))
 
     def _add_counters(self) -> None:
         """One task per channel."""
@@ -265,7 +265,7 @@ class Connection:
                 reader = CounterReader(task.in_stream)
                 edges_only = chosen[1].kind == "edges"
                 read = reader.read_one_sample_uint32 if edges_only else reader.read_one_sample_double
-            self.groups.append(Group(f"counter {chosen[0]}", slots, np.float64, _counter(read)))
+            self.groups.append(InputGroup(f"counter {chosen[0]}", slots, np.float64, _counter(read)))
 
 
 def _counter(read_one: Callable[[float], float]) -> Callable[[Any, float], None]:

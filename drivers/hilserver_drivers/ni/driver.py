@@ -21,7 +21,7 @@ import numpy as np
 
 from hilserver.driver import Bools, ChannelInfo, Driver, Floats, FoundDevice
 from hilserver.errors import DriverError
-from hilserver_drivers.ni.connection import Connection, Group
+from hilserver_drivers.ni.connection import InputGroup, NiConnection
 from hilserver_drivers.ni.settings import UNITS, NiConfig
 from hilserver_drivers.ni.system import (
     EXPIRED,
@@ -54,7 +54,7 @@ class NiDaq(Driver):
         super().__init__(name, config, inputs, outputs)
         self._safe = [config.outputs[output].safe for output in outputs]
         self._sampled = np.full(len(inputs), -np.inf)
-        self._connection: Connection | None = None
+        self._connection: NiConnection | None = None
         self._is_open = False
         self._DaqError: type[Exception] | tuple[()] = ()
         self._lock = threading.Lock()
@@ -105,7 +105,7 @@ class NiDaq(Driver):
             self._read_groups(connection, values, now)
         np.subtract(time.monotonic(), self._sampled, out=ages)
 
-    def _read_groups(self, connection: Connection, values: Floats, now: float) -> None:
+    def _read_groups(self, connection: NiConnection, values: Floats, now: float) -> None:
         for group in connection.groups:
             try:
                 group.read(values, self.config.timeout)
@@ -161,12 +161,12 @@ class NiDaq(Driver):
 
     # --- losing and finding the device ---
 
-    def _live(self) -> Connection | None:
+    def _live(self) -> NiConnection | None:
         if not self._is_open:
             raise DriverError(f"device {self.name} is not open.")
         return self._connection
 
-    def _has_failed(self, connection: Connection, group: Group, error: Any) -> bool:
+    def _has_failed(self, connection: NiConnection, group: InputGroup, error: Any) -> bool:
         """Count an error of a read; returns whether the connection is lost."""
         silent_since = max(connection.made, self._sampled[group.slots].max())
         if error.error_code in LATE:
@@ -182,7 +182,7 @@ class NiDaq(Driver):
     def _count(self, what: str, error: Any) -> None:
         self.failed(name_of(error.error_code), f"device {self.name}: {what}: {meaning_of(error)}.")
 
-    def _lose(self, connection: Connection, what: str, error: Any) -> None:
+    def _lose(self, connection: NiConnection, what: str, error: Any) -> None:
         """Continue without the device and search for it in a separate thread."""
         self._count(what, error)
         self._connection = None
@@ -192,7 +192,7 @@ class NiDaq(Driver):
         self._searcher = threading.Thread(target=self._search, args=arguments, name=f"search {self.name}", daemon=True)
         self._searcher.start()
 
-    def _search(self, lost: Connection, over: threading.Event) -> None:
+    def _search(self, lost: NiConnection, over: threading.Event) -> None:
         """The body of the searching thread: runs until the device is back or the driver is closed."""
         with suppress(OSError):  # not with the loop's real-time priority, which a new thread inherits
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
@@ -210,7 +210,7 @@ class NiDaq(Driver):
             self._hurry.clear()
             pause = min(2.0 * pause, longest)
 
-    def _take(self, connection: Connection, over: threading.Event) -> None:
+    def _take(self, connection: NiConnection, over: threading.Event) -> None:
         """Give the loop a new connection, unless the driver was closed meanwhile."""
         counters = [name for name in self.inputs if self.config.inputs[name].terminal == "ctr"]
         if counters:
@@ -225,15 +225,15 @@ class NiDaq(Driver):
                 return
         connection.close()
 
-    def _connect(self, system: Any, counting: bool) -> Connection:
+    def _connect(self, system: Any, counting: bool) -> NiConnection:
         """Build all tasks. A device whose watchdog has expired is reset first: nothing else unlocks its outputs."""
         check_names(self, system)
         try:
-            return Connection(self, self._safe, system, counting)
+            return NiConnection(self, self._safe, system, counting)
         except Refused as error:
             if error.code not in EXPIRED:
                 raise
             self.failed("watchdog expired", str(error))
         with doing(self.name, "reset after its watchdog expired"):
             system.devices[self.config.device].reset_device()
-        return Connection(self, self._safe, system, counting)
+        return NiConnection(self, self._safe, system, counting)

@@ -30,7 +30,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
 
-class Channel(_Part):
+class NiChannel(_Part):
     """A terminal of the device and what is connected to it."""
 
     terminals_allowed: ClassVar[tuple[str, ...]] = ()
@@ -47,7 +47,7 @@ class Channel(_Part):
     )
 
     @model_validator(mode="after")
-    def _fits(self) -> Channel:
+    def _fits(self) -> NiChannel:
         if self.terminal not in self.terminals_allowed:
             names = " or ".join({"port": "port0/line0"}.get(t, f"{t}0") for t in self.terminals_allowed)
             raise ValueError(f'channel: "{self.channel}" is not one of the terminals {names}')
@@ -86,7 +86,7 @@ class Channel(_Part):
         return f"{device}/{self.channel}" if own else self.channel
 
 
-class NiInput(Channel):
+class NiInput(NiChannel):
     """An input: raw value in V, A, counts, or 0 and 1."""
 
     terminals_allowed = ("ai", "port", "ctr")
@@ -110,7 +110,7 @@ class NiInput(Channel):
     edge: Literal["rising", "falling"] = Field(default="rising", description="which edges are counted")
 
 
-class NiOutput(Channel):
+class NiOutput(NiChannel):
     """An output: raw value in V, A, or 0 and 1."""
 
     terminals_allowed = ("ao", "port")

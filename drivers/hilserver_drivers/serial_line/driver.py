@@ -20,12 +20,12 @@ from hilserver_drivers.serial_line.messages import (
     ReplyReader,
     Sample,
 )
-from hilserver_drivers.serial_line.settings import Input, Output, SerialConfig
+from hilserver_drivers.serial_line.settings import SerialConfig, SerialInput, SerialOutput
 from hilserver_drivers.wire import SerialWire, Wire, WireError, library
 from hilserver_drivers.wire_driver import Job, WireDriver, WriteJob
 
 
-class Source(Job):
+class ReadJob(Job):
     """Inputs that come in one message; ``request`` is sent for it, empty if the device sends unasked."""
 
     def __init__(self, request: bytes, reader: Reader, names: Iterable[str]) -> None:
@@ -50,13 +50,13 @@ class SerialLine(WireDriver):
             self._replies: LineReader | None = ReplyReader(config.lines, self._failed, config.answer)
         else:
             self._replies = None
-        self._reads = deque(self._sources())
+        self._reads = deque(self._read_jobs())
         self._writes = deque(self._write_jobs())
         self._looked = self._heard = 0.0
 
-    def _sources(self) -> Iterator[Source]:
+    def _read_jobs(self) -> Iterator[ReadJob]:
         c: SerialConfig = self.config
-        slots: dict[str | None, dict[int, tuple[str, Input]]] = {}
+        slots: dict[str | None, dict[int, tuple[str, SerialInput]]] = {}
         for slot, name in enumerate(self.inputs):
             slots.setdefault(c.request_of(name), {})[slot] = (name, c.inputs[name])
         if not slots and c.answer is not None and self._listening:
@@ -69,7 +69,7 @@ class SerialLine(WireDriver):
             else:
                 assert c.lines is not None
                 reader = LineReader(c.lines, chosen, self._failed, c.answer)
-            yield Source(request, reader, (name for name, _ in chosen.values()))
+            yield ReadJob(request, reader, (name for name, _ in chosen.values()))
 
     def _write_jobs(self) -> Iterator[WriteJob]:
         c: SerialConfig = self.config
@@ -149,7 +149,7 @@ class SerialLine(WireDriver):
         holds = self.config.timeout if self._listening else now - begin
         values[:] = np.where((ages <= holds) & wire.connected, self._values, np.nan)
 
-    def _ask(self, wire: Wire, source: Source, deadline: float) -> None:
+    def _ask(self, wire: Wire, source: ReadJob, deadline: float) -> None:
         self._drop(wire)
         failures = self.errors.total()
         source.reader.begin(in_the_middle=False)
@@ -169,7 +169,7 @@ class SerialLine(WireDriver):
             self._failed("timeout", f"no answer to {source}")
         self._disturbed(wire, source)
 
-    def _listen(self, wire: Wire, source: Source) -> None:
+    def _listen(self, wire: Wire, source: ReadJob) -> None:
         """Take the received data. The samples may be as old as the time since the last call."""
         looked, self._looked = self._looked, time.monotonic()
         for sample in source.reader.feed(wire.waiting()):
@@ -252,11 +252,11 @@ class SerialLine(WireDriver):
         self._forget()
 
 
-def _info(name: str, value: Input | Output) -> ChannelInfo:
+def _info(name: str, value: SerialInput | SerialOutput) -> ChannelInfo:
     unit = "count" if value.type is not None and "int" in value.type else ""
     if value.byte is not None:
         return ChannelInfo(name, unit, f"byte {value.byte}, {value.type}")
-    if isinstance(value, Output):
+    if isinstance(value, SerialOutput):
         return ChannelInfo(name, "", repr(value.format))
     place = value.column if value.column is not None else value.name or value.pattern
     return ChannelInfo(name, "", f"column {place}" if value.column is not None else str(place))

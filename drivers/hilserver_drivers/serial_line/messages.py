@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hilserver.driver import Floats
 from hilserver_drivers.binary import decode, encode, limits, size_of
 from hilserver_drivers.serial_line.checks import check_size, check_value
-from hilserver_drivers.serial_line.settings import Frame, Input, Lines, Output, as_line
+from hilserver_drivers.serial_line.settings import Frame, Lines, SerialInput, SerialOutput, as_line
 from hilserver_drivers.wire_driver import WriteJob
 
 Sample = list[tuple[int, float]]
@@ -27,7 +27,7 @@ Failed = Callable[[str, str], None]
 class Reader(ABC):
     """Takes bytes as they arrive, in any pieces, and returns a sample for each message."""
 
-    def __init__(self, slots: Mapping[int, tuple[str, Input]], failed: Failed) -> None:
+    def __init__(self, slots: Mapping[int, tuple[str, SerialInput]], failed: Failed) -> None:
         self._slots, self._failed = slots, failed
         self._buffer = b""
 
@@ -57,7 +57,7 @@ class LineReader(Reader):
     """Lines of text."""
 
     def __init__(
-        self, form: Lines, slots: Mapping[int, tuple[str, Input]], failed: Failed, answer: str | None = None
+        self, form: Lines, slots: Mapping[int, tuple[str, SerialInput]], failed: Failed, answer: str | None = None
     ) -> None:
         super().__init__(slots, failed)
         self._form = form
@@ -145,7 +145,7 @@ class LineReader(Reader):
             self._failed("unknown line", f'no input matches "{text}"')
         return sample
 
-    def _find(self, slot: int, entry: Input, text: str, columns: Sequence[str]) -> str | None:
+    def _find(self, slot: int, entry: SerialInput, text: str, columns: Sequence[str]) -> str | None:
         """The text of an input's number; None if the line does not contain it."""
         if entry.column is not None:
             return columns[entry.column]
@@ -173,7 +173,7 @@ class ReplyReader(LineReader):
 class LineJob(WriteJob):
     """An output that is written as a line."""
 
-    def __init__(self, name: str, slot: int, output: Output, decimal: str) -> None:
+    def __init__(self, name: str, slot: int, output: SerialOutput, decimal: str) -> None:
         super().__init__()
         self._name, self._slot, self._output, self._decimal = name, slot, output, decimal
 
@@ -209,7 +209,7 @@ def _faults(name: str, value: float, low: float, high: float) -> Iterator[tuple[
 class FrameReader(Reader):
     """Frames of bytes. After a corrupted one, the search for the next starts one byte after its beginning."""
 
-    def __init__(self, form: Frame, slots: Mapping[int, tuple[str, Input]], failed: Failed) -> None:
+    def __init__(self, form: Frame, slots: Mapping[int, tuple[str, SerialInput]], failed: Failed) -> None:
         super().__init__(slots, failed)
         self._form = form
         self._start, self._head = bytes.fromhex(form.start), form.head
@@ -276,7 +276,7 @@ def _check_bytes(form: Frame, frame: bytes) -> bytes:
 class FrameJob(WriteJob):
     """All outputs that are written in one frame; those not in use have their safe values there."""
 
-    def __init__(self, form: Frame, outputs: Mapping[str, Output], slots: Mapping[str, int]) -> None:
+    def __init__(self, form: Frame, outputs: Mapping[str, SerialOutput], slots: Mapping[str, int]) -> None:
         super().__init__()
         self._form, self._outputs, self._slots = form, outputs, slots
 

@@ -155,7 +155,7 @@ class Value(_Settings):
     type: NumberType | None = Field(default=None, description="in frames: number type")
 
 
-class Input(Value):
+class SerialInput(Value):
     """A value that is read: in lines by column, name or pattern, in frames by byte and type."""
 
     column: int | None = Field(default=None, ge=0, description="in lines: its column, from 0")
@@ -169,7 +169,7 @@ class Input(Value):
     )
 
     @model_validator(mode="after")
-    def _one_place(self) -> Input:
+    def _one_place(self) -> SerialInput:
         if (self.column, self.name, self.pattern, self.byte).count(None) != 3:
             raise ValueError("give one of column, name, pattern (lines) or byte (frames)")
         if (self.byte is None) != (self.type is None):
@@ -181,7 +181,7 @@ class Input(Value):
         return self
 
 
-class Output(Value):
+class SerialOutput(Value):
     """A value that is written: as a line with ``format``, or in the command frame by byte and type."""
 
     format: Annotated[str, _checked(_format)] | None = Field(
@@ -190,7 +190,7 @@ class Output(Value):
     safe: Number = Field(description="raw value in the safe state")
 
     @model_validator(mode="after")
-    def _one_form(self) -> Output:
+    def _one_form(self) -> SerialOutput:
         if (self.format is None) == (self.byte is None) or (self.byte is None) != (self.type is None):
             raise ValueError("give either format (a line), or byte and type (in the frame of command)")
         if self.type is not None and not limits(self.type)[0] <= self.safe <= limits(self.type)[1]:
@@ -216,8 +216,8 @@ class SerialConfig(SlowDriverConfig, PortSettings):
     refresh: Time = Field(
         default="1 s", gt=0, le=3600, description="unchanged values are written again after this time"
     )
-    inputs: dict[str, Input] = Field(default_factory=dict)
-    outputs: dict[str, Output] = Field(default_factory=dict)
+    inputs: dict[str, SerialInput] = Field(default_factory=dict)
+    outputs: dict[str, SerialOutput] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_kind_of_message(self) -> SerialConfig:

@@ -1,7 +1,7 @@
 """The bridge's strategies: one table, from which configuration, texts, comparisons and compiled dispatch are made.
 
 A strategy that compensates for a different selection of effects is one more entry. A strategy of a new kind is an
-entry, a member of `Kind`, and a function that `hilserver.tick.outputs.demand` calls for that kind.
+entry, a member of `Kind`, and a function that `hilserver.tick.demand.strategy_command` calls for that kind.
 """
 
 from __future__ import annotations
@@ -163,6 +163,7 @@ BRIDGING = tuple(strategy.name for strategy in Strategy if strategy.kind is not 
 """The strategies that follow the virtual flow, from the lowest level up."""
 KINDS = tuple(int(strategy.kind) for strategy in Strategy)
 COMPENSATIONS = tuple(int(strategy.compensates) for strategy in Strategy)
+NEED_FLOW_SENSOR = tuple(strategy.needs is Needs.FLOW_SENSOR for strategy in Strategy)
 
 
 @compilable
@@ -175,3 +176,9 @@ def kind_of(number: float) -> int:
 def compensates(number: float, effect: int) -> bool:
     """Whether the strategy with this number compensates for an effect."""
     return 0.0 <= number < len(COMPENSATIONS) and COMPENSATIONS[int(number)] & effect != 0
+
+
+@compilable
+def needs_flow_sensor(number: float) -> bool:
+    """Whether the strategy with this number requires a measured flow."""
+    return 0.0 <= number < len(NEED_FLOW_SENSOR) and NEED_FLOW_SENSOR[int(number)]

@@ -26,17 +26,14 @@ SLOW_RETURN = 0.2
 
 
 @compilable
-def strategy_command(
+def inverse(
     number: int, q: float, p: float, p_S: float, p_T: float, b: ValveState, v: ValveRecord, elapsed: float, dt: float
 ) -> float:
-    """The command that strategy ``number`` demands; p, p_S, p_T are the pressures at the port, supply and tank.
+    """The inverse-orifice transform of this tick's flow, with what strategy ``number`` compensates for.
 
-    ``elapsed``: time since the last call, s; ``dt``: time for which the command will be held, s.
+    p, p_S, p_T are the pressures at the port, supply and tank; ``elapsed``: time since the last call, s; ``dt``: time
+    for which the command will be held, s.
     """
-    if kind_of(number) == Kind.MANUAL:
-        return jog(b, v, elapsed)
-    if kind_of(number) == Kind.FLOW_SERVO:
-        return flow_servo(q, b, v, elapsed)
     leak = leakage(b.spool, p, p_S, p_T, v) if compensates(number, Compensates.LEAKAGE) else 0.0
     w = inverse_orifice(q - leak, p, p_S, p_T, b, v) * authority(b, v, elapsed, SLOW_RETURN)
     if not compensates(number, Compensates.LAG):
@@ -165,6 +162,13 @@ def prepare_strategy(number: int, q: float, command: float, b: ValveState, v: Va
         b.no_drop_share = b.end_stop_share = b.flow_off_end_stop = 0.0
     else:
         b.jog, b.jog_left = 0.0, 0.0
+
+
+@compilable
+def stop_winding_up(command: float, b: ValveState, v: ValveRecord) -> None:
+    """Set the memory of a strategy that integrates to a command which the end of the stroke has limited."""
+    if kind_of(b.strategy) == Kind.FLOW_SERVO:
+        prepare_strategy(int(b.strategy), b.flow_virtual, command, b, v)
 
 
 @compilable
