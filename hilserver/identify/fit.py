@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import next_fast_len
 from scipy.linalg import solve_toeplitz
-from scipy.optimize import least_squares
 from scipy.signal import lfilter
 
 from hilserver.identify.scatter import scatters
@@ -50,8 +49,8 @@ FINEST = STEP
 """Least standard deviation, as a share of a parameter's size: derivatives, interpolation between ticks."""
 MOST_EVALUATIONS = 40
 """Steps of a fit, accepted or not."""
-FINEST_GAIN = 1e-14
-"""Least relative reduction of the sum of squares that is not rounding."""
+DAMPING = 1e-4
+"""First damping of the steps, relative to the diagonal of the normal equations."""
 ROUGHLY, EXACTLY = 1.0, 0.05
 """Reduction of the sum of squares by a step at which a fit ends: with preliminary filters, with final ones."""
 
@@ -86,6 +85,7 @@ class Signal:
     summed: bool
 
 
+Flags = NDArray[np.bool_]
 Values = Mapping[str, float]
 Predict = Callable[[Values], Sequence[Floats]]
 """The model's prediction of all signals."""
@@ -281,8 +281,9 @@ class _Problem:
     def solved(self, values: Values, tolerance: float) -> dict[str, float]:
         """The parameters with the least sum of squares, within their bounds; other values stay as they are.
 
-        Dogleg steps in a rectangular trust region, in which parameters may lie at their bounds (Voglis & Lagaris, A
-        Rectangular Trust Region Dogleg Approach for Unconstrained and Bound Constrained Nonlinear Optimization, 2004).
+        Levenberg-Marquardt on the normal equations, with Nielsen's rule for the damping; a parameter at a bound that
+        would be left is held there (Madsen, Nielsen & Tingleff, Methods for Non-Linear Least Squares Problems,
+        2nd ed. 2004, algorithm 3.16).
         """
         sizes = np.array([p.size for p in self.parameters.values()])
         low, high = np.array([[p.lower, p.upper] for p in self.parameters.values()]).T / sizes
@@ -290,19 +291,25 @@ class _Problem:
         def at(scaled: Floats) -> dict[str, float]:
             return {**values, **dict(zip(self.parameters, (scaled * sizes).tolist(), strict=True))}
 
-        found = least_squares(
-            lambda scaled: self.penalised(at(scaled)),
-            np.clip([values[name] for name in self.parameters] / sizes, low, high),
-            lambda scaled: self.penalised_jacobian(at(scaled)),
-            bounds=(low, high),
-            method="dogbox",
-            x_scale="jac",
-            ftol=max(tolerance / self.cost(values), FINEST_GAIN),
-            xtol=None,
-            gtol=None,
-            max_nfev=MOST_EVALUATIONS,
-        )
-        return at(found.x)
+        now = np.clip([values[name] for name in self.parameters] / sizes, low, high)
+        r, damping, growth, J = self.penalised(at(now)), DAMPING, 2.0, None
+        for _ in range(MOST_EVALUATIONS):
+            if J is None:
+                J = self.penalised_jacobian(at(now))
+                normal, slope = J.T @ J, J.T @ r
+            step = _step(normal, slope, damping, now <= low, now >= high)
+            then = np.clip(now - step, low, high)
+            r_then = self.penalised(at(then))
+            gain = float(r @ r - r_then @ r_then)
+            expected = float(step @ (2.0 * slope - normal @ step))
+            if gain > 0.0:
+                now, r, J, growth = then, r_then, None, 2.0
+                damping *= max(1.0 / 3.0, 1.0 - (2.0 * gain / max(expected, gain) - 1.0) ** 3)
+            else:
+                damping, growth = damping * growth, 2.0 * growth
+            if 0.0 < gain < tolerance or expected < tolerance:
+                break
+        return at(now)
 
     def fit(self, values: Values) -> FitResult:
         """The result at these values, with standard deviations."""
@@ -328,3 +335,13 @@ class _Problem:
         deviations = {n: float(np.sqrt(covariance[i, i])) for i, n in enumerate(self.parameters)}
         return replace(found, deviations=deviations, covariance=covariance)
 
+
+def _step(normal: Floats, slope: Floats, damping: float, at_low: Flags, at_high: Flags) -> Floats:
+    """The damped step to subtract; 0 for parameters that would leave their bounds."""
+    free = ~((at_low & (slope > 0.0)) | (at_high & (slope < 0.0))) & (np.diag(normal) > 0.0)
+    step = np.zeros(len(slope))
+    N = normal[np.ix_(free, free)]
+    norm = np.sqrt(np.diag(N))
+    scaled = N / np.outer(norm, norm) + damping * np.eye(len(norm))
+    step[free] = np.linalg.lstsq(scaled, slope[free] / norm, rcond=1e-14)[0] / norm
+    return step
