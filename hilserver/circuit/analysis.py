@@ -98,8 +98,8 @@ class Analysis:
     def outputs(self, names: Sequence[str]) -> Floats:
         """These values, recorded results or flows into the machine (``rig.A.q``), as of the last call of `rates`."""
         first, count = int(self.packed.index[e.FLOWS]), int(self.packed.index[e.N_FLOWS])
-        table = self.packed.index[first : first + 2 * count].astype(np.int64).reshape(-1, 2).tolist()
-        flows = {self.packed.values[place]: total for place, total in table}
+        table = self.packed.index[first : first + 3 * count].astype(np.int64).reshape(-1, 3).tolist()
+        flows = {self.packed.values[place]: total for place, total, _ in table}
         found = np.empty(len(names))
         for i, name in enumerate(names):
             if name in flows:

@@ -29,11 +29,16 @@ VAPOUR, N_LIMITED, LIMITED = 24, 25, 26
 N_MECHANISMS, MECHANISMS, SOLUTION_STEPS = 27, 28, 29  # steps that share a solution of a mechanism's equations, or 0
 N_CLEARED, HEADER = 30, 32  # of the sums: the sums at nodes; behind them is the mechanisms' scratch space
 ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)  # unsigned plus signed would be signed
+FOUR, FIVE = np.uint64(4), np.uint64(5)
 
 EULER, RK4, ROSENBROCK = 0, 1, 2
 GAMMA = 1.0 - 0.5 * 2.0**0.5  # L-stable
 PARTS = 64
-RATE, VOLUME, SLOPES = 0, 1, 2  # of a flow into the machine, see port_of_step
+VOID_CAPACITANCE = 1e-11
+"""m³/Pa: below the vapour pressure the state of a node counts its void by this, 1 bar for each millilitre."""
+RATE, VOLUME, SLOPES = 0, 1, 2  # of a flow, see flow_of_step
+HELD, FLOWN, BEFORE, AT_START = (np.uint64(k) for k in range(4))  # of a node in a step, see hold_voids
+NODE_CELLS = 4
 BEND_RELATIVE, BEND_ABSOLUTE = 0.02, 0.5  # of the state, of its typical size: 2 % and 0.5 bar of a pressure
 
 
@@ -49,7 +54,13 @@ def evaluate_sampled(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) 
 
 def derivatives(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
     """Fill ``d`` with the time derivatives of the states at ``z``; states at a hard limit don't move beyond it."""
+    release_voids(ix, d)
     rates_within_step(ix, val, z, y, d, False)
+    row = ix[HYDRAULIC]
+    for _ in range(ix[N_HYDRAULIC]):
+        if z[ix[row]] < val[ix[row + FOUR]]:
+            d[ix[row]] = d[ix[row + ONE]] / VOID_CAPACITANCE
+        row += FIVE
 
 
 def rates_within_step(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats, held: bool) -> None:
@@ -66,9 +77,10 @@ def rates_within_step(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats,
         push_mechanism(ix, val, z, d, int(ix[ix[MECHANISMS] + k]), share)
     row = ix[HYDRAULIC]
     for _ in range(ix[N_HYDRAULIC]):
-        total = ix[row + ONE]
-        d[ix[row]] = d[total] / d[total + ONE]  # dp/dt = sum of flows / sum of capacitances
-        row += THREE
+        total, held = ix[row + ONE], d[ix[row + THREE] + HELD]
+        C = held if held > 0.0 else d[total + ONE]
+        d[ix[row]] = d[total] / C  # dp/dt = sum of flows / sum of capacitances
+        row += FIVE
     row = ix[MECHANICAL]
     for _ in range(ix[N_MECHANICAL]):
         i, total = ix[row], ix[row + ONE]
@@ -93,16 +105,64 @@ def settle_mechanisms(ix: Indices, val: Floats, z: Floats, work: Floats, step: i
 
 
 def expose_pressures(ix: Indices, val: Floats, z: Floats) -> None:
-    """Expose each node's pressure: its state, but never below the vapour pressure.
-
-    Below it the state accounts for the vapour: dp = sum of flows / capacitance continues, so the oil that left must
-    return before the pressure rises again, and no mass is lost.
-    """
-    vapour = val[ix[VAPOUR]]
+    """Expose each node's pressure: its state, but never below the vapour pressure."""
     row = ix[HYDRAULIC]
     for _ in range(ix[N_HYDRAULIC]):
-        z[ix[row + TWO]] = max(z[ix[row]], vapour)
-        row += THREE
+        z[ix[row + TWO]] = max(z[ix[row]], val[ix[row + FOUR]])
+        row += FIVE
+
+
+def hold_voids(ix: Indices, val: Floats, z: Floats, d: Floats) -> None:
+    """At the start of a step, with the sums there in ``d``: the void of a node becomes a pressure below the vapour's.
+
+    A state below the vapour pressure p_v counts the void, V = VOID_CAPACITANCE·(p_v - state): so it means the same
+    whatever moves meanwhile, and in any circuit. Within the step V = C·(p_v - state), with the node's capacitance C at
+    the start: what flows is integrated as a volume, exactly. To the integrator the node is one that empties and fills
+    at constant capacitance.
+
+    For each node ``d`` has four cells behind the sums: the capacitance that is held, or 0 without a void; the volume
+    that has flown in; the state at the start, and the capacitance there.
+    """
+    row = ix[HYDRAULIC]
+    for _ in range(ix[N_HYDRAULIC]):
+        i, cell, vapour = ix[row], ix[row + THREE], val[ix[row + FOUR]]
+        C = d[ix[row + ONE] + ONE]
+        if z[i] < vapour:
+            d[cell + HELD] = C
+            z[i] = vapour + (z[i] - vapour) * VOID_CAPACITANCE / C
+        d[cell + FLOWN], d[cell + BEFORE], d[cell + AT_START] = 0.0, z[i], C
+        row += FIVE
+
+
+def count_voids(ix: Indices, val: Floats, z: Floats, d: Floats) -> None:
+    """At the end of a step: the state of a node below the vapour pressure counts its void again.
+
+    Where a void has opened or closed within the step, a part of the volume flown has expanded or compressed the oil,
+    at the node's mean capacitance in this part of the step.
+    """
+    row = ix[HYDRAULIC]
+    for _ in range(ix[N_HYDRAULIC]):
+        i, cell, vapour = ix[row], ix[row + THREE], val[ix[row + FOUR]]
+        before, flown, C = d[cell + BEFORE], d[cell + FLOWN], d[cell + AT_START]
+        if z[i] < vapour and d[cell + HELD] > 0.0:
+            z[i] = vapour + (z[i] - vapour) * C / VOID_CAPACITANCE
+        elif z[i] < vapour:
+            share, C_mean = (before - vapour) / (before - z[i]), flown / (z[i] - before)
+            expanded = (C + share * (C_mean - C)) * (before - vapour)
+            z[i] = vapour - max(-flown - expanded, 0.0) / VOID_CAPACITANCE
+        elif d[cell + HELD] > 0.0:
+            share, C_end = (vapour - before) / (z[i] - before), d[ix[row + ONE] + ONE]
+            z[i] = vapour + (z[i] - vapour) * C / (C + 0.5 * (1.0 + share) * (C_end - C))
+        d[cell + HELD] = 0.0
+        row += FIVE
+
+
+def release_voids(ix: Indices, d: Floats) -> None:
+    """Before a step: no node's capacitance is held."""
+    row = ix[HYDRAULIC]
+    for _ in range(ix[N_HYDRAULIC]):
+        d[ix[row + THREE] + HELD] = 0.0
+        row += FIVE
 
 
 def clip_states(ix: Indices, val: Floats, z: Floats) -> None:
@@ -114,22 +174,41 @@ def clip_states(ix: Indices, val: Floats, z: Floats) -> None:
         row += ONE
 
 
+def flow(ix: Indices, z: Floats, d: Floats, k: int) -> float:
+    """Flow ``k`` of those that a step counts: of the table FLOWS, some times a value (a power), then of the nodes."""
+    listed = np.int64(ix[N_FLOWS])
+    if k >= listed:
+        return float(d[ix[ix[HYDRAULIC] + FIVE * np.uint64(k - listed) + ONE]])
+    row = ix[FLOWS] + THREE * np.uint64(k)
+    factor = ix[row + TWO]
+    return float(d[ix[row + ONE]] * z[factor] if factor < ix[N_VALUES] else d[ix[row + ONE]])
+
+
+def pass_volume(ix: Indices, z: Floats, d: Floats, k: int, volume: float) -> None:
+    """Add what has flown by flow ``k`` to what `advance` counts of it, or to the node's volume of this step."""
+    listed = np.int64(ix[N_FLOWS])
+    if k < listed:
+        z[ix[ix[FLOWS] + THREE * np.uint64(k)]] += volume
+    else:
+        d[ix[ix[HYDRAULIC] + FIVE * np.uint64(k - listed) + THREE] + FLOWN] += volume
+
+
 def pass_volumes(ix: Indices, z: Floats, d: Floats, time: float) -> None:
-    """Add what flows into the machine at these rates in ``time`` seconds to the volumes that `advance` counts."""
-    row = ix[FLOWS]
-    for _ in range(ix[N_FLOWS]):
-        z[ix[row]] += time * d[ix[row + ONE]]
-        row += TWO
+    """Count what flows at these rates in ``time`` seconds."""
+    for k in range(np.int64(ix[N_FLOWS]) + np.int64(ix[N_HYDRAULIC])):
+        pass_volume(ix, z, d, k, time * flow(ix, z, d, k))
 
 
 def euler(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
     """Explicit Euler."""
     n = np.int64(ix[N_STATES])
     rates_within_step(ix, val, z, y, work, True)
+    hold_voids(ix, val, z, work)
     pass_volumes(ix, z, work, h)
     for i in range(n):
         z[i] += h * work[i]
     z[n] += h
+    count_voids(ix, val, z, work)
 
 
 def rk4(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
@@ -138,11 +217,13 @@ def rk4(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) 
     m = n + np.int64(ix[N_SUMS])
     d, start, total = work, work[m:], work[m + n :]
     t = z[n]
-    for i in range(n):
-        start[i] = z[i]
-        total[i] = 0.0
     for stage in range(4):
         rates_within_step(ix, val, z, y, d, True)
+        if stage == 0:
+            hold_voids(ix, val, z, d)
+            for i in range(n):
+                start[i] = z[i]
+                total[i] = 0.0
         weight = 1.0 if stage == 0 or stage == 3 else 2.0
         pass_volumes(ix, z, d, weight * h / 6.0)
         reach = h if stage == 2 else 0.5 * h
@@ -153,6 +234,7 @@ def rk4(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) 
     for i in range(n):
         z[i] = start[i] + h / 6.0 * total[i]
     z[n] = t + h
+    count_voids(ix, val, z, d)
 
 
 def rosenbrock(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
@@ -179,8 +261,9 @@ def rosenbrock(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: 
             if size == 1 or is_as_promised(ix, val, z, y, work, part):
                 break
             size //= 2
-        for k in range(ix[N_FLOWS]):
-            z[ix[ix[FLOWS] + TWO * k]] += port_of_step(ix, work, k)[VOLUME]
+        for k in range(np.int64(ix[N_FLOWS]) + np.int64(ix[N_HYDRAULIC])):
+            pass_volume(ix, z, work, k, flow_of_step(ix, work, k)[VOLUME])
+        count_voids(ix, val, z, work)
         at += size
         size = min(2 * size, PARTS - at)
 
@@ -191,18 +274,20 @@ def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats) -> N
     m = n + np.int64(ix[N_SUMS])
     d, start, f, jacobian = work, work[m:], work[m + n :], work[m + 5 * n :]
     rates_within_step(ix, val, z, y, d, True)
+    hold_voids(ix, val, z, d)
     for i in range(n):
         start[i] = z[i]
         f[i] = d[i]
-    for k in range(ix[N_FLOWS]):
-        port_of_step(ix, work, k)[RATE] = d[ix[ix[FLOWS] + TWO * k + ONE]]
+    flows = np.int64(ix[N_FLOWS]) + np.int64(ix[N_HYDRAULIC])
+    for k in range(flows):
+        flow_of_step(ix, work, k)[RATE] = flow(ix, z, d, k)
     for j in range(n):
         lower, upper = val[ix[LOWER] + j], val[ix[UPPER] + j]
         if f[j] == 0.0 and (start[j] <= lower or start[j] >= upper):
             for i in range(n):
                 jacobian[i * n + j] = 0.0
-            for k in range(ix[N_FLOWS]):
-                port_of_step(ix, work, k)[SLOPES + j] = 0.0
+            for k in range(flows):
+                flow_of_step(ix, work, k)[SLOPES + j] = 0.0
             continue
         step = 1e-7 * max(abs(start[j]), val[ix[SCALE] + j])
         step = (start[j] + step) - start[j]
@@ -210,16 +295,16 @@ def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats) -> N
             step = -step
         z[j] = start[j] + step
         rates_within_step(ix, val, z, y, d, True)
+        for k in range(flows):
+            one = flow_of_step(ix, work, k)
+            one[SLOPES + j] = (flow(ix, z, d, k) - one[RATE]) / step
         z[j] = start[j]
         for i in range(n):
             jacobian[i * n + j] = (d[i] - f[i]) / step
-        for k in range(ix[N_FLOWS]):
-            port = port_of_step(ix, work, k)
-            port[SLOPES + j] = (d[ix[ix[FLOWS] + TWO * k + ONE]] - port[RATE]) / step
 
 
-def port_of_step(ix: Indices, work: Floats, k: int) -> Floats:
-    """Flow ``k`` into the machine in a Rosenbrock step: its rate at the start, its volume, its slopes over the states.
+def flow_of_step(ix: Indices, work: Floats, k: int) -> Floats:
+    """Flow ``k`` in a Rosenbrock step: its rate at the start, its volume, its slopes over the states.
 
     The volume is integrated like one more state, so that it and the circuit's content add up exactly.
     """
@@ -241,26 +326,27 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: flo
     solve(matrix, k1, int(n), pivots)
     for i in range(n):
         z[i] = start[i] + GAMMA * h * k1[i]
-    for k in range(ix[N_FLOWS]):
-        port = port_of_step(ix, work, k)
-        port[VOLUME] = port[RATE]
+    flows = np.int64(ix[N_FLOWS]) + np.int64(ix[N_HYDRAULIC])
+    for k in range(flows):
+        one = flow_of_step(ix, work, k)
+        one[VOLUME] = one[RATE]
         for i in range(n):
-            port[VOLUME] += GAMMA * h * port[SLOPES + i] * k1[i]
+            one[VOLUME] += GAMMA * h * one[SLOPES + i] * k1[i]
     z[n] += GAMMA * h
     clip_states(ix, val, z)
     rates_within_step(ix, val, z, y, d, True)
     for i in range(n):
         k2[i] = d[i] - 2.0 * GAMMA * k1[i]
     solve(matrix, k2, int(n), pivots)
+    for k in range(flows):
+        one = flow_of_step(ix, work, k)
+        first = one[VOLUME]
+        second = flow(ix, z, d, k) - 2.0 * GAMMA * first
+        for i in range(n):
+            second += GAMMA * h * one[SLOPES + i] * k2[i]
+        one[VOLUME] = h * (GAMMA * first + (2.0 - GAMMA) * second)
     for i in range(n):
         z[i] = start[i] + h * (GAMMA * k1[i] + (2.0 - GAMMA) * k2[i])
-    for k in range(ix[N_FLOWS]):
-        port = port_of_step(ix, work, k)
-        first = port[VOLUME]
-        second = d[ix[ix[FLOWS] + TWO * k + ONE]] - 2.0 * GAMMA * first
-        for i in range(n):
-            second += GAMMA * h * port[SLOPES + i] * k2[i]
-        port[VOLUME] = h * (GAMMA * first + (2.0 - GAMMA) * second)
     clip_states(ix, val, z)
 
 
@@ -295,7 +381,8 @@ def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_step
     row = ix[FLOWS]
     for _ in range(ix[N_FLOWS]):
         z[ix[row]] = 0.0
-        row += TWO
+        row += THREE
+    release_voids(ix, work)
     if ix[N_SAMPLED] > 0:
         rates_within_step(
             ix, val, z, y, work, False
@@ -315,9 +402,9 @@ def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_step
         clip_states(ix, val, z)
     rates_within_step(ix, val, z, y, work, False)
     row = ix[FLOWS]
-    for _ in range(ix[N_FLOWS]):
-        z[ix[row]] = z[ix[row]] / (n_steps * h) if n_steps > 0 else work[ix[row + ONE]]
-        row += TWO
+    for k in range(np.int64(ix[N_FLOWS])):
+        z[ix[row]] = z[ix[row]] / (n_steps * h) if n_steps > 0 else flow(ix, z, work, k)
+        row += THREE
 
 
 def load(ix: Indices, val: Floats, z: Floats) -> None:
@@ -337,5 +424,5 @@ def carry(ix: Indices, val: Floats, source: Integers, old: Floats, z: Floats) ->
 
 def work_size(ix: Indices) -> int:
     """Length of the scratch array ``work``, sufficient for any integrator."""
-    n, ports = int(ix[N_STATES]), int(ix[N_FLOWS])
-    return int(ix[N_SUMS]) + 6 * n + 2 * n * n + ports * (n + SLOPES) + 8
+    n, flows = int(ix[N_STATES]), int(ix[N_FLOWS]) + int(ix[N_HYDRAULIC])
+    return int(ix[N_SUMS]) + 6 * n + 2 * n * n + flows * (n + SLOPES) + 8

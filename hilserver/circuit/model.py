@@ -59,12 +59,16 @@ class NodeStart(Datasheet):
 
 @dataclass(frozen=True)
 class Placed:
-    """A component in a circuit with its connections: node name per port; node name or constant per signal input."""
+    """A component in a circuit with its connections: node name per port; node name or constant per signal input.
+
+    ``fluid``: its oil, where that is not the circuit's.
+    """
 
     name: str
     component: Component
     ports: Mapping[str, str]
     signals: Mapping[str, str | float]
+    fluid: Fluid | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,10 @@ class Circuit:
     starts: Mapping[str, NodeStart]
     source: Mapping[str, Any] = field(repr=False)
     mechanisms: tuple[PlacedMechanism, ...] = ()
+
+    def fluid_of(self, placed: Placed) -> Fluid:
+        """The oil of a component."""
+        return placed.fluid or self.fluid
 
     def hydraulic_nodes(self) -> list[str]:
         """Names in order of first use."""
@@ -149,7 +157,7 @@ def read_part(raw: Mapping[str, Any], library: Library, file: str = "", folder: 
         problems.append(Problem("a circuit needs at least one component.", "components", file))
     if fluid is not None:
         for p in (p for p in placed if p is not None):
-            wrong = library.wrong_parameters(p.component, fluid)
+            wrong = library.wrong_parameters(p.component, p.fluid or fluid)
             problems.extend(Problem(text, f"components.{p.name}", file) for text in wrong)
     if problems:
         raise ConfigurationError(problems)
@@ -197,14 +205,19 @@ def _place(name: str, value: object, library: Library, file: str, problems: list
         return None
     ports = _ports(value.get("ports", {}), kind, f"{key}.ports", file, problems)
     signals = _signals(value, kind, key, file, problems)
-    values = {k: v for k, v in value.items() if k not in ("type", "ports", *kind.inputs, *kind.outputs)}
+    values = {k: v for k, v in value.items() if k not in ("type", "ports", "fluid", *kind.inputs, *kind.outputs)}
     try:
         component = kind.model_validate(values)
     except ValidationError as error:
-        names = [*kind.model_fields, "ports", *kind.inputs, *kind.outputs]
+        names = [*kind.model_fields, "ports", "fluid", *kind.inputs, *kind.outputs]
         problems.extend(problems_of(error, values, file=file, prefix=key, names=names))
         return None
-    return Placed(name, component, ports, signals)
+    try:
+        fluid = Fluid.model_validate(value["fluid"]) if "fluid" in value else None
+    except ValidationError as error:
+        problems.extend(problems_of(error, value["fluid"], file=file, prefix=f"{key}.fluid", names=Fluid.model_fields))
+        return None
+    return Placed(name, component, ports, signals, fluid)
 
 
 def _ports(raw: object, kind: type[Component], key: str, file: str, problems: list[Problem]) -> dict[str, str]:

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from math import pi
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from hilserver.circuit import engine as e
 from hilserver.circuit.library import RECORDED, RESISTING, SUMMED, WRITTEN, Contract, Library, Role, Term
 from hilserver.circuit.mechanisms import PlacedMechanism
 from hilserver.circuit.model import RIG, Circuit, NodeStart, Placed
+from hilserver.circuit.motion import STRAIGHT, TURNING, Motion
 from hilserver.components.base import Table
 from hilserver.errors import ConfigurationError, Problem
 from hilserver.mechanics import columns as m
@@ -24,9 +24,9 @@ INTEGRATORS = {"euler": e.EULER, "rk4": e.RK4, "rosenbrock": e.ROSENBROCK}
 TABLE_WIDTHS = {
     e.CALLS: 4,
     e.SAMPLED: 4,
-    e.HYDRAULIC: 3,
+    e.HYDRAULIC: 5,
     e.MECHANICAL: 2,
-    e.FLOWS: 2,
+    e.FLOWS: 3,
     e.BOUND: 2,
     e.PORTS: 2,
     e.LIMITED: 1,
@@ -39,27 +39,6 @@ TABLE_WIDTHS = {
 def _at_rest() -> NodeStart:
     """The initial values of a node for which none are given. (Made on demand: units are slow to load.)"""
     return NodeStart()
-
-
-@dataclass(frozen=True)
-class Motion:
-    """A kind of motion: names of position and speed, unit, and the property that a node of this kind must have."""
-
-    place: str
-    speed: str
-    unit: str
-    resists: str
-    remedy: str
-
-    def start(self, node: NodeStart) -> tuple[float, float]:
-        """Initial position and speed, SI (radians for a shaft)."""
-        if self.place == "x":
-            return node.position, node.velocity
-        return node.angle, 2.0 * pi * node.speed
-
-
-STRAIGHT = Motion("x", "v", "m", "mass", "a load_mass")
-TURNING = Motion("phi", "w", "rad", "inertia", "an inertia")
 
 
 @dataclass(frozen=True)
@@ -106,22 +85,32 @@ def pack(
     bindings: Mapping[str, int] | None = None,
     ports: tuple[str, ...] = (),
     file: str = "",
+    accounts: bool = False,
 ) -> PackedCircuit:
     """Pack a circuit.
 
     ``bindings`` maps outside names (``rig.A``, ``joystick``) to row columns that are copied in before each step; None
     binds nothing (the caller sets inputs itself). ``ports`` are the rig's ports in the order in which their flows are
-    looked up. Raises ConfigurationError for nodes without a volume or mass, signal loops, and names that are not
-    provided.
+    looked up. With ``accounts`` the values include the mean flow (``<node>.mean_flow``) and mean power
+    (``<node>.mean_power``) into every node over a tick, integrated with the states. Raises ConfigurationError for nodes
+    without a volume or mass, signal loops, and names that are not provided.
     """
-    return _Packer(circuit, library, bindings, ports, file).packed()
+    return _Packer(circuit, library, bindings, ports, file, accounts).packed()
 
 
 class _Packer:
     def __init__(
-        self, circuit: Circuit, library: Library, bindings: Mapping[str, int] | None, ports: tuple[str, ...], file: str
+        self,
+        circuit: Circuit,
+        library: Library,
+        bindings: Mapping[str, int] | None,
+        ports: tuple[str, ...],
+        file: str,
+        accounts: bool,
     ) -> None:
         self.circuit, self.library, self.bindings, self.ports, self.file = circuit, library, bindings, ports, file
+        self.accounts = accounts
+        self.flows: list[tuple[str, str, str]] = []
         self.calls = [
             (placed, contract) for placed in circuit.placed for contract in library.contracts_of(type(placed.component))
         ]
@@ -223,12 +212,23 @@ class _Packer:
         self._lay_out_memories()
         self._lay_out_boundaries()
         self._lay_out_signals()
-        for node in (node for node in self.boundary if node.startswith(RIG)):
-            self._value(f"{node}.q", "flow")  # mean over a tick
+        self._lay_out_flows()
         for node in (*self.hydraulic, *self.boundary, *self._motions()):
             self.sums[node] = 2 * len(self.sums)
         for name in sorted({name for name in self.names if self.names.count(name) > 1}):
             self._problem(f'"{name}" would name two values: rename the node, component or signal.')
+
+    def _lay_out_flows(self) -> None:
+        """Flows into nodes, and powers: their means over a tick."""
+        self.flows += [(f"{node}.q", node, "") for node in self.boundary if node.startswith(RIG)]
+        if self.accounts:
+            inside = [node for node in (*self.hydraulic, *self.boundary) if not node.startswith(RIG)]
+            self.flows += [(f"{node}.mean_flow", node, "") for node in inside]
+            pressed = ((node, "p") for node in (*self.hydraulic, *self.boundary))
+            moved = ((node, motion.speed) for node, motion in self._motions().items())
+            self.flows += [(f"{node}.mean_power", node, f"{node}.{factor}") for node, factor in (*pressed, *moved)]
+        for name, _, factor in self.flows:
+            self._value(name, "power" if factor else "flow")
 
     def _lay_out_states(self) -> None:
         for node in self.hydraulic:
@@ -265,7 +265,7 @@ class _Packer:
         """A number, or the parameter of this name."""
         if not isinstance(given, str):
             return given
-        value = placed.component.parameters(self.circuit.fluid)[given]
+        value = placed.component.parameters(self.circuit.fluid_of(placed))[given]
         assert not isinstance(value, Table), f"{placed.name}.{given} is a table"
         return float(value)
 
@@ -355,7 +355,7 @@ class _Packer:
         recorded: list[str] = []
         for number in order:
             placed, contract = self.calls[number]
-            values = placed.component.parameters(self.circuit.fluid)
+            values = placed.component.parameters(self.circuit.fluid_of(placed))
             table = tables[e.SAMPLED if contract.kernel.sampled else e.CALLS]
             scalars = [values[term.name] for term in contract.arguments if term.from_parameters]
             table += [contract.kind, len(slots), len(parameters), len(recorded)]
@@ -374,18 +374,25 @@ class _Packer:
         self._write_nodes(tables)
         return self._assemble(tables, slots, curves, parameters, recorded)
 
+    def _vapour_pressure(self, node: str) -> float:
+        """The highest one of the oils in a node's volumes, Pa."""
+        return max(
+            self.circuit.fluid_of(placed).vapour_pressure
+            for placed, contract in self.calls
+            for term in contract.results
+            if term.role is Role.CAPACITANCE and placed.ports[term.name] == node
+        )
+
     def _write_nodes(self, tables: dict[int, list[int]]) -> None:
-        for node in self.hydraulic:
-            tables[e.HYDRAULIC] += [
-                self.place[f"{node}.content"],
-                self.n_states + self.sums[node],
-                self.place[f"{node}.p"],
-            ]
+        cells = self.n_states + 2 * len(self.sums)  # of the nodes in a step, behind the sums
+        for number, node in enumerate(self.hydraulic):
+            place, total = self.place[f"{node}.content"], self.n_states + self.sums[node]
+            tables[e.HYDRAULIC] += [place, total, self.place[f"{node}.p"], cells + e.NODE_CELLS * number, number]
         for node, motion in self.moving.items():
             tables[e.MECHANICAL] += [self.place[f"{node}.{motion.place}"], self.n_states + self.sums[node]]
-        for node in self.boundary:
-            if node.startswith(RIG):
-                tables[e.FLOWS] += [self.place[f"{node}.q"], self.n_states + self.sums[node]]
+        for name, node, factor in self.flows:
+            times = self.place[factor] if factor else len(self.names)
+            tables[e.FLOWS] += [self.place[name], self.n_states + self.sums[node], times]
         for name, column in (self.bindings or {}).items():
             target = f"{name}.p" if name.startswith(RIG) else name
             if target in self.place:
@@ -410,12 +417,14 @@ class _Packer:
         sections = [
             *np.array(self.limits, dtype=float).reshape(-1, 3).T,
             np.array(self.initial),
-            np.array([self.circuit.fluid.vapour_pressure]),
+            np.array([self._vapour_pressure(node) for node in self.hydraulic]),
         ]
         offset = 0
         for header, section in zip((e.LOWER, e.UPPER, e.SCALE, e.INITIAL, e.VAPOUR), sections, strict=True):
             index[header] = offset
             offset += len(section)
+        for row in range(0, len(tables[e.HYDRAULIC]), TABLE_WIDTHS[e.HYDRAULIC]):
+            tables[e.HYDRAULIC][row + 4] += index[e.VAPOUR]
         for calls in (tables[e.CALLS], tables[e.SAMPLED]):
             for start in range(0, len(calls), 4):
                 calls[start + 1] += e.HEADER
@@ -433,7 +442,7 @@ class _Packer:
         index += [entry for block in blocks for entry in block]
         index[e.N_STATES], index[e.N_VALUES] = self.n_states, len(self.names)
         index[e.N_RECORDED], index[e.N_CLEARED] = len(recorded), 2 * len(self.sums)
-        index[e.N_SUMS] = 2 * len(self.sums) + scratch
+        index[e.N_SUMS] = 2 * len(self.sums) + e.NODE_CELLS * len(self.hydraulic) + scratch
         index[e.INTEGRATOR] = INTEGRATORS[self.circuit.solver.integrator]
         index[e.SUBSTEPS] = self.circuit.solver.substeps
         if (solutions := self.circuit.solver.mechanics_substeps) is not None:
@@ -454,7 +463,7 @@ class _Packer:
             block[m.METHOD], block[m.N_ACTUATORS] = found.method, len(placed.nodes)
             block[m.FIRST_STATE] = self.place[f"{placed.name}.{found.states[0][0]}"]
             block[m.PARAMETERS] = first + len(numbers)
-            block[m.SCRATCH] = self.n_states + 2 * len(self.sums) + scratch
+            block[m.SCRATCH] = self.n_states + 2 * len(self.sums) + e.NODE_CELLS * len(self.hydraulic) + scratch
             block[m.OWN : m.OWN + len(found.own)] = found.own
             for node in placed.nodes.values():
                 motion = self._motions()[node]

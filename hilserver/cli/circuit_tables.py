@@ -10,11 +10,12 @@ from rich.table import Table
 from hilserver.circuit import engine as e
 from hilserver.circuit.analysis import Stiffness
 from hilserver.circuit.model import RIG, Circuit
-from hilserver.circuit.pack import TABLE_WIDTHS
 from hilserver.cli.rig_tables import new_table
 from hilserver.compiler import compiled_program
 from hilserver.margins.solver import stiffest
 from hilserver.rig.build import Rig
+from hilserver.simulation.balance import node_sums
+from hilserver.simulation.circuit_run import initial_values
 from hilserver.units import shown_value
 
 
@@ -34,11 +35,11 @@ def component_table(circuit: Circuit) -> Table:
 def node_table(rig: Rig) -> Table:
     """The nodes of the circuit at rest: pressure, and capacitance as a volume of oil; motion and mass; states."""
     table = new_table("Nodes and states at rest", "node or state", "kind", "start", "volume or mass")
-    packed, totals = rig.packed, _sums_at_rest(rig)
-    volumes = {
-        packed.values[place]: total * rig.circuit.fluid.bulk_modulus for place, total in totals[e.HYDRAULIC].items()
-    }
-    masses = {packed.values[place]: total for place, total in totals[e.MECHANICAL].items()}
+    packed = rig.packed
+    totals = node_sums(compiled_program(rig.library), packed, initial_values(packed))
+    oil = rig.circuit.fluid.bulk_modulus
+    volumes = {name: total * oil for name, total in totals.items() if name.endswith(".content")}
+    masses = {name: total for name, total in totals.items() if name not in volumes}
     first = int(packed.index[e.INITIAL])
     for place, (name, unit) in enumerate(zip(packed.values, packed.kinds, strict=True)):
         start = packed.value[first + place]
@@ -54,21 +55,6 @@ def node_table(rig: Rig) -> Table:
         elif name.startswith(RIG) and name.endswith(".p"):
             table.add_row(name.removesuffix(".p"), "measured", "", "")
     return table
-
-
-def _sums_at_rest(rig: Rig) -> dict[int, dict[int, float]]:
-    """Total capacitance or mass by the place of the node's first value, at the initial values of the circuit."""
-    program, packed = compiled_program(rig.library), rig.packed
-    z, y = np.zeros(len(packed.values)), np.zeros(len(packed.recorded))
-    work = np.zeros(packed.work_size)
-    program.load(packed.index, packed.value, z)
-    program.derivatives(packed.index, packed.value, z, y, work)
-    found: dict[int, dict[int, float]] = {}
-    for header in (e.HYDRAULIC, e.MECHANICAL):
-        start, width = int(packed.index[header]), TABLE_WIDTHS[header]
-        lines = packed.index[start : start + width * int(packed.index[header - 1])].reshape(-1, width)
-        found[header] = {int(line[0]): float(work[int(line[1]) + 1]) for line in lines}
-    return found
 
 
 def solver_table(rig: Rig) -> Table:

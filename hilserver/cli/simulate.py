@@ -73,11 +73,23 @@ def _rig(file: Path, strategy: list[str] | None, out: Path) -> None:
 
 def _circuit(file: Path, cycle: Path | None, duration: float | None, out: Path, table: str, animation: bool) -> None:
     from hilserver.circuit.library import standard_library
-    from hilserver.simulation.circuit_run import run_circuit_file, step_note, write_animations, write_run
+    from hilserver.simulation.cavitation import cavitation
+    from hilserver.simulation.circuit_run import (
+        TICK,
+        balance_facts,
+        run_circuit_file,
+        step_note,
+        write_animations,
+        write_run,
+    )
 
     run = run_circuit_file(file, standard_library(), cycle, duration)
     if note := step_note(run):
         print(f"Note: {note}")
     print(f"{run.name}: {run.time[-1]:g} s, {len(run.series)} values in {len(run.time)} ticks.")
+    for name, text in balance_facts(run):
+        print(f"{name}: {text}.")
+    for note in cavitation(run.circuit, run.series, TICK):
+        print(f"Note: {note}")
     for path in [*write_run(run, out, table), *(write_animations(run, out) if animation else ())]:
         print(f"Written: {path}")

@@ -93,17 +93,39 @@ def _entry(function: Any, parameters: Sequence[Parameter]) -> str:
 
 
 def _wrapper(name: str, symbol: str) -> str:
-    """Intermediate code of a C function that calls a function of Numba; it gives 0, or Numba's status of an error."""
+    """Intermediate code of a C function that calls a function of Numba; it gives 0, or Numba's status of an error.
+
+    While it runs, subnormal numbers count as zero. ``noinline`` keeps its operations between the changes of the mode.
+    """
+    enter, leave = (FLUSH, RESTORE) if llvm.get_process_triple().startswith("x86_64") else ("", "")
     return f"""
 declare i32 @"{symbol}"(ptr, ptr, ptr)
+declare void @llvm.x86.sse.stmxcsr(ptr)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
 define i32 @{SYMBOL}{name}(ptr %frame) {{
   %result = alloca ptr
   %error = alloca ptr
-  %status = call i32 @"{symbol}"(ptr %result, ptr %error, ptr %frame)
+{enter}
+  %status = call i32 @"{symbol}"(ptr %result, ptr %error, ptr %frame) noinline
+{leave}
   ret i32 %status
 }}
 """
 
+
+FLUSH = f"""
+  %usual = alloca i32
+  %flushing = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %usual)
+  %mode = load i32, ptr %usual
+  %zero = or i32 %mode, {0x8040}
+  store i32 %zero, ptr %flushing
+  call void @llvm.x86.sse.ldmxcsr(ptr %flushing)
+"""
+"""Set the flags FTZ (results) and DAZ (operands) of the thread's register MXCSR."""
+RESTORE = """
+  call void @llvm.x86.sse.ldmxcsr(ptr %usual)
+"""
 
 RUNTIME = """
 define void @NRT_MemInfo_call_dtor(ptr %info) {

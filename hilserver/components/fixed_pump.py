@@ -9,18 +9,20 @@ from typing import ClassVar
 from pydantic import Field
 
 from hilserver.components.base import Component, Fluid, Parameters, kernel
-from hilserver.numerics.pump import power_limit
+from hilserver.components.shared.suction import Suction
+from hilserver.numerics.pump import filling, power_limit
 from hilserver.units import Displacement, Number, Power, Speed
 
 
-class FixedPump(Component):
+class FixedPump(Suction, Component):
     r"""Pump of fixed displacement at a fixed speed, from T to P; its motor limits the power.
 
-    .. math:: Q = \min\left(V_{rev}\,n,\; \frac{P_{max}\,\eta_{tot}}{\Delta p}\right)
+    .. math:: Q = \varphi(p_T)\,\min\left(V_{rev}\,n,\; \frac{P_{max}\,\eta_{tot}}{\Delta p}\right)
 
     No volumetric losses, no pulsation. A relief valve is required: nothing else limits the pressure. The signal
-    ``drive``, speed over rated speed, scales flow and power (the motor's torque is limited). For leakage, friction and
-    a shaft use ``hydraulic_motor``, which is a pump where its shaft is driven.
+    ``drive``, speed over rated speed, scales flow and power (the motor's torque is limited). The filling phi is 1 from
+    the least inlet pressure at T on, and 0 at the vapour pressure. For leakage, friction and a shaft use
+    ``hydraulic_motor``, which is a pump where its shaft is driven.
     Source: theory §3; [Virtual hydraulics] ch. 4.2.
     """
 
@@ -38,11 +40,13 @@ class FixedPump(Component):
 
     def parameters(self, fluid: Fluid) -> Parameters:
         power = self.max_power if self.max_power is not None else inf
-        return {"V_rev": self.displacement, "n": self.speed, "P_max": power, "eta_tot": self.efficiency}
+        machine = {"V_rev": self.displacement, "n": self.speed, "P_max": power, "eta_tot": self.efficiency}
+        return machine | self.suction_parameters(fluid)
 
 
 @kernel(FixedPump)
-def fixed_pump(p_P, p_T, u_drive, V_rev, n, P_max, eta_tot):
-    q_P = max(u_drive, 0.0) * min(V_rev * n, power_limit(P_max * eta_tot, p_P - p_T))
+def fixed_pump(p_P, p_T, u_drive, V_rev, n, P_max, eta_tot, p_v, p_in):
+    full = max(u_drive, 0.0) * min(V_rev * n, power_limit(P_max * eta_tot, p_P - p_T))
+    q_P = filling(p_T, p_v, p_in) * full
     q_T = -q_P
     return q_P, q_T

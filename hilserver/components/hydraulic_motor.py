@@ -9,25 +9,29 @@ from typing import ClassVar
 from pydantic import Field, model_validator
 
 from hilserver.components.base import Component, Fluid, Parameters, kernel
+from hilserver.components.shared.suction import Suction
 from hilserver.numerics.motion import smooth_sign
+from hilserver.numerics.pump import filling
 from hilserver.numerics.shape import clip
 from hilserver.units import Displacement, Inertia, Number, Pressure, Speed
 
 
-class HydraulicMotor(Component):
+class HydraulicMotor(Suction, Component):
     r"""Displacement machine with a shaft: motor or pump, in both directions of speed and pressure.
 
-    .. math:: Q_A = -u\,V\,\omega - C_i (p_A - p_B) - C_e (p_A - p_L), \qquad
-       Q_B = u\,V\,\omega + C_i (p_A - p_B) - C_e (p_B - p_L)
+    .. math:: Q_A = -\varphi\,u\,V\,\omega - C_i (p_A - p_B) - C_e (p_A - p_L), \qquad
+       Q_B = \varphi\,u\,V\,\omega + C_i (p_A - p_B) - C_e (p_B - p_L)
 
-    .. math:: T = u\,V\,(p_A - p_B) - \tanh(\omega/\omega_0)\,\lambda\,V\,|p_A - p_B| - b\,\omega, \qquad
+    .. math:: T = \varphi\,u\,V\,(p_A - p_B) - \tanh(\omega/\omega_0)\,\lambda\,V\,|p_A - p_B| - b\,\omega, \qquad
        V = V_{rev}/(2\pi)
 
     Pressure at A turns it forwards; driven forwards it pumps from A to B. ``displacement`` is the size, the signal
     ``setting`` its share, -1 to 1, for variable machines. The losses meet both datasheet efficiencies exactly at the
     rated point as a motor: leakage V_rev·n·(1/eta_v - 1), lost torque V·dp·(1 - eta_hm). Leakage grows with pressure,
     the lost torque partly with pressure (lambda), partly with speed (b), at any setting. So the hydraulic input power
-    equals mechanical output power plus losses, which are positive in all four quadrants. No pulsation; starting
+    equals mechanical output power plus losses, which are positive in all four quadrants. The filling phi of the port
+    that it draws from is 1 from the least inlet pressure on, and 0 at the vapour pressure; it goes from one port to the
+    other as the sign of u·omega, within omega_0. No pulsation; starting
     friction equals running friction. Source: the linear loss model of Wilson, Rotary-Pump Theory, Trans. ASME 68
     (1946).
     """
@@ -84,13 +88,17 @@ class HydraulicMotor(Component):
             "b": lost * self.viscous_share * V * self.rated_pressure / (2.0 * pi * self.rated_speed),
             "w_0": 2.0 * pi * self.reversal_speed,
             "J": self.inertia,
+            **self.suction_parameters(fluid),
         }
 
 
 @kernel(HydraulicMotor)
-def hydraulic_motor(p_A, p_B, p_L, w_shaft, u_setting, V, C_i, C_e, loss, b, w_0, J):
+def hydraulic_motor(p_A, p_B, p_L, w_shaft, u_setting, V, C_i, C_e, loss, b, w_0, J, p_v, p_in):
     dp = p_A - p_B
-    V_set = clip(u_setting, -1.0, 1.0) * V
+    setting = clip(u_setting, -1.0, 1.0)
+    from_A = 0.5 + 0.5 * smooth_sign(setting * w_shaft, w_0)
+    unfilled = from_A * (1.0 - filling(p_A, p_v, p_in)) + (1.0 - from_A) * (1.0 - filling(p_B, p_v, p_in))
+    V_set = (1.0 - unfilled) * setting * V
     q_B = V_set * w_shaft + C_i * dp - C_e * (p_B - p_L)
     q_A = -V_set * w_shaft - C_i * dp - C_e * (p_A - p_L)
     q_L = -q_A - q_B

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from hilserver.components.base import Fluid, Parameters, kernel
 from hilserver.components.shared.variable_pump import VariablePump
-from hilserver.numerics.pump import controlled_flow, power_limit
+from hilserver.numerics.pump import controlled_flow, filling, power_limit
 from hilserver.units import BAR, Pressure
 
 
@@ -18,9 +18,10 @@ class LoadSensingPump(VariablePump):
 
     LS senses the highest load pressure and draws no flow. At rest the margin is ``margin`` at no flow (standby) and
     ``control_range`` less at full flow, k = Q_max/control_range; in the cut-off likewise. A controller that
-    integrates, without this droop, is not modelled. Limits, power and ``drive`` as in ``pressure_compensated_pump``.
-    With a small supply volume the control oscillates, as on the machine; the consumers' orifices, leakage, and a wider
-    control_range damp it. Source: theory §3 (lag and limits); the law is the datasheets' p-Q diagram.
+    integrates, without this droop, is not modelled. Limits, power, filling and ``drive`` as in
+    ``pressure_compensated_pump``. With a small supply volume the control oscillates, as on the machine; the consumers'
+    orifices, leakage, and a wider control_range damp it. Source: theory §3 (lag and limits); the law is the datasheets'
+    p-Q diagram.
     """
 
     type_name = "load_sensing_pump"
@@ -45,14 +46,14 @@ class LoadSensingPump(VariablePump):
         return self
 
     def parameters(self, fluid: Fluid) -> Parameters:
-        return {"dp_LS": self.margin, "p_max": self.max_pressure, **self.pump_parameters()}
+        return {"dp_LS": self.margin, "p_max": self.max_pressure, **self.pump_parameters(fluid)}
 
 
 @kernel(LoadSensingPump)
-def load_sensing_pump(p_P, p_T, p_LS, u_drive, Q, k, dp_LS, p_max, tau, Q_max, P_max, eta_tot):
+def load_sensing_pump(p_P, p_T, p_LS, u_drive, Q, k, dp_LS, p_max, tau, Q_max, P_max, eta_tot, p_v, p_in):
     dp = p_P - p_T
     wish = k * min(p_LS + dp_LS - p_P, p_max - dp)
     q, dQ = controlled_flow(Q, wish, min(Q_max, power_limit(P_max * eta_tot, dp)), tau)
-    q_P = max(u_drive, 0.0) * q
+    q_P = filling(p_T, p_v, p_in) * max(u_drive, 0.0) * q
     q_T = -q_P
     return q_P, q_T, dQ

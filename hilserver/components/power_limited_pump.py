@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from hilserver.components.base import Fluid, Parameters, kernel
 from hilserver.components.shared.variable_pump import VariablePump
-from hilserver.numerics.pump import controlled_flow, power_limit
+from hilserver.numerics.pump import controlled_flow, filling, power_limit
 from hilserver.units import Power, Pressure
 
 
@@ -23,7 +23,8 @@ class PowerLimitedPump(VariablePump):
     At rest Q·dp is constant: the hyperbola of the datasheet. Here the displacement itself is controlled, so in a fast
     rise of the pressure the power is exceeded for a few tau; the ``max_power`` of other pumps is the limit of the
     motor. The signal ``power`` lowers the setting (electronic override, engine droop); ``drive``, speed over rated
-    speed, scales flow and power. Source: theory §3 (hyperbola, lag and limits); [Virtual hydraulics] ch. 4.2.
+    speed, scales flow and power; the filling at T is that of ``fixed_pump``. Source: theory §3 (hyperbola, lag and
+    limits); [Virtual hydraulics] ch. 4.2.
     """
 
     type_name = "power_limited_pump"
@@ -42,14 +43,14 @@ class PowerLimitedPump(VariablePump):
         return self
 
     def parameters(self, fluid: Fluid) -> Parameters:
-        return {"p_max": self.max_pressure if self.max_pressure is not None else inf, **self.pump_parameters()}
+        return {"p_max": self.max_pressure if self.max_pressure is not None else inf, **self.pump_parameters(fluid)}
 
 
 @kernel(PowerLimitedPump)
-def power_limited_pump(p_P, p_T, u_drive, u_power, Q, k, p_max, tau, Q_max, P_max, eta_tot):
+def power_limited_pump(p_P, p_T, u_drive, u_power, Q, k, p_max, tau, Q_max, P_max, eta_tot, p_v, p_in):
     dp = p_P - p_T
     wish = min(Q_max, power_limit(P_max * max(u_power, 0.0) * eta_tot, dp), k * (p_max - dp))
     q, dQ = controlled_flow(Q, wish, Q_max, tau)
-    q_P = max(u_drive, 0.0) * q
+    q_P = filling(p_T, p_v, p_in) * max(u_drive, 0.0) * q
     q_T = -q_P
     return q_P, q_T, dQ

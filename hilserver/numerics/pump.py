@@ -25,6 +25,27 @@ def controlled_flow(Q: float, wish: float, Q_lim: float, tau: float) -> tuple[fl
 
 
 @compilable
+def filling(p: float, p_v: float, p_in: float) -> float:
+    r"""Share of its displacement that a pump draws in at the pressure p of its suction port.
+
+    .. math:: \varphi = r\,\frac{3 - r}{2}, \qquad r = \frac{p - p_v}{p_{in} - p_v}, \qquad 0 \le r \le 1
+
+    The suction passage is an orifice in front of chambers at the vapour pressure p_v, and just fills them at the least
+    inlet pressure p_in: its square root law in the form that ends with a finite slope at no drop (Ellman & Piché, ASME
+    JDSMC 121 (1999), with the transition at p_in). Not above p_v, p_in limits nothing.
+
+    >>> filling(0.0, -1e5, -2e4), filling(-1e5, -1e5, -2e4)
+    (1.0, 0.0)
+    >>> filling(-6e4, -1e5, -2e4)
+    0.625
+    """
+    if p >= p_in:
+        return 1.0
+    r = max((p - p_v) / (p_in - p_v), 0.0)
+    return 0.5 * r * (3.0 - r)
+
+
+@compilable
 def power_limit(P: float, dp: float) -> float:
     """Flow in m³/s that a power allows at a pressure; below 1 Pa the flow at 1 Pa.
 

@@ -29,23 +29,23 @@ def plant_circuit(
 def joined(one: Mapping[str, Any], other: Mapping[str, Any], file: str = "") -> dict[str, Any]:
     """Two circuit tables as one, joined at nodes of the same name; ``rig.A`` of ``other`` is node A of ``one``.
 
-    Raises ConfigurationError where both have a component of the same name, or different fluids.
+    Each component keeps its oil. Raises ConfigurationError where both have a component of the same name.
     """
     both: dict[str, Any] = {**one, "components": dict(one.get("components", {})), "nodes": dict(one.get("nodes", {}))}
+    fluid = other.get("fluid", {})
+    oil = {"fluid": fluid} if fluid != one.get("fluid", {}) else {}
     for name, table in other.get("components", {}).items():
         if name in both["components"]:
             problem = Problem("both circuits have a component of this name.", f"components.{name}", file)
             raise ConfigurationError([problem])
         ports = {port: str(node).removeprefix(RIG) for port, node in table.get("ports", {}).items()}
-        both["components"][name] = {**table, "ports": ports}
+        both["components"][name] = {**oil, **table, "ports": ports}
     for node, start in other.get("nodes", {}).items():
         both["nodes"].setdefault(node.removeprefix(RIG), start)
     if mechanisms := [table["mechanisms"] for table in (one, other) if "mechanisms" in table]:
         both["mechanisms"] = {name: table for each in mechanisms for name, table in each.items()}
         if len(both["mechanisms"]) < sum(map(len, mechanisms)):
             raise ConfigurationError([Problem("both circuits have a mechanism of the same name.", "mechanisms", file)])
-    if one.get("fluid", {}) != other.get("fluid", {}):
-        raise ConfigurationError([Problem("the circuits that are joined must have the same fluid.", "fluid", file)])
     solvers = [table.get("solver", {}) for table in (one, other)]
     substeps = max(solver.get("substeps", Solver().substeps) for solver in solvers)
     both["solver"] = {**solvers[0], **solvers[1], "substeps": substeps}

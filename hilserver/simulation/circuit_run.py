@@ -25,11 +25,13 @@ from hilserver.errors import ConfigurationError, HilserverError, Problem, did_yo
 from hilserver.mechanics.model import read_mechanism
 from hilserver.numerics.arrays import Floats
 from hilserver.report.circuit_blocks import components, drawing
-from hilserver.report.document import Block, Document, Facts, Heading, Picture
+from hilserver.report.document import Block, Document, Facts, Heading, Listing, Picture
 from hilserver.report.mechanisms import angles, animate, poses_at
 from hilserver.report.plots import panels_figure
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_table
+from hilserver.simulation.balance import Balance, balance
+from hilserver.simulation.cavitation import cavitation
 from hilserver.tick.signals import cycle_value
 from hilserver.toml import read_toml
 
@@ -50,7 +52,7 @@ TABLES: Mapping[str, Callable[[pa.Table, str], None]] = {
 class CircuitRun:
     """The result of a circuit run: time (s) at the end of every tick, and all values of the circuit by name, SI.
 
-    ``inputs``: names of the signals that the work cycle set.
+    ``inputs``: names of the signals that the work cycle set; ``balance``: of oil and energy.
     """
 
     name: str
@@ -60,6 +62,7 @@ class CircuitRun:
     inputs: tuple[str, ...]
     time: Floats
     series: Mapping[str, Floats]
+    balance: Balance
 
 
 def is_circuit_file(file: Path) -> bool:
@@ -114,7 +117,7 @@ def run_circuit(
 
     Raises ConfigurationError if it can't be packed, HilserverError if the result is no longer finite.
     """
-    packed = pack(circuit, library, file=file)
+    packed = pack(circuit, library, file=file, accounts=True)
     length = duration if duration is not None else (cycle.duration if cycle else USUAL_DURATION)
     program = compiled_program(library)
     inputs = tuple(signal for signal in circuit.inputs() if cycle and signal in cycle.inputs)
@@ -124,9 +127,9 @@ def run_circuit(
     lost = ~np.isfinite(rows).all(axis=1)
     if lost.any():
         raise HilserverError(_diverged(packed, rows, int(np.argmax(lost)), file or name))
-    return CircuitRun(
-        name, circuit, packed, library, inputs, time, {name: rows[:, i] for i, name in enumerate(packed.names)}
-    )
+    series = {name: rows[:, i] for i, name in enumerate(packed.names)}
+    found = balance(program, library, circuit, packed, initial_values(packed), rows, TICK)
+    return CircuitRun(name, circuit, packed, library, inputs, time, series, found)
 
 
 def run_packed(
@@ -280,10 +283,27 @@ def document(run: CircuitRun) -> Document:
     )
     signals = Picture("signals", plot(run), "Inputs, pressures, flows and motion of the circuit.")
     blocks: list[Block] = [run.circuit.description] if run.circuit.description else []
-    blocks += [Facts(facts), Heading("Signals"), signals]
+    blocks += [Facts(facts), Heading("Signals"), signals, Heading("Balances"), Facts(balance_facts(run))]
+    if notes := cavitation(run.circuit, run.series, TICK):
+        blocks += [Heading("Cavitation"), Listing(tuple(notes))]
     if run.circuit.placed:
         blocks += [Heading("Circuit"), *drawing(run.circuit.source), components(run.circuit.source)]
     return Document(run.name, blocks)
+
+
+def balance_facts(run: CircuitRun) -> tuple[tuple[str, str], ...]:
+    """The balances in words: oil in litres, energy in joules."""
+    oil, energy = run.balance.oil, run.balance.energy
+    litres = (oil.inflow, oil.outflow, oil.stored, oil.displaced, oil.compressed, oil.void)
+    into, out, stored, displaced, compressed, void = (f"{1e3 * volume:.6g} l" for volume in litres)
+    of_oil = f"in {into}, out {out}, stored {stored} (displaced {displaced}, compressed {compressed}, void {void})"
+    of_energy = f"in {energy.inflow:.6g} J, out {energy.outflow:.6g} J, stored {energy.stored:.6g} J"
+    if run.circuit.mechanisms:
+        of_energy += f", to mechanisms {energy.mechanisms:.6g} J"
+    return (
+        ("Oil", f"{of_oil}; relative error {oil.relative_error:.1e}"),
+        ("Energy", f"{of_energy}, dissipated {energy.dissipated:.6g} J; relative error {energy.relative_error:.1e}"),
+    )
 
 
 def write_animations(run: CircuitRun, folder: Path) -> list[Path]:
@@ -304,7 +324,8 @@ def write_run(run: CircuitRun, folder: Path, suffix: str = "csv") -> list[Path]:
     if suffix not in TABLES:
         raise HilserverError(f"{suffix} is not a table format.{did_you_mean(suffix, TABLES)}")
     kinds = dict(zip(run.packed.values, run.packed.kinds, strict=True))
-    left_out = {"t", *(name for name, kind in kinds.items() if kind == "constant" or kind.startswith("memory"))}
+    hidden = ("constant", "memory", "flow", "power")  # flows and powers: of the balance
+    left_out = {"t", *(name for name, kind in kinds.items() if kind.startswith(hidden))}
     columns = {"time": run.time, **{name: line for name, line in run.series.items() if name not in left_out}}
     page = document(run).write(folder, run.name)
     table = folder / f"{run.name}.{suffix}"

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from random_circuits import ALL, LIBRARY, Raw, Run, circuit_of, circuits, commands, run, sums_of
+from random_circuits import ALL, LIBRARY, Raw, Run, Sums, circuit_of, circuits, commands, run, sums_of
 
+from hilserver.circuit.engine import VOID_CAPACITANCE
 from hilserver.circuit.model import Placed
 from hilserver.components.base import Parameters
 from hilserver.components.crane_arm import SHARPEST
@@ -90,7 +91,7 @@ def test_rosenbrock_stays_finite_with_tiny_volumes(raw: Raw, seed: int) -> None:
 
 
 def parameters(done: Run, placed: Placed) -> Parameters:
-    return placed.component.parameters(done.circuit.fluid)
+    return placed.component.parameters(done.circuit.fluid_of(placed))
 
 
 def flows(done: Run, placed: Placed) -> list[Floats]:
@@ -244,12 +245,18 @@ def columns(done: Run, names: list[str]) -> Floats:
     return np.column_stack([done[name] for name in names]) if names else np.zeros((len(done.rows), 0))
 
 
+def voids(done: Run, sums: Sums) -> Floats:
+    """Room without oil at each node, m³."""
+    contents = columns(done, [name.removesuffix(".p") + ".content" for name in sums.pressures])
+    room: Floats = VOID_CAPACITANCE * np.maximum(VAPOUR - contents, 0.0)
+    return room
+
+
 def oil_balance(done: Run) -> tuple[float, float]:
     """Oil that appeared until the end beside what flowed in (m³), and oil that was moved about (m³)."""
     sums = sums_of(done)
     h = np.diff(done["t"])
-    contents = [name.removesuffix(".p") + ".content" for name in sums.pressures]
-    compressed = trapezoid(sums.C, columns(done, contents))
+    compressed = trapezoid(sums.C, columns(done, sums.pressures)) - np.diff(voids(done, sums), axis=0)
     inflow = 0.5 * h * (sums.inflow_first + sums.inflow_last)[1:]
     appeared = compressed.sum(axis=1) - inflow
     for placed in done.circuit.placed:
@@ -261,8 +268,8 @@ def oil_balance(done: Run) -> tuple[float, float]:
 def energy_rise(done: Run) -> tuple[float, float]:
     """Largest rise of the stored energy over its least value before (J), and the energy that was moved about (J)."""
     sums = sums_of(done)
-    contents = columns(done, [name.removesuffix(".p") + ".content" for name in sums.pressures])
-    parts = [trapezoid(columns(done, sums.pressures) * sums.C, contents)]
+    p = columns(done, sums.pressures)
+    parts = [trapezoid(p * sums.C, p), -VAPOUR * np.diff(voids(done, sums), axis=0)]
     parts.append(np.diff(0.5 * sums.m * columns(done, sums.speeds) ** 2, axis=0))
     for placed in done.circuit.placed:
         if taken := STORED_POWER.get(placed.component.type_name):

@@ -201,7 +201,7 @@ class Sums:
 def sums_of(run: Run) -> Sums:
     """Evaluate the derivatives again at both ends of every step; for runs with one step per tick."""
     packed, n = run.packed, run.packed.n_states
-    hydraulic, moving = (_table(packed, at, width) for at, width in ((e.HYDRAULIC, 3), (e.MECHANICAL, 2)))
+    hydraulic, moving = (_table(packed, at, width) for at, width in ((e.HYDRAULIC, 5), (e.MECHANICAL, 2)))
     held_pressures = [
         name
         for name, kind in zip(packed.values, packed.kinds, strict=True)

@@ -8,12 +8,13 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from hilserver.components.base import Component, State
+from hilserver.components.base import Component, Fluid, State
+from hilserver.components.shared.suction import Suction
 from hilserver.units import BAR, Flow, Number, Power, Pressure, Time
 
 
-class VariablePump(Component):
-    """A pump from T to P whose displacement is a state; subclasses add its control."""
+class VariablePump(Suction, Component):
+    """A pump from T to P whose displacement is a state, filled at T; subclasses add its control."""
 
     hydraulic = ("P", "T")
     inputs: ClassVar[tuple[str, ...]] = ("drive",)
@@ -28,14 +29,15 @@ class VariablePump(Component):
     max_power: Power | None = Field(default=None, gt=0, description="of the motor, P_max; unlimited if not given")
     efficiency: Number = Field(default=0.85, gt=0, le=1, description="total efficiency, eta_tot")
 
-    def pump_parameters(self) -> dict[str, float]:
-        """Kernel parameters of flow, control and motor."""
+    def pump_parameters(self, fluid: Fluid) -> dict[str, float]:
+        """Kernel parameters of flow, control, motor and suction."""
         return {
             "k": self.max_flow / self.control_range,
             "tau": self.response_time,
             "Q_max": self.max_flow,
             "P_max": self.max_power if self.max_power is not None else inf,
             "eta_tot": self.efficiency,
+            **self.suction_parameters(fluid),
         }
 
     def refuse_range_from(self, limit: float, name: str) -> None:
