@@ -138,7 +138,8 @@ def count_voids(ix: Indices, val: Floats, z: Floats, d: Floats) -> None:
     """At the end of a step: the state of a node below the vapour pressure counts its void again.
 
     Where a void has opened or closed within the step, a part of the volume flown has expanded or compressed the oil,
-    at the node's mean capacitance in this part of the step.
+    at the node's mean capacitance in this part of the step. (That volume is integrated; in a Rosenbrock step it follows
+    from the change of the state, exactly while the capacitance is constant, and to second order otherwise.)
     """
     row = ix[HYDRAULIC]
     for _ in range(ix[N_HYDRAULIC]):
@@ -174,29 +175,35 @@ def clip_states(ix: Indices, val: Floats, z: Floats) -> None:
         row += ONE
 
 
-def flow(ix: Indices, z: Floats, d: Floats, k: int) -> float:
-    """Flow ``k`` of those that a step counts: of the table FLOWS, some times a value (a power), then of the nodes."""
-    listed = np.int64(ix[N_FLOWS])
-    if k >= listed:
-        return float(d[ix[ix[HYDRAULIC] + FIVE * np.uint64(k - listed) + ONE]])
-    row = ix[FLOWS] + THREE * np.uint64(k)
+def flow(ix: Indices, z: Floats, d: Floats, row: int) -> float:
+    """Rate of a row of the table FLOWS: a sum at a node, in some rows times a value (a power)."""
     factor = ix[row + TWO]
     return float(d[ix[row + ONE]] * z[factor] if factor < ix[N_VALUES] else d[ix[row + ONE]])
 
 
-def pass_volume(ix: Indices, z: Floats, d: Floats, k: int, volume: float) -> None:
-    """Add what has flown by flow ``k`` to what `advance` counts of it, or to the node's volume of this step."""
-    listed = np.int64(ix[N_FLOWS])
-    if k < listed:
-        z[ix[ix[FLOWS] + THREE * np.uint64(k)]] += volume
-    else:
-        d[ix[ix[HYDRAULIC] + FIVE * np.uint64(k - listed) + THREE] + FLOWN] += volume
-
-
 def pass_volumes(ix: Indices, z: Floats, d: Floats, time: float) -> None:
-    """Count what flows at these rates in ``time`` seconds."""
-    for k in range(np.int64(ix[N_FLOWS]) + np.int64(ix[N_HYDRAULIC])):
-        pass_volume(ix, z, d, k, time * flow(ix, z, d, k))
+    """Add what flows at these rates in ``time`` seconds to what `advance` and `count_voids` count."""
+    row = ix[FLOWS]
+    for _ in range(ix[N_FLOWS]):
+        z[ix[row]] += time * flow(ix, z, d, row)
+        row += THREE
+    row = ix[HYDRAULIC]
+    for _ in range(ix[N_HYDRAULIC]):
+        d[ix[row + THREE] + FLOWN] += time * d[ix[row + ONE]]
+        row += FIVE
+
+
+def pass_volumes_of_part(ix: Indices, val: Floats, z: Floats, work: Floats) -> None:
+    """The same for a part of a Rosenbrock step; into nodes that may have opened a void by the mean of 1/C."""
+    for k in range(ix[N_FLOWS]):
+        z[ix[ix[FLOWS] + THREE * k]] += flow_of_step(ix, work, k)[VOLUME]
+    row = ix[HYDRAULIC]
+    for _ in range(ix[N_HYDRAULIC]):
+        i, cell = ix[row], ix[row + THREE]
+        if z[i] < val[ix[row + FOUR]]:
+            per_volume = 0.5 / work[cell + AT_START] + 0.5 / work[ix[row + ONE] + ONE]
+            work[cell + FLOWN] = (z[i] - work[cell + BEFORE]) / per_volume
+        row += FIVE
 
 
 def euler(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
@@ -261,8 +268,7 @@ def rosenbrock(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: 
             if size == 1 or is_as_promised(ix, val, z, y, work, part):
                 break
             size //= 2
-        for k in range(np.int64(ix[N_FLOWS]) + np.int64(ix[N_HYDRAULIC])):
-            pass_volume(ix, z, work, k, flow_of_step(ix, work, k)[VOLUME])
+        pass_volumes_of_part(ix, val, z, work)
         count_voids(ix, val, z, work)
         at += size
         size = min(2 * size, PARTS - at)
@@ -278,15 +284,14 @@ def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats) -> N
     for i in range(n):
         start[i] = z[i]
         f[i] = d[i]
-    flows = np.int64(ix[N_FLOWS]) + np.int64(ix[N_HYDRAULIC])
-    for k in range(flows):
-        flow_of_step(ix, work, k)[RATE] = flow(ix, z, d, k)
+    for k in range(ix[N_FLOWS]):
+        flow_of_step(ix, work, k)[RATE] = flow(ix, z, d, ix[FLOWS] + THREE * k)
     for j in range(n):
         lower, upper = val[ix[LOWER] + j], val[ix[UPPER] + j]
         if f[j] == 0.0 and (start[j] <= lower or start[j] >= upper):
             for i in range(n):
                 jacobian[i * n + j] = 0.0
-            for k in range(flows):
+            for k in range(ix[N_FLOWS]):
                 flow_of_step(ix, work, k)[SLOPES + j] = 0.0
             continue
         step = 1e-7 * max(abs(start[j]), val[ix[SCALE] + j])
@@ -295,9 +300,9 @@ def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats) -> N
             step = -step
         z[j] = start[j] + step
         rates_within_step(ix, val, z, y, d, True)
-        for k in range(flows):
+        for k in range(ix[N_FLOWS]):
             one = flow_of_step(ix, work, k)
-            one[SLOPES + j] = (flow(ix, z, d, k) - one[RATE]) / step
+            one[SLOPES + j] = (flow(ix, z, d, ix[FLOWS] + THREE * k) - one[RATE]) / step
         z[j] = start[j]
         for i in range(n):
             jacobian[i * n + j] = (d[i] - f[i]) / step
@@ -326,8 +331,7 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: flo
     solve(matrix, k1, int(n), pivots)
     for i in range(n):
         z[i] = start[i] + GAMMA * h * k1[i]
-    flows = np.int64(ix[N_FLOWS]) + np.int64(ix[N_HYDRAULIC])
-    for k in range(flows):
+    for k in range(ix[N_FLOWS]):
         one = flow_of_step(ix, work, k)
         one[VOLUME] = one[RATE]
         for i in range(n):
@@ -338,10 +342,10 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: flo
     for i in range(n):
         k2[i] = d[i] - 2.0 * GAMMA * k1[i]
     solve(matrix, k2, int(n), pivots)
-    for k in range(flows):
+    for k in range(ix[N_FLOWS]):
         one = flow_of_step(ix, work, k)
         first = one[VOLUME]
-        second = flow(ix, z, d, k) - 2.0 * GAMMA * first
+        second = flow(ix, z, d, ix[FLOWS] + THREE * k) - 2.0 * GAMMA * first
         for i in range(n):
             second += GAMMA * h * one[SLOPES + i] * k2[i]
         one[VOLUME] = h * (GAMMA * first + (2.0 - GAMMA) * second)
@@ -402,8 +406,8 @@ def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_step
         clip_states(ix, val, z)
     rates_within_step(ix, val, z, y, work, False)
     row = ix[FLOWS]
-    for k in range(np.int64(ix[N_FLOWS])):
-        z[ix[row]] = z[ix[row]] / (n_steps * h) if n_steps > 0 else flow(ix, z, work, k)
+    for _ in range(ix[N_FLOWS]):
+        z[ix[row]] = z[ix[row]] / (n_steps * h) if n_steps > 0 else flow(ix, z, work, row)
         row += THREE
 
 
@@ -424,5 +428,5 @@ def carry(ix: Indices, val: Floats, source: Integers, old: Floats, z: Floats) ->
 
 def work_size(ix: Indices) -> int:
     """Length of the scratch array ``work``, sufficient for any integrator."""
-    n, flows = int(ix[N_STATES]), int(ix[N_FLOWS]) + int(ix[N_HYDRAULIC])
+    n, flows = int(ix[N_STATES]), int(ix[N_FLOWS])
     return int(ix[N_SUMS]) + 6 * n + 2 * n * n + flows * (n + SLOPES) + 8

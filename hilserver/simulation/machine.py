@@ -210,12 +210,12 @@ def machine_alone(rig: Rig, machine: Machine) -> PackedCircuit:
 
 
 def circuit_on(rig: Rig, machine: Machine | None) -> PackedCircuit:
-    """The rig's virtual circuit connected directly to a machine, with the circuit's fluid; None: all ports closed.
+    """The rig's virtual circuit connected directly to a machine, each with its fluid; None: all ports closed.
 
     Raises ConfigurationError.
     """
-    source = machine.source if machine is not None else {}
-    table = {**source, "components": _with_plugs(rig, source), "fluid": rig.circuit.source.get("fluid", {})}
+    source = machine.source if machine is not None else {"fluid": rig.circuit.source.get("fluid", {})}
+    table = {**source, "components": _with_plugs(rig, source)}
     return pack(read_circuit(joined(table, rig.circuit.source), rig.library), rig.library)
 
 
