@@ -60,7 +60,7 @@ class EnergyBalance:
     ``inflow``: from pumps, sources, tanks and prescribed motions that gave energy; ``outflow``: to those that took it;
     ``stored``: in oil, motion, gas, springs and weights; ``mechanisms``: taken by the bodies of mechanisms. The error
     is the difference between what the engine has integrated and the energy that follows from speeds, and from the
-    pressures of rigid volumes without air.
+    pressures of rigid volumes without air. ``moved``: what went into and out of all nodes, taken as positive.
     """
 
     inflow: float
@@ -69,11 +69,12 @@ class EnergyBalance:
     mechanisms: float
     dissipated: float
     error: float
+    moved: float
 
     @property
     def relative_error(self) -> float:
-        """The error in parts of the energy that came in or is stored."""
-        return self.error / max(self.inflow, self.outflow, abs(self.stored), 1e-300)
+        """The error in parts of the energy that was moved about."""
+        return self.error / max(self.moved, 1e-300)
 
 
 @dataclass(frozen=True)
@@ -206,16 +207,17 @@ class _Account:
 
     def energy(self) -> EnergyBalance:
         into = {name.removesuffix(".mean_power"): self.dt * float(self._column(name).sum()) for name in self._powers()}
-        moved = {node for placed in self.circuit.mechanisms for node in placed.nodes.values()}
-        outside = [into[node] for node in into if node not in (*self.nodes, *self.moving, *moved)]
+        actuated = {node for placed in self.circuit.mechanisms for node in placed.nodes.values()}
+        outside = [into[node] for node in into if node not in (*self.nodes, *self.moving, *actuated)]
         kept = (self._kept(p) for p in self.circuit.placed if p.component.type_name not in CHANGING_MASS)
         inflow, outflow = (sum(max(side * x, 0.0) for x in outside) for side in (-1.0, 1.0))
         inflow -= sum(min(energy, 0.0) for energy in kept)
         in_oil, in_motion = sum(into[node] for node in self.nodes), sum(map(self._gained_speed, self.moving))
         stored = in_oil + in_motion + self._change(STORES)
-        mechanisms = sum(into[node] for node in moved)
+        mechanisms = sum(into[node] for node in actuated)
         dissipated = inflow - outflow - stored - mechanisms
-        return EnergyBalance(inflow, outflow, stored, mechanisms, dissipated, self._energy_error(into))
+        moved = self.dt * sum(float(np.abs(self._column(name)).sum()) for name in self._powers())
+        return EnergyBalance(inflow, outflow, stored, mechanisms, dissipated, self._energy_error(into), moved)
 
     def _gained_speed(self, node: str) -> float:
         """Gain of the energy of motion of a mass or inertia."""
