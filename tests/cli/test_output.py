@@ -138,6 +138,6 @@ def test_a_question_comes_after_what_was_said_and_from_the_terminal_itself(monke
         with asking():
             assert sys.stdout is original
             print("a question", flush=True)
-        assert sys.stdout is queued
+        assert isinstance(sys.stdout, QueuedStream)
         lines = [reader.readline() for _ in range(4)]
     assert lines == [*["three lines\n"] * 3, "without an end: a question\n"]

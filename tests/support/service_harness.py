@@ -39,6 +39,18 @@ MODULES = {
     "hilserver.virtual_commissioning.before_arming": "check",
     "mosquitto": "broker",
 }
+LOST_TRACK = (
+    "Traceback",
+    "never retrieved",
+    "never awaited",
+    "was destroyed but it is pending",
+    "Exception in callback",
+    "Exception ignored",
+    "unhandled exception",
+    "Unclosed ",
+    "ResourceWarning",
+)
+"""What asyncio and the interpreter say of tasks, exceptions and files that nobody took care of."""
 PATIENCE = 60.0
 """Seconds for what must come at some time; a busy machine is slow, and only a failure takes so long."""
 _numbers = itertools.count()
@@ -136,6 +148,8 @@ class Server:
         self.close()
         for path in Path("/dev/shm").glob(f"hilserver-{self.name}*"):
             path.unlink()
+        if error[:1] in ((), (None,)):  # else the test's own failure is the one to be told
+            assert complaints(self.stderr) == []
 
     def close(self) -> None:
         """Kill what still runs of it."""
@@ -155,7 +169,7 @@ class Server:
 
     @property
     def stderr(self) -> str:
-        return self.errors.read_text()
+        return self.errors.read_text() if self.errors.exists() else ""
 
     @property
     def memory(self) -> LoopMemory:
@@ -187,6 +201,11 @@ class Server:
         """What is left of it: processes, shared memory, note."""
         left = sorted(self.alive()) + [path.name for path in Path("/dev/shm").glob(f"hilserver-{self.name}*")]
         return left + [path.name for path in self.notes.glob(f"{self.name}*")]
+
+
+def complaints(log: str) -> list[str]:
+    """Lines of a server's log that are never in order: what Python says of a program that lost track of itself."""
+    return [line for line in log.splitlines() if any(sign in line for sign in LOST_TRACK)]
 
 
 def children_of(parent: int) -> dict[str, int]:
