@@ -11,10 +11,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import typer
 
+from hilserver.cli.safe import safe
 from hilserver.compiler import loading
 from hilserver.compiler.private import flaw
-from hilserver.compiler.sources import writable
+from hilserver.compiler.sources import cache_folder, writable
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
@@ -130,3 +132,28 @@ def test_run_replay_and_doctor_refuse_a_cache_to_which_others_can_write(command:
     assert f"{root}: other users can write to it (drwxrwxrwx)" in done.stdout + done.stderr
     assert f"Remove {root}" in done.stderr or f"rm -r {root}" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_safe_values_are_written_whatever_the_cache_is(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With another cache, which is removed again."""
+    cache.chmod(0o777)
+    monkeypatch.setenv("CACHE_DIRECTORY", str(cache))
+    used: list[Path] = []
+
+    def load(file: Path) -> None:
+        used.append(cache_folder("any").parent)
+
+    monkeypatch.setattr("hilserver.rig.build.load_rig", load)
+    monkeypatch.setattr("hilserver.service.safe.make_rig_safe", lambda _: {"card": None})
+    with pytest.raises(typer.Exit) as ended:
+        safe(Path("rig.toml"))
+    assert ended.value.exit_code == 0
+    said = capsys.readouterr()
+    assert f"Warning: {cache}: other users can write to it" in said.err
+    assert "device card has its safe values." in said.out
+    (folder,) = used
+    assert folder != cache
+    assert not folder.exists()
+    assert os.environ["CACHE_DIRECTORY"] == str(cache)
