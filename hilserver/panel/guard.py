@@ -63,7 +63,7 @@ class Guard:
             )
         if not origins and reads:
             return None
-        if len(origins) != 1 or urlsplit(origins[0]).netloc.lower() != hosts[0].lower():
+        if len(origins) != 1 or origins[0].lower().partition("://")[2] != hosts[0].lower():
             return f"Only pages of the panel itself may do this (Origin: {', '.join(origins) or 'none'})."
         return None
 

@@ -60,7 +60,7 @@ def test_what_can_change_something_must_come_from_the_panel_s_own_page(method: s
     host = ("host", "127.0.0.1:8080")
     assert answered(method, host, ("origin", "http://127.0.0.1:8080"))[0] == 200
     assert answered(method, host)[0] == 403
-    for foreign in ("http://evil.example", "http://127.0.0.1:9000", "http://localhost:8080", "null"):
+    for foreign in ("http://evil.example", "http://127.0.0.1:9000", "http://localhost:8080", "http://[::1", "null"):
         assert answered(method, host, ("origin", foreign))[0] == 403, foreign
     assert answered(method, host, ("origin", "http://127.0.0.1:8080"), ("origin", "http://evil.example"))[0] == 403
 
