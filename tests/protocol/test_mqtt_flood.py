@@ -9,28 +9,13 @@ import itertools
 import sys
 
 import pytest
-from mqtt_bench import NEEDS_MOSQUITTO, Panel, panel_of_answers, rig, run
+from mqtt_bench import FLOOD, NEEDS_MOSQUITTO, Panel, panel_of_answers, rig, run
 
 from hilserver.protocol.address import BrokerAddress
 from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.flood import cut_off
 
 pytestmark = [pytest.mark.slow, NEEDS_MOSQUITTO]
-
-FLOOD = """
-import os, sys, time
-import paho.mqtt.client as mqtt
-parent = os.getppid()
-client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "a (flooding) client")
-client.max_queued_messages_set(2000)
-client.on_disconnect = lambda *_: print("disconnected", flush=True)
-client.connect("127.0.0.1", int(sys.argv[1]))
-client.loop_start()
-while os.getppid() == parent:
-    for _ in range(500):
-        client.publish("hil/lab/command/set_input", '{"input": "joystick", "value": 0.5}')
-    time.sleep(0.05)
-"""
 
 
 async def still_heard(user: Panel) -> None:
@@ -49,7 +34,7 @@ def test_the_sender_of_a_flood_is_named_and_disconnected_and_nobody_else() -> No
             lab.service.inbox.report = reports.append
             lab.service.inbox.blame = functools.partial(cut_off, lab.broker, BrokerAddress(port=lab.broker.port))
             flood = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", FLOOD, str(lab.broker.port)), stdout=asyncio.subprocess.PIPE
+                *(sys.executable, "-c", FLOOD, str(lab.broker.port), "lab"), stdout=asyncio.subprocess.PIPE
             )
             assert flood.stdout is not None
             try:
