@@ -14,6 +14,8 @@ TEST_PACKAGES := mosquitto mosquitto-clients rt-tests gcc libc6-dev systemd open
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 DESTDIR ?=
+# What it can do beyond running a rig: embedded-broker export modbus ni own-components panel serial
+EXTRAS ?=
 LIB := $(PREFIX)/lib/hilserver
 SHARE := $(PREFIX)/share/hilserver
 DOC := $(PREFIX)/share/doc/hilserver
@@ -71,7 +73,7 @@ format: $(STAMP)  ## format the source code
 
 # Debian-style: program in PREFIX, configuration in SYSCONFDIR; starts nothing and does not touch an existing
 # configuration.
-install: install-program install-service  ## install program and systemd units; set PREFIX and DESTDIR as needed
+install: install-program install-service  ## install program and systemd units; set EXTRAS, PREFIX, DESTDIR as needed
 	@echo "Installed. The next steps are described in $(DOC)/service.md; on this machine, first run:"
 	@echo "    systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload"
 
@@ -79,10 +81,12 @@ install: install-program install-service  ## install program and systemd units; 
 # run. (build/ is removed because a wheel would contain what an earlier version has left there.)
 install-program: $(STAMP) program
 	rm -rf build "$(DESTDIR)$(LIB)"
+	mkdir -p build
+	$(BIN)/python systemd/locked.py $(EXTRAS) >build/requirements.lock
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . >/dev/null
 	$(PYTHON) -m venv --without-pip "$(DESTDIR)$(LIB)"
 	$(BIN)/python -m pip --python "$(DESTDIR)$(LIB)/bin/python" install --quiet --disable-pip-version-check --no-compile \
-	    --require-hashes -r requirements-run.lock
+	    --require-hashes -r build/requirements.lock
 	$(BIN)/python -m pip --python "$(DESTDIR)$(LIB)/bin/python" install --quiet --disable-pip-version-check --no-compile \
 	    --no-deps --no-index --find-links build/wheel hilserver
 	rm -f "$(DESTDIR)$(LIB)"/bin/[Aa]ctivate*
@@ -119,7 +123,8 @@ lock: $(STAMP)  ## update requirements*.lock after a change of the dependencies 
 	    --extra dev --extra embedded-broker --output-file requirements.lock \
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
-	    --extra embedded-broker --extra ni --extra modbus --extra serial --extra panel --extra export --constraint requirements.lock \
+	    --extra embedded-broker --extra ni --extra modbus --extra serial --extra panel --extra export \
+	    --extra own-components --constraint requirements.lock \
 	    --output-file requirements-run.lock \
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host pyproject.toml
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hilserver.cli.output import never_waiting
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -30,6 +32,7 @@ Substeps = Annotated[
 ]
 
 
+@never_waiting()
 def bench(
     rig: Annotated[Path, typer.Argument(help="rig file (TOML) with a simulated rig")],
     substeps: Substeps = None,

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hilserver.cli.output import asking, never_waiting
+
 if TYPE_CHECKING:
     from hilserver.rig.build import Rig
     from hilserver.rig.calibration import Calibration, CalibrationFit
 
 
+@never_waiting()
 def calibrate(
     rig: Annotated[Path, typer.Argument(help="rig file (TOML)", show_default=False)],
     channel: Annotated[str, typer.Argument(help="the channel to calibrate", show_default=False)],
@@ -73,7 +76,8 @@ def _walk(rig: Rig, channel: str, unit: str, seconds: float) -> list[tuple[float
         typer.echo(f"{channel}: readings {source.described}, means of {seconds:g} s; values in {unit}{absolute}")
         while True:
             what = ("zero", "span")[len(found)] if len(found) < 2 else "another point (Enter: finish)"
-            text = typer.prompt(f"{what}: apply the value, let it settle, enter it", default="", show_default=False)
+            with asking():
+                text = typer.prompt(f"{what}: apply the value, let it settle, enter it", default="", show_default=False)
             if not text and len(found) >= 2:
                 return found
             try:
@@ -115,8 +119,13 @@ def _store(rig: Rig, channel: str, entry: Calibration, yes: bool) -> None:
     from hilserver.commissioning.calibrate import calibration_file, store
 
     file = calibration_file(rig)
-    if not yes and not typer.confirm(f"Store the calibration in {file}?"):
+    if not yes and not _confirmed(f"Store the calibration in {file}?"):
         typer.echo("Nothing was stored.")
         raise typer.Exit(1)
     store(rig, channel, entry)
     typer.echo(f"Stored in {file}; it applies from the next start.")
+
+
+def _confirmed(question: str) -> bool:
+    with asking():
+        return typer.confirm(question)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hilserver.cli.output import asking, never_waiting
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -43,6 +45,7 @@ NumberOfRigs = Annotated[
 Seed = Annotated[int | None, typer.Option(min=0, help="with --vary: seed of the first of these rigs; default: 1")]
 
 
+@never_waiting()
 def fidelity(
     file: Annotated[Path, typer.Argument(metavar="RIG", help="rig file (TOML)", show_default=False)],
     strategy: Strategies = None,
@@ -189,9 +192,10 @@ def _driven(rig: Rig, strategy: list[str] | None, swept: str, sweep: dict[str, o
     length = ready.cycle.duration if ready.cycle is not None else 0.0
     passes = f"{len(chosen)} pass{'es' if len(chosen) > 1 else ''} of {length:.1f} s"
     if not yes:
-        typer.confirm(
-            f"{rig.settings.name} will be armed and its machine will move: {passes}. Is the area clear?", abort=True
-        )
+        with asking():
+            typer.confirm(
+                f"{rig.settings.name} will be armed and its machine will move: {passes}. Is the area clear?", abort=True
+            )
     return asyncio.run(record_passes(ready, chosen, typer.echo))
 
 

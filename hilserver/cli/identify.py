@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hilserver.cli.output import asking, never_waiting
+
 if TYPE_CHECKING:
     from hilserver.rig.build import Rig
 
 
+@never_waiting()
 def identify(
     file: Annotated[Path, typer.Argument(metavar="RIG", help="rig file (TOML)", show_default=False)],
     valve: Annotated[list[str] | None, typer.Option(help="valve to identify; may be repeated; default: all")] = None,
@@ -82,7 +85,8 @@ def _apply(file: Path, fragment: str, obsolete: dict[str, tuple[str, ...]], yes:
         return
     typer.echo(difference(before, after, str(file)))
     if not yes:
-        typer.confirm(f"Change {file}?", abort=True)
+        with asking():
+            typer.confirm(f"Change {file}?", abort=True)
     copy = replace_rig_file(file, after, now)
     typer.echo(f"Changed: {file} (as it was: {copy})")
 
@@ -95,9 +99,10 @@ def _driven(rig: Rig, valves: list[str], seconds: float, largest: float, yes: bo
 
     if not yes:
         name, names = rig.settings.name, ", ".join(valves)
-        typer.confirm(
+        question = (
             f"{name} will be armed and {names} moved with commands up to {largest:.0%} for {seconds:g} s: the machine "
-            "will move. Is the area clear?",
-            abort=True,
+            "will move. Is the area clear?"
         )
+        with asking():
+            typer.confirm(question, abort=True)
     return asyncio.run(record_by_hand(rig, valves, seconds, largest))

@@ -107,6 +107,16 @@ class QueuedStream(io.TextIOBase):
         self._lock = threading.RLock()
 
     @property
+    def original(self) -> TextIO:
+        """The stream in whose place it is."""
+        return self._original
+
+    def finish(self) -> bool:
+        """Wait briefly until all that was said is written; returns whether it is."""
+        self.flush()
+        return self._outlet.finish()
+
+    @property
     def encoding(self) -> str:  # type: ignore[override]
         """That of the original."""
         return self._original.encoding or "utf-8"
@@ -179,3 +189,17 @@ def never_waiting() -> Iterator[None]:
         if all(everything):
             sys.stdout, sys.stderr = originals
         # else the process ends with them: what is printed to the originals now would wait
+
+
+@contextlib.contextmanager
+def asking() -> Iterator[None]:
+    """Within `never_waiting`, the terminal itself, for a question to the user; what was said before appears first."""
+    queued = sys.stdout, sys.stderr
+    for stream in queued:
+        if isinstance(stream, QueuedStream):
+            stream.finish()
+    sys.stdout, sys.stderr = (stream.original if isinstance(stream, QueuedStream) else stream for stream in queued)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = queued

@@ -22,24 +22,46 @@ def panel(
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="TLS: certificate (PEM); with --key")] = None,
     key: Annotated[Path | None, typer.Option(help="TLS: private key (PEM) of the certificate")] = None,
+    open_to_all: Annotated[
+        bool, typer.Option("--open", help="admit every browser without token where the broker has no accounts")
+    ] = False,
+    name: Annotated[
+        list[str] | None, typer.Option(help="host name of the panel in the browser; may be repeated")
+    ] = None,
     with_parent: Annotated[
-        bool, typer.Option("--with-parent", help="end when the program that started it ends")
+        bool,
+        typer.Option("--with-parent", help="end when the program that started it ends; read the token from its input"),
     ] = False,
 ) -> None:
     """Serve the panel of a rig until Ctrl-C; open the printed address in a browser.
 
-    Where the broker has accounts, each user logs in with their own; read-only accounts can watch but not operate. To
-    the broker, the panel is an ordinary client: it may run on the rig's PC or on another machine.
+    Where the broker has accounts, each user logs in with their own; read-only accounts can watch but not operate.
+    Elsewhere the printed address, which contains a token, admits a browser. To the broker, the panel is an ordinary
+    client: it may run on the rig's PC or on another machine.
     """
+    import sys
+
     from hilserver.client.place import where
     from hilserver.errors import HilserverError
     from hilserver.panel.app import serve
-    from hilserver.panel.settings import PORT, PanelSettings, free_port
+    from hilserver.panel.settings import PORT, PanelSettings, free_port, new_token
 
     if (certificate is None) != (key is None):
         raise HilserverError("--certificate and --key belong together: give both or neither.")
-    name, address = where(rig, broker)
+    of, address = where(rig, broker)
     chosen = free_port(host, PORT, tries=50) if port is None else free_port(host, port)
-    settings = PanelSettings(name, address, host, chosen, recordings, certificate, key, with_parent)
-    typer.echo(f"Panel of {name}: {settings.url}    Ctrl-C ends it.")
+    settings = PanelSettings(
+        of,
+        address,
+        host,
+        chosen,
+        recordings,
+        certificate,
+        key,
+        with_parent,
+        open_to_all,
+        tuple(name or ()),
+        sys.stdin.readline().strip() if with_parent else new_token(),
+    )
+    typer.echo(f"Panel of {of}: {settings.url}    Ctrl-C ends it.")
     serve(settings)

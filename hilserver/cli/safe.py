@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+
 import typer
 
 from hilserver.cli.run import RigFile
@@ -15,7 +20,8 @@ def safe(rig: RigFile) -> None:
     from hilserver.rig.build import load_rig
     from hilserver.service.safe import make_rig_safe
 
-    troubles = make_rig_safe(load_rig(rig))
+    with _usable_cache():
+        troubles = make_rig_safe(load_rig(rig))
     for device, trouble in troubles.items():
         if trouble is None:
             typer.echo(f"device {device} has its safe values.")
@@ -24,3 +30,25 @@ def safe(rig: RigFile) -> None:
     if not troubles:
         typer.echo("The rig has only simulated devices.")
     raise typer.Exit(int(any(troubles.values())))
+
+
+@contextlib.contextmanager
+def _usable_cache() -> Iterator[None]:
+    """Another cache, for this time, where the usual one is refused: that must not keep the safe values away."""
+    from hilserver.compiler.private import flaw
+    from hilserver.compiler.sources import cache_root
+
+    root = cache_root()
+    if not root.exists() or (found := flaw(root, root)) is None:
+        yield
+        return
+    typer.echo(f"Warning: {found}. Its programs are not used.", err=True)
+    before = os.environ.get("CACHE_DIRECTORY")
+    with tempfile.TemporaryDirectory(prefix="hilserver-cache-") as folder:
+        os.environ["CACHE_DIRECTORY"] = folder
+        try:
+            yield
+        finally:
+            del os.environ["CACHE_DIRECTORY"]
+            if before is not None:
+                os.environ["CACHE_DIRECTORY"] = before

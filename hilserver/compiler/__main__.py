@@ -12,13 +12,13 @@ from hilserver.compiler.loading import found_file
 from hilserver.errors import HilserverError
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 or found_file() is None:
-        from hilserver.compiler.storing import build_once, fill  # loads Numba
+    try:
+        if len(sys.argv) > 1 or found_file() is None:
+            from hilserver.compiler.storing import build_once, fill  # loads Numba
 
-        try:
             if len(sys.argv) > 1:
                 fill(Path(sys.argv[1]))
             else:
                 build_once()
-        except HilserverError as error:
-            sys.exit(str(error))
+    except HilserverError as error:
+        sys.exit(str(error))

@@ -21,7 +21,7 @@ import numba
 from hilserver.circuit import dispatch, engine, equilibrium
 from hilserver.circuit.library import Library, standard_library
 from hilserver.compiler.lowering import register_marks
-from hilserver.compiler.sources import cache_root, fingerprint, writable
+from hilserver.compiler.sources import cache_folder, fingerprint
 from hilserver.mechanics import equations
 from hilserver.tick import circuit, lockstep, plant, tick
 
@@ -98,7 +98,7 @@ def just_in_time(modules: Sequence[ModuleType]) -> SimpleNamespace:
     """
     texts = [inspect.getsource(module) for module in modules]
     name = hashlib.sha256("\0".join([fingerprint(), *texts]).encode()).hexdigest()[:16]
-    folder = writable(cache_root()) / f"experiment-{name}"
+    folder = cache_folder(f"experiment-{name}")
     return SimpleNamespace(**linked(standard_library(), name, folder, modules, {"cache": True}))
 
 

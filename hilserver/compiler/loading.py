@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hilserver.circuit.program import SYMBOL, Function, Program, parameters_of
 from hilserver.compiler.levels import level_of_this_machine, levels
-from hilserver.compiler.sources import SHIPPED, cache_root, fingerprint, writable
+from hilserver.compiler.sources import SHIPPED, cache_folder, fingerprint
 from hilserver.errors import HilserverError
 from hilserver.tick.program import ENTRY_POINTS
 
@@ -66,8 +66,11 @@ def _complete(folder: Path, level: str) -> Path | None:
 
 
 def folder_in_cache() -> Path:
-    """Folder in which a program of the present sources is stored if the installed package has none."""
-    return writable(cache_root()) / fingerprint()
+    """Folder in which a program of the present sources is stored if the installed package has none.
+
+    Raises HilserverError if somebody else may have written into it.
+    """
+    return cache_folder(fingerprint())
 
 
 @contextmanager

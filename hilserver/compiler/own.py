@@ -37,7 +37,7 @@ from hilserver.compiler.linking import (
 )
 from hilserver.compiler.loading import load
 from hilserver.compiler.lowering import register_marks
-from hilserver.compiler.sources import cache_root, fingerprint, writable
+from hilserver.compiler.sources import cache_folder, fingerprint
 from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.tick.program import OWN_TABLE
 
@@ -79,7 +79,7 @@ def _loaded_alone(file: Path, name: str) -> Program:
 def _compiled(contract: Contract) -> Any:
     """A kernel as a C function, with the code that gathers its arguments and distributes its results."""
     name = fingerprint_of([contract])
-    folder = writable(cache_root()) / f"own-{name}"
+    folder = cache_folder(f"own-{name}")
     generated = import_generated(dispatch.generate_own(contract), f"own_{name}", folder)
     vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **KERNEL_OPTIONS)
     run, entry = generated.run, generated.entry

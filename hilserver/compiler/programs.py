@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Sequence
 from importlib.metadata import entry_points
+from types import ModuleType
 
 from hilserver.circuit.library import INSTALLED, Library, library_of
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.program import Program
 from hilserver.compiler.loading import is_built, load, standard_file
+from hilserver.errors import HilserverError
 
 
 def compiled_program(library: Library) -> Program:
@@ -19,9 +22,8 @@ def compiled_program(library: Library) -> Program:
     """
     if not library.own_kernels:
         return standard_program()
-    from hilserver.compiler.own import program_with  # loads Numba
-
-    return program_with(library, standard_file())
+    program: Program = _compiler_of_own().program_with(library, standard_file())
+    return program
 
 
 def program_for(own: Sequence[OwnFile]) -> Program:
@@ -37,9 +39,20 @@ def program_for(own: Sequence[OwnFile]) -> Program:
 def check(library: Library) -> None:
     """Compile each kernel of the user separately. Raises ConfigurationError naming file, kernel and reason."""
     if library.own_kernels:
-        from hilserver.compiler.own import check_kernels  # loads Numba
+        _compiler_of_own().check_kernels(library)
 
-        check_kernels(library)
+
+def _compiler_of_own() -> ModuleType:
+    """The module that compiles the user's kernels; it loads Numba. Raises HilserverError if Numba is not installed."""
+    try:
+        return importlib.import_module("hilserver.compiler.own")
+    except ModuleNotFoundError as error:
+        if error.name not in ("numba", "llvmlite"):
+            raise
+        raise HilserverError(
+            "components of your own need Numba, which compiles them: pip install 'hilserver[own-components]' "
+            "(an installation by make: make install EXTRAS=own-components)."
+        ) from None
 
 
 @functools.cache

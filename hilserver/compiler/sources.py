@@ -8,6 +8,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from hilserver.compiler.private import flaw, require_private
+
 PACKAGE = Path(__file__).parents[1]
 COMPILED_FROM = ("numerics", "components", "mechanics", "circuit", "tick", "compiler")
 """Packages with the functions that are compiled, and with those that compile them."""
@@ -32,16 +34,30 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hilserver"
 
 
+def cache_folder(name: str) -> Path:
+    """The folder of this name in the cache; it need not exist.
+
+    Raises HilserverError if another user may have written into it: it will contain code that is run.
+    """
+    root = writable(cache_root())
+    require_private(root, root / name)
+    return root / name
+
+
 def writable(root: Path) -> Path:
     """The root if it can be written to, else a private folder of this user under the temporary folder."""
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        root.parent.mkdir(parents=True, exist_ok=True)
+        root.mkdir(mode=0o700, exist_ok=True)
         if os.access(root, os.W_OK):
             return root
     except OSError:
         pass
     fallback = Path(tempfile.gettempdir()) / f"hilserver-cache-{os.getuid()}"
-    fallback.mkdir(mode=0o700, exist_ok=True)
-    if fallback.stat().st_uid != os.getuid():  # a folder of another user could contain another program
-        return Path(tempfile.mkdtemp(prefix="hilserver-cache-"))
-    return fallback
+    try:
+        fallback.mkdir(mode=0o700, exist_ok=True)
+        if flaw(fallback, fallback) is None:
+            return fallback
+    except OSError:
+        pass
+    return Path(tempfile.mkdtemp(prefix="hilserver-cache-"))  # the other one is somebody else's

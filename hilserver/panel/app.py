@@ -21,16 +21,19 @@ async def panel_process(rig: str, address: BrokerAddress) -> AsyncIterator[str |
     if find_spec("nicegui") is None:
         yield None
         return
-    port = free_port(LOOPBACK, PORT, tries=50)
-    options = ("--rig", rig, "--broker", f"{address.host}:{address.port}", "--port", str(port), "--with-parent")
+    settings = PanelSettings(rig, address, port=free_port(LOOPBACK, PORT, tries=50))
+    options = ("--rig", rig, "--broker", f"{address.host}:{address.port}", "--port", str(settings.port))
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from hilserver.cli import main; main()", "panel", *options),
-        stdin=asyncio.subprocess.DEVNULL,
+        *(sys.executable, "-c", "from hilserver.cli import main; main()", "panel", *options, "--with-parent"),
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C goes to this process only
     )
+    assert process.stdin is not None
+    process.stdin.write(f"{settings.token}\n".encode())  # other users of this machine can read command lines
+    process.stdin.close()
     try:
-        yield PanelSettings(rig, address, port=port).url
+        yield settings.url
     finally:
         with suppress(ProcessLookupError):
             process.terminate()

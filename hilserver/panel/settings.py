@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hilserver.errors import HilserverError
@@ -13,12 +14,19 @@ PORT = 8080
 LOOPBACK = "127.0.0.1"
 
 
+def new_token() -> str:
+    """A token that nobody can guess: 192 random bits."""
+    return secrets.token_urlsafe(24)
+
+
 @dataclass(frozen=True)
 class PanelSettings:
     """Settings of the panel: rig, broker, and the address for browsers.
 
     ``recordings``: their folder, None: the one that the server reports. ``with_parent``: the panel ends when the
     process that started it ends. User and password in ``address`` are not used: each user logs in with their own.
+    ``token``: what admits a browser where the broker admits everybody, unless the panel is ``open`` to all.
+    ``names``: more host names of the panel.
     """
 
     rig: str
@@ -29,12 +37,20 @@ class PanelSettings:
     certificate: Path | None = None
     key: Path | None = None
     with_parent: bool = False
+    open: bool = False
+    names: tuple[str, ...] = ()
+    token: str = field(default_factory=new_token, repr=False)
 
     @property
     def url(self) -> str:
-        """The address to open in the browser."""
+        """The address to open in the browser; unless the panel is open, it contains the token."""
         host = "127.0.0.1" if self.host == "0.0.0.0" else self.host
-        return f"http{'s' if self.certificate else ''}://{host}:{self.port}"
+        place = f"http{'s' if self.certificate else ''}://{host}:{self.port}"
+        return place if self.open else f"{place}/?token={self.token}"
+
+    def admits(self, token: str) -> bool:
+        """Whether this is the token of the panel."""
+        return secrets.compare_digest(token.encode(), self.token.encode())
 
 
 def free_port(host: str, port: int, tries: int = 1) -> int:

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from fastapi import Request, Response
-from fastapi.responses import StreamingResponse
+from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from nicegui import app, background_tasks, ui
 from wsproto.utilities import LocalProtocolError
 
 from hilserver.panel.connection import Connection, Login
 from hilserver.panel.display import Units
+from hilserver.panel.guard import Guard, own_names
 from hilserver.panel.page import assets, build
 from hilserver.panel.recordings import DOWNLOADS, contents, folder_of
 from hilserver.panel.settings import PanelSettings
@@ -35,17 +36,22 @@ class UserSession:
 
 
 class Panel:
-    """The web server. Without broker accounts all users share one connection; otherwise each login has its own."""
+    """The web server: nobody gets in without a login at the broker or, if that admits everybody, the panel's token.
+
+    In the second case all users share one connection; otherwise each login has its own.
+    """
 
     def __init__(self, settings: PanelSettings) -> None:
         self._settings = settings
         self._sessions: dict[str, UserSession] = {}
         self._open: UserSession | None = None
+        self._admitted: set[str] = set()
 
     def run(self) -> None:
         """Serve until Ctrl-C or SIGTERM."""
         settings = self._settings
         app.on_startup(self._start)
+        app.add_middleware(Guard, names=own_names(settings.host, settings.names))
         app.get(DOWNLOADS + "/{name}")(self._download)
         ui.page("/", title=f"{settings.rig} · hilserver")(self._index)
         tls = (str(settings.certificate), str(settings.key)) if settings.certificate is not None else (None, None)
@@ -58,7 +64,11 @@ class Panel:
                 show_welcome_message=False,
                 reconnect_timeout=30.0,  # open pages survive a sleeping tablet or a busy machine
                 storage_secret=secrets.token_hex(32),
-                session_middleware_kwargs={"same_site": "strict", "https_only": settings.certificate is not None},
+                session_middleware_kwargs={
+                    "session_cookie": f"hilserver-{settings.port}",  # browsers don't keep cookies of ports apart
+                    "same_site": "lax",  # with "strict", whoever follows a link to the panel is not recognised
+                    "https_only": settings.certificate is not None,
+                },
                 favicon=_ICON,
                 gzip_middleware_factory=None,  # a recording is large and hardly compresses
                 ssl_certfile=tls[0],
@@ -75,15 +85,21 @@ class Panel:
         connection = Connection(Login.typed(self._settings.address, user, password), self._settings.rig)
         return UserSession(connection, asyncio.create_task(connection.run()))
 
-    async def _index(self) -> None:
+    async def _index(self, token: str = "") -> Response | None:
         browser = str(app.storage.browser["id"])
+        if token:
+            if self._settings.admits(token):
+                self._admitted.add(browser)
+            return RedirectResponse("/", 303)  # the token stays neither in the address bar nor in the history
         session = self._sessions.get(browser)
         if session is None:
             assert self._open is not None
             await _decided(self._open.connection)
             if self._open.connection.refused is not None:
                 self._ask(browser)
-                return
+                return None
+            if not self._settings.open and browser not in self._admitted:
+                return HTMLResponse(_NO_TOKEN, 401)
             session = self._sessions[browser] = UserSession(self._open.connection)
 
         def log_out() -> None:
@@ -93,6 +109,7 @@ class Panel:
 
         own = session.task is not None
         build(session.connection, session.units, self._settings.recordings, log_out if own else None)
+        return None
 
     async def _download(self, name: str, request: Request) -> Response:
         """A recording, for those who are logged in."""
@@ -154,6 +171,10 @@ async def _decided(connection: Connection) -> None:
         await asyncio.sleep(0.05)
 
 
+_NO_TOKEN = (
+    "<!doctype html><title>hilserver</title><p>Open the address that <code>hilserver panel</code> has printed: it "
+    "contains a token, with which this browser is admitted until the panel ends."
+)
 _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="6" fill="#0f4c81"/>'
     '<circle cx="16" cy="16" r="9" fill="none" stroke="#fff" stroke-width="2"/><path d="M16 7l-5 8h10z" fill="#fff"/>'

@@ -11,6 +11,8 @@ import fcntl
 import mmap
 import os
 import platform
+import pwd
+import stat
 from pathlib import Path
 from typing import Self
 
@@ -21,6 +23,7 @@ LINE = 64
 
 _MAGIC = int.from_bytes(b"hilserve", "little")
 _VERSION = 2
+_NOT_OURS = "{}: exists and is not a shared memory of hilserver. Move it away."
 
 
 class SharedMemoryError(HilserverError):
@@ -55,7 +58,8 @@ class Segment:
     def create(cls, path: str | Path, size: int, shape: tuple[int, ...] = ()) -> Self:
         """A zeroed segment of `size` usable bytes, mode 0600; replaces the one of an owner that died.
 
-        Raises SharedMemoryError if its owner lives, if the file is something else, or if there is no room.
+        Raises SharedMemoryError if its owner lives, if the file is another user's or something else, or if there is no
+        room.
         """
         _require_x86_64()
         path, total = Path(path), cls._HEADER + size
@@ -81,13 +85,18 @@ class Segment:
     def attach(cls, path: str | Path) -> Self:
         """Map an existing segment, even if its owner has died.
 
-        Raises SharedMemoryError if there is none, or it is not one, or of another version.
+        Raises SharedMemoryError if there is none, if it is not one, of another version, another user's (root may attach
+        to anybody's), or accessible to others.
         """
         _require_x86_64()
         path = Path(path)
-        handle = _open(path)
+        try:
+            handle = _open(path)
+        except FileNotFoundError as error:
+            raise SharedMemoryError(f"{path}: no such shared memory. Is hilserver running?") from error
         try:
             status = os.fstat(handle)
+            _require_private(path, status)
             if status.st_size < cls._HEADER:
                 raise SharedMemoryError(f"{path}: not (yet) a shared memory of hilserver: {status.st_size} bytes.")
             segment = cls(path, _mapped(handle, status.st_size), status, owned=False)
@@ -156,42 +165,91 @@ def _is_file(path: Path, status: os.stat_result) -> bool:
 
 
 def _claim(path: Path) -> int:
-    """An open, empty file at `path`, locked by this process.
+    """A new file at `path`, locked by this process; it takes the place of one that a dead owner has left behind."""
+    while (handle := _created(path)) is None:
+        _remove_stale(path)
+    return handle
+
+
+def _created(path: Path) -> int | None:
+    """A new file at `path`, locked by this process; None if there is a file already.
+
+    It is this process that creates it: nobody else can have put it there and kept it open.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return None
+    except FileNotFoundError as error:
+        raise SharedMemoryError(f"{path}: no such folder.") from error
+    except OSError as error:
+        raise SharedMemoryError(f"{path}: {error.strerror}.") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lost = True
+    else:
+        lost = not _is_file(path, os.fstat(handle))
+    if lost:  # another process of this user has taken it for one that was left behind, before it was locked
+        os.close(handle)
+        return None
+    return handle
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove the file of an owner that died; processes still attached keep their memory.
 
     Only the holder of the lock on the file that is *now* at `path` may remove it, so that two processes can't both take
     over a stale file.
     """
-    while True:
-        handle = _open(path, os.O_CREAT)
-        claimed = False
-        try:
-            _lock(path, handle)
-            status = os.fstat(handle)
-            if not _is_file(path, status):
-                continue  # another process has removed it since we opened it
-            claimed = status.st_size == 0
-            if claimed:
-                os.fchmod(handle, 0o600)
-                return handle
-            path.unlink()  # its owner is dead; processes still attached keep their memory
-        finally:
-            if not claimed:
-                os.close(handle)
-
-
-def _open(path: Path, flags: int = 0) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_NOFOLLOW | flags, 0o600)
-    except FileNotFoundError as error:
-        missing = "no such folder." if flags & os.O_CREAT else "no such shared memory. Is hilserver running?"
-        raise SharedMemoryError(f"{path}: {missing}") from error
+        handle = _open(path)
+    except FileNotFoundError:  # another process has removed it
+        return
+    try:
+        status = os.fstat(handle)
+        if status.st_uid != os.geteuid():
+            raise SharedMemoryError(
+                f"{path}: belongs to {_user(status.st_uid)}, who runs a rig of this name, or has put it there to "
+                "prevent or take over this one. Remove it, or give the rig another name."
+            )
+        if not stat.S_ISREG(status.st_mode):
+            raise SharedMemoryError(_NOT_OURS.format(path))
+        _lock(path, handle)
+        if _is_file(path, status):
+            path.unlink()
+    finally:
+        os.close(handle)
+
+
+def _open(path: Path) -> int:
+    """Open an existing file; other failures than FileNotFoundError are SharedMemoryErrors."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise SharedMemoryError(f"{path}: {error.strerror}.") from error
 
 
+def _require_private(path: Path, status: os.stat_result) -> None:
+    """Refuse a file that somebody else has made or may write to: its contents would be theirs."""
+    if status.st_uid != os.geteuid() and os.geteuid() != 0:
+        raise SharedMemoryError(f"{path}: belongs to {_user(status.st_uid)}, not to {_user(os.geteuid())}.")
+    if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
+        raise SharedMemoryError(f"{path}: other users may access it ({stat.filemode(status.st_mode)}). Remove it.")
+
+
+def _user(number: int) -> str:
+    try:
+        return f"user {pwd.getpwuid(number).pw_name}"
+    except KeyError:
+        return f"user {number}"
+
+
 def _lock(path: Path, handle: int) -> None:
     if _number(handle, Segment._MAGIC_AT) not in (0, _MAGIC):  # 0: not ready, or its creator died before it was
-        raise SharedMemoryError(f"{path}: exists and is not a shared memory of hilserver. Move it away.")
+        raise SharedMemoryError(_NOT_OURS.format(path))
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

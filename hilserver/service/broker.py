@@ -12,9 +12,11 @@ import importlib.util
 import json
 import logging
 import os
+import re
 import signal
 import socket
 import sys
+from collections import Counter
 from types import TracebackType
 from typing import Literal, Self
 
@@ -30,6 +32,8 @@ STOP_TIMEOUT = 3.0
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
 STABLE_AFTER = 5.0
 
+_COMMAND_RECEIVED = re.compile(r"Received PUBLISH from (.+) \(d\d, q\d, r\d, m\d+, 'hil/[^/']+/command/")
+"""What mosquitto's log says of a message."""
 Program = Literal["mosquitto", "amqtt"]
 
 
@@ -70,6 +74,8 @@ class EmbeddedBroker:
         self._guard: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
         self._last_words = ""
+        self._settings = -1
+        self._observed: Counter[str] | None = None
 
     @property
     def pid(self) -> int:
@@ -99,6 +105,7 @@ class EmbeddedBroker:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._guard
         await self._stop()
+        self._close_settings()
 
     async def _start(self) -> None:
         """Start the child and wait until it listens."""
@@ -108,8 +115,12 @@ class EmbeddedBroker:
         access = {}
         if self._accounts is not None:
             access = {"password_file": self._accounts.passwords(), "acl_file": self._accounts.rules()}
+        self._close_settings()
+        self._settings = os.memfd_create("mosquitto.conf")
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", broker_process.__name__, self.program, str(self.port), str(os.getpid())),
+            str(self._settings),
+            pass_fds=(self._settings,),
             stdin=asyncio.subprocess.PIPE,  # not as arguments: every user of this machine can read those
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
@@ -146,8 +157,38 @@ class EmbeddedBroker:
         """Log what the child writes; ends when the child does."""
         assert process.stderr is not None
         async for line in process.stderr:
-            self._last_words = line.decode(errors="replace").strip()
-            _log.debug("%s: %s", self.program, self._last_words)
+            text = line.decode(errors="replace").strip()
+            if self._observed is None:
+                self._last_words = text
+                _log.debug("%s: %s", self.program, text)
+            elif sent := _COMMAND_RECEIVED.match(text):
+                self._observed[sent[1]] += 1
+
+    async def senders(self, seconds: float) -> Counter[str]:
+        """How many commands each client sends within this time; empty where the broker does not tell (amqtt).
+
+        mosquitto writes into its log who sends what, for this time only: that is two lines per message.
+        """
+        if self.program != "mosquitto" or self._process is None or self._observed is not None:
+            return Counter()
+        self._observed, size = Counter(), os.fstat(self._settings).st_size
+        try:
+            os.pwrite(self._settings, b"log_type debug\n", size)
+            self._process.send_signal(signal.SIGHUP)  # it reads its settings again
+            await asyncio.sleep(seconds)
+        except ProcessLookupError:  # it has just ended
+            return Counter()
+        finally:
+            found, self._observed = self._observed, None
+            os.ftruncate(self._settings, size)
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGHUP)
+        return found
+
+    def _close_settings(self) -> None:
+        if self._settings >= 0:
+            os.close(self._settings)
+        self._settings = -1
 
     async def _keep_alive(self) -> None:
         delay = FIRST_DELAY

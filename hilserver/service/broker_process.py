@@ -22,11 +22,11 @@ def installed_mosquitto() -> str | None:
     return shutil.which("mosquitto", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin")))
 
 
-def _main(program: str, port: str, parent: str) -> None:
+def _main(program: str, port: str, parent: str, settings: str) -> None:
     _die_with(int(parent))
     access = json.load(sys.stdin)
     if program == "mosquitto":
-        _become_mosquitto(port, access)
+        _become_mosquitto(port, int(settings), access)
     else:
         _run_amqtt(port)
 
@@ -38,7 +38,8 @@ def _die_with(parent: int) -> None:
         sys.exit(1)
 
 
-def _become_mosquitto(port: str, access: dict[str, str]) -> None:
+def _become_mosquitto(port: str, file: int, access: dict[str, str]) -> None:
+    """Run mosquitto instead of this program. ``file``: an open one for its settings, which the parent can change."""
     program = installed_mosquitto()
     if program is None:
         sys.exit("mosquitto is not installed")
@@ -57,7 +58,8 @@ def _become_mosquitto(port: str, access: dict[str, str]) -> None:
     if os.geteuid() == 0:
         settings.append("user root")  # started by root, mosquitto changes its user, which cancels _die_with
     settings += [f"{key} {_file_in_memory(key, text)}" for key, text in access.items()]
-    os.execv(program, [program, "-c", _file_in_memory("mosquitto.conf", "\n".join((*settings, "")))])
+    os.write(file, "\n".join((*settings, "")).encode())
+    os.execv(program, [program, "-c", f"/proc/self/fd/{file}"])
 
 
 def _file_in_memory(name: str, text: str) -> str:

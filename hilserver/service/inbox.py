@@ -14,7 +14,7 @@ import json
 import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -86,6 +86,10 @@ def _digest(command: Command) -> bytes:
     return hashlib.sha256(f"{command.name} {json.dumps(content, sort_keys=True)}".encode()).digest()
 
 
+async def _unknown_sender() -> str:
+    return "The broker's log shows which client sends them."
+
+
 class Inbox:
     """The commands of one server. ``answer`` publishes an answer, ``report`` a warning for all; both return at once.
 
@@ -103,6 +107,8 @@ class Inbox:
         lifetime: float | None = None,
     ) -> None:
         self.report: Callable[[str], None] = _log.warning
+        self.blame: Callable[[], Awaitable[str]] = _unknown_sender
+        """Finds out who sends a flood, and does what can be done about it; returns a sentence on that."""
         self._rig = rig
         self._commands = commands
         self._publish = answer
@@ -236,7 +242,7 @@ class Inbox:
             self._discarded.clear()
             self.report(
                 f"{count} commands were discarded unread: at most {RATE:g} per second are taken. Most of them were "
-                f"{most}. The broker's log shows which client sends them."
+                f"{most}. {await self.blame()}"
             )
 
     # -- execution ----------------------------------------------------------------------------------------------------

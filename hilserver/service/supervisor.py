@@ -27,6 +27,7 @@ from hilserver.rig.build import Rig
 from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.catalogue import component_types
 from hilserver.service.children import Child, Prepared, all_ready
+from hilserver.service.flood import cut_off
 from hilserver.service.held_inputs import HeldInputs
 from hilserver.service.loop import LoopProcesses, end_predecessor
 from hilserver.service.mqtt import MqttService
@@ -219,7 +220,10 @@ class Supervisor:
             if accounts is not None:
                 address = _own_login(address, accounts, folder)
         assert address is not None
-        return MqttService(address, name, operator, lifetime=settings.command_lifetime)
+        mqtt = MqttService(address, name, operator, lifetime=settings.command_lifetime)
+        if settings.embedded:
+            mqtt.inbox.blame = functools.partial(cut_off, broker, address)
+        return mqtt
 
     def _require_operator(
         self, stack: contextlib.AsyncExitStack, operator: Operator, mqtt: MqttService, tell: Callable[..., None]

@@ -180,13 +180,19 @@ def trip(row: Floats, fault: int) -> None:
 
 @compilable
 def watch(plan: Plan, row: Floats, action: int) -> None:
-    """Mode changes without a command: confirmations, limits, local enable, missed ticks, lost heartbeat or device."""
+    """Mode changes without a command: lost device or heartbeat, missed ticks, limits, local enable, confirmations."""
     head = header(row)
-    watch_confirmations(plan, row)
     if head.device_error != 0.0:
         trip(row, FaultCode.DEVICE)
-    if head.mode != Mode.ARMED and head.mode != Mode.RUNNING:
-        return
+    if head.mode == Mode.ARMED or head.mode == Mode.RUNNING:
+        watch_armed(plan, row, action)
+    watch_confirmations(plan, row)  # last: whatever has led to SAFE, it must be confirmed
+
+
+@compilable
+def watch_armed(plan: Plan, row: Floats, action: int) -> None:
+    """What ends ARMED and RUNNING."""
+    head = header(row)
     if supervisor_lost(plan, row):
         trip(row, FaultCode.SUPERVISOR)
     elif too_many_missed(plan, row):

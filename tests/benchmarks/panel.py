@@ -210,7 +210,7 @@ def shown(server: Server, folder: Path) -> Iterator[Browser]:
     if chromium is None:
         raise SystemExit("there is no chromium: make test-programs")
     port = free_port("127.0.0.1", 8300, tries=100)
-    options = ("--rig", server.name, "--broker", f"127.0.0.1:{server.port}", "--port", str(port))
+    options = ("--rig", server.name, "--broker", f"127.0.0.1:{server.port}", "--port", str(port), "--open")
     with (folder / "panel.log").open("a") as log:
         process = subprocess.Popen((*COMMAND, *options), stdout=log, stderr=log, cwd=folder)
     try:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hilserver.cli.output import Outlet, QueuedStream
+from hilserver.cli.output import Outlet, QueuedStream, asking
 
 ROOM = 1000
 
@@ -126,3 +126,18 @@ def test_both_streams_keep_their_order_and_arrive_before_the_end() -> None:
 def test_a_process_ends_although_its_output_stands_still(pipe: tuple[int, int]) -> None:
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, "100000"], stdout=pipe[1], stderr=pipe[1])
     assert process.wait(60.0) == 0
+
+
+def test_a_question_comes_after_what_was_said_and_from_the_terminal_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as original, os.fdopen(reading) as reader:
+        queued = QueuedStream(original, Outlet(ROOM))
+        monkeypatch.setattr(sys, "stdout", queued)
+        print("three lines\n" * 3, end="")
+        print("without an end: ", end="")
+        with asking():
+            assert sys.stdout is original
+            print("a question", flush=True)
+        assert isinstance(sys.stdout, QueuedStream)
+        lines = [reader.readline() for _ in range(4)]
+    assert lines == [*["three lines\n"] * 3, "without an end: a question\n"]

@@ -101,7 +101,7 @@ def test_demo_with_its_panel_stays_until_it_is_told_to_end(tmp_path: Path) -> No
     said = said_until(process, "It keeps running")
     said += end(process)
     assert process.returncode == 0, said
-    assert re.search(r"Panel in the browser: http://127.0.0.1:\d+\n", said)
+    assert re.search(r"Panel in the browser: http://127.0.0.1:\d+/\?token=\S+\n", said)
     assert re.search(r"^\d.* ticks recorded, ", said, re.M)
 
 

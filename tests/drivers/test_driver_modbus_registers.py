@@ -15,6 +15,8 @@ from modbus_server import Server
 from modbus_session import opened, place
 from pymodbus.client.mixin import ModbusClientMixin
 
+from hilserver.errors import DriverError
+
 pytestmark = pytest.mark.slow
 
 
@@ -293,4 +295,55 @@ def test_a_refused_or_wrongly_answered_write_is_not_confirmed(
     assert any(error in name for name in session.driver.errors), session.driver.errors
     assert values[0] == 5.0
     assert at[0] < begun
+    session.driver.close()
+
+
+def held_by(session: Session, wanted: dict[str, float]) -> list[bool]:
+    """Whether the device is known to have these values, each."""
+    held = session.driver.holds(np.array([*wanted.values()]))
+    assert held is not None
+    return [bool(value) for value in held]
+
+
+@pytest.mark.parametrize("writes", ["single", "multiple"])
+@pytest.mark.parametrize("deaf", ["valve", "pump"])
+def test_a_value_that_is_acknowledged_and_not_applied_is_confirmed_only_without_read_back(
+    tcp: TcpBench, writes: str, deaf: str
+) -> None:
+    """The device repeats the request as it should; only another look at register or coil tells."""
+    outputs = {"valve": {**place(200), "safe": 0}, "pump": {"table": "coil", "address": 9, "safe": 0}}
+    wanted = {"valve": 5.0, "pump": 0.0} if deaf == "valve" else {"valve": 0.0, "pump": 1.0}
+    tcp.server.do("fault", deaf=True)
+    for read_back in (False, True):
+        session = opened(tcp.server, outputs=outputs, writes=writes, read_back=read_back)
+        session.write(wanted)
+        held = held_by(session, wanted)
+        assert dict(zip(wanted, held, strict=True)) == {name: not (read_back and name == deaf) for name in wanted}
+        assert session.driver.errors == ({"not applied": 1} if read_back else {})
+        if read_back:
+            assert f"({deaf}): the device has acknowledged the value, but does not have it" in session.driver.last_error
+            tcp.server.do("fault", deaf=False)
+            session.write(wanted)
+            assert all(held_by(session, wanted)), "it is written again until it is there"
+        session.driver.close()
+
+
+def test_safe_values_that_are_not_applied_are_reported(tcp: TcpBench) -> None:
+    session = opened(tcp.server, outputs={"valve": {**place(200), "safe": 7}}, read_back=True)
+    tcp.server.do("fault", deaf=True)
+    with pytest.raises(DriverError, match=r"no safe value for holding 200 .*does not have it"):
+        session.driver.make_safe()
+    session.driver.close()
+
+
+def test_neighbouring_coils_and_registers_are_read_back_together(tcp: TcpBench) -> None:
+    coils = {f"lamp{k}": {"table": "coil", "address": 20 + k, "safe": 0} for k in range(11)}
+    registers = {"a": {**place(200), "safe": 0}, "b": {**place(201, kind="float32"), "safe": 0}}
+    session = opened(tcp.server, outputs={**coils, **registers}, read_back=True)
+    wanted = {name: float(k % 3 == 0) for k, name in enumerate(coils)} | {"a": -3.0, "b": 0.5}
+    tcp.server.reads()
+    session.write(wanted)
+    assert sorted(read[:3] for read in tcp.server.reads()) == [(1, 1, 20), (1, 3, 200)]
+    assert all(held_by(session, wanted))
+    assert session.driver.errors == {}
     session.driver.close()

@@ -28,6 +28,7 @@ from panel_bench import (
     component_of,
     login,
     picture,
+    printed_address,
     served,
 )
 from playwright.sync_api import Browser, Playwright, expect, sync_playwright
@@ -466,7 +467,7 @@ def test_a_page_is_the_operator_s_link_as_long_as_it_is_shown(folder: Path, atte
     with served(folder, attended.port, attended) as url, connect(attended.name, f"127.0.0.1:{attended.port}") as client:
         context = browser.new_context(viewport={"width": 1400, "height": 1000})
         page = context.new_page()
-        page.goto(url)
+        page.goto(printed_address(folder, url))
         page.get_by_role("button", name="Arm", exact=True).click(timeout=WITHIN)
         expect(page.locator(".mode.ARMED")).to_be_visible()
         page.get_by_role("button", name="Start", exact=True).click(timeout=WITHIN)

@@ -24,8 +24,8 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCKED_EXTRAS = {
     "requirements.lock": ("dev", "embedded-broker"),
-    # what "make install" installs
-    "requirements-run.lock": ("embedded-broker", "ni", "modbus", "serial", "panel", "export"),
+    # what "make install" installs: a part of it
+    "requirements-run.lock": ("embedded-broker", "ni", "modbus", "serial", "panel", "export", "own-components"),
 }
 SUPPORTED_PYTHONS = ("3.11", "3.12", "3.13")
 BUILT = "hilserver/compiler/built"
@@ -72,7 +72,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 @pytest.fixture(scope="module")
 def installation(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """With the packages that "make install" installs, but without a compiler."""
+    """With the packages that "make install" can install, but without a compiler."""
     prefix = tmp_path_factory.mktemp("prefix")
     run("-m", "venv", "--without-pip", prefix)
     python = prefix / "bin" / "python"

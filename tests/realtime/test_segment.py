@@ -134,6 +134,7 @@ def test_rival_that_takes_over_between_our_look_and_our_lock_keeps_the_segment(
 
 
 def test_creator_killed_before_the_segment_was_ready_is_no_obstacle(path: Path) -> None:
+    path.touch(0o600)
     path.write_bytes(bytes(1000))
     with pytest.raises(SharedMemoryError, match=r"not \(yet\) a shared memory"):
         LoopMemory.attach(path)

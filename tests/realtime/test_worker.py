@@ -39,7 +39,7 @@ class Run:
         (folder / "circuit.toml").write_text(CIRCUIT)
         text = RIG.replace("{folder}", str(folder))
         self.path = probe.install(folder / "installed")
-        self.server = Server(folder, text=text, path=self.path)
+        self.server = Server(folder, text=text, path=self.path, defects=["ZeroDivisionError: a defect"])
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from service_harness import COMMAND, Server, eventually, panel
+from service_harness import COMMAND, Server, eventually, panel, rig_text
 
 pytestmark = pytest.mark.realtime
 
@@ -121,3 +121,36 @@ def test_what_a_child_process_complains_of_is_in_the_log(tmp_path: Path) -> None
     with Server(tmp_path) as server:
         for name in ("loop", "recorder", "device"):
             assert str(Path(f"/proc/{server.pids[name]}/fd/2").readlink()).startswith("pipe:")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("identify", "--drive", "--yes", "--seconds", "5"),
+        ("calibrate", "p_S", "--points", "points.csv", "--yes"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_command_that_operates_or_reads_a_rig_ends_whatever_the_terminal_does(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    name, *options = command
+    rig = tmp_path / "rig.toml"
+    rig.write_text('calibration = "found.toml"\n' + rig_text(f"mute_{os.getpid()}_{name}", tmp_path))
+    (tmp_path / "points.csv").write_text("raw,value\n0,0\n10,250\n")
+    with stopped_terminal() as terminal:
+        process = subprocess.Popen(
+            (*COMMAND[:3], name, str(rig), *options),
+            stdin=subprocess.DEVNULL,
+            stdout=terminal,
+            stderr=terminal,
+            cwd=tmp_path,
+        )
+        try:
+            assert process.wait(600) == 0
+        finally:
+            process.kill()
+            process.wait()
+    results = {"identify": "reports/*.toml", "calibrate": "found.toml"}
+    assert list(tmp_path.glob(results[name]))

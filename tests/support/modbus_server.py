@@ -91,6 +91,9 @@ class Device:
         self.exception = 0
         """Exception with which every request is answered, 0 for none; and every write."""
         self.refusal = 0
+        self.deaf = False
+        """Whether what was written and acknowledged is 0 when it is read."""
+        self.lost: list[tuple[int, int, int, list[int]]] = []
         self.delay = 0.0
         self.answers: list[str] = []
         """What is sent in the place of the next answers: bytes as hexadecimal digits, nothing, disconnect."""
@@ -126,8 +129,11 @@ class Device:
                 return None
             if values is not None:
                 self.log.append((unit, function, address, [int(value) for value in values]))
+                if self.deaf:
+                    self.lost.append((unit, 1 if function in (5, 15) else 3, address, [0] * len(values)))
             elif function in self.READS:
                 self.asked.append((unit, function, address, count))
+                await self.lose()
             self.working += 1
             try:
                 await asyncio.sleep(self.delay)
@@ -137,6 +143,13 @@ class Device:
             return ExcCodes(refused) if refused else None
 
         return action
+
+    async def lose(self) -> None:
+        """Let go of what was not applied."""
+        lost, self.lost, self.asleep = self.lost, [], True
+        for unit, function, address, zeros in lost:
+            await self.server.async_setValues(unit, function, address, zeros if function > 1 else [False] * len(zeros))
+        self.asleep = False
 
     def trace(self, sending: bool, data: bytes) -> bytes:
         """Damages an answer, where the test wants it."""

@@ -30,6 +30,22 @@ NEEDS_AMQTT = pytest.mark.skipif(
 )
 PROGRAMS = [pytest.param("mosquitto", marks=NEEDS_MOSQUITTO), pytest.param("amqtt", marks=NEEDS_AMQTT)]
 
+FLOOD = """
+import os, sys, time
+import paho.mqtt.client as mqtt
+parent = os.getppid()
+client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "a (flooding) client")
+client.max_queued_messages_set(2000)
+client.on_disconnect = lambda *_: print("disconnected", flush=True)
+client.connect("127.0.0.1", int(sys.argv[1]))
+client.loop_start()
+while os.getppid() == parent:
+    for _ in range(500):
+        client.publish(f"hil/{sys.argv[2]}/command/set_input", '{"input": "joystick", "value": 0.5}')
+    time.sleep(0.05)
+"""
+"""A client that sends as many commands as it can; it says when it is disconnected. Arguments: port, rig."""
+
 
 class RecordingCommands:
     """Stands in for the supervisor: notes each command and answers that it is done."""

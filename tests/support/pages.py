@@ -289,10 +289,13 @@ def page_of(place: Workplace, command: str, context: ssl.SSLContext | None = Non
         address = re.search(r"https?://\S+", said_until(panel, "Ctrl-C ends it"))
         assert address is not None
         url = address[0].replace("127.0.0.1", "localhost")
+        browser = urllib.request.build_opener(
+            urllib.request.HTTPSHandler(context=context), urllib.request.HTTPCookieProcessor()
+        )
         deadline = time.monotonic() + 30.0
         while True:
             try:
-                with urllib.request.urlopen(url, context=context) as answer:
+                with browser.open(url) as answer:
                     return str(answer.read().decode())
             except OSError:
                 assert time.monotonic() < deadline

@@ -99,6 +99,15 @@ def served(folder: Path, broker_port: int, server: Server, *options: str, scheme
     assert not list(folder.glob(".nicegui*"))
 
 
+def printed_address(folder: Path, url: str) -> str:
+    """The address that the panel at this URL has printed, with its token."""
+    said = (folder / f"panel-{url.rpartition(':')[2]}.log").read_text()
+    found = re.search(r"https?://\S+", said)
+    assert found is not None
+    assert found[0].startswith(url)
+    return found[0]
+
+
 class User:
     """Somebody at the panel. What goes wrong in the page goes wrong in the test."""
 

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -39,6 +40,18 @@ MODULES = {
     "hilserver.virtual_commissioning.before_arming": "check",
     "mosquitto": "broker",
 }
+LOST_TRACK = (
+    "Traceback",
+    "never retrieved",
+    "never awaited",
+    "was destroyed but it is pending",
+    "Exception in callback",
+    "Exception ignored",
+    "unhandled exception",
+    "Unclosed ",
+    "ResourceWarning",
+)
+"""What asyncio and the interpreter say of tasks, exceptions and files that nobody took care of."""
 PATIENCE = 60.0
 """Seconds for what must come at some time; a busy machine is slow, and only a failure takes so long."""
 _numbers = itertools.count()
@@ -72,7 +85,7 @@ class Server:
 
     ``changes`` replace lines of the demo's rig; ``text`` is another rig's, with {name} in the place of its name.
     ``path`` holds more modules; ``environment`` more variables; ``notes``: where it says that it runs, if not as usual;
-    ``options``: of the command.
+    ``options``: of the command; ``defects``: last lines of tracebacks that belong to the test.
     """
 
     def __init__(
@@ -85,6 +98,7 @@ class Server:
         environment: Mapping[str, str] | None = None,
         notes: Path | None = None,
         options: Sequence[str] = (),
+        defects: Sequence[str] = (),
     ) -> None:
         self.name = name or f"test_{os.getpid()}_{next(_numbers)}"
         self.folder = folder
@@ -97,6 +111,7 @@ class Server:
         self.environment = environment or {}
         self.notes = notes or folder / "hilserver"
         self.options = options
+        self.defects = defects
         self.errors = folder / f"{self.name}-{next(_numbers)}.stderr"
         self.process: subprocess.Popen[str] | None = None
 
@@ -136,6 +151,8 @@ class Server:
         self.close()
         for path in Path("/dev/shm").glob(f"hilserver-{self.name}*"):
             path.unlink()
+        if error[:1] in ((), (None,)):  # else the test's own failure is the one to be told
+            assert complaints(self.stderr, self.defects) == []
 
     def close(self) -> None:
         """Kill what still runs of it."""
@@ -155,7 +172,7 @@ class Server:
 
     @property
     def stderr(self) -> str:
-        return self.errors.read_text()
+        return self.errors.read_text() if self.errors.exists() else ""
 
     @property
     def memory(self) -> LoopMemory:
@@ -187,6 +204,16 @@ class Server:
         """What is left of it: processes, shared memory, note."""
         left = sorted(self.alive()) + [path.name for path in Path("/dev/shm").glob(f"hilserver-{self.name}*")]
         return left + [path.name for path in self.notes.glob(f"{self.name}*")]
+
+
+def complaints(log: str, defects: Sequence[str] = ()) -> list[str]:
+    """Lines of a server's log that are never in order: what Python says of a program that lost track of itself.
+
+    ``defects``: last lines of tracebacks that are.
+    """
+    for defect in defects:
+        log = re.sub(rf"Traceback(?:(?!Traceback).)*?^{re.escape(defect)}$", "", log, flags=re.S | re.M)
+    return [line for line in log.splitlines() if any(sign in line for sign in LOST_TRACK)]
 
 
 def children_of(parent: int) -> dict[str, int]:

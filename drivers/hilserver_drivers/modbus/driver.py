@@ -263,11 +263,24 @@ class Modbus(WireDriver):
         if time.monotonic() - dog.written_at >= settings.period:
             self._food = (self._food + 1) % (2 if settings.mode == "toggle" else 0x10000)
             data = bytes([self._food]) if dog.table == "coil" else self._food.to_bytes(2, "big")
-            self._remember(dog, data, self._put(dog, data, deadline))
+            self._remember(dog, data, self._send(dog, data, deadline))
 
     def _put(self, job: Span, data: bytes, deadline: float) -> bool:
+        return self._send(job, data, deadline) and (not self.config.read_back or self._has(job, data, deadline))
+
+    def _send(self, job: Span, data: bytes, deadline: float) -> bool:
+        """Write these values; returns whether the device has acknowledged them."""
         request = write_request(job.unit, job.table, job.address, data, self._single)
         return self._ask(job, request, deadline) is not None
+
+    def _has(self, job: Span, data: bytes, deadline: float) -> bool:
+        """Read these outputs back; returns whether the device has the values."""
+        found = self._ask(job, job.request, deadline)
+        if found is not None and job.table == "coil":
+            found = bytes(found[k // 8] >> k % 8 & 1 for k in range(job.count))
+        if found is not None and found != data:
+            self._failed("not applied", f"{job}: the device has acknowledged the value, but does not have it")
+        return found == data
 
     def _ask(self, span: Span, request: ModbusRequest, deadline: float) -> bytes | None:
         """The data of the answer; None if there is none, which is counted as a failure."""

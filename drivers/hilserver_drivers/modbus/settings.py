@@ -129,6 +129,10 @@ class ModbusConfig(SlowDriverConfig):
     refresh: Time = Field(
         default="1 s", gt=0, le=3600, description="unchanged values are written again after this time"
     )
+    read_back: bool = Field(
+        default=False,
+        description="read each output after it was written; without the value in the device it is not confirmed",
+    )
     watchdog_register: WatchdogRegister | None = None
     inputs: dict[str, ModbusInput] = Field(default_factory=dict)
     outputs: dict[str, ModbusOutput] = Field(default_factory=dict)

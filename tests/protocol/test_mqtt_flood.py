@@ -1,0 +1,77 @@
+"""A flood over the embedded broker: its sender is named and disconnected, and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import itertools
+import sys
+
+import pytest
+from mqtt_bench import FLOOD, NEEDS_MOSQUITTO, Panel, panel_of_answers, rig, run
+
+from hilserver.protocol.address import BrokerAddress
+from hilserver.service.broker import EmbeddedBroker
+from hilserver.service.flood import cut_off
+
+pytestmark = [pytest.mark.slow, NEEDS_MOSQUITTO]
+
+
+async def still_heard(user: Panel) -> None:
+    """It is still connected, and is answered as soon as what the broker had kept of the flood is done with."""
+    for number in itertools.count():
+        await user.send("arm", {"id": f"here {number}"})
+        with contextlib.suppress(TimeoutError):
+            assert (await asyncio.wait_for(user.answer(f"here {number}"), 1.0))["ok"]
+            return
+
+
+def test_the_sender_of_a_flood_is_named_and_disconnected_and_nobody_else() -> None:
+    async def work() -> None:
+        async with rig() as lab, panel_of_answers(lab.broker.port) as user:
+            reports: list[str] = []
+            lab.service.inbox.report = reports.append
+            lab.service.inbox.blame = functools.partial(cut_off, lab.broker, BrokerAddress(port=lab.broker.port))
+            flood = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", FLOOD, str(lab.broker.port), "lab"), stdout=asyncio.subprocess.PIPE
+            )
+            assert flood.stdout is not None
+            try:
+                assert await flood.stdout.readline() == b"disconnected\n"
+                assert await flood.stdout.readline() == b"disconnected\n", "again after it came back"
+            finally:
+                flood.kill()
+                await flood.wait()
+            named = [report for report in reports if 'Client "a (flooding) client" sent ' in report]
+            assert named
+            assert all(report.endswith("in 0.3 s and was disconnected.") for report in named)
+            assert not any(";" in report.partition("Most of them")[2] for report in reports), "one client only"
+            await still_heard(user)
+
+    run(work())
+
+
+def test_the_log_is_verbose_only_while_somebody_looks() -> None:
+    async def work() -> None:
+        async with rig() as lab, panel_of_answers(lab.broker.port) as user:
+            looking = asyncio.create_task(lab.broker.senders(0.5))
+            while not looking.done():
+                await user.send("arm", {"id": "x"})
+                await asyncio.sleep(0.02)
+            ((_, count),) = looking.result().items()
+            assert count > 3
+            await asyncio.sleep(0.1)
+            words = lab.broker._last_words
+            await user.send("arm", {"id": "afterwards"})
+            await user.answer("afterwards")
+            assert lab.broker._last_words == words
+
+    run(work())
+
+
+def test_the_other_broker_does_not_tell() -> None:
+    async def work() -> None:
+        assert await EmbeddedBroker(program="amqtt").senders(0.0) == {}
+
+    run(work())

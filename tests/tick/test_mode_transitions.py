@@ -1,0 +1,269 @@
+"""Every mode under every command and all combinations of conditions: each documented transition, and no other.
+
+Modes remember nothing but the mode itself and the first cause of a fault. The compiled tick is therefore known
+completely from single ticks: from each mode, with each command, in each combination of the conditions that can change
+a mode. What should follow is stated here as docs/safety.md states it. (Two more causes of a fault, a circuit that
+diverges and a bridge whose command is no number, arise behind the modes: tests/tick/test_robustness.py.)
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+from math import inf, nan
+from pathlib import Path
+
+import pytest
+from rig_bench import DT, Bench, bench_rig
+
+from hilserver.numerics.arrays import Floats
+from hilserver.tick.codes import FIRST_LIMIT_FAULT, Action, CommandKind, FaultCode, Mode, ResultCode
+from hilserver.tick.row import header
+
+PAGE = Path(__file__).parents[2] / "docs" / "safety.md"
+COMMANDS = (
+    CommandKind.NOTHING,
+    CommandKind.ARM,
+    CommandKind.START,
+    CommandKind.STOP,
+    CommandKind.DISARM,
+    CommandKind.RESET,
+    CommandKind.ESTOP,
+    CommandKind.SET_INPUT,
+)
+PRESSURES = dict(zip(Action, (5.0, 6.5, 7.5, 8.5, 9.5), strict=True))
+"""Raw values of p_A at which its limits demand nothing, a warning, hold, ramp, trip."""
+SLEW, STOP_TIME = 20.0, 0.2
+"""Of the valve: 1/s, s."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """All that can change a mode without a command; the defaults change nothing."""
+
+    limit: Action = Action.NONE
+    confirmed: bool = True
+    sampled: bool = True
+    enabled: bool = True
+    supervised: bool = True
+    in_time: bool = True
+    devices_work: bool = True
+
+
+EVERYTHING = [Conditions(limit, *others) for limit in Action for others in itertools.product((True, False), repeat=6)]
+
+
+class Machine(Bench):
+    """A rig with a limit of each action, a key switch, an output per kind of lamp, and a valve that is confirmed."""
+
+    def __init__(self, enable: str, unconfirmed: str) -> None:
+        self.enable, self.unconfirmed = enable, Action[unconfirmed.upper()]
+        lamps = ("armed", "running", "healthy", "heartbeat")
+        names = ["warn", "hold", "ramp", "trip"]
+        super().__init__(
+            bench_rig(
+                {
+                    "devices": {"card": {"columns": ["A", "S", "Q", "key", "more"], "outputs": ["valve", *lamps]}},
+                    "channels": {
+                        "key": {"device": "card", "source": "key", "scale": {"raw": [0, 1], "value": [0, 1]}},
+                        "more": {"device": "card", "source": "more", "scale": {"raw": [0, 1], "value": [0, 1]}},
+                    },
+                    "enable": {"channel": "key", "action": enable},
+                    "limits": {
+                        name: {"channel": "p_A", "max": f"{60 + 10 * k} bar", "action": name}
+                        for k, name in enumerate(names)
+                    },
+                    "valves": {
+                        "main": {
+                            "max_age": "10 ms",
+                            "unconfirmed": unconfirmed,
+                            "slew": f"{SLEW} 1/s",
+                            "stop_time": f"{STOP_TIME} s",
+                        }
+                    },
+                    "outputs": {lamp: {"device": "card", "output": lamp, "raw": [0, 1], "on": lamp} for lamp in lamps},
+                }
+            )
+        )
+        self.put(Conditions())
+
+    def put(self, given: Conditions) -> None:
+        """Let these conditions hold in the next tick."""
+        self.raw.update(p_A=PRESSURES[given.limit], p_S=8.0, key=float(given.enabled), more=0.0)
+        self.confirmed_ages["valve.main"] = 0.0 if given.confirmed else inf
+        self.heartbeat_age = 0.0 if given.supervised else 1.0
+        self.missed = 0 if given.in_time else 6
+        self.device_error = 0.0 if given.devices_work else 1.0
+        if not given.sampled:  # never since the start
+            self.raw["more"] = nan
+            self.row[self.rig.layout.column("stale.more")] = inf
+
+    def severest(self, given: Conditions) -> Action:
+        """What the limits demand. A channel without a sample is beyond its age; a confirmation has its own action."""
+        found = [given.limit]
+        if not given.sampled:
+            found.append(Action.TRIP)
+        if not given.confirmed:
+            found.append(self.unconfirmed)
+        return max(found)
+
+
+def reached(machine: Machine) -> dict[Mode, Floats]:
+    """A row in each mode, reached as on a rig; the valve is open in RUNNING, and not yet closed in ARMED and SAFE."""
+    rows: dict[Mode, Floats] = {}
+
+    def keep(mode: Mode) -> None:
+        assert machine["mode"] == mode
+        rows[mode] = machine.row.copy()
+
+    machine.put(Conditions(sampled=False))
+    machine.tick()
+    keep(Mode.STARTUP)
+    machine.put(Conditions())
+    machine.run_to(Mode.RUNNING)
+    machine.tick(CommandKind.SET_INPUT, 0.0, 1.0)
+    machine.record("mode", 100)
+    assert machine.block.command > 0.2
+    keep(Mode.RUNNING)
+    for command, mode in (
+        (CommandKind.STOP, Mode.ARMED),
+        (CommandKind.DISARM, Mode.SAFE),
+        (CommandKind.ESTOP, Mode.FAULT),
+    ):
+        machine.tick(command)
+        keep(mode)
+    machine.tick(CommandKind.RESET)
+    machine.put(Conditions(confirmed=False))
+    machine.tick()
+    keep(Mode.SAFE_NOT_CONFIRMED)
+    return rows
+
+
+def carried_out(machine: Machine, mode: Mode, command: CommandKind, given: Conditions) -> tuple[ResultCode, Mode]:
+    """Result of a command, and the mode after it: the column "how to leave it" of the page's table."""
+    action = machine.severest(given)
+
+    def if_enabled_and_below(ending: Action, wanted: Mode) -> tuple[ResultCode, Mode]:
+        if not given.enabled:
+            return ResultCode.NOT_ENABLED, mode
+        return (ResultCode.LIMIT_ACTIVE, mode) if action >= ending else (ResultCode.DONE, wanted)
+
+    match command, mode:
+        case CommandKind.ARM, Mode.SAFE:
+            return if_enabled_and_below(Action.TRIP, Mode.ARMED)
+        case CommandKind.ARM, Mode.SAFE_NOT_CONFIRMED:
+            return ResultCode.NOT_CONFIRMED, mode
+        case CommandKind.START, Mode.ARMED:
+            return if_enabled_and_below(Action.RAMP, Mode.RUNNING)
+        case CommandKind.STOP, Mode.RUNNING:
+            return ResultCode.DONE, Mode.ARMED
+        case CommandKind.DISARM, (Mode.ARMED | Mode.RUNNING):
+            return ResultCode.DONE, Mode.SAFE
+        case CommandKind.RESET, Mode.FAULT if action == Action.TRIP:
+            return ResultCode.LIMIT_ACTIVE, mode
+        case CommandKind.RESET, Mode.FAULT:
+            gone = given.supervised and given.in_time and given.devices_work
+            return (ResultCode.DONE, Mode.STARTUP) if gone else (ResultCode.CAUSE_PERSISTS, mode)
+        case CommandKind.ESTOP, _:
+            return ResultCode.DONE, Mode.FAULT
+        case CommandKind.SET_INPUT, Mode.RUNNING:
+            return ResultCode.DONE, mode
+    return ResultCode.WRONG_MODE, mode
+
+
+def followed(machine: Machine, mode: Mode, given: Conditions) -> Mode:
+    """The mode that the conditions make of it, without a command."""
+    action = machine.severest(given)
+    if not given.devices_work:
+        return Mode.FAULT
+    if mode in (Mode.ARMED, Mode.RUNNING):
+        if not given.supervised or not given.in_time or action == Action.TRIP:
+            return Mode.FAULT
+        if not given.enabled and machine.enable == "trip":
+            return Mode.FAULT
+        if not given.enabled and machine.enable == "ramp":
+            mode = Mode.SAFE
+        elif action == Action.RAMP and mode == Mode.RUNNING:
+            mode = Mode.ARMED
+    if mode == Mode.STARTUP and given.confirmed and given.sampled:
+        return Mode.SAFE
+    if mode in (Mode.SAFE, Mode.SAFE_NOT_CONFIRMED):
+        return Mode.SAFE if given.confirmed else Mode.SAFE_NOT_CONFIRMED
+    return mode
+
+
+def causes(machine: Machine, command: CommandKind, given: Conditions) -> set[int]:
+    """The faults that these conditions may be reported as."""
+    found = {
+        FaultCode.ESTOP: command != CommandKind.ESTOP,
+        FaultCode.DEVICE: given.devices_work,
+        FaultCode.SUPERVISOR: given.supervised,
+        FaultCode.MISSED: given.in_time,
+        FaultCode.ENABLE: given.enabled or machine.enable != "trip",
+    }
+    limits = {
+        "trip": given.limit != Action.TRIP,
+        "more.age": given.sampled,
+        "valve.main.unconfirmed": given.confirmed or machine.unconfirmed != Action.TRIP,
+    }
+    names = machine.rig.layout.limits
+    numbers = {FIRST_LIMIT_FAULT + number for number, name in enumerate(names) if not limits.get(name, True)}
+    return {int(fault) for fault, fine in found.items() if not fine} | numbers
+
+
+def check_outputs(machine: Machine, before: float, given: Conditions, where: str) -> None:
+    """What valve and lamps do in the new mode, whatever led to it."""
+    mode, command = machine.mode, machine.block.command
+    if mode != "RUNNING":
+        assert 0.0 <= command <= before, where
+        assert command == 0.0 or before - command >= 0.999 * DT / STOP_TIME, where
+    assert abs(command - before) <= 1.001 * SLEW * DT, where
+    assert machine["output.armed"] == (mode in ("ARMED", "RUNNING")), where
+    assert machine["output.running"] == (mode == "RUNNING"), where
+    well = mode in ("SAFE", "ARMED", "RUNNING") and given.supervised and given.in_time and given.devices_work
+    assert machine["output.healthy"] == well, where
+    assert well or machine["output.heartbeat"] == 0.0, where
+
+
+def documented() -> set[tuple[str, str]]:
+    """The transitions in the table of modes, and those that the text below it adds."""
+    found = set()
+    for mode, leaving in re.findall(r"^\| ([A-Z][A-Z ]+) \|[^|]*\|(.*)\|$", PAGE.read_text(), re.M):
+        found |= {(mode.replace(" ", "_"), target) for target in re.findall(r"→ ([A-Z]{4,})", leaving)}
+    assert {mode for mode, _ in found} == {mode.name for mode in Mode}
+    found |= {(mode.name, "FAULT") for mode in Mode if mode != Mode.FAULT}
+    return found | {(mode, "SAFE_NOT_CONFIRMED") for mode in ("SAFE", "ARMED", "RUNNING")}
+
+
+RIGS = [("refuse", "warn"), ("ramp", "warn"), ("ramp", "ramp"), ("trip", "trip")]
+"""Actions of the local enable and of a missing confirmation."""
+
+
+@pytest.mark.slow
+def test_all_transitions_are_those_of_the_page_and_all_of_the_page_are_seen() -> None:
+    seen: set[tuple[str, str]] = set()
+    for actions in RIGS:
+        machine = Machine(*actions)
+        rows = reached(machine)
+        for mode, command, given in itertools.product(Mode, COMMANDS, EVERYTHING):
+            machine.row[:] = rows[mode]
+            machine.put(given)
+            before, fault = machine.block.command, machine["fault"]
+            result = machine.tick(command, 0.0, 1.0)
+            where = f"{actions}: {mode.name}, {command.name}, {given}: {machine.mode}"
+
+            answer, after = carried_out(machine, mode, command, given)
+            assert machine["mode"] == followed(machine, after, given), where
+            assert command == CommandKind.NOTHING or result == answer, where
+            if mode == Mode.FAULT and machine.mode == "FAULT":
+                assert machine["fault"] == fault, f"the first cause is kept; {where}"
+            elif machine.mode == "FAULT":
+                assert machine["fault"] in causes(machine, command, given), where
+            else:
+                assert machine["fault"] == FaultCode.NONE, where
+            assert header(machine.row).command == machine.sequence or command == CommandKind.NOTHING
+            check_outputs(machine, before, given, where)
+            if machine.mode != mode.name:
+                seen.add((mode.name, machine.mode))
+    assert seen == documented()
