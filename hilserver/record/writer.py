@@ -28,6 +28,7 @@ from hilserver.record.format import (
     part_path,
     schema_of,
 )
+from hilserver.record.header import COPY_KEY, header_copy
 
 _BUFFER_BYTES = 1 << 20
 """Larger than a batch, so that each batch is handed to the operating system in one write."""
@@ -181,10 +182,14 @@ class LogWriter:
 
 
 class _Part:
-    """One file of a log; ``size`` is its length up to the last complete batch."""
+    """One file of a log; ``size`` is its length up to the last complete batch.
+
+    The first batch has a copy of the header in its metadata, from which a reader takes it if a byte of it is damaged.
+    """
 
     def __init__(self, path: Path, header: LogHeader) -> None:
         self.size = 0
+        self._first = {COPY_KEY: header_copy(header)}
         self._path = path
         self._file = _File(path)
         self._synced = time.monotonic()
@@ -193,7 +198,8 @@ class _Part:
 
     def write(self, batch: pa.RecordBatch, metadata: Mapping[bytes, bytes], fsync_every_s: float) -> None:
         with self._record_errors():
-            self._stream.write_batch(batch, custom_metadata=metadata)
+            self._stream.write_batch(batch, custom_metadata={**metadata, **self._first})
+            self._first = {}
             self._flush()
             if time.monotonic() - self._synced >= fsync_every_s:
                 self._file.sync()
