@@ -117,6 +117,14 @@ class LogWriter:
         if self._is_full(self._part):
             self._end_part()
 
+    def require_in_place(self) -> None:
+        """Raises `RecordError` if the file is no longer where it was created, and nobody would find its rows."""
+        if self._part is not None and not self._part.is_in_place():
+            raise RecordError(
+                self.file,
+                "is gone: it was deleted, moved or replaced while it was written, or its disk unmounted.",
+            )
+
     def close(self) -> None:
         """Write pending rows and the end mark. May be called repeatedly, and after an error."""
         if self._closed:
@@ -205,6 +213,9 @@ class _Part:
                 self._file.sync()
                 self._synced = time.monotonic()
 
+    def is_in_place(self) -> bool:
+        return self._file.is_at(self._path)
+
     def end(self) -> None:
         with self._record_errors():
             self._stream.close()
@@ -253,6 +264,13 @@ class _File:
 
     def flush(self) -> None:
         """Nothing is buffered here."""
+
+    def is_at(self, path: Path) -> bool:
+        """Whether this file, on this disk, is the one with that path."""
+        try:
+            return os.path.samestat(path.stat(), os.fstat(self._descriptor))
+        except OSError:
+            return False
 
     def sync(self) -> None:
         os.fsync(self._descriptor)
