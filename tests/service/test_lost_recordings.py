@@ -121,7 +121,8 @@ class Watched:
         self.done.append(command)
         return command.answer(time=0.0)
 
-    def tell(self, _source: str, trouble: str | None, text: str, **_: bool) -> None:
+    def tell(self, source: str, trouble: str | None, text: str, *, warn: bool = False) -> None:
+        assert (source, warn) == (recording_watch.SOURCE, False)
         self.told.append((trouble, text))
 
     def run(self, seconds: float, mode: Mode, *, is_recorded: bool) -> None:
@@ -184,7 +185,7 @@ def test_a_loop_that_stands_still_has_nothing_to_record(monkeypatch: pytest.Monk
     tick = header(rig.row).tick
     for _ in range(100):
         rig.run(0.05, Mode.RUNNING, is_recorded=True)
-        header(rig.row).tick = rig.recorded = tick
+        header(rig.row).tick, rig.recorded = tick, int(tick)
     assert rig.told == []
 
 
