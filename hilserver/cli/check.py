@@ -139,6 +139,7 @@ def _tables(rig: Rig, found: RigMargins) -> Iterator[Table]:
     from hilserver.cli.margin_tables import margin_tables
 
     yield tables.channel_table(rig)
+    yield tables.watch_table(rig)
     if rig.settings.limits:
         yield tables.limit_table(rig)
     yield circuit.component_table(rig.circuit)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hilserver.cli.output import asking, never_waiting
+from hilserver.cli.replay import Trust
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -65,6 +66,7 @@ def fidelity(
     yes: Annotated[
         bool, typer.Option("--yes", help="with --drive: don't ask for confirmation before the machine moves")
     ] = False,
+    trust: Trust = False,
     machine: MachineFile = None,
     vary: Vary = False,
     rigs: NumberOfRigs = None,
@@ -95,12 +97,12 @@ def fidelity(
         return
     _refuse_options_of_vary(rigs, seed)
     if log is not None:
-        _evaluate(rig, log, machine, out)
+        _evaluate(rig, log, machine, out, trust)
         return
     swept, table = _sweep(rig, input_, frequency, amplitude, mean) if sweep else ("", None)
     if drive:
         recorded = _driven(rig, strategy, swept, table, yes)
-        _evaluate(rig, recorded, machine, out)
+        _evaluate(rig, recorded, machine, out, trust=True)
         typer.echo(f"Log: {recorded}")
     else:
         _simulate(rig, strategy, swept, table, out)
@@ -131,11 +133,11 @@ def _simulate(rig: Rig, strategy: list[str] | None, swept: str, sweep: dict[str,
     _report(measure(rig, strategy, swept, sweep), out)
 
 
-def _evaluate(rig: Rig, log: Path, machine: Path | None, out: Path) -> None:
+def _evaluate(rig: Rig, log: Path, machine: Path | None, out: Path, trust: bool) -> None:
     """Evaluate a recorded run and report."""
     from hilserver.fidelity.from_log import fidelity_of_log
 
-    _report(fidelity_of_log(rig, log, machine), out)
+    _report(fidelity_of_log(rig, log, machine, trust=trust), out)
 
 
 def _vary(rig: Rig, strategies: list[str], rigs: int | None, seed: int | None, refused: list[str], out: Path) -> None:

@@ -12,6 +12,13 @@ if TYPE_CHECKING:
 
     from hilserver.simulation.replay import Replayed
 
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust", help="run the Python code in the log (components of its rig), although it was not run here before"
+    ),
+]
+
 
 def replay(
     what: Annotated[
@@ -38,6 +45,7 @@ def replay(
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="log only: the result as JSON")] = False,
+    trust: Trust = False,
 ) -> None:
     """Run recorded measurements through the virtual circuit and the bridge again.
 
@@ -50,18 +58,18 @@ def replay(
     """
     if what.suffix == ".toml":
         _samples(what, file, out)
-    elif not _log(what, from_row, tolerance, json, report):
+    elif not _log(what, from_row, tolerance, json, report, trust):
         raise typer.Exit(1)
 
 
-def _log(path: Path, from_row: int, tolerance: float | None, json: bool, report: Path | None) -> bool:
+def _log(path: Path, from_row: int, tolerance: float | None, json: bool, report: Path | None, trust: bool) -> bool:
     from rich.console import Console
 
     from hilserver.report.figures import json_text
     from hilserver.simulation.replay import replay_log
     from hilserver.simulation.report import replay_figures, replay_sentences, write_replay_report
 
-    result = replay_log(path, from_row=from_row, tolerance=tolerance)
+    result = replay_log(path, from_row=from_row, tolerance=tolerance, trust=trust)
     page = write_replay_report(result, report) if report is not None else None
     if json:
         print(json_text(replay_figures(result)))

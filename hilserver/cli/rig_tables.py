@@ -12,6 +12,7 @@ from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings, LimitSettings
 from hilserver.rig.settings import ValveSettings
 from hilserver.rig.valves import corner_frequency
+from hilserver.rig.watches import unwatched, watches
 from hilserver.units import shown_value
 
 
@@ -65,6 +66,29 @@ def formula(polynomial: Sequence[float]) -> str:
     powers = ("", "·raw", *(f"·raw^{n}" for n in range(2, len(polynomial))))
     terms = [f"{number:.6g}{power}" for number, power in zip(polynomial, powers, strict=False)]
     return " + ".join(terms).replace("+ -", "- ")
+
+
+def watch_table(rig: Rig) -> Table:
+    """What is watched of the readings of each measured channel, with the action; what is not, is a dash."""
+    kinds = ("jumps", "stuck", "estimate", "supply")
+    table = new_table("Readings that can't be true", "channel", "range", *kinds, "not watched")
+    found = watches(rig.settings)
+    for name, channel in rig.settings.channels.items():
+        if channel.device is None:
+            continue
+        cells = {kind: found.get(f"{name}.{kind}") for kind in (*kinds, "frozen")}
+        cells["stuck"] = cells["stuck"] or cells["frozen"]
+        shown = [f"{cell.what}: {cell.action}" if (cell := cells[kind]) else "–" for kind in kinds]
+        table.add_row(name, _range(channel), *shown, ", ".join(unwatched(name, channel, rig.settings)))
+    return table
+
+
+def _range(channel: ChannelSettings) -> str:
+    """The values that count as samples."""
+    low, high = (value + channel.zero for value in channel.value_limits())
+    if not np.isfinite(low) and not np.isfinite(high):
+        return "–"
+    return " … ".join(shown_value(value, channel.unit) if np.isfinite(value) else "" for value in (low, high)).strip()
 
 
 def _valid(channel: ChannelSettings) -> str:

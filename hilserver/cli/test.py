@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hilserver.cli.replay import Trust
 from hilserver.cli.switch import Broker
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def run_sequences(
     log: Annotated[
         Path | None, typer.Option(help="log of a run of the sequence: replay it and check the expectations")
     ] = None,
+    trust: Trust = False,
     junit: Annotated[Path | None, typer.Option(help="write the results to this file as JUnit XML, for CI")] = None,
     out: Annotated[Path, typer.Option("--output", "-o", help="folder for reports and logs")] = Path("reports"),
 ) -> None:
@@ -50,7 +52,7 @@ def run_sequences(
     results: list[SequenceResult] = []
     for sequence in sequences:
         stem = f"{sequence.file.stem}-{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}"
-        done = _run(sequence, rig, live, broker, log, out / f"{stem}.arrow")
+        done = _run(sequence, rig, live, broker, log, out / f"{stem}.arrow", trust)
         results.append(done)
         for verdict in done.verdicts:
             typer.echo(verdict_line(verdict))
@@ -64,12 +66,18 @@ def run_sequences(
 
 
 def _run(
-    sequence: Sequence, rig: Path | None, live: str | None, broker: str | None, log: Path | None, record: Path
+    sequence: Sequence,
+    rig: Path | None,
+    live: str | None,
+    broker: str | None,
+    log: Path | None,
+    record: Path,
+    trust: bool,
 ) -> SequenceResult:
     if log is not None:
         from hilserver.sequences.logged import check_log
 
-        return check_log(sequence, log)
+        return check_log(sequence, log, trust=trust)
     if live is not None or (broker is not None and rig is None):
         return _live(sequence, live, broker)
     from hilserver.errors import HilserverError

@@ -20,9 +20,10 @@ from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, is_circuit
 from hilserver.record.reader import LogReader, LogTable
 from hilserver.record.run import unpacked_record
-from hilserver.rig.build import Rig, assemble, library_in
+from hilserver.rig.build import Rig, assemble
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.settings import RigSettings
+from hilserver.rig.trust import library_of_log
 from hilserver.simulation.machine import Machine, machine_of_cylinders, machine_of_device
 from hilserver.toml import read_toml
 
@@ -30,16 +31,17 @@ NEEDED = ("flow_estimated", "flow_deviation", "flow_other")
 """Columns of a valve that logs of older versions do not have."""
 
 
-def fidelity_of_log(rig: Rig, path: Path, machine_file: Path | None = None) -> Fidelity:
+def fidelity_of_log(rig: Rig, path: Path, machine_file: Path | None = None, *, trust: bool = False) -> Fidelity:
     """Fidelity of a recorded run, strategy by strategy.
 
     ``rig``: as known today; only the machine is taken from it (that of its simulated device, or its cylinders), all
-    else from the log. ``machine_file``: a circuit file of the machine instead. Of several complete passes of the work
+    else from the log. ``machine_file``: a circuit file of the machine instead. ``trust``: run the Python that the log
+    contains, also if it was not run here before. Of several complete passes of the work
     cycle under one strategy, the last one is evaluated. Raises RecordError where the log can't be used,
     ConfigurationError where the machine does not fit, HilserverError where nothing in the log can be evaluated.
     """
     log = LogReader(path)
-    table, then = log.read_all(), _rig_of(log)
+    table, then = log.read_all(), _rig_of(log, trust)
     if then.settings.name != rig.settings.name:
         raise HilserverError(
             f'{path}: this is a log of the rig "{then.settings.name}", but {rig.file} is "{rig.settings.name}".'
@@ -64,10 +66,11 @@ def fidelity_of_log(rig: Rig, path: Path, machine_file: Path | None = None) -> F
 REMEDY = "Record the rig's work cycle (hilserver send cycle action=start), or measure with --drive."
 
 
-def _rig_of(log: LogReader) -> Rig:
+def _rig_of(log: LogReader, trust: bool) -> Rig:
     """The rig when the log was written. Raises ConfigurationError where it can no longer be built."""
     sources = log.header.configuration
-    return assemble(sources, Path(str(sources.get("file", log.path))), library_in(sources))
+    library = library_of_log(sources, log.path, trust=trust)
+    return assemble(sources, Path(str(sources.get("file", log.path))), library)
 
 
 def _with_cylinders(then: RigSettings, today: RigSettings) -> RigSettings:

@@ -10,7 +10,8 @@ from datetime import datetime
 from pathlib import Path
 
 from hilserver.record.format import LogHeader, RecordError, run_stem
-from hilserver.record.reader import ends_whole, read_header
+from hilserver.record.header import read_header
+from hilserver.record.reader import ends_whole
 from hilserver.record.writer import is_being_written
 from hilserver.rig.settings import KeepSettings
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, field_validator
 
-from hilserver.errors import HilserverError, problems_of
+from hilserver.errors import HilserverError
 
 FORMAT = 1
 """Version of the log's format; a reader refuses logs of a newer one."""
@@ -154,35 +154,6 @@ def schema_of(header: LogHeader) -> pa.Schema:
     events = pa.field(EVENTS, pa.list_(pa.string()))
     text = encode(header.model_dump()).encode()
     return pa.schema([*fixed, circuit, events], metadata={METADATA_KEY: text, CHECKSUM_KEY: str(zlib.crc32(text))})
-
-
-def header_of(schema: pa.Schema, path: Path) -> LogHeader:
-    """The header in a log's Arrow schema. Raises `RecordError` if there is none, or it is of a newer format."""
-    text = (schema.metadata or {}).get(METADATA_KEY)
-    if text is None:
-        raise RecordError(path, "is an Arrow stream, but not a log of hilserver (its metadata has no hilserver entry).")
-    try:
-        raw = decode(text)
-    except (TypeError, ValueError) as error:
-        raise RecordError(path, f"has a damaged header: {error}.") from error
-    newer = raw.get("format") if isinstance(raw, dict) else None
-    if isinstance(newer, int) and newer > FORMAT:
-        software = raw.get("software", "a newer version")
-        raise RecordError(
-            path,
-            f"is in log format {newer}, written by {software}; this version reads up to format {FORMAT}: update it.",
-        )
-    if schema.metadata.get(CHECKSUM_KEY) != str(zlib.crc32(text)).encode():
-        raise RecordError(path, "has a damaged header: its checksum does not match.")
-    try:
-        header = LogHeader.model_validate(raw)
-    except ValidationError as error:
-        problems = "; ".join(map(str, problems_of(error, raw)))
-        raise RecordError(path, f"has a damaged header: {problems}") from error
-    if not schema.equals(schema_of(header)):
-        raise RecordError(path, "has columns that differ from those in its header.")
-    units = {present_name(name): unit for name, unit in header.units.items()}
-    return header.model_copy(update={"columns": tuple(map(present_name, header.columns)), "units": units})
 
 
 def part_path(path: Path, part: int, other: int) -> Path:

@@ -24,16 +24,15 @@ from hilserver.record.format import (
     checksum,
     decode,
     event_texts,
-    header_of,
     is_circuit,
     later_parts,
     numbers,
     part_path,
     present_name,
 )
+from hilserver.record.header import CONTINUATION, COPY_KEY, copied_text, find_header, read_header
 
-_CONTINUATION = b"\xff\xff\xff\xff"
-_END_MARK = _CONTINUATION + bytes(4)
+_END_MARK = CONTINUATION + bytes(4)
 _ALIGNMENT = 8
 
 
@@ -186,12 +185,16 @@ class _Hole:
 
 @dataclass(frozen=True)
 class _Whole:
-    """A complete batch with the numbers of its first row and circuit in the run; None in logs of older versions."""
+    """A complete batch with the numbers of its first row and circuit in the run; None in logs of older versions.
+
+    ``has_bad_copy``: it brings a copy of the header that is damaged.
+    """
 
     byte: int
     arrow: pa.RecordBatch
     row: int | None
     circuit: int | None
+    has_bad_copy: bool
 
 
 class _Reading:
@@ -214,6 +217,8 @@ class _Reading:
             return
         if part.header.started != self._run.started:
             raise RecordError(part.path, f"is not a part of the run in {part.run.name}: it started at another time.")
+        if part.trouble:
+            self.damages.append(Damage(part.path, 0, self._start, 0, f"{part.trouble} (its copy is used)"))
         same = self._version is not None and self._version.names == part.header.circuit_names
         if not same or self._hole is not None or self._circuit not in (None, part.header.first_circuit):
             self._version = CircuitVersion(self._start, part.header.circuit_names, part.header.packed)
@@ -248,6 +253,8 @@ class _Reading:
         if len(whole.arrow.column(CIRCUIT).values) != len(whole.arrow) * len(self._version.names):
             raise RecordError(path, f"row {self._start}: the circuit's values don't match its names.")
         self.end_hole(whole.row)
+        if whole.has_bad_copy:
+            self.damages.append(Damage(path, whole.byte, self._start, 0, "the copy of the header is damaged"))
         arrow = whole.arrow.rename_columns([present_name(name) for name in whole.arrow.schema.names])
         batch = Batch(self._start, self._version, events, arrow)
         self._start += len(batch)
@@ -266,25 +273,27 @@ class _Reading:
 
 
 class _Part:
-    """One file of a log: its header, None if damaged; ``has_end``, set after `pieces`: whether its end is complete.
+    """One file of a log: its header, None if that and its copy are damaged, and the trouble with it.
 
-    If the header is damaged, the batches are read according to that of the ``run``'s first file.
+    Without a header, the batches are read according to that of the ``run``'s first file. ``has_end``, set after
+    `pieces`: whether the file's end is complete.
     """
 
     def __init__(self, path: Path, run: Path) -> None:
         self.path, self.run = path, run
         self.header: LogHeader | None = None
-        self.trouble = ""
         self.has_end = False
         try:
-            self.header = read_header(path)
+            found = find_header(path)
         except RecordError as error:
-            self.trouble = error.reason.rstrip(".")
+            self.trouble, self._head = error.reason.rstrip("."), find_header(run).head()
+        else:
+            self.header, self.trouble, self._head = found.header, found.trouble, found.head()
 
     def pieces(self) -> Iterator[_Whole | _Hole]:
         """Complete batches and the data between them."""
         end = 0
-        if self.header is not None:
+        if not self.trouble:
             with pa.OSFile(str(self.path)) as file:
                 stream = pa.ipc.open_stream(file)
                 end = file.tell()
@@ -303,7 +312,7 @@ class _Part:
         size = self.path.stat().st_size
         if size == 0:
             return
-        head = _head(self.path if self.header is not None else self.run)
+        head = self._head
         with self.path.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as content:
             while end < size and content[end:] != _END_MARK:
                 found = _batch_at(head, file, end)
@@ -326,15 +335,9 @@ def _next_batch(stream: pa.RecordBatchStreamReader, at: int) -> _Whole | None:
             return None
     except (StopIteration, pa.ArrowException, OSError):
         return None
-    row, circuit = metadata.get(ROW_KEY), metadata.get(CIRCUIT_KEY)
-    return _Whole(at, batch, None if row is None else int(row), None if circuit is None else int(circuit))
-
-
-def _head(path: Path) -> bytes:
-    """The bytes of a file before its first batch."""
-    with path.open("rb") as file:
-        start = file.read(8)
-        return start + file.read(int.from_bytes(start[4:], "little"))
+    row, circuit, copy = (metadata.get(key) for key in (ROW_KEY, CIRCUIT_KEY, COPY_KEY))
+    has_bad_copy = copy is not None and copied_text(copy) is None
+    return _Whole(at, batch, None if row is None else int(row), None if circuit is None else int(circuit), has_bad_copy)
 
 
 def _message_at(file: BinaryIO, at: int) -> bytes | None:
@@ -363,7 +366,7 @@ def _batch_at(head: bytes, file: BinaryIO, at: int) -> tuple[_Whole, int] | None
 
 def _next_whole(head: bytes, file: BinaryIO, content: mmap.mmap, at: int) -> tuple[_Whole, int] | None:
     """The first complete batch after this byte, and its end."""
-    while (at := content.find(_CONTINUATION, at + 1)) >= 0:
+    while (at := content.find(CONTINUATION, at + 1)) >= 0:
         if at % _ALIGNMENT == 0 and (found := _batch_at(head, file, at)) is not None:
             return found
     return None
@@ -384,36 +387,13 @@ def ends_whole(path: Path) -> bool:
 
 def last_batch(path: Path) -> pa.RecordBatch | None:
     """The last complete batch of a file of a log, searched from its end; None if there is none."""
-    read_header(path)
-    head, size = _head(path), path.stat().st_size
+    head, size = find_header(path).head(), path.stat().st_size
     with path.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as content:
         at = size
-        while (at := content.rfind(_CONTINUATION, 0, at)) > 0:
+        while (at := content.rfind(CONTINUATION, 0, at)) > 0:
             if at % _ALIGNMENT == 0 and (found := _batch_at(head, file, at)) is not None:
                 return found[0].arrow
     return None
-
-
-def read_header(path: Path) -> LogHeader:
-    """The header of a log. Raises `RecordError` if the file is not a log, is empty, or is of a newer format."""
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            start = file.read(8)
-    except OSError as error:
-        raise RecordError(path, f"can't be read: {error.strerror}.") from error
-    if size == 0:
-        raise RecordError(path, "is empty: nothing was recorded.")
-    if not start.startswith(_CONTINUATION[:size]):
-        raise RecordError(path, "is not a log of hilserver (a log is an Arrow IPC stream).")
-    if len(start) < 8 or size < 8 + int.from_bytes(start[4:], "little"):
-        raise RecordError(path, "ends within its header: nothing was recorded.")
-    try:
-        with pa.OSFile(str(path)) as source:
-            schema = pa.ipc.open_stream(source).schema
-    except (pa.ArrowException, OSError) as error:
-        raise RecordError(path, f"is not a log of hilserver, or its header is damaged: {error}.") from error
-    return header_of(schema, path)
 
 
 def _refuse_gaps(parts: Sequence[Path], first: int) -> None:

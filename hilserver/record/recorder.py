@@ -3,10 +3,12 @@
 It loses no rows if the supervisor or the real-time process dies, and it ends after the loop has ended.
 
 It starts with the oldest row in the ring that belongs to the header's circuit, so that a recorder that replaces a
-killed one repeats some seconds rather than leaving a gap. It ends its log before the disk is full.
+killed one repeats some seconds rather than leaving a gap. It ends its log before the disk is full, and when its file is
+gone.
 
 Started as ``python -m hilserver.record.recorder SEGMENT HEADER LOG LIMITS``, the last being a JSON object as `Limits`;
-it reports to the supervisor in lines on its standard output, the state of the recording once a second.
+it reports to the supervisor in lines on its standard output, the state of the recording once a second: these are its
+heartbeat.
 """
 
 from __future__ import annotations
@@ -103,6 +105,7 @@ class LogRecorder:
         if time.monotonic() - self._flushed > FLUSH_EVERY:
             self._flushed = time.monotonic()
             self._writer.flush()
+            self._writer.require_in_place()
             self._keep_room()
         return count
 

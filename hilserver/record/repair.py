@@ -70,7 +70,7 @@ def repair_log(path: Path, out: Path | None = None) -> Repaired | None:
     reader = LogReader(path, gaps=True)
     out = out or path.with_name(f"{run_stem(path, reader.header.part)}-repaired{path.suffix}")
     largest = _require_room(checked.files, out)
-    missing = [{**vars(damage), "file": damage.file.name} for damage in checked.damages]
+    missing = [{**vars(damage), "file": damage.file.name} for damage in checked.damages if damage.lost != 0]
     header = reader.header.model_copy(
         update={
             "extra": {**reader.header.extra, REPAIRED: {"from": path.name, "missing": missing}},
@@ -108,6 +108,8 @@ def _with_gaps(reader: LogReader) -> Iterator[tuple[Batch, dict[int, list[Event]
     for batch in reader.batches():
         events: dict[int, list[Event]] = {}
         for damage in reader.damages[known:]:
+            if damage.lost == 0:  # only a header is damaged
+                continue
             event = {"kind": "lost", "reason": f"{damage.file.name}: {damage.reason}"}
             events.setdefault(0, []).append(event if damage.lost is None else {**event, "rows": damage.lost})
         known = len(reader.damages)

@@ -41,6 +41,7 @@ def units_of(rig: Rig) -> dict[str, str]:
     units = {name: unit_of_column(name) for name in rig.layout.names}
     for name, settings in rig.settings.channels.items():
         units |= {f"channel.{name}": settings.unit, f"change.{name}": f"{settings.unit}/s" if settings.unit else ""}
+        units |= {f"channel_difference.{name}": settings.unit}
     units |= {name: unit_of_value(name) for name in rig.packed.names}
     return {name: unit for name, unit in units.items() if unit}
 

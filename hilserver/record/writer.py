@@ -28,6 +28,7 @@ from hilserver.record.format import (
     part_path,
     schema_of,
 )
+from hilserver.record.header import COPY_KEY, header_copy
 
 _BUFFER_BYTES = 1 << 20
 """Larger than a batch, so that each batch is handed to the operating system in one write."""
@@ -116,6 +117,14 @@ class LogWriter:
         if self._is_full(self._part):
             self._end_part()
 
+    def require_in_place(self) -> None:
+        """Raises `RecordError` if the file is no longer where it was created, and nobody would find its rows."""
+        if self._part is not None and not self._part.is_in_place():
+            raise RecordError(
+                self.file,
+                "is gone: it was deleted, moved or replaced while it was written, or its disk unmounted.",
+            )
+
     def close(self) -> None:
         """Write pending rows and the end mark. May be called repeatedly, and after an error."""
         if self._closed:
@@ -181,10 +190,14 @@ class LogWriter:
 
 
 class _Part:
-    """One file of a log; ``size`` is its length up to the last complete batch."""
+    """One file of a log; ``size`` is its length up to the last complete batch.
+
+    The first batch has a copy of the header in its metadata, from which a reader takes it if a byte of it is damaged.
+    """
 
     def __init__(self, path: Path, header: LogHeader) -> None:
         self.size = 0
+        self._first = {COPY_KEY: header_copy(header)}
         self._path = path
         self._file = _File(path)
         self._synced = time.monotonic()
@@ -193,11 +206,15 @@ class _Part:
 
     def write(self, batch: pa.RecordBatch, metadata: Mapping[bytes, bytes], fsync_every_s: float) -> None:
         with self._record_errors():
-            self._stream.write_batch(batch, custom_metadata=metadata)
+            self._stream.write_batch(batch, custom_metadata={**metadata, **self._first})
+            self._first = {}
             self._flush()
             if time.monotonic() - self._synced >= fsync_every_s:
                 self._file.sync()
                 self._synced = time.monotonic()
+
+    def is_in_place(self) -> bool:
+        return self._file.is_at(self._path)
 
     def end(self) -> None:
         with self._record_errors():
@@ -247,6 +264,13 @@ class _File:
 
     def flush(self) -> None:
         """Nothing is buffered here."""
+
+    def is_at(self, path: Path) -> bool:
+        """Whether this file, on this disk, is the one with that path."""
+        try:
+            return os.path.samestat(path.stat(), os.fstat(self._descriptor))
+        except OSError:
+            return False
 
     def sync(self) -> None:
         os.fsync(self._descriptor)

@@ -26,6 +26,7 @@ from hilserver.rig.plan import RowLayout, build_plan, row_layout
 from hilserver.rig.references import unresolved
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.simulated import build_plant
+from hilserver.rig.trust import remember
 from hilserver.tick.plan import Plan
 from hilserver.tick.plant import PlantArrays
 from hilserver.toml import read_toml
@@ -160,11 +161,12 @@ def _own_library(sources: dict[str, Any], file: Path) -> Library:
         raise ConfigurationError(problems)
     if own:
         sources["library"] = [asdict(entry) for entry in own]
+        remember(own)
     return library
 
 
 def library_in(sources: Mapping[str, Any]) -> Library:
-    """The library of a rig's sources, as kept in a log."""
+    """The library of a rig's sources, as passed between the processes of a run (of a log: `library_of_log`)."""
     return library_of(OwnFile(**entry) for entry in sources.get("library", ()))
 
 

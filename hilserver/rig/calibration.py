@@ -163,6 +163,13 @@ def _misfit(channel: ChannelSettings, entry: Calibration) -> str:
     return ""
 
 
+def _range_of(scale: Scale) -> tuple[Quantity, Quantity] | None:
+    """The sensor's range, which the points of a calibration do not narrow."""
+    values = scale.range_values()
+    low, high = (Quantity(value=value, unit=scale.si_unit) for value in values or (0.0, 0.0))
+    return (low, high) if values is not None else None
+
+
 def _calibrated(channel: ChannelSettings, entry: Calibration) -> ChannelSettings:
     if entry.polynomial is None:
         return channel.model_copy(update={"tare": difference(f"{entry.tare!r} {entry.unit}")})
@@ -171,7 +178,7 @@ def _calibrated(channel: ChannelSettings, entry: Calibration) -> ChannelSettings
     noise = (
         Quantity(value=channel.deviation(), unit=channel.unit) if channel.deviation() > 0.0 else None
     )  # by its range
-    scale = Scale(polynomial=entry.polynomial, unit=entry.unit)
+    scale = Scale(polynomial=entry.polynomial, unit=entry.unit, range=_range_of(channel.scale))
     return channel.model_copy(update={"scale": scale, "valid_raw": live, "tare": None, "noise": noise})
 
 

@@ -8,9 +8,19 @@ from typing import Literal
 from pydantic import Field, StrictBool, model_validator
 
 from hilserver.components.base import Datasheet
+from hilserver.rig.channel_watch import ChannelWatch
 from hilserver.rig.references import ChannelName, DeviceName, SwitchChannel, Text, ValveName
 from hilserver.rig.scale import Curve, Scale
 from hilserver.units import ATMOSPHERE, AnyDifference, AnyQuantity, AnyRate, Number, Time
+
+MARGIN = 0.1
+"""Values so far outside the scale's range, as part of it, are possible."""
+SENSOR_ERROR, UNKNOWN_ERROR = 0.01, 1e5
+"""So far below vacuum a sensor may read for its own error: as part of its range, or Pa where that is not known."""
+HIGHEST_PRESSURE = 1e9
+"""Pa; where the range is not known."""
+JUMP = 500.0
+"""1/s: a change by more than half of the range within 1 ms is a jump."""
 
 
 class ChannelSettings(Datasheet):
@@ -43,6 +53,9 @@ class ChannelSettings(Datasheet):
         description="a value that changed faster since the last sample (filtered) is no sample",
         examples=["50000 bar/s"],
     )
+    watch: ChannelWatch = Field(
+        default=ChannelWatch(), description="which of its readings can't be true", examples=[{"stuck": "off"}]
+    )
     delay: Time = Field(
         default="0 s", ge=0, le=0.1, description="age of a new sample: sensor, converter, transmission (prediction)"
     )
@@ -60,6 +73,11 @@ class ChannelSettings(Datasheet):
             raise ValueError(f"has a fixed value and {measured[0]}: give one or the other")
         if self.value is None and not {"device", "source", "scale"} <= set(measured):
             raise ValueError("give device, source and scale (a measured channel), or value (a fixed one)")
+        if self.value is not None and "watch" in self.model_fields_set:
+            raise ValueError("has a fixed value and watch: give one or the other")
+        for key in ("estimate_limit", "supply_min"):
+            if (given := getattr(self.watch, key)) is not None and given.unit != self.unit:
+                raise ValueError(f"watch.{key} must be in the channel's unit, {self.unit or 'none'}")
         if self.absolute and self.unit != "Pa":
             raise ValueError("absolute is for pressures only")
         if self.noise is not None and (self.noise.unit != self.unit or self.noise.value <= 0.0):
@@ -115,7 +133,28 @@ class ChannelSettings(Datasheet):
 
     def value_limits(self) -> tuple[float, float]:
         """Values, SI and gauge, outside of which there is no sample."""
-        return (self.valid[0].value - self.zero, self.valid[1].value - self.zero) if self.valid else (-inf, inf)
+        if self.valid:
+            return self.valid[0].value - self.zero, self.valid[1].value - self.zero
+        if not self.watch.range:
+            return -inf, inf
+        known, low, high = self.measuring_range(), -inf, inf
+        error = UNKNOWN_ERROR
+        if known is not None:
+            span = known[1] - known[0]
+            low, high, error = known[0] - MARGIN * span, known[1] + MARGIN * span, SENSOR_ERROR * span
+        return (max(low, -ATMOSPHERE - error), min(high, HIGHEST_PRESSURE)) if self.unit == "Pa" else (low, high)
+
+    def measuring_range(self) -> tuple[float, float] | None:
+        """Values between which the sensor measures, SI and gauge: those of the scale; None where it does not say."""
+        values = self.scale.range_values() if self.scale is not None else None
+        return (values[0] - self.zero, values[1] - self.zero) if values is not None else None
+
+    def jump_rate(self) -> float:
+        """Rate of change, SI/s, above which a new sample is a jump."""
+        if self.valid_rate is not None:
+            return self.valid_rate.value
+        known = self.measuring_range()
+        return JUMP * (known[1] - known[0]) if known is not None else inf
 
     def why_invalid(self, raw: float) -> str:
         """Why a raw reading is no sample, in words; empty where it is one (but for ``valid_rate``).

@@ -24,6 +24,7 @@ from hilserver.rig.outputs import DrivenOutput
 from hilserver.rig.scale import Curve
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.valves import valve_line
+from hilserver.rig.watches import channel_constants, watches
 from hilserver.tick.bridge.strategies import raw_output
 from hilserver.tick.codes import Action, Characteristic, Shape, Watched, When
 from hilserver.tick.plan import ChannelRecord, CyclePoint, Plan, make_plan, table_of
@@ -33,6 +34,7 @@ from hilserver.tick.row import (
     CylinderState,
     InputTrend,
     PortState,
+    ReadingState,
     RowHeader,
     ValveState,
     cylinder_state,
@@ -203,6 +205,7 @@ def _sections(
         "change": [f"change.{name}" for name in channels],
         "input": [f"input.{name}" for name in inputs],
         "trend": [f"input_{field}.{name}" for name in inputs for field in InputTrend.names()],
+        "reading": [f"channel_{field}.{name}" for name in channels for field in ReadingState.names()],
         "limit": [f"limit.{name}" for name in limits],
         "valve": [f"valve.{name}.{field}" for name in valves for field in ValveState.names()],
         "output": [f"output.{name}" for name in settings.outputs],
@@ -274,8 +277,9 @@ def _channel_lines(
     settings: RigSettings, slots: Mapping[tuple[str, str], int], rates: Mapping[str, float]
 ) -> list[Line]:
     lines, first, rate = [], 0, settings.loop.rate
-    for s in settings.channels.values():
-        line: Line = {**dict.fromkeys(ChannelRecord.names(), 0.0), "slot": NONE}
+    watched = channel_constants(settings)
+    for name, s in settings.channels.items():
+        line: Line = {**dict.fromkeys(ChannelRecord.names(), 0.0), "slot": NONE, **watched[name]}
         if s.device is None or s.source is None:
             line["constant"] = s.fixed()
         else:
@@ -293,6 +297,7 @@ def _channel_lines(
                 "valid_low": lowest,
                 "valid_high": highest,
                 "valid_rate": s.valid_rate.value if s.valid_rate is not None else np.inf,
+                "jump_rate": s.jump_rate(),
                 "least_interval": 0.5 * ticks_between_samples(s.device, rates, rate) / rate,
             }
             first += points
@@ -327,6 +332,9 @@ def _limit_lines(settings: RigSettings, channels: list[str], outputs: tuple[Driv
         if output.max_age is not None:
             bounds = _range(Watched.CONFIRMATION, -np.inf, output.max_age)
             found[output.limit] = {"channel": place, **bounds, "action": output.action}
+    for name, watch in watches(settings).items():
+        bounds = _range(watch.watched, watch.lower, watch.upper)
+        found[name] = {"channel": channels.index(watch.channel), **bounds, "action": LIMIT_ACTIONS[watch.action]}
     return found
 
 

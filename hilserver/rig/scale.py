@@ -106,6 +106,12 @@ class Scale(Datasheet):
         description="value in `unit` = c0 + c1·raw + c2·raw² …: [c0, c1, …]",
     )
     unit: str | None = Field(default=None, description="polynomial: the unit of its values")
+    range: tuple[AnyQuantity, AnyQuantity] | None = Field(
+        default=None,
+        examples=[["0 bar", "250 bar"]],
+        description="values between which the sensor measures; default: from the first point to the last, or at 4 mA "
+        "and 20 mA. Not known without it: with a polynomial, and with the raw readings 0 and 1 (a factor)",
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> Scale:
@@ -124,6 +130,10 @@ class Scale(Datasheet):
             raise ValueError("scale.polynomial: the value does not depend on the reading")
         if self.unit is not None:
             in_si(self.unit)
+        if self.range is not None:
+            _check_values(self.range, "scale.range")
+            if self.range[0].unit != self.si_unit:
+                raise ValueError(f"scale.range must be in the unit of the values, {self.si_unit or 'none'}")
         return self
 
     def _check_points(self) -> None:
@@ -141,6 +151,17 @@ class Scale(Datasheet):
         values = self.value or self.current
         assert values is not None
         return values[0].unit
+
+    def range_values(self) -> tuple[float, float] | None:
+        """Values between which the sensor measures, SI, the lower first; None where that is not known.
+
+        >>> Scale(raw=(0, 10), value=("0 m", "2 m")).range_values()
+        (0.0, 2.0)
+        """
+        is_factor = self.raw is not None and set(self.raw) == {0.0, 1.0}
+        values = self.range or self.current or (None if is_factor else self.value)
+        found = sorted(value.value for value in values or ())
+        return (found[0], found[-1]) if found else None
 
     def curve(self) -> Curve:
         """Raw reading -> SI value."""

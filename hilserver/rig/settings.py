@@ -364,6 +364,22 @@ class RecordingSettings(Datasheet):
         default=500.0, ge=0, description="with less free disk space than this nothing is recorded"
     )
     keep: KeepSettings = KeepSettings()
+    buffer: Time | None = Field(
+        default=None,
+        examples=["60 s"],
+        ge=2,
+        le=3600,
+        description="rows of so long are kept in memory while the disk is slow or the recorder is started again; "
+        "default: 20 s, less where that takes more than 128 MB",
+    )
+    lost_after: Time = Field(
+        default="3 s", ge=2, le=60, description="time without a recorded row after which the recording counts as lost"
+    )
+    action: Literal["warn", "ramp", "trip"] = Field(
+        default="warn",
+        description="when the recording is lost; warn: report only; ramp: to null in stop_time, mode SAFE; trip: "
+        "FAULT, latched. With ramp and trip, arm and start are refused while nothing is recorded",
+    )
 
 
 class MqttSettings(BrokerAddress):

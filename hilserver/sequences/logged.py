@@ -29,11 +29,11 @@ Command = tuple[float, tuple[float, ...]]
 """A command in a log: its tick, and its kind and numbers."""
 
 
-def check_log(sequence: Sequence, log: Path) -> SequenceResult:
+def check_log(sequence: Sequence, log: Path, *, trust: bool = False) -> SequenceResult:
     """Find a sequence in a log, replay the run from its recorded inputs, and check the expectations against the replay.
 
-    Faults are not searched for: they are contained in the recorded inputs. Raises RecordError if the log can't be
-    used, HilserverError if it does not contain the sequence.
+    Faults are not searched for: they are contained in the recorded inputs. ``trust`` as for `replay_log`.
+    Raises RecordError if the log can't be used, HilserverError if it does not contain the sequence.
     """
     began = time.perf_counter()
     collected: list[Collector] = []
@@ -45,7 +45,7 @@ def check_log(sequence: Sequence, log: Path) -> SequenceResult:
             rigs.append(rig)
         collected[0].add(names, rows)
 
-    replayed = replay_log(log, watch=watch)
+    replayed = replay_log(log, watch=watch, trust=trust)
     if not collected:
         raise HilserverError(f"{log}: no part of it can be replayed.")
     rig = rigs[0]

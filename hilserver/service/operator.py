@@ -69,8 +69,8 @@ class Operator:
         """Warnings that the answer to ``arm`` contains."""
         self.against_arming: Callable[[Arm], Awaitable[tuple[str, ...]]] = nothing
         """Reasons for which ``arm`` is refused."""
-        self.against_sender: Callable[[Command], str | None] = lambda _: None
-        """The reason to refuse a command because of its sender."""
+        self.against: list[Callable[[Command], str | None]] = []
+        """The reasons to refuse a command at present: its sender, or that nothing is recorded."""
         self.done: Callable[[Command], None] = lambda _: None
         """Called after each command that was carried out, other than those that change the circuit."""
         self._posted: RunningCircuit | None = None
@@ -106,8 +106,9 @@ class Operator:
         if isinstance(command, CircuitCommand):
             return await self._switch(command)
         self._stops += command.name in STOPPING
-        if reason := self.against_sender(command):
-            raise HilserverError(reason)
+        for refusal in self.against:
+            if reason := refusal(command):
+                raise HilserverError(reason)
         if isinstance(command, Arm):
             await self._check_before_arming(command)
         done = await self._post(command, loop_command(self._rig, command))

@@ -20,36 +20,14 @@ from hilserver.protocol.heartbeat import OperatorHeartbeat
 from hilserver.protocol.published import Answer
 from hilserver.rig.settings import OperatorSettings
 from hilserver.service.recording import Tell
+from hilserver.service.silence import LOOK, Silence
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 
 _log = logging.getLogger(__name__)
-LOOK = 0.05
-"""Seconds between two checks."""
 CLIENTS_KEPT = 100
 SOURCE = "operator"
-
-
-class Silence:
-    """Time since the last sign of life, s, of something whose signs of life are counted.
-
-    Each check counts for a limited time only: after a pause of the whole machine, the other processes need a moment,
-    too.
-    """
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._signs = -1
-        self._looked = time.monotonic()
-
-    def look(self, signs: int) -> float:
-        """Update with the present number of signs of life; returns the time since the last one, s."""
-        now = time.monotonic()
-        step, self._looked = min(now - self._looked, 2 * LOOK), now
-        self.seconds = 0.0 if signs != self._signs else self.seconds + step
-        self._signs = signs
-        return self.seconds
 
 
 @dataclass

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 import logging
 import os
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,6 +33,7 @@ from hilserver.rig.build import Rig
 from hilserver.rig.settings import RecordingSettings
 from hilserver.service.children import Child, ChildFailed, Prepared, all_ready
 from hilserver.service.operator import RunningCircuit
+from hilserver.service.silence import LOOK, Silence
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.row import header, headers
 
@@ -45,9 +46,29 @@ MORE_ROOM = 1.1
 """Recording resumes with so many times the free space at which it ended."""
 TIDY_EVERY = 60.0
 """Seconds between two checks for old recordings; each new file causes one, too."""
+HUNG_AFTER = 0.5
+"""Part of the time for which the ring has room, after which a recorder that writes nothing is killed."""
+SLOW = 3.0
+"""The same in seconds, at least: so long a write may take on a busy disk."""
+FILES_KEPT = 1000
+"""Files of the recording that are remembered."""
 CLOCK_JUMP = 3600.0
 """Change of the system clock, s, after which it is not trusted: then no recording is removed for its age."""
 RECORDER, OLD_LOGS = "recorder", "old logs"
+
+
+@dataclass
+class _Written:
+    """A file of the recording, and the last tick that is known to be in it (-1: none)."""
+
+    path: Path
+    tick: int = -1
+
+    def read_last_tick(self) -> None:
+        """Take the last tick from the file, which may have more rows than its recorder has reported."""
+        with contextlib.suppress(HilserverError, OSError):  # it was just started
+            if (batch := last_batch(self.path)) is not None:
+                self.tick = int(batch.column("tick")[-1].as_py())
 
 
 class NoRoom(HilserverError):
@@ -62,7 +83,10 @@ class Tell(Protocol):
 
 
 class RecorderProcess:
-    """The recorder process and its log. ``ran`` returns the circuit of a version, for the header of a new log."""
+    """The recorder process and its log. ``ran`` returns the circuit of a version, for the header of a new log.
+
+    Its reports are its heartbeat: one that hangs is killed while the ring still has room for what it has not written.
+    """
 
     def __init__(
         self,
@@ -77,6 +101,8 @@ class RecorderProcess:
         self.log_file: Path | None = None
         """The first file of the log that is being written."""
         self.recorder: Child | None = None
+        self.vanished: list[Path] = []
+        """Files of the recording that are gone, with their rows, though nobody here has removed them."""
         self._settings = rig.settings.recording
         self._rig = rig
         self._memory = memory
@@ -85,12 +111,21 @@ class RecorderProcess:
         self._ran = ran
         self._telemetry = telemetry
         self._prepared = prepared
-        self._file: Path | None = None  # the one that is being written
-        self._before: Path | None = None  # the last file of the log before
-        self._last_tick = -1  # that is written
+        self._files: list[_Written] = []
+        self._hung_after = max(HUNG_AFTER * memory.ring.capacity / rig.settings.loop.rate, SLOW)
         self._tell: Tell | None = None
         self._new_file = asyncio.Event()
         self._clock = _clock_offset()
+
+    @property
+    def last_tick(self) -> int:
+        """The last tick that is known to be in a log; -1 for none."""
+        return max((file.tick for file in self._files), default=-1)
+
+    @property
+    def _file(self) -> Path | None:
+        """The file that is being written, or was last."""
+        return self._files[-1].path if self._files else None
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
@@ -111,8 +146,9 @@ class RecorderProcess:
         """
         folder = _made(log_folder(self._settings))
         self._require_room(folder)
-        if self._file is not None:
-            self._last_tick = await asyncio.to_thread(_last_tick, self._file, self._last_tick)
+        self._note_vanished()
+        if self._files:
+            await asyncio.to_thread(self._files[-1].read_last_tick)
         log = new_log(folder, self._rig.settings.name, datetime.now(UTC))
         header_file = self._folder / "header.json"
         header = self._header(self._ran(await asyncio.to_thread(self._first_version)))
@@ -122,11 +158,12 @@ class RecorderProcess:
             max_rows=rows_per_file(self._rig),
             min_free=int(self._settings.min_free_megabytes * 1e6),
         )
-        arguments = (str(self._memory.segment.path), str(header_file), str(log), json.dumps(dataclasses.asdict(limits)))
+        arguments = (str(self._memory.segment.path), str(header_file), str(log), json.dumps(asdict(limits)))
         self.recorder = await Child.start(
             "recorder", "hilserver.record.recorder", *arguments, heard=self._heard, prepared=self._prepared
         )
-        self._before, self.log_file, self._file = self._file, log, log
+        self.log_file = log
+        self._files = [*self._files[-FILES_KEPT:], _Written(log)]
         return self.recorder
 
     def _require_room(self, folder: Path) -> None:
@@ -141,14 +178,14 @@ class RecorderProcess:
         ring = self._memory.ring
         rows = np.empty((ring.capacity, ring.width))
         count, _, _ = ring.read(max(ring.published - ring.capacity, 0), rows)
-        new = rows[:count][headers(rows)["tick"][:count] > self._last_tick]
+        new = rows[:count][headers(rows)["tick"][:count] > self.last_tick]
         return int(header(new[0]).circuit_version) if len(new) else 0
 
     def _header(self, first: RunningCircuit) -> LogHeader:
         """The header of a log that starts with this circuit."""
-        rig = dataclasses.replace(self._rig, circuit=first.circuit, packed=first.packed)
+        rig = replace(self._rig, circuit=first.circuit, packed=first.packed)
         header = run_header(rig, self._program, "real time")
-        extra = {**header.extra, CIRCUIT_VERSION: first.version, PREVIOUS_TICK: self._last_tick}
+        extra = {**header.extra, CIRCUIT_VERSION: first.version, PREVIOUS_TICK: self.last_tick}
         return header.model_copy(update={"previous": self._file.name if self._file else "", "extra": extra})
 
     # --- running -----------------------------------------------------------------------------------------------------
@@ -160,7 +197,7 @@ class RecorderProcess:
         while not self._is_over():
             began = time.monotonic()
             if self.recorder is not None:
-                reason = await self.recorder.wait_ended()
+                reason = await self._ended(self.recorder)
                 self._remove_stub()
                 if self._is_over():
                     return
@@ -176,6 +213,21 @@ class RecorderProcess:
                 await asyncio.sleep(LOOK_FOR_ROOM if is_full else delay)
             if not self._is_over():
                 tell(RECORDER, None, f"recording resumed in {self.log_file}")
+
+    async def _ended(self, recorder: Child) -> str:
+        """Wait for the end of the recorder, and kill it if it hangs; returns why it ended."""
+        ending, silence, killed = asyncio.create_task(recorder.wait_ended()), Silence(), ""
+        try:
+            while not (await asyncio.wait({ending}, timeout=LOOK))[0]:
+                row, quiet = self._telemetry.latest(), silence.look(self.last_tick)
+                if row is None or header(row).tick <= self.last_tick:  # there is nothing to record
+                    silence = Silence()
+                elif quiet > self._hung_after and not killed:
+                    killed = f"it has written nothing for {quiet:.1f} s and was killed"
+                    recorder.kill()
+            return killed or ending.result()
+        finally:
+            ending.cancel()
 
     def _is_over(self) -> bool:
         return self._memory.info.loop_pid == 0
@@ -197,7 +249,12 @@ class RecorderProcess:
         with contextlib.suppress(OSError):
             if self.log_file.stat().st_size == 0:
                 self.log_file.unlink()
-                self._file = self._before
+                self._files.pop()
+
+    def _note_vanished(self) -> None:
+        """Forget the last files that are gone: their rows are in no log."""
+        while self._files and not self._files[-1].path.exists():
+            self.vanished.append(self._files.pop().path)
 
     def _heard(self, message: dict[str, Any]) -> None:
         """Take a status report of the recorder."""
@@ -212,9 +269,10 @@ class RecorderProcess:
             megabytes=report["bytes"] / 1e6,
             free_megabytes=None if report["free"] is None else report["free"] / 1e6,
         )
-        self._last_tick = report["tick"]
-        if file != self._file or before.file is None:
-            self._file = file
+        if file != self._file:
+            self._files.append(_Written(file))
+        self._files[-1].tick = report["tick"]
+        if report["file"] != before.file:
             self._new_file.set()
         if self._tell is not None and status.gap and before.file is None:
             self._tell("gap", None, f"{status.gap} ticks before those in {file} are in no log", warn=True)
@@ -226,6 +284,9 @@ class RecorderProcess:
         """End the recorder, with everything written."""
         if self.recorder is not None:
             await self.recorder.stop()
+        self._note_vanished()
+        for file in self.vanished:
+            _log.error("%s is gone, with all rows in it: it was deleted or moved, or its disk was unmounted", file)
 
     # --- old recordings ----------------------------------------------------------------------------------------------
 
@@ -262,21 +323,13 @@ class RecorderProcess:
                 break
             file.path.unlink()
             gone.append(file)
+        self._files = [file for file in self._files if file.path not in {removed.path for removed in gone}]
         return gone
 
 
 def log_folder(settings: RecordingSettings) -> Path:
     """Where logs go: the folder in the rig file, else the logs directory of a systemd service, else ``logs``."""
     return Path(settings.folder or os.environ.get("LOGS_DIRECTORY", "").split(":")[0] or "logs")
-
-
-def _last_tick(file: Path, reported: int) -> int:
-    """The last tick in a file of a log; ``reported``, the last one reported, where the file has none."""
-    try:
-        batch = last_batch(file)
-    except (HilserverError, OSError):  # it was just started
-        return reported
-    return reported if batch is None else int(batch.column("tick")[-1].as_py())
 
 
 def _made(folder: Path) -> Path:

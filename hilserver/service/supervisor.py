@@ -36,6 +36,7 @@ from hilserver.service.operator import Operator
 from hilserver.service.operator_link import OperatorLink
 from hilserver.service.publisher import Publisher
 from hilserver.service.recording import RecorderProcess
+from hilserver.service.recording_watch import RecordingWatch
 from hilserver.service.restarts import STABLE_AFTER, Restarts
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 BEAT = 0.02
-RING_SECONDS, RING_BYTES, RING_ROWS = 10.0, 64e6, 1000
-"""Size of the ring: seconds, limited to these bytes, but at least these rows."""
+RING_SECONDS, RING_BYTES, RING_ROWS = 20.0, 128e6, 1000
+"""Size of the ring: seconds, limited to these bytes, unless the rig file says otherwise; but at least these rows."""
 PAYLOAD_BYTES = 1 << 18
 FAREWELL = 0.3
 """Seconds for sending the last messages."""
@@ -104,6 +105,8 @@ class Supervisor:
                 processes, publisher = starting.result()
                 self.ready.set()
                 code = await self._serve(processes, publisher)
+            if self._recording is not None and self._recording.vanished:
+                code = code or 1
             if code == 0:
                 self._restarts.succeed()
             return code
@@ -233,6 +236,7 @@ class Supervisor:
         held = HeldInputs(self.rig.settings.inputs, operator.execute)
         operator.done = held.follow
         stack.callback(held.end)
+        self._require_recording(stack, operator, mqtt, tell)
         settings = self.rig.settings.operator
         if self._attended:
             return
@@ -248,11 +252,26 @@ class Supervisor:
             held.follow(command)
             link.take_over(command)
 
-        operator.against_sender, operator.done = link.refusal, done
+        operator.against.append(link.refusal)
+        operator.done = done
         mqtt.on_heartbeat = link.hear
         mqtt.ask_every = settings.lost_after / 4 if settings.require != "none" else None
         self.telemetry.operator = lambda: link.client
         _background(stack, "watching the link to the operator", functools.partial(link.keep, tell))
+
+    def _require_recording(
+        self, stack: contextlib.AsyncExitStack, operator: Operator, mqtt: MqttService, tell: Callable[..., None]
+    ) -> None:
+        """Watch that what happens is recorded."""
+        assert self.telemetry is not None
+        assert self._recording is not None
+        recording, settings = self._recording, self.rig.settings.recording
+        if not settings.enabled:
+            return
+        refuse = mqtt.inbox.refuse_waiting
+        watch = RecordingWatch(settings, self.telemetry, lambda: recording.last_tick, operator.execute, refuse)
+        operator.against.append(watch.refusal)
+        _background(stack, "watching the recording", functools.partial(watch.keep, tell))
 
     def _watch(
         self, stack: contextlib.AsyncExitStack, processes: LoopProcesses, publisher: Publisher, mqtt: MqttService
@@ -355,7 +374,9 @@ def _own_login(address: BrokerAddress, accounts: Accounts, folder: Path) -> Brok
 
 def ring_rows(rig: Rig) -> int:
     """Number of rows in the ring of a rig."""
-    return max(round(min(RING_SECONDS * rig.settings.loop.rate, RING_BYTES / (8 * rig.layout.width))), RING_ROWS)
+    rate, buffer = rig.settings.loop.rate, rig.settings.recording.buffer
+    rows = min(RING_SECONDS * rate, RING_BYTES / (8 * rig.layout.width)) if buffer is None else buffer * rate
+    return max(round(rows), RING_ROWS)
 
 
 def _background(stack: contextlib.AsyncExitStack, name: str, work: Callable[[], Awaitable[None]]) -> None:

@@ -17,8 +17,9 @@ from hilserver.numerics.arrays import Floats, Integers
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.reader import Batch, CircuitVersion, Damage, LogReader
 from hilserver.record.run import unpacked_record
-from hilserver.rig.build import Rig, assemble, library_in
+from hilserver.rig.build import Rig, assemble
 from hilserver.rig.plan import first_row
+from hilserver.rig.trust import library_of_log
 from hilserver.tick.program import no_command, work_array
 from hilserver.tick.row import COLUMN, header, input_columns
 
@@ -80,18 +81,24 @@ Watch = Callable[[Rig, Sequence[str], Floats], object]
 
 
 def replay_log(
-    path: Path, *, from_row: int = 0, tolerance: float | None = None, watch: Watch | None = None
+    path: Path,
+    *,
+    from_row: int = 0,
+    tolerance: float | None = None,
+    watch: Watch | None = None,
+    trust: bool = False,
 ) -> Replayed:
     """Replay a log (and the following files of the run) from a row on.
 
     Row 0 of a run is computed from the initial state. Any other first row is taken from the log unchanged, and so is
     the first row after rows that are lost. With the program that wrote the log, the recorded arrays of its circuits
     are used and all values must be bit-identical; with another one, circuits are rebuilt from their source and values
-    compared within ``tolerance``. ``watch`` is called with all rows. Raises RecordError if the log can't be used,
-    ConfigurationError if its rig can't be built any more.
+    compared within ``tolerance``. ``watch`` is called with all rows. ``trust``: run the Python that the log contains,
+    also if it was not run here before. Raises RecordError if the log can't be used, ConfigurationError if its rig can't
+    be built any more, HilserverError if it contains Python that is not trusted.
     """
     reader = LogReader(path)
-    replay = _Replay(reader.header, path, from_row, watch)
+    replay = _Replay(_rig_of(reader.header, path, trust), reader.header, path, from_row, watch)
     rows = 0
     for batch in reader.batches():
         replay.take(batch)
@@ -149,8 +156,8 @@ class _Names:
 class _Replay:
     """A rig built from a log's header and run with the log's inputs and commands, batch by batch."""
 
-    def __init__(self, header: LogHeader, path: Path, from_row: int, watch: Watch | None) -> None:
-        self.rig = _rig_of(header, path)
+    def __init__(self, rig: Rig, header: LogHeader, path: Path, from_row: int, watch: Watch | None) -> None:
+        self.rig = rig
         self.program = compiled_program(self.rig.library)
         self.same_program = header.extra.get("program") == self.program.fingerprint
         self.compared = self.switches = 0
@@ -287,13 +294,14 @@ class _Replay:
             found.largest = max(found.largest, largest)
 
 
-def _rig_of(header: LogHeader, path: Path) -> Rig:
+def _rig_of(header: LogHeader, path: Path, trust: bool) -> Rig:
     """The rig of a log, from the sources in its header. Raises RecordError if it can't be built any more."""
     sources = {key: value for key, value in header.configuration.items() if key != "file"}
     if "rig" not in sources or "circuit" not in sources:
         raise RecordError(path, "does not contain the configuration of its rig and can't be replayed.")
     try:
-        return assemble(sources, Path(str(header.configuration.get("file", path))), library_in(sources))
+        library = library_of_log(sources, path, trust=trust)
+        return assemble(sources, Path(str(header.configuration.get("file", path))), library)
     except ConfigurationError as error:
         problems = "\n".join(f"  {problem}" for problem in error.problems)
         text = f"was written by {header.software}; this version does not accept its configuration:\n{problems}"

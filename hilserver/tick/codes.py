@@ -90,12 +90,20 @@ class Action(IntEnum):
 
 
 class Watched(IntEnum):
-    """The quantity that a limit monitors: of a channel, or the age of the confirmed command of an output."""
+    """The quantity that a limit monitors: of a channel, or the age of the confirmed command of an output.
+
+    From JUMPS on: readings of a channel that can't be true.
+    """
 
     VALUE = 0
     AGE = 1
     RATE = 2
     CONFIRMATION = 3
+    JUMPS = 4
+    STUCK = 5
+    FROZEN = 6
+    ESTIMATE = 7
+    SUPPLY = 8
 
 
 class When(IntEnum):

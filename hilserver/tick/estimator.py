@@ -33,6 +33,7 @@ from hilserver.tick.plan import (
     CylinderRecord,
     Plan,
 )
+from hilserver.tick.readings import note_difference
 from hilserver.tick.records import cells_of
 from hilserver.tick.row import (
     CYLINDER_CELLS,
@@ -42,6 +43,7 @@ from hilserver.tick.row import (
     past_of_cylinder,
     past_of_valve,
     port_state,
+    reading_state,
     valve_state,
 )
 from hilserver.tick.valve import command_at, delay_of, move_spool, note_command, reset_nonfinite, valve_flow
@@ -143,7 +145,7 @@ def note_cylinder(plan: Plan, row: Floats, c: int) -> None:
 def correct(plan: Plan, row: Floats, work: Floats, c: int) -> None:
     """Correct a cylinder's estimate by the samples of this tick; the first ones start it."""
     k, m, past = cylinder_state(plan, row, c), plan.cylinder[c], past_of_cylinder(plan, row, c)
-    n = plan.valve.shape[0]
+    n, layout = plan.valve.shape[0], plan.layout[0]
     spools, innovation = work[:n], work[n : n + MEASUREMENTS]
     late, change = work[n + MEASUREMENTS : n + 2 * MEASUREMENTS], cylinder_copy(work[n + 2 * MEASUREMENTS :], 0)
     for i in range(n):
@@ -169,7 +171,10 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int) -> None:
         innovation[SENSED + side] = row[sensor] - q if sensor >= 0 else 0.0
     sensors = (m.sensor_A, m.sensor_B, m.sensor_x, m.sensor_QA, m.sensor_QB)
     for i in range(MEASUREMENTS):
-        if not (is_new(plan, row, sensors[i]) and isfinite(innovation[i])):
+        if is_new(plan, row, sensors[i]) and isfinite(innovation[i]):
+            number = sensors[i] - layout.channel
+            note_difference(innovation[i], row[layout.interval + number], reading_state(plan, row, number))
+        else:
             innovation[i] = 0.0
         late[i] = age_of(plan, row, sensors[i], 0.0)
     before_A, before_B, before_x = k.p_A, k.p_B, k.x

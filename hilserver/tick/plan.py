@@ -62,6 +62,7 @@ class Layout(Struct):
     change: int = value("", "the channels' rates of change")
     input: int = value("", "operator inputs")
     trend: int = value("", "motion of the inputs: a record each")
+    reading: int = value("", "what is remembered of the channels' readings: a record each")
     limit: int = value("", "limits: 1 if violated")
     valve: int = value("", "valves: a record each")
     output: int = value("", "outputs other than valves")
@@ -90,7 +91,11 @@ class ChannelRecord(Struct):
     valid_low: float = value("SI", "lowest valid value")
     valid_high: float = value("SI", "highest valid value")
     valid_rate: float = value("SI/s", "largest valid rate of change")
+    jump_rate: float = value("SI/s", "rate of change above which a new sample is a jump")
     least_interval: float = value("s", "half the time between samples: one that seems to come sooner is an old one")
+    moved_by: int = value("", "number of the valve whose flow changes the reading; -1: not known")
+    least_flow: float = value("m^3/s", "flow below which this may be an error of the model")
+    supply_min: float = value("SI", "value below which a supply is missing; -inf: it is no supply")
 
 
 class CurvePoint(Struct):

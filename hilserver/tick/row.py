@@ -57,6 +57,18 @@ class InputTrend(Struct):
     bend: float = value("", "change of that slope per tick")
 
 
+class ReadingState(Struct):
+    """What is remembered of a channel's readings, to recognise those that can't be true."""
+
+    reading: float = value("raw", "the last raw reading")
+    same: float = value("", "samples with exactly this reading, while RUNNING")
+    moved: float = value("m^3", "flow that should have changed it since, integrated")
+    frozen: float = value("s", "time since it changed, while RUNNING")
+    jumps: float = value("", "share of the samples that differ by a jump from the one before, recent mean")
+    difference: float = value("SI", "measurement minus estimate, recent mean")
+    missing: float = value("s", "supply: time for which it has been missing; -1: it was not there while RUNNING")
+
+
 class PortState(Struct):
     """A port's pressure as passed to the virtual circuit."""
 
@@ -162,11 +174,12 @@ class CommandRecord(Struct):
 COLUMN = {name: column for column, name in enumerate(RowHeader.names())}
 """Columns of the header's fields."""
 HEADER_CELLS, MESSAGE_CELLS = RowHeader.cells(), CommandRecord.cells()
-VALVE_CELLS, CYLINDER_CELLS, TREND_CELLS, PORT_CELLS = (
+VALVE_CELLS, CYLINDER_CELLS, TREND_CELLS, PORT_CELLS, READING_CELLS = (
     ValveState.cells(),
     CylinderState.cells(),
     InputTrend.cells(),
     PortState.cells(),
+    ReadingState.cells(),
 )
 CYLINDER_PAST = ("p_A", "p_B", "x", "flow_A", "flow_B")
 """The stored past states of a cylinder."""
@@ -188,6 +201,12 @@ def command_in(row: Floats) -> int:
 def trend(plan: Plan, row: Floats, i: int) -> int:
     """The motion of input ``i``."""
     return plan.layout[0].trend + i * TREND_CELLS
+
+
+@record_at(ReadingState)
+def reading_state(plan: Plan, row: Floats, i: int) -> int:
+    """What is remembered of the readings of channel ``i``."""
+    return plan.layout[0].reading + i * READING_CELLS
 
 
 @record_at(PortState)
@@ -285,6 +304,7 @@ def column_reference() -> Iterator[tuple[str, Field]]:
     ):
         yield f"{section}.*", SECTIONS[section]
     yield from ((f"input_{field}.*", found) for field, found in InputTrend.fields().items())
+    yield from ((f"channel_{field}.*", found) for field, found in ReadingState.fields().items())
     yield "limit.*", SECTIONS["limit"]
     yield from ((f"valve.*.{field}", found) for field, found in ValveState.fields().items())
     yield "output.*", SECTIONS["output"]

@@ -9,8 +9,9 @@ from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import step
 from hilserver.tick.codes import Characteristic, Mode, Shape, Watched
 from hilserver.tick.plan import ChannelRecord, CyclePoint, Plan
+from hilserver.tick.readings import note_jump, watched_reading
 from hilserver.tick.records import RecordTable
-from hilserver.tick.row import header, trend
+from hilserver.tick.row import header, reading_state, trend
 
 
 @compilable
@@ -38,7 +39,10 @@ def scale_channels(plan: Plan, row: Floats, elapsed: float) -> None:
         row[change + i] = row[interval + i] = 0.0
         if isfinite(row[age + slot]) and not first and gap <= channel.least_interval:  # read before, or jitter
             row[stale + i] = max(row[stale + i] + elapsed, row[age + slot])
-        elif isfinite(new) and isfinite(row[age + slot]) and abs(rate) <= channel.valid_rate:
+            continue
+        if isfinite(new) and not first:
+            note_jump(abs(rate) > channel.jump_rate, max(gap, elapsed), reading_state(plan, row, i))
+        if isfinite(new) and isfinite(row[age + slot]) and abs(rate) <= channel.valid_rate:
             row[value + i], row[stale + i], row[change + i] = new, row[age + slot], rate
             row[interval + i] = elapsed if first else gap
         else:
@@ -82,6 +86,8 @@ def check_limits(plan: Plan, row: Floats, elapsed: float) -> int:
             value = age
         elif limit.watched == Watched.RATE:
             value = row[layout.change + limit.channel]
+        elif limit.watched >= Watched.JUMPS:
+            value, age = watched_reading(limit.watched, reading_state(plan, row, limit.channel)), 0.0
         violated = not (limit.lower <= value <= limit.upper and isfinite(age))
         row[layout.limit + i] = 1.0 if violated else 0.0
         if violated:

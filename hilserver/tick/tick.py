@@ -13,6 +13,7 @@ from hilserver.tick.estimator import follow_machine
 from hilserver.tick.modes import take_command, watch
 from hilserver.tick.outputs import drive_valves, set_outputs
 from hilserver.tick.plan import plan_on
+from hilserver.tick.readings import note_readings
 from hilserver.tick.row import header
 from hilserver.tick.signals import check_limits, scale_channels, set_inputs
 
@@ -27,6 +28,7 @@ def tick(block: Floats, ix: Indices, val: Floats, row: Floats, work: Floats, com
     head.time = head.tick * dt
     elapsed = (clip(head.missed, 0.0, plan.loop[0].max_missed) + 1.0) * dt
     scale_channels(plan, row, elapsed)
+    note_readings(plan, row, elapsed)
     action = check_limits(plan, row, elapsed)
     take_command(plan, row, command, action)
     watch(plan, row, action)

@@ -19,7 +19,7 @@ import pytest
 from log_bench import FIRST_CIRCUIT, Rows, all_rows, assert_same_bits, fixed_part, header, random_rows, write
 
 import hilserver.record.writer as writer_module
-from hilserver.record.format import Event, RecordError, circuit_event, encode
+from hilserver.record.format import Event, RecordError, circuit_event
 from hilserver.record.reader import LogReader
 from hilserver.record.writer import LogWriter
 
@@ -96,7 +96,7 @@ def test_damage_never_gives_wrong_values_and_costs_one_batch(tmp_path: Path) -> 
         found = all_rows(reader)
         if len(found) == len(rows):  # a bit between the buffers, or one that has no meaning
             assert_same_bits(found, rows)
-            assert reader.torn is False
+            assert all(d.reason == "the copy of the header is damaged" for d in reader.damages)
             harmless += 1
             continue
         batch = sum(end <= place for end in ends) - 1
@@ -190,25 +190,6 @@ def old_checksum(batch: pa.RecordBatch) -> bytes:
     assert events.null_count == len(batch)
     content = b"".join(array.to_numpy().tobytes() for array in (*fixed, circuit.offsets, circuit.values))
     return str(zlib.crc32(content + b"[]")).encode()
-
-
-def test_a_damaged_header_is_an_error_or_what_it_was(tmp_path: Path) -> None:
-    path = tmp_path / "run.arrow"
-    header_end = write_batches(path, random_rows(6), batch_rows=6)[0]
-    content = path.read_bytes()
-    generator = random.Random(3)
-    refused = 0
-    for _ in range(400):
-        damaged = bytearray(content)
-        damaged[generator.randrange(header_end)] ^= 1 << generator.randrange(8)
-        path.write_bytes(damaged)
-        try:
-            found = LogReader(path).header
-        except RecordError:
-            refused += 1
-        else:
-            assert encode(found.model_dump()) == encode(header().model_dump())
-    assert refused > 300
 
 
 KILLED_WRITER = """

@@ -12,7 +12,7 @@ from log_bench import NOW, make_files, write_numbered_parts
 
 from hilserver.record.folder import files_of, new_log, recordings, superfluous
 from hilserver.record.format import LogHeader, RecordError
-from hilserver.record.reader import read_header
+from hilserver.record.header import read_header
 from hilserver.rig.settings import KeepSettings
 
 OLD, RUN, LAST = "2026-11-20T01-00-00_lab", "2026-11-21T01-00-00_lab", "2026-11-21T02-00-00_lab"

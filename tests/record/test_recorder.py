@@ -25,7 +25,6 @@ from hilserver.record.run import run_header
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig, load_rig
 from hilserver.rig.plan import first_row
-from hilserver.service.supervisor import RING_SECONDS
 from hilserver.tick.row import header as row_header
 
 
@@ -118,6 +117,7 @@ def test_a_log_ends_whole_before_the_disk_is_full(rig: Rig, tmp_path: Path, monk
 RECORDING = """
 max_duration = "500 ms"
 min_free_megabytes = 100
+buffer = "5 s"
 keep = {keep}
 """
 
@@ -189,7 +189,7 @@ def test_a_full_disk_stops_the_recording_visibly_and_not_the_loop(tmp_path: Path
         await asyncio.sleep(2.5)
         assert user.all("state")[-1]["recording"]["file"] is None, "a little more room is not enough"
         assert user.all("state")[-1]["mode"] == "RUNNING"
-        await asyncio.sleep(RING_SECONDS)
+        await asyncio.sleep(5.0)  # the ring has no room for more
         fake.set(free_bytes=111e6)
         await user.see("event", lambda event: "are in no log" in event["text"], start)
         assert user.all("state")[-1]["mode"] == "RUNNING"

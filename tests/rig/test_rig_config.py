@@ -201,7 +201,8 @@ def test_a_limit_can_not_take_a_channels_name_for_another() -> None:
     """Its age limit would be called like the channel's own: p_A.age."""
     limit = {"channel": "p_S", "max_age": "1 s", "action": "warn"}
     assert "has the name of a channel" in problems({"limits": {"p_A": limit}})
-    assert bench_rig({"limits": {"p_S": limit}}).layout.limits == ("p_S.age", "p_A.age", "Q_A.age")
+    ages = [name for name in bench_rig({"limits": {"p_S": limit}}).layout.limits if name.endswith(".age")]
+    assert ages == ["p_S.age", "p_A.age", "Q_A.age"]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,8 @@ from hilserver.sequences.check import SequenceResult
 from hilserver.sequences.live import run_live
 from hilserver.sequences.model import load_sequence
 from hilserver.service.held_inputs import HeldInputs
-from hilserver.service.operator_link import LOOK, OperatorLink, Silence
+from hilserver.service.operator_link import OperatorLink
+from hilserver.service.silence import LOOK, Silence
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
@@ -97,7 +98,7 @@ def test_many_names_cost_no_memory_and_do_not_hide_the_operator() -> None:
 
 def test_a_pause_of_the_whole_machine_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("hilserver.service.operator_link.time.monotonic", lambda: now)
+    monkeypatch.setattr("hilserver.service.silence.time.monotonic", lambda: now)
     silence = Silence()
     assert silence.look(1) == 0.0
     now += 3600.0

@@ -69,6 +69,7 @@ def rig_text(name: str, folder: Path, changes: Mapping[str, str] | None = None) 
         "cycle =": f'cycle = "{CONFIG}/cycles/lift.toml"',
         "rate =": 'rate = "1 kHz"\nheartbeat_timeout = "2.5 s"',
         "lost_after =": 'lost_after = "20 s"',
+        "[recording]": '[recording]\nlost_after = "20 s"',
         "max_missed =": "max_missed = 5000",
         "max_age =": 'max_age = "2.5 s"',
         **(changes or {}),

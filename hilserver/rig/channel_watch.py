@@ -1,0 +1,52 @@
+"""What is watched of a channel's readings: settings of the rig file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, StrictBool
+
+from hilserver.components.base import Datasheet
+from hilserver.units import AnyDifference, AnyQuantity, Time
+
+WatchAction = Literal["off", "warn", "ramp", "trip"]
+
+
+class ChannelWatch(Datasheet):
+    """Readings that can't be true. All of it is watched by default, as far as the rig file says what is possible."""
+
+    range: StrictBool = Field(
+        default=True,
+        description="a value more than 10 % of the scale's range outside of it is no sample, and neither is a pressure "
+        "below vacuum; `valid` sets another range",
+    )
+    jumps: WatchAction = Field(
+        default="warn",
+        description="channels with a unit: more than 5 % of the samples of 0.1 s differ by a jump from the one "
+        "before: by more than half of the scale's range per millisecond, or faster than `valid_rate`",
+    )
+    stuck: WatchAction = Field(
+        default="trip",
+        description="sensors of a cylinder and its valve: exactly the same reading although the valve's flow must have "
+        "moved the piston; any channel with `noise`: the same reading for 10 s while RUNNING (a warning)",
+    )
+    estimate: WatchAction = Field(
+        default="warn", description="sensors of a cylinder and its valve: the estimator expects another value"
+    )
+    estimate_limit: AnyDifference | None = Field(
+        default=None,
+        examples=["20 bar"],
+        description="largest difference between measurement and estimate, mean over 0.1 s; default: 10 % of the "
+        "scale's range",
+    )
+    supply: WatchAction = Field(
+        default="ramp",
+        description="supply pressure of a valve: it was there while RUNNING and is missing; with ramp and trip, a "
+        "person must start again when it is back",
+    )
+    supply_min: AnyQuantity | None = Field(
+        default=None,
+        examples=["20 bar"],
+        description="pressure below which the supply is missing; default: 2 % of the scale's upper end",
+    )
+    supply_time: Time = Field(default="0.2 s", ge=0, le=60, description="time for which it is missing before that")

@@ -1,0 +1,157 @@
+"""Limits of readings that can't be true, derived from scales, valves and cylinders of the rig file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from math import inf, isfinite
+from typing import Any
+
+from hilserver.rig.channels import ChannelSettings
+from hilserver.rig.cylinders import valve_at
+from hilserver.rig.settings import CylinderSettings, RigSettings
+from hilserver.tick.codes import Watched
+from hilserver.tick.records import NONE
+from hilserver.units import shown_value
+
+MOVED = {"position": 0.05, "pressure": 0.2, "flow": 0.2}
+"""Part of the stroke that the valve's flow must have moved the piston before an unchanged reading is a stuck sensor.
+
+Pressure and flow may be constant in a smooth motion, to the resolution of a coarse sensor; a position may not.
+"""
+LEAST_FLOW = 0.1
+"""Flows below this part of the valve's nominal flow do not count: errors of null and leakage, at rest."""
+JUMPING = 0.05
+"""Largest part of the samples that may be jumps: one alone may be a fast rise, and must not delay a limit."""
+ESTIMATE = 0.1
+"""Largest difference between measurement and estimate, of the scale's range."""
+SUPPLY, UNKNOWN_SUPPLY = 0.02, 5e5
+"""Pressure below which a supply is missing, of the scale's upper end; Pa, where the scale does not say its range."""
+NEVER = 10.0
+"""s: a sensor with noise does not give the same reading for so long."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A limit of the tick on what is watched of a channel's readings. ``what`` can't be true, in words."""
+
+    channel: str
+    watched: Watched
+    lower: float
+    upper: float
+    action: str
+    what: str
+
+    @property
+    def name(self) -> str:
+        """Its name among the limits."""
+        return f"{self.channel}.{self.watched.name.lower()}"
+
+
+@dataclass(frozen=True)
+class Motion:
+    """What moves a sensor's reading: the flow of a valve, in m³ of which ``volume`` moves the piston visibly."""
+
+    valve: str
+    volume: float
+
+
+def watches(settings: RigSettings) -> dict[str, Watch]:
+    """All watches by name; a limit of the rig file with the same name takes its place."""
+    moving = motions(settings)
+    found = (_of_channel(name, channel, settings, moving) for name, channel in settings.channels.items())
+    return {watch.name: watch for watch in chain.from_iterable(found) if watch.name not in settings.limits}
+
+
+def unwatched(name: str, channel: ChannelSettings, settings: RigSettings) -> Iterator[str]:
+    """Why something is not watched of a measured channel, in words."""
+    watch, found = channel.watch, watches(settings)
+    off = [kind for kind in ("jumps", "stuck", "estimate", "supply") if getattr(watch, kind) == "off"]
+    if not watch.range:
+        off.insert(0, "range")
+    if off:
+        yield f"switched off: {', '.join(off)}"
+    if channel.measuring_range() is None:
+        yield "range not known: give scale.range"
+    if watch.stuck != "off" and not {f"{name}.stuck", f"{name}.frozen"} & found.keys():
+        yield "stuck: no model of what moves it"
+
+
+def channel_constants(settings: RigSettings) -> dict[str, dict[str, Any]]:
+    """The constants that the tick needs for it, by channel: fields of its record in the plan."""
+    valves, moving = list(settings.valves), motions(settings)
+    constants = {}
+    for name, channel in settings.channels.items():
+        motion = moving.get(name)
+        constants[name] = {
+            "moved_by": valves.index(motion.valve) if motion is not None else NONE,
+            "least_flow": LEAST_FLOW * settings.valves[motion.valve].nominal_flow.flow if motion is not None else 0.0,
+            "supply_min": supply_min(channel) if name in _supplies(settings) else -inf,
+        }
+    return constants
+
+
+def supply_min(channel: ChannelSettings) -> float:
+    """Pressure below which a supply is missing, Pa gauge."""
+    if channel.watch.supply_min is not None:
+        return channel.watch.supply_min.value - channel.zero
+    known = channel.measuring_range()
+    return SUPPLY * known[1] if known is not None else UNKNOWN_SUPPLY
+
+
+def motions(settings: RigSettings) -> dict[str, Motion]:
+    """The channels whose readings a valve's flow must move, because they measure a cylinder."""
+    found = {}
+    for cylinder in settings.cylinders.values():
+        driven = _valve_of(cylinder, settings)
+        if driven is None:
+            continue
+        valve, area = driven
+        sensors = {"position": [cylinder.position], "flow": [settings.valves[valve].flow]}
+        sensors["pressure"] = [settings.ports.get(port or "") for port in (cylinder.port_A, cylinder.port_B)]
+        for kind, channels in sensors.items():
+            for channel in channels:
+                if channel in settings.channels and settings.channels[channel].device is not None:
+                    found[channel] = Motion(valve, MOVED[kind] * area * cylinder.stroke)
+    return found
+
+
+def _valve_of(cylinder: CylinderSettings, settings: RigSettings) -> tuple[str, float] | None:
+    """The valve that moves a cylinder, and the piston's area at the valve's port; None if there is none."""
+    valves, areas = list(settings.valves), cylinder.areas()
+    for port, area in zip((cylinder.port_A, cylinder.port_B), areas, strict=True):
+        if (number := valve_at(settings, port, own=True)) >= 0:
+            return valves[number], area
+    return None
+
+
+def _supplies(settings: RigSettings) -> set[str]:
+    return {valve.supply for valve in settings.valves.values()}
+
+
+def _of_channel(
+    name: str, channel: ChannelSettings, settings: RigSettings, moving: Mapping[str, Motion]
+) -> Iterator[Watch]:
+    if channel.device is None:
+        return
+    watch, known = channel.watch, channel.measuring_range()
+    if watch.jumps != "off" and channel.unit and isfinite(rate := channel.jump_rate()):
+        what = f"{shown_value(rate * 1e-3, channel.unit)} in 1 ms"
+        yield Watch(name, Watched.JUMPS, -inf, JUMPING, watch.jumps, what)
+    if watch.stuck != "off" and (motion := moving.get(name)) is not None:
+        what = f"the same while {shown_value(motion.volume, 'm^3')} pass"
+        yield Watch(name, Watched.STUCK, -inf, motion.volume, watch.stuck, what)
+    elif watch.stuck != "off" and channel.noise is not None:
+        yield Watch(name, Watched.FROZEN, -inf, NEVER, "warn", f"the same for {NEVER:g} s")
+    if watch.estimate != "off" and name in moving and (most := _estimate_limit(channel, known)) is not None:
+        yield Watch(name, Watched.ESTIMATE, -most, most, watch.estimate, f"± {shown_value(most, channel.unit)}")
+    if watch.supply != "off" and name in _supplies(settings):
+        what = f"below {shown_value(supply_min(channel) + channel.zero, channel.unit)} for {watch.supply_time:g} s"
+        yield Watch(name, Watched.SUPPLY, -inf, watch.supply_time, watch.supply, what)
+
+
+def _estimate_limit(channel: ChannelSettings, known: tuple[float, float] | None) -> float | None:
+    if channel.watch.estimate_limit is not None:
+        return channel.watch.estimate_limit.value
+    return ESTIMATE * (known[1] - known[0]) if known is not None else None

@@ -1,0 +1,71 @@
+"""Part of the tick: readings that can't be true. What is remembered of each channel to recognise them.
+
+The limits on it, by default one of each kind that the rig file makes possible, are those of `check_limits`.
+"""
+
+from __future__ import annotations
+
+from hilserver.numerics.arrays import Floats
+from hilserver.numerics.compilable import compilable
+from hilserver.tick.codes import Mode, Watched
+from hilserver.tick.plan import Plan
+from hilserver.tick.row import ReadingState, header, reading_state, valve_state
+
+SAME_SAMPLES = 10
+"""So many samples must be the same for a sensor to count as stuck: those of a slow device come seldom."""
+MEAN_TIME = 0.1
+"""s: filter of the share of jumps and of the difference to the estimate."""
+
+
+@compilable
+def note_readings(plan: Plan, row: Floats, elapsed: float) -> None:
+    """Update what is remembered of each channel's readings; the model is that of the last tick."""
+    layout, mode = plan.layout[0], header(row).mode
+    for i in range(plan.channel.shape[0]):
+        channel = plan.channel[i]
+        if channel.slot < 0:
+            continue
+        state = reading_state(plan, row, i)
+        raw, value = row[layout.raw + channel.slot], row[layout.channel + i]
+        if raw != state.reading or mode != Mode.RUNNING:
+            state.reading, state.same, state.moved, state.frozen = raw, 0.0, 0.0, 0.0
+        else:
+            state.frozen += elapsed
+            if row[layout.interval + i] > 0.0:
+                state.same += 1.0
+            if channel.moved_by >= 0:
+                flow = abs(valve_state(plan, row, channel.moved_by).flow_expected) - channel.least_flow
+                if flow > 0.0:
+                    state.moved += flow * elapsed
+        if mode != Mode.RUNNING:
+            state.missing = -1.0
+        elif value > channel.supply_min:
+            state.missing = 0.0
+        elif state.missing >= 0.0:
+            state.missing += elapsed
+
+
+@compilable
+def note_jump(jumped: bool, elapsed: float, state: ReadingState) -> None:
+    """Update the share of new samples that are jumps."""
+    state.jumps += ((1.0 if jumped else 0.0) - state.jumps) * elapsed / (MEAN_TIME + elapsed)
+
+
+@compilable
+def note_difference(difference: float, elapsed: float, state: ReadingState) -> None:
+    """Update the mean difference between measurement and estimate."""
+    state.difference += (difference - state.difference) * elapsed / (MEAN_TIME + elapsed)
+
+
+@compilable
+def watched_reading(watched: int, state: ReadingState) -> float:
+    """The quantity of a channel's readings that a limit monitors."""
+    if watched == Watched.JUMPS:
+        return state.jumps
+    if watched == Watched.STUCK:
+        return state.moved if state.same >= SAME_SAMPLES else 0.0
+    if watched == Watched.FROZEN:
+        return state.frozen if state.same >= SAME_SAMPLES else 0.0
+    if watched == Watched.ESTIMATE:
+        return state.difference
+    return state.missing
