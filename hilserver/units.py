@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -123,14 +124,64 @@ LARGEST = 1e20
 
 
 def _magnitude(amount: Any, unit: str, text: object) -> float:
-    """The value in SI units; raises ValueError if it is too large."""
+    """The value in SI units, without the rounding error of the conversion; raises ValueError if it is too large."""
+    return round_trip(_exact(amount, unit, text))
+
+
+def _exact(amount: Any, unit: str, text: object) -> float:
+    """The value in SI units as converted; raises ValueError if it is too large."""
     try:
         value = float(amount.to(unit or "dimensionless").magnitude)
     except OverflowError:
         value = math.inf
     if not abs(value) <= LARGEST:
         raise ValueError(f"{shown(text)} is too large: at most {LARGEST:g} {unit}".rstrip())
-    return round_trip(value)
+    return value
+
+
+Dimension = Mapping[str, float]
+"""A kind of quantity: the power of each SI base unit (``{"m": 1, "s": -1}``); empty: no unit."""
+_BASE = {"[length]": "m", "[mass]": "kg", "[time]": "s", "[current]": "A", "[temperature]": "K"}
+_NAMED = ("Pa", "m^3/s", "m/s", "m/s^2", "N", "N*m", "N/m", "W", "Hz")
+"""Units written by their usual name, where the base units are those of one of them."""
+
+
+def dimensional(text: str) -> tuple[float, Dimension]:
+    """A text with a unit as its value in SI base units, and the power of each. Raises ValueError.
+
+    >>> dimensional("25 cm^2")
+    (0.0025, {'m': 2.0})
+    """
+    amount = parse(text)
+    powers = {str(base): float(power) for base, power in amount.dimensionality.items()}
+    if not powers.keys() <= _BASE.keys():
+        raise ValueError(f"{shown(text)} is measured in a unit that is not one of hydraulics")
+    dimension = {_BASE[base]: power for base, power in powers.items()}
+    return _exact(amount, _product(dimension), text), dimension
+
+
+def unit_of(dimension: Dimension) -> str:
+    """The SI unit of a kind of quantity; empty for none.
+
+    >>> unit_of({"kg": 1, "m": -1, "s": -2}), unit_of({"m": 2}), unit_of({})
+    ('Pa', 'm^2', '')
+    """
+    return _usual_names().get(frozenset(dimension.items()), _product(dimension))
+
+
+def with_unit(value: float, dimension: Dimension) -> float | str:
+    """A value in SI units as in a configuration file: a plain number, or a text with a unit."""
+    value = round_trip(value)
+    return f"{value!r} {unit_of(dimension)}" if dimension else value
+
+
+def _product(dimension: Dimension) -> str:
+    return "*".join(base if power == 1 else f"{base}^{power:.3g}" for base, power in sorted(dimension.items()))
+
+
+@functools.cache
+def _usual_names() -> dict[frozenset[tuple[str, float]], str]:
+    return {frozenset(dimensional(f"1 {name}")[1].items()): name for name in _NAMED}
 
 
 def round_trip(value: float) -> float:

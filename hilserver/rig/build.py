@@ -232,7 +232,7 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
             problems += error.problems
     if problems or layout is None or circuit is None or packed is None:
         raise ConfigurationError(problems)
-    sources["circuit"] = circuit.source
+    sources["circuit"] = circuit.written
     layout = layout.with_space_for(packed)
     plan = build_plan(settings, cycle, slots, layout, rates, circuit.fluid)
     return Rig(
