@@ -41,9 +41,16 @@ USUAL_UNITS = {
     "l": "0.001 m ** 3", "L": "0.001 m ** 3", "ml": "1e-6 m ** 3",
     "J": "N m", "W": "J / s", "kW": "1000 W", "MW": "1e6 W",
     "A": "[current]", "mA": "0.001 A", "V": "W / A", "mV": "0.001 V", "ohm": "V / A",
+    "in": "0.0254 m", "gpm": "231 in ** 3 / min", "lpm": "l / min", "cc": "cm ** 3", "cSt": "0.01 cm ** 2 / s",
+    "barg": "bar",
     "rad": "[]", "deg": f"{math.pi!r} / 180 rad", "rev": "1", "rpm": "rev / min", "percent": "0.01 = %",
 }  # fmt: skip
-"""The units in nearly all files, each word with its definition for pint."""
+"""The units in nearly all files, each word with its definition for pint.
+
+Gallons are those of the USA. ``barg`` and ``psig`` are gauge pressures, as all pressures are. (``psi`` is not among
+them: pint's own has other last digits, which logs of earlier versions contain.)
+"""
+_NOT_IN_PINT = ("rev", "rpm", "percent", "gpm", "lpm", "barg")
 _WORD = re.compile(r"[^\W\d_][\w°]*|%")
 _USUAL_WORDS = {*USUAL_UNITS, "%", "dimensionless"}
 
@@ -73,15 +80,18 @@ def _all_units() -> pint.UnitRegistry[Any]:
     import pint
 
     units: pint.UnitRegistry[Any] = pint.UnitRegistry(on_redefinition="ignore")
-    for word in ("rev", "rpm", "percent"):
+    for word in _NOT_IN_PINT:
         units.define(f"{word} = {USUAL_UNITS[word]}")
     units.define("revolution = rev")
+    units.define("psig = psi")
     return units
 
 
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\d.])\s*")
 _FACTOR = r"\(?\s*(?:1|%|[^\W\d_][\w°]*)(?:\s*(?:\^|\*\*)\s*-?\d(?:\.\d{1,3})?(?![\d.]))?\s*\)?"
 _UNIT = re.compile(rf"(?:{_FACTOR}(?:\s*[*/·]\s*|\s+|$))*(?<![*/·])")
+_POWER = re.compile(r"(?<![^\W\d_°])([^\W\d_]+)([23])(?![\w.^*])")
+"""A power as in ``cm3`` and ``mm2/s``."""
 _LONGEST = 80
 
 
@@ -93,7 +103,7 @@ def parse(text: str) -> Any:
     number = _NUMBER.match(text)
     if number is None or len(text) > _LONGEST:
         raise ValueError(f"{shown(text)} is not a number with a unit")
-    unit = text[number.end() :].strip()
+    unit = _POWER.sub(r"\1^\2", text[number.end() :].strip())
     value = float(number[1])
     if not math.isfinite(value):
         raise ValueError(f"{shown(text)} has no finite number")
