@@ -36,6 +36,8 @@ def circuit_file_page() -> str:
     """Reference of the circuit file."""
     top = [
         ("`description`", "text", "", "", "free text"),
+        ("`library`", "list of file names", "", "", "Python files with components: [write a component]"
+         "(../write-a-component.md)"),
         ("`[parameters]`", "table", "", "", "values by name, used in the file as `\"=name\"`: "
          "[parameters](../datasheets.md#parameters)"),
         ("`[fluid]`", "table", "", "", "the oil"),

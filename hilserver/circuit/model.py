@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from hilserver.circuit import subcircuits
 from hilserver.circuit.library import Library
 from hilserver.circuit.mechanisms import PlacedMechanism, check_name, read_mechanisms, wrong_nodes
+from hilserver.circuit.own import OwnFile
 from hilserver.components.base import Component, Datasheet, Fluid
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
 from hilserver.units import Angle, Length, Pressure, Speed, Velocity
@@ -111,7 +112,7 @@ class Circuit:
 
 BEYOND_END = 1e-3
 """m, by which an end stop may be compressed at the start."""
-_TABLES = ("description", "parameters", "fluid", "solver", "components", "nodes", "mechanisms")
+_TABLES = ("description", "library", "parameters", "fluid", "solver", "components", "nodes", "mechanisms")
 
 
 def read_circuit(raw: Mapping[str, Any], library: Library, file: str = "", folder: Path | None = None) -> Circuit:
@@ -130,9 +131,10 @@ def read_part(raw: Mapping[str, Any], library: Library, file: str = "", folder: 
     """Validate a table that is only a part of a circuit: each component on its own, without its connections."""
     if not isinstance(raw, Mapping):
         raise ConfigurationError([Problem(f"{shown(raw)} is not a table with components.", file=file)])
-    problems = list(_unknown_keys(raw, file))
-    sources = subcircuits.Sources(library, file, folder or Path(file).parent, problems)
-    written = sources.embedded(raw)
+    folder = folder or Path(file).parent
+    problems = [*_unknown_keys(raw, file), *_not_loaded(raw.get("library", []), library, folder, file)]
+    sources = subcircuits.Sources(library, file, folder, problems)
+    written = sources.embedded({key: value for key, value in raw.items() if key != "library"})
     whole = subcircuits.expand(written, library, file, sources.files, problems)
     wrong: list[Problem] = []
     circuit = _read_expanded(whole.table, written, library, file, wrong)
@@ -151,6 +153,15 @@ def _unknown_keys(raw: Mapping[str, Any], file: str) -> Iterator[Problem]:
             yield Problem(text, key, file)
         elif key not in _TABLES:
             yield Problem("unknown key." + did_you_mean(key, _TABLES), key, file)
+
+
+def _not_loaded(names: object, library: Library, folder: Path, file: str) -> Iterator[Problem]:
+    """Python files with components that a circuit names and that the program has not loaded at its start."""
+    loaded = {own.name for own in library.own}
+    for name in names if isinstance(names, list) else [names]:
+        if not isinstance(name, str) or OwnFile.shown_name(name, folder) not in loaded:
+            text = f"{shown(name)} is not loaded: a running server gets its components with its start, from the files"
+            yield Problem(f"{text} that library names in the rig file and in its circuit files.", "library", file)
 
 
 def _read_expanded(
