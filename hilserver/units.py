@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,9 +41,16 @@ USUAL_UNITS = {
     "l": "0.001 m ** 3", "L": "0.001 m ** 3", "ml": "1e-6 m ** 3",
     "J": "N m", "W": "J / s", "kW": "1000 W", "MW": "1e6 W",
     "A": "[current]", "mA": "0.001 A", "V": "W / A", "mV": "0.001 V", "ohm": "V / A",
+    "in": "0.0254 m", "gpm": "231 in ** 3 / min", "lpm": "l / min", "cc": "cm ** 3", "cSt": "0.01 cm ** 2 / s",
+    "barg": "bar",
     "rad": "[]", "deg": f"{math.pi!r} / 180 rad", "rev": "1", "rpm": "rev / min", "percent": "0.01 = %",
 }  # fmt: skip
-"""The units in nearly all files, each word with its definition for pint."""
+"""The units in nearly all files, each word with its definition for pint.
+
+Gallons are those of the USA. ``barg`` and ``psig`` are gauge pressures, as all pressures are. (``psi`` is not among
+them: pint's own has other last digits, which logs of earlier versions contain.)
+"""
+_NOT_IN_PINT = ("rev", "rpm", "percent", "gpm", "lpm", "barg")
 _WORD = re.compile(r"[^\W\d_][\w°]*|%")
 _USUAL_WORDS = {*USUAL_UNITS, "%", "dimensionless"}
 
@@ -72,15 +80,18 @@ def _all_units() -> pint.UnitRegistry[Any]:
     import pint
 
     units: pint.UnitRegistry[Any] = pint.UnitRegistry(on_redefinition="ignore")
-    for word in ("rev", "rpm", "percent"):
+    for word in _NOT_IN_PINT:
         units.define(f"{word} = {USUAL_UNITS[word]}")
     units.define("revolution = rev")
+    units.define("psig = psi")
     return units
 
 
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\d.])\s*")
 _FACTOR = r"\(?\s*(?:1|%|[^\W\d_][\w°]*)(?:\s*(?:\^|\*\*)\s*-?\d(?:\.\d{1,3})?(?![\d.]))?\s*\)?"
 _UNIT = re.compile(rf"(?:{_FACTOR}(?:\s*[*/·]\s*|\s+|$))*(?<![*/·])")
+_POWER = re.compile(r"(?<![^\W\d_°])([^\W\d_]+)([23])(?![\w.^*])")
+"""A power as in ``cm3`` and ``mm2/s``."""
 _LONGEST = 80
 
 
@@ -92,7 +103,7 @@ def parse(text: str) -> Any:
     number = _NUMBER.match(text)
     if number is None or len(text) > _LONGEST:
         raise ValueError(f"{shown(text)} is not a number with a unit")
-    unit = text[number.end() :].strip()
+    unit = _POWER.sub(r"\1^\2", text[number.end() :].strip())
     value = float(number[1])
     if not math.isfinite(value):
         raise ValueError(f"{shown(text)} has no finite number")
@@ -123,14 +134,64 @@ LARGEST = 1e20
 
 
 def _magnitude(amount: Any, unit: str, text: object) -> float:
-    """The value in SI units; raises ValueError if it is too large."""
+    """The value in SI units, without the rounding error of the conversion; raises ValueError if it is too large."""
+    return round_trip(_exact(amount, unit, text))
+
+
+def _exact(amount: Any, unit: str, text: object) -> float:
+    """The value in SI units as converted; raises ValueError if it is too large."""
     try:
         value = float(amount.to(unit or "dimensionless").magnitude)
     except OverflowError:
         value = math.inf
     if not abs(value) <= LARGEST:
         raise ValueError(f"{shown(text)} is too large: at most {LARGEST:g} {unit}".rstrip())
-    return round_trip(value)
+    return value
+
+
+Dimension = Mapping[str, float]
+"""A kind of quantity: the power of each SI base unit (``{"m": 1, "s": -1}``); empty: no unit."""
+_BASE = {"[length]": "m", "[mass]": "kg", "[time]": "s", "[current]": "A", "[temperature]": "K"}
+_NAMED = ("Pa", "m^3/s", "m/s", "m/s^2", "N", "N*m", "N/m", "W", "Hz")
+"""Units written by their usual name, where the base units are those of one of them."""
+
+
+def dimensional(text: str) -> tuple[float, Dimension]:
+    """A text with a unit as its value in SI base units, and the power of each. Raises ValueError.
+
+    >>> dimensional("25 cm^2")
+    (0.0025, {'m': 2.0})
+    """
+    amount = parse(text)
+    powers = {str(base): float(power) for base, power in amount.dimensionality.items()}
+    if not powers.keys() <= _BASE.keys():
+        raise ValueError(f"{shown(text)} is measured in a unit that is not one of hydraulics")
+    dimension = {_BASE[base]: power for base, power in powers.items()}
+    return _exact(amount, _product(dimension), text), dimension
+
+
+def unit_of(dimension: Dimension) -> str:
+    """The SI unit of a kind of quantity; empty for none.
+
+    >>> unit_of({"kg": 1, "m": -1, "s": -2}), unit_of({"m": 2}), unit_of({})
+    ('Pa', 'm^2', '')
+    """
+    return _usual_names().get(frozenset(dimension.items()), _product(dimension))
+
+
+def with_unit(value: float, dimension: Dimension) -> float | str:
+    """A value in SI units as in a configuration file: a plain number, or a text with a unit."""
+    value = round_trip(value)
+    return f"{value!r} {unit_of(dimension)}" if dimension else value
+
+
+def _product(dimension: Dimension) -> str:
+    return "*".join(base if power == 1 else f"{base}^{power:.3g}" for base, power in sorted(dimension.items()))
+
+
+@functools.cache
+def _usual_names() -> dict[frozenset[tuple[str, float]], str]:
+    return {frozenset(dimensional(f"1 {name}")[1].items()): name for name in _NAMED}
 
 
 def round_trip(value: float) -> float:

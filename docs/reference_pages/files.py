@@ -36,12 +36,18 @@ def circuit_file_page() -> str:
     """Reference of the circuit file."""
     top = [
         ("`description`", "text", "", "", "free text"),
+        ("`library`", "list of file names", "", "", "Python files with components: [write a component]"
+         "(../write-a-component.md)"),
+        ("`[parameters]`", "table", "", "", "values by name, used in the file as `\"=name\"`: "
+         "[parameters](../datasheets.md#parameters)"),
         ("`[fluid]`", "table", "", "", "the oil"),
         ("`[solver]`", "table", "", "", "how the circuit is integrated"),
         ("`[components.<name>]`", "tables", "", "", "the components: [reference](components/index.md)"),
         ("`[nodes.<name>]`", "tables", "", "", "initial values of nodes"),
         ("`[mechanisms.<name>]`", "tables", "", "", "bodies and joints that move mechanical nodes"),
-    ]
+        ("`ports`", "list of texts", "", "", "only in the file of a sub-circuit: its nodes and signals that the "
+         "circuit around it connects"),
+    ]  # fmt: skip
     text = """\
 A component has `type`, `ports` (port → node), its signals (a key with the name of the port and, as its value, the name
 of a signal or a number), `description`, and the datasheet values of its type. Naming a node or a signal creates it.
@@ -56,8 +62,20 @@ names those that have none."""
         ("`file`", "file name", "–", "", "[mechanism file](mechanism-file.md), in the folder of the circuit file, in a "
          "folder below it, or in `../mechanisms`"),
         ("`definition`", "tables", "–", "", "the contents of the file, instead of `file`"),
+        ("`parameters`", "values by name", "–", "", "values in place of those in the file's own `[parameters]`"),
         ("`nodes`", "texts by name", "–", "", "actuator → node that it moves; default: the name of the actuator"),
     ]  # fmt: skip
+    part = [
+        ("`file`", "file name", "–", "", "circuit file with `ports`, in the folder of the circuit file or below it"),
+        ("`definition`", "tables", "–", "", "the contents of the file, instead of `file`"),
+        ("`ports`", "texts by name", "**required**", "", "port of the sub-circuit → node or signal (or a number, for a "
+         "signal); all of them"),
+        ("`parameters`", "values by name", "–", "", "values in place of those in the file's own `[parameters]`"),
+    ]  # fmt: skip
+    about = """\
+A [sub-circuit](../datasheets.md#sub-circuits) in the circuit. It has no `[fluid]` and `[solver]` of its own; its
+component `valve` and its node `A` have the names `<name>.valve` and `<name>.A` in the circuit."""
+    parts += ['## `[components.<name>]` with `type = "subcircuit"`', about, table(COLUMNS, part)]
     parts += ["## `[mechanisms.<name>]`", "A mechanism in the circuit.", table(COLUMNS, mechanism)]
     return "\n\n".join(parts) + "\n"
 
@@ -81,6 +99,7 @@ def mechanism_file_page() -> str:
         ("`method`", written(mechanics.Method), "–", "", "coordinates of the bodies (in a plane; the default there) "
          "or of the joints"),
         ("`gravity`", '[`"0 m/s^2"`, …]', "–", "", "default: 9.81 m/s² downward along the last axis of the drawing"),
+        ("`[parameters]`", "table", "–", "", "values by name, used in the file as `\"=name\"`"),
         ("`[bodies.<name>]`", "tables", "**required**", "", "rigid bodies"),
         ("`[joints.<name>]`", "tables", "–", "", "connections of two bodies; `type` is one of those below"),
         ("`[actuators.<name>]`", "tables", "–", "", "elements that a circuit drives; `type` is one of those below"),

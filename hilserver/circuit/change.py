@@ -1,47 +1,103 @@
-"""Changes to a circuit's source table: new values of a component, or its replacement by another type."""
+"""Changes to a circuit's table: new values of a component or of parameters, or a component of another type."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hilserver.circuit.subcircuits import is_subcircuit
 from hilserver.errors import ConfigurationError, Problem, did_you_mean
+
+PARAMETERS = "parameters"
+"""Stands for the circuit's own parameters where a component is named."""
 
 
 def with_values(source: Mapping[str, Any], component: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the circuit's table with values of one component set; keys may be dotted (``nominal_flow.flow``)."""
+    """A copy of the circuit's table with values of one component set; keys may be dotted (``nominal_flow.flow``).
+
+    ``component`` may also be a sub-circuit or a mechanism, whose values are its parameters, a component of a
+    sub-circuit (``front.cylinder``), or ``parameters``: those of the circuit.
+    """
     changed = copy.deepcopy(dict(source))
-    table = _component(changed, component)
+    table, defaults = _values_of(changed, component)
     for path, value in values.items():
-        *parents, last = path.split(".")
-        target = table
-        for parent in parents:
-            inner = target.setdefault(parent, {})
-            if not isinstance(inner, dict):
-                raise ConfigurationError([Problem(f"{parent} has no keys to set.", f"components.{component}.{path}")])
-            target = inner
-        target[last] = value
+        first, _, rest = path.partition(".")
+        if defaults is not None and first not in defaults:
+            text = f"there is no such parameter.{did_you_mean(first, defaults)}"
+            raise ConfigurationError([Problem(text, f"{component}.{path}")])
+        if rest and defaults is not None and first not in table:
+            text = f"give the whole parameter {first}: the circuit has no value of its own of which to change a part."
+            raise ConfigurationError([Problem(text, f"{component}.{path}")])
+        _set(table, path, value, f"components.{component}.{path}")
     return changed
+
+
+def _set(table: dict[str, Any], path: str, value: Any, key: str) -> None:
+    *parents, last = path.split(".")
+    for parent in parents:
+        inner = table.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise ConfigurationError([Problem(f"{parent} has no keys to set.", key)])
+        table = inner
+    table[last] = value
 
 
 def with_component(source: Mapping[str, Any], component: str, kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of the circuit's table in which a component has another type; connections of the same name are kept."""
     changed = copy.deepcopy(dict(source))
-    old = _component(changed, component)
+    level, name = _place(changed, component)
+    if name not in level.get("components", {}):
+        text = "is no component: only a component can be replaced by one of another type."
+        raise ConfigurationError([Problem(f'"{component}" {text}', "component")])
+    old = level["components"][name]
     new = {"type": kind, **values}
     ports = values.get("ports", {})
     if "ports" in old and isinstance(ports, Mapping):
         new["ports"] = {**old["ports"], **ports}
-    changed["components"][component] = new
+    level["components"][name] = new
     return changed
 
 
-def _component(source: dict[str, Any], name: str) -> dict[str, Any]:
-    components = source.get("components", {})
-    if name not in components:
-        raise ConfigurationError(
-            [Problem(f'the circuit has no component "{name}".' + did_you_mean(name, components), "component")]
-        )
-    table: dict[str, Any] = components[name]
+def component_table(source: Mapping[str, Any], component: str) -> dict[str, Any]:
+    """The table of a component as written, in the circuit or in one of its sub-circuits. Raises ConfigurationError."""
+    level, name = _place(source, component)
+    table: dict[str, Any] = level["components"][name]
     return table
+
+
+def _values_of(source: dict[str, Any], name: str) -> tuple[dict[str, Any], Mapping[str, Any] | None]:
+    """The table whose values a change of this name sets; for parameters, all of them with their defaults."""
+    level, last = _place(source, name)
+    component = level.get("components", {}).get(last)
+    if component is not None and not is_subcircuit(component):
+        return component, None
+    part = component or level.get("mechanisms", {}).get(last)
+    if part is not None:
+        return part.setdefault("parameters", {}), part["definition"].get("parameters", {})
+    return level["parameters"], dict(level["parameters"])
+
+
+def _place(source: Mapping[str, Any], name: str) -> tuple[Any, str]:
+    """The table of the circuit or sub-circuit that a part belongs to, and its name there."""
+    level, rest = source, name
+    while True:
+        if any(rest in level.get(kind, {}) for kind in ("components", "mechanisms")):
+            return level, rest
+        if rest == PARAMETERS and level is source and level.get("parameters"):
+            return level, rest
+        first, dot, inner = rest.partition(".")
+        part = level.get("components", {}).get(first)
+        if not dot or not is_subcircuit(part):
+            break
+        level, rest = part["definition"], inner
+    text = f'the circuit has no component "{name}".' + did_you_mean(name, _names(source))
+    raise ConfigurationError([Problem(text, "component")])
+
+
+def _names(level: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The names of all components."""
+    for name, part in level.get("components", {}).items():
+        yield prefix + name
+        if is_subcircuit(part):
+            yield from _names(part["definition"], f"{prefix}{name}.")

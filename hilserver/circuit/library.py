@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import ModuleType
 
 import hilserver.components
 from hilserver.circuit.own import OwnFile, own_module, where
 from hilserver.components.base import Component, Fluid, Kernel, Memory, State, Table
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
+from hilserver.toml import read_toml
 
 INSTALLED = "hilserver.components"
 """Group of the entry points with which installed packages name modules with components."""
@@ -279,6 +281,15 @@ def library_of(files: Iterable[OwnFile]) -> Library:
     if problems:
         raise ConfigurationError(problems)
     return Library(types.values(), own)
+
+
+def circuit_library(file: Path) -> Library:
+    """The library of a circuit file: the standard one and the files that it names. Raises ConfigurationError."""
+    problems: list[Problem] = []
+    own = OwnFile.named(read_toml(file).get("library", []), file.parent, str(file), problems)
+    if problems:
+        raise ConfigurationError(problems)
+    return library_of(own)
 
 
 def _add(types: dict[str, type[Component]], module: ModuleType, name: str) -> Iterator[Problem]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
-from hilserver.mechanics.model import Linear, Mechanism, embed_mechanism, read_mechanism
+from hilserver.mechanics.model import Linear, Mechanism, read_mechanism
 
 
 @dataclass(frozen=True)
@@ -28,11 +27,9 @@ class PlacedMechanism:
         return [node for actuator, node in self.nodes.items() if self.kind_of(actuator) == kind]
 
 
-def read_mechanisms(
-    tables: list[tuple[str, Any]], folder: Path, file: str, problems: list[Problem]
-) -> Iterator[tuple[str, tuple[Mapping[str, Any], PlacedMechanism | None]]]:
-    """Each mechanism's table with the contents of its file, and the mechanism if it is valid."""
-    keys = ("file", "definition", "nodes")
+def read_mechanisms(tables: list[tuple[str, Any]], file: str, problems: list[Problem]) -> Iterator[PlacedMechanism]:
+    """The valid mechanisms of a circuit that holds the contents of their files."""
+    keys = ("file", "definition", "parameters", "nodes")
     for name, given in tables:
         key = f"mechanisms.{name}"
         if not isinstance(given, Mapping):
@@ -40,22 +37,19 @@ def read_mechanisms(
             continue
         check_name(name, key, file, problems)
         wrong = [Problem("unknown key." + did_you_mean(k, keys), f"{key}.{k}", file) for k in given if k not in keys]
-        if ("file" in given) == ("definition" in given):
+        if "file" in given or "definition" not in given:
             wrong.append(Problem('give file, such as "../mechanisms/boom.toml", or definition.', key, file))
         problems += wrong
         if wrong:
             continue
         try:
-            table = embed_mechanism(given, folder)
-            where = (str(folder / given["file"]), "") if "file" in given else (file, f"{key}.definition")
-            mechanism = read_mechanism(table["definition"], *where)
-        except ValueError as error:
-            problems.append(Problem(str(error), key, file))
+            mechanism = read_mechanism(given["definition"], file, f"{key}.definition")
         except ConfigurationError as error:
             problems += error.problems
         else:
-            nodes = _nodes_of(table.get("nodes", {}), mechanism, f"{key}.nodes", file, problems)
-            yield name, (table, PlacedMechanism(name, mechanism, nodes))
+            yield PlacedMechanism(
+                name, mechanism, _nodes_of(given.get("nodes", {}), mechanism, f"{key}.nodes", file, problems)
+            )
 
 
 def _nodes_of(raw: object, mechanism: Mechanism, key: str, file: str, problems: list[Problem]) -> dict[str, str]:
@@ -75,9 +69,10 @@ def _nodes_of(raw: object, mechanism: Mechanism, key: str, file: str, problems: 
 
 def check_name(name: str, key: str, file: str, problems: list[Problem]) -> None:
     """Add a problem if the name of a component or mechanism can't be part of a value's name."""
-    if not name or any(character in name for character in '."[] \n\t'):
+    if not all(name.split(".")) or any(character in name for character in '"[] \n\t'):
         kind = "mechanism" if key.startswith("mechanisms") else "component"
-        problems.append(Problem(f"a {kind}'s name has no dots, brackets, quotes or spaces.", key, file))
+        text = f"a {kind}'s name has no brackets, quotes or spaces, and a dot only after the name of a sub-circuit."
+        problems.append(Problem(text, key, file))
 
 
 def wrong_nodes(

@@ -10,14 +10,15 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from hilserver.circuit import subcircuits
 from hilserver.circuit.library import Library
 from hilserver.circuit.mechanisms import PlacedMechanism, check_name, read_mechanisms, wrong_nodes
+from hilserver.circuit.own import OwnFile
 from hilserver.components.base import Component, Datasheet, Fluid
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
 from hilserver.units import Angle, Length, Pressure, Speed, Velocity
 
-RIG = "rig."
-"""Prefix of nodes that are ports of the real machine: their pressure is measured (``rig.A``)."""
+RIG = subcircuits.RIG
 
 
 class Solver(Datasheet):
@@ -73,7 +74,11 @@ class Placed:
 
 @dataclass(frozen=True)
 class Circuit:
-    """A validated circuit; ``source`` is the table as given by the user, on which changes and the log are based."""
+    """A validated circuit.
+
+    ``source`` is its table with the contents of all files, without parameters and sub-circuits: that of the log.
+    ``written`` is the table with both, as the user gave it, with the contents of all files: changes are made to it.
+    """
 
     description: str
     fluid: Fluid
@@ -81,6 +86,7 @@ class Circuit:
     placed: tuple[Placed, ...]
     starts: Mapping[str, NodeStart]
     source: Mapping[str, Any] = field(repr=False)
+    written: Mapping[str, Any] = field(repr=False)
     mechanisms: tuple[PlacedMechanism, ...] = ()
 
     def fluid_of(self, placed: Placed) -> Fluid:
@@ -114,7 +120,7 @@ class Circuit:
 
 BEYOND_END = 1e-3
 """m, by which an end stop may be compressed at the start."""
-_TABLES = ("description", "fluid", "solver", "components", "nodes", "mechanisms")
+_TABLES = ("description", "library", "parameters", "fluid", "solver", "components", "nodes", "mechanisms")
 
 
 def read_circuit(raw: Mapping[str, Any], library: Library, file: str = "", folder: Path | None = None) -> Circuit:
@@ -133,7 +139,43 @@ def read_part(raw: Mapping[str, Any], library: Library, file: str = "", folder: 
     """Validate a table that is only a part of a circuit: each component on its own, without its connections."""
     if not isinstance(raw, Mapping):
         raise ConfigurationError([Problem(f"{shown(raw)} is not a table with components.", file=file)])
-    problems = [Problem("unknown key." + did_you_mean(key, _TABLES), key, file) for key in raw if key not in _TABLES]
+    folder = folder or Path(file).parent
+    problems = [*_unknown_keys(raw, file), *_not_loaded(raw.get("library", []), library, folder, file)]
+    sources = subcircuits.Sources(library, file, folder, problems)
+    written = sources.embedded({key: value for key, value in raw.items() if key != "library"})
+    whole = subcircuits.expand(written, library, file, sources.files, problems)
+    wrong: list[Problem] = []
+    circuit = _read_expanded(whole.table, written, library, file, wrong)
+    found_already = {(problem.file, problem.key) for problem in problems}
+    located = [whole.located(problem, file) for problem in wrong]
+    problems += [problem for problem in located if (problem.file, problem.key) not in found_already]
+    if problems or circuit is None:
+        raise ConfigurationError(dict.fromkeys(problems))  # a part that is used twice has its problems once
+    return circuit
+
+
+def _unknown_keys(raw: Mapping[str, Any], file: str) -> Iterator[Problem]:
+    for key in raw:
+        if key == "ports":
+            text = 'this is a sub-circuit: another circuit names it, as the file of a component of type "subcircuit".'
+            yield Problem(text, key, file)
+        elif key not in _TABLES:
+            yield Problem("unknown key." + did_you_mean(key, _TABLES), key, file)
+
+
+def _not_loaded(names: object, library: Library, folder: Path, file: str) -> Iterator[Problem]:
+    """Python files with components that a circuit names and that the program has not loaded at its start."""
+    loaded = {own.name for own in library.own}
+    for name in names if isinstance(names, list) else [names]:
+        if not isinstance(name, str) or OwnFile.shown_name(name, folder) not in loaded:
+            text = f"{shown(name)} is not loaded: a running server gets its components with its start, from the files"
+            yield Problem(f"{text} that library names in the rig file and in its circuit files.", "library", file)
+
+
+def _read_expanded(
+    raw: Mapping[str, Any], written: Mapping[str, Any], library: Library, file: str, problems: list[Problem]
+) -> Circuit | None:
+    """The circuit of a table without parameters and sub-circuits; None where it has problems."""
 
     def model(kind: type[Any], value: object, key: str) -> Any:
         try:
@@ -148,11 +190,8 @@ def read_part(raw: Mapping[str, Any], library: Library, file: str = "", folder: 
     fluid = model(Fluid, raw.get("fluid", {}), "fluid")
     solver = model(Solver, raw.get("solver", {}), "solver")
     starts = {name: model(NodeStart, value, f"nodes.{name}") for name, value in _table(raw, "nodes", file, problems)}
-    tables = _embedded(_table(raw, "components", file, problems), library, folder or Path(file).parent, file, problems)
-    placed = [_place(name, value, library, file, problems) for name, value in tables.items()]
-    mechanisms = dict(
-        read_mechanisms(_table(raw, "mechanisms", file, problems), folder or Path(file).parent, file, problems)
-    )
+    placed = [_place(name, value, library, file, problems) for name, value in _table(raw, "components", file, problems)]
+    mechanisms = list(read_mechanisms(_table(raw, "mechanisms", file, problems), file, problems))
     if not raw.get("components") and not raw.get("mechanisms"):
         problems.append(Problem("a circuit needs at least one component.", "components", file))
     if fluid is not None:
@@ -160,27 +199,10 @@ def read_part(raw: Mapping[str, Any], library: Library, file: str = "", folder: 
             wrong = library.wrong_parameters(p.component, p.fluid or fluid)
             problems.extend(Problem(text, f"components.{p.name}", file) for text in wrong)
     if problems:
-        raise ConfigurationError(problems)
-    embedded = {"components": tables} | (
-        {"mechanisms": {n: t for n, (t, _) in mechanisms.items()}} if mechanisms else {}
-    )
-    source = copy.deepcopy({**raw, **embedded})
-    found = tuple(m for _, m in mechanisms.values() if m is not None)
-    return Circuit(description, fluid, solver, tuple(p for p in placed if p is not None), starts, source, found)
-
-
-def _embedded(
-    tables: list[tuple[str, Any]], library: Library, folder: Path, file: str, problems: list[Problem]
-) -> dict[str, Any]:
-    """The tables of the components with the contents of the files that they refer to."""
-    found = {}
-    for name, table in tables:
-        kind = library.types.get(str(table.get("type"))) if isinstance(table, Mapping) else None
-        try:
-            found[name] = dict(kind.embed(table, folder)) if kind else table
-        except ValueError as error:
-            problems.append(Problem(str(error), f"components.{name}", file))
-    return found
+        return None
+    parts = tuple(p for p in placed if p is not None)
+    source, given = copy.deepcopy(dict(raw)), copy.deepcopy(dict(written))
+    return Circuit(description, fluid, solver, parts, starts, source, given, tuple(mechanisms))
 
 
 def _table(raw: Mapping[str, Any], key: str, file: str, problems: list[Problem]) -> list[tuple[str, Any]]:
@@ -201,7 +223,8 @@ def _place(name: str, value: object, library: Library, file: str, problems: list
     kind = library.types.get(named) if isinstance(named, str) else None
     if kind is None:
         text = "missing: give the component type." if named is None else f"{shown(named)} is not a component type."
-        problems.append(Problem(text + did_you_mean(str(named), library.types), f"{key}.type", file))
+        text += did_you_mean(str(named), [*library.types, subcircuits.SUBCIRCUIT])
+        problems.append(Problem(text, f"{key}.type", file))
         return None
     ports = _ports(value.get("ports", {}), kind, f"{key}.ports", file, problems)
     signals = _signals(value, kind, key, file, problems)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import re
 import sys
 import traceback
@@ -16,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from hilserver.components.base import Component
-from hilserver.errors import ConfigurationError, Problem
+from hilserver.errors import ConfigurationError, Problem, shown
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,34 @@ class OwnFile:
     @classmethod
     def read(cls, path: Path, name: str = "") -> OwnFile:
         """Read a file. Raises ConfigurationError if that fails."""
-        shown = name or str(path)
+        named = name or str(path)
         try:
-            return cls(shown, path.read_bytes().decode("utf-8-sig"))
+            return cls(named, path.read_bytes().decode("utf-8-sig"))
         except FileNotFoundError:
             text = "no such file."
         except (OSError, UnicodeDecodeError) as error:
             text = f"can't be read: {error}."
-        raise ConfigurationError([Problem(text, file=shown)])
+        raise ConfigurationError([Problem(text, file=named)])
+
+    @classmethod
+    def named(cls, names: object, folder: Path, file: str, problems: list[Problem]) -> list[OwnFile]:
+        """The files that the key ``library`` of ``file`` names, relative to ``folder``, as far as they can be read."""
+        if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+            text = f'{shown(names)} is not a list of Python files such as ["my_components.py"].'
+            problems.append(Problem(text, "library", file))
+            return []
+        found = []
+        for name in dict.fromkeys(names):
+            try:
+                found.append(cls.read(folder / name, cls.shown_name(name, folder)))
+            except ConfigurationError as error:
+                problems += error.problems
+        return found
+
+    @staticmethod
+    def shown_name(name: str, folder: Path) -> str:
+        """The name of a file that is named relative to a folder, as shown to the user."""
+        return os.path.normpath(folder / name)
 
     @property
     def module(self) -> str:

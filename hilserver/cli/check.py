@@ -173,14 +173,15 @@ def mechanisms(rig: Rig) -> tuple[PlacedMechanism, ...]:
 
 def _circuit(console: Console, file: Path, out: Path) -> list[str]:
     """Tables of a circuit or mechanism file; returns its notes."""
-    from hilserver.circuit.library import standard_library
+    from hilserver.circuit.library import circuit_library
     from hilserver.circuit.pack import pack
     from hilserver.cli.circuit_tables import component_table
     from hilserver.report.circuit_blocks import write_drawing
     from hilserver.simulation.circuit_run import read_circuit_file
 
-    circuit = read_circuit_file(file, standard_library())
-    pack(circuit, standard_library(), file=str(file))
+    library = circuit_library(file)
+    circuit = read_circuit_file(file, library)
+    pack(circuit, library, file=str(file))
     if circuit.placed:
         console.print(component_table(circuit))
         drawing = write_drawing(circuit.source, out / f"{file.stem}_circuit.svg")

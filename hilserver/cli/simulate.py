@@ -72,7 +72,7 @@ def _rig(file: Path, strategy: list[str] | None, out: Path) -> None:
 
 
 def _circuit(file: Path, cycle: Path | None, duration: float | None, out: Path, table: str, animation: bool) -> None:
-    from hilserver.circuit.library import standard_library
+    from hilserver.circuit.library import circuit_library
     from hilserver.simulation.cavitation import cavitation
     from hilserver.simulation.circuit_run import (
         TICK,
@@ -83,7 +83,7 @@ def _circuit(file: Path, cycle: Path | None, duration: float | None, out: Path, 
         write_run,
     )
 
-    run = run_circuit_file(file, standard_library(), cycle, duration)
+    run = run_circuit_file(file, circuit_library(file), cycle, duration)
     if note := step_note(run):
         print(f"Note: {note}")
     print(f"{run.name}: {run.time[-1]:g} s, {len(run.series)} values in {len(run.time)} ticks.")

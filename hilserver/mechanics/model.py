@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 
 from hilserver.components.base import Datasheet
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of, shown
+from hilserver.parameters import without_parameters
 from hilserver.units import Acceleration, Angle, Inertia, Length, Mass, Number, Speed, Velocity
 
 GROUND = "ground"
@@ -265,12 +266,16 @@ class _Head(Datasheet):
 
 
 def read_mechanism(raw: object, file: str = "", prefix: str = "") -> Mechanism:
-    """Validate a mechanism table. Raises ConfigurationError with all its problems.
+    """Validate a mechanism table, with its parameters at their own values. Raises ConfigurationError.
 
     ``prefix``: key of the table in ``file``, put before every key.
     """
     if not isinstance(raw, Mapping):
         raise ConfigurationError([Problem(f"{shown(raw)} is not a table with bodies and joints.", prefix, file)])
+    wrong: list[Problem] = []
+    raw, _ = without_parameters(raw, {}, file, prefix, wrong)
+    if wrong:
+        raise ConfigurationError(wrong)
     problems = [Problem("unknown key." + did_you_mean(key, _TABLES), key, file) for key in raw if key not in _TABLES]
     head = _validated(_Head, {k: v for k, v in raw.items() if k in _Head.model_fields}, "", file, problems)
     bodies = {

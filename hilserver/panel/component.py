@@ -73,6 +73,24 @@ def as_value(text: str) -> Any:
         return text.strip()
 
 
+def parameter_tables(written: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Parameters that a circuit lets one set, by the component that a `switch` names.
+
+    ``parameters`` are those of the circuit itself; each sub-circuit and each mechanism may have its own.
+    """
+    if not name and written.get("parameters"):
+        yield "parameters", written["parameters"]
+    for kind in ("components", "mechanisms"):
+        for own, part in written.get(kind, {}).items():
+            if kind == "components" and part.get("type") != "subcircuit":
+                continue
+            called, definition = f"{name}{own}", part.get("definition", {})
+            if values := {**definition.get("parameters", {}), **part.get("parameters", {})}:
+                yield called, values
+            if kind == "components":
+                yield from parameter_tables(definition, f"{called}.")
+
+
 def fitting_types(types: Mapping[str, TypeInfo], table: Mapping[str, Any]) -> list[str]:
     """The types that can replace a component: those with ports of the same names."""
     return [name for name, kind in types.items() if {*kind.ports} == {*table.get("ports", {})}]
@@ -101,22 +119,25 @@ class ComponentDialog:
             self._content = ui.column().classes("w-full gap-3")
 
     def open(self, name: str) -> None:
-        """Show a component of the running circuit."""
-        if self._table(name) is None:
+        """Show a component of the running circuit, or parameters."""
+        table = self._table(name)
+        if table is None:
             return
         self.name = name
-        self._build(self._table(name)["type"])  # type: ignore[index]
+        self._build(str(table.get("type", "")))
         self.dialog.open()
 
     def _table(self, name: str) -> Mapping[str, Any] | None:
         circuit = self.page.connection.circuit
         components = circuit.source.get("components") if circuit is not None else None
         table = components.get(name) if isinstance(components, Mapping) else None
+        if table is None and circuit is not None and circuit.written is not None:
+            return dict(parameter_tables(circuit.written)).get(name)
         return table if isinstance(table, Mapping) else None
 
     def _build(self, kind: str) -> None:
         table = self._table(self.name) or {}
-        running = str(table.get("type"))
+        running = str(table.get("type", ""))
         self._kind = kind
         self._content.clear()
         self._fields.clear()
@@ -126,10 +147,8 @@ class ComponentDialog:
                     ui.label(self.name).classes("text-lg font-bold")
                     ui.label(str(table.get("description", ""))).classes("text-sm text-slate-500")
                 ui.html(picture(kind), sanitize=False).classes("text-slate-700")
-            types = sorted({*fitting_types(self.page.connection.types, table), running})
-            ui.select(types, value=kind, label="Type", on_change=lambda e: self._build(e.value)).props(
-                "outlined dense options-dense"
-            ).classes("w-full component-type")
+            if running:
+                self._add_types(kind, {*fitting_types(self.page.connection.types, table), running})
             about = self.page.connection.types.get(kind)
             ui.label(about.description if about is not None else "").classes("text-sm text-slate-500")
             given = table if kind == running else {"type": kind, **self._kept(kind, table)}
@@ -147,6 +166,10 @@ class ComponentDialog:
                 button.set_enabled(self.page.may_command)
                 if not self.page.may_command:
                     button.tooltip("This login is read-only, or the server is offline.")
+
+    def _add_types(self, kind: str, types: set[str]) -> None:
+        choice = ui.select(sorted(types), value=kind, label="Type", on_change=lambda e: self._build(e.value))
+        choice.props("outlined dense options-dense").classes("w-full component-type")
 
     def _kept(self, kind: str, table: Mapping[str, Any]) -> dict[str, Any]:
         """Values and signals of the running component that the new type also has."""
@@ -167,7 +190,7 @@ class ComponentDialog:
         }
 
     async def _apply(self) -> None:
-        running = str((self._table(self.name) or {}).get("type"))
+        running = str((self._table(self.name) or {}).get("type", ""))
         self._reason.visible = self._done.visible = False
         if self._kind == running:
             changes = self._changes()

@@ -11,7 +11,7 @@ from nicegui import background_tasks, ui
 
 from hilserver.drawing.parts import read_parts
 from hilserver.drawing.schematic import schematic
-from hilserver.panel.component import ComponentDialog
+from hilserver.panel.component import ComponentDialog, parameter_tables
 from hilserver.panel.display import Units, percent
 from hilserver.panel.pieces import piece
 from hilserver.panel.plots import FLOWS, Plot, flow_channels
@@ -42,6 +42,7 @@ class SchematicView:
                 self._about = ui.label().classes("text-sm text-slate-500 truncate grow")
                 self._version = ui.label().classes("text-sm text-slate-500 whitespace-nowrap circuit-version")
             ui.label("Click a component to see and change its values.").classes("text-xs text-slate-500")
+            self._parameters = ui.row().classes("w-full gap-1")
             self._picture = ui.html("", sanitize=False).classes("w-full")
             for event in ("click", "keydown"):
                 self._picture.on(event, lambda e: self._dialog.open(str(e.args)), js_handler=_CLICK)
@@ -64,7 +65,16 @@ class SchematicView:
         self._picture.set_content(schematic(circuit.source))
         self._about.set_text(str(circuit.source.get("description") or circuit.file or ""))
         self._version.set_text(f"version {circuit.version}")
+        self._show_parameters(circuit.written)
         self.page.resend()
+
+    def _show_parameters(self, written: Mapping[str, Any] | None) -> None:
+        """A button for the parameters of the circuit, and one for those of each sub-circuit and mechanism."""
+        self._parameters.clear()
+        with self._parameters:
+            for name, _ in parameter_tables(written or {}):
+                button = ui.button(name, icon="tune", on_click=lambda name=name: self._dialog.open(name))
+                button.props("flat no-caps dense").classes("px-2 parameters")
 
     def _update(self) -> None:
         page = self.page

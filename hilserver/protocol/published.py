@@ -217,7 +217,10 @@ class ServerState(Published):
 class CircuitStatus(Published):
     """The virtual circuit that runs. Retained."""
 
-    source: dict[str, JsonValue] = Field(description="the circuit as given")
+    source: dict[str, JsonValue] = Field(description="the circuit, without parameters and sub-circuits")
+    written: dict[str, JsonValue] | None = Field(
+        default=None, description="the circuit as given, if it has parameters or sub-circuits; null: the same as source"
+    )
     file: str | None = Field(default=None, description="file of the circuit; null: it came with a command")
     version: int = Field(description="number of this version, counted since the start of the server")
     tick: int = Field(description="tick at which it took effect")

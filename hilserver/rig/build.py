@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hilserver.circuit.library import Library, library_of, standard_library
+from hilserver.circuit.library import Library, library_of
 from hilserver.circuit.model import Circuit, read_circuit, read_part
 from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit, pack
@@ -120,8 +120,6 @@ def load_rig(path: Path | str, library: Library | None = None) -> Rig:
     rig_source = read_toml(file)
     problems: list[Problem] = []
     sources: dict[str, Any] = {"rig": rig_source}
-    if library is None:
-        library = _own_library(sources, file)
     for key in ("circuit", "cycle"):
         if isinstance(name := rig_source.get(key), str) and name:
             _read_into(sources, key, file, name, problems)
@@ -133,36 +131,45 @@ def load_rig(path: Path | str, library: Library | None = None) -> Rig:
         for key in PLANT_FILES:
             if isinstance(table.get(key), str):
                 _read_into(sources["devices"][name], key, file, table[key], problems)
+    if library is None:
+        library = _own_library(sources, file, problems)
     return assemble(sources, file, library, problems)
 
 
-def _own_library(sources: dict[str, Any], file: Path) -> Library:
-    """The standard library and the files that the rig names, whose text goes into the sources.
+def _own_library(sources: dict[str, Any], file: Path, problems: list[Problem]) -> Library:
+    """The standard library and the files that rig and circuits name, whose text goes into the sources.
 
     Raises ConfigurationError: without their components the circuit can't be checked.
     """
-    names = sources["rig"].get("library", ())
-    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        return standard_library()  # the settings' check reports what is wrong
-    problems: list[Problem] = []
-    own = []
-    for name in dict.fromkeys(names):
-        try:
-            own.append(OwnFile.read(file.parent / name, _beside(file, name)))
-        except ConfigurationError as error:
-            problems += error.problems
+    own: dict[str, OwnFile] = {}
+    wrong: list[Problem] = []
+    for named_in, names in _libraries(sources, file):
+        own |= {entry.name: entry for entry in OwnFile.named(names, named_in.parent, str(named_in), wrong)}
     try:
-        library = library_of(own)
+        library = library_of(own.values())
         check(library)
     except ConfigurationError as error:
-        problems += error.problems
-    if problems:
-        _validated(RigSettings, sources["rig"], str(file), problems)
-        raise ConfigurationError(problems)
+        wrong += error.problems
+    if wrong:
+        _validated(RigSettings, sources["rig"], str(file), wrong)
+        raise ConfigurationError([*problems, *wrong])
     if own:
-        sources["library"] = [asdict(entry) for entry in own]
-        remember(own)
+        sources["library"] = [asdict(entry) for entry in own.values()]
+        remember(own.values())
     return library
+
+
+def _libraries(sources: Mapping[str, Any], file: Path) -> Iterator[tuple[Path, object]]:
+    """The files of a rig that may name Python files, each with what it names."""
+    rig_source = sources["rig"]
+    names = rig_source.get("library", [])
+    if isinstance(names, list) and all(isinstance(name, str) and name for name in names):  # else its settings say so
+        yield file, names
+    if "circuit" in sources:
+        yield Path(_beside(file, rig_source["circuit"])), sources["circuit"].get("library", [])
+    for device, tables in sources["devices"].items():
+        for key, table in tables.items():
+            yield Path(_beside(file, rig_source["devices"][device][key])), table.get("library", [])
 
 
 def library_in(sources: Mapping[str, Any]) -> Library:
@@ -234,7 +241,7 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
             problems += error.problems
     if problems or layout is None or circuit is None or packed is None:
         raise ConfigurationError(problems)
-    sources["circuit"] = circuit.source
+    sources["circuit"] = circuit.written
     layout = layout.with_space_for(packed)
     plan = build_plan(settings, cycle, slots, layout, rates, circuit.fluid)
     return Rig(

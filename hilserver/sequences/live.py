@@ -177,7 +177,7 @@ async def _leave_as_found(
     await session.request(commands.Disarm())  # refused in SAFE and FAULT, where it is not needed
     wanted: list[tuple[str, commands.Command]] = []
     if circuit is not None:
-        wanted.append(("its circuit", commands.SwitchCircuit(circuit=dict(circuit.source))))
+        wanted.append(("its circuit", commands.SwitchCircuit(circuit=dict(circuit.written or circuit.source))))
     for valve in sorted(selected & strategies.keys()):
         name = strategies[valve]
         wanted.append((f"the strategy {name} of {valve}", commands.SelectStrategy(valve=valve, strategy=name)))

@@ -88,5 +88,12 @@ class Publisher:
 
     def _circuit_status(self) -> CircuitStatus:
         running = self._operator.running
-        source = json.loads(json.dumps(dict(running.circuit.source)))
-        return CircuitStatus(source=source, file=running.file, version=running.version, tick=running.tick)
+        circuit = running.circuit
+        source, written = (json.loads(json.dumps(dict(table))) for table in (circuit.source, circuit.written))
+        return CircuitStatus(
+            source=source,
+            written=written if written != source else None,
+            file=running.file,
+            version=running.version,
+            tick=running.tick,
+        )

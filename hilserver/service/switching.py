@@ -15,7 +15,7 @@ import numpy as np
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.analysis import Analysis, too_long
-from hilserver.circuit.change import with_component, with_values
+from hilserver.circuit.change import component_table, with_component, with_values
 from hilserver.circuit.model import RIG, Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
@@ -87,7 +87,7 @@ def circuit_change(rig: Rig, running: Circuit, command: CircuitCommand) -> Circu
     """The circuit that a command asks for while ``running`` runs. Raises ConfigurationError."""
     match command:
         case SetParameter():
-            return CircuitChange(with_values(running.source, command.component, command.set))
+            return CircuitChange(with_values(running.written, command.component, command.set))
         case Switch():
             return CircuitChange(_switched(rig, running, command), command.start == "steady")
         case SwitchCircuit():
@@ -98,16 +98,16 @@ def circuit_change(rig: Rig, running: Circuit, command: CircuitCommand) -> Circu
 def _switched(rig: Rig, running: Circuit, command: Switch) -> dict[str, Any]:
     """The table of the running circuit with other values of a component, or another component in its place."""
     if command.set is not None:
-        return with_values(running.source, command.component, command.set)
+        return with_values(running.written, command.component, command.set)
     kind = str(command.type)
-    source = with_component(running.source, command.component, kind, command.values or {})
+    source = with_component(running.written, command.component, kind, command.values or {})
     new = rig.library.types.get(kind)
     old = next((placed for placed in running.placed if placed.name == command.component), None)
     if new is not None and old is not None:  # signals of the same name stay connected
-        table = source["components"][command.component]
+        table, before = component_table(source, command.component), component_table(running.written, command.component)
         for port in (*new.inputs, *new.outputs):
             if port in old.signals:
-                table.setdefault(port, old.signals[port])
+                table.setdefault(port, before.get(port, old.signals[port]))
     return source
 
 

@@ -1,1 +1,8 @@
-"""Runs without a clock: lockstep, replay, third-party logs, circuit runs, and the machine model."""
+"""Runs without a clock: a circuit by itself, lockstep, replay, third-party logs, and the machine model.
+
+`simulate` is for scripts and notebooks.
+"""
+
+from hilserver.simulation.simulated import Simulated, simulate
+
+__all__ = ["Simulated", "simulate"]

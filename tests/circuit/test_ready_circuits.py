@@ -330,7 +330,7 @@ def test_excavator_by_energy() -> None:
     kinetic, potential = np.zeros(len(run.time)), np.zeros(len(run.time))
     for name, kg in (("boom", 25.0), ("arm", 22.0), ("bucket", 15.0)):
         v = run.series[f"{name}_rod.v"]
-        power = run.series[f"{name}_cylinder.F_rod"] * v
+        power = run.series[f"{name}.cylinder.F_rod"] * v
         work += np.concatenate([[0.0], np.cumsum(0.5 * (power[1:] + power[:-1]) * 1e-3)])
         kinetic += 0.5 * kg * v * v
     for name, body in front.mechanism.bodies.items():
@@ -351,4 +351,4 @@ def test_excavator_with_every_solution_of_its_mechanism() -> None:
     for name in ("boom", "arm", "bucket"):
         n = len(every.time)
         assert np.abs(every.series[f"{name}_rod.x"] - run.series[f"{name}_rod.x"][:n]).max() < 5e-5
-        assert np.abs(every.series[f"{name}_A.p"] - run.series[f"{name}_A.p"][:n]).max() < 0.1 * BAR
+        assert np.abs(every.series[f"{name}.A.p"] - run.series[f"{name}.A.p"][:n]).max() < 0.1 * BAR

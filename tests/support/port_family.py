@@ -16,6 +16,7 @@ from port_sizes import BACK, CYCLES, FLUID, LOAD, LOADS, RETURN, SIZES, START, S
 from rig_bench import merged
 
 from hilserver.circuit.library import standard_library
+from hilserver.circuit.model import read_circuit
 from hilserver.rig.build import Rig, assemble
 from hilserver.toml import read_toml
 
@@ -262,6 +263,16 @@ SPEEDS = {"fast": (100.0, 1.0), "usual": (80.0, 2.0), "slow": (60.0, 3.0)}
 AT_THE_MACHINE = ("cylinder", "load_mass", "end_stop")
 
 
+def _undotted(table: Any, inside: tuple[str, ...] = ()) -> Any:
+    """A circuit's table with names of parts of sub-circuits as a rig file can use them: ``boom_A`` for ``boom.A``."""
+    inside = inside or tuple({name.partition(".")[0] + "." for name in table["components"] if "." in name} or {"\0"})
+    if isinstance(table, str):
+        return table.replace(".", "_", 1) if table.startswith(inside) else table
+    if isinstance(table, Mapping):
+        return {_undotted(key, inside): _undotted(value, inside) for key, value in table.items()}
+    return [_undotted(value, inside) for value in table] if isinstance(table, list) else table
+
+
 @dataclass(frozen=True)
 class Ready:
     """A ready circuit whose cylinders, loads and mechanisms are the machine.
@@ -279,7 +290,8 @@ class Ready:
 
     def sources(self) -> Table:
         """Rig, circuit, cycle and simulated device."""
-        whole = read_toml(CONFIG / "circuits" / f"{self.name}.toml")
+        file = CONFIG / "circuits" / f"{self.name}.toml"
+        whole = _undotted(dict(read_circuit(read_toml(file), standard_library(), str(file)).source))
         parts = whole["components"]
         machine = {n: c for n, c in parts.items() if c["type"] in AT_THE_MACHINE}
         cylinders = {n: c for n, c in machine.items() if c["type"] == "cylinder"}
@@ -329,11 +341,7 @@ class Ready:
         return {**component, **weight}
 
     def _mechanisms(self, whole: Table) -> Table:
-        found = {
-            n: {"definition": read_toml(CONFIG / "circuits" / m["file"]), "nodes": m["nodes"]}
-            for n, m in whole["mechanisms"].items()
-        }
-        return {"mechanisms": found, "solver": {"mechanics_substeps": 2}}
+        return {"mechanisms": whole["mechanisms"], "solver": {"mechanics_substeps": 2}}
 
     def _known(self, cylinder: Table, machine: Table) -> Table:
         rod = cylinder["ports"]["rod"]
