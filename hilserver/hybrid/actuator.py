@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hilserver.hybrid.linear import Linear
+from hilserver.hybrid.linear import LinearMotion
 from hilserver.hybrid.structure import Specimen
 from hilserver.numerics.arrays import Floats, Matrix
 
@@ -39,7 +39,7 @@ class Actuator:
     gain: float
     specimen: Specimen
 
-    def motion(self) -> Linear:
+    def motion(self) -> LinearMotion:
         """State: x, dx/dt, F, s, ds/dt. Input: command."""
         part = self.specimen
         A = np.array(
@@ -53,7 +53,7 @@ class Actuator:
         )
         B = np.zeros((5, 1))
         B[4, 0] = self.a1_beta0 * self.gain
-        return Linear(A, B)
+        return LinearMotion(A, B)
 
     def shifted(self, changes: Mapping[str, float]) -> Actuator:
         """The same with these changes of its parameters; ``stiffness``: of the specimen, N/m."""

@@ -19,7 +19,7 @@ import numpy as np
 from hilserver.compiler import standard_program
 from hilserver.hybrid.actuator import SEEN, Actuator
 from hilserver.hybrid.criteria import Criteria, criteria
-from hilserver.hybrid.design import Sensors, Tuning, at_rest, design_bridge
+from hilserver.hybrid.design import Sensors, at_rest, design_bridge
 from hilserver.hybrid.structure import Frame, Specimen, Structure, with_modal_damping
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.tick.bridge.displacement import DisplacementBridge, DisplacementStrategy, Lateness
@@ -62,7 +62,7 @@ PUBLISHED: dict[str, tuple[float, ...]] = {
 
 
 @dataclass(frozen=True)
-class Case:
+class BenchmarkCase:
     """A case of the benchmark: mass of each floor, kg, and damping ratio of each mode."""
 
     name: str
@@ -74,7 +74,12 @@ class Case:
         return with_modal_damping([self.floor_mass] * FRAME.storeys, FRAME.stiffness(), self.damping, decimals=2)
 
 
-CASES = (Case("1", 1000.0, 0.05), Case("2", 1100.0, 0.04), Case("3", 1300.0, 0.03), Case("4", 1000.0, 0.03))
+CASES = (
+    BenchmarkCase("1", 1000.0, 0.05),
+    BenchmarkCase("2", 1100.0, 0.04),
+    BenchmarkCase("3", 1300.0, 0.03),
+    BenchmarkCase("4", 1000.0, 0.03),
+)
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ def el_centro() -> Floats:
 
 
 @cache
-def reference(case: Case) -> Floats:
+def reference(case: BenchmarkCase) -> Floats:
     """Response of the whole structure, m: a line per tick."""
     return case.structure().response(el_centro(), DT)
 
@@ -135,7 +140,9 @@ def bridge(virtual: Structure, strategy: DisplacementStrategy) -> DisplacementBr
     return design_bridge(virtual, NOMINAL, TRACKED, SENSORS, DT, strategy)
 
 
-def simulate(case: Case, strategy: DisplacementStrategy, actuator: Actuator = NOMINAL, seed: int | None = 1) -> Run:
+def simulate(
+    case: BenchmarkCase, strategy: DisplacementStrategy, actuator: Actuator = NOMINAL, seed: int | None = 1
+) -> Run:
     """Run the earthquake with this actuator; ``seed`` of the sensors' noise, None without noise."""
     ground, right = el_centro(), reference(case)
     virtual = case.structure().without(actuator.specimen)
@@ -149,7 +156,7 @@ def simulate(case: Case, strategy: DisplacementStrategy, actuator: Actuator = NO
         _virtual(virtual),
         _simulated(actuator),
         known,
-        at_rest(known, Tuning()),
+        at_rest(known),
         pi_lead(k_P=2.0, k_I=95.0, gain=50.8, zero=168.6, pole=8570.0, dt=DT),
         int(strategy.law),
         int(strategy.lateness is Lateness.PREDICTED),

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import solve_discrete_are
 
 from hilserver.hybrid.actuator import SCALE, SEEN, Actuator
-from hilserver.hybrid.linear import Linear
+from hilserver.hybrid.linear import LinearMotion
 from hilserver.hybrid.structure import Structure
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.tick.bridge.displacement import DisplacementBridge, DisplacementMemory, DisplacementStrategy, Lateness
@@ -79,7 +79,7 @@ def design_bridge(
     nominal, slopes = _transition(actuator, dt), []
     for unit in np.eye(tracked):
         up, down = _transition(at(0.5 * unit), dt), _transition(at(-0.5 * unit), dt)
-        slopes.append(Linear(up.A - down.A, up.B - down.B))
+        slopes.append(LinearMotion(up.A - down.A, up.B - down.B))
     gains, gain_slopes, gain_curves = _quadratic(lambda t: _gains(structure, at(t), dt, lead, tuning), tracked)
     drift = np.zeros(states + 1 + tracked)
     drift[2], drift[states] = (tuning.force / SCALE[2]) ** 2, tuning.disturbance**2
@@ -125,7 +125,7 @@ def _quadratic(function: Callable[[Floats], Floats], variables: int) -> tuple[Fl
     return value, slopes, curves.reshape(variables * variables, len(value))
 
 
-def _transition(actuator: Actuator, dt: float) -> Linear:
+def _transition(actuator: Actuator, dt: float) -> LinearMotion:
     """Of the actuator's scaled state over a tick."""
     return actuator.motion().scaled(SCALE).held(dt)
 

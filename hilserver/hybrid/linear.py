@@ -10,21 +10,21 @@ from scipy.linalg import expm
 from hilserver.numerics.arrays import Floats, Matrix
 
 
-class Linear(NamedTuple):
+class LinearMotion(NamedTuple):
     """dz/dt = A z + B u, in SI units or in those of `scaled`."""
 
     A: Matrix
     B: Matrix
 
-    def scaled(self, scale: Floats) -> Linear:
+    def scaled(self, scale: Floats) -> LinearMotion:
         """The same with each state divided by its scale."""
-        return Linear(self.A * scale / scale[:, None], self.B / scale[:, None])
+        return LinearMotion(self.A * scale / scale[:, None], self.B / scale[:, None])
 
-    def held(self, dt: float) -> Linear:
+    def held(self, dt: float) -> LinearMotion:
         """The transition over ``dt`` s, exact for an input that is held: z(k+1) = A z(k) + B u(k)."""
         n, inputs = self.B.shape
         whole = expm(np.vstack([np.hstack([self.A, self.B]), np.zeros((inputs, n + inputs))]) * dt)
-        return Linear(whole[:n, :n], whole[:n, n:])
+        return LinearMotion(whole[:n, :n], whole[:n, n:])
 
     def ramped(self, dt: float) -> tuple[Matrix, Matrix, Matrix]:
         """The same for an input that changes linearly: transition, and the parts of the inputs at begin and end."""

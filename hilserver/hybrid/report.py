@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from hilserver.hybrid.benchmark import CAPACITY, DT, Case, simulate
-from hilserver.hybrid.study import PlantResult, StudyRow, cases_grid, nominal_grid, perturbed_grid
+from hilserver.hybrid.benchmark import CAPACITY, DT, BenchmarkCase, reference
+from hilserver.hybrid.study import SHOWN, PlantResult, StudyRow, cases_grid, nominal_grid, perturbed_grid
 from hilserver.numerics.arrays import Floats
 from hilserver.report.document import Block, Document, Heading, Listing, Picture
 from hilserver.report.figures import write_json
 from hilserver.report.plots import REFERENCE, panels_figure
 
 STEM = "rths"
-SHOWN = slice(int(5.0 / DT), int(20.0 / DT))
-"""The ticks of the plot: the strong part of the earthquake."""
 
 
 def write_report(rows: Sequence[StudyRow], folder: Path) -> list[Path]:
@@ -48,21 +46,16 @@ def _blocks(rows: Sequence[StudyRow]) -> Iterator[Block]:
         yield Picture(f"case-{case.name}", _figure(case, rows), f"Position of the first floor, case {case.name}")
 
 
-def _cases(rows: Sequence[StudyRow]) -> list[Case]:
+def _cases(rows: Sequence[StudyRow]) -> list[BenchmarkCase]:
     return list(dict.fromkeys(row.case for row in rows))
 
 
-def _figure(case: Case, rows: Sequence[StudyRow]) -> Figure:
-    """Measured displacement and its deviation from the reference, of the strategies that remain stable."""
-    lines: dict[str, Floats] = {}
-    errors: dict[str, Floats] = {}
-    for row in rows:
-        if row.case == case and row.runs[0].unstable_at is None:
-            run = simulate(case, row.strategy)
-            right = run.reference[SHOWN, 0]
-            lines[REFERENCE] = right
-            lines[row.strategy.name] = run.positions[SHOWN, 0]
-            errors[row.strategy.name] = run.positions[SHOWN, 0] - right
+def _figure(case: BenchmarkCase, rows: Sequence[StudyRow]) -> Figure:
+    """Position and its deviation from the reference, of the strategies that remain stable."""
+    right = reference(case)[SHOWN, 0]
+    stable = [row for row in rows if row.case == case and row.runs[0].unstable_at is None]
+    lines: dict[str, Floats] = {REFERENCE: right, **{row.strategy.name: row.first_floor for row in stable}}
+    errors: dict[str, Floats] = {row.strategy.name: row.first_floor - right for row in stable}
     time: Floats = np.arange(SHOWN.start, SHOWN.stop, dtype=float) * DT
     return panels_figure(time, [("position", "m", lines), ("error", "m", errors)], f"First floor, case {case.name}")
 

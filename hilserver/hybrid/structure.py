@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh
 
-from hilserver.hybrid.linear import Linear
+from hilserver.hybrid.linear import LinearMotion
 from hilserver.numerics.arrays import Floats, Matrix
 
 
@@ -48,7 +48,7 @@ class Structure:
             self.driven_mass,
         )
 
-    def motion(self) -> Linear:
+    def motion(self) -> LinearMotion:
         """State: positions, velocities. Inputs: ground acceleration m/s², force of the specimen N."""
         n = len(self.mass)
         A = np.block(
@@ -59,7 +59,7 @@ class Structure:
         )
         ground, force = -self.driven_mass @ np.ones(n), -np.eye(n)[0]
         B = np.vstack([np.zeros((n, 2)), np.linalg.solve(self.mass, np.column_stack([ground, force]))])
-        return Linear(A, B)
+        return LinearMotion(A, B)
 
     def response(self, ground: Floats, dt: float) -> Floats:
         """Positions in each tick, m, under a ground acceleration that changes linearly between the ticks."""

@@ -7,16 +7,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hilserver.hybrid.actuator import Actuator
-from hilserver.hybrid.benchmark import CASES, DT, PUBLISHED, SENSORS, SPECIMEN, Case, plants, reference, simulate
+from hilserver.hybrid.benchmark import (
+    CASES,
+    DT,
+    PUBLISHED,
+    SENSORS,
+    SPECIMEN,
+    BenchmarkCase,
+    Run,
+    plants,
+    reference,
+    simulate,
+)
 from hilserver.hybrid.criteria import Criteria
 from hilserver.hybrid.critical_delay import critical_delay
+from hilserver.numerics.arrays import Floats
 from hilserver.report.document import Grid
 from hilserver.tick.bridge.displacement import DisplacementStrategy
 
 Progress = Callable[[str, float], None]
 """Is told what is run, and the share of the work that is done."""
 NOTHING = "–"
+SHOWN = slice(int(5.0 / DT), int(20.0 / DT))
+"""The ticks of the strong part of the earthquake."""
 CASE, STRATEGY = "case", "strategy"
 
 
@@ -35,11 +48,15 @@ class PlantResult:
 
 @dataclass(frozen=True)
 class StudyRow:
-    """A strategy in a case: the nominal plant first, then the perturbed ones."""
+    """A strategy in a case: the nominal plant first, then the perturbed ones.
 
-    case: Case
+    ``first_floor``: its position with the nominal plant during `SHOWN`, m.
+    """
+
+    case: BenchmarkCase
     strategy: DisplacementStrategy
     runs: tuple[PlantResult, ...]
+    first_floor: Floats
 
     def largest(self, noise_free: bool) -> Criteria | None:
         """The largest value of each criterion over the perturbed plants; None if one of them is unstable."""
@@ -52,7 +69,7 @@ class StudyRow:
 
 def study(
     strategies: Sequence[DisplacementStrategy],
-    cases: Sequence[Case] = CASES,
+    cases: Sequence[BenchmarkCase] = CASES,
     perturbed: int = 0,
     seed: int = 1,
     tell: Progress = lambda what, done: None,
@@ -65,13 +82,17 @@ def study(
     for case in cases:
         for strategy in strategies:
             tell(f"case {case.name}, {strategy.name}", len(rows) / (len(cases) * len(strategies)))
-            runs = (_run(case, strategy, plant, i) for i, plant in enumerate(plants(perturbed, seed)))
-            rows.append(StudyRow(case, strategy, tuple(runs)))
+            results, first_floor = [], np.zeros(0)
+            for number, plant in enumerate(plants(perturbed, seed)):
+                run = simulate(case, strategy, plant, seed=number + 1)
+                results.append(_result(run))
+                if number == 0:
+                    first_floor = run.positions[SHOWN, 0].copy()
+            rows.append(StudyRow(case, strategy, tuple(results), first_floor))
     return rows
 
 
-def _run(case: Case, strategy: DisplacementStrategy, plant: Actuator, seed: int) -> PlantResult:
-    run = simulate(case, strategy, plant, seed)
+def _result(run: Run) -> PlantResult:
     if run.unstable_at is not None:
         return PlantResult(None, None, float("nan"), run.unstable_at)
     return PlantResult(run.criteria(), run.criteria(noise_free=True), run.largest_force(), None)
@@ -117,7 +138,7 @@ def perturbed_grid(rows: Sequence[StudyRow]) -> Grid:
     return Grid((CASE, STRATEGY, *Criteria._fields, "J2\ntrue", "J4\ntrue", "force"), tuple(lines), caption)
 
 
-def cases_grid(cases: Sequence[Case] = CASES) -> Grid:
+def cases_grid(cases: Sequence[BenchmarkCase] = CASES) -> Grid:
     """The cases, with their critical delays and the share of the sensor's noise in J2 and J4."""
     lines = []
     for case in cases:

@@ -327,4 +327,3 @@ class _Problem:
         covariance = found.covariance_with(list(self.parameters))
         deviations = {n: float(np.sqrt(covariance[i, i])) for i, n in enumerate(self.parameters)}
         return replace(found, deviations=deviations, covariance=covariance)
-

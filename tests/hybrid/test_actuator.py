@@ -9,7 +9,7 @@ from numpy.polynomial import Polynomial
 from hilserver.hybrid.actuator import SCALE, SEEN
 from hilserver.hybrid.benchmark import DT, NOMINAL, SPECIMEN
 from hilserver.hybrid.criteria import criteria, delay
-from hilserver.hybrid.linear import Linear
+from hilserver.hybrid.linear import LinearMotion
 from hilserver.numerics.arrays import Floats
 from hilserver.tick.bridge.pi_lead import pi_lead, pi_lead_command
 
@@ -33,7 +33,7 @@ def test_the_actuator_has_the_published_transfer_function() -> None:
 def test_held_and_ramped_inputs_are_integrated_exactly() -> None:
     """dz/dt = -z/T + u: closed forms."""
     T, dt = 0.02, 0.005
-    lag, decay = Linear(np.array([[-1.0 / T]]), np.array([[1.0]])), np.exp(-dt / T)
+    lag, decay = LinearMotion(np.array([[-1.0 / T]]), np.array([[1.0]])), np.exp(-dt / T)
     held = lag.held(dt)
     assert held.A[0, 0] == pytest.approx(decay)
     assert held.B[0, 0] == pytest.approx(T * (1.0 - decay))

@@ -8,7 +8,7 @@ from numpy.polynomial import Polynomial
 from scipy.signal import lsim
 
 from hilserver.circuit.analysis import Complexes
-from hilserver.hybrid.benchmark import CASES, FRAME, SPECIMEN, Case
+from hilserver.hybrid.benchmark import CASES, FRAME, SPECIMEN, BenchmarkCase
 from hilserver.hybrid.critical_delay import critical_delay
 from hilserver.hybrid.structure import Frame, Structure, beam_stiffness, with_modal_damping
 from hilserver.numerics.arrays import Floats
@@ -45,7 +45,7 @@ def test_the_frame_of_the_benchmark_has_the_published_natural_frequencies() -> N
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_each_mode_has_the_damping_of_the_case(case: Case) -> None:
+def test_each_mode_has_the_damping_of_the_case(case: BenchmarkCase) -> None:
     poles = np.linalg.eigvals(case.structure().motion().A)
     assert -poles.real / np.abs(poles) == pytest.approx(np.full(6, case.damping), rel=2e-3)
 
@@ -93,7 +93,7 @@ def coupled_poles(structure: Structure, delay: float) -> Complexes:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_critical_delay_is_where_the_coupled_structure_becomes_unstable(case: Case) -> None:
+def test_the_critical_delay_is_where_the_coupled_structure_becomes_unstable(case: BenchmarkCase) -> None:
     structure = case.structure().without(SPECIMEN)
     found, frequency = critical_delay(structure, SPECIMEN)
     assert 1e3 * found == pytest.approx(CRITICAL_MS[case.name], rel=1e-3)
