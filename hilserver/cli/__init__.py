@@ -31,6 +31,7 @@ from hilserver.cli import (
     plotjuggler,
     replay,
     report,
+    rths,
     run,
     safe,
     simulate,
@@ -54,6 +55,7 @@ app.command("channels")(channels.channels)
 app.command("calibrate")(calibrate.calibrate)
 app.command("simulate")(simulate.simulate)
 app.command("fidelity")(fidelity.fidelity)
+app.command("rths")(rths.rths)
 app.command("identify")(identify.identify)
 app.command("run")(run.run)
 app.command("safe")(safe.safe)

@@ -163,10 +163,10 @@ def _vary(rig: Rig, strategies: list[str], rigs: int | None, seed: int | None, r
         result = vary(rig, next(iter(strategies), None), rigs or RIGS, 1 if seed is None else seed, tell)
     console = Console(highlight=False, markup=False)
     title = f"{result.rig} with {result.strategy}: "
-    console.print(_table(unknowns_grid(result), f"{title}each unknown alone", compact=True))
-    console.print(_table(family_grid(result), f"{title}all unknowns at once", compact=True))
+    console.print(grid_table(unknowns_grid(result), f"{title}each unknown alone", compact=True))
+    console.print(grid_table(family_grid(result), f"{title}all unknowns at once", compact=True))
     if (trips := trips_grid(result)) is not None:
-        console.print(_table(trips, "Runs that did not complete the work cycle", compact=True))
+        console.print(grid_table(trips, "Runs that did not complete the work cycle", compact=True))
     for line in [*vary_sentences(result), *(f"Written: {path}" for path in write_vary_report(result, out))]:
         console.print(line, soft_wrap=True)
 
@@ -206,10 +206,10 @@ def tables(result: Fidelity) -> list[Table]:
     from hilserver.fidelity.tables import cycle_grid, frequency_grid
 
     title = f"{result.rig}: deviation from its virtual circuit"
-    return [_table(cycle_grid(result), title), _table(frequency_grid(result, "m^3/s"), "")]
+    return [grid_table(cycle_grid(result), title), grid_table(frequency_grid(result, "m^3/s"), "")]
 
 
-def _table(grid: Grid, title: str, compact: bool = False) -> Table:
+def grid_table(grid: Grid, title: str, compact: bool = False) -> Table:
     """A grid for the terminal; ``compact``: without lines between its columns."""
     from rich.table import Table
 

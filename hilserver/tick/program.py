@@ -12,7 +12,7 @@ from hilserver.circuit.engine import work_size
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics import riccati, valve_record
 from hilserver.numerics.arrays import Floats, Indices
-from hilserver.tick import circuit, lockstep, plant, tick, timed
+from hilserver.tick import circuit, hybrid, lockstep, plant, tick, timed
 from hilserver.tick.look_ahead import look_ahead_size
 from hilserver.tick.plan import Plan
 from hilserver.tick.row import MESSAGE_CELLS
@@ -31,6 +31,7 @@ ENTRY_POINTS: tuple[Callable[..., Any], ...] = (
     lockstep.run_bridged,
     lockstep.run_recorded,
     lockstep.run_free,
+    hybrid.run_hybrid,
     timed.timed_run,
     timed.time_nothing,
     timed.read_counter,

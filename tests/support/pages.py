@@ -59,6 +59,7 @@ IN_A_TEST = (
     (r"^hilserver fidelity .* --drive", r"\g<0> --yes --frequency 5"),
     (r"^hilserver fidelity .* --strategy all", r"\g<0> --frequency 5"),
     (r"^(hilserver fidelity .* --vary) --rigs 20", r"\1 --rigs 1"),
+    (r"^(hilserver rths .*--plants) 20", r"\1 1"),
     (r"^hilserver simulate config/circuits/.*", r"\g<0> --duration 0.5"),
     (r"^python docs/experiments/closed_chains.py slider-crank", r"\g<0> --seconds 1"),
     (r"^python docs/experiments/closed_chains.py loop", r"\g<0> --joints 5 --seconds 1"),

@@ -1,0 +1,62 @@
+r"""A position-controlled servo-hydraulic actuator with a specimen, linear.
+
+.. math::
+   \ddot s + \beta_1\dot s + \beta_2 s = a_1\beta_0\,(g\,u - x), \quad
+   \dot F + a_3 F = s - a_2\dot x, \quad m\ddot x + c\,\dot x + k x = F
+
+u: command, m; x: displacement, m; F: force on the specimen, N. The actuator has its own proportional position loop;
+:math:`a_2\dot x` is the flow that the moving piston takes (the natural velocity feedback). Source: Silva, Gomez,
+Maghareh, Dyke & Spencer, Mech. Syst. Signal Process. 135 (2020) 106381, sec. 4.2; Carrion & Spencer, NSEL report 6
+(2007).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hilserver.hybrid.linear import LinearMotion
+from hilserver.hybrid.structure import Specimen
+from hilserver.numerics.arrays import Floats, Matrix
+
+SCALE: Floats = np.array([1e-3, 0.1, 1e3, 1e5, 1e7])
+"""Typical sizes of the states: displacement m, velocity m/s, force N, signal of the servo valve and its derivative."""
+SEEN: Matrix = np.array([[1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0, 0.0]])
+"""Displacement and force from the states."""
+
+
+@dataclass(frozen=True)
+class Actuator:
+    """Servo valve, actuator and the specimen that it moves, in SI units; see the module for the equations."""
+
+    a1_beta0: float
+    a2: float
+    a3: float
+    beta1: float
+    beta2: float
+    gain: float
+    specimen: Specimen
+
+    def motion(self) -> LinearMotion:
+        """State: x, dx/dt, F, s, ds/dt. Input: command."""
+        part = self.specimen
+        A = np.array(
+            [
+                [0.0, 1.0, 0.0, 0.0, 0.0],
+                [-part.stiffness / part.mass, -part.damping / part.mass, 1.0 / part.mass, 0.0, 0.0],
+                [0.0, -self.a2, -self.a3, 1.0, 0.0],
+                [0.0, 0.0, 0.0, 0.0, 1.0],
+                [-self.a1_beta0, 0.0, 0.0, -self.beta2, -self.beta1],
+            ]
+        )
+        B = np.zeros((5, 1))
+        B[4, 0] = self.a1_beta0 * self.gain
+        return LinearMotion(A, B)
+
+    def shifted(self, changes: Mapping[str, float]) -> Actuator:
+        """The same with these changes of its parameters; ``stiffness``: of the specimen, N/m."""
+        own = {name: getattr(self, name) + change for name, change in changes.items() if name != "stiffness"}
+        part = replace(self.specimen, stiffness=self.specimen.stiffness + changes.get("stiffness", 0.0))
+        return replace(self, **own, specimen=part)

@@ -1,0 +1,42 @@
+r"""The critical delay of a virtual structure with a specimen: `hilserver check`'s computation for a displacement.
+
+The specimen, moved to the position of the structure with a delay, exerts a force on it,
+
+.. math:: f = e^{-s\tau}\,(m s^2 + c s + k)\,y
+
+With position, velocity and acceleration as what acts on the specimen, this is the loop of
+:class:`hilserver.margins.loop.DelayedLoop`: Z is the structure's response to the force, Y the specimen.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hilserver.circuit.analysis import LinearModel
+from hilserver.hybrid.structure import Specimen, Structure
+from hilserver.margins.loop import DelayedLoop
+from hilserver.numerics.arrays import Floats, Matrix
+
+
+def critical_delay(structure: Structure, specimen: Specimen) -> tuple[float, float]:
+    """The delay of the specimen's force from which on the virtual structure oscillates, s, and the frequency, Hz."""
+    moved = _moved(structure)
+    specimen_alone = _static(np.array([[specimen.stiffness, specimen.damping, specimen.mass], [0.0] * 3, [0.0] * 3]))
+    loop = DelayedLoop(moved, specimen_alone, np.zeros((3, 3)), np.eye(3), (0, 1, 2))
+    delay, omega = min(loop.crossings())
+    return delay, omega / (2.0 * np.pi)
+
+
+def _moved(structure: Structure) -> LinearModel:
+    """Position, velocity and acceleration of the interface under the first of three inputs, the specimen's force."""
+    motion, floors = structure.motion(), len(structure.mass)
+    size = len(motion.A)
+    B, D = np.zeros((size, 3)), np.zeros((3, 3))
+    B[:, 0], D[2, 0] = motion.B[:, 1], motion.B[floors, 1]
+    C = np.vstack([np.eye(size)[0], np.eye(size)[floors], motion.A[floors]])
+    scale: Floats = np.concatenate([np.full(floors, 1e-3), np.full(floors, 0.1)])
+    return LinearModel(motion.A, B, C, D, tuple(f"y{i}" for i in range(size)), scale)
+
+
+def _static(D: Matrix) -> LinearModel:
+    return LinearModel(np.zeros((0, 0)), np.zeros((0, 3)), np.zeros((3, 0)), D, (), np.zeros(0))

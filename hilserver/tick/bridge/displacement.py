@@ -1,0 +1,250 @@
+r"""The bridge of displacement: from the position of a virtual structure to the command of an actuator.
+
+The position-controlled actuator moves a real specimen, whose measured force acts on the structure. The actuator lags
+behind its command, and a lagging force drives the oscillation that it should damp, so the bridge must move the specimen
+to the position of the structure at the same time. It knows a linear model of actuator and specimen, with parameters
+that are uncertain within a stated spread:
+
+.. math:: h_{k+1} = A(\theta)\,h_k + b(\theta)\,(u_k + d), \quad (x_k, f_k) = S h_k, \quad
+   A(\theta) = A_0 + \textstyle\sum_i \theta_i A_i
+
+An extended Kalman filter estimates h, an input disturbance d and the parameters together; they are random walks
+(:math:`\theta` in standard deviations of its spread). The command follows from the gains of a linear-quadratic
+regulator of structure *and* actuator, which makes x - y small; the gains are quadratic functions of :math:`\theta`.
+:mod:`hilserver.hybrid.design` calculates all of this.
+
+Sources: Anderson & Moore, Optimal Filtering (1979), sec. 8.2 (extended filter), and Optimal Control (1990), ch. 4
+(tracking); Ljung, IEEE TAC 24 (1979) 36 (parameters as states); Horiuchi et al., Earthquake Engng. Struct. Dyn. 28
+(1999) 1121 (delay as negative damping).
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+from hilserver.numerics.arrays import Floats, Matrix
+from hilserver.numerics.compilable import compilable
+from hilserver.numerics.riccati import multiply, transpose
+from hilserver.numerics.shape import clip
+
+MOST_DEVIATIONS = 4.0
+"""Largest deviation of a parameter from its nominal value that the bridge believes, in standard deviations."""
+SENSORS = 2
+"""Displacement and force."""
+
+
+class Law(IntEnum):
+    """The part of the bridge that computes the command."""
+
+    DIRECT = 0
+    """The position itself."""
+    CLASSICAL = 1
+    """A lead compensator and a PI controller."""
+    STATE_FEEDBACK = 2
+    """Kalman filter and linear-quadratic regulator."""
+
+
+class Lateness(Enum):
+    """What is done about the delay of the measured force."""
+
+    ACCEPTED = "accepted"
+    LEAD = "the actuator leads by it"
+    PREDICTED = "the structure receives the predicted force"
+
+
+class DisplacementStrategy(IntEnum):
+    """The strategies of the bridge of displacement, from the lowest level up, each with its law and what it adds."""
+
+    law: Law
+    tracks: bool
+    lateness: Lateness
+    text: str
+
+    def __new__(
+        cls,
+        number: int,
+        law: Law = Law.DIRECT,
+        tracks: bool = False,
+        lateness: Lateness = Lateness.ACCEPTED,
+        text: str = "",
+    ) -> DisplacementStrategy:
+        """A member of the table."""
+        member = int.__new__(cls, number)
+        member._value_, member.law, member.tracks, member.lateness, member.text = number, law, tracks, lateness, text
+        return member
+
+    direct = 0, Law.DIRECT, False, Lateness.ACCEPTED, "the virtual position is the command"
+    pi_lead = 1, Law.CLASSICAL, False, Lateness.ACCEPTED, "PI controller of the position, with a lead compensator"
+    state_feedback = (
+        2,
+        Law.STATE_FEEDBACK,
+        False,
+        Lateness.ACCEPTED,
+        "state feedback of structure and actuator, whose parameters are taken as nominal",
+    )
+    adaptive = (
+        3,
+        Law.STATE_FEEDBACK,
+        True,
+        Lateness.ACCEPTED,
+        "as state_feedback, with the parameters of actuator and specimen tracked",
+    )
+    adaptive_lead = (
+        4,
+        Law.STATE_FEEDBACK,
+        True,
+        Lateness.LEAD,
+        "as adaptive, with the actuator ahead of the structure by the delay of the measured force",
+    )
+    prediction = (
+        5,
+        Law.STATE_FEEDBACK,
+        True,
+        Lateness.PREDICTED,
+        "as adaptive, with the force predicted over the tick in which it acts on the structure",
+    )
+
+
+class DisplacementBridge(NamedTuple):
+    """The constants of the bridge. The actuator's states are in units of the design; displacements m, forces N.
+
+    ``step``, ``input``: transition of the actuator's state over a tick and its change by the command; ``step_slopes``,
+    ``input_slopes``: their derivatives with respect to each parameter, one below the other. ``seen``: displacement and
+    force from the state; ``variance`` of these measurements. ``drift``: variance that each entry of the estimate gains
+    in a tick. ``gains``: the change of the command for the structure's state, ground acceleration, force on the
+    structure, actuator's state, disturbance and command, in this order; ``gain_slopes``, ``gain_curves``: their first
+    derivatives with respect to each parameter, and their second ones with respect to each pair, a line each.
+    """
+
+    step: Matrix
+    input: Floats
+    step_slopes: Matrix
+    input_slopes: Matrix
+    seen: Matrix
+    variance: Floats
+    drift: Floats
+    gains: Floats
+    gain_slopes: Matrix
+    gain_curves: Matrix
+
+
+class DisplacementMemory(NamedTuple):
+    """What the bridge remembers from tick to tick.
+
+    ``estimate``: state of the actuator, disturbance of its command, parameters; with its ``covariance``. ``last``: the
+    command of the last tick. ``spare``: scratch space of three matrices like the covariance, and a line.
+    """
+
+    estimate: Floats
+    covariance: Matrix
+    last: Floats
+    transition: Matrix
+    turned: Matrix
+    half: Matrix
+    along: Floats
+
+
+@compilable
+def correct_actuator(bridge: DisplacementBridge, memory: DisplacementMemory, displacement: float, force: float) -> None:
+    """Correct the estimate by the measured displacement (m) and force (N) of this tick, one after the other."""
+    h, P, along = memory.estimate, memory.covariance, memory.along
+    states = bridge.step.shape[0]
+    for sensor in range(SENSORS):
+        residual, total = (displacement if sensor == 0 else force), bridge.variance[sensor]
+        for j in range(states):
+            residual -= bridge.seen[sensor, j] * h[j]
+        for i in range(h.shape[0]):
+            along[i] = 0.0
+            for j in range(states):
+                along[i] += P[i, j] * bridge.seen[sensor, j]
+        for j in range(states):
+            total += bridge.seen[sensor, j] * along[j]
+        for i in range(h.shape[0]):
+            h[i] += along[i] * residual / total
+            for j in range(h.shape[0]):
+                P[i, j] -= along[i] * along[j] / total
+    for i in range(states + 1, h.shape[0]):
+        h[i] = clip(h[i], -MOST_DEVIATIONS, MOST_DEVIATIONS)
+
+
+@compilable
+def displacement_command(
+    bridge: DisplacementBridge, memory: DisplacementMemory, structure: Floats, ground: float, force: float
+) -> float:
+    """The command, m, from the state of the virtual structure.
+
+    ``ground``: its ground acceleration, m/s²; ``force``: the force that acts on it during this tick, N.
+    """
+    states, size = bridge.step.shape[0], structure.shape[0]
+    change = 0.0
+    for j in range(bridge.gains.shape[0]):
+        gain = _gain(bridge, memory.estimate[states + 1 :], j)
+        if j < size:
+            change += gain * structure[j]
+        elif j == size:
+            change += gain * ground
+        elif j == size + 1:
+            change += gain * force
+        elif j < size + 2 + states + 1:
+            change += gain * memory.estimate[j - size - 2]
+        else:
+            change += gain * memory.last[0]
+    command: float = memory.last[0] - change
+    return command
+
+
+@compilable
+def _gain(bridge: DisplacementBridge, theta: Floats, j: int) -> float:
+    """A gain of the regulator for these parameters."""
+    gain: float = bridge.gains[j]
+    tracked = theta.shape[0]
+    for p in range(tracked):
+        slope = bridge.gain_slopes[p, j]
+        for other in range(tracked):
+            slope += 0.5 * theta[other] * bridge.gain_curves[p * tracked + other, j]
+        gain += theta[p] * slope
+    return gain
+
+
+@compilable
+def seen_force(bridge: DisplacementBridge, memory: DisplacementMemory) -> float:
+    """The force of the specimen, N, according to the estimate."""
+    force = 0.0
+    for j in range(bridge.step.shape[0]):
+        force += bridge.seen[1, j] * memory.estimate[j]
+    return force
+
+
+@compilable
+def predict_actuator(bridge: DisplacementBridge, memory: DisplacementMemory, command: float) -> None:
+    """Move the estimate on by a tick with this command, m, which is held during it."""
+    h, P, F = memory.estimate, memory.covariance, memory.transition
+    states, size = bridge.step.shape[0], h.shape[0]
+    acting = command + h[states]
+    for i in range(states):
+        F[i, states] = bridge.input[i]
+        for j in range(states):
+            F[i, j] = bridge.step[i, j]
+        for p in range(size - states - 1):
+            slope = bridge.input_slopes[p, i] * acting
+            theta = h[states + 1 + p]
+            F[i, states] += theta * bridge.input_slopes[p, i]
+            for j in range(states):
+                slope += bridge.step_slopes[p * states + i, j] * h[j]
+                F[i, j] += theta * bridge.step_slopes[p * states + i, j]
+            F[i, states + 1 + p] = slope
+    for i in range(states):
+        memory.along[i] = F[i, states] * acting
+        for j in range(states):
+            memory.along[i] += F[i, j] * h[j]
+    for i in range(states):
+        h[i] = memory.along[i]
+    transpose(F, memory.turned)
+    multiply(F, P, memory.half)
+    multiply(memory.half, memory.turned, P)
+    for i in range(size):
+        P[i, i] += bridge.drift[i]
+        for j in range(i):  # rounding must not make it unsymmetric in the long run
+            P[i, j] = P[j, i] = 0.5 * (P[i, j] + P[j, i])
+    memory.last[0] = command

@@ -1,0 +1,174 @@
+"""The bridge of displacement: its filter and its regulator against independent computations of the same quantities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hilserver.hybrid.actuator import SCALE, SEEN
+from hilserver.hybrid.benchmark import CASES, DT, NOMINAL, SENSORS, SPECIMEN, TRACKED
+from hilserver.hybrid.design import Tuning, at_rest, design_bridge
+from hilserver.numerics.arrays import Floats, Matrix
+from hilserver.tick.bridge.displacement import (
+    MOST_DEVIATIONS,
+    DisplacementBridge,
+    DisplacementMemory,
+    DisplacementStrategy,
+    correct_actuator,
+    displacement_command,
+    predict_actuator,
+    seen_force,
+)
+
+Strategy = DisplacementStrategy
+STRUCTURE = CASES[3].structure().without(SPECIMEN)
+TUNING = Tuning()
+
+
+def bridge_for(strategy: DisplacementStrategy) -> DisplacementBridge:
+    return design_bridge(STRUCTURE, NOMINAL, TRACKED, SENSORS, DT, strategy)
+
+
+@pytest.fixture(scope="module")
+def adaptive() -> DisplacementBridge:
+    return bridge_for(Strategy.adaptive)
+
+
+def somewhere(bridge: DisplacementBridge, theta: tuple[float, float, float]) -> DisplacementMemory:
+    """A memory in an arbitrary state, with a full covariance."""
+    memory, draw = at_rest(bridge), np.random.default_rng(5)
+    memory.estimate[:6] = draw.standard_normal(6) * [1.0, 1.0, 1.0, 1.0, 1.0, 1e-5]
+    memory.estimate[6:] = theta
+    root = draw.standard_normal((9, 9)) * np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1e-5, 1.0, 1.0, 1.0])[:, None]
+    memory.covariance[:] = 1e-2 * root @ root.T
+    memory.last[0] = 3e-4
+    return memory
+
+
+def moved(theta: Floats, state: Floats, acting: float) -> Floats:
+    """The actuator with these parameters over a tick, from its equations of motion."""
+    plant = NOMINAL.shifted({name: TRACKED[name] * t for name, t in zip(TRACKED, theta, strict=True)})
+    motion = plant.motion().held(DT)
+    found: Floats = (motion.A @ (state * SCALE) + motion.B[:, 0] * acting) / SCALE
+    return found
+
+
+@pytest.mark.parametrize("theta", [(0.0, 0.0, 0.0), (1.5, -1.0, 2.0), (-2.0, 2.0, -2.0)])
+def test_the_prediction_is_the_motion_of_the_actuator_with_these_parameters(
+    adaptive: DisplacementBridge, theta: tuple[float, float, float]
+) -> None:
+    memory = somewhere(adaptive, theta)
+    right = moved(np.array(theta), memory.estimate[:5].copy(), 2e-4 + memory.estimate[5])
+    predict_actuator(adaptive, memory, 2e-4)
+    assert memory.estimate[:5] == pytest.approx(right, abs=2e-4)
+    assert memory.last[0] == 2e-4
+
+
+def test_the_covariance_spreads_as_the_motion_does(adaptive: DisplacementBridge) -> None:
+    """F P F' + Q with F from finite differences of the motion."""
+    theta = (0.5, -0.3, 0.2)
+    memory = somewhere(adaptive, theta)
+    before, P = memory.estimate.copy(), memory.covariance.copy()
+
+    def next_(estimate: Floats) -> Floats:
+        state = moved(estimate[6:], estimate[:5], 2e-4 + float(estimate[5]))
+        return np.concatenate([state, estimate[5:]])
+
+    sizes: Floats = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1e-4, 0.5, 0.5, 0.5])
+    F = np.array([(next_(before + h) - next_(before - h)) / (2.0 * h.sum()) for h in np.diag(sizes)]).T
+    predict_actuator(adaptive, memory, 2e-4)
+    right = F @ P @ F.T + np.diag(adaptive.drift)
+    scale = np.sqrt(np.diag(right))
+    assert np.abs((memory.covariance - right) / np.outer(scale, scale)).max() < 1e-3
+    assert (memory.covariance == memory.covariance.T).all()
+
+
+def test_the_correction_is_that_of_a_kalman_filter(adaptive: DisplacementBridge) -> None:
+    """Both measurements at once, in the textbook's matrices."""
+    memory = somewhere(adaptive, (0.2, 0.1, -0.2))
+    h, P = memory.estimate.copy(), memory.covariance.copy()
+    H: Matrix = np.hstack([SEEN * SCALE, np.zeros((2, 4))])
+    R = np.diag([SENSORS.displacement**2, SENSORS.force**2])
+    gain = P @ H.T @ np.linalg.inv(H @ P @ H.T + R)
+    measured = H @ h + [5e-5, -30.0]
+    correct_actuator(adaptive, memory, *measured)
+    assert memory.estimate == pytest.approx(h + gain @ [5e-5, -30.0], rel=1e-6, abs=1e-9)
+    right = (np.eye(9) - gain @ H) @ P
+    assert np.abs(memory.covariance - right).max() < 1e-8 * np.abs(P).max()
+
+
+def test_parameters_stay_within_what_is_believable(adaptive: DisplacementBridge) -> None:
+    memory = somewhere(adaptive, (0.0, 0.0, 0.0))
+    correct_actuator(adaptive, memory, 1e3, -1e9)
+    assert np.abs(memory.estimate[6:]).max() == MOST_DEVIATIONS
+
+
+def test_the_force_seen_is_that_of_the_state(adaptive: DisplacementBridge) -> None:
+    memory = somewhere(adaptive, (0.0, 0.0, 0.0))
+    assert seen_force(adaptive, memory) == pytest.approx(1e3 * memory.estimate[2])
+
+
+def horizon_command(structure: Floats, force: float, state: Floats, last: float, ticks: int) -> float:
+    """The first command of those that minimise the regulator's sum over this many ticks: a plain least squares.
+
+    Every response is simulated; nothing of the Riccati equation is used.
+    """
+    frame, drive = STRUCTURE.motion().held(DT), NOMINAL.motion().held(DT)
+
+    def errors(y: Floats, f: float, z: Floats, commands: Floats) -> Floats:
+        found = np.empty(ticks)
+        for k in range(ticks):
+            found[k] = z[0] - y[0]
+            y, f, z = frame.A @ y + frame.B[:, 1] * f, float(z[2]), drive.A @ z + drive.B[:, 0] * commands[k]
+        return found
+
+    at_rest_ = np.zeros(6), 0.0, np.zeros(5)
+    free = errors(structure, force, state, np.full(ticks, last))
+    step = errors(*at_rest_, np.ones(ticks))
+    toeplitz = np.array([[step[k - j] if k >= j else 0.0 for j in range(ticks)] for k in range(ticks)])
+    rows = np.vstack([toeplitz / TUNING.error, np.eye(ticks) / TUNING.change])
+    wanted = np.concatenate([-free / TUNING.error, np.zeros(ticks)])
+    return last + float(np.linalg.lstsq(rows, wanted, rcond=None)[0][0])
+
+
+def test_the_command_minimises_error_and_change_over_a_long_horizon() -> None:
+    bridge = bridge_for(Strategy.state_feedback)
+    memory, last, force = at_rest(bridge), 4e-4, 350.0
+    structure = np.array([5e-4, 9e-4, 1.2e-3, 0.01, 0.02, 0.03])
+    state = np.array([3e-4, 0.008, 360.0, 4e4, 1e5])
+    memory.estimate[:5], memory.last[0] = state / SCALE, last
+    right = horizon_command(structure, force, state, last, ticks=500)
+    found = displacement_command(bridge, memory, structure, 0.0, force)
+    assert abs(right - last) > 1e-5  # there is something to do
+    assert found - last == pytest.approx(right - last, rel=2e-3)
+
+
+@pytest.mark.parametrize("theta", [(-2.0, 1.0, 1.0), (2.0, -1.0, -1.5)])
+def test_the_gains_for_other_parameters_are_those_of_a_design_for_them(
+    adaptive: DisplacementBridge, theta: tuple[float, float, float]
+) -> None:
+    """Compared by the commands of random states, in relation to the change by the parameters."""
+    plant = NOMINAL.shifted({name: TRACKED[name] * t for name, t in zip(TRACKED, theta, strict=True)})
+    own = design_bridge(STRUCTURE, plant, TRACKED, SENSORS, DT, Strategy.state_feedback)
+    draw, deviations, changes = np.random.default_rng(2), [], []
+    for _ in range(20):
+        structure, state = draw.standard_normal(6) * 1e-3, draw.standard_normal(5)
+        commands = []
+        for bridge, known in ((adaptive, theta), (own, ()), (adaptive, (0.0, 0.0, 0.0))):
+            memory = at_rest(bridge)
+            memory.estimate[:5], memory.estimate[6:] = state, known
+            commands.append(displacement_command(bridge, memory, structure, 0.3, 200.0))
+        deviations.append(commands[0] - commands[1])
+        changes.append(commands[2] - commands[1])
+    assert np.std(deviations) < 0.1 * np.std(changes)
+
+
+def test_a_leading_bridge_aims_at_where_the_structure_will_be() -> None:
+    """In uniform motion, the commands differ as if the structure were farther by the lead."""
+    plain, leading = bridge_for(Strategy.adaptive), bridge_for(Strategy.adaptive_lead)
+    assert leading.gains[3] - plain.gains[3] != 0.0
+    still = np.array([1e-3, 2e-3, 3e-3, 0.0, 0.0, 0.0])
+    commands = [displacement_command(b, at_rest(b), still, 0.0, 0.0) for b in (plain, leading)]
+    moving = still + np.array([0.0, 0.0, 0.0, 0.02, 0.04, 0.06])
+    faster = [displacement_command(b, at_rest(b), moving, 0.0, 0.0) for b in (plain, leading)]
+    assert faster[1] - commands[1] > faster[0] - commands[0]
