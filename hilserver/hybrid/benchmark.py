@@ -20,11 +20,11 @@ from hilserver.compiler import standard_program
 from hilserver.hybrid.actuator import SEEN, Actuator
 from hilserver.hybrid.criteria import Criteria, criteria
 from hilserver.hybrid.design import Sensors, at_rest, design_bridge
-from hilserver.hybrid.structure import Frame, Specimen, Structure, with_modal_damping
+from hilserver.hybrid.structure import PortalFrame, Specimen, Structure, with_modal_damping
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.tick.bridge.displacement import DisplacementBridge, DisplacementStrategy, Lateness
 from hilserver.tick.bridge.pi_lead import pi_lead
-from hilserver.tick.hybrid import SimulatedActuator, Trace, VirtualStructure
+from hilserver.tick.hybrid import Trace, TransferSystem, VirtualStructure
 
 DT = 1.0 / 4096.0
 """s, the tick."""
@@ -37,7 +37,7 @@ CAPACITY = 8900.0
 INTENSITY = 0.4
 """Scale of the earthquake."""
 INCH = 0.0254
-FRAME = Frame(
+FRAME = PortalFrame(
     youngs_modulus=200e9,
     column_inertia=2.520 * INCH**4,
     beam_inertia=255_267e-12,
@@ -176,7 +176,7 @@ def _virtual(structure: Structure) -> VirtualStructure:
     return VirtualStructure(step, now, later, force, np.zeros(len(step)), np.zeros(len(step)))
 
 
-def _simulated(actuator: Actuator) -> SimulatedActuator:
+def _simulated(actuator: Actuator) -> TransferSystem:
     motion = actuator.motion().held(DT)
     step, push = np.ascontiguousarray(motion.A), np.ascontiguousarray(motion.B[:, 0])
-    return SimulatedActuator(step, push, SEEN, np.zeros(len(step)), np.zeros(len(step)))
+    return TransferSystem(step, push, SEEN, np.zeros(len(step)), np.zeros(len(step)))

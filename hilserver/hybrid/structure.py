@@ -90,7 +90,7 @@ def with_modal_damping(masses: Sequence[float], stiffness: Matrix, ratio: float,
 
 
 @dataclass(frozen=True)
-class Frame:
+class PortalFrame:
     """A plane frame of equal storeys and bays with rigid floors: its columns are hinged at the base.
 
     ``youngs_modulus`` Pa; ``column_inertia``, ``beam_inertia``: second moments of area, m^4; ``height`` of a storey and

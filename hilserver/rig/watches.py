@@ -50,7 +50,7 @@ class Watch:
 
 
 @dataclass(frozen=True)
-class Motion:
+class ExpectedMotion:
     """What moves a sensor's reading: the flow of a valve, in m³ of which ``volume`` moves the piston visibly."""
 
     valve: str
@@ -100,7 +100,7 @@ def supply_min(channel: ChannelSettings) -> float:
     return SUPPLY * known[1] if known is not None else UNKNOWN_SUPPLY
 
 
-def motions(settings: RigSettings) -> dict[str, Motion]:
+def motions(settings: RigSettings) -> dict[str, ExpectedMotion]:
     """The channels whose readings a valve's flow must move, because they measure a cylinder."""
     found = {}
     for cylinder in settings.cylinders.values():
@@ -113,7 +113,7 @@ def motions(settings: RigSettings) -> dict[str, Motion]:
         for kind, channels in sensors.items():
             for channel in channels:
                 if channel in settings.channels and settings.channels[channel].device is not None:
-                    found[channel] = Motion(valve, MOVED[kind] * area * cylinder.stroke)
+                    found[channel] = ExpectedMotion(valve, MOVED[kind] * area * cylinder.stroke)
     return found
 
 
@@ -131,7 +131,7 @@ def _supplies(settings: RigSettings) -> set[str]:
 
 
 def _of_channel(
-    name: str, channel: ChannelSettings, settings: RigSettings, moving: Mapping[str, Motion]
+    name: str, channel: ChannelSettings, settings: RigSettings, moving: Mapping[str, ExpectedMotion]
 ) -> Iterator[Watch]:
     if channel.device is None:
         return

@@ -41,7 +41,7 @@ class VirtualStructure(NamedTuple):
     spare: Floats
 
 
-class SimulatedActuator(NamedTuple):
+class TransferSystem(NamedTuple):
     """Actuator and specimen over a tick with a held command; ``seen``: displacement and force from the ``state``."""
 
     step: Matrix
@@ -78,7 +78,7 @@ def _moved(state: Floats, step: Matrix, spare: Floats) -> None:
 
 
 @compilable
-def _seen(actuator: SimulatedActuator, sensor: int) -> float:
+def _seen(actuator: TransferSystem, sensor: int) -> float:
     value = 0.0
     for j in range(actuator.state.shape[0]):
         value += actuator.seen[sensor, j] * actuator.state[j]
@@ -86,7 +86,7 @@ def _seen(actuator: SimulatedActuator, sensor: int) -> float:
 
 
 def run_hybrid(
-    structure: VirtualStructure, actuator: SimulatedActuator, bridge: DisplacementBridge, memory: DisplacementMemory,
+    structure: VirtualStructure, actuator: TransferSystem, bridge: DisplacementBridge, memory: DisplacementMemory,
     controller: PiLead, law: int, predicted: int, ground: Floats, noise: Matrix, quantum: float, trace: Matrix,
 ) -> None:  # fmt: skip
     """Run for ``len(trace)`` ticks, or until the simulation has become unstable: the rest of ``trace`` is unchanged.

@@ -10,7 +10,7 @@ from scipy.signal import lsim
 from hilserver.circuit.analysis import Complexes
 from hilserver.hybrid.benchmark import CASES, FRAME, SPECIMEN, BenchmarkCase
 from hilserver.hybrid.critical_delay import critical_delay
-from hilserver.hybrid.structure import Frame, Structure, beam_stiffness, with_modal_damping
+from hilserver.hybrid.structure import PortalFrame, Structure, beam_stiffness, with_modal_damping
 from hilserver.numerics.arrays import Floats
 
 CRITICAL_MS = {"1": 14.64, "2": 12.22, "3": 9.92, "4": 8.73}
@@ -30,7 +30,7 @@ def test_a_portal_frame_with_hinged_base_has_the_stiffness_of_its_closed_form(ra
     """Each column is a cantilever on the end of a beam in antisymmetric bending."""
     E, I_c, h, L = 200e9, 1e-6, 3.0, 5.0
     column, beam = h**3 / (3.0 * E * I_c), h**2 * L / (6.0 * E * ratio * I_c)
-    frame = Frame(E, I_c, ratio * I_c, h, L, storeys=1, bays=1)
+    frame = PortalFrame(E, I_c, ratio * I_c, h, L, storeys=1, bays=1)
     assert frame.stiffness()[0, 0] == pytest.approx(2.0 / (column + beam), rel=1e-9)
 
 
