@@ -7,11 +7,16 @@ import contextlib
 import functools
 import itertools
 import sys
+from pathlib import Path
 
+import aiomqtt
 import pytest
+from mosquitto_lab import passwd
 from mqtt_bench import FLOOD, NEEDS_MOSQUITTO, Panel, panel_of_answers, rig, run
 
+from hilserver.protocol.accounts import Accounts
 from hilserver.protocol.address import BrokerAddress
+from hilserver.protocol.connection import new_client
 from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.flood import cut_off
 
@@ -48,6 +53,39 @@ def test_the_sender_of_a_flood_is_named_and_disconnected_and_nobody_else() -> No
             assert all(report.endswith("in 0.3 s and was disconnected.") for report in named)
             assert not any(";" in report.partition("Most of them")[2] for report in reports), "one client only"
             await still_heard(user)
+
+    run(work())
+
+
+def test_where_the_broker_has_accounts_the_server_ends_an_operators_connection(tmp_path: Path) -> None:
+    """The accounts are others; the broker does not ask for that."""
+    passwd(tmp_path / "accounts", anna="operator's")
+    accounts = Accounts("lab", tmp_path / "accounts", ("anna",))
+
+    def login(port: int, user: str, password: str) -> BrokerAddress:
+        secret = tmp_path / f"{user}.password"
+        secret.touch(0o600)
+        secret.write_text(password)
+        return BrokerAddress(port=port, user=user, password_file=secret)
+
+    async def flood(client: aiomqtt.Client) -> None:
+        while True:
+            for _ in range(100):
+                await client.publish("hil/lab/command/set_input", b"{}")
+            await asyncio.sleep(0.01)
+
+    async def work() -> None:
+        async with EmbeddedBroker(accounts=accounts) as broker:
+            operator = login(broker.port, "anna", "operator's")
+            server = login(broker.port, "hilserver", accounts.server_password)
+            with contextlib.suppress(aiomqtt.MqttError):  # its connection has ended
+                async with new_client(operator, aiomqtt.ProtocolVersion.V5, identifier="hers") as client:
+                    flooding = asyncio.create_task(flood(client))
+                    said = await cut_off(broker, server)
+                    await asyncio.wait([flooding])
+            assert isinstance(flooding.exception(), aiomqtt.MqttError)
+            assert said.startswith('Client "hers" sent ')
+            assert said.endswith(" and was disconnected.")
 
     run(work())
 
