@@ -332,6 +332,8 @@ class _Packer:
         role = term.role
         if role is Role.TIME:
             return self.n_states
+        if role is Role.STEP:
+            return self.n_states + 2 * len(self.sums)
         if role in (Role.STATE, Role.DERIVATIVE):
             return self.place[f"{placed.name}.{term.name}"]
         if role in (Role.MEMORY, Role.NEXT):
@@ -384,7 +386,7 @@ class _Packer:
         )
 
     def _write_nodes(self, tables: dict[int, list[int]]) -> None:
-        cells = self.n_states + 2 * len(self.sums)  # of the nodes in a step, behind the sums
+        cells = self.n_states + 2 * len(self.sums) + 1  # of the nodes in a step, behind the sums and the explicit step
         for number, node in enumerate(self.hydraulic):
             place, total = self.place[f"{node}.content"], self.n_states + self.sums[node]
             tables[e.HYDRAULIC] += [place, total, self.place[f"{node}.p"], cells + e.NODE_CELLS * number, number]
@@ -442,7 +444,7 @@ class _Packer:
         index += [entry for block in blocks for entry in block]
         index[e.N_STATES], index[e.N_VALUES] = self.n_states, len(self.names)
         index[e.N_RECORDED], index[e.N_CLEARED] = len(recorded), 2 * len(self.sums)
-        index[e.N_SUMS] = 2 * len(self.sums) + e.NODE_CELLS * len(self.hydraulic) + scratch
+        index[e.N_SUMS] = 2 * len(self.sums) + 1 + e.NODE_CELLS * len(self.hydraulic) + scratch
         index[e.INTEGRATOR] = INTEGRATORS[self.circuit.solver.integrator]
         index[e.SUBSTEPS] = self.circuit.solver.substeps
         if (solutions := self.circuit.solver.mechanics_substeps) is not None:
@@ -463,7 +465,7 @@ class _Packer:
             block[m.METHOD], block[m.N_ACTUATORS] = found.method, len(placed.nodes)
             block[m.FIRST_STATE] = self.place[f"{placed.name}.{found.states[0][0]}"]
             block[m.PARAMETERS] = first + len(numbers)
-            block[m.SCRATCH] = self.n_states + 2 * len(self.sums) + e.NODE_CELLS * len(self.hydraulic) + scratch
+            block[m.SCRATCH] = self.n_states + 2 * len(self.sums) + 1 + e.NODE_CELLS * len(self.hydraulic) + scratch
             block[m.OWN : m.OWN + len(found.own)] = found.own
             for node in placed.nodes.values():
                 motion = self._motions()[node]
