@@ -157,6 +157,7 @@ class _Packer:
                 users = ", ".join(p.name for p in self.circuit.placed if node in p.ports.values())
                 text = f'node "{node}" has no {motion.resists}: its motion is undefined.'
                 self._problem(f"{text} Add {motion.remedy} to it (it connects {users}).")
+        self._check_starts(prescribed)
         for node, start in self.circuit.starts.items():
             there = self.bindings is None or start.pressure_from is None or RIG + start.pressure_from in self.bindings
             if not there:
@@ -165,6 +166,16 @@ class _Packer:
             if self.bindings is not None and RIG + port not in self.bindings:
                 known = ", ".join(name for name in self.bindings if name.startswith(RIG)) or "none"
                 self._problem(f'"{RIG}{port}" is not a port of the rig. The rig\'s ports: {known}.')
+
+    def _check_starts(self, prescribed: Mapping[str, Placed]) -> None:
+        """A node that a component prescribes has no initial values of its own."""
+        for node, start in self.circuit.starts.items():
+            if node in prescribed and not node.startswith(RIG):
+                for key in sorted(start.model_fields_set):
+                    text = f"{prescribed[node].name} prescribes it from the start: leave this out"
+                    if "initial" in type(prescribed[node].component).model_fields and key == "position":
+                        text += f", and set components.{prescribed[node].name}.initial"
+                    self.problems.append(Problem(f"{text}.", f"nodes.{node}.{key}", self.file))
 
     def _moved(self, prescribed: Container[str]) -> Iterator[tuple[str, str]]:
         """The nodes that mechanisms move, each with the mechanism's name; nothing else may prescribe them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
 
 from pydantic import Field, model_validator
@@ -54,6 +55,11 @@ class EndStop(Contact, Component):
         if self.lower is not None and self.upper is not None and self.lower >= self.upper:
             raise ValueError(f"lower {self.lower:g} m must be less than upper {self.upper:g} m")
         return self
+
+    def contacts(self) -> Mapping[str, tuple[float, ...]]:
+        """The rod's, at each stop."""
+        lower = () if self.lower is None else (self.lower - self.zone,)
+        return {"rod": lower if self.upper is None else (*lower, self.upper + self.zone)}
 
     def parameters(self, fluid: Fluid) -> Parameters:
         return {

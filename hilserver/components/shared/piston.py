@@ -183,6 +183,10 @@ class Piston(Component):
         """The rod's, within the stroke."""
         return {"rod": (0.0, self.stroke)}
 
+    def contacts(self) -> Mapping[str, tuple[float, ...]]:
+        """The rod's, at both ends of the stroke."""
+        return {"rod": (-self.end_stop.zone, self.stroke + self.end_stop.zone)}
+
     def cushions(self) -> dict[str, Cushion | None]:
         """The cushions by the port that they throttle."""
         return {"A": self.cushion_A}
