@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.equilibrium import SETTLED
+from hilserver.circuit.model import MOST_SUBSTEPS
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.errors import HilserverError
@@ -23,6 +24,8 @@ SIGNIFICANT = 0.05
 """Smallest part of an output for which a motion is significant."""
 _SLOWEST = 1e-3
 """1/s; slower motions are treated as being this fast."""
+MARGIN = 1.5
+"""Between the longest stable step and the one that is advised: at the limit, nothing decays."""
 TYPICAL_PRESSURE = 1e5
 """Pa: differences are taken over _RELATIVE of a measured pressure, but at least of this one."""
 
@@ -142,14 +145,17 @@ class Analysis:
 
     # --- stiffness ---------------------------------------------------------------------------------------------------
 
-    def stiffness(self) -> Stiffness:
+    def stiffness(self, step: float = 0.0) -> Stiffness:
         """The fastest motion of the linearised circuit at ``values``, and the steps that integrators need for it.
 
+        ``step``: of its integrator, s, on which the mass within an end stop depends where the integrator is explicit.
         A circuit without states has none: its time constant is infinite.
         """
         if self.n == 0:
             return Stiffness(float("inf"), "nothing", np.empty(0))
+        e.set_explicit_step(self.packed.index, self._work, step)
         matrix = self.jacobian(self.values[: self.n].copy())
+        e.set_explicit_step(self.packed.index, self._work, 0.0)
         scaled = matrix * self.scale / self.scale[:, None]
         eigenvalues, vectors = np.linalg.eig(scaled)
         order = np.argsort(-np.abs(eigenvalues))
@@ -212,11 +218,15 @@ class LinearModel:
 
 @dataclass(frozen=True)
 class Stiffness:
-    """The fastest time constant in s, the state with the largest part in it, all eigenvalues (1/s), fastest first."""
+    """The fastest time constant in s, the state with the largest part in it, all eigenvalues (1/s), fastest first.
+
+    ``regime``: in which of the circuit's regimes, as the end of a sentence; empty: where it is now.
+    """
 
     time_constant: float
     state: str
     eigenvalues: Floats
+    regime: str = ""
 
     def longest_step(self, integrator: str) -> float:
         """Longest stable step in s: the linear stability region of the integrator; infinite for the L-stable one."""
@@ -234,11 +244,15 @@ def too_long(found: Stiffness, integrator: str, tick: float, substeps: int) -> s
     step, longest = tick / substeps, found.longest_step(integrator)
     if step <= longest:
         return None
-    return (
-        f"a step of {step * 1e6:.0f} µs is too long for {integrator}: {found.state} changes within "
-        f"{found.time_constant * 1e6:.0f} µs. Use at least {int(np.ceil(tick / longest))} solver.substeps, or "
-        'integrator = "rosenbrock".'
+    where = f" {found.regime}" if found.regime else ""
+    text = (
+        f"a step of {step * 1e6:.0f} µs is too long for {integrator}{where}: {found.state} changes within "
+        f"{found.time_constant * 1e6:.0f} µs."
     )
+    needed = int(np.ceil(MARGIN * tick / longest))
+    if needed > MOST_SUBSTEPS:
+        return f'{text} Use integrator = "rosenbrock": this one would need more than {MOST_SUBSTEPS} solver.substeps.'
+    return f'{text} Use at least {needed} solver.substeps, or integrator = "rosenbrock".'
 
 
 def _amplification(z: Floats, integrator: str) -> Floats:

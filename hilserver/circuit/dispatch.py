@@ -78,7 +78,7 @@ def _call(contract: Contract) -> list[str]:
             arguments.append(f"({'val' if term.role is Role.TABLE else 'z'}, int(ix[a + u{slot}]))")
             slot += 1
         else:
-            arguments.append(f"z[ix[a + u{slot}]]")
+            arguments.append(f"{'d' if term.role is Role.STEP else 'z'}[ix[a + u{slot}]]")
             slot += 1
     names = ", ".join(term.word for term in contract.results)
     lines = [f"{names} = k{contract.kind}({', '.join(arguments)})"]

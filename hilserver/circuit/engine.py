@@ -27,7 +27,7 @@ LOWER, UPPER, SCALE, INITIAL = 18, 19, 20, 21
 N_SAMPLED, SAMPLED = 22, 23
 VAPOUR, N_LIMITED, LIMITED = 24, 25, 26
 N_MECHANISMS, MECHANISMS, SOLUTION_STEPS = 27, 28, 29  # steps that share a solution of a mechanism's equations, or 0
-N_CLEARED, HEADER = 30, 32  # of the sums: the sums at nodes; behind them is the mechanisms' scratch space
+N_CLEARED, HEADER = 30, 32  # of the sums: those at nodes; behind them the explicit step, cells, mechanisms' scratch
 ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)  # unsigned plus signed would be signed
 FOUR, FIVE = np.uint64(4), np.uint64(5)
 
@@ -93,6 +93,11 @@ def rates_within_step(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats,
         if (z[i] <= val[lower + i] and d[i] < 0.0) or (z[i] >= val[upper + i] and d[i] > 0.0):
             d[i] = 0.0
         row += ONE
+
+
+def set_explicit_step(ix: Indices, d: Floats, h: float) -> None:
+    """Tell the kernels the step, s, with which an explicit method integrates them (``h_explicit``); else 0."""
+    d[ix[N_STATES] + ix[N_CLEARED]] = 0.0 if ix[INTEGRATOR] == ROSENBROCK else h
 
 
 def settle_mechanisms(ix: Indices, val: Floats, z: Floats, work: Floats, step: int, h: float) -> None:
@@ -382,6 +387,7 @@ def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_step
 
     These flows, in ``z``, are means over all steps: volume divided by time. Without a step they are those of now.
     """
+    set_explicit_step(ix, work, h)
     row = ix[FLOWS]
     for _ in range(ix[N_FLOWS]):
         z[ix[row]] = 0.0
@@ -409,6 +415,7 @@ def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_step
     for _ in range(ix[N_FLOWS]):
         z[ix[row]] = z[ix[row]] / (n_steps * h) if n_steps > 0 else flow(ix, z, work, row)
         row += THREE
+    set_explicit_step(ix, work, 0.0)
 
 
 def load(ix: Indices, val: Floats, z: Floats) -> None:

@@ -36,6 +36,7 @@ class Role(Enum):
     VELOCITY = "v_"
     FORCE = "F_"
     MASS = "m_"
+    ADDED_MASS = "added_m_"
     ANGLE = "phi_"
     SPEED = "w_"
     TORQUE = "T_"
@@ -46,19 +47,20 @@ class Role(Enum):
     MEMORY = "memory"
     NEXT = "next_"
     TIME = "t"
+    STEP = "h_explicit"
     PARAMETER = "parameter"
     TABLE = "table_"
     OBSERVABLE = "observable"
 
 
 _HYDRAULIC = {Role.PRESSURE, Role.FLOW, Role.CAPACITANCE}
-_MECHANICAL = {Role.POSITION, Role.VELOCITY, Role.FORCE, Role.MASS}
+_MECHANICAL = {Role.POSITION, Role.VELOCITY, Role.FORCE, Role.MASS, Role.ADDED_MASS}
 _ROTATIONAL = {Role.ANGLE, Role.SPEED, Role.TORQUE, Role.INERTIA}
 _MOTION = {Role.POSITION, Role.VELOCITY, Role.ANGLE, Role.SPEED}
 ARGUMENT_ROLES = {Role.PRESSURE, Role.SIGNAL, *_MOTION}
-SUMMED = {Role.FLOW, Role.FORCE, Role.TORQUE, Role.CAPACITANCE, Role.MASS, Role.INERTIA}
-RESISTING = {Role.CAPACITANCE, Role.MASS, Role.INERTIA}
+RESISTING = {Role.CAPACITANCE, Role.MASS, Role.ADDED_MASS, Role.INERTIA}
 """Sums that are divisors: they follow the sum of flow, force or torque of the same node."""
+SUMMED = {Role.FLOW, Role.FORCE, Role.TORQUE, *RESISTING}
 WRITTEN = {Role.PRESSURE, Role.SIGNAL, *_MOTION}
 RECORDED = {Role.FLOW, Role.FORCE, Role.TORQUE, Role.OBSERVABLE}
 
@@ -117,8 +119,9 @@ def argument(component: type[Component], word: str) -> Term:
         return Term(Role.MEMORY, word, word)
     if word.startswith(Role.TABLE.value):
         return Term(Role.TABLE, word, word)
-    if word == "t":
-        return Term(Role.TIME, word, word)
+    for role in (Role.TIME, Role.STEP):
+        if word == role.value:
+            return Term(role, word, word)
     for role in ARGUMENT_ROLES:
         port = word.removeprefix(role.value)
         if port != word and port in _ports(component, role, as_result=False):

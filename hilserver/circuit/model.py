@@ -21,13 +21,16 @@ from hilserver.units import Angle, Length, Pressure, Speed, Velocity
 RIG = subcircuits.RIG
 
 
+MOST_SUBSTEPS = 1000
+
+
 class Solver(Datasheet):
     """How the circuit is integrated."""
 
     integrator: Literal["euler", "rk4", "rosenbrock"] = Field(
         default="rk4", description="rosenbrock: linearly implicit and L-stable, for stiff, small volumes"
     )
-    substeps: int = Field(default=10, ge=1, le=1000, description="integration steps per tick")
+    substeps: int = Field(default=10, ge=1, le=MOST_SUBSTEPS, description="integration steps per tick")
     mechanics_substeps: int | None = Field(
         default=None,
         ge=1,
@@ -299,9 +302,32 @@ def _check_connections(circuit: Circuit, file: str) -> Iterator[Problem]:
                     f'signal "{node}" is also written by {writers[node]}.', f"components.{placed.name}.{port}", file
                 )
     yield from _starts_outside_stroke(circuit, file)
-    for name in circuit.starts:
+    yield from _wrong_starts(circuit, used, file)
+
+
+_STARTS_OF = {
+    "hydraulic": ("pressure", "pressure_from"),
+    "mechanical": ("position", "velocity"),
+    "rotational": ("angle", "speed"),
+    "signal": (),
+}
+"""The initial values that a kind of node has."""
+
+
+def _wrong_starts(circuit: Circuit, used: Mapping[str, str], file: str) -> Iterator[Problem]:
+    """Initial values of nodes that don't exist or are of another kind, and pressures that no oil has."""
+    for name, start in circuit.starts.items():
         if name not in used:
             yield Problem("no component connects to this node." + did_you_mean(name, used), f"nodes.{name}", file)
+            continue
+        allowed = _STARTS_OF[used[name]]
+        for key in sorted(start.model_fields_set - set(allowed)):
+            keys = " and ".join(allowed) or "no initial values"
+            yield Problem(f"a {used[name]} node has {keys}.", f"nodes.{name}.{key}", file)
+        lowest = min((placed.fluid or circuit.fluid).vapour_pressure for placed in circuit.placed)
+        if start.pressure < lowest:
+            text = f"{start.pressure / 1e5:g} bar is below the vapour pressure of the oil, {lowest / 1e5:g} bar."
+            yield Problem(text, f"nodes.{name}.pressure", file)
 
 
 def _starts_outside_stroke(circuit: Circuit, file: str) -> Iterator[Problem]:

@@ -157,6 +157,7 @@ class _Packer:
                 users = ", ".join(p.name for p in self.circuit.placed if node in p.ports.values())
                 text = f'node "{node}" has no {motion.resists}: its motion is undefined.'
                 self._problem(f"{text} Add {motion.remedy} to it (it connects {users}).")
+        self._check_starts(prescribed)
         for node, start in self.circuit.starts.items():
             there = self.bindings is None or start.pressure_from is None or RIG + start.pressure_from in self.bindings
             if not there:
@@ -165,6 +166,16 @@ class _Packer:
             if self.bindings is not None and RIG + port not in self.bindings:
                 known = ", ".join(name for name in self.bindings if name.startswith(RIG)) or "none"
                 self._problem(f'"{RIG}{port}" is not a port of the rig. The rig\'s ports: {known}.')
+
+    def _check_starts(self, prescribed: Mapping[str, Placed]) -> None:
+        """A node that a component prescribes has no initial values of its own."""
+        for node, start in self.circuit.starts.items():
+            if node in prescribed and not node.startswith(RIG):
+                for key in sorted(start.model_fields_set):
+                    text = f"{prescribed[node].name} prescribes it from the start: leave this out"
+                    if "initial" in type(prescribed[node].component).model_fields and key == "position":
+                        text += f", and set components.{prescribed[node].name}.initial"
+                    self.problems.append(Problem(f"{text}.", f"nodes.{node}.{key}", self.file))
 
     def _moved(self, prescribed: Container[str]) -> Iterator[tuple[str, str]]:
         """The nodes that mechanisms move, each with the mechanism's name; nothing else may prescribe them."""
@@ -332,6 +343,8 @@ class _Packer:
         role = term.role
         if role is Role.TIME:
             return self.n_states
+        if role is Role.STEP:
+            return self.n_states + 2 * len(self.sums)
         if role in (Role.STATE, Role.DERIVATIVE):
             return self.place[f"{placed.name}.{term.name}"]
         if role in (Role.MEMORY, Role.NEXT):
@@ -384,7 +397,7 @@ class _Packer:
         )
 
     def _write_nodes(self, tables: dict[int, list[int]]) -> None:
-        cells = self.n_states + 2 * len(self.sums)  # of the nodes in a step, behind the sums
+        cells = self.n_states + 2 * len(self.sums) + 1  # of the nodes in a step, behind the sums and the explicit step
         for number, node in enumerate(self.hydraulic):
             place, total = self.place[f"{node}.content"], self.n_states + self.sums[node]
             tables[e.HYDRAULIC] += [place, total, self.place[f"{node}.p"], cells + e.NODE_CELLS * number, number]
@@ -442,7 +455,7 @@ class _Packer:
         index += [entry for block in blocks for entry in block]
         index[e.N_STATES], index[e.N_VALUES] = self.n_states, len(self.names)
         index[e.N_RECORDED], index[e.N_CLEARED] = len(recorded), 2 * len(self.sums)
-        index[e.N_SUMS] = 2 * len(self.sums) + e.NODE_CELLS * len(self.hydraulic) + scratch
+        index[e.N_SUMS] = 2 * len(self.sums) + 1 + e.NODE_CELLS * len(self.hydraulic) + scratch
         index[e.INTEGRATOR] = INTEGRATORS[self.circuit.solver.integrator]
         index[e.SUBSTEPS] = self.circuit.solver.substeps
         if (solutions := self.circuit.solver.mechanics_substeps) is not None:
@@ -463,7 +476,7 @@ class _Packer:
             block[m.METHOD], block[m.N_ACTUATORS] = found.method, len(placed.nodes)
             block[m.FIRST_STATE] = self.place[f"{placed.name}.{found.states[0][0]}"]
             block[m.PARAMETERS] = first + len(numbers)
-            block[m.SCRATCH] = self.n_states + 2 * len(self.sums) + e.NODE_CELLS * len(self.hydraulic) + scratch
+            block[m.SCRATCH] = self.n_states + 2 * len(self.sums) + 1 + e.NODE_CELLS * len(self.hydraulic) + scratch
             block[m.OWN : m.OWN + len(found.own)] = found.own
             for node in placed.nodes.values():
                 motion = self._motions()[node]

@@ -154,12 +154,16 @@ def _tables(rig: Rig, found: RigMargins) -> Iterator[Table]:
 def rig_notes(rig: Rig, found: RigMargins) -> Iterator[str]:
     """What is allowed, but insufficient or probably unintended: margins, solver, settings."""
     from hilserver.compiler import compiled_program
+    from hilserver.margins.cycle_step import cycle_step_error
     from hilserver.margins.solver import solver_warning
     from hilserver.rig.notes import notes
 
     yield from found.warnings({valve.bridge.strategy: None for valve in rig.settings.valves.values()})
-    if text := solver_warning(rig, compiled_program(rig.library)):
+    program = compiled_program(rig.library)
+    if text := solver_warning(rig, program):
         yield f"solver: {text}"
+    elif (error := cycle_step_error(rig, program)) is not None and error.too_long:
+        yield f"solver, over the work cycle: {error.verdict()}"
     yield from notes(rig)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from hilserver.simulation.circuit_run import RunSettings
 
 
 def simulate(
@@ -26,6 +29,19 @@ def simulate(
         typer.Option(min=0.001, help="circuit: seconds to run; default: the duration of the work cycle, or 10"),
     ] = None,
     table: Annotated[str, typer.Option(help="circuit: file format of the values, csv or parquet")] = "csv",
+    tick: Annotated[
+        str | None, typer.Option(help='circuit: time that solver.substeps divide, like "0.5 ms"; default: 1 ms')
+    ] = None,
+    output_step: Annotated[
+        str | None, typer.Option(help="circuit: time between two values of the result; default: the tick")
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="circuit: error of the step, as a fraction of a quantity, above which it is too long"),
+    ] = None,
+    hold_inputs: Annotated[
+        bool, typer.Option("--hold-inputs", help="circuit: hold the inputs during each tick, as a real loop must")
+    ] = False,
     animation: Annotated[
         bool, typer.Option("--animation/--no-animation", help="circuit: animate its mechanisms as GIF files")
     ] = True,
@@ -39,17 +55,27 @@ def simulate(
 
     With a circuit file that includes its cylinder and load: runs the circuit over a work cycle, plots pressures, flows
     and positions, writes all values, and animates each of its mechanisms. No hardware is used, and the run is not in
-    real time. A mechanism file is run as a circuit that consists of the mechanism only.
+    real time. A mechanism file is run as a circuit that consists of the mechanism only. The error of the solver's step
+    is found from a second run with half of it; if it is above the tolerance, the step that suffices is named.
     """
     from hilserver.errors import HilserverError
     from hilserver.simulation.circuit_run import is_circuit_file
 
-    given = {"--cycle": cycle, "--duration": duration} if not is_circuit_file(file) else {"--strategy": strategy}
+    of_circuit = {
+        "--cycle": cycle,
+        "--duration": duration,
+        "--tick": tick,
+        "--output-step": output_step,
+        "--tolerance": tolerance,
+        "--hold-inputs": hold_inputs,
+    }
+    given = {"--strategy": strategy} if is_circuit_file(file) else of_circuit
     for option in (name for name, value in given.items() if value):
         kind = "circuit" if option == "--strategy" else "rig"
         raise HilserverError(f"{file}: {option} has no meaning for a {kind} file.")
     if is_circuit_file(file):
-        _circuit(file, cycle, duration, out, table, animation)
+        settings = _settings(tick, output_step, tolerance, hold_inputs)
+        _circuit(file, cycle, duration, settings, out, table, animation)
     else:
         _rig(file, strategy, out)
 
@@ -71,11 +97,41 @@ def _rig(file: Path, strategy: list[str] | None, out: Path) -> None:
         console.print(line, soft_wrap=True)
 
 
-def _circuit(file: Path, cycle: Path | None, duration: float | None, out: Path, table: str, animation: bool) -> None:
+def _settings(tick: str | None, output_step: str | None, tolerance: float | None, hold_inputs: bool) -> RunSettings:
+    """The options as settings of a circuit run. Raises HilserverError."""
+    from hilserver.simulation.circuit_run import USUAL, RunSettings
+
+    return RunSettings(
+        tick=USUAL.tick if tick is None else _seconds("--tick", tick),
+        output_step=None if output_step is None else _seconds("--output-step", output_step),
+        tolerance=USUAL.tolerance if tolerance is None else tolerance,
+        hold_inputs=hold_inputs,
+    )
+
+
+def _seconds(option: str, text: str) -> float:
+    """A time with its unit in s. Raises HilserverError."""
+    from hilserver.errors import HilserverError
+    from hilserver.units import to_si
+
+    try:
+        return to_si(text, "s")
+    except ValueError as error:
+        raise HilserverError(f"{option}: {error}") from None
+
+
+def _circuit(
+    file: Path,
+    cycle: Path | None,
+    duration: float | None,
+    settings: RunSettings,
+    out: Path,
+    table: str,
+    animation: bool,
+) -> None:
     from hilserver.circuit.library import circuit_library
     from hilserver.simulation.cavitation import cavitation
     from hilserver.simulation.circuit_run import (
-        TICK,
         balance_facts,
         run_circuit_file,
         step_note,
@@ -83,13 +139,17 @@ def _circuit(file: Path, cycle: Path | None, duration: float | None, out: Path, 
         write_run,
     )
 
-    run = run_circuit_file(file, circuit_library(file), cycle, duration)
-    if note := step_note(run):
-        print(f"Note: {note}")
+    run = run_circuit_file(file, circuit_library(file), cycle, duration, settings)
     print(f"{run.name}: {run.time[-1]:g} s, {len(run.series)} values in {len(run.time)} ticks.")
     for name, text in balance_facts(run):
         print(f"{name}: {text}.")
-    for note in cavitation(run.circuit, run.series, TICK):
+    if run.error is not None and run.error.deviations:
+        for deviation in run.error.deviations:
+            print(f"Error of {deviation}")
+        print(run.error.verdict())
+    unstable = None if run.error and run.error.too_long else step_note(run)
+    cavitating = cavitation(run.circuit, run.series, run.output_step)
+    for note in (*run.notes, *cavitating, *([unstable] if unstable else [])):
         print(f"Note: {note}")
     for path in [*write_run(run, out, table), *(write_animations(run, out) if animation else ())]:
         print(f"Written: {path}")

@@ -137,6 +137,10 @@ class Component(Datasheet):
         """Mechanical ports with a limited position, m: an initial position must lie within."""
         return {}
 
+    def contacts(self) -> Mapping[str, tuple[float, ...]]:
+        """Mechanical ports with stops: the positions, m, at which these act fully."""
+        return {}
+
     def parameters(self, fluid: Fluid) -> Parameters:
         """Semi-empirical kernel parameters (SI) from the datasheet values."""
         raise NotImplementedError

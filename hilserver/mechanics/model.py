@@ -15,6 +15,7 @@ from math import hypot, sqrt
 from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from hilserver.components.base import Datasheet
@@ -24,6 +25,8 @@ from hilserver.units import Acceleration, Angle, Inertia, Length, Mass, Number, 
 
 GROUND = "ground"
 """The body that does not move."""
+ROUNDED = 0.01
+"""Moments of inertia may be rounded by so much of their size."""
 
 Vector = tuple[float, ...]
 """Two components in a plane, three in space."""
@@ -53,7 +56,23 @@ def _inertia_numbers(values: Vector) -> Vector:
         )
     if min(values[:3]) <= 0.0:
         raise ValueError("moments of inertia must be > 0")
+    if len(values) > 1:
+        _require_possible_body(values)
     return values
+
+
+def _require_possible_body(values: Vector) -> None:
+    """Raise ValueError unless a body can have these moments: each principal one is > 0, and none above the others' sum.
+
+    The moments are integrals like that of y² + z² over the mass, so that xx + yy - zz = 2·integral of z² >= 0.
+    """
+    xx, yy, zz, xy, xz, yz = (*values, 0.0, 0.0, 0.0)[:6]
+    least, middle, largest = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    principal = f"the principal moments of inertia are {least:.4g}, {middle:.4g} and {largest:.4g} kg*m^2"
+    if least <= 0.0:
+        raise ValueError(f"{principal}: all must be > 0. xy, xz, yz are elements of the tensor")
+    if largest > (least + middle) * (1.0 + ROUNDED):
+        raise ValueError(f"{principal}: no body has one above the sum of the other two")
 
 
 Point = Annotated[tuple[Length, ...], AfterValidator(_two_or_three)]

@@ -78,12 +78,17 @@ def recursive_rates(ix: Indices, val: Floats, z: Floats, d: Floats, m: int, held
 
 
 def recursive_solve(c: Chain, ix: Indices, y: Floats, d: Floats, m: int) -> None:
-    """Accelerations without efforts, and per unit of each, at the predicted position in the middle of the steps."""
+    """Accelerations without efforts, and per unit of each, at the state predicted for the middle of the steps.
+
+    Positions and speeds are predicted by the present rates, so that steps that share a solution are of second order:
+    accelerations depend on the squares of the speeds too (centripetal and Coriolis terms).
+    """
     size, speeds, scratch = len(y), c.n - 1, signed(ix, m + SCRATCH)
     ahead, rate = d[c.stages : c.stages + size], d[c.stages + size : c.stages + 2 * size]
-    coordinate_rates(c, y, y[c.n_coordinates :], rate, 1, c.n)
+    recursive_load(c, ix, d, m, ALL)
+    chain_rates(c, y, rate)
     for j in range(size):
-        ahead[j] = y[j] + (d[scratch] * rate[j] if j < c.n_coordinates else 0.0)
+        ahead[j] = y[j] + d[scratch] * rate[j]
     solution = c.stages + 3 * size
     for k in range(-1, signed(ix, m + N_ACTUATORS)):
         recursive_load(c, ix, d, m, k)

@@ -135,6 +135,29 @@ def seal_friction(
 
 
 @compilable
+def seal_slope(
+    p_A: float,
+    p_B: float,
+    F_p: float,
+    law: float,
+    loss: float,
+    v_0: float,
+    F_S: float,
+    b: float,
+    sigma1: float,
+    p_ref: float,
+) -> float:
+    """Slope of ``seal_friction`` over the speed at rest, N·s/m: what damps a piston that stands still.
+
+    >>> seal_slope(0, 0, -2e4, EFFICIENCY, 0.1, 0.01, 0, 0, 0, 1e7), seal_slope(0, 0, 0, LUGRE, 0, 1, 0, 2.0, 3.0, 1e7)
+    (200000.0, 5.0)
+    """
+    if law == EFFICIENCY:
+        return abs(F_p) * loss / v_0
+    return b + (sigma1 if law == LUGRE else pressure_factor(p_A, p_B, p_ref) * F_S / v_0)
+
+
+@compilable
 def cushion_force(depth: float, speed: float, k: float, closing: float) -> float:
     """Force of an end cushion on a piston at ``depth`` within it that moves deeper at ``speed``; never pulls.
 

@@ -51,3 +51,19 @@ def stop_force(depth: float, speed: float, K: float, D: float, zone: float) -> f
     if depth <= 0.0:
         return 0.0
     return step(depth, 0.0, 0.0, zone, 1.0) * max(K * depth + D * speed, 0.0)
+
+
+@compilable
+def stop_mass(depth: float, K: float, D: float, zone: float, h: float) -> float:
+    """Least mass, kg, that explicit steps of ``h`` s can stop: h·D/2 + h²·K, faded in like the stop's force.
+
+    A mass m that moves against spring and damper has the rates D/m and sqrt(K/m); with at least this mass, times h they
+    are at most 2 and 1 (sqrt(3) while the force is faded in, where its slope is up to 3·K). Within the stability region
+    of RK4 (2.78 real, 2.83 imaginary: Hairer & Wanner II, IV.2). ``h`` = 0, an L-stable method, requires none.
+
+    >>> stop_mass(1e-3, 1e8, 2e5, 1e-4, 1e-4), stop_mass(1e-3, 1e8, 2e5, 1e-4, 0.0), stop_mass(0.0, 1e8, 2e5, 1e-4, 1.0)
+    (11.0, 0.0, 0.0)
+    """
+    if depth <= 0.0:
+        return 0.0
+    return step(depth, 0.0, 0.0, zone, 1.0) * h * (0.5 * D + h * K)

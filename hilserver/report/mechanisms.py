@@ -117,7 +117,7 @@ def _points(m: Mechanism) -> Iterator[tuple[str, Vector]]:
         if isinstance(actuator, Linear):
             yield from zip(actuator.between, actuator.pins, strict=True)
     for name, body in m.bodies.items():
-        yield from ((name, corner) for corner in body.outline or ())
+        yield from ((name, corner) for corner in (body.centre, *(body.outline or ())))
 
 
 def _at(m: Mechanism, poses: Poses, body: str, point: Vector) -> tuple[float, float]:

@@ -19,6 +19,7 @@ from hilserver.circuit.change import component_table, with_component, with_value
 from hilserver.circuit.model import RIG, Circuit
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
+from hilserver.circuit.regimes import stiffest
 from hilserver.errors import did_you_mean
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.protocol.commands import CircuitCommand, SetParameter, Switch, SwitchCircuit
@@ -175,7 +176,9 @@ def instability(
         if np.isfinite(values).all():
             states.append(values)
     texts = (
-        too_long(Analysis(program, packed, values).stiffness(), solver.integrator, tick, solver.substeps)
+        too_long(
+            stiffest(program, circuit, packed, tick / solver.substeps, values), solver.integrator, tick, solver.substeps
+        )
         for values in states
     )
     return next((text for text in texts if text), None)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,28 +15,35 @@ from matplotlib.figure import Figure
 from pydantic import ValidationError
 
 from hilserver.circuit import engine as e
-from hilserver.circuit.analysis import Analysis, too_long
+from hilserver.circuit.analysis import too_long
 from hilserver.circuit.library import Library
 from hilserver.circuit.model import RIG, Circuit, read_circuit
-from hilserver.circuit.pack import PackedCircuit, pack
+from hilserver.circuit.pack import INTEGRATORS, PackedCircuit, pack
 from hilserver.circuit.program import Program
+from hilserver.circuit.regimes import stiffest
 from hilserver.compiler import compiled_program
 from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean, problems_of
 from hilserver.mechanics.model import read_mechanism
 from hilserver.numerics.arrays import Floats
 from hilserver.report.circuit_blocks import components, drawing
 from hilserver.report.document import Block, Document, Facts, Heading, Listing, Picture
+from hilserver.report.figures import write_json
 from hilserver.report.mechanisms import angles, animate, poses_at
 from hilserver.report.plots import panels_figure
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_table
 from hilserver.simulation.balance import Balance, balance
 from hilserver.simulation.cavitation import cavitation
+from hilserver.simulation.change_points import change_point_note
+from hilserver.simulation.driven import driven_table
+from hilserver.simulation.step_error import TOLERANCE, Quantity, StepError, step_error
 from hilserver.tick.signals import cycle_value
 from hilserver.toml import read_toml
 
 TICK = 1e-3
 """Time between two values of a run, s; divided by the circuit's ``substeps``, as on a rig with the usual 1 kHz."""
+BALL_SPEEDS = (".speed_x", ".speed_y", ".speed_z")
+"""Endings of the names of a ball joint's speeds: it has no single angle that could be shown."""
 USUAL_DURATION = 10.0
 """Duration in s if neither a work cycle nor the caller gives one."""
 
@@ -49,10 +56,43 @@ TABLES: Mapping[str, Callable[[pa.Table, str], None]] = {
 
 
 @dataclass(frozen=True)
-class CircuitRun:
-    """The result of a circuit run: time (s) at the end of every tick, and all values of the circuit by name, SI.
+class RunSettings:
+    """How a circuit is run.
 
-    ``inputs``: names of the signals that the work cycle set; ``balance``: of oil and energy.
+    ``tick``: s, divided by the circuit's ``substeps``; in each, inputs are sampled that the run holds. ``output_step``:
+    s between two values of the result, a multiple of the tick; default: the tick. ``tolerance``: of the step's error,
+    as a fraction of the largest value of a quantity. ``hold_inputs``: hold all inputs for a tick, as the loop must.
+    """
+
+    tick: float = TICK
+    output_step: float | None = None
+    tolerance: float = TOLERANCE
+    hold_inputs: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1e-7 <= self.tick <= 1.0:
+            raise HilserverError(f"tick: {self.tick:g} s is outside the range 1e-7 … 1 s.")
+        if not 0.0 < self.tolerance <= 1.0:
+            raise HilserverError(f"tolerance: {self.tolerance:g} is outside the range 0 … 1.")
+        if abs(self.every * self.tick - (self.output_step or self.tick)) > 1e-6 * self.tick or self.every < 1:
+            text = f"{self.output_step:g} s is not a multiple of the tick of {self.tick:g} s"
+            raise HilserverError(f"output step: {text}. Set both, like --tick 0.5ms --output-step 1ms.")
+
+    @property
+    def every(self) -> int:
+        """Ticks from one value of the result to the next."""
+        return 1 if self.output_step is None else round(self.output_step / self.tick)
+
+
+USUAL = RunSettings()
+
+
+@dataclass(frozen=True)
+class CircuitRun:
+    """The result of a circuit run: time (s) of each output step, and all values of the circuit by name, SI.
+
+    ``inputs``: names of the signals that the work cycle set; ``balance``: of oil and energy; ``error``: of its step;
+    ``notes``: what the reader should know.
     """
 
     name: str
@@ -63,6 +103,14 @@ class CircuitRun:
     time: Floats
     series: Mapping[str, Floats]
     balance: Balance
+    settings: RunSettings = USUAL
+    error: StepError | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def output_step(self) -> float:
+        """Time between two values, s."""
+        return self.settings.tick * self.settings.every
 
 
 def is_circuit_file(file: Path) -> bool:
@@ -81,7 +129,11 @@ def read_circuit_file(file: Path, library: Library) -> Circuit:
 
 
 def run_circuit_file(
-    file: Path, library: Library, cycle_file: Path | None = None, duration: float | None = None
+    file: Path,
+    library: Library,
+    cycle_file: Path | None = None,
+    duration: float | None = None,
+    settings: RunSettings = USUAL,
 ) -> CircuitRun:
     """Run a circuit file over a work cycle file; ``duration`` in s, default: that of the cycle, or 10 s.
 
@@ -93,7 +145,7 @@ def run_circuit_file(
     problems = [*_machine_ports(circuit, str(file)), *_misfits(circuit, cycle, str(file), str(cycle_file))]
     if problems:
         raise ConfigurationError(problems)
-    return run_circuit(circuit, library, cycle, duration, name=file.stem, file=str(file))
+    return run_circuit(circuit, library, cycle, duration, name=file.stem, file=str(file), settings=settings)
 
 
 def read_cycle(file: Path) -> CycleSettings:
@@ -112,24 +164,73 @@ def run_circuit(
     duration: float | None = None,
     name: str = "circuit",
     file: str = "",
+    settings: RunSettings = USUAL,
 ) -> CircuitRun:
     """Run a circuit from its initial values; inputs that the cycle does not set stay 0.
 
     Raises ConfigurationError if it can't be packed, HilserverError if the result is no longer finite.
     """
-    packed = pack(circuit, library, file=file, accounts=True)
     length = duration if duration is not None else (cycle.duration if cycle else USUAL_DURATION)
-    program = compiled_program(library)
+    course = _Course.of(circuit, library, cycle, max(round(length / settings.tick), 1), settings, file)
     inputs = tuple(signal for signal in circuit.inputs() if cycle and signal in cycle.inputs)
-    given = _given_inputs(program, cycle, inputs, round(length / TICK))
-    rows = run_packed(program, packed, TICK, inputs, given)
-    time = np.arange(1.0, len(rows) + 1.0, dtype=np.float64) * TICK
-    lost = ~np.isfinite(rows).all(axis=1)
-    if lost.any():
-        raise HilserverError(_diverged(packed, rows, int(np.argmax(lost)), file or name))
+    every = course.rows(circuit.solver.substeps, circuit.solver.integrator)
+    rows = every[settings.every - 1 :: settings.every]
+    time = np.arange(1.0, len(rows) + 1.0, dtype=np.float64) * settings.tick * settings.every
+    packed = course.packed
     series = {name: rows[:, i] for i, name in enumerate(packed.names)}
-    found = balance(program, library, circuit, packed, initial_values(packed), rows, TICK)
-    return CircuitRun(name, circuit, packed, library, inputs, time, series, found)
+    notes = tuple(_change_points(circuit, time, series))
+    lost = ~np.isfinite(rows).all(axis=1)
+    if lost.any() and notes:
+        raise HilserverError(f"{file or name}: the run diverged. {notes[0]}")
+    error = step_error(circuit.solver, settings.tick, len(course.given), time, course.quantities, settings.tolerance)
+    if lost.any():
+        k = int(np.argmax(lost))
+        wrong = packed.names[int(np.argmax(~np.isfinite(rows[k])))]
+        raise HilserverError(_diverged(wrong, float(time[k]), error, file or name))
+    found = balance(course.program, library, course.driven, packed, initial_values(packed), every, settings.tick)
+    return CircuitRun(name, circuit, packed, library, inputs, time, series, found, settings, error, notes)
+
+
+def _change_points(circuit: Circuit, time: Floats, series: Mapping[str, Floats]) -> Iterator[str]:
+    for placed in circuit.mechanisms:
+        if note := change_point_note(placed, time, series):
+            yield note
+
+
+@dataclass(frozen=True)
+class _Course:
+    """A packed circuit with its inputs, to be run with several steps."""
+
+    driven: Circuit
+    program: Program
+    packed: PackedCircuit
+    held: tuple[str, ...]
+    given: Floats
+    settings: RunSettings
+
+    @classmethod
+    def of(
+        cls, circuit: Circuit, library: Library, cycle: CycleSettings | None, ticks: int, s: RunSettings, file: str
+    ) -> _Course:
+        """Inputs with a course become signals of the circuit, the others are held in each tick."""
+        driven = circuit
+        if cycle is not None and not s.hold_inputs:
+            driven = read_circuit(driven_table(circuit, cycle), library, file)
+        packed, program = pack(driven, library, file=file, accounts=True), compiled_program(library)
+        held = tuple(signal for signal in driven.inputs() if cycle and signal in cycle.inputs)
+        return cls(driven, program, packed, held, given_inputs(cycle, held, ticks, s.tick), s)
+
+    def rows(self, substeps: int, integrator: str) -> Floats:
+        """All values (columns: ``packed.names``) in each tick, with these substeps and this integrator."""
+        index = self.packed.index.copy()
+        index[e.SUBSTEPS], index[e.INTEGRATOR] = substeps, INTEGRATORS[integrator]
+        changed = replace(self.packed, index=index)
+        return run_packed(self.program, changed, self.settings.tick, self.held, self.given)
+
+    def quantities(self, substeps: int, integrator: str) -> list[Quantity]:
+        """The quantities of such a run."""
+        rows = self.rows(substeps, integrator)[self.settings.every - 1 :: self.settings.every]
+        return quantities(self.driven, {name: rows[:, i] for i, name in enumerate(self.packed.names)})
 
 
 def run_packed(
@@ -165,15 +266,15 @@ def initial_values(circuit: PackedCircuit) -> Floats:
     return circuit.value[first : first + len(circuit.values)].copy()
 
 
-def _given_inputs(program: Program, cycle: CycleSettings | None, inputs: tuple[str, ...], ticks: int) -> Floats:
+def given_inputs(cycle: CycleSettings | None, inputs: tuple[str, ...], ticks: int, tick: float) -> Floats:
     """The inputs in every tick: their values at its start, as on a rig."""
     given = np.zeros((ticks, len(inputs)))
     if cycle is None:
         return given
     table = cycle_table(cycle, list(inputs))
-    length = round(cycle.duration / TICK) if cycle.repeat else ticks
+    length = round(cycle.duration / tick) if cycle.repeat else ticks
     for k in range(ticks):
-        t = k % length * TICK
+        t = k % length * tick
         for j in range(len(inputs)):
             given[k, j] = cycle_value(table, j, t, 0.0)
     return given
@@ -196,35 +297,36 @@ def _misfits(circuit: Circuit, cycle: CycleSettings | None, file: str, cycle_fil
     ]
 
 
-def _diverged(packed: PackedCircuit, rows: Floats, tick: int, what: str) -> str:
-    wrong = packed.names[int(np.argmax(~np.isfinite(rows[tick])))]
-    steps = int(packed.index[e.SUBSTEPS])
+def _diverged(wrong: str, at: float, error: StepError, what: str) -> str:
     return (
-        f"{what}: {wrong} is not finite after {tick * TICK:g} s: the step of {TICK / steps * 1e6:.0f} µs is "
-        'too long for this circuit. Increase solver.substeps, or set integrator = "rosenbrock".'
+        f"{what}: {wrong} is not finite after {at:g} s: the step of {error.step * 1e6:.0f} µs is "
+        f"too long for this circuit. {error.remedy}"
     )
 
 
-def step_note(run: CircuitRun, looks: int = 20) -> str | None:
-    """What to change if the integrator's step was too long for the fastest dynamics; else None.
+# --- the error of the step --------------------------------------------------------------------------------------------
 
-    Checked at the start (a run that oscillates because of its step shows less of it) and at ``looks`` times of the run.
+
+def step_note(run: CircuitRun, looks: int = 20) -> str | None:
+    """What to change if the integrator is unstable in a regime that the circuit can enter; else None.
+
+    Examined at the start and at ``looks`` times of the run.
     """
-    packed, solver = run.packed, run.circuit.solver
+    packed, solver, tick = run.packed, run.circuit.solver, run.settings.tick
     rows = np.column_stack([run.series[name] for name in packed.values])
     program = compiled_program(run.library)
     at = np.linspace(0, len(rows) - 1, looks).astype(int)
     found = min(
-        (Analysis(program, packed, values).stiffness() for values in (None, *rows[at])),
+        (stiffest(program, run.circuit, packed, tick / solver.substeps, values) for values in (None, *rows[at])),
         key=lambda each: each.longest_step(solver.integrator),
     )
-    return too_long(found, solver.integrator, TICK, solver.substeps)
+    return too_long(found, solver.integrator, tick, solver.substeps)
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-def panels(run: CircuitRun) -> list[tuple[str, str, dict[str, Floats]]]:
+def panels(run: CircuitRun) -> list[Quantity]:
     """Panels of inputs, pressures, flows, positions and speeds that the circuit has: (label, SI unit, lines by name).
 
     Of equal or opposite flows (into and out of a pump) only the first is shown, and no flow below 1 % of the maximum
@@ -234,27 +336,36 @@ def panels(run: CircuitRun) -> list[tuple[str, str, dict[str, Floats]]]:
     signals = dict.fromkeys(
         s for p in circuit.placed for port in p.component.outputs if isinstance(s := p.signals[port], str)
     )
-    chosen: list[tuple[str, str, dict[str, Floats]]] = [
-        ("signal", "", _lines(run, (*run.inputs, *signals), str)),
-        ("pressure", "Pa", _lines(run, [f"{node}.p" for node in circuit.hydraulic_nodes()], _node)),
-        ("flow", "m^3/s", _different(_lines(run, [n for n in run.series if ".q_" in n], str))),
-        ("position", "m", _lines(run, [f"{node}.x" for node in circuit.mechanical_nodes()], _node)),
-        ("velocity", "m/s", _lines(run, [f"{node}.v" for node in circuit.mechanical_nodes()], _node)),
-        ("angle", "rad", angles(circuit, run.series)),
-        ("speed", "rad/s", _lines(run, [f"{node}.w" for node in circuit.rotational_nodes()], _node)),
+    chosen: list[Quantity] = [
+        ("signal", "", _lines(run.series, (*run.inputs, *signals), str)),
+        *quantities(circuit, run.series),
     ]
-    return [panel for panel in chosen if panel[2]]
+    shown = [(label, unit, _different(lines) if label == "flow" else lines) for label, unit, lines in chosen]
+    return [panel for panel in shown if panel[2]]
 
 
-def _lines(run: CircuitRun, names: Iterable[str], shown: Callable[[str], str]) -> dict[str, Floats]:
-    return {shown(name): run.series[name] for name in names if name in run.series}
+def quantities(circuit: Circuit, series: Mapping[str, Floats]) -> list[Quantity]:
+    """Pressures, flows, positions and speeds: (label, SI unit, values by name); empty where the circuit has none."""
+    return [
+        ("pressure", "Pa", _lines(series, [f"{node}.p" for node in circuit.hydraulic_nodes()], _node)),
+        ("flow", "m^3/s", _lines(series, [n for n in series if ".q_" in n], str)),
+        ("position", "m", _lines(series, [f"{node}.x" for node in circuit.mechanical_nodes()], _node)),
+        ("velocity", "m/s", _lines(series, [f"{node}.v" for node in circuit.mechanical_nodes()], _node)),
+        ("angle", "rad", angles(circuit, series)),
+        ("speed", "rad/s", _lines(series, [f"{node}.w" for node in circuit.rotational_nodes()], _node)),
+        ("rotation", "rad/s", _lines(series, [n for n in series if n.endswith(BALL_SPEEDS)], str)),
+    ]
+
+
+def _lines(series: Mapping[str, Floats], names: Iterable[str], shown: Callable[[str], str]) -> dict[str, Floats]:
+    return {shown(name): series[name] for name in names if name in series}
 
 
 def _node(name: str) -> str:
     return name.rpartition(".")[0]
 
 
-def _different(lines: dict[str, Floats]) -> dict[str, Floats]:
+def _different(lines: Mapping[str, Floats]) -> dict[str, Floats]:
     """Without lines that are small compared with the others, and those that equal another except for the sign."""
     kept: dict[str, Floats] = {}
     sizes = {name: float(np.abs(line).max(initial=0.0)) for name, line in lines.items()}
@@ -276,16 +387,21 @@ def plot(run: CircuitRun) -> Figure:
 
 def document(run: CircuitRun) -> Document:
     """The report on a run."""
+    tick = run.settings.tick
     facts = (
-        ("Duration", f"{run.time[-1]:g} s, {len(run.time)} ticks of {1e3 * TICK:g} ms"),
+        ("Duration", f"{run.time[-1]:g} s, {len(run.time) * run.settings.every} ticks of {1e3 * tick:g} ms"),
         ("Solver", f"{run.circuit.solver.integrator}, {run.circuit.solver.substeps} steps per tick"),
+        ("Inputs", "held during each tick" if run.settings.hold_inputs else "evaluated in every stage of a step"),
         ("Software", f"hilserver {version('hilserver')}"),
     )
     signals = Picture("signals", plot(run), "Inputs, pressures, flows and motion of the circuit.")
     blocks: list[Block] = [run.circuit.description] if run.circuit.description else []
-    blocks += [Facts(facts), Heading("Signals"), signals, Heading("Balances"), Facts(balance_facts(run))]
-    if notes := cavitation(run.circuit, run.series, TICK):
+    blocks += [Facts(facts), *([Listing(run.notes)] if run.notes else []), Heading("Signals"), signals]
+    blocks += [Heading("Balances"), Facts(balance_facts(run))]
+    if notes := cavitation(run.circuit, run.series, run.output_step):
         blocks += [Heading("Cavitation"), Listing(tuple(notes))]
+    if run.error is not None and run.error.deviations:
+        blocks += [Heading("Error of the step"), run.error.verdict(), run.error.grid()]
     if run.circuit.placed:
         blocks += [Heading("Circuit"), *drawing(run.circuit.source), components(run.circuit.source)]
     return Document(run.name, blocks)
@@ -317,9 +433,10 @@ def write_animations(run: CircuitRun, folder: Path) -> list[Path]:
 
 
 def write_run(run: CircuitRun, folder: Path, suffix: str = "csv") -> list[Path]:
-    """Write the report on a run and all values as a table (``csv`` or ``parquet``; SI, time first); returns the files.
+    """Write the report on a run, its figures as JSON, and all values as a table; returns the files.
 
-    The memory of components is left out. Raises HilserverError if a file can't be written.
+    The table is ``csv`` or ``parquet``, SI, time first; the memory of components is left out. Raises HilserverError
+    if a file can't be written.
     """
     if suffix not in TABLES:
         raise HilserverError(f"{suffix} is not a table format.{did_you_mean(suffix, TABLES)}")
@@ -333,4 +450,11 @@ def write_run(run: CircuitRun, folder: Path, suffix: str = "csv") -> list[Path]:
         TABLES[suffix](pa.table({name: np.ascontiguousarray(line) for name, line in columns.items()}), str(table))
     except OSError as error:
         raise HilserverError(f"{table}: can't be written: {error.strerror or error}.") from error
-    return [*page, table]
+    figures = {
+        "run": run.name,
+        "duration": float(run.time[-1]),
+        "tick": run.settings.tick,
+        "hold_inputs": run.settings.hold_inputs,
+        "error": run.error.figures() if run.error is not None else None,
+    }
+    return [*page, write_json(figures, folder / f"{run.name}.json"), table]

@@ -30,7 +30,7 @@ pressures = st.floats(-0.9 * BAR, 350 * BAR)
 
 def evaluate(component: Component, fluid: Fluid | None = None, **values: float) -> dict[str, float]:
     """Results of all kernels of a component by name; ``values`` are its port variables, signals and states."""
-    known = {**component.parameters(fluid or Fluid()), **values}
+    known = {"h_explicit": 0.0, **component.parameters(fluid or Fluid()), **values}
     results: dict[str, float] = {}
     for kernel in component.kernels:
         result = kernel.function(**{name: known[name] for name in kernel.arguments})

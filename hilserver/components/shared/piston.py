@@ -13,8 +13,8 @@ from hilserver.components.end_stop import Contact
 from hilserver.components.friction import CODES, DryFriction
 from hilserver.components.shared.line import LineSize
 from hilserver.numerics.fluid import capacitance
-from hilserver.numerics.friction import EFFICIENCY, cushion_force, seal_friction
-from hilserver.numerics.motion import stop_force
+from hilserver.numerics.friction import EFFICIENCY, cushion_force, seal_friction, seal_slope
+from hilserver.numerics.motion import stop_force, stop_mass
 from hilserver.numerics.shape import clip
 from hilserver.units import (
     Area,
@@ -183,6 +183,10 @@ class Piston(Component):
         """The rod's, within the stroke."""
         return {"rod": (0.0, self.stroke)}
 
+    def contacts(self) -> Mapping[str, tuple[float, ...]]:
+        """The rod's, at both ends of the stroke."""
+        return {"rod": (-self.end_stop.zone, self.stroke + self.end_stop.zone)}
+
     def cushions(self) -> dict[str, Cushion | None]:
         """The cushions by the port that they throttle."""
         return {"A": self.cushion_A}
@@ -273,7 +277,7 @@ def chamber_B(p_A, p_B, x_rod, v_rod, A_B, stroke, V_0B, C, B_o, alpha_0, kappa,
 
 
 def piston(
-    p_A, p_B, x_rod, v_rod, z, A_A, A_B, stroke, p_amb, m_moving, F_spring, K_spring,
+    p_A, p_B, x_rod, v_rod, z, h_explicit, A_A, A_B, stroke, p_amb, m_moving, F_spring, K_spring,
     law, loss, polynomial, v_0, F_S, F_C, v_s, b, sigma0, sigma1, p_ref,
     K_end, D_end, zone, k_cA, L_cA, closing_A, k_cB, L_cB, closing_B,
 ):  # fmt: skip
@@ -286,5 +290,6 @@ def piston(
     F_retracted = stop_force(-x_rod, -v_rod, K_end, D_end, zone) + cushion_force(L_cA - x_rod, -v_rod, k_cA, closing_A)
     F_end = F_extended - F_retracted
     F_rod = F_p - (A_A - A_B) * p_amb - F_spring - K_spring * x_rod - F_mu - F_end
-    m_rod = m_moving
+    D_stopped = D_end + seal_slope(p_A, p_B, F_p, law, loss, v_0, F_S, b, sigma1, p_ref)
+    m_rod = max(m_moving, stop_mass(max(x_rod - stroke, -x_rod), K_end, D_stopped, zone, h_explicit))
     return F_rod, m_rod, F_mu, F_end, dz

@@ -1,0 +1,63 @@
+"""Inputs of a work cycle as signals of the circuit itself, evaluated in every stage of the integrator.
+
+In a real tick the loop can only hold its inputs. A run without a clock need not: an input that is held for 1 ms lags
+by half of that on average, which is far more than the error of the integrator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from hilserver.circuit.model import Circuit
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.cycle import CycleInput, CycleSettings
+from hilserver.rig.plan import cycle_table
+from hilserver.tick.codes import Shape
+from hilserver.tick.signals import cycle_value
+
+PIECES = 2000
+"""Straight pieces in place of a STEP: nowhere more than 2e-7 of its height off (height·6/T²·(T/PIECES)²/8)."""
+PIECES_OF_PERIOD = 1000
+"""Straight pieces in place of a period of a sine: 5e-6 of its amplitude."""
+
+
+def is_continuous(entry: CycleInput) -> bool:
+    """Whether an input has a course between its points; one of the shape ``hold`` is constant there, and jumps."""
+    return entry.shape != "hold"
+
+
+def driven_table(circuit: Circuit, cycle: CycleSettings) -> Mapping[str, Any]:
+    """The circuit as a table with a `table_signal` for each of its inputs that the cycle moves continuously."""
+    components = dict(circuit.source.get("components", {}))
+    for signal in circuit.inputs():
+        if signal in cycle.inputs and is_continuous(cycle.inputs[signal]):
+            name = f"cycle_{signal}"
+            while name in components:
+                name += "_"
+            times, values = course(cycle, signal)
+            table = {"type": "table_signal", "signal": signal, "repeat": cycle.repeat}
+            components[name] = table | {"samples": np.column_stack([times, values]).tolist()}
+    return {**circuit.source, "components": components}
+
+
+def course(cycle: CycleSettings, signal: str) -> tuple[Floats, Floats]:
+    """Times, s, and values of an input, with straight lines in between; of a cycle that repeats, exactly one of it."""
+    lines = cycle_table(cycle, [signal])
+    at = [0.0]
+    for before, point in pairwise([None, *lines]):
+        start = 0.0 if before is None else float(before.at)
+        pieces = 1
+        if before is not None and point.kind == Shape.SMOOTH:
+            pieces = PIECES
+        elif before is not None and point.kind == Shape.SINE:
+            pieces = ceil(PIECES_OF_PERIOD * point.frequency * (point.at - start))
+        at += np.linspace(start, point.at, pieces + 1)[1:].tolist()
+    if cycle.repeat:
+        at = [t for t in at if t < cycle.duration] + [cycle.duration]
+    times = np.unique(at)
+    return times, np.array([cycle_value(lines, 0, t, 0.0) for t in times])
