@@ -105,7 +105,8 @@ def _return_spring(p: Parameters, values: Values, placed: Placed) -> float:
 
 
 def _crane(p: Parameters, values: Values, placed: Placed) -> float:
-    _, _, theta, _ = crane_arm(values[f"{placed.ports['rod']}.x"], 0.0, **p)
+    arm: Callable[..., tuple[float, ...]] = crane_arm
+    _, _, theta, _ = arm(values[f"{placed.ports['rod']}.x"], 0.0, **p)
     return float(p["weight"] * sin(theta))
 
 
@@ -226,7 +227,7 @@ class _Account:
             0.5 * sums[place] * values[speed] ** 2
             for sums, values in zip(self.sums, (self.first, self.last), strict=True)
         )
-        return after - before
+        return float(after - before)
 
     def _kept(self, placed: Placed) -> float:
         """Energy that a component took and neither stored nor passed on, J: dissipated, or negative for a source.
