@@ -137,10 +137,11 @@ def _circuit(
         step_note,
         write_animations,
         write_run,
+        written,
     )
 
     run = run_circuit_file(file, circuit_library(file), cycle, duration, settings)
-    print(f"{run.name}: {run.time[-1]:g} s, {len(run.series)} values in {len(run.time)} ticks.")
+    print(f"{run.name}: {run.time[-1]:g} s, {len(written(run))} values in {len(run.time)} ticks.")
     for name, text in balance_facts(run):
         print(f"{name}: {text}.")
     if run.error is not None and run.error.deviations:

@@ -432,18 +432,22 @@ def write_animations(run: CircuitRun, folder: Path) -> list[Path]:
     return found
 
 
+def written(run: CircuitRun) -> dict[str, Floats]:
+    """The values that are written, without constants, the memory of components and what the balances are made of."""
+    kinds = dict(zip(run.packed.values, run.packed.kinds, strict=True))
+    hidden = ("constant", "memory", "flow", "power")
+    left_out = {"t", *(name for name, kind in kinds.items() if kind.startswith(hidden))}
+    return {name: line for name, line in run.series.items() if name not in left_out}
+
+
 def write_run(run: CircuitRun, folder: Path, suffix: str = "csv") -> list[Path]:
     """Write the report on a run, its figures as JSON, and all values as a table; returns the files.
 
-    The table is ``csv`` or ``parquet``, SI, time first; the memory of components is left out. Raises HilserverError
-    if a file can't be written.
+    The table is ``csv`` or ``parquet``, SI, time first. Raises HilserverError if a file can't be written.
     """
     if suffix not in TABLES:
         raise HilserverError(f"{suffix} is not a table format.{did_you_mean(suffix, TABLES)}")
-    kinds = dict(zip(run.packed.values, run.packed.kinds, strict=True))
-    hidden = ("constant", "memory", "flow", "power")  # flows and powers: of the balance
-    left_out = {"t", *(name for name, kind in kinds.items() if kind.startswith(hidden))}
-    columns = {"time": run.time, **{name: line for name, line in run.series.items() if name not in left_out}}
+    columns = {"time": run.time, **written(run)}
     page = document(run).write(folder, run.name)
     table = folder / f"{run.name}.{suffix}"
     try:

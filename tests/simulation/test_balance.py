@@ -14,7 +14,14 @@ from hilserver.circuit.model import read_circuit
 from hilserver.compiler import compiled_program
 from hilserver.simulation.balance import Balance, balance
 from hilserver.simulation.cavitation import cavitation
-from hilserver.simulation.circuit_run import TICK, CircuitRun, balance_facts, initial_values, run_circuit_file
+from hilserver.simulation.circuit_run import (
+    TICK,
+    CircuitRun,
+    balance_facts,
+    initial_values,
+    run_circuit_file,
+    write_run,
+)
 from hilserver.simulation.circuit_run import run_circuit as run_of
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +64,19 @@ def test_a_drained_volume_has_a_void() -> None:
     assert done.balance.voids == {"line": pytest.approx(oil.void)}
     (note,) = cavitation(done.circuit, done.series, TICK)
     assert note == "line: cavitates for 0.1 s, up to 0.00993 l of void."
+
+
+def test_the_report_states_balances_and_cavitation(tmp_path: Path) -> None:
+    done = run({"source": source("6 l/min", -1.0), "line": LINE, "tank": TANK}, 0.1)
+    write_run(done, tmp_path)
+    page = (tmp_path / "circuit.md").read_text()
+    for name, text in balance_facts(done):
+        assert name in page
+        assert text in page
+    assert "line: cavitates for 0.1 s, up to 0.00993 l of void." in page
+    header = (tmp_path / "circuit.csv").read_text().splitlines()[0]
+    assert "line.content" in header
+    assert "mean_" not in header
 
 
 def test_what_a_restrictor_burns_is_dissipated() -> None:
