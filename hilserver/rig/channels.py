@@ -53,9 +53,7 @@ class ChannelSettings(Datasheet):
         description="a value that changed faster since the last sample (filtered) is no sample",
         examples=["50000 bar/s"],
     )
-    watch: ChannelWatch = Field(
-        default=ChannelWatch(), description="which of its readings can't be true", examples=[{"stuck": "off"}]
-    )
+    watch: ChannelWatch = Field(default=ChannelWatch(), description="which of its readings can't be true")
     delay: Time = Field(
         default="0 s", ge=0, le=0.1, description="age of a new sample: sensor, converter, transmission (prediction)"
     )

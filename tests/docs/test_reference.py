@@ -285,7 +285,15 @@ def test_examples_of_a_key_are_accepted_by_the_key(page: str, model: type[BaseMo
     ("model", "complete"),
     [
         (ChannelSettings, {"device": "daq", "source": "ai0", "scale": {"raw": [0, 10], "value": ["0 bar", "250 bar"]}}),
-        (Scale, {"raw": {"value": ["0 bar", "250 bar"]}, "value": {"raw": [0, 10]}, "polynomial": {"unit": "bar"}}),
+        (
+            Scale,
+            {
+                "raw": {"value": ["0 bar", "250 bar"]},
+                "value": {"raw": [0, 10]},
+                "polynomial": {"unit": "bar"},
+                "range": {"polynomial": [0, 25], "unit": "bar"},
+            },
+        ),
     ],
     ids=lambda part: getattr(part, "__name__", ""),
 )
