@@ -194,6 +194,8 @@ class _Packer:
         """Node -> the component with this role there; only one may prescribe a value, none a measured one."""
         givers: dict[str, Placed] = {}
         for placed, contract in self.calls:
+            if role is Role.MASS and not placed.component.has_mass():
+                continue
             for node in (placed.ports[term.name] for term in contract.results if term.role is role):
                 other = givers.setdefault(node, placed)
                 if role in WRITTEN and other is not placed:

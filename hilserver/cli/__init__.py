@@ -22,6 +22,7 @@ from hilserver.cli import (
     check,
     demo,
     doctor,
+    experiment,
     export,
     fidelity,
     identify,
@@ -69,6 +70,7 @@ app.command("plotjuggler")(plotjuggler.plotjuggler)
 app.command("report")(report.report)
 app.command("export")(export.export)
 app.add_typer(log.log, name="log")
+app.add_typer(experiment.experiment, name="experiment")
 app.command("bench")(bench.bench)
 app.command("latency")(latency.latency)
 app.command("doctor")(doctor.doctor)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hilserver.units import ATMOSPHERE, Density, Number, Pressure
+from hilserver.units import ATMOSPHERE, Density, KinematicViscosity, Number, Pressure
 
 Parameters = Mapping[str, Any]
 """Kernel parameters by name: floats, and Tables under names that begin with ``table_``."""
@@ -38,6 +38,11 @@ class Fluid(Datasheet):
         default=1.4, ge=1, le=1.67, description="polytropic exponent of the free air, kappa"
     )
     density: Density = Field(default="870 kg/m^3", gt=0, description="density of the oil")
+    viscosity: KinematicViscosity = Field(
+        default="46 mm^2/s",
+        gt=0,
+        description="kinematic viscosity of the oil, nu: below which drop an orifice is laminar",
+    )
     vapour_pressure: Pressure = Field(
         default="-1 bar",
         ge=-ATMOSPHERE,
@@ -140,6 +145,10 @@ class Component(Datasheet):
     def contacts(self) -> Mapping[str, tuple[float, ...]]:
         """Mechanical ports with stops: the positions, m, at which these act fully."""
         return {}
+
+    def has_mass(self) -> bool:
+        """Whether it adds a mass to the nodes to which its kernels add one; a part's own mass may be neglected."""
+        return True
 
     def parameters(self, fluid: Fluid) -> Parameters:
         """Semi-empirical kernel parameters (SI) from the datasheet values."""

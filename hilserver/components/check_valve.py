@@ -14,8 +14,9 @@ class CheckValve(ValveWithPoppet):
        x = \mathrm{clip}\left(\frac{\Delta p - p_{crack}}{p_{full} - p_{crack}},\,0,\,1\right), \qquad
        \Delta p = p_A - p_B
 
-    Fully open it passes its nominal flow at the nominal drop; g is the square root law, laminar below p_tr. The poppet
-    follows without delay (real ones take some milliseconds) and does not leak.
+    Fully open it passes its nominal flow at the nominal drop; without a spring (p_crack = 0) it is fully open at any
+    drop in its free direction. g is the square root law, laminar below p_tr. The poppet follows without delay (real
+    ones take some milliseconds) and does not leak.
     Source: poppet and spring in balance, as in Merritt, Hydraulic Control Systems (1967), ch. 5; g as in ``orifice``.
     """
 

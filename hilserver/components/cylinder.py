@@ -11,13 +11,14 @@ class Cylinder(DoubleActing):
 
     .. math:: C_A \dot p_A = \sum Q - A_A v - C\,(p_A - p_B), \qquad C_B \dot p_B = \sum Q + A_B v + C\,(p_A - p_B)
 
-    .. math:: F = A_A p_A - A_B p_B - (A_A - A_B)\,p_{amb} - F_\mu - F_{end}
+    .. math:: F = A_A p_A - A_B p_B - (A_A - A_B)\,p_{amb} - F_\mu - F_{end} - m\,g \sin\alpha
 
     Chamber volumes V_0A + A_A·x and V_0B + A_B·(stroke - x), filled with the circuit's oil; the dead volumes include
     the plumbing at the ports that is not a separate component. The oil in the lines moves faster than the piston; its
     kinetic energy is a mass at the rod, m_oA·(A_A/A_lineA)² + m_oB·(A_B/A_lineB)². Lines count here as mass only: their
     volume belongs to the dead volume or to a pipe or hose. Pressures are gauge, so p_amb is 0 unless the rod end is
     not in the atmosphere.
+    The weight of piston and rod counts where ``direction`` states alpha, the angle of extending above the horizontal.
 
     Friction is selectable. ``law = "efficiency"``:
 

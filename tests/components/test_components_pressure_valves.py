@@ -106,6 +106,7 @@ REDUCING: dict[str, Any] = {
     "relief_flow": {"flow": "20 l/min", "drop": "8 bar"},
     "relief_step": "3 bar",
     "relief_range": "6 bar",
+    "leakage": "0 l/min/bar",
     "response_time": "10 ms",
 }
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from boom_reference import HEAVY, LIGHT, Boom
 from component_bench import Bench, program
 from planar_bench import CONFIG, G, alone, body, lagrange, pin, table
 from scipy.integrate import solve_ivp
 
+from hilserver.bench.boom_reference import HEAVY, LIGHT, Boom
 from hilserver.circuit import engine as e
 from hilserver.circuit.analysis import Analysis
 from hilserver.circuit.library import standard_library

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from boom_reference import LIGHT
 from component_bench import Bench
 from planar_bench import G, alone, body, lagrange, packed_of, pin, table
 
+from hilserver.bench.boom_reference import LIGHT
 from hilserver.errors import ConfigurationError
 from hilserver.mechanics.assembly import mobility, start
 from hilserver.mechanics.model import read_mechanism

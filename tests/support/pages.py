@@ -68,7 +68,7 @@ IN_A_TEST = (
     (r"^hilserver bench config/rigs/lab.toml", r"\g<0> --ticks 200 --repeats 1 --no-rates"),
     (r"--rate 10000 --duration 60", "--ticks 200 --repeats 1 --rate 1000 --duration 0.5"),
     (r"--tolerance 30", "--tolerance 100000"),  # other tests run beside it
-    (r"boom_experiment.py reports", "boom_experiment.py reports 0.5"),
+    (r"experiment boom -o reports", "experiment boom -o reports --seconds 0.5"),
     (
         r'tests/service/test_soak.py --soak "2 h" --soak-report soak.txt',
         rf'\g<0> --collect-only -q -c "{ROOT}/pyproject.toml"',

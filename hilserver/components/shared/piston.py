@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf, pi
+from math import inf, pi, sin
 from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -17,6 +17,7 @@ from hilserver.numerics.friction import EFFICIENCY, cushion_force, seal_friction
 from hilserver.numerics.motion import stop_force, stop_mass
 from hilserver.numerics.shape import clip
 from hilserver.units import (
+    Angle,
     Area,
     Flow,
     Force,
@@ -31,6 +32,9 @@ from hilserver.units import (
 
 HIGHEST_PRESSURE = 1e8
 """Pa; the deflection of the bristles in the LuGre law is limited to its maximum at this pressure."""
+
+GRAVITY = 9.81
+"""m/s²."""
 
 _OF_EFFICIENCY = {"efficiency", "factor"}
 _OF_ALL = {"law", "reversal_speed"}
@@ -150,7 +154,13 @@ class Piston(Component):
 
     bore: Length = Field(gt=0, description="diameter of the piston")
     stroke: Length = Field(gt=0, description="from fully retracted to fully extended")
-    moving_mass: Mass = Field(gt=0, description="piston and rod")
+    moving_mass: Mass = Field(ge=0, description="piston and rod; 0: neglected beside the mass at the rod")
+    direction: Angle | None = Field(
+        default=None,
+        ge=-pi,
+        le=pi,
+        description="angle of extending above the horizontal, at which the weight of moving_mass acts; none: no weight",
+    )
     dead_volume_A: Volume = Field(gt=0, description="oil at port A with the piston fully retracted, V_0A")
     line_A: LineSize | None = Field(default=None, description="line at port A, its oil's mass reduced to the rod")
     friction: SealFriction = Field(default_factory=SealFriction, description="of the seals")
@@ -178,6 +188,13 @@ class Piston(Component):
             for line, area in zip(self.lines(), self.areas(), strict=True)
             if line is not None
         )
+
+    def has_mass(self) -> bool:
+        return self.moving_mass > 0.0 or any(line is not None for line in self.lines())
+
+    def weight(self) -> float:
+        """Force of the moving mass's weight against extending, N."""
+        return 0.0 if self.direction is None else self.moving_mass * GRAVITY * sin(self.direction)
 
     def positions(self) -> Mapping[str, tuple[float, float]]:
         """The rod's, within the stroke."""
@@ -209,6 +226,7 @@ class Piston(Component):
             "stroke": self.stroke,
             "V_0A": self.dead_volume_A,
             "m_moving": mass,
+            "F_g": self.weight(),
             **self.friction.parameters(A_A, mass),
             **self.end_stop.contact_parameters(),
             **cushion_parameters("A", self.cushion_A, A_A),
@@ -277,7 +295,7 @@ def chamber_B(p_A, p_B, x_rod, v_rod, A_B, stroke, V_0B, C, B_o, alpha_0, kappa,
 
 
 def piston(
-    p_A, p_B, x_rod, v_rod, z, h_explicit, A_A, A_B, stroke, p_amb, m_moving, F_spring, K_spring,
+    p_A, p_B, x_rod, v_rod, z, h_explicit, A_A, A_B, stroke, p_amb, m_moving, F_g, F_spring, K_spring,
     law, loss, polynomial, v_0, F_S, F_C, v_s, b, sigma0, sigma1, p_ref,
     K_end, D_end, zone, k_cA, L_cA, closing_A, k_cB, L_cB, closing_B,
 ):  # fmt: skip
@@ -289,7 +307,7 @@ def piston(
     F_extended += cushion_force(x_rod - stroke + L_cB, v_rod, k_cB, closing_B)
     F_retracted = stop_force(-x_rod, -v_rod, K_end, D_end, zone) + cushion_force(L_cA - x_rod, -v_rod, k_cA, closing_A)
     F_end = F_extended - F_retracted
-    F_rod = F_p - (A_A - A_B) * p_amb - F_spring - K_spring * x_rod - F_mu - F_end
+    F_rod = F_p - (A_A - A_B) * p_amb - F_spring - K_spring * x_rod - F_mu - F_end - F_g
     D_stopped = D_end + seal_slope(p_A, p_B, F_p, law, loss, v_0, F_S, b, sigma1, p_ref)
     m_rod = max(m_moving, stop_mass(max(x_rod - stroke, -x_rod), K_end, D_stopped, zone, h_explicit))
     return F_rod, m_rod, F_mu, F_end, dz

@@ -8,6 +8,9 @@ from hilserver.components.base import Component
 from hilserver.components.orifice import FlowAtDrop
 from hilserver.units import BAR, Pressure
 
+WITHOUT_SPRING = 1e-6
+"""Pa; the least drop lifts a poppet without a spring off its seat."""
+
 
 class ValveWithPoppet(Component):
     """A poppet on a seat, opened by pressure against a spring, without mass; subclasses add the ports."""
@@ -17,7 +20,9 @@ class ValveWithPoppet(Component):
     )
     cracking_pressure: Pressure = Field(default="0 bar", ge=0, description="drop at which it opens; 0: no spring")
     full_open_pressure: Pressure | None = Field(
-        default=None, gt=0, description="drop at which it is fully open; default: the drop of nominal_flow"
+        default=None,
+        gt=0,
+        description="drop at which it is fully open; default: the drop of nominal_flow, without a spring at once",
     )
     transition_pressure: Pressure = Field(default="1 bar", gt=0, description="laminar below this drop, p_tr")
 
@@ -32,7 +37,9 @@ class ValveWithPoppet(Component):
         return self
 
     def _full_open(self) -> float:
-        return self.nominal_flow.drop if self.full_open_pressure is None else self.full_open_pressure
+        if self.full_open_pressure is not None:
+            return self.full_open_pressure
+        return self.nominal_flow.drop if self.cracking_pressure > 0.0 else WITHOUT_SPRING
 
     def poppet_parameters(self) -> dict[str, float]:
         """Kernel parameters of the poppet."""

@@ -80,12 +80,14 @@ class Boom:
         )
 
     def potential(self, angle: float) -> float:
+        """Potential energy of the weights, J."""
         c = self.cylinder
         _, _, _, _, uy = self.geometry(angle)
         hy = sin(angle) * HEAD[0] + cos(angle) * HEAD[1]
         return G * (self.mass * self.centre * sin(angle) + c.m_b * c.c_b * uy + c.m_r * (hy - c.c_r * uy))
 
     def acceleration(self, angle: float, speed: float, force: float) -> float:
+        """Of the boom, rad/s², under a force of the cylinder in N; the equation of Lagrange."""
         _, arm, _, _, _ = self.geometry(angle)
         torque = force * arm - slope(self.potential, angle) - 0.5 * slope(self.inertia, angle) * speed**2
         return torque / self.inertia(angle)
@@ -125,12 +127,14 @@ def slope(function: Callable[[float], float], x: float) -> float:
 
 
 def root(dp: float) -> float:
+    """Square root of a pressure drop, laminar below P_TR."""
     r = abs(dp) / P_TR
     size = sqrt(abs(dp)) if r >= 1.0 else sqrt(P_TR) * r * (3.0 - r) / 2.0
     return size if dp >= 0.0 else -size
 
 
 def friction_factor(speed: float) -> float:
+    """The source's factor over the speed in m/s."""
     return step(speed, 0.0, 1.0, 0.1, 0.2) if speed < 0.1 else step(speed, 0.1, 0.2, 5.0, 1.0)
 
 
