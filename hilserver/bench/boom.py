@@ -40,7 +40,7 @@ STEPS = 20_000
 """Steps whose time is measured."""
 
 
-class Run:
+class BoomRun:
     """A run of a circuit, step by step."""
 
     def __init__(self, table: dict[str, Any]) -> None:
@@ -59,14 +59,14 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class BoomExperiment:
     """The boom of a circuit file, with one of the mechanisms of a folder, by name."""
 
     circuit: Path
     mechanisms: Path
     seconds: float = CYCLE
 
-    def run(self, name: str, **solver: Any) -> Run:
+    def run(self, name: str, **solver: Any) -> BoomRun:
         """A run from the start, with the source's command as signals, which are not held over a tick."""
         source = read_toml(self.circuit)
         for k, (begin, rise, height) in enumerate([(0.3, 0.4, 0.5), (1, 0.2, -0.5), (2, 0.3, -0.8), (2.5, 0.5, 0.8)]):
@@ -76,7 +76,7 @@ class Experiment:
             source["components"][both] = {"type": "sum", "a": a, "b": b, "signal": both}
         definition = read_toml(self.mechanisms / f"{name}.toml")
         source["mechanisms"]["boom"] = {"definition": definition, "nodes": {"lift": "rod"}}
-        return Run({**source, "solver": solver})
+        return BoomRun({**source, "solver": solver})
 
     def course(self, name: str, step: float, **solver: Any) -> Floats:
         """Angle and pressures at every millisecond (every step, where that is longer)."""

@@ -37,7 +37,7 @@ def command(t: float) -> float:
 
 
 @dataclass(frozen=True)
-class Cylinder:
+class BoomCylinder:
     """Masses of barrel and rod: m, J about the centre, distance of the centre from its pin."""
 
     m_b: float = 0.0
@@ -53,7 +53,7 @@ class Boom:
     """A boom of one degree of freedom; ``m_rod``: moving mass of the piston without weight."""
 
     centre: float
-    cylinder: Cylinder
+    cylinder: BoomCylinder
     m_rod: float = 0.001
     mass: float = 200.0
     J: float = 190.0
@@ -138,5 +138,5 @@ def friction_factor(speed: float) -> float:
     return step(speed, 0.0, 1.0, 0.1, 0.2) if speed < 0.1 else step(speed, 0.1, 0.2, 5.0, 1.0)
 
 
-LIGHT = Boom(1.306064, Cylinder())
-HEAVY = Boom(1.2713027, Cylinder(22.0, 0.75, 0.30, 10.0, 0.40, 0.35))
+LIGHT = Boom(1.306064, BoomCylinder())
+HEAVY = Boom(1.2713027, BoomCylinder(22.0, 0.75, 0.30, 10.0, 0.40, 0.35))

@@ -25,11 +25,11 @@ def boom(
     seconds: Annotated[float, typer.Option(min=0.1, max=4.0, help="part of the work cycle that is run")] = 4.0,
 ) -> None:
     """The hydraulic boom of Asikainen's thesis: differences from an independent solution, and the time of a step."""
-    from hilserver.bench.boom import Experiment
+    from hilserver.bench.boom import BoomExperiment
     from hilserver.cli.examples import example
 
     circuit = example("circuits/boom.toml")
-    found = Experiment(circuit, circuit.parents[1] / "mechanisms", seconds)
+    found = BoomExperiment(circuit, circuit.parents[1] / "mechanisms", seconds)
     for line in found.accuracy():
         typer.echo(line)
     typer.echo("")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,7 +59,6 @@ def simulate(
     real time. A mechanism file is run as a circuit that consists of the mechanism only. The error of the solver's step
     is found from a second run with half of it; if it is above the tolerance, the step that suffices is named.
     """
-    from hilserver.errors import HilserverError
     from hilserver.simulation.circuit_run import is_circuit_file
 
     of_circuit = {
@@ -69,15 +69,21 @@ def simulate(
         "--tolerance": tolerance,
         "--hold-inputs": hold_inputs,
     }
-    given = {"--strategy": strategy} if is_circuit_file(file) else of_circuit
-    for option in (name for name, value in given.items() if value):
-        kind = "circuit" if option == "--strategy" else "rig"
-        raise HilserverError(f"{file}: {option} has no meaning for a {kind} file.")
+    _refuse_misplaced(file, {"--strategy": strategy} if is_circuit_file(file) else of_circuit)
     if is_circuit_file(file):
         settings = _settings(tick, output_step, tolerance, hold_inputs)
         _circuit(file, cycle, duration, settings, out, table, animation)
     else:
         _rig(file, strategy, out)
+
+
+def _refuse_misplaced(file: Path, options: Mapping[str, object]) -> None:
+    """Raises HilserverError if one of these options, which have no meaning for the kind of file, is given."""
+    from hilserver.errors import HilserverError
+
+    for option in (name for name, value in options.items() if value):
+        kind = "circuit" if option == "--strategy" else "rig"
+        raise HilserverError(f"{file}: {option} has no meaning for a {kind} file.")
 
 
 def _rig(file: Path, strategy: list[str] | None, out: Path) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hilserver.bench.boom import RUNS, Experiment
+from hilserver.bench.boom import RUNS, BoomExperiment
 from hilserver.bench.boom_reference import LIGHT
 
 CONFIG = Path(__file__).parents[2] / "config"
-EXPERIMENT = Experiment(CONFIG / "circuits/boom.toml", CONFIG / "mechanisms", 0.6)
+EXPERIMENT = BoomExperiment(CONFIG / "circuits/boom.toml", CONFIG / "mechanisms", 0.6)
 
 
 @pytest.mark.parametrize("step", [1e-3, 1e-4])
@@ -30,5 +30,5 @@ def test_a_shared_solution_of_the_mechanism_differs_less_than_the_source() -> No
 
 
 def test_its_tables_have_a_line_for_every_run() -> None:
-    short = Experiment(EXPERIMENT.circuit, EXPERIMENT.mechanisms, 0.1)
+    short = BoomExperiment(EXPERIMENT.circuit, EXPERIMENT.mechanisms, 0.1)
     assert len(list(short.accuracy())) == 1 + 2 * len(RUNS)
