@@ -11,6 +11,20 @@ import typer
 if TYPE_CHECKING:
     from hilserver.simulation.circuit_run import RunSettings
 
+Tick = Annotated[
+    str | None, typer.Option(help='circuit: time that solver.substeps divide, like "0.5 ms"; default: 1 ms')
+]
+OutputStep = Annotated[
+    str | None, typer.Option(help="circuit: time between two values of the result; default: the tick")
+]
+Tolerance = Annotated[
+    float | None,
+    typer.Option(help="circuit: error of the step, as a fraction of a quantity, above which it is too long"),
+]
+HoldInputs = Annotated[
+    bool, typer.Option("--hold-inputs", help="circuit: hold the inputs during each tick, as a real loop must")
+]
+
 
 def simulate(
     file: Annotated[
@@ -30,19 +44,10 @@ def simulate(
         typer.Option(min=0.001, help="circuit: seconds to run; default: the duration of the work cycle, or 10"),
     ] = None,
     table: Annotated[str, typer.Option(help="circuit: file format of the values, csv or parquet")] = "csv",
-    tick: Annotated[
-        str | None, typer.Option(help='circuit: time that solver.substeps divide, like "0.5 ms"; default: 1 ms')
-    ] = None,
-    output_step: Annotated[
-        str | None, typer.Option(help="circuit: time between two values of the result; default: the tick")
-    ] = None,
-    tolerance: Annotated[
-        float | None,
-        typer.Option(help="circuit: error of the step, as a fraction of a quantity, above which it is too long"),
-    ] = None,
-    hold_inputs: Annotated[
-        bool, typer.Option("--hold-inputs", help="circuit: hold the inputs during each tick, as a real loop must")
-    ] = False,
+    tick: Tick = None,
+    output_step: OutputStep = None,
+    tolerance: Tolerance = None,
+    hold_inputs: HoldInputs = False,
     animation: Annotated[
         bool, typer.Option("--animation/--no-animation", help="circuit: animate its mechanisms as GIF files")
     ] = True,
