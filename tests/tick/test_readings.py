@@ -194,6 +194,6 @@ def run_for(rig: Rig, seconds: float) -> tuple[set[str], str]:
 
 @pytest.mark.parametrize("name", ["demo", "lift", "boom"])
 def test_no_false_alarm_in_minutes_of_each_simulated_rig(name: str) -> None:
-    """An hour of each was run once: see decision 0030."""
+    """Longer runs were made once: see decision 0030."""
     rig = load_rig(ROOT / "config" / "rigs" / f"{name}.toml")
     assert run_for(rig, 60.0) == (set(), "RUNNING")
