@@ -36,6 +36,7 @@ from hilserver.tick.row import input_columns, valve_columns
 
 PARTS = {
     "scale_channels": "scaling",
+    "note_readings": "limits",
     "check_limits": "limits",
     "take_command": "commands and modes",
     "watch": "commands and modes",

@@ -313,7 +313,7 @@ def test_a_simulated_devices_circuits_are_kept_as_sources_and_built_fresh(demo: 
     one, other = rig.plants()["rig"], rig.plants()["rig"]
     one.values[:] = 7.0
     assert not np.any(other.values == 7.0)
-    assert len(one.sensor) == len(rig.devices[0].inputs) == 6
+    assert len(one.line) == len(rig.devices[0].inputs) == 6
     again = assemble(rig.sources, demo, rig.library)  # as from a log, without the files
     assert again.plants()["rig"].values.tobytes() == other.values.tobytes()
 

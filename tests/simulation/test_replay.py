@@ -132,7 +132,7 @@ def test_replay_from_beyond_the_end_is_refused(log: Path) -> None:
 
 
 def test_rotated_parts_replay_as_one_run_and_alone(rig: Rig, tmp_path: Path) -> None:
-    recording = rig.settings.recording.model_copy(update={"max_megabytes": 0.4})
+    recording = rig.settings.recording.model_copy(update={"max_megabytes": 0.5})
     small = replace(rig, settings=rig.settings.model_copy(update={"recording": recording}))
     record(small, tmp_path / "run.arrow")
     parts = sorted(tmp_path.glob("*.arrow"))

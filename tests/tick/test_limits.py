@@ -92,7 +92,7 @@ def test_a_violated_limit_refuses_what_it_would_end_at_once() -> None:
 def test_every_measured_channel_has_an_age_limit() -> None:
     """loop.max_age, action trip, unless a limit watches the channel's age; a fixed channel needs none."""
     rig = bench_rig({"limits": {"old": {"channel": "p_S", "max_age": "1 s", "action": "warn"}}})
-    assert rig.layout.limits == ("old.age", "p_A.age", "Q_A.age")
+    assert [name for name in rig.layout.limits if name.endswith(".age")] == ["old.age", "p_A.age", "Q_A.age"]
     limit = rig.plan.limit[1]
     assert (limit.channel, limit.watched, limit.lower) == (0, Watched.AGE, -inf)
     assert (limit.upper, limit.action) == (0.02, Action.TRIP)

@@ -29,9 +29,8 @@ def bench_with_confirmations(mode: int = Mode.SAFE, action: str = "trip") -> Ben
 
 def test_only_outputs_with_an_age_have_a_limit_where_nothing_is_outside_of_the_program() -> None:
     rig = bench_with_confirmations().rig
-    assert rig.layout.limits[-1] == LATE
     assert not any("lamp" in name for name in rig.layout.limits)
-    limit = rig.plan.limit[-1]
+    limit = rig.plan.limit[rig.layout.limits.index(LATE)]
     assert (limit.watched, limit.channel, limit.upper, limit.action) == (Watched.CONFIRMATION, 0, 0.01, Action.TRIP)
 
 
