@@ -26,6 +26,9 @@ SCALE: Floats = np.array([1e-3, 0.1, 1e3, 1e5, 1e7])
 SEEN: Matrix = np.array([[1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0, 0.0]])
 """Displacement and force from the states."""
 
+OF_SPECIMEN = ("stiffness", "damping")
+"""Parameters that belong to the specimen."""
+
 
 @dataclass(frozen=True)
 class Actuator:
@@ -56,7 +59,7 @@ class Actuator:
         return LinearMotion(A, B)
 
     def shifted(self, changes: Mapping[str, float]) -> Actuator:
-        """The same with these changes of its parameters; ``stiffness``: of the specimen, N/m."""
-        own = {name: getattr(self, name) + change for name, change in changes.items() if name != "stiffness"}
-        part = replace(self.specimen, stiffness=self.specimen.stiffness + changes.get("stiffness", 0.0))
-        return replace(self, **own, specimen=part)
+        """The same with these changes of its parameters; ``stiffness`` and ``damping``: of the specimen."""
+        part = {name: getattr(self.specimen, name) + changes[name] for name in OF_SPECIMEN if name in changes}
+        own = {name: getattr(self, name) + change for name, change in changes.items() if name not in OF_SPECIMEN}
+        return replace(self, **own, specimen=replace(self.specimen, **part))

@@ -108,7 +108,7 @@ def test_a_leading_actuator_does_it_with_the_late_force(case: BenchmarkCase) -> 
 def test_tracked_parameters_are_those_of_the_plant() -> None:
     changes = {"stiffness": -1.6 * SPREAD["stiffness"], "beta2": 1.2 * SPREAD["beta2"], "a3": -SPREAD["a3"]}
     run = simulate(CASES[0], Strategy.prediction, NOMINAL.shifted(changes))
-    assert run.trace[-1, Trace.PARAMETERS : LAST] == pytest.approx([-1.6, 1.2, -1.0], abs=0.1)
+    assert run.trace[-1, Trace.PARAMETERS : LAST] == pytest.approx([-1.6, 1.2, -1.0, 0.0], abs=0.1)
     after = int(8.0 / DT)  # 3 s after the begin of the earthquake
     assert run.trace[after, Trace.PARAMETERS] == pytest.approx(-1.6, abs=0.1)
 
@@ -127,12 +127,13 @@ def test_without_tracking_the_same_plant_is_followed_less_closely() -> None:
     [
         NOMINAL.shifted({"stiffness": -3.0 * SPREAD["stiffness"], "a3": 3.0 * SPREAD["a3"]}),
         replace(NOMINAL, specimen=replace(SPECIMEN, mass=1.1 * SPECIMEN.mass)),
+        replace(NOMINAL, specimen=replace(SPECIMEN, damping=5.0 * SPECIMEN.damping)),
         replace(NOMINAL, gain=1.03 * NOMINAL.gain),
         replace(NOMINAL, beta1=0.8 * NOMINAL.beta1),
         replace(NOMINAL, a1_beta0=1.1 * NOMINAL.a1_beta0),
         replace(NOMINAL, a2=0.9 * NOMINAL.a2),
     ],
-    ids=["three deviations", "mass", "gain", "damping of the valve", "loop gain", "piston"],
+    ids=["three deviations", "mass", "damping of the specimen", "gain", "damping of the valve", "loop gain", "piston"],
 )
 def test_prediction_outside_of_the_stated_spread(plant: Actuator) -> None:
     """Parameters that nobody said are uncertain, in the case with the smallest critical delay."""

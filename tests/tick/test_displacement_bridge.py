@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hilserver.hybrid.actuator import SCALE, SEEN
-from hilserver.hybrid.benchmark import CASES, DT, NOMINAL, SENSORS, SPECIMEN, TRACKED
+from hilserver.hybrid.benchmark import CASES, DT, NOMINAL, SENSORS, SPECIMEN, SPREAD
 from hilserver.hybrid.design import Tuning, at_rest, design_bridge
 from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.tick.bridge.displacement import (
@@ -23,6 +23,7 @@ from hilserver.tick.bridge.displacement import (
 Strategy = DisplacementStrategy
 STRUCTURE = CASES[3].structure().without(SPECIMEN)
 TUNING = Tuning()
+TRACKED = {name: SPREAD[name] for name in ("stiffness", "beta2", "a3")}
 
 
 def bridge_for(strategy: DisplacementStrategy) -> DisplacementBridge:
