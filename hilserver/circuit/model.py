@@ -324,7 +324,8 @@ def _wrong_starts(circuit: Circuit, used: Mapping[str, str], file: str) -> Itera
         for key in sorted(start.model_fields_set - set(allowed)):
             keys = " and ".join(allowed) or "no initial values"
             yield Problem(f"a {used[name]} node has {keys}.", f"nodes.{name}.{key}", file)
-        lowest = min((placed.fluid or circuit.fluid).vapour_pressure for placed in circuit.placed)
+        fluids = (circuit.fluid, *(placed.fluid for placed in circuit.placed if placed.fluid))
+        lowest = min(fluid.vapour_pressure for fluid in fluids)
         if start.pressure < lowest:
             text = f"{start.pressure / 1e5:g} bar is below the vapour pressure of the oil, {lowest / 1e5:g} bar."
             yield Problem(text, f"nodes.{name}.pressure", file)

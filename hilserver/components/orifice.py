@@ -14,8 +14,8 @@ CREEPING = 0.75 * 50.4
 """Re_tr over C_d²: the slope 1.5·K/sqrt(p_tr) of g at no drop is that of Wuest's law."""
 LEAST = 1e3
 """Pa; smallest default of p_tr: few sensors resolve it, and a steeper curve would require steps of microseconds."""
-ITERATIONS = 60
-"""For the size of a hole whose point is laminar: each halves the remaining error."""
+OF_A_POINT = 1e5
+"""Pa; default of p_tr where a point of a datasheet is given: most such restrictions are no single sharp-edged hole."""
 
 
 class FlowAtDrop(Datasheet):
@@ -35,14 +35,15 @@ class Orifice(Component):
     .. math:: Q = K\,g(\Delta p), \qquad K = \frac{Q_N}{g(\Delta p_N)} \quad \mathrm{or} \quad
        K = C_d\,\frac{\pi d^2}{4}\sqrt{\frac{2}{\rho}}, \qquad \Delta p = p_A - p_B
 
-    with g the square root law, laminar below p_tr. C_d is 0.6 … 0.7 for a sharp edge and turbulent flow. p_tr follows
-    from the size (where a point is given, that of a hole that passes as much) and the viscosity: at small drops the
-    flow is Wuest's for creeping flow through a sharp-edged hole, so that
+    with g the square root law, laminar below p_tr. C_d is 0.6 … 0.7 for a sharp edge and turbulent flow. Where the
+    diameter is given, p_tr follows from it and the viscosity: at small drops the flow is Wuest's for creeping flow
+    through a sharp-edged hole, so that
 
     .. math:: Q = \frac{\pi d^3}{50.4\,\rho\nu}\,\Delta p \quad (\Delta p \to 0), \qquad
        p_{tr} = \frac{\rho}{2}\left(\frac{Re_{tr}\,\nu}{C_d\,d}\right)^2, \qquad Re_{tr} = 37.8\,C_d^2
 
-    which is a Reynolds number of 14.5 for C_d = 0.62. For large holes p_tr is not less than 0.01 bar.
+    which is a Reynolds number of 14.5 for C_d = 0.62. For large holes p_tr is not less than 0.01 bar. Where a point is
+    given, nothing is known of the shape, and p_tr is 1 bar by default.
     Source: theory §3; [Linjama]; Ellman & Piché 1999; size: Merritt, Hydraulic Control Systems (1967), eq. 3-20;
     creeping flow: W. Wuest, Ingenieur-Archiv 22 (1954), in Merritt ch. 3.4.
     """
@@ -58,7 +59,7 @@ class Orifice(Component):
         default=0.62, gt=0, le=1, description="discharge coefficient of the hole, C_d"
     )
     transition_pressure: Pressure | None = Field(
-        default=None, gt=0, description="laminar below this drop, p_tr; default: from size and viscosity"
+        default=None, gt=0, description="laminar below this drop, p_tr; default: from diameter and viscosity, or 1 bar"
     )
 
     @model_validator(mode="after")
@@ -69,28 +70,24 @@ class Orifice(Component):
             raise ValueError("discharge_coefficient belongs to diameter: nominal_flow already defines the flow")
         return self
 
-    def _per_area(self, fluid: Fluid) -> float:
-        """K of 1 m² of hole."""
-        return self.discharge_coefficient * sqrt(2.0 / fluid.density)
-
-    def _transition(self, K: float, fluid: Fluid) -> float:
-        """p_tr of a hole with this K, Pa."""
+    def _transition(self, fluid: Fluid) -> float:
+        """p_tr, Pa."""
         if self.transition_pressure is not None:
             return self.transition_pressure
-        diameter = sqrt(4.0 * K / (pi * self._per_area(fluid)))
-        reynolds = CREEPING * self.discharge_coefficient**2
-        speed = reynolds * fluid.viscosity / (self.discharge_coefficient * diameter)
+        if self.diameter is None:
+            return OF_A_POINT
+        speed = CREEPING * self.discharge_coefficient * fluid.viscosity / self.diameter
         return max(0.5 * fluid.density * speed**2, LEAST)
 
+    def _coefficient(self, fluid: Fluid) -> float:
+        """K of Q = K·g(dp), m³/(s·sqrt(Pa))."""
+        if self.nominal_flow is not None:
+            return self.nominal_flow.coefficient(self._transition(fluid))
+        assert self.diameter is not None
+        return self.discharge_coefficient * 0.25 * pi * self.diameter**2 * sqrt(2.0 / fluid.density)
+
     def parameters(self, fluid: Fluid) -> Parameters:
-        if self.nominal_flow is None:
-            assert self.diameter is not None
-            K = self._per_area(fluid) * 0.25 * pi * self.diameter**2
-        else:
-            K = self.nominal_flow.flow / sqrt(self.nominal_flow.drop)  # as if it were turbulent
-            for _ in range(ITERATIONS):
-                K = self.nominal_flow.coefficient(self._transition(K, fluid))
-        return {"K": K, "p_tr": self._transition(K, fluid)}
+        return {"K": self._coefficient(fluid), "p_tr": self._transition(fluid)}
 
 
 @kernel(Orifice)

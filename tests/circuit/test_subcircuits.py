@@ -379,7 +379,7 @@ between = ["ground", "arm"]
     assert read_circuit_file(file, LIBRARY).mechanisms[0].mechanism.bodies["arm"].centre == pytest.approx((0.1, 0.0))
 
 
-@pytest.mark.parametrize(("name", "count"), [("excavator", 3), ("crane", 2), ("two_valves", 2)])
+@pytest.mark.parametrize(("name", "count"), [("excavator", 3), ("crane", 2)])
 def test_circuits_that_repeat_themselves_use_them(name: str, count: int) -> None:
     table = tomllib.loads((ROOT / f"config/circuits/{name}.toml").read_text())
     assert [part["type"] for part in table["components"].values()].count("subcircuit") == count

@@ -62,10 +62,7 @@ def lowering() -> dict[str, Any]:
 
 
 def lowering_reference(times: np.ndarray) -> np.ndarray:
-    """p_load, p_rod, p_return, x, v by scipy's DOP853; the circuit's equations written out by hand.
-
-    The return line is an orifice of 6.35 mm, laminar below 0.01 bar.
-    """
+    """p_load, p_rod, p_return, x, v by scipy's DOP853; the circuit's equations written out by hand."""
     A_A = np.pi / 4 * 0.063**2
     A_B = A_A - np.pi / 4 * 0.036**2
     p = np.array([85e5, 125e5])
@@ -75,10 +72,10 @@ def lowering_reference(times: np.ndarray) -> np.ndarray:
     C_dyn = 0.02 * y[1]
     K_max, K_check, K_return = 60 * L_MIN / sqrt(12e5), 60 * L_MIN / sqrt(6e5), 40 * L_MIN / sqrt(5e5)
 
-    def g(dp: float, p_tr: float = BAR) -> float:
-        if abs(dp) > p_tr:
+    def g(dp: float) -> float:
+        if abs(dp) > BAR:
             return float(np.sign(dp)) * sqrt(abs(dp))
-        return sqrt(p_tr) * dp / p_tr * (3 - abs(dp) / p_tr) / 2
+        return sqrt(BAR) * dp / BAR * (3 - abs(dp) / BAR) / 2
 
     def rates(_: float, s: np.ndarray) -> list[float]:
         p_A, p_B, p_V, K, x, v = s
@@ -90,7 +87,7 @@ def lowering_reference(times: np.ndarray) -> np.ndarray:
         return [
             (-q - A_A * v) * 1.5e9 / (0.2e-3 + A_A * x),
             (10 * L_MIN + A_B * v) * 1.5e9 / (2e-3 + A_B * (0.5 - x)),
-            (q - K_return * g(p_V, 1e3)) * 1.5e9 / 0.5e-3,
+            (q - K_return * g(p_V)) * 1.5e9 / 0.5e-3,
             dK,
             v,
             (push - np.tanh(v / 0.01) * abs(push) * 0.05 - 1500 * 9.81) / 1510,

@@ -123,7 +123,7 @@ def test_command_line(circuit: Path) -> None:
     assert (said.returncode, said.stderr) == (0, "")
     assert "filling: 0.2 s" in said.stdout
     assert sorted(path.name for path in (circuit.parent / "out").iterdir()) == [
-        f"filling{end}" for end in ("-circuit.svg", "-signals.png", ".csv", ".html", ".md")
+        f"filling{end}" for end in ("-circuit.svg", "-signals.png", ".csv", ".html", ".json", ".md")
     ]
     for arguments, text in (
         ((circuit, "--strategy", "inverse_lag"), "--strategy has no meaning for a circuit file"),
