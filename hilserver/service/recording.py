@@ -24,7 +24,7 @@ from hilserver.errors import HilserverError
 from hilserver.protocol.published import RecordingStatus
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.folder import LogFile, files_of, new_log, superfluous
-from hilserver.record.format import LogHeader, encode
+from hilserver.record.format import LogHeader, encode, later_parts
 from hilserver.record.reader import last_batch
 from hilserver.record.recorder import CIRCUIT_VERSION, PREVIOUS_TICK, Limits, no_room
 from hilserver.record.run import rows_per_file, run_header
@@ -147,8 +147,9 @@ class RecorderProcess:
         folder = _made(log_folder(self._settings))
         self._require_room(folder)
         self._note_vanished()
-        if self._files:
-            await asyncio.to_thread(self._files[-1].read_last_tick)
+        self._note_unreported()
+        for file in self._files[-2:]:
+            await asyncio.to_thread(file.read_last_tick)
         log = new_log(folder, self._rig.settings.name, datetime.now(UTC))
         header_file = self._folder / "header.json"
         header = self._header(self._ran(await asyncio.to_thread(self._first_version)))
@@ -250,6 +251,12 @@ class RecorderProcess:
             if self.log_file.stat().st_size == 0:
                 self.log_file.unlink()
                 self._files.pop()
+
+    def _note_unreported(self) -> None:
+        """A recorder that was killed may have begun another file of its log without having reported it."""
+        parts = [self.log_file, *later_parts(self.log_file, 0)] if self.log_file is not None else []
+        if self._file in parts:
+            self._files += [_Written(path) for path in parts[parts.index(self._file) + 1 :] if path is not None]
 
     def _note_vanished(self) -> None:
         """Forget the last files that are gone: their rows are in no log."""
