@@ -36,19 +36,15 @@ panel: $(STAMP) program  ## run the same until Ctrl-C, to operate it in the brow
 # Modules, and the tests in each, run in random order. The seed is printed; PYTEST="--random-order-seed=7" repeats an
 # order. Bytecode is stored even if the environment says otherwise: several hundred processes import the same modules.
 RUN_TESTS = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --random-order
-# Several modules at a time. (pytest exits with 5 if no test is selected.)
-WORKERS ?= 2
+# Several modules at a time: one more than there are processors, because tests in real time mostly wait.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 quick: $(STAMP) program  ## run the tests that need neither server, clock nor browser, nor many seconds
 	$(RUN_TESTS) $(TOGETHER) -m "not realtime and not browser and not slow" $(PYTEST)
 
-# Tests in real time come after the others, which load every processor, and one at a time.
 test: $(STAMP) test-programs program  ## run all tests; PYTEST="-k relief" passes options on
-	@failed=0; \
-	$(RUN_TESTS) $(TOGETHER) -m "not realtime" $(PYTEST) || [ $$? = 5 ] || failed=1; \
-	$(RUN_TESTS) -m realtime $(PYTEST) || [ $$? = 5 ] || failed=1; \
-	exit $$failed
+	$(RUN_TESTS) $(TOGETHER) $(PYTEST)
 
 # Compiles the program, once for a version of its sources, about a minute; and Python's bytecode, which Python does not
 # store everywhere: several hundred processes of the tests would each compile the modules that they import.

@@ -30,9 +30,9 @@ from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick import timed
-from hilserver.tick.bridge.ladder import Kind, Strategy
+from hilserver.tick.bridge.ladder import Kind, Strategy, kind_of
 from hilserver.tick.program import no_command, work_array
-from hilserver.tick.row import input_columns, valve_columns
+from hilserver.tick.row import input_columns, valve_state
 
 PARTS = {
     "scale_channels": "scaling",
@@ -119,12 +119,13 @@ class RecordedInputs:
 
     def without_look_ahead(self) -> RecordedInputs | None:
         """The same inputs with a strategy without look-ahead; None if no valve's strategy looks ahead."""
-        places = np.array(valve_columns(self.rig.plan, "strategy"))
-        ahead = np.array([Strategy(int(n)).kind is Kind.LOOK_AHEAD for n in self.row[places]])
-        if not ahead.any():
+        row, plan = self.row.copy(), self.rig.plan
+        valves = [valve_state(plan, row, i) for i in range(len(plan.valve))]
+        ahead = [b for b in valves if kind_of(b.strategy) == Kind.LOOK_AHEAD]
+        if not ahead:
             return None
-        row = self.row.copy()
-        row[places[ahead]] = PLAIN_STRATEGY
+        for b in ahead:
+            b.strategy = PLAIN_STRATEGY
         return replace(self, row=row)
 
     def timed(self, repeats: int) -> dict[str, float]:

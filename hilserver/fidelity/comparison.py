@@ -173,7 +173,7 @@ class Comparison:
         plan.valve["strategy_first"][:] = Strategy[strategy]
         with run_of(replace(rig, plan=plan), self.program) as run:
             rows = run.run_cycle()
-            columns = {name: rows[:, i] for i, name in enumerate(rig.layout.names)}
+            columns = {name: rig.layout.values(rows, name) for name in rig.layout.names}
             start = len(rig.layout.names)
             record = CircuitRows(columns, rig.packed, rows[:, start : start + len(rig.packed.names)])
             return record, run.true_values(self.device)

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, sqrt
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hilserver.errors import HilserverError
 from hilserver.identify.recorded import Recording, columns_needed, recording_of_columns
@@ -234,8 +235,7 @@ class LockstepBench:
         self.rig = rig
         self._run = LockstepRun(rig)
         self._names = columns_needed(rig)
-        self._columns = [rig.layout.column(name) for name in self._names]
-        self._kept: list[Floats] = []
+        self._kept: list[dict[str, NDArray[Any]]] = []
         self._highest: dict[str, float] = {}
         self._commands: dict[str, float] = {}
         self._keep(self._run.run(1))
@@ -260,7 +260,7 @@ class LockstepBench:
                 raise HilserverError(f"{self.rig.file}: the rig is in mode {self._run.mode}{reason}.")
 
     def _keep(self, rows: Floats) -> None:
-        self._kept.append(rows[:, self._columns])
+        self._kept.append({name: self.rig.layout.values(rows, name).copy() for name in self._names})
         for name in self.rig.settings.channels:
             highest = float(rows[:, self.rig.layout.column(f"channel.{name}")].max())
             self._highest[name] = max(self._highest.get(name, -np.inf), highest)
@@ -275,7 +275,7 @@ class LockstepBench:
 
     def recording(self) -> Recording:
         """Commands and measured values so far."""
-        columns = dict(zip(self._names, np.concatenate(self._kept).T, strict=True))
+        columns = {name: np.concatenate([part[name] for part in self._kept]) for name in self._names}
         return recording_of_columns(self.rig, columns, "a run of the simulated rig")
 
 

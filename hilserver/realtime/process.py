@@ -36,7 +36,7 @@ from hilserver.realtime.worker import RemoteDevice
 from hilserver.tick.codes import CommandKind
 from hilserver.tick.plan import Layout, Plan
 from hilserver.tick.program import no_command, work_needed
-from hilserver.tick.row import COLUMN, INPUTS, command_in, header, valve_columns
+from hilserver.tick.row import COLUMN, INPUTS, as_whole, command_in, header, valve_columns
 
 ORPHAN_LINGER = 2.0
 """Seconds beyond the heartbeat's time-out after which a loop without a supervisor terminates."""
@@ -152,17 +152,18 @@ class Loop:
     def run(self) -> None:
         """Tick until a stop is requested or the supervisor has died; the valves ramp to null before the end."""
         row, clock, memory, ns = self.row, self.clock, self._memory, time.monotonic_ns
+        whole = as_whole(row)
         failed = False
         tick, utc, missed, heartbeat_age, wake_error, *times, device_error = (COLUMN[name] for name in INPUTS)
         read_time, compute_time, write_time, publish_time = times
         clock.start(delay_s=2.0 * clock.period_s)
         while clock.wait():
             begin = ns()
-            row[tick], row[missed], row[wake_error] = clock.tick, clock.missed, clock.wake_error
+            whole[tick], whole[missed], row[wake_error] = clock.tick, clock.missed, clock.wake_error
             row[utc], row[heartbeat_age] = time.time(), self._silence()
             for device in self.devices:
                 failed |= not device.read()
-            row[device_error] = failed
+            whole[device_error] = failed
             read = ns()
             self._tick()
             computed = ns()

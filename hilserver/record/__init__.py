@@ -14,8 +14,9 @@
 `tables`
     CSV and tab-separated files of other systems as samples for replay.
 
-A log's columns are the fixed part of the row, one float64 column per name, then ``circuit`` (list<float64>: the
-circuit's values, whose number and names change when the circuit is switched) and ``events`` (list<string>: JSON
-objects, null for nearly all rows). A record batch holds rows of one circuit only: a new circuit starts a new batch,
-and the first row of that batch holds the event ``{"kind": "circuit", "names": [...], "packed": {...}}``.
+A log's columns are the fixed part of the row, one column per name (float64, or int64 for whole numbers), then
+``circuit`` (list<float64>: the circuit's values, whose number and names change when the circuit is switched) and
+``events`` (list<string>: JSON objects, null for nearly all rows). A record batch holds rows of one circuit only: a new
+circuit starts a new batch, and the first row of that batch holds the event ``{"kind": "circuit", "names": [...],
+"packed": {...}}``.
 """

@@ -106,7 +106,7 @@ def _schema(source: LogReader, names: Sequence[str]) -> pa.Schema:
     fields = []
     for name in names:
         unit = units.get(name.removeprefix("circuit."))
-        kind = pa.string() if name == EVENTS else pa.float64()
+        kind = pa.string() if name == EVENTS else pa.int64() if name in source.header.whole else pa.float64()
         fields.append(pa.field(name, kind, metadata={"unit": unit} if unit else None))
     return pa.schema(fields, metadata={METADATA_KEY: encode(source.header.model_dump())})
 

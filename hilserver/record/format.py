@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from hilserver.errors import HilserverError
 
-FORMAT = 1
-"""Version of the log's format; a reader refuses logs of a newer one."""
+FORMAT = 2
+"""Version of the log's format; a reader refuses logs of a newer one. In format 1, all columns are float64."""
 
 METADATA_KEY = b"hilserver"
 CHECKSUM_KEY = b"crc32"
@@ -58,12 +58,13 @@ class RecordError(HilserverError):
 class LogHeader(BaseModel):
     """The header of a log: everything that a replay needs in addition to the rows.
 
-    ``columns`` are the names of the row's fixed part, ``circuit_names`` those of the circuit's values in the first row,
-    which follow it. ``configuration`` holds rig, circuit and cycle as given, ``packed`` what was made of them (numpy
-    arrays are kept exactly), ``units`` the unit of a column or circuit value by name. ``started`` is UTC, ISO 8601.
-    ``part`` counts the files of one run: 0 for the first. ``previous`` is the name of the file before this one: of the
-    same run, or for part 0 of a recording that this one continues. ``first_row`` and ``first_circuit`` are the numbers
-    of the first row and of its circuit in the run.
+    ``columns`` are the names of the row's fixed part, ``circuit_names`` those of the circuit's values in the first
+    row, which follow it. ``whole`` are those of ``columns`` that hold whole numbers, int64. ``configuration`` holds
+    rig, circuit and cycle as given, ``packed`` what was made of them (numpy arrays are kept exactly), ``units`` the
+    unit of a column or circuit value by name. ``started`` is UTC, ISO 8601. ``part`` counts the files of one run: 0
+    for the first. ``previous`` is the name of the file before this one: of the same run, or for part 0 of a
+    recording that this one continues. ``first_row`` and ``first_circuit`` are the numbers of the first row and of
+    its circuit in the run.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -75,6 +76,7 @@ class LogHeader(BaseModel):
     period_s: float
     columns: tuple[str, ...]
     circuit_names: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
     configuration: dict[str, Any] = {}
     packed: dict[str, Any] = {}
     units: dict[str, str] = {}
@@ -149,7 +151,9 @@ def _decode_array(value: dict[str, Any]) -> Any:
 
 def schema_of(header: LogHeader) -> pa.Schema:
     """The Arrow schema of a log with this header, which it carries as metadata."""
-    fixed = [pa.field(name, pa.float64(), nullable=False) for name in header.columns]
+    whole = set(header.whole)
+    kinds = [pa.int64() if name in whole else pa.float64() for name in header.columns]
+    fixed = [pa.field(name, kind, nullable=False) for name, kind in zip(header.columns, kinds, strict=True)]
     circuit = pa.field(CIRCUIT, pa.list_(pa.field("item", pa.float64(), nullable=False)), nullable=False)
     events = pa.field(EVENTS, pa.list_(pa.string()))
     text = encode(header.model_dump()).encode()

@@ -131,7 +131,7 @@ def _parsed(text: bytes, path: Path) -> LogHeader:
     """The header with this text, with the names that it was recorded with."""
     try:
         raw = decode(text)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, SyntaxError) as error:  # the last from the dtype of an array
         raise RecordError(path, f"has a damaged header: {error}.") from error
     newer = raw.get("format") if isinstance(raw, dict) else None
     if isinstance(newer, int) and newer > FORMAT:

@@ -60,8 +60,8 @@ class Batch:
     def __len__(self) -> int:
         return int(self.arrow.num_rows)
 
-    def column(self, name: str) -> NDArray[np.float64]:
-        """A column of the fixed part, float64[n]; not copied, hence not writable."""
+    def column(self, name: str) -> NDArray[Any]:
+        """A column of the fixed part, float64[n], or int64[n] for whole numbers; not copied, hence not writable."""
         return numbers(self.arrow.column(name))
 
     def circuit_values(self) -> NDArray[np.float64]:
@@ -69,11 +69,11 @@ class Batch:
         return numbers(self.arrow.column(CIRCUIT).values).reshape(len(self), len(self.circuit.names))
 
     def rows(self) -> NDArray[np.float64]:
-        """The rows as they were appended, float64[n, columns + circuit values]."""
+        """The rows as they were appended, float64[n, columns + circuit values], whole numbers as int64 in them."""
         fixed = self.arrow.columns[:-2]
         rows = np.empty((len(self), len(fixed) + len(self.circuit.names)))
         for index, column in enumerate(fixed):
-            rows[:, index] = numbers(column)
+            rows[:, index] = numbers(column).view(np.float64)
         rows[:, len(fixed) :] = self.circuit_values()
         return rows
 
@@ -88,10 +88,10 @@ class CircuitSegment:
 
 @dataclass(frozen=True)
 class LogTable:
-    """A whole log in memory: fixed columns by name, float64[rows]; circuit values by version; events with their row."""
+    """A whole log in memory: fixed columns by name, float64[rows] or int64[rows]; circuit values; events by row."""
 
     header: LogHeader
-    columns: dict[str, NDArray[np.float64]]
+    columns: dict[str, NDArray[Any]]
     circuits: tuple[CircuitSegment, ...]
     events: list[tuple[int, Event]]
     torn: bool
@@ -168,11 +168,15 @@ class LogReader:
         )
         return LogTable(
             header=self.header,
-            columns={name: np.concatenate([np.empty(0), *(batch.column(name) for batch in batches)]) for name in names},
+            columns={name: _joined([batch.column(name) for batch in batches]) for name in names},
             circuits=circuits,
             events=[event for batch in batches for event in batch.events],
             torn=bool(self.torn),
         )
+
+
+def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate(parts) if parts else np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -345,7 +349,7 @@ def _message_at(file: BinaryIO, at: int) -> bytes | None:
     file.seek(at)
     try:
         pa.ipc.read_message(pa.PythonFile(file, mode="r"))
-    except (pa.ArrowException, OSError, EOFError):
+    except (pa.ArrowException, OSError, EOFError, MemoryError):  # a damaged length may exceed the memory
         return None
     end = file.tell()
     file.seek(at)

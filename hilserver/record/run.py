@@ -13,7 +13,7 @@ from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, LogHeader, circuit_event
 from hilserver.record.machine import machine
-from hilserver.tick.row import unit_of_column
+from hilserver.tick.row import CommandRecord, as_whole, is_whole, unit_of_column
 from hilserver.units import unit_of_value
 
 if TYPE_CHECKING:  # the recorder's process starts without loading settings
@@ -28,6 +28,7 @@ def run_header(rig: Rig, program: str, kind: str) -> LogHeader:
         started=datetime.now(UTC).isoformat(timespec="milliseconds"),
         period_s=1.0 / rig.settings.loop.rate,
         columns=rig.layout.names,
+        whole=tuple(name for name in rig.layout.names if is_whole(name)),
         circuit_names=rig.packed.names,
         configuration={"file": str(rig.file), **rig.sources},
         packed=packed_record(rig.packed, rig.circuit.source),
@@ -79,6 +80,15 @@ def unpacked_record(record: Mapping[str, Any]) -> PackedCircuit:
 def command_event(record: Floats) -> Event:
     """The event of a command: its mailbox record (float64[8]), bit for bit."""
     return {"kind": "command", "record": np.array(record, dtype=np.float64)}
+
+
+def recorded_command(event: Event, header: LogHeader) -> Floats:
+    """The mailbox record of the event of a command. In logs of format 1, whole numbers in it are float64."""
+    record: Floats = np.array(event["record"], dtype=np.float64)
+    if header.format == 1:
+        places = [CommandRecord.names().index(name) for name in CommandRecord.whole()]
+        as_whole(record)[places] = record[places]
+    return record
 
 
 def swap_events(record: Floats, packed: Mapping[str, Any]) -> list[Event]:

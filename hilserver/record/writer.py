@@ -319,7 +319,7 @@ def _record_batch(schema: pa.Schema, rows: NDArray[np.float64], events: Mapping[
     values = pa.py_buffer(rows[:, fixed:].copy(order="C"))
     size, width = count * 8, rows.shape[1] - fixed
     arrays = [
-        pa.Array.from_buffers(pa.float64(), count, [None, columns.slice(i * size, size)], null_count=0)
+        pa.Array.from_buffers(schema.field(i).type, count, [None, columns.slice(i * size, size)], null_count=0)
         for i in range(fixed)
     ]
     offsets = pa.py_buffer(np.arange(count + 1, dtype=np.int32) * np.int32(width))

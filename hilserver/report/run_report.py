@@ -16,6 +16,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.realtime.timing import Distribution, Figures, LoopTiming
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.reader import Batch, LogReader
+from hilserver.record.run import recorded_command
 from hilserver.report.circuit_blocks import changes, components, drawing
 from hilserver.report.document import Block, Code, Document, Facts, Grid, Heading, Picture
 from hilserver.report.envelope import Envelope
@@ -186,7 +187,7 @@ class _Run:
         if is_circuit(event):
             self.circuits.append((time, event["packed"].get("source", {})))
         elif event.get("kind") == "command":
-            kind = int(command_in(np.asarray(event["record"])).kind)
+            kind = int(command_in(recorded_command(event, self.header)).kind)
             if kind in COMMAND_NAMES:
                 refused = f", refused: {ResultCode(result).text}" if result != ResultCode.DONE else ""
                 self._add(time, tick, f"command {COMMAND_NAMES[kind]}{refused}")

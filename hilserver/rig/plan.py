@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.model import RIG
@@ -37,8 +38,10 @@ from hilserver.tick.row import (
     ReadingState,
     RowHeader,
     ValveState,
+    as_whole,
     cylinder_state,
     header,
+    is_whole,
     past_of_valve,
     trend,
     valve_state,
@@ -98,6 +101,11 @@ class RowLayout:
         """Column of a fixed name such as ``channel.p_A``."""
         return self.names.index(name)
 
+    def values(self, rows: Floats, name: str) -> NDArray[Any]:
+        """A fixed column of a row or of many rows, as a view: float64, or int64 for whole numbers."""
+        found: NDArray[Any] = (as_whole(rows) if is_whole(name) else rows)[..., self.column(name)]
+        return found
+
     def section(self, prefix: str) -> dict[str, int]:
         """Columns whose name begins with ``prefix.``, by the rest of the name."""
         return {
@@ -127,7 +135,7 @@ def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
         elif name.startswith("confirmed."):
             row[column] = np.nan
     head, at = header(row), plan.layout[0]
-    head.tick, head.circuit_version, head.cycle_time = -1.0, 1.0, -1.0
+    head.tick, head.circuit_version, head.cycle_time = -1, 1, -1.0
     for number, v in enumerate(plan.valve):
         block = valve_state(plan, row, number)
         block.strategy = v.strategy_first

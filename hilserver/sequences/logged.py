@@ -6,12 +6,11 @@ import time
 from collections.abc import Sequence as Names
 from pathlib import Path
 
-import numpy as np
-
 from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import CircuitCommand, SetInput
 from hilserver.record.reader import LogReader
+from hilserver.record.run import recorded_command
 from hilserver.rig.build import Rig
 from hilserver.sequences import check
 from hilserver.sequences.check import SequenceResult, Verdict
@@ -75,12 +74,12 @@ def check_log(sequence: Sequence, log: Path, *, trust: bool = False) -> Sequence
 def _commands(log: Path) -> list[Command]:
     """All commands of a log with their ticks, except new values of inputs."""
     found = []
-    for batch in LogReader(log).batches():
+    reader = LogReader(log)
+    for batch in reader.batches():
         ticks = batch.column("tick")
         for row, event in batch.events:
             if event.get("kind") == "command":
-                record = np.asarray(event["record"])
-                order = command_in(record)
+                order = command_in(recorded_command(event, reader.header))
                 if order.kind != CommandKind.SET_INPUT:
                     kind = tuple(map(float, (order.kind, order.a, order.b)))
                     found.append((float(ticks[row - batch.start]), kind))

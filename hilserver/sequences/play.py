@@ -68,7 +68,7 @@ class Collector:
     """Collects the channels of telemetry, and all required values of the circuit, from rows."""
 
     def __init__(self, rig: Rig, sequence: TestSequence) -> None:
-        self._columns = channel_columns(rig)
+        self._layout, self._columns = rig.layout, channel_columns(rig)
         self._circuit = dict.fromkeys(e.channel for e in sequence.settings.expect if e.channel.startswith(CIRCUIT))
         self._first = len(rig.layout.names)
         self._parts: list[Floats] = []
@@ -79,7 +79,8 @@ class Collector:
         """Collect the required channels of these rows; ``names``: of the circuit's values in them."""
         places = {f"{CIRCUIT}{name}": self._first + place for place, name in enumerate(names)}
         part = np.full((len(rows), len(self._columns) + len(self._circuit)), np.nan)
-        part[:, : len(self._columns)] = rows[:, list(self._columns.values())]
+        for place, column in enumerate(self._columns.values()):
+            part[:, place] = self._layout.values(rows, column)
         for place, name in enumerate(self._circuit, len(self._columns)):
             if name in places:
                 part[:, place] = rows[:, places[name]]

@@ -211,14 +211,14 @@ class Operator:
         work = work_array(packed, self._rig.plan)
         self._program.swap(plan.block, row, packed.index, packed.value, carried, work)
         head = header(row)
-        head.missed = head.heartbeat_age = head.device_error = 0.0
+        head.missed, head.heartbeat_age, head.device_error = 0, 0.0, 0
         if head.mode != Mode.RUNNING:  # a fault of the rig must not hide one of the circuit
             head.mode, head.fault = Mode.SAFE, FaultCode.NONE
         start = len(self._rig.layout.names)
         values = row[start : start + len(packed.names)]
         took: list[float] = []
         while len(took) < LEAST_TICKS or (len(took) < TRIAL_TICKS and sum(took) < LONG_TRIAL):
-            head.tick += 1.0
+            head.tick += 1
             began = time.thread_time()  # CPU time of this thread only
             self._program.tick(plan.block, packed.index, packed.value, row, work, no_command())
             took.append(time.thread_time() - began)

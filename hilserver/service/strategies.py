@@ -15,4 +15,5 @@ def offered_strategies(rig: Rig, valve: str) -> tuple[str, ...]:
 
 def present_strategies(rig: Rig, row: Floats) -> dict[str, str]:
     """The strategy that drives each valve in this row."""
-    return {name: Strategy(int(row[rig.layout.column(f"valve.{name}.strategy")])).name for name in rig.settings.valves}
+    numbers = {name: int(rig.layout.values(row, f"valve.{name}.strategy")) for name in rig.settings.valves}
+    return {name: Strategy(number).name for name, number in numbers.items()}

@@ -33,7 +33,7 @@ from hilserver.service.utilisation import UtilisationMeter
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, FaultCode, Mode, Saturation
 from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.modes import is_enabled
-from hilserver.tick.row import COLUMN, header, headers
+from hilserver.tick.row import header, headers
 
 VALVE_CHANNELS = {
     "flow_virtual": "m^3/s",
@@ -177,7 +177,7 @@ class TelemetryReader:
         if not is_enabled(self.rig.plan, row):
             yield "the local enable is off: the rig can't be armed or started"
         for valve in layout.valves:
-            flags = int(row[layout.column(f"valve.{valve}.saturation")])
+            flags = int(layout.values(row, f"valve.{valve}.saturation"))
             for flag in Saturation:
                 if flags & flag and flag != Saturation.SLEW:
                     yield f"valve {valve}: {flag.text}"
@@ -247,7 +247,7 @@ class TelemetryReader:
         limits = self.rig.layout.section("limit")
         texts = {name: limit_text(self.rig, name) for name in limits}
         now = np.column_stack(
-            [rows[:, [COLUMN["mode"], COLUMN["circuit_version"]]], self._enabled(rows), rows[:, [*limits.values()]]]
+            [headers(rows)["mode"], headers(rows)["circuit_version"], self._enabled(rows), rows[:, [*limits.values()]]]
         )
         change = np.diff(now, axis=0, prepend=now[:1] if self._last is None else self._last)
         self._last = now[-1:]
@@ -306,7 +306,8 @@ class TelemetryReader:
             return None
         ticks = headers(rows)["tick"]
         places = ((ticks - ticks[0]) / every).astype(np.int64)
-        table = {name: rows[:, column] for name, column in self._channels.items()} | self._circuit_values(rows)
+        table = {name: self.rig.layout.values(rows, column) for name, column in self._channels.items()}
+        table |= self._circuit_values(rows)
         table |= dict(zip(LOOP_CHANNELS, loop.T, strict=True))
         channels = {name: _on_grid(values, places) for name, values in table.items()}
         return Telemetry(t0=float(header(rows[0]).utc), dt=every / settings.loop.rate, channels=channels)
@@ -388,15 +389,14 @@ class TelemetryReader:
         }
 
 
-def channel_columns(rig: Rig) -> dict[str, int]:
-    """Columns of the telemetry channels in a row, except those of circuit and loop."""
-    layout = rig.layout
-    columns = {name: layout.column(f"channel.{name}") for name in rig.settings.channels}
-    columns |= {f"input.{name}": column for name, column in layout.section("input").items()}
-    for valve in layout.valves:
-        columns |= {f"valve.{valve}.{word}": layout.column(f"valve.{valve}.{word}") for word in VALVE_CHANNELS}
-    columns |= {f"device.{name}.errors": column for name, column in layout.section("errors").items()}
-    return {"tick": COLUMN["tick"], "mode": COLUMN["mode"], **columns}
+def channel_columns(rig: Rig) -> dict[str, str]:
+    """The row's columns of the telemetry channels, by name, except those of circuit and loop."""
+    columns = {name: f"channel.{name}" for name in rig.settings.channels}
+    same = [f"input.{name}" for name in rig.layout.section("input")]
+    same += [f"valve.{valve}.{word}" for valve in rig.layout.valves for word in VALVE_CHANNELS]
+    columns |= {name: name for name in same}
+    columns |= {f"device.{name}.errors": f"errors.{name}" for name in rig.layout.section("errors")}
+    return {"tick": "tick", "mode": "mode", **columns}
 
 
 def fault_text(rig: Rig, fault: int) -> str:

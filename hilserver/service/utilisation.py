@@ -25,7 +25,7 @@ class _Valve:
 
     line: ValveRecord
     flow: int
-    strategy: int
+    strategy: str
     speed: float
 
 
@@ -33,12 +33,12 @@ class UtilisationMeter:
     """The largest utilisation since the last `take`. Outside RUNNING, or when driven by hand, it is zero."""
 
     def __init__(self, rig: Rig) -> None:
-        self._rate = rig.settings.loop.rate
+        self._rate, self._layout = rig.settings.loop.rate, rig.layout
         self._valves = {
             name: _Valve(
                 rig.plan.valve[i],
                 rig.layout.column(f"valve.{name}.flow_virtual"),
-                rig.layout.column(f"valve.{name}.strategy"),
+                f"valve.{name}.strategy",
                 min(spool_speed(v), v.slew),
             )
             for i, (name, v) in enumerate(rig.settings.valves.items())
@@ -63,7 +63,8 @@ class UtilisationMeter:
 
     def _add(self, name: str, valve: _Valve, rows: Floats) -> None:
         share = shares(valve.line, rows, valve.flow)
-        share[(headers(rows)["mode"] != Mode.RUNNING) | (rows[:, valve.strategy] == Strategy.manual)] = 0.0
+        by_hand = self._layout.values(rows, valve.strategy) == Strategy.manual
+        share[(headers(rows)["mode"] != Mode.RUNNING) | by_hand] = 0.0
         now = np.column_stack([headers(rows)["tick"], np.clip(share, -1.0, 1.0)])
         segment = np.vstack([self._last.get(name, now[:1]), now])
         self._last[name] = now[-1:]

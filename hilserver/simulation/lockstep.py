@@ -31,7 +31,7 @@ from hilserver.tick.codes import fault_text as text_of_fault
 from hilserver.tick.lockstep import Attached
 from hilserver.tick.plant import PlantArrays
 from hilserver.tick.program import no_command, work_array
-from hilserver.tick.row import COLUMN, command_in, header
+from hilserver.tick.row import COLUMN, as_whole, command_in, header
 
 BLOCK = 10_000
 """Maximum number of ticks per call of the compiled loop, so that Ctrl-C takes effect."""
@@ -269,8 +269,9 @@ class LockstepRun:
     def _given(self, ticks: int) -> Floats:
         """Inputs of the next ticks: their numbers, ticks missed before the first, samples of the replay devices."""
         given = np.zeros((ticks, len(self._inputs)))
-        given[:, 0] = header(self.row).tick + self._late + np.arange(1, ticks + 1)
-        given[0, 1], self._late = self._late, 0
+        whole = as_whole(given)
+        whole[:, 0] = header(self.row).tick + self._late + np.arange(1, ticks + 1)
+        whole[0, 1], self._late = self._late, 0
         first = 2
         for player in self._players:
             n = len(player.raw)

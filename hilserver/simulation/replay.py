@@ -16,12 +16,12 @@ from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.reader import Batch, CircuitVersion, Damage, LogReader
-from hilserver.record.run import unpacked_record
+from hilserver.record.run import recorded_command, unpacked_record
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.plan import first_row
 from hilserver.rig.trust import library_of_log
 from hilserver.tick.program import no_command, work_array
-from hilserver.tick.row import COLUMN, header, input_columns
+from hilserver.tick.row import as_whole, header, input_columns, is_whole
 
 OTHER_VERSION_TOLERANCE = 1e-6
 """Default tolerance if log and replay were computed by different programs, as a fraction of a column's range."""
@@ -173,6 +173,8 @@ class _Replay:
         self._packed = self.rig.packed
         self._work = work_array(self.rig.packed, self.rig.plan)
         self._inputs = input_columns(self.rig.plan)
+        whole = [is_whole(name) and name not in header.whole for name in header.columns]
+        self._once_floats = np.flatnonzero(whole)  # in logs of older versions
 
     def take(self, batch: Batch) -> None:
         """Replay and compare a batch of the log, except for rows before the first one to replay."""
@@ -184,6 +186,7 @@ class _Replay:
             if number - batch.start >= first:
                 events.setdefault(number - batch.start, []).append(event)
         rows = batch.rows()
+        as_whole(rows)[:, self._once_floats] = rows[:, self._once_floats]
         gaps = self._gaps(batch, first)
         cuts = sorted({first, *events, *gaps})
         for begin, end in pairwise([*cuts, len(batch)]):
@@ -193,7 +196,7 @@ class _Replay:
         """Rows of the batch that can't be computed from the row before, each with the reason."""
         ticks, missed = batch.column("tick"), batch.column("missed")
         before = np.concatenate([[header(self._row).tick], ticks[:-1]])
-        broken = np.flatnonzero(ticks - before != missed + 1.0)
+        broken = np.flatnonzero(ticks - before != missed + 1)
         gaps = {int(row): "the rows before it are lost" for row in broken if row >= first}
         for number, event in batch.events:
             if event.get("kind") == "lost" and number - batch.start >= first:
@@ -218,7 +221,7 @@ class _Replay:
         command = no_command()
         for event in events:
             if event.get("kind") == "command":
-                command[:] = event["record"]
+                command[:] = recorded_command(event, self._header)
         if len(rows):
             computed = self._run(rows, command)
             self._compare(rows, computed, number)
@@ -285,12 +288,12 @@ class _Replay:
         differs &= ~(np.isnan(a) & np.isnan(b))
         for place in np.flatnonzero(differs.any(axis=0)):
             where = np.flatnonzero(differs[:, place])
+            row, name = int(where[0]), self._columns.names[place]
+            theirs, ours = (as_whole(cells) if is_whole(name) else cells for cells in (a, b))
             with np.errstate(invalid="ignore", over="ignore"):
-                deviation = np.abs(b[where, place] - a[where, place])
+                deviation = np.abs(ours[where, place] - theirs[where, place])
             largest = float(np.where(np.isnan(deviation), np.inf, deviation).max())
-            row = int(where[0])
-            name = self._columns.names[place]
-            found = self.found.setdefault(name, _Found(number + row, int(logged[row, COLUMN["tick"]]), 0.0))
+            found = self.found.setdefault(name, _Found(number + row, int(header(logged[row]).tick), 0.0))
             found.largest = max(found.largest, largest)
 
 

@@ -50,7 +50,7 @@ def strategy_command(plan: Plan, row: Floats, work: Floats, valve: int, elapsed:
     ``elapsed``: time since the last tick, s; ``dt``: time for which the command will be held, s.
     """
     b, v = valve_state(plan, row, valve), plan.valve[valve]
-    number = int(b.strategy)
+    number = b.strategy
     kind = kind_of(number)
     if kind == Kind.MANUAL:
         return jog(b, v, elapsed)

@@ -50,7 +50,7 @@ def run_bridged(
         take(row, inputs, given, k)
         for number in range(len(devices)):
             device = attached_at(devices, number)
-            for _ in range(int(head.missed)):
+            for _ in range(head.missed):
                 sample(device.plant, device.raw)  # the delay of a sensor goes on
                 move(device.plant, device.command, dt)
             sample(device.plant, device.raw)

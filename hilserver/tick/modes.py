@@ -19,7 +19,7 @@ def take_command(plan: Plan, row: Floats, command: Floats, action: int) -> None:
     """Carry out the mailbox record of this tick, if any, and store its sequence number and result."""
     head = header(row)
     taken = command_in(command)
-    kind = int(taken.kind)
+    kind = taken.kind
     if kind == CommandKind.NOTHING:
         return
     head.command = taken.sequence
@@ -30,7 +30,7 @@ def take_command(plan: Plan, row: Floats, command: Floats, action: int) -> None:
 def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: int) -> int:
     """Carry out one command; returns its result. The supervisor has already checked names, ranges and types."""
     head = header(row)
-    mode = int(head.mode)
+    mode = head.mode
     if kind == CommandKind.ARM:
         return arm(plan, row, action)
     if kind == CommandKind.START:
@@ -53,7 +53,7 @@ def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: in
     if kind == CommandKind.JOG:
         return start_jog(plan, row, a, b)
     if kind == CommandKind.SWAP:  # the circuit itself was replaced just before this tick
-        head.circuit_version = a
+        head.circuit_version = int(a)
         return ResultCode.DONE
     return ResultCode.UNKNOWN_COMMAND
 
@@ -104,7 +104,7 @@ def reset(plan: Plan, row: Floats, action: int) -> int:
         return ResultCode.WRONG_MODE
     if action == Action.TRIP:
         return ResultCode.LIMIT_ACTIVE
-    if head.device_error != 0.0 or supervisor_lost(plan, row) or too_many_missed(plan, row):
+    if head.device_error != 0 or supervisor_lost(plan, row) or too_many_missed(plan, row):
         return ResultCode.CAUSE_PERSISTS
     head.mode, head.fault = Mode.STARTUP, FaultCode.NONE
     return ResultCode.DONE
@@ -141,7 +141,7 @@ def change_strategy(plan: Plan, row: Floats, valve: float, wanted: float) -> int
     if not (0.0 <= valve < plan.valve.shape[0] and 0.0 <= wanted <= len(KINDS) - 1):
         return ResultCode.BAD_VALUE
     b, v = valve_state(plan, row, int(valve)), plan.valve[int(valve)]
-    if needs_flow_sensor(wanted) and v.column_Q < 0:
+    if needs_flow_sensor(int(wanted)) and v.column_Q < 0:
         return ResultCode.BAD_VALUE
     b.strategy = int(wanted)
     take_over(b, v)
@@ -166,7 +166,7 @@ def start_jog(plan: Plan, row: Floats, valve: float, wanted: float) -> int:
 @compilable
 def take_over(b: ValveState, v: ValveRecord) -> None:
     """Restart the strategy from the present demand."""
-    prepare_strategy(int(b.strategy), b.flow_virtual, b.demand, b, v)
+    prepare_strategy(b.strategy, b.flow_virtual, b.demand, b, v)
     b.fade = nan
 
 
@@ -182,7 +182,7 @@ def trip(row: Floats, fault: int) -> None:
 def watch(plan: Plan, row: Floats, action: int) -> None:
     """Mode changes without a command: lost device or heartbeat, missed ticks, limits, local enable, confirmations."""
     head = header(row)
-    if head.device_error != 0.0:
+    if head.device_error != 0:
         trip(row, FaultCode.DEVICE)
     if head.mode == Mode.ARMED or head.mode == Mode.RUNNING:
         watch_armed(plan, row, action)

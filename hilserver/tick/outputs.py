@@ -111,7 +111,7 @@ def limit_command(row: Floats, b: ValveState, v: ValveRecord, low: float, high: 
     b.command = clip(inside, last - rate * dt, last + rate * dt)
     b.output = raw_output(b.command, v)
     if head.mode == Mode.RUNNING:
-        flags = int(b.saturation)
+        flags = b.saturation
         if not in_range:
             flags |= Saturation.RANGE.value
         if stopped:
@@ -148,5 +148,5 @@ def set_outputs(plan: Plan, row: Floats) -> None:
 def is_healthy(plan: Plan, row: Floats) -> bool:
     """Whether there is neither a fault nor a condition that would be a fault if the rig were armed."""
     head = header(row)
-    is_up = head.mode in (Mode.SAFE, Mode.ARMED, Mode.RUNNING) and head.device_error == 0.0
+    is_up = head.mode in (Mode.SAFE, Mode.ARMED, Mode.RUNNING) and head.device_error == 0
     return is_up and not supervisor_lost(plan, row) and not too_many_missed(plan, row)

@@ -28,11 +28,11 @@ def note_readings(plan: Plan, row: Floats, elapsed: float) -> None:
         state = reading_state(plan, row, i)
         raw, value = row[layout.raw + channel.slot], row[layout.channel + i]
         if raw != state.reading or mode != Mode.RUNNING:
-            state.reading, state.same, state.moved, state.frozen = raw, 0.0, 0.0, 0.0
+            state.reading, state.same, state.moved, state.frozen = raw, 0, 0.0, 0.0
         else:
             state.frozen += elapsed
             if row[layout.interval + i] > 0.0:
-                state.same += 1.0
+                state.same += 1
             if channel.moved_by >= 0:
                 flow = abs(valve_state(plan, row, channel.moved_by).flow_expected) - channel.least_flow
                 if flow > 0.0:

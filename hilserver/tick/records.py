@@ -51,6 +51,11 @@ class Struct:
         return tuple(cls.fields())
 
     @classmethod
+    def whole(cls) -> tuple[str, ...]:
+        """The names of the fields that hold whole numbers."""
+        return tuple(name for name in cls.names() if dtype_of(cls)[name] == np.int64)
+
+    @classmethod
     def cells(cls) -> int:
         """Number of cells of 8 bytes in a record."""
         return len(cls.fields())

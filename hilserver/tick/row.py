@@ -1,5 +1,6 @@
-"""The row: the complete memory of the tick, which is also what the log contains, as one block of float64 cells.
+"""The row: the complete memory of the tick, which is also what the log contains, as one block of 8-byte cells.
 
+Most cells are float64, and an array of the row is one of float64; whole numbers are int64 in the same memory.
 A header is followed by sections whose columns are in ``plan.layout``. The records of which a section consists are
 declared here, with one function each that finds a record in the row. The records' fields name the log's columns.
 """
@@ -21,23 +22,23 @@ from hilserver.tick.records import Field, RecordTable, Struct, record_at, table_
 class RowHeader(Struct):
     """The header of the row. The fields that are set from outside before each tick are listed in ``INPUTS``."""
 
-    tick: float = value("", "number of the tick, from 0")
+    tick: int = value("", "number of the tick, from 0")
     time: float = value("s", "virtual time: ticks times period")
     utc: float = value("s", "wall clock, seconds since 1970")
-    missed: float = value("", "ticks missed before this one and compensated in it")
+    missed: int = value("", "ticks missed before this one and compensated in it")
     heartbeat_age: float = value("s", "age of the supervisor's last heartbeat")
-    command: float = value("", "sequence number of the last command taken")
-    result: float = value("", "its result (hilserver.tick.codes.Result)")
-    mode: float = value("", "mode: 0 STARTUP, 1 SAFE, 2 ARMED, 3 RUNNING, 4 FAULT, 5 SAFE_NOT_CONFIRMED")
-    fault: float = value("", "cause of the trip (hilserver.tick.codes.Fault); limit i is 100 + i")
-    warnings: float = value("", "number of violated limits")
-    circuit_version: float = value("", "number of the virtual circuit, increased by each switch")
+    command: int = value("", "sequence number of the last command taken")
+    result: int = value("", "its result (hilserver.tick.codes.ResultCode)")
+    mode: int = value("", "mode: 0 STARTUP, 1 SAFE, 2 ARMED, 3 RUNNING, 4 FAULT, 5 SAFE_NOT_CONFIRMED")
+    fault: int = value("", "cause of the trip (hilserver.tick.codes.FaultCode); limit i is 100 + i")
+    warnings: int = value("", "number of violated limits")
+    circuit_version: int = value("", "number of the virtual circuit, increased by each switch")
     cycle_time: float = value("s", "time in the work cycle; -1: not running")
     wake_error: float = value("s", "delay of the tick's start after its deadline")
     read_time: float = value("s", "time for reading the devices in the previous tick")
     compute_time: float = value("s", "time for the computation in the previous tick")
     write_time: float = value("s", "time for writing the devices in the previous tick")
-    device_error: float = value("", "1 if a device could not be read or written")
+    device_error: int = value("", "1 if a device could not be read or written")
     publish_time: float = value("s", "time for publishing the row in the previous tick")
 
 
@@ -61,7 +62,7 @@ class ReadingState(Struct):
     """What is remembered of a channel's readings, to recognise those that can't be true."""
 
     reading: float = value("raw", "the last raw reading")
-    same: float = value("", "samples with exactly this reading, while RUNNING")
+    same: int = value("", "samples with exactly this reading, while RUNNING")
     moved: float = value("m^3", "flow that should have changed it since, integrated")
     frozen: float = value("s", "time since it changed, while RUNNING")
     jumps: float = value("", "share of the samples that differ by a jump from the one before, recent mean")
@@ -80,14 +81,14 @@ class PortState(Struct):
 class ValveState(Struct):
     """The memory of a bridge for its valve: a block of the row."""
 
-    strategy: float = value("", "number of the bridge's strategy")
+    strategy: int = value("", "number of the bridge's strategy")
     flow_virtual: float = value("m^3/s", "flow that the virtual circuit passes into the port, mean over the tick")
     flow_measured: float = value("m^3/s", "measured flow; NaN without a sensor")
     drop: float = value("Pa", "pressure drop over the open edge")
     opening: float = value("", "opening that passes the virtual flow, before lead and limits")
     demand: float = value("", "command that the strategy demands, of full opening")
     command: float = value("", "command within all limits, of full opening")
-    saturation: float = value("", "why the command differs from the demand: bits (hilserver.tick.codes.Saturation)")
+    saturation: int = value("", "why the command differs from the demand: bits (hilserver.tick.codes.Saturation)")
     opening_filtered: float = value("", "memory of the lead: the filtered opening")
     lead: float = value("", "filtered lead of a strategy with look-ahead; NaN before its first")
     spool: float = value("", "spool position as simulated from the commands, of full stroke")
@@ -139,7 +140,7 @@ class ValveState(Struct):
     oscillation_to: float = value("", "farthest point since that turning point")
     oscillation_time: float = value("s", "time since the last half-wave that counted")
     oscillation_travel: float = value("", "travel of the operator inputs in this half-wave, of half their ranges")
-    oscillation_count: float = value("", "half-waves that counted")
+    oscillation_count: int = value("", "half-waves that counted")
 
 
 class CylinderState(Struct):
@@ -161,14 +162,14 @@ class CylinderState(Struct):
 class CommandRecord(Struct):
     """A command as passed through the mailbox to the loop, and stored in the log's events."""
 
-    kind: float = value("", "kind of the command (hilserver.tick.codes.Command)")
+    kind: int = value("", "kind of the command (hilserver.tick.codes.CommandKind)")
     a: float = value("", "first argument")
     b: float = value("", "second argument")
     spare_1: float = value("", "not used")
     spare_2: float = value("", "not used")
     spare_3: float = value("", "not used")
     spare_4: float = value("", "not used")
-    sequence: float = value("", "number of the command, from 1")
+    sequence: int = value("", "number of the command, from 1")
 
 
 COLUMN = {name: column for column, name in enumerate(RowHeader.names())}
@@ -255,6 +256,21 @@ def headers(rows: Floats) -> RecordTable[RowHeader]:
     found: Any = table_on(rows[:, :HEADER_CELLS], RowHeader)
     heads: RecordTable[RowHeader] = found[:, 0]
     return heads
+
+
+def is_whole(column: str) -> bool:
+    """Whether a column of the row holds whole numbers, int64."""
+    section, _, field = column.rpartition(".")
+    if not section:
+        return field in RowHeader.whole()
+    if section.startswith("valve."):
+        return field in ValveState.whole()
+    return section in {f"channel_{name}" for name in ReadingState.whole()}
+
+
+def as_whole(rows: Floats) -> Integers:
+    """The same cells as int64, as a view."""
+    return rows.view(np.int64)
 
 
 def valve_columns(plan: Plan, field: str) -> list[int]:

@@ -157,7 +157,7 @@ def reset_nonfinite(b: ValveState, v: ValveRecord) -> None:
 @compilable
 def note(b: ValveState, flag: Saturation) -> None:
     """Report that the command differs from that required by the virtual flow, and why."""
-    b.saturation = int(b.saturation) | flag.value
+    b.saturation = b.saturation | flag.value
 
 
 @compilable

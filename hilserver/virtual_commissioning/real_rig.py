@@ -15,7 +15,7 @@ from hilserver.rig.hold import ticks_between_samples
 from hilserver.rig.scale import Curve
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.plant import PlantArrays
-from hilserver.tick.row import COLUMN, header
+from hilserver.tick.row import COLUMN, as_whole, header
 from hilserver.virtual_commissioning.stand_in import StandIn
 
 NAME = "stand-in"
@@ -85,7 +85,8 @@ class StandInRun(LockstepRun):
             if turn % channel.every == 0:
                 channel.serve(self._readings)
         raw, age = [c.raw for c in self._channels], [c.age for c in self._channels]
-        given = np.array([[turn, 0.0, *raw, *age]])
+        given = np.array([[0.0, 0.0, *raw, *age]])
+        as_whole(given)[0, 0] = turn
         block, packed = self.rig.plan.block, self.packed
         self.program.run_recorded(
             block, packed.index, packed.value, self.row, self._work, self._command, self._inputs, given, row

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from rig_bench import merged
 
 from hilserver.identify.identification import Identified, identify_valve
@@ -15,7 +16,6 @@ from hilserver.identify.recorded import Recording
 from hilserver.identify.report import document, fragment
 from hilserver.identify.sequence import recorded_sequence
 from hilserver.identify.servo import tuned_servo
-from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.tick.codes import Saturation
@@ -56,12 +56,12 @@ def settings(identified: tuple[Recording, Identified]) -> dict[str, Any]:
     return {**bridge, "gain": bridge["gain"] * 60.0 / flow}
 
 
-def run_cycle(rig: Rig) -> tuple[dict[str, Floats], LockstepRun]:
+def run_cycle(rig: Rig) -> tuple[dict[str, NDArray[Any]], LockstepRun]:
     """The work cycle: columns of valve main, and the run."""
     with LockstepRun(rig) as run:
         rows = run.run_cycle()
         names = ("flow_virtual", "flow_measured", "command", "saturation")
-        return {name: rows[:, rig.layout.column(f"valve.main.{name}")] for name in names}, run
+        return {name: rig.layout.values(rows, f"valve.main.{name}") for name in names}, run
 
 
 def nrmse(rig: Rig) -> float:
@@ -74,7 +74,7 @@ def nrmse(rig: Rig) -> float:
 def oscillates(rig: Rig) -> bool:
     """Whether the bridge reports it, or the command moves by 1 % and more while the virtual valve is closed."""
     valve, run = run_cycle(rig)
-    reported = np.any(valve["saturation"].astype(int) & int(Saturation.OSCILLATION))
+    reported = np.any(valve["saturation"] & int(Saturation.OSCILLATION))
     return bool(reported) or run.mode != "RUNNING" or float(np.ptp(valve["command"][-150:])) > 0.01
 
 

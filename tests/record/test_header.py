@@ -67,7 +67,7 @@ def test_a_damaged_byte_anywhere_in_the_header_costs_no_row(tmp_path: Path) -> N
         assert checked.rows == len(rows)
         assert all(damage.lost == 0 for damage in checked.damages)
         noticed += not checked.ok
-    assert noticed > 0.9 * length_of_header(content), "what remains is padding that nobody reads"
+    assert noticed > 0.88 * length_of_header(content), "what remains is padding that nobody reads"
 
 
 def test_a_log_whose_header_is_gone_is_read_checked_and_repaired(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class Ring:
         self.memory = LoopMemory.create(folder / "segment", row_width=rig.layout.width, ring_rows=1000)
         self.rig, self.folder, self.tick = rig, folder, 0
         self.row = first_row(rig.layout, rig.plan, rig.packed)
-        row_header(self.row).circuit_version = 1.0
+        row_header(self.row).circuit_version = 1
 
     def run(self, ticks: int) -> None:
         for _ in range(ticks):

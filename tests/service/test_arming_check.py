@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from lift_bench import lift
-from service_harness import CONFIG, Panel, Server, panel
+from service_harness import CONFIG, PATIENCE, Panel, Server, panel
 
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol.commands import Arm, Command, Disarm, Stop, Trip
@@ -171,6 +171,7 @@ def test_while_it_runs_nothing_is_examined_and_an_unfinished_check_refuses(
 def test_a_check_that_fails_is_told_and_refuses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told(tmp_path, monkeypatch)
     monkeypatch.undo()
+    monkeypatch.setattr(Arm, "patience", PATIENCE)
     monkeypatch.setattr(Request, "write", lambda request, file: file.write_text("no request"))
 
     async def operate() -> None:

@@ -137,8 +137,8 @@ class Watched:
             if self.now >= end:
                 raise Over
             self.now += step
-            header(self.row).mode = float(mode)
-            header(self.row).tick += 1000 * step
+            header(self.row).mode = mode
+            header(self.row).tick += round(1000 * step)
             if is_recorded:
                 self.recorded = int(header(self.row).tick)
 

@@ -50,7 +50,7 @@ def rows_of(rig: Rig, flows: list[float], first_tick: int = 1, **values: float) 
     given = {"channel.p_A": 130e5, "channel.p_S": 210e5, "channel.p_T": 50e5}
     given |= {name.replace("__", "."): value for name, value in values.items()}
     for name, value in given.items():
-        rows[:, rig.layout.column(name)] = value
+        rig.layout.values(rows, name)[:] = value
     headers(rows)["mode"], headers(rows)["tick"] = Mode.RUNNING, first_tick + np.arange(len(flows))
     rows[:, rig.layout.column("valve.A.flow_virtual")] = flows
     return rows
@@ -93,7 +93,7 @@ def test_a_flow_without_a_drop_is_not_possible(rig: Rig) -> None:
 def test_otherwise_nothing_is_asked_for(rig: Rig, other: Mapping[str, float]) -> None:
     rows = rows_of(rig, [0.5 * FULL, -0.5 * FULL])
     for name, value in other.items():
-        rows[:, rig.layout.column(name)] = value
+        rig.layout.values(rows, name)[:] = value
     demands = UtilisationMeter(rig)
     demands.add(rows)
     assert demands.take()["A"] == published.Utilisation()
@@ -124,8 +124,8 @@ class Bench:
         for name in self.rig.settings.channels:
             self.row[self.rig.layout.column(f"stale.{name}")] = 0.0
         for name, value in values.items():
-            self.row[self.rig.layout.column(name.replace("__", "."))] = value
-        header(self.row).tick += 1.0
+            self.rig.layout.values(self.row, name.replace("__", "."))[...] = value
+        header(self.row).tick += 1
         self.memory.ring.publish(self.row)
 
     async def until(self, condition: Callable[[published.MarginStatus], bool]) -> published.MarginStatus:

@@ -354,7 +354,7 @@ def test_the_heartbeat_of_the_page_is_taken(tmp_path: Path) -> None:
             line = line.replace("hil/lab/", f"hil/{server.name}/")
             subprocess.run([*shlex.split(line), "-q", "1", "-p", str(server.port)], check=True, timeout=60)
 
-        eventually(lambda: mode_now(server) == Mode.SAFE)
+        talk(server, lambda user: user.see("description"))  # it takes commands
         run(beat)
         run(arm)
         eventually(lambda: mode_now(server) == Mode.ARMED)

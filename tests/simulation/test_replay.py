@@ -23,6 +23,7 @@ from hilserver.simulation.samples import TickSamples
 from hilserver.simulation.third_party_log import replay_samples, rig_with_file, third_party_sentences
 from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.codes import CommandKind
+from hilserver.tick.row import command_in, is_whole
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +118,29 @@ def test_the_run_was_worth_replaying(rig: Rig, log: Path) -> None:
     assert table.columns["missed"].sum() == 4.0
     assert set(table.columns["result"]) == {0.0}
     assert len([event for _, event in table.events if event["kind"] == "command"]) == 14
+
+
+def test_a_log_of_format_1_is_replayed_bit_for_bit(rig: Rig, log: Path, tmp_path: Path) -> None:
+    """In it, whole numbers are float64, in columns and in the records of commands."""
+    places = [place for place, name in enumerate(rig.layout.names) if is_whole(name)]
+
+    def as_floats(values: np.ndarray[Any, Any], row: int) -> None:
+        values[places] = values.view(np.int64)[places]
+
+    def with_floats(row: int, event: Event) -> Event:
+        if event["kind"] != "command":
+            return event
+        record = np.array(event["record"])
+        order = command_in(record.copy())
+        record[0], record[-1] = order.kind, order.sequence
+        return {**event, "record": record}
+
+    header = {"format": 1, "whole": ()}
+    old = rewritten(log, tmp_path / "old.arrow", rows=as_floats, header=header, event=with_floats)
+    table = LogReader(old).read_all()
+    assert table.columns["mode"].dtype == np.float64
+    assert set(table.columns["mode"]) == {1.0, 2.0, 3.0}
+    assert_identical(replay_log(old), ROWS)
 
 
 @pytest.mark.parametrize("row", [1, 2, 3, STRATEGY_ROW, 601, *SWITCHES, 603, 900, 1500, ROWS - 2])

@@ -63,7 +63,7 @@ IN_A_TEST = (
     (r"^hilserver simulate config/circuits/.*", r"\g<0> --duration 0.5"),
     (r"^python docs/experiments/closed_chains.py slider-crank", r"\g<0> --seconds 1"),
     (r"^python docs/experiments/closed_chains.py loop", r"\g<0> --joints 5 --seconds 1"),
-    (r"^python docs/experiments/identification_coverage.py", r"\g<0> --rig lift --seconds 10 --rigs 1"),
+    (r"^(python docs/experiments/identification_coverage.py) --rigs 9", r"\1 --rig lift --seconds 10 --rigs 1"),
     (r"^hilserver latency (?!.*--duration)", r"\g<0>--duration 0.2 "),
     (r"^hilserver bench config/rigs/lab.toml", r"\g<0> --ticks 200 --repeats 1 --no-rates"),
     (r"--rate 10000 --duration 60", "--ticks 200 --repeats 1 --rate 1000 --duration 0.5"),

@@ -83,7 +83,7 @@ def run_with(rig: Rig, strategy: str, program: Program) -> tuple[Run | None, str
     with LockstepRun(replace(rig, plan=plan), program=program, trace=True) as lockstep:
         rows, true = lockstep.run_cycle(), lockstep.true_values(DEVICE)
     names = rig.layout.names
-    columns = {name: rows[:, i] for i, name in enumerate(names)}
+    columns = {name: rig.layout.values(rows, name) for name in names}
     record = CircuitRows(columns, rig.packed, rows[:, len(names) : len(names) + len(rig.packed.names)])
     if columns["mode"][-1] != Mode.RUNNING:
         last = int(np.flatnonzero(columns["mode"] == Mode.RUNNING)[-1])

@@ -101,14 +101,14 @@ class Bench:
         self.raw: dict[str, float] = dict.fromkeys(self.rig.layout.raw, 0.0)
         self.ages: dict[str, float] = dict.fromkeys(self.rig.layout.raw, 0.0)
         self.confirmed_ages: dict[str, float] = {output.name: 0.0 for output in self.rig.layout.outputs}
-        self.missed, self.heartbeat_age, self.device_error = 0, 0.0, 0.0
+        self.missed, self.heartbeat_age, self.device_error = 0, 0.0, 0
         self.sequence = 0
         column = self.rig.layout.column
         self._inputs = {name: (column(f"raw.{name}"), column(f"age.{name}")) for name in self.rig.layout.raw}
 
     def __getitem__(self, name: str) -> float:
         if name in self.rig.layout.names:
-            return float(self.row[self.rig.layout.column(name)])
+            return float(self.rig.layout.values(self.row, name))
         return float(self.row[self.rig.plan.layout[0].circuit + self.packed.names.index(name)])
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hilserver.errors import HilserverError
-from hilserver.record.reader import LogReader
+from hilserver.record.reader import Batch, LogReader
 from hilserver.tick.codes import Mode
 
 
@@ -67,7 +67,7 @@ def look_at_log(path: Path) -> Found | None:
             first, missed = (int(batch.column(name)[0]) for name in ("tick", "missed"))
             found = Found(path, first, missed, first, 0, named.get(0, 0), 0)
             named.pop(0, None)
-        found.lost += state.follow(batch.rows(), named, reader.header.columns)
+        found.lost += state.follow(batch, named)
         found.rows += len(batch)
         found.last = int(batch.column("tick")[-1])
     assert all(damage.lost is None for damage in reader.damages), reader.damages  # a torn end, at most
@@ -80,11 +80,9 @@ class _Rows:
     def __init__(self) -> None:
         self._last: Any = None
 
-    def follow(self, rows: Any, named: dict[int, int], names: tuple[str, ...]) -> int:
+    def follow(self, batch: Batch, named: dict[int, int]) -> int:
         """Check these rows; returns how many between them are named as lost."""
-        tick, missed, mode, command = (
-            rows[:, names.index(name)] for name in ("tick", "missed", "mode", "valve.main.command")
-        )
+        tick, missed, mode, command = (batch.column(name) for name in ("tick", "missed", "mode", "valve.main.command"))
         if self._last is not None:
             tick, missed, mode, command = (
                 np.concatenate([[last], values])

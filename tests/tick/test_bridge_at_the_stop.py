@@ -33,7 +33,7 @@ def test_on_the_stop_the_command_does_not_swing_with_the_noise(strategy: str, wa
         assert np.abs(rows[:, column("channel.x")] - end).max() < 0.01  # it is on the stop
         assert np.abs(np.diff(rows[:, column("valve.main.command")])).mean() < 0.015
         if way < 0.0:  # to tank: no drop is left
-            flags = rows[:, column("valve.main.saturation")].astype(int)
+            flags = run.rig.layout.values(rows, "valve.main.saturation")
             assert np.mean(flags & Saturation.NO_DROP > 0) > 0.5  # and it says so
 
 

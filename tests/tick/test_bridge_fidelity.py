@@ -206,7 +206,7 @@ def test_a_spool_that_sticks_is_reported() -> None:
             start(run)
             run.set_input("joystick", 0.6)
             rows = run.run(300)
-        flags = rows[:, rig.layout.column("valve.A.saturation")].astype(int)
+        flags = rig.layout.values(rows, "valve.A.saturation")
         assert bool((flags & Saturation.SPOOL_FAULT).any()) is sticks
 
 

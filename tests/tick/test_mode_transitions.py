@@ -94,7 +94,7 @@ class Machine(Bench):
         self.confirmed_ages["valve.main"] = 0.0 if given.confirmed else inf
         self.heartbeat_age = 0.0 if given.supervised else 1.0
         self.missed = 0 if given.in_time else 6
-        self.device_error = 0.0 if given.devices_work else 1.0
+        self.device_error = int(not given.devices_work)
         if not given.sampled:  # never since the start
             self.raw["more"] = nan
             self.row[self.rig.layout.column("stale.more")] = inf

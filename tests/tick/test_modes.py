@@ -72,9 +72,9 @@ def test_startup_lasts_until_every_channel_has_had_a_sample() -> None:
 def test_a_fault_latches_and_the_first_stays() -> None:
     machine = bench(Mode.RUNNING)
     machine.tick(CommandKind.ESTOP)
-    machine.device_error = 1.0
+    machine.device_error = 1
     machine.tick()
-    machine.device_error = 0.0
+    machine.device_error = 0
     machine.record("mode", 100)
     assert (machine.mode, machine["fault"]) == ("FAULT", FaultCode.ESTOP)
 
@@ -100,11 +100,10 @@ def test_a_fault_is_reset_only_when_its_cause_is_gone(attribute: str, value: flo
     assert (machine.mode, machine["fault"]) == ("SAFE", FaultCode.NONE)
 
 
-@pytest.mark.parametrize("field", ["device_error", "heartbeat_age", "missed"])
-def test_what_is_not_a_number_counts_as_lost(field: str) -> None:
+def test_a_heartbeat_age_that_is_not_a_number_counts_as_lost() -> None:
     machine = bench(Mode.RUNNING)
     row, rig = machine.row, machine.rig
-    setattr(header(row), field, nan)
+    header(row).heartbeat_age = nan
     work = work_array(rig.packed, rig.plan)
     program().tick(rig.plan.block, rig.packed.index, rig.packed.value, row, work, no_command())
     assert machine.mode == "FAULT"
@@ -114,9 +113,9 @@ def test_what_is_not_a_number_counts_as_lost(field: str) -> None:
 def test_reset_before_all_samples_came_leads_to_startup() -> None:
     machine = Bench()
     machine.raw["p_A"] = nan
-    machine.device_error = 1.0
+    machine.device_error = 1
     machine.tick()
-    machine.device_error = 0.0
+    machine.device_error = 0
     assert machine.tick(CommandKind.RESET) == ResultCode.LIMIT_ACTIVE  # the age limit of p_A
     machine.raw["p_A"] = 5.0
     assert machine.tick(CommandKind.RESET) == ResultCode.DONE

@@ -26,9 +26,9 @@ def flagged(demand: Floats, travel: Floats | None = None) -> NDArray[np.bool_]:
     block, flags = blank(ValveState), np.zeros(len(demand))
     forget_oscillation(block, V)
     for k, value in enumerate(demand):
-        block.demand, block.saturation = value, 0.0
+        block.demand, block.saturation = value, 0
         watch_oscillation(block, V, 0.0 if travel is None else travel[k], DT)
-        flags[k] = int(block.saturation) & Saturation.OSCILLATION
+        flags[k] = block.saturation & Saturation.OSCILLATION
     return flags > 0
 
 
@@ -78,7 +78,7 @@ def test_a_loop_that_is_far_too_late_is_reported_and_kept_within_its_range() -> 
         run.command(CommandKind.START)
         run.set_input("joystick", 1.0)
         rows = run.run(4000)
-    flags = rows[:, rig.layout.column("valve.A.saturation")].astype(int) & Saturation.OSCILLATION
+    flags = rig.layout.values(rows, "valve.A.saturation") & Saturation.OSCILLATION
     command = rows[:, rig.layout.column("valve.A.command")]
     assert flags.any() or run.mode == "FAULT"
     assert np.abs(command).max() <= 0.6

@@ -180,7 +180,7 @@ def test_the_heartbeat_stops_in_the_tick_of_any_fault(fault: str, mode: int) -> 
         assert machine["output.healthy"] == 5.0
         return
     assert outputs(machine) == [0.5] * 4
-    machine.missed, machine.heartbeat_age, machine.device_error = 0, 0.0, 0.0
+    machine.missed, machine.heartbeat_age, machine.device_error = 0, 0.0, 0
     assert set(machine.record("output.heartbeat", 10)) == ({0.5} if machine.mode == "FAULT" else {0.5, 5.0})
 
 

@@ -13,9 +13,21 @@ from hilserver.compiler.lowering import CELL, register_marks
 from hilserver.rig.plan import first_row
 from hilserver.tick import plan as plan_module
 from hilserver.tick import row as row_module
+from hilserver.tick.codes import Mode
 from hilserver.tick.plan import Plan, make_plan, plan_on, table_of
 from hilserver.tick.records import Struct, blank, cells_of, dtype_of, record_at, value
-from hilserver.tick.row import RowHeader, ValveState, column_reference, header, matches, unit_of_column, valve_state
+from hilserver.tick.row import (
+    COLUMN,
+    RowHeader,
+    ValveState,
+    as_whole,
+    column_reference,
+    header,
+    is_whole,
+    matches,
+    unit_of_column,
+    valve_state,
+)
 
 RECORDS = [
     found
@@ -70,8 +82,26 @@ def test_the_cells_of_a_record_are_its_memory() -> None:
     cells_of(block)[:] = np.arange(ValveState.cells())
     assert block.flow_virtual == ValveState.names().index("flow_virtual")
     row = np.zeros(40)
-    cells_of(header(row))[0] = 9.0
-    assert row[0] == header(row).tick == 9.0
+    cells_of(header(row))[1] = 9.0
+    assert row[1] == header(row).time == 9.0
+
+
+def test_whole_numbers_are_integers_in_the_memory_of_the_row() -> None:
+    row = np.zeros(40)
+    header(row).tick, header(row).mode, header(row).time = -1, Mode.RUNNING, 0.5
+    assert as_whole(row)[[COLUMN["tick"], COLUMN["mode"]]].tolist() == [-1, 3]
+    assert row[COLUMN["time"]] == 0.5
+
+
+def test_the_columns_of_whole_numbers_are_known_by_name() -> None:
+    rig = bench_rig()
+    row = first_row(rig.layout, rig.plan, rig.packed)
+    whole = {name for name in rig.layout.names if is_whole(name)}
+    assert {"tick", "mode", "valve.main.strategy", "channel_same.p_A"} <= whole
+    assert not whole & {"time", "valve.main.command", "channel.x", "raw.x", "limit.stroke"}
+    valve_state(rig.plan, row, 0).saturation = 5
+    assert rig.layout.values(row, "valve.main.saturation") == 5
+    assert rig.layout.values(np.stack([row, row]), "valve.main.gain_PA").tolist() == [1.0, 1.0]
 
 
 def test_a_plan_is_its_block() -> None:

@@ -65,7 +65,7 @@ def compensated(
     lead = lead_of(openings[1:], s - 1.0 + LEAD_LAG, v, dt)
     b.lead = b.lead + (lead - b.lead) / (1.0 + LEAD_LAG) if isfinite(b.lead) else lead
     U = b.opening + b.lead
-    if int(b.saturation) & UNAVAILABLE:  # no lead: the demand is not achievable in any case
+    if b.saturation & UNAVAILABLE:  # no lead: the demand is not achievable in any case
         U, b.lead = openings[1], 0.0
     U += b.end_stop_share * (openings[1] - U)
     return clip(share * U, v.u_min, v.u_max)

@@ -167,18 +167,18 @@ NEED_FLOW_SENSOR = tuple(strategy.needs is Needs.FLOW_SENSOR for strategy in Str
 
 
 @compilable
-def kind_of(number: float) -> int:
+def kind_of(number: int) -> int:
     """Kind of the strategy with this number; MANUAL for a number that is not in the table (in a row from elsewhere)."""
-    return KINDS[int(number)] if 0.0 <= number < len(KINDS) else KINDS[0]
+    return KINDS[number] if 0 <= number < len(KINDS) else KINDS[0]
 
 
 @compilable
-def compensates(number: float, effect: int) -> bool:
+def compensates(number: int, effect: int) -> bool:
     """Whether the strategy with this number compensates for an effect."""
-    return 0.0 <= number < len(COMPENSATIONS) and COMPENSATIONS[int(number)] & effect != 0
+    return 0 <= number < len(COMPENSATIONS) and COMPENSATIONS[number] & effect != 0
 
 
 @compilable
-def needs_flow_sensor(number: float) -> bool:
+def needs_flow_sensor(number: int) -> bool:
     """Whether the strategy with this number requires a measured flow."""
-    return 0.0 <= number < len(NEED_FLOW_SENSOR) and NEED_FLOW_SENSOR[int(number)]
+    return 0 <= number < len(NEED_FLOW_SENSOR) and NEED_FLOW_SENSOR[number]

@@ -51,7 +51,7 @@ def note_volume(expected_before: float, volume_before: float, b: ValveState, ela
 @compilable
 def learn(b: ValveState, v: ValveRecord, elapsed: float) -> None:
     """Correct gains and delay, within their ranges."""
-    if int(b.saturation) & UNAVAILABLE or not is_excited(b, v):
+    if b.saturation & UNAVAILABLE or not is_excited(b, v):
         return
     keep = FORGET_TIME / (FORGET_TIME + elapsed)
     late, to_port = USUAL_DELAY / v.Q_nominal * b.flow_change, -USUAL_GAIN / v.Q_nominal * b.passed_PA

@@ -56,7 +56,7 @@ def watch_oscillation(b: ValveState, v: ValveRecord, travel: float, elapsed: flo
         count_half_wave(abs(b.oscillation_to - b.oscillation_from), b)
         b.oscillation_from, b.oscillation_to = b.oscillation_to, y
     if b.oscillation_time > SLOWEST:
-        b.oscillation_count, b.oscillation = 0.0, 0.0
+        b.oscillation_count, b.oscillation = 0, 0.0
     if b.oscillation_count >= HALF_WAVES:
         note(b, Saturation.OSCILLATION)
 
@@ -65,13 +65,10 @@ def watch_oscillation(b: ValveState, v: ValveRecord, travel: float, elapsed: flo
 def count_half_wave(size: float, b: ValveState) -> None:
     """The opening has turned after a half-wave of ``size``."""
     if b.oscillation_travel > EXPLAINED * size:
-        b.oscillation_count, b.oscillation, b.oscillation_time = 0.0, 0.0, 0.0
+        b.oscillation_count, b.oscillation, b.oscillation_time = 0, 0.0, 0.0
     elif b.oscillation_time > QUICKEST and size > max(least_half_wave(b), KEEPS * b.oscillation):
-        b.oscillation_count, b.oscillation, b.oscillation_time = (
-            b.oscillation_count + 1.0,
-            max(size, b.oscillation),
-            0.0,
-        )
+        b.oscillation_count += 1
+        b.oscillation, b.oscillation_time = max(size, b.oscillation), 0.0
     b.oscillation_travel = 0.0
 
 
@@ -86,4 +83,5 @@ def forget_oscillation(b: ValveState, v: ValveRecord) -> None:
     """Restart at the present demand."""
     b.oscillation_mean = opening_past_overlap(b.demand, v.overlap) if isfinite(b.demand) else 0.0
     b.oscillation_from = b.oscillation_to = b.oscillation_mean
-    b.oscillation = b.oscillation_count = b.oscillation_time = b.oscillation_travel = 0.0
+    b.oscillation = b.oscillation_time = b.oscillation_travel = 0.0
+    b.oscillation_count = 0

@@ -38,7 +38,7 @@ def inverse(
     w = inverse_orifice(q - leak, p, p_S, p_T, b, v) * authority(b, v, elapsed, SLOW_RETURN)
     if not compensates(number, Compensates.LAG):
         return w
-    if int(b.saturation) & UNAVAILABLE:  # no lead: the demand is not achievable in any case
+    if b.saturation & UNAVAILABLE:  # no lead: the demand is not achievable in any case
         b.opening_filtered = w
         return w
     return lag_compensation(w, b, v, elapsed, dt)
@@ -168,7 +168,7 @@ def prepare_strategy(number: int, q: float, command: float, b: ValveState, v: Va
 def stop_winding_up(command: float, b: ValveState, v: ValveRecord) -> None:
     """Set the memory of a strategy that integrates to a command which the end of the stroke has limited."""
     if kind_of(b.strategy) == Kind.FLOW_SERVO:
-        prepare_strategy(int(b.strategy), b.flow_virtual, command, b, v)
+        prepare_strategy(b.strategy, b.flow_virtual, command, b, v)
 
 
 @compilable
