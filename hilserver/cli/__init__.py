@@ -12,6 +12,8 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -20,6 +22,7 @@ from hilserver.cli import (
     calibrate,
     channels,
     check,
+    components,
     demo,
     doctor,
     experiment,
@@ -50,8 +53,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hilserver {version('hilserver')}")
+        raise typer.Exit
+
+
 app.command("demo")(demo.demo)
 app.command("check")(check.check)
+app.command("components")(components.components)
 app.command("channels")(channels.channels)
 app.command("calibrate")(calibrate.calibrate)
 app.command("simulate")(simulate.simulate)
@@ -74,6 +86,15 @@ app.add_typer(experiment.experiment, name="experiment")
 app.command("bench")(bench.bench)
 app.command("latency")(latency.latency)
 app.command("doctor")(doctor.doctor)
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Virtual hydraulics on a real servo valve: hardware in the loop for hydraulic test rigs."""
 
 
 def main() -> None:

@@ -12,12 +12,11 @@ from hilserver.cli.output import never_waiting
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.table import Table
-
     from hilserver.bench.bench import Benchmark, BenchReport, Change
     from hilserver.bench.components import ComponentCost
     from hilserver.bench.drivers import DriverCost
     from hilserver.bench.parts import PartCost
+    from hilserver.cli.tables import Table
     from hilserver.commissioning.rates import RateTrial
     from hilserver.rig.build import Rig
 
@@ -138,18 +137,18 @@ def _slower(changes: Sequence[Change], tolerance: float | None) -> bool:
 
 
 def _print_report(report: BenchReport, trials: Sequence[RateTrial]) -> None:
-    from rich.console import Console
+    from hilserver.cli.tables import new_console
 
-    console = Console(highlight=False, markup=False)
+    console = new_console()
     for table in _tables(report, trials):
         console.print(table)
 
 
 def _print_comparison(changes: Sequence[Change], old: str, differences: Sequence[str]) -> None:
     """The changes since the earlier result, and the differences in its conditions."""
-    from rich.console import Console
+    from hilserver.cli.tables import new_console
 
-    console = Console(highlight=False, markup=False)
+    console = new_console()
     console.print(_changes_table(changes, old))
     for line in differences:
         console.print(f"Note: {line}", soft_wrap=True)
@@ -164,7 +163,7 @@ def _tables(report: BenchReport, trials: Sequence[RateTrial]) -> list[Table | st
 
 def _bench_table(rows: Sequence[Benchmark], rig: str) -> Table:
     """The times per tick."""
-    from rich.table import Table
+    from hilserver.cli.tables import Table
 
     table = Table(title=f"{rig}: µs per tick, median of repeated batches")
     table.add_column("what")
@@ -213,7 +212,7 @@ def _changes_table(changes: Sequence[Change], old: str) -> Table:
 
 
 def _costs(title: str, first: str, *others: str) -> Table:
-    from rich.table import Table
+    from hilserver.cli.tables import Table
 
     table = Table(title=title)
     table.add_column(first)
@@ -224,8 +223,7 @@ def _costs(title: str, first: str, *others: str) -> Table:
 
 def _rates_table(trials: Sequence[RateTrial]) -> Table:
     """The results of the server at each rate."""
-    from rich.table import Table
-
+    from hilserver.cli.tables import Table
     from hilserver.commissioning.rates import highest_rate
 
     highest = highest_rate(trials)

@@ -95,10 +95,8 @@ def _walk(rig: Rig, channel: str, unit: str, seconds: float) -> list[tuple[float
 
 def _show(rig: Rig, channel: str, fitted: CalibrationFit, unit: str) -> None:
     """Show the fit next to the present calibration."""
-    from rich.console import Console
-    from rich.table import Table
-
     from hilserver.cli.rig_tables import formula
+    from hilserver.cli.tables import Table, new_console
     from hilserver.commissioning.calibrate import far_from_configured, value_now
 
     table = Table(title=f"{channel} in {unit or 'no unit'}", title_justify="left")
@@ -107,7 +105,7 @@ def _show(rig: Rig, channel: str, fitted: CalibrationFit, unit: str) -> None:
     for (raw, value), residual in zip(fitted.points, fitted.residuals, strict=True):
         columns = (raw, value, value_now(rig, channel, raw, unit), value - residual, residual)
         table.add_row(*(f"{number:.5g}" for number in columns))
-    Console(highlight=False, markup=False).print(table)
+    new_console().print(table)
     typer.echo(f"value = {formula(fitted.polynomial)}")
     share = f" ({100.0 * fitted.largest_residual / fitted.span:.2g} % of the span)" if fitted.span else ""
     typer.echo(f"maximum residual {fitted.largest_residual:.3g} {unit}{share}")

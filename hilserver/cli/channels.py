@@ -26,9 +26,9 @@ def channels(
     Nothing is armed, and nothing written: the values come from the rig's running server, or from the devices, opened
     without their outputs. Ctrl-C ends it.
     """
-    from rich.console import Console
+    from hilserver.cli.tables import new_console
 
-    console = Console(highlight=False, markup=False)
+    console = new_console()
     if rig is None:
         from hilserver.commissioning.discovery import described
 
@@ -62,9 +62,9 @@ def _watch(rig: Rig, source: Source, console: Console) -> None:
 
 def _table(rig: Rig, source: Source, row: Floats) -> RenderableType:
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
+    from hilserver.cli.tables import Table
     from hilserver.commissioning.live import readings, units_of_raw
     from hilserver.units import shown_unit
 

@@ -10,9 +10,9 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from hilserver.circuit.mechanisms import PlacedMechanism
+    from hilserver.cli.tables import Table
     from hilserver.margins.margins import RigMargins
     from hilserver.report.document import Grid
     from hilserver.rig.build import Rig
@@ -54,12 +54,11 @@ def check(
     loads. Each strategy is judged fit, doubtful or unfit by its deviations from the virtual circuit connected directly
     to the machine. The exit code is 2 if a configured strategy is unfit.
     """
-    from rich.console import Console
-
+    from hilserver.cli.tables import new_console
     from hilserver.errors import HilserverError
     from hilserver.simulation.circuit_run import is_circuit_file
 
-    console = Console(highlight=False, markup=False)
+    console = new_console()
     given = {"--strategy": strategy, "--strict": strict, "--json": json}
     if not run and (options := [name for name, value in given.items() if value]):
         raise HilserverError(f"{file}: {options[0]} is for virtual commissioning: add --run.")
@@ -105,7 +104,7 @@ def _commission(
 
 def _compact(grid: Grid, title: str) -> Table:
     """A wide table for the terminal, without lines between its columns."""
-    from rich.table import Table
+    from hilserver.cli.tables import Table
 
     table = Table(title=title, caption=grid.caption, box=None, pad_edge=False)
     for number, head in enumerate(grid.head):
@@ -195,12 +194,16 @@ def _circuit(console: Console, file: Path, out: Path) -> list[str]:
 
 def _mechanisms(console: Console, mechanisms: Iterable[PlacedMechanism], out: Path, stem: str) -> list[str]:
     """Tables and drawings of mechanisms; returns their notes."""
+    from hilserver.cli.rig_tables import new_table
     from hilserver.report.mechanisms import draw, summary
 
     notes: list[str] = []
     for placed in mechanisms:
         found = summary(placed.name, placed.mechanism)
-        console.print(found.table)
+        table = new_table(f"Mechanism {placed.name}", "body", "mass", "moment of inertia", "joints")
+        for row in found.bodies:
+            table.add_row(*row)
+        console.print(table)
         console.print(found.line)
         name = stem if stem == placed.name else f"{stem}_{placed.name}"
         console.print(f"Written: {draw(placed.mechanism, out / f'{name}_drawing.png', placed.name)}", soft_wrap=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from rich.table import Table
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.analysis import Stiffness
 from hilserver.circuit.model import RIG, Circuit
 from hilserver.cli.rig_tables import new_table
+from hilserver.cli.tables import Table
 from hilserver.compiler import compiled_program
 from hilserver.margins.solver import stiffest
 from hilserver.rig.build import Rig

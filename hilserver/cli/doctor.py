@@ -21,8 +21,7 @@ def doctor(
 
     Exit code: 0 suitable (notes do not count), 1 the rig runs, but less well than it could, 2 it can't run like this.
     """
-    from rich.console import Console
-
+    from hilserver.cli.tables import new_console
     from hilserver.commissioning.doctor import diagnose, doctor_figures, exit_code
     from hilserver.report.figures import json_text
     from hilserver.rig.build import load_rig
@@ -31,7 +30,7 @@ def doctor(
     if json:
         print(json_text(doctor_figures(findings)))
         raise typer.Exit(exit_code(findings))
-    console = Console(highlight=False, markup=False)
+    console = new_console()
     colours = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "red"}
     for finding in findings:
         console.print(f"{finding.state:8}", style=colours[finding.state], end="")

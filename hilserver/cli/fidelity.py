@@ -11,8 +11,7 @@ from hilserver.cli.output import asking, never_waiting
 from hilserver.cli.replay import Trust
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from hilserver.cli.tables import Table
     from hilserver.fidelity.results import Fidelity
     from hilserver.report.document import Grid
     from hilserver.rig.build import Rig
@@ -142,9 +141,8 @@ def _evaluate(rig: Rig, log: Path, machine: Path | None, out: Path, trust: bool)
 
 def _vary(rig: Rig, strategies: list[str], rigs: int | None, seed: int | None, refused: list[str], out: Path) -> None:
     """The rig with its unknowns; ``refused``: options that were given and have no meaning here."""
-    from rich.console import Console
-
     from hilserver.cli.progress import progress_bar
+    from hilserver.cli.tables import new_console
     from hilserver.errors import HilserverError
     from hilserver.fidelity.vary import RIGS, vary
     from hilserver.fidelity.vary_report import (
@@ -161,7 +159,7 @@ def _vary(rig: Rig, strategies: list[str], rigs: int | None, seed: int | None, r
         raise HilserverError("--vary runs one strategy: give --strategy once, or not at all for the rig file's.")
     with progress_bar() as tell:
         result = vary(rig, next(iter(strategies), None), rigs or RIGS, 1 if seed is None else seed, tell)
-    console = Console(highlight=False, markup=False)
+    console = new_console()
     title = f"{result.rig} with {result.strategy}: "
     console.print(grid_table(unknowns_grid(result), f"{title}each unknown alone", compact=True))
     console.print(grid_table(family_grid(result), f"{title}all unknowns at once", compact=True))
@@ -211,7 +209,7 @@ def tables(result: Fidelity) -> list[Table]:
 
 def grid_table(grid: Grid, title: str, compact: bool = False) -> Table:
     """A grid for the terminal; ``compact``: without lines between its columns."""
-    from rich.table import Table
+    from hilserver.cli.tables import Table
 
     table = Table(title=title, caption=grid.caption, pad_edge=not compact)
     if compact:
@@ -224,12 +222,11 @@ def grid_table(grid: Grid, title: str, compact: bool = False) -> Table:
 
 
 def _report(result: Fidelity, out: Path) -> None:
-    from rich.console import Console
-
+    from hilserver.cli.tables import new_console
     from hilserver.fidelity.report import write_report
     from hilserver.fidelity.summary import sentences
 
-    console = Console(highlight=False, markup=False)
+    console = new_console()
     for table in tables(result):
         console.print(table)
     for line in [*sentences(result), *result.notes, *(f"Written: {path}" for path in write_report(result, out))]:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from hilserver.bench.latency import LatencyMeasurement, LatencyReport
+    from hilserver.cli.tables import Table
     from hilserver.realtime.scheduling import Scheduling
     from hilserver.rig.settings import LoopSettings
 
@@ -89,12 +88,11 @@ def _scheduling(loop: LoopSettings, priority: int | None, cpus: list[int] | None
 
 def _report(result: LatencyReport, folder: Path) -> None:
     """Print the result, and write its plot and figures to a folder."""
-    from rich.console import Console
-
     from hilserver.bench.latency_report import latency_figures, latency_sentences, plot_latency
+    from hilserver.cli.tables import new_console
     from hilserver.report.figures import write_json
 
-    console = Console(highlight=False, markup=False)
+    console = new_console()
     console.print(latency_table(result))
     for table in latency_histograms(result):
         console.print(table)
@@ -107,7 +105,7 @@ def _report(result: LatencyReport, folder: Path) -> None:
 
 def latency_table(report: LatencyReport) -> Table:
     """The figures of all measurements."""
-    from rich.table import Table
+    from hilserver.cli.tables import Table
 
     c = report.conditions
     priority = f"SCHED_FIFO {c.scheduling.priority}" if c.scheduling.priority is not None else "ordinary scheduler"
@@ -132,7 +130,8 @@ def latency_histograms(report: LatencyReport) -> list[Table]:
 def _histogram(measured: list[LatencyMeasurement]) -> Table:
     """One column of bars per measurement; the length of a bar is logarithmic."""
     import numpy as np
-    from rich.table import Table
+
+    from hilserver.cli.tables import Table
 
     edges = 1e-6 * np.array(COARSE)
     table = Table(box=None)

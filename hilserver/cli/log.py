@@ -23,9 +23,7 @@ def list_(folder: Annotated[Path, typer.Argument(help="folder of the logs")] = P
     """List the recordings in a folder: rig, start, last change, number of files, size and state."""
     from datetime import UTC, datetime
 
-    from rich.console import Console
-    from rich.table import Table
-
+    from hilserver.cli.tables import Table, new_console
     from hilserver.record.folder import recordings
 
     table = Table("recording", "rig", "started (UTC)", "last written", "files", "MB", "state", box=None)
@@ -40,7 +38,7 @@ def list_(folder: Annotated[Path, typer.Argument(help="folder of the logs")] = P
             f"{recorded.size / 1e6:.1f}",
             recorded.state + (f", continues {header.previous}" if header and header.previous else ""),
         )
-    Console(highlight=False, markup=False, width=200).print(table)
+    new_console().print(table)
 
 
 @log.command()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isinf, sqrt
 
-from rich.table import Table
-
 from hilserver.cli.rig_tables import new_table
+from hilserver.cli.tables import Table
 from hilserver.margins.capacity import TICKS_PER_PERIOD, CapacityResult, flow_text, inputs_text
 from hilserver.margins.delay import LEAST_MARGIN, PARAMETER_ERROR, DelayResult
 from hilserver.margins.flow_servo import (

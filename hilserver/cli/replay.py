@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from hilserver.cli.tables import Table
     from hilserver.simulation.replay import Replayed
 
 Trust = Annotated[
@@ -63,8 +62,7 @@ def replay(
 
 
 def _log(path: Path, from_row: int, tolerance: float | None, json: bool, report: Path | None, trust: bool) -> bool:
-    from rich.console import Console
-
+    from hilserver.cli.tables import new_console
     from hilserver.report.figures import json_text
     from hilserver.simulation.replay import replay_log
     from hilserver.simulation.report import replay_figures, replay_sentences, write_replay_report
@@ -74,7 +72,7 @@ def _log(path: Path, from_row: int, tolerance: float | None, json: bool, report:
     if json:
         print(json_text(replay_figures(result)))
         return result.ok
-    console = Console(highlight=False, markup=False)
+    console = new_console()
     if result.differences:
         console.print(_differences_table(result))
     for line in [*replay_sentences(result), *([f"Report: {page}"] if page else [])]:
@@ -84,8 +82,7 @@ def _log(path: Path, from_row: int, tolerance: float | None, json: bool, report:
 
 def _differences_table(result: Replayed) -> Table:
     """The differences as a table for the terminal."""
-    from rich.table import Table
-
+    from hilserver.cli.tables import Table
     from hilserver.simulation.report import differences
 
     grid = differences(result)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from rich.table import Table
 
 from hilserver.circuit.model import RIG
+from hilserver.cli.tables import Table
 from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings, LimitSettings
 from hilserver.rig.settings import ValveSettings

@@ -28,10 +28,9 @@ def rths(
     measured force acts on the frame. The nine criteria are those of Silva et al. (2020), with the published values
     beside them. The report is written as HTML, Markdown and JSON.
     """
-    from rich.console import Console
-
     from hilserver.cli.fidelity import grid_table
     from hilserver.cli.progress import progress_bar
+    from hilserver.cli.tables import new_console
     from hilserver.hybrid.benchmark import CASES
     from hilserver.hybrid.report import write_report
     from hilserver.hybrid.study import cases_grid, nominal_grid, perturbed_grid, study
@@ -42,7 +41,7 @@ def rths(
     chosen = [each for each in CASES if each.name in numbers]
     with progress_bar() as tell:
         rows = study([DisplacementStrategy[name] for name in names], chosen, plants, seed, tell)
-    console = Console(highlight=False, markup=False)
+    console = new_console()
     console.print(grid_table(cases_grid(chosen), "Benchmark problem for real-time hybrid simulation", compact=True))
     console.print(grid_table(nominal_grid(rows), "Criteria", compact=True))
     if plants:

@@ -92,15 +92,14 @@ def _refuse_misplaced(file: Path, options: Mapping[str, object]) -> None:
 
 
 def _rig(file: Path, strategy: list[str] | None, out: Path) -> None:
-    from rich.console import Console
-
     from hilserver.cli.fidelity import tables
+    from hilserver.cli.tables import new_console
     from hilserver.fidelity.report import write_simulation
     from hilserver.fidelity.strategies import simulate as run
     from hilserver.fidelity.summary import sentences
     from hilserver.rig.build import load_rig
 
-    console = Console(highlight=False, markup=False)
+    console = new_console()
     result = run(load_rig(file), strategy)
     for table in tables(result):
         console.print(table)

@@ -11,8 +11,8 @@ from hilserver.cli.switch import Broker, Rig
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.table import Table
 
+    from hilserver.cli.tables import Table
     from hilserver.client import Session
     from hilserver.protocol.address import BrokerAddress
     from hilserver.protocol.published import (
@@ -134,8 +134,9 @@ def picture(
 ) -> RenderableType:
     """A state for the terminal: mode, problems, targets and measured values, margins, timing."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
+
+    from hilserver.cli.tables import Table
 
     parts: list[RenderableType] = [
         Text.assemble(
@@ -174,7 +175,7 @@ def picture(
 
 def utilisation_table(state: ServerState, margins: MarginStatus) -> Table:
     """The present utilisation of each real valve, and its margins."""
-    from rich.table import Table
+    from hilserver.cli.tables import Table
 
     now = ("flow to port", "flow to tank", "opening speed")
     found = ("capacity margin", "speed margin", "delay margin")
@@ -224,7 +225,7 @@ def recorded(recording: RecordingStatus) -> str:
 
 def timing_table(loop: LoopStatus) -> Table:
     """Timing of the loop since the start of the server, in µs."""
-    from rich.table import Table
+    from hilserver.cli.tables import Table
 
     table = Table("since the start, µs", *("min", "mean", "median", "99 %", "99.9 %", "max"), box=None)
     for column in table.columns[1:]:

@@ -14,7 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
-from rich.table import Table
 
 from hilserver.circuit.mechanisms import PlacedMechanism
 from hilserver.circuit.model import Circuit
@@ -196,9 +195,9 @@ def _draw_cylinder(axis: Axes, m: Mechanism, poses: Poses, actuator: Linear) -> 
 
 @dataclass(frozen=True)
 class Summary:
-    """Report of `check` on a mechanism: a table, notes, and a line that sums it up."""
+    """Report of `check` on a mechanism: its bodies (name, mass, moments of inertia, joints), notes, and a line."""
 
-    table: Table
+    bodies: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...]
     line: str
 
@@ -206,12 +205,10 @@ class Summary:
 def summary(name: str, m: Mechanism) -> Summary:
     """Bodies and joints counted, degrees of freedom, redundant constraints named."""
     freedom, redundant = _mobility(m)
-    table = Table(title=f"Mechanism {name}", title_justify="left", header_style="bold")
-    for heading in ("body", "mass", "moment of inertia", "joints"):
-        table.add_column(heading)
+    bodies = []
     for body, values in m.bodies.items():
         joints = ", ".join(joint for joint, entry in m.joints.items() if body in entry.between)
-        table.add_row(body, f"{values.mass:g} kg", f"{', '.join(f'{J:g}' for J in values.inertia)} kg·m²", joints)
+        bodies.append((body, f"{values.mass:g} kg", f"{', '.join(f'{J:g}' for J in values.inertia)} kg·m²", joints))
     notes = [f"mechanism {name}: redundant constraint, {text}: it is omitted, and its force is indeterminate."
              for text in redundant]  # fmt: skip
     if freedom < len(m.actuators):
@@ -221,7 +218,7 @@ def summary(name: str, m: Mechanism) -> Summary:
         )
     counted = [f"{len(m.bodies)} bod{'y' if len(m.bodies) == 1 else 'ies'}", _many(len(m.joints), "joint")]
     line = f"{name}: {', '.join(counted)}, {freedom} degree{'' if freedom == 1 else 's'} of freedom."
-    return Summary(table, tuple(notes), line)
+    return Summary(tuple(bodies), tuple(notes), line)
 
 
 def _many(count: int, what: str) -> str:

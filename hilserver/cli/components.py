@@ -1,0 +1,125 @@
+"""``hilserver components``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+    from hilserver.circuit.library import Library
+    from hilserver.cli.tables import Table
+    from hilserver.components.base import Component
+
+
+def components(
+    words: Annotated[
+        list[str] | None, typer.Argument(help="a type (relief_valve), or words to search for: overcentre, LS, PRV")
+    ] = None,
+    library: Annotated[
+        list[Path] | None, typer.Option("--library", help="Python file with components of your own; may be repeated")
+    ] = None,
+    example: Annotated[bool, typer.Option("--example", help="print only the example circuit, to be saved")] = False,
+) -> None:
+    """List the component types, search them by the names that catalogues use, or show one with an example.
+
+    Several words narrow the search. A type is shown with its connections, its datasheet values and a circuit.
+    """
+    from hilserver.circuit.library import library_of
+    from hilserver.circuit.own import OwnFile
+    from hilserver.cli.tables import new_console
+    from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean
+
+    problems: list[Problem] = []
+    own = OwnFile.named([str(file) for file in library or ()], Path.cwd(), "--library", problems)
+    if problems:
+        raise ConfigurationError(problems)
+    known = library_of(own)
+    named = "_".join(words or ()).casefold()
+    kind = known.types.get(named)
+    console = new_console()
+    if example and kind is None:
+        raise HilserverError(f'--example needs a component type, "{" ".join(words or ())}" is none.')
+    if example:
+        typer.echo(_example(named))
+    elif kind is not None:
+        for part in _shown(named, kind):
+            console.print(part, soft_wrap=isinstance(part, str))
+    else:
+        found = [name for name in known.types if _matches(name, known, words or [])]
+        if not found:
+            close = did_you_mean(named, known.types)
+            hint = close if "mean" in close else " hilserver components lists all of them."
+            raise HilserverError(f'no component is called "{" ".join(words or ())}".{hint}')
+        console.print(_listed(found, known))
+
+
+def _matches(name: str, library: Library, words: list[str]) -> bool:
+    """Whether all words occur in the name of a type, in one of its other names, or in its first sentence."""
+    from hilserver.components.synonyms import SYNONYMS
+
+    text = " ".join([name.replace("_", " "), name, *SYNONYMS.get(name, ()), first_sentence(library.types[name])])
+    return all(word.casefold() in text.casefold() for word in words)
+
+
+def first_sentence(kind: type[Component]) -> str:
+    """What a component is, in a sentence."""
+    return (kind.__doc__ or "").strip().partition("\n")[0].replace("``", "")
+
+
+def _listed(names: list[str], library: Library) -> Table:
+    from hilserver.cli.tables import Table
+    from hilserver.components.synonyms import SYNONYMS
+
+    table = Table("type", "what it is", "also called", box=None)
+    for name in names:
+        table.add_row(name, first_sentence(library.types[name]), ", ".join(SYNONYMS.get(name, ())))
+    return table
+
+
+def _shown(name: str, kind: type[Component]) -> Iterator[Table | str]:
+    """A component type: what it is, its connections, its values, an example."""
+    from hilserver.cli.tables import Table
+
+    yield f"{name}: {first_sentence(kind)}\n"
+    table = Table("connection", "kind", "written as", box=None)
+    for row in _connections(kind):
+        table.add_row(*row)
+    yield table
+    yield ""
+    table = Table("datasheet value", "default", "meaning", box=None)
+    for key, field in kind.model_fields.items():
+        table.add_row(key, _default(field), field.description or "")
+    yield table
+    yield f"\nAn example, as a complete circuit (hilserver components {name} --example > circuit.toml):\n"
+    yield _example(name)
+
+
+def _connections(kind: type[Component]) -> Iterator[tuple[str, str, str]]:
+    for what, ports in (("hydraulic", kind.hydraulic), ("mechanical", kind.mechanical), ("shaft", kind.rotational)):
+        for port in ports:
+            yield port, what, f'ports = {{ {port} = "<node>" }}'
+    for port in kind.inputs:
+        otherwise = f"; {kind.input_defaults[port]:g} if not given" if port in kind.input_defaults else ""
+        yield port, "signal in", f'{port} = "<signal>", or a number{otherwise}'
+    for port in kind.outputs:
+        yield port, "signal out", f'{port} = "<signal>"'
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    if field.default_factory is not None or field.default in (None, "", ()):
+        return "–"
+    return str(field.default)
+
+
+def _example(name: str) -> str:
+    from hilserver.cli.examples import component_example
+
+    path = component_example(name)
+    return path.read_text().strip() if path is not None else f"({name} comes without an example.)"
