@@ -174,7 +174,7 @@ def judged(log: LogReader, rate: float) -> RateTrial:
         for name, pieces in read.items():
             pieces.append(batch.column(name).copy())
     columns = {name: np.concatenate(pieces) for name, pieces in read.items()}
-    running = columns["tick"][columns["mode"] == Mode.RUNNING]
+    running = columns["tick"][columns["mode"] == Mode.RUNNING].astype(np.float64)
     rows = (columns["mode"] == Mode.RUNNING) & (columns["tick"] >= running.min(initial=np.inf) + WARMING_UP * rate)
     if not rows.any():
         raise HilserverError(f"at {rate:g} Hz the rig did not reach RUNNING.")

@@ -161,7 +161,7 @@ class LogRecorder:
     def _commands(self, rows: Floats) -> dict[int, list[Event]]:
         """The commands taken in these rows, by row: where the row's command number changes."""
         events: dict[int, list[Event]] = {}
-        numbers = headers(rows)["command"].astype(np.int64)
+        numbers = headers(rows)["command"]
         for row in np.flatnonzero(np.diff(numbers, prepend=self._sequence)):
             # a tick takes one command; there are more between two rows only if rows were lost
             taken = range(self._sequence + 1, int(numbers[row]) + 1)

@@ -75,7 +75,7 @@ class Loop:
             header(self.row).utc = 1.8e9 + header(self.row).tick * 1e-3
             header(self.row).missed, missed = missed, 0
             for name, value in values.items():
-                self.row[self.rig.layout.column(name.replace("__", "."))] = value
+                self.rig.layout.values(self.row, name.replace("__", "."))[...] = value
             self.memory.ring.publish(self.row)
 
     def take(self, kind: int, first: float = 0.0, payload: bytes = b"") -> None:
