@@ -31,6 +31,7 @@ from hilserver.cli import (
     identify,
     latency,
     log,
+    new,
     panel,
     plotjuggler,
     replay,
@@ -62,6 +63,7 @@ def _print_version(wanted: bool) -> None:
 
 
 app.command("demo")(demo.demo)
+app.command("new")(new.new)
 app.command("check")(check.check)
 app.command("components")(components.components)
 app.command("channels")(channels.channels)

@@ -1,0 +1,121 @@
+"""A new rig from a template: its files in a folder of their own, ready to run and to be adapted."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+
+from hilserver.errors import ConfigurationError, HilserverError
+from hilserver.rig.build import load_rig
+from hilserver.toml import read_toml
+
+TEMPLATES = {
+    "demo": "one servo valve for both ports of the cylinder",
+    "lift": "a servo valve for each port",
+    "boom": "a boom as a mechanism of bodies and joints",
+}
+RIG = Path("rig.toml")
+README = """# {name}
+
+A test rig for hilserver, made from the template `{template}` ({text}). Its machine is simulated, to begin with.
+
+    hilserver check rig.toml       # what is configured, and every problem in it
+    hilserver simulate rig.toml    # how closely the rig follows its virtual circuit
+    hilserver run rig.toml         # in real time, until Ctrl-C
+    hilserver panel rig.toml       # in a second terminal: operate it in the browser
+
+The virtual circuit is `{circuit}`. `hilserver components` lists the component types that it may contain.
+
+For your own rig, edit `rig.toml`:
+
+1. Replace `[devices]` by your I/O card; `hilserver channels` lists the cards found and their channels.
+2. Adapt `[channels]` to its sensors, `[cylinders]` and `[valves]` to the datasheets of cylinder and servo valve, and
+   `[limits]` to what the rig withstands.
+3. Run `hilserver check rig.toml`, and `hilserver doctor rig.toml` on the computer of the rig.
+
+Then follow the guide to commissioning in the documentation of hilserver.
+"""
+
+
+def new_rig(folder: Path, template: Path, name: str, valve: Mapping[str, str]) -> list[Path]:
+    """Create a folder with the rig ``template`` (one of the examples) and all files that it refers to.
+
+    ``valve``: datasheet values of the real valves, as written in a rig file: ``flow``, ``drop`` (of the nominal flow,
+    per edge), ``f90``. They apply to the simulated servo valves, too. Returns the files. Raises HilserverError if the
+    folder is not new or empty or can't be written, or if a value is not accepted; then nothing is created.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise HilserverError(f"{folder}: exists and is not an empty folder. Give the name of a new one.")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as part:
+            written = _write(Path(part), template, name, valve)
+            if folder.exists():
+                folder.rmdir()
+            shutil.copytree(part, folder)
+    except OSError as error:
+        raise HilserverError(f"{folder}: can't be created: {error.strerror or error}.") from error
+    return [folder / path for path in written]
+
+
+def _write(folder: Path, template: Path, name: str, valve: Mapping[str, str]) -> list[Path]:
+    base = template.parents[1]
+    texts = {file.relative_to(base): file.read_text() for file in _referred(template) if file != template}
+    rig_text = template.read_text().replace(f'name = "{template.stem}"', f'name = "{name}"', 1).replace('"../', '"')
+    texts = {RIG: rig_text, **texts}
+    for path, text in texts.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(_with_valve(text, valve) if valve else text)
+    try:
+        rig = load_rig(folder / RIG)
+    except ConfigurationError as error:
+        here = [replace(problem, file=problem.file.replace(f"{folder}/", "")) for problem in error.problems]
+        raise ConfigurationError(here) from None
+    circuit = read_toml(folder / RIG)["circuit"]
+    about = README.format(
+        name=rig.settings.name, template=template.stem, text=TEMPLATES[template.stem], circuit=circuit
+    )
+    (folder / "README.md").write_text(about)
+    return [*texts, Path("README.md")]
+
+
+def _referred(file: Path) -> Iterator[Path]:
+    """A file of the examples, and all that it refers to, directly or not."""
+    found: list[Path] = [file.resolve()]
+    for each in found:
+        for text in _texts(read_toml(each)):
+            named = (each.parent / text).resolve()
+            if text.endswith(".toml") and named.is_file() and named not in found:
+                found.append(named)
+    return iter(found)
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All texts in a table."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _with_valve(text: str, valve: Mapping[str, str]) -> str:
+    """The text of a rig file or circuit with these values in its real servo valves; comments and order are kept."""
+    document: Any = tomlkit.parse(text)
+    simulated = [c for c in document.get("components", {}).values() if c.get("type") == "servo_valve"]
+    for table in (*document.get("valves", {}).values(), *simulated):
+        for key in ("flow", "drop"):
+            if key in valve:
+                table["nominal_flow"][key] = valve[key]
+        if "f90" in valve:
+            table["f90"] = valve["f90"]
+    return tomlkit.dumps(document)

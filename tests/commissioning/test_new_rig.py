@@ -1,0 +1,66 @@
+"""``hilserver new``: what it writes is complete, runs, and has the values that were given."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from command_line import Command
+
+from hilserver.commissioning.new_rig import TEMPLATES
+from hilserver.rig.build import load_rig
+from hilserver.simulation.lockstep import LockstepRun
+from hilserver.toml import read_toml
+
+
+@pytest.mark.parametrize("template", sorted(TEMPLATES))
+def test_a_new_rig_is_complete_and_runs(template: str, tmp_path: Path, hilserver: Command) -> None:
+    folder = tmp_path / "somewhere" / "My rig"
+    said = hilserver("new", folder, "--template", template)
+    assert said.code == 0, said.err
+    assert "Next: hilserver check" in said.out
+    elsewhere = shutil.move(folder, tmp_path / "elsewhere")  # it refers to nothing outside of itself
+    rig = load_rig(Path(elsewhere) / "rig.toml")
+    assert rig.settings.name == "My_rig"
+    with LockstepRun(rig) as run:
+        run.start()
+        run.run(500)
+        assert run.mode == "RUNNING"
+    assert "# My_rig" in (Path(elsewhere) / "README.md").read_text()
+    assert not list(tmp_path.glob("**/.*"))
+
+
+def test_values_of_the_real_valve_are_those_of_the_simulated_one(tmp_path: Path, hilserver: Command) -> None:
+    said = hilserver(
+        "new", tmp_path / "lab", "--flow", "40 l/min", "--drop", "5 bar", "--f90", "120 Hz", "--name", "b7"
+    )
+    assert said.code == 0, said.err
+    rig = read_toml(tmp_path / "lab" / "rig.toml")
+    wanted = {"flow": "40 l/min", "drop": "5 bar", "per": "edge"}
+    for valve in (
+        rig["valves"]["main"],
+        read_toml(tmp_path / "lab" / "circuits" / "drive.toml")["components"]["servo_valve"],
+    ):
+        assert valve["nominal_flow"] == wanted
+        assert valve["f90"] == "120 Hz"
+    assert rig["name"] == "b7"
+    assert "# --- the real servo valve" in (tmp_path / "lab" / "rig.toml").read_text()
+
+
+def test_what_is_wrong_creates_nothing(tmp_path: Path, hilserver: Command) -> None:
+    said = hilserver("new", tmp_path / "lab", "--f90", "80 bar")
+    assert said.code == 2
+    assert "rig.toml: valves.main.f90" in said.err
+    assert "wrong unit" in said.err
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "file").touch()
+    said = hilserver("new", tmp_path / "used")
+    assert said.code == 2
+    assert "not an empty folder" in said.err
+    assert [path.name for path in (tmp_path / "used").iterdir()] == ["file"]
+    (tmp_path / "plain").touch()
+    said = hilserver("new", tmp_path / "plain" / "lab")
+    assert said.code == 2
+    assert "can't be created" in said.err
