@@ -23,7 +23,7 @@ from hilserver.protocol.published import (
     Description,
     Event,
     MarginStatus,
-    OperatorInfo,
+    OperatorDescription,
     Published,
     ServerState,
     Telemetry,
@@ -138,7 +138,7 @@ class Session:
 
         Raises RequestFailed where the broker takes none.
         """
-        required = self.description.operator if self.description is not None else OperatorInfo()
+        required = self.description.operator if self.description is not None else OperatorDescription()
         if self._operator is None or required.require != "client" or command.client is not None:
             return command
         if self._heartbeat is None:

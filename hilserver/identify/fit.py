@@ -32,7 +32,7 @@ from hilserver.numerics.arrays import Floats
 
 MOST_ROUNDS = 12
 """Fits, each with the filters from the one before, until the gain falls below DONE."""
-NEARLY, DONE = 30.0, 1.0
+NEAR_OPTIMUM, DONE = 30.0, 1.0
 """Reduction of the sum of squares by a fit (its terms are 1 on average): one standard deviation is 1."""
 ORDER = 30
 """Order of the autoregressive models."""
@@ -51,7 +51,7 @@ MOST_EVALUATIONS = 40
 """Steps of a fit, accepted or not."""
 DAMPING = 1e-4
 """First damping of the steps, relative to the diagonal of the normal equations."""
-ROUGHLY, EXACTLY = 1.0, 0.05
+PRELIMINARY_TOLERANCE, FINAL_TOLERANCE = 1.0, 0.05
 """Reduction of the sum of squares by a step at which a fit ends: with preliminary filters, with final ones."""
 
 
@@ -213,10 +213,10 @@ def fit(
         whiteners = {s.name: Whitener.of(s.measured - modelled, s.used, s.summed).for_model(s) for s, modelled in pairs}
         problem = _Problem(parameters, signals, predict, whiteners)
         before = problem.cost(values)
-        if gained < NEARLY and others is not None:
+        if gained < NEAR_OPTIMUM and others is not None:
             trials = [values, *(dict(other) for other in others(values))]
             values, others = min(trials, key=problem.cost), None
-        values = problem.solved(values, EXACTLY if gained < NEARLY else ROUGHLY)
+        values = problem.solved(values, FINAL_TOLERANCE if gained < NEAR_OPTIMUM else PRELIMINARY_TOLERANCE)
         gained = before - problem.cost(values)
         if gained < DONE and others is None:
             break

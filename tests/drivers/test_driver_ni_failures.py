@@ -140,7 +140,7 @@ def test_closing_ends_the_search(opened: Opened, fake_ni: FakeNi) -> None:
 def test_device_that_is_found_after_closing_is_let_go(
     opened: Opened, fake_ni: FakeNi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "LAST_CHANCE", 0.02)
+    monkeypatch.setattr(driver, "SAFE_TIMEOUT", 0.02)
     io = opened(**EVERYTHING)
     searching, go_on, connect = threading.Event(), threading.Event(), io._connect
 

@@ -16,12 +16,16 @@ from hilserver.protocol.commands import COMMANDS, Command, Jog, Switch
 from hilserver.protocol.parsing import PayloadError, leading_id, read_command
 from hilserver.protocol.published import (
     Answer,
-    ChannelInfo,
-    InputInfo,
+    ChannelDescription,
+    DelayMargin,
+    InputDescription,
+    MarginStatus,
     Published,
     ServerState,
+    SpeedMargin,
     Telemetry,
-    ValveInfo,
+    Utilisation,
+    ValveDescription,
     refusal,
 )
 from hilserver.protocol.topics import Topics, describe, schema_files, schemas
@@ -147,6 +151,36 @@ def test_a_reader_ignores_what_a_newer_server_adds() -> None:
     assert ServerState.model_validate_json('{"mode": "SAFE", "tick": 1, "time": 2.0, "new": 3}').tick == 1
 
 
+RENAMED = [
+    (ServerState, "utilisation", "demand", {"main": Utilisation(flow_to_port=0.5)}),
+    (SpeedMargin, "required", "asked", 2.0),
+    (DelayMargin, "delay", "late", 0.001),
+    (DelayMargin, "delay_with_tolerance", "late_off", 0.002),
+    (MarginStatus, "calculated", "examined", True),
+]
+
+
+@pytest.mark.parametrize(("model", "key", "former", "value"), RENAMED)
+def test_a_renamed_key_has_its_former_name_too(model: type[Published], key: str, former: str, value: Any) -> None:
+    """Older clients read the former name, and present clients read it from older servers."""
+    required = {
+        ServerState: {"mode": "SAFE", "tick": 1, "time": 1.0},
+        SpeedMargin: {"valve": "main", "required": 1.0, "spool": 1.0, "slew": 1.0, "margin": None},
+        DelayMargin: {
+            "strategy": "transform", "delay": 1.0, "delay_with_tolerance": 1.0, "critical": None, "frequency": 1.0,
+            "margin": None, "at": None,
+        },
+        MarginStatus: {"calculated": False, "version": 1},
+    }[model]  # fmt: skip
+    message = model.model_validate({**required, key: value})
+    written = json.loads(message.payload())
+    assert written[former] == written[key]
+    assert model.model_validate_json(message.payload()) == message
+    del written[key]
+    assert model.model_validate(written) == message
+    assert model.model_json_schema(mode="serialization")["properties"][former]["deprecated"] is True
+
+
 def test_schema_of_every_message() -> None:
     found = schemas()
     published = {"description", "state", "circuit", "types", "margins", "telemetry", "event", "answer"}
@@ -204,9 +238,9 @@ def test_description_says_what_can_be_asked() -> None:
     description = describe(
         "lab",
         "1.2.3",
-        channels={"p_A": ChannelInfo(unit="bar", kind="measured", description="pressure at port A")},
-        inputs={"joystick": InputInfo(unit="", minimum=-1.0, maximum=1.0)},
-        valves={"main": ValveInfo(strategies=("transform", "pid", "manual"), jog_limit=0.1)},
+        channels={"p_A": ChannelDescription(unit="bar", kind="measured", description="pressure at port A")},
+        inputs={"joystick": InputDescription(unit="", minimum=-1.0, maximum=1.0)},
+        valves={"main": ValveDescription(strategies=("transform", "pid", "manual"), jog_limit=0.1)},
     )
     written = json.loads(description.payload())
     assert set(written["commands"]) == set(COMMANDS)

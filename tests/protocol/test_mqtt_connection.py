@@ -35,7 +35,7 @@ def _publish_all(service: MqttService) -> None:
     service.publish_state(STATE)
     service.publish_circuit(CircuitStatus(source={"components": {}}, version=1, tick=5))
     service.publish_types(ComponentTypes(types={}))
-    service.publish_margins(MarginStatus(examined=False, version=1))
+    service.publish_margins(MarginStatus(calculated=False, version=1))
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -12,7 +12,7 @@ from hilserver.protocol.published import Answer
 from hilserver.service.inbox import (
     BURST,
     COPY_TIMEOUT,
-    FIRST_LANE_TIMEOUT,
+    PRIORITY_TIMEOUT,
     STOPPING,
     WAITING_LIMIT,
     Arrival,
@@ -41,7 +41,7 @@ class Bench:
         self.answers.append(answer)
 
     def arrive(self, *messages: str) -> None:
-        """``"stop"``: over the common connection; ``"stop!"``: its copy over the first lane."""
+        """``"stop"``: over the common connection; ``"stop!"``: its copy over the priority connection."""
         for message in messages:
             self.inbox.accept(Arrival(message.rstrip("!"), b"{}", False, None, message.endswith("!")))
 
@@ -125,7 +125,7 @@ def test_a_lost_copy_over_the_first_lane_does_not_keep_the_next_command_out() ->
     async def work() -> None:
         bench.arrive("trip")
         await settle()
-        bench.inbox._ahead_since -= FIRST_LANE_TIMEOUT
+        bench.inbox._ahead_since -= PRIORITY_TIMEOUT
         bench.arrive("trip!")
         await settle()
         assert bench.executed == ["trip", "trip"]

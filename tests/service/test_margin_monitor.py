@@ -165,8 +165,8 @@ def test_what_is_too_small_is_told_before_arming(bench: Bench) -> None:
     async def work() -> None:
         bench.show(channel__p_S=210e5)
         assert bench.monitor.warnings() == (PENDING,)
-        found = await bench.until(lambda each: each.examined)
-        assert bench.published[0] == published.MarginStatus(examined=False, version=1)
+        found = await bench.until(lambda each: each.calculated)
+        assert bench.published[0] == published.MarginStatus(calculated=False, version=1)
         assert found.supply == {"A": 210e5, "B": 210e5}
         assert found.strategies == {"A": "inverse_static", "B": "feedback"}
         assert found.warnings == bench.monitor.warnings()
@@ -194,7 +194,7 @@ def test_a_device_that_is_too_slow_is_a_reason_against_arming(tmp_path: Path, mo
         async def work() -> None:
             bench.show(channel__p_S=140e5)
             assert bench.monitor.refusals() == ()  # nothing is known yet
-            await bench.until(lambda each: each.examined)
+            await bench.until(lambda each: each.calculated)
             (text,) = bench.monitor.refusals()
             assert text.startswith("rig (20 Hz) is too slow for this circuit: with strategy feedback")
 
@@ -204,10 +204,10 @@ def test_a_device_that_is_too_slow_is_a_reason_against_arming(tmp_path: Path, mo
 def test_examined_again_after_a_switch_and_at_another_supply_but_not_while_it_runs(bench: Bench) -> None:
     async def work() -> None:
         bench.show(channel__p_S=2e5)
-        off = await bench.until(lambda each: each.examined)
+        off = await bench.until(lambda each: each.calculated)
         assert "with its supply of 2 bar" in "\n".join(off.warnings)
         bench.show(channel__p_S=210e5)
-        on = await bench.until(lambda each: each.examined and each.supply["B"] == 210e5)
+        on = await bench.until(lambda each: each.calculated and each.supply["B"] == 210e5)
         assert not any("valves.B" in text for text in on.warnings)
         bench.show(mode=Mode.RUNNING, channel__p_S=150e5)
         await asyncio.sleep(0.1)
@@ -216,7 +216,7 @@ def test_examined_again_after_a_switch_and_at_another_supply_but_not_while_it_ru
         other = lift({"circuit": small})
         bench.running = RunningCircuit(other.circuit, other.packed, 2, None)
         assert bench.monitor.warnings() == (PENDING,)
-        switched = await bench.until(lambda each: each.examined and each.version == 2)
+        switched = await bench.until(lambda each: each.calculated and each.version == 2)
         assert switched.supply["A"] == 150e5
         assert switched.capacity[0].needed < 0.5 * on.capacity[0].needed
 
@@ -226,10 +226,10 @@ def test_examined_again_after_a_switch_and_at_another_supply_but_not_while_it_ru
 def test_another_strategy_brings_out_other_warnings_without_another_examination(bench: Bench) -> None:
     async def work() -> None:
         bench.show(channel__p_S=210e5)
-        before = await bench.until(lambda each: each.examined)
+        before = await bench.until(lambda each: each.calculated)
         bench.show(valve__A__strategy=Strategy.prediction)
         after = await bench.until(lambda each: each.strategies.get("A") == "prediction")
-        assert all(each.examined for each in bench.published[1:])
+        assert all(each.calculated for each in bench.published[1:])
         assert after.delay == before.delay
         assert any("inverse_static" in text for text in before.warnings)
         assert not any("with strategy" in text for text in after.warnings)
@@ -266,7 +266,7 @@ def test_a_circuit_that_can_not_be_examined_runs_all_the_same(bench: Bench, monk
 
     async def work() -> None:
         bench.show()
-        found = await bench.until(lambda each: each.examined)
+        found = await bench.until(lambda each: each.calculated)
         assert found.unknown == "the margins could not be calculated: Singular matrix"
         assert bench.monitor.warnings() == (found.unknown,)
 
@@ -285,7 +285,7 @@ def test_what_is_published_is_what_was_found(rig: Rig) -> None:
     nothing = [each for each in message.capacity if each.valve == "A"]
     assert [(each.margin, each.at) for each in nothing] == [(None, None), (None, None)]
     assert message.rate == tuple(
-        published.SignificantFrequency(**dataclasses.asdict(each)) for each in found.capacity.frequencies
+        published.RateMargin(**dataclasses.asdict(each)) for each in found.capacity.frequencies
     )
 
 
@@ -309,16 +309,16 @@ def test_a_server_says_so_before_arming_and_shows_what_is_asked_for(tmp_path: Pa
 
 
 async def arm_and_run(user: Panel) -> None:
-    found = await user.see("margins", lambda each: each["examined"], within=60.0)
+    found = await user.see("margins", lambda each: each["calculated"], within=60.0)
     assert any("valves.main: P to port, the virtual circuit requests" in text for text in found["warnings"])
     armed = await user.do("arm")
     assert armed["result"]["warnings"] == user.all("margins")[-1]["warnings"]
     await user.do("start")
     await user.do("set_input", input="joystick", value=1.0)
-    state = await user.see("state", lambda each: each["demand"]["main"]["flow_to_port"] > 1.0)
-    assert state["demand"]["main"]["speed_to_port"] > 0.0
+    state = await user.see("state", lambda each: each["utilisation"]["main"]["flow_to_port"] > 1.0)
+    assert state["utilisation"]["main"]["speed_to_port"] > 0.0
     await user.do("switch", component="main_valve", set={"nominal_flow.flow": "10 l/min"})
-    again = await user.see("margins", lambda each: each["examined"] and each["version"] == 2, within=60.0)
+    again = await user.see("margins", lambda each: each["calculated"] and each["version"] == 2, within=60.0)
     assert not any("valves.main: P to port" in text for text in again["warnings"])
     assert state["strategies"] == {"main": "feedback"}
     await user.do("strategy", valve="main", strategy="manual")
