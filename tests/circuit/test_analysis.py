@@ -106,7 +106,7 @@ def test_a_held_state_stays_and_the_others_settle_around_it(program: Program) ->
     assert values[place] == start
 
 
-def test_what_never_rests_is_named(program: Program) -> None:
+def test_a_circuit_without_equilibrium_is_named(program: Program) -> None:
     closed = FILLING.replace('[components.tank]\ntype = "tank"\nports = { T = "tank" }\n', "").replace(
         'type = "orifice"\nports = { A = "middle", B = "tank" }\nnominal_flow = { flow = "10 l/min", drop = "50 bar" }',
         'type = "flow_source"\nports = { P = "middle", T = "tank" }\nflow = "10 l/min"\ncommand = -1',
@@ -165,7 +165,7 @@ def test_states_at_a_limit_do_not_count(program: Program) -> None:
     assert found.packed.index[e.INTEGRATOR] == e.RK4
 
 
-def test_a_circuit_without_states_can_follow_everything() -> None:
+def test_a_circuit_without_states_has_no_stability_limit() -> None:
     """A flow source at the rig's port has nothing that moves: any step is short enough, and it is always at rest."""
     rig = bench_rig()
     found = stiffest(rig, bench_program())

@@ -118,7 +118,7 @@ def pressures(circuit: dict[str, Any], integrator: str, step: float) -> dict[str
 
 
 @pytest.mark.parametrize("name", CIRCUITS)
-def test_ten_millilitres_are_right_at_a_millisecond(name: str) -> None:
+def test_a_volume_of_10_ml_is_accurate_at_1_ms(name: str) -> None:
     """Nine tenths of the time within 1 bar; for a moment, where valves and limits switch, at most 30 bar off.
 
     The step does not resolve that moment. Whatever the tolerance of the integrator's halving (BEND from 0.01 to 2), the

@@ -61,7 +61,7 @@ def taken(queue: OutputQueue, reading: int) -> str:
     return b"".join(found).decode().lstrip(".")
 
 
-def test_a_full_pipe_costs_lines_and_no_time(pipe: tuple[int, int]) -> None:
+def test_a_full_pipe_loses_lines_but_does_not_block(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     queue = OutputQueue(ROOM)
     for number in range(500):
@@ -78,7 +78,7 @@ def test_a_full_pipe_costs_lines_and_no_time(pipe: tuple[int, int]) -> None:
     assert taken(queue, reading) == "goes on\n"
 
 
-def test_where_nobody_reads_any_more_the_output_is_discarded() -> None:
+def test_output_without_a_reader_is_discarded() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     queue = OutputQueue()
@@ -123,12 +123,12 @@ def test_both_streams_keep_their_order_and_arrive_before_the_end() -> None:
     assert done.stdout.decode().splitlines() == ["echoed äöü", "printed", *["x" * 70] * 1000, "after"]
 
 
-def test_a_process_ends_although_its_output_stands_still(pipe: tuple[int, int]) -> None:
+def test_a_process_ends_while_its_output_is_blocked(pipe: tuple[int, int]) -> None:
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, "100000"], stdout=pipe[1], stderr=pipe[1])
     assert process.wait(60.0) == 0
 
 
-def test_a_question_comes_after_what_was_said_and_from_the_terminal_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_appears_after_all_queued_output(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as original, os.fdopen(reading) as reader:
         queued = QueuedStream(original, OutputQueue(ROOM))

@@ -105,7 +105,7 @@ def test_a_whole_circuit_is_switched(client: Client) -> None:
         client.switch_circuit(file="no.toml")
 
 
-def test_what_is_refused_is_an_error_with_the_reason(client: Client) -> None:
+def test_a_refused_command_is_an_error_with_the_reason(client: Client) -> None:
     with pytest.raises(CommandRefused, match=r"start was refused: .*needs ARMED") as refused:
         client.start()
     assert not refused.value.answer.ok

@@ -87,5 +87,5 @@ def test_what_runs_the_compiled_program_loads_no_compiler(code: str) -> None:
     assert not loaded & {"numba", "llvmlite", "matplotlib"}
 
 
-def test_what_is_loaded_is_noticed() -> None:
+def test_the_test_detects_loaded_modules() -> None:
     assert {"numba", "hilserver.rig"} <= loaded_by("import hilserver.rig.build, hilserver.compiler.own")

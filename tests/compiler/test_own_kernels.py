@@ -112,7 +112,7 @@ def test_an_own_copy_of_a_built_in_component_computes_the_same_bits() -> None:
     assert emptying("orifice").tobytes() == emptying("my_orifice").tobytes()
 
 
-def test_a_folder_of_the_same_name_in_the_working_folder_is_no_obstacle(tmp_path: Path) -> None:
+def test_a_folder_of_the_same_name_in_the_working_folder_is_ignored(tmp_path: Path) -> None:
     """Python takes it for a part of the package, which then has no file of its own."""
     (tmp_path / "hilserver").mkdir()
     done = subprocess.run(

@@ -121,7 +121,7 @@ def test_lowering_agrees_between_rk4_and_rosenbrock() -> None:
     assert implicit["rod.x"] == pytest.approx(explicit["rod.x"], abs=1e-4 * 0.5)
 
 
-def test_lowering_sways_with_a_high_pilot_ratio_and_little_oil_on_the_pump_side() -> None:
+def test_lowering_oscillates_with_a_high_pilot_ratio_and_a_small_pump_side_volume() -> None:
     """The known weakness of these valves, as the component's page says; with the example's values it stays away."""
     sway = {}
     for ratio, oil in ((3, "2 l"), (3, "0.3 l"), (9, "2 l")):

@@ -153,7 +153,7 @@ def test_power_limited_pump_at_rest(bar: float, power: float, drive: float, flow
     assert bench["pump.q_P"] == pytest.approx(flow * L_MIN, rel=1e-9, abs=1e-12)
 
 
-def test_power_limited_pump_needs_time_to_swing_back() -> None:
+def test_power_limited_pump_recovers_with_its_response_time() -> None:
     """From 120 l/min to 90 l/min as 1 - exp(-t/tau): until then the power is exceeded. By hand."""
     bench = Bench(HELD)
     bench["level"], bench["power"], bench["drive"] = 0.5, 1.0, 1.0
@@ -232,7 +232,7 @@ def test_motor_has_both_efficiencies_of_its_datasheet_at_the_rated_point(sign: i
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_motor_pumps_where_it_is_driven(sign: int) -> None:
+def test_a_driven_motor_works_as_a_pump(sign: int) -> None:
     """As a pump it delivers V·n less the leakage of the rated point (1/0.95 - 1) and takes 1.08 times V·dp. By hand."""
     p_A, p_B = (0.0, 200 * BAR) if sign > 0 else (200 * BAR, 0.0)
     at = motor(p_A, p_B, sign * 2000 * RPM)
@@ -411,7 +411,7 @@ def test_brake_stops_a_shaft_and_holds_it_there() -> None:
 
 
 @given(w=st.floats(-500, 500), command=st.floats(-1, 1))
-def test_shaft_load_only_takes_energy(w: float, command: float) -> None:
+def test_shaft_load_only_dissipates_energy(w: float, command: float) -> None:
     load = ShaftLoad.model_validate({"torque": "60 N*m", "damping": "0.4 N*m*s"})
     assert evaluate(load, w_shaft=w, u_command=command)["T_shaft"] * w <= 0.0
 

@@ -61,7 +61,7 @@ def test_ls_is_the_pressure_of_the_fed_port_while_actuated_and_vented_at_neutral
         assert bench["valve.q_LS"] == pytest.approx(0.0, abs=1e-4 * L_MIN)
 
 
-def test_ls_line_fills_as_its_volume_and_orifice_say() -> None:
+def test_ls_line_fills_with_its_time_constant() -> None:
     """dp/dt = C_s·g(p_A - p)/(V/B_o) from tank pressure to 120 bar, by DOP853; then the time to three quarters."""
     bench = sensing_bench('ls_orifice = { flow = "0.8 l/min", drop = "10 bar" }\nls_volume = "0.2 l"')
     C_s, C = 0.8 * L_MIN / sqrt(10 * BAR), 0.2e-3 / 1.5e9

@@ -201,7 +201,7 @@ def test_cushion_lets_the_piston_leave_freely() -> None:
 
 
 @given(x=st.floats(0, 0.2), v=st.floats(-2, 2), closing=st.floats(1, 20))
-def test_cushions_only_take_energy_and_grow_with_depth(x: float, v: float, closing: float) -> None:
+def test_cushions_only_dissipate_energy_and_grow_with_depth(x: float, v: float, closing: float) -> None:
     cushion = {"length": "20 mm", "closing": f"{closing} mm", "throttle": {"flow": "5 l/min", "drop": "100 bar"}}
     model = Cylinder.model_validate({**WITH_ROD, "cushion_A": cushion, "cushion_B": cushion})
     force = [evaluate(model, p_A=0.0, p_B=0.0, x_rod=x_, v_rod=v, z=0.0)["F_end"] for x_ in (x, 0.5 * x)]
@@ -234,7 +234,7 @@ position = "140 mm"
 """
 
 
-def test_mass_on_spring_and_damper_swings_as_the_analytic_solution() -> None:
+def test_mass_on_spring_and_damper_follows_the_analytic_solution() -> None:
     """x = 110 mm + 30 mm·exp(-d·t)·(cos(w·t) + d/w·sin(w·t)), d = D/2m, w² = K/m - d²; the wall stands still."""
     bench = Bench(ON_A_SPRING)
     bench.run(0.5, 1e-3)

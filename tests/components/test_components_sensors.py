@@ -78,7 +78,7 @@ def test_flow_sensor_is_a_restriction_in_its_line() -> None:
     assert result["dy"] == pytest.approx(-40 * L_MIN / 1e-3, rel=1e-12)
 
 
-def test_readings_start_where_they_are_told_to() -> None:
+def test_readings_start_at_their_initial_values() -> None:
     assert PressureSensor.model_validate({"initial": "50 bar"}).initial == 50 * BAR
     assert evaluate(PositionSensor.model_validate({}), x_rod=0.1, y=0.03) == {
         "u_signal": 0.03,

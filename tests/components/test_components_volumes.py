@@ -45,7 +45,7 @@ def test_volume_without_air_has_the_capacitance_of_its_oil() -> None:
 
 
 @pytest.mark.parametrize("p", [0.0, 10 * BAR, 200 * BAR])
-def test_air_gives_way_like_a_polytropic_gas(p: float) -> None:
+def test_air_is_compressed_as_a_polytropic_gas(p: float) -> None:
     """-dV/dp of V_air = V·alpha_0·(p_0/p)^(1/kappa) by central differences (their error: 1e-6)."""
     V, alpha_0, kappa, dp = 1e-3, 0.02, 1.4, 100.0
     gas = [V * alpha_0 * (ATMOSPHERE / (p + ATMOSPHERE + shift)) ** (1 / kappa) for shift in (-dp, dp)]
@@ -67,7 +67,7 @@ def test_filling_a_volume_raises_the_pressure_by_b_over_v() -> None:
     assert bench["node.p"] == pytest.approx(250 * BAR, rel=1e-9)
 
 
-def test_filling_a_volume_with_air_takes_the_volume_that_oil_and_air_give_way() -> None:
+def test_filling_a_volume_with_air_takes_the_compressed_volume_of_oil_and_air() -> None:
     """The oil let in equals V·(dp/B_o + alpha_0·(1 - (p_0/p)^(1/kappa))), the integral of the capacitance. Analytic."""
     bench = Bench(FILLED.format(air=0.02, flow="1 l/min"))
     bench.run(1.3, 1e-4)
@@ -77,13 +77,13 @@ def test_filling_a_volume_with_air_takes_the_volume_that_oil_and_air_give_way() 
     assert given_way == pytest.approx(1.3 * L_MIN, rel=1e-9)
 
 
-def test_pipe_wall_gives_way_as_t_e_over_d() -> None:
+def test_pipe_wall_stiffness_is_t_e_over_d() -> None:
     """Steel 20x2: B_c = 2/16·210 GPa = 26.25 GPa. Source: theory §2."""
     V = pi / 4 * 0.016**2 * 10
     assert evaluate(Pipe.model_validate(PIPE), p_P=0.0)["C_P"] == pytest.approx(V / 1.5e9 + V / 26.25e9, rel=1e-12)
 
 
-def test_line_knows_its_oil() -> None:
+def test_oil_volume_and_mass_of_a_line() -> None:
     pipe = Pipe.model_validate(PIPE)
     assert pipe.oil_volume() == pytest.approx(2.01062e-3, rel=1e-5)
     assert pipe.oil_mass(Fluid()) == pytest.approx(2.01062e-3 * 870, rel=1e-5)

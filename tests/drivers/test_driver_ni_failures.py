@@ -89,7 +89,9 @@ def test_slow_device_is_given_up_after_the_timeout(opened: Opened, fake_ni: Fake
     assert io.errors["timeout"] == 1
 
 
-def test_lasting_silence_makes_a_new_start(opened: Opened, fake_ni: FakeNi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lasting_silence_causes_a_reconnection(
+    opened: Opened, fake_ni: FakeNi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(driver, "SILENCE", 0.1)
     io = opened(inputs={"p": {"channel": "ai0"}})
     fake_ni.inject("ReadAnalogF64", -200284)
@@ -99,7 +101,7 @@ def test_lasting_silence_makes_a_new_start(opened: Opened, fake_ni: FakeNi, monk
     eventually(lambda: read(io)["p"] == 0.0)
 
 
-def test_output_that_nothing_tells_about_is_an_error_for_the_loop(opened: Opened, fake_ni: FakeNi) -> None:
+def test_an_unplugged_device_with_outputs_only_is_an_error(opened: Opened, fake_ni: FakeNi) -> None:
     """With an input its age tells; without one the loop would go on with a valve that does not listen."""
     io = opened(outputs={"valve": {"channel": "ao0"}})
     fake_ni.unplug()
@@ -110,7 +112,7 @@ def test_output_that_nothing_tells_about_is_an_error_for_the_loop(opened: Opened
     eventually(lambda: fake_ni.written()[-1:] == [("Dev1/ao0", 0.0)])
 
 
-def test_values_beyond_the_range_and_no_numbers_do_not_arrive(opened: Opened, fake_ni: FakeNi) -> None:
+def test_values_outside_the_range_and_non_finite_values_are_not_written(opened: Opened, fake_ni: FakeNi) -> None:
     io = opened(
         outputs={
             "valve": {"channel": "ao0", "safe": 1.5},
@@ -128,7 +130,7 @@ def test_values_beyond_the_range_and_no_numbers_do_not_arrive(opened: Opened, fa
     assert io.errors == {"not a number": 2}
 
 
-def test_closing_ends_the_search(opened: Opened, fake_ni: FakeNi) -> None:
+def test_closing_ends_the_search_for_the_device(opened: Opened, fake_ni: FakeNi) -> None:
     io = opened(**EVERYTHING)
     fake_ni.unplug()
     read(io)
@@ -137,7 +139,7 @@ def test_closing_ends_the_search(opened: Opened, fake_ni: FakeNi) -> None:
     assert not fake_ni.open_tasks()
 
 
-def test_device_that_is_found_after_closing_is_let_go(
+def test_a_device_found_after_closing_is_released(
     opened: Opened, fake_ni: FakeNi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver, "SAFE_TIMEOUT", 0.02)
@@ -166,7 +168,7 @@ def test_safe_values_are_written_again_whatever_the_driver_believes(opened: Open
     assert fake_ni.device().value[DO][0] == 0.0
 
 
-def test_task_that_can_not_be_cleared_disturbs_nothing(opened: Opened, fake_ni: FakeNi) -> None:
+def test_a_task_that_cannot_be_cleared_is_ignored(opened: Opened, fake_ni: FakeNi) -> None:
     io = opened(**EVERYTHING)
     fake_ni.inject("ClearTask", -201003)
     io.close()

@@ -92,7 +92,7 @@ _keys = sorted({key for model in COMMANDS.values() for key in model.model_fields
 
 
 @given(st.sampled_from(sorted(COMMANDS)), st.dictionaries(st.sampled_from(_keys), _json, max_size=4))
-def test_what_is_read_holds_finite_numbers_only(name: str, values: dict[str, Any]) -> None:
+def test_accepted_commands_contain_finite_numbers_only(name: str, values: dict[str, Any]) -> None:
     try:
         command = read_command(name, json.dumps(values).encode())
     except PayloadError as refused:
@@ -147,7 +147,7 @@ def test_numbers_that_are_not_finite_are_written_as_null() -> None:
     assert json.loads(answer.payload())["result"] == {"values": [None]}
 
 
-def test_a_reader_ignores_what_a_newer_server_adds() -> None:
+def test_a_reader_ignores_unknown_keys() -> None:
     assert ServerState.model_validate_json('{"mode": "SAFE", "tick": 1, "time": 2.0, "new": 3}').tick == 1
 
 
@@ -205,7 +205,7 @@ def test_schema_files_are_those_of_the_messages() -> None:
     assert kept == schema_files()
 
 
-def test_schemas_are_valid_and_take_what_the_server_takes() -> None:
+def test_schemas_are_valid_and_accept_what_the_server_accepts() -> None:
     for name, schema in SCHEMAS.items():
         Draft202012Validator.check_schema(schema)
         assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$schema"], name
@@ -253,7 +253,7 @@ def test_description_says_what_can_be_asked() -> None:
 
 
 @pytest.mark.parametrize("rig", ["", "a/b", "a+", "#", "a\x00b"])
-def test_rig_names_that_are_no_topic(rig: str) -> None:
+def test_rig_names_that_are_not_allowed_in_a_topic_are_refused(rig: str) -> None:
     with pytest.raises(ValueError, match="can't be a rig's name"):
         Topics(rig)
 

@@ -52,7 +52,7 @@ def same_header(path: Path) -> bool:
     return encode(read_header(path).model_dump()) == encode(header().model_dump())
 
 
-def test_a_damaged_byte_anywhere_in_the_header_costs_no_row(tmp_path: Path) -> None:
+def test_a_damaged_byte_in_the_header_loses_no_row(tmp_path: Path) -> None:
     path = tmp_path / "run.arrow"
     rows = write(path)
     content = path.read_bytes()

@@ -62,7 +62,7 @@ def step(recorder: LogRecorder) -> None:
     recorder.step()
 
 
-def test_a_recorder_tells_how_it_is_and_names_what_it_lost(rig: Rig, tmp_path: Path) -> None:
+def test_a_recorder_reports_its_state_and_the_rows_it_lost(rig: Rig, tmp_path: Path) -> None:
     ring = Ring(rig, tmp_path)
     log, told = ring.recorder("a.arrow")
     step(log)

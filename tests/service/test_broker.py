@@ -136,7 +136,7 @@ def test_taken_port_is_named(program: Program) -> None:
 
 
 @pytest.mark.skipif(_MOSQUITTO is None, reason="mosquitto is not installed: apt install it")
-def test_broker_that_can_not_start_says_why() -> None:
+def test_a_broker_that_cannot_start_reports_the_reason() -> None:
     async def session(port: int) -> None:
         with pytest.raises(BrokerError, match=r"mosquitto.* does not start: .*in use"):
             await EmbeddedBroker(port=port, program="mosquitto").__aenter__()

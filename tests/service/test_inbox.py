@@ -102,7 +102,7 @@ def test_what_was_sent_before_a_stop_and_arrives_after_it_is_refused(stop: str) 
     run(bench, work())
 
 
-def test_a_copy_that_the_broker_has_dropped_blocks_the_commands_for_a_limited_time() -> None:
+def test_a_dropped_copy_blocks_other_commands_for_a_limited_time() -> None:
     bench = Bench()
 
     async def work() -> None:
@@ -119,7 +119,7 @@ def test_a_copy_that_the_broker_has_dropped_blocks_the_commands_for_a_limited_ti
     run(bench, work())
 
 
-def test_a_lost_copy_over_the_first_lane_does_not_keep_the_next_command_out() -> None:
+def test_a_lost_copy_on_the_priority_connection_blocks_no_later_command() -> None:
     bench = Bench()
 
     async def work() -> None:
@@ -136,7 +136,7 @@ def test_a_lost_copy_over_the_first_lane_does_not_keep_the_next_command_out() ->
     run(bench, work())
 
 
-def test_a_flood_of_stops_is_remarked_on_once() -> None:
+def test_a_flood_of_stops_is_reported_once() -> None:
     bench = Bench()
 
     async def work() -> None:
@@ -150,7 +150,7 @@ def test_a_flood_of_stops_is_remarked_on_once() -> None:
     run(bench, work())
 
 
-def test_the_strongest_goes_first_and_equal_ones_are_one() -> None:
+def test_the_strongest_stop_goes_first_and_equal_ones_are_merged() -> None:
     bench = Bench()
 
     async def work() -> None:

@@ -179,7 +179,7 @@ def test_the_action_of_the_rig_file_is_carried_out_once_and_nobody_may_arm(
     assert rig.telemetry.trip_reason.startswith("not recorded") == (action == "trip")
 
 
-def test_a_loop_that_stands_still_has_nothing_to_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_without_ticks_has_nothing_to_record(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Watched(monkeypatch)
     rig.run(1.0, Mode.RUNNING, is_recorded=True)
     tick = header(rig.row).tick

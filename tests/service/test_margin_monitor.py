@@ -56,7 +56,7 @@ def rows_of(rig: Rig, flows: list[float], first_tick: int = 1, **values: float) 
     return rows
 
 
-def test_flow_is_told_as_a_share_of_what_passes_by_direction_the_largest_since_the_last(rig: Rig) -> None:
+def test_flow_utilisation_is_the_largest_share_by_direction_since_the_last_state(rig: Rig) -> None:
     demands = UtilisationMeter(rig)
     demands.add(rows_of(rig, [0.0, 0.3 * FULL, 0.25 * FULL]))
     demands.add(rows_of(rig, [-1.2 * FULL, 0.1 * FULL], first_tick=4))
@@ -65,7 +65,7 @@ def test_flow_is_told_as_a_share_of_what_passes_by_direction_the_largest_since_t
     assert demands.take() == {"A": published.Utilisation(), "B": published.Utilisation()}
 
 
-def test_speed_is_told_as_a_share_of_what_spool_and_slew_limit_allow(rig: Rig) -> None:
+def test_speed_utilisation_is_the_share_of_what_spool_and_slew_allow(rig: Rig) -> None:
     """The lift rig's spool reaches 230.5 full strokes per second (omega 503 1/s, d 0.7), its slew limit allows 400."""
     demands = UtilisationMeter(rig)
     demands.add(rows_of(rig, [0.0, 0.1 * FULL]))
@@ -90,7 +90,7 @@ def test_a_flow_without_a_drop_is_not_possible(rig: Rig) -> None:
 @pytest.mark.parametrize(
     "other", [{"valve.A.strategy": Strategy.manual}, {"mode": Mode.ARMED}], ids=["by hand", "armed"]
 )
-def test_otherwise_nothing_is_asked_for(rig: Rig, other: Mapping[str, float]) -> None:
+def test_no_utilisation_outside_running_and_with_manual(rig: Rig, other: Mapping[str, float]) -> None:
     rows = rows_of(rig, [0.5 * FULL, -0.5 * FULL])
     for name, value in other.items():
         rows[:, rig.layout.column(name)] = value
@@ -161,7 +161,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
         yield Bench(rig, memory)
 
 
-def test_what_is_too_small_is_told_before_arming(bench: Bench) -> None:
+def test_an_undersized_valve_is_reported_before_arming(bench: Bench) -> None:
     async def work() -> None:
         bench.show(channel__p_S=210e5)
         assert bench.monitor.warnings() == (PENDING,)
@@ -185,7 +185,7 @@ def test_what_is_too_small_is_told_before_arming(bench: Bench) -> None:
     bench.go(work)
 
 
-def test_a_device_that_is_too_slow_is_a_reason_against_arming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_is_too_slow_prevents_arming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(margin_monitor, "LOOK", 0.02)
     rig = slow_lift(20, "feedback")
     with LoopMemory.create(tmp_path / "segment", row_width=rig.layout.width, ring_rows=1000, mailbox_slots=4) as memory:
@@ -201,7 +201,7 @@ def test_a_device_that_is_too_slow_is_a_reason_against_arming(tmp_path: Path, mo
         bench.go(work)
 
 
-def test_examined_again_after_a_switch_and_at_another_supply_but_not_while_it_runs(bench: Bench) -> None:
+def test_margins_are_updated_after_a_switch_and_at_another_supply_but_not_while_running(bench: Bench) -> None:
     async def work() -> None:
         bench.show(channel__p_S=2e5)
         off = await bench.until(lambda each: each.calculated)
@@ -223,7 +223,7 @@ def test_examined_again_after_a_switch_and_at_another_supply_but_not_while_it_ru
     bench.go(work)
 
 
-def test_another_strategy_brings_out_other_warnings_without_another_examination(bench: Bench) -> None:
+def test_another_strategy_gives_other_warnings_without_recalculation(bench: Bench) -> None:
     async def work() -> None:
         bench.show(channel__p_S=210e5)
         before = await bench.until(lambda each: each.calculated)
@@ -237,9 +237,7 @@ def test_another_strategy_brings_out_other_warnings_without_another_examination(
     bench.go(work)
 
 
-def test_a_rig_that_is_stopped_meanwhile_does_not_wait_for_the_examination(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shutdown_does_not_wait_for_the_margins(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     ended, begun = [], threading.Event()
 
     def endless(rig: Rig, *arguments: Any) -> None:
@@ -260,7 +258,7 @@ def test_a_rig_that_is_stopped_meanwhile_does_not_wait_for_the_examination(
     assert bench.told == []
 
 
-def test_a_circuit_that_can_not_be_examined_runs_all_the_same(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_circuit_without_calculable_margins_runs_nevertheless(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:
         raise np.linalg.LinAlgError("Singular matrix")
 
@@ -274,7 +272,7 @@ def test_a_circuit_that_can_not_be_examined_runs_all_the_same(bench: Bench, monk
     bench.go(work)
 
 
-def test_what_is_published_is_what_was_found(rig: Rig) -> None:
+def test_published_margins_are_the_calculated_ones(rig: Rig) -> None:
     """Infinite margins are null, as of a valve at which nothing is asked for; the message survives the way."""
     still = lift(both({"circuit": {"components": {"main_valve": {"ports": {"A": "plug"}}}}}, _PLUG))
     found = margins(still, program())
@@ -296,7 +294,7 @@ _PLUG = {"circuit": {"components": {"plug": {"type": "volume", "ports": {"P": "p
 
 
 @pytest.mark.realtime
-def test_a_server_says_so_before_arming_and_shows_what_is_asked_for(tmp_path: Path) -> None:
+def test_a_server_publishes_margins_before_arming_and_the_utilisation(tmp_path: Path) -> None:
     small = {"nominal_flow =": 'nominal_flow = { flow = "20 l/min", drop = "35 bar", per = "edge" }'}
     with Server(tmp_path, changes=small) as server:
 

@@ -96,7 +96,7 @@ def test_many_names_cost_no_memory_and_do_not_hide_the_operator() -> None:
     assert operators._lost() == ""
 
 
-def test_a_pause_of_the_whole_machine_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pause_of_the_whole_machine_does_not_count_as_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("hilserver.service.silence.time.monotonic", lambda: now)
     silence = Silence()

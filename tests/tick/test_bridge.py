@@ -70,7 +70,7 @@ def test_the_sign_of_the_flow_picks_the_edge() -> None:
     assert inverse_orifice(-15 * L_MIN, 35 * BAR, 100 * BAR, 0.0, memory(), v) == pytest.approx(-0.5, rel=1e-12)
 
 
-def test_a_small_drop_is_laminar() -> None:
+def test_flow_is_laminar_at_a_small_drop() -> None:
     """Ellman & Piché at dp = p_tr/2 (0.5 bar): g = sqrt(p_tr)·0.5·2.5/2 = 0.625·sqrt(p_tr)."""
     v, q = valve(), 1 * L_MIN
     expected = q / (60 * L_MIN / (35 * BAR) ** 0.5 * 0.625 * BAR**0.5)
@@ -248,7 +248,7 @@ def test_the_derivative_acts_on_the_measured_flow_only() -> None:
     assert flow_servo(jump, block, with_d, DT) < -0.5
 
 
-def test_without_integral_time_the_servo_keeps_no_bias() -> None:
+def test_without_integral_time_the_servo_has_no_bias() -> None:
     """Taking over from a command of 0.5 with integral_time 0: the command is the proportional part alone."""
     v, block = valve(bridge={"integral_time": "0 s"}), memory()
     prepare_strategy(Strategy.flow_servo, 0.0, 0.5, block, v)

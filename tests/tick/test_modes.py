@@ -101,7 +101,7 @@ def test_a_fault_is_reset_only_when_its_cause_is_gone(attribute: str, value: flo
 
 
 @pytest.mark.parametrize("field", ["device_error", "heartbeat_age", "missed"])
-def test_what_is_not_a_number_counts_as_lost(field: str) -> None:
+def test_a_reading_that_is_not_a_number_counts_as_lost(field: str) -> None:
     machine = bench(Mode.RUNNING)
     row, rig = machine.row, machine.rig
     setattr(header(row), field, nan)
@@ -123,14 +123,14 @@ def test_reset_before_all_samples_came_leads_to_startup() -> None:
     assert machine.mode == "SAFE"
 
 
-def test_a_loop_that_is_not_running_stands_missed_ticks_and_a_silent_supervisor() -> None:
+def test_outside_running_missed_ticks_and_a_silent_supervisor_do_not_trip() -> None:
     machine = bench(Mode.SAFE)
     machine.missed, machine.heartbeat_age = 1000, 60.0
     machine.tick()
     assert machine.mode == "SAFE"
 
 
-def test_up_to_max_missed_ticks_are_made_good_in_virtual_time() -> None:
+def test_up_to_max_missed_ticks_the_virtual_time_catches_up() -> None:
     """4 missed ticks at 1 ms: the circuit's time goes on by 5 ms (rounding only); 5 are allowed."""
     machine = bench(Mode.RUNNING)
     before = machine["t"]
