@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from circuit_text import toml
 from component_bench import BAR, L_MIN, Bench, evaluate, pressures, refusal
 from hypothesis import given
 from hypothesis import strategies as st
-from pressure_bench import COUNTERBALANCE, fed, passive, toml
+from pressure_bench import COUNTERBALANCE, fed, passive
 
 from hilserver.components.base import Fluid
 from hilserver.components.reducing_valve import ReducingValve

@@ -14,6 +14,7 @@ import pytest
 from driver_bench import driving_process, patterns
 from fake_nidaqmx import AO, DO, FakeNi, needs_compiler
 from ni_bench import EVERYTHING, NiBench, Opened, eventually, of, opening, read, write
+from probe_rig import CIRCUIT, SERVICE, VALVE
 from service_harness import Server, panel
 
 from hilserver.errors import DriverError
@@ -259,40 +260,14 @@ pump = { channel = "port0/line4" }
 p_A = { device = "daq", source = "p_A", scale = { raw = [0, 10], value = ["0 bar", "100 bar"] } }
 p_S = { device = "daq", source = "p_S", scale = { raw = [0, 10], value = ["0 bar", "200 bar"] } }
 p_T = { device = "daq", source = "p_T", scale = { raw = [0, 10], value = ["0 bar", "10 bar"] } }
-[ports]
-A = "p_A"
-[inputs.flow]
-[valves.main]
-port = "A"
-supply = "p_S"
-tank = "p_T"
-nominal_flow = { flow = "60 l/min", drop = "35 bar", per = "edge" }
-f45 = "70 Hz"
-device = "daq"
+{valve}device = "daq"
 output = "valve"
-raw = [-10, 10]
-bridge = { strategy = "manual", jog_limit = 0.5, jog_time = "60 s" }
 [outputs.pump]
 device = "daq"
 output = "pump"
 raw = [0, 1]
 on = "armed"
-[recording]
-folder = "{folder}/logs"
-[mqtt]
-embedded = true
-port = 0
-"""
-CIRCUIT = """
-[components.source]
-type = "flow_source"
-ports = { P = "rig.A", T = "t" }
-flow = "40 l/min"
-command = "flow"
-[components.tank]
-type = "tank"
-ports = { T = "t" }
-"""
+{service}""".replace("{valve}", VALVE).replace("{service}", SERVICE)
 
 
 @pytest.mark.realtime

@@ -163,7 +163,7 @@ RENAMED = [
 @pytest.mark.parametrize(("model", "key", "former", "value"), RENAMED)
 def test_a_renamed_key_has_its_former_name_too(model: type[Published], key: str, former: str, value: Any) -> None:
     """Older clients read the former name, and present clients read it from older servers."""
-    required = {
+    required: dict[str, Any] = {
         ServerState: {"mode": "SAFE", "tick": 1, "time": 1.0},
         SpeedMargin: {"valve": "main", "required": 1.0, "spool": 1.0, "slew": 1.0, "margin": None},
         DelayMargin: {

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chain_bench import BALL
 
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
@@ -62,18 +63,6 @@ def test_regular_motions_have_no_change_point(method: str) -> None:
     """A parallelogram that stays clear of its dead centre, and a linkage that has none, turned once."""
     assert run(linkage(method, 0.5, "60 rpm"), 0.2).notes == ()
     assert run(linkage(method, 0.42, "-60 rpm"), 0.3).notes == ()
-
-
-BALL = {
-    "bodies": {
-        "top": {
-            "mass": "1 kg",
-            "inertia": ["0.02 kg*m^2", "0.03 kg*m^2", "0.05 kg*m^2"],
-            "centre": ["0.1 m", "0 m", "0.2 m"],
-        }
-    },
-    "joints": {"ball": {"type": "spherical", "between": ["ground", "top"], "point": ["0 m", "0 m", "0 m"]}},
-}
 
 
 def test_one_body_on_a_ball_joint_is_simulated_plotted_and_animated(tmp_path: Path) -> None:
