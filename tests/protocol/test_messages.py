@@ -163,7 +163,7 @@ RENAMED = [
 @pytest.mark.parametrize(("model", "key", "former", "value"), RENAMED)
 def test_a_renamed_key_has_its_former_name_too(model: type[Published], key: str, former: str, value: Any) -> None:
     """Older clients read the former name, and present clients read it from older servers."""
-    required: dict[str, Any] = {
+    minimal: dict[type[Published], dict[str, Any]] = {
         ServerState: {"mode": "SAFE", "tick": 1, "time": 1.0},
         SpeedMargin: {"valve": "main", "required": 1.0, "spool": 1.0, "slew": 1.0, "margin": None},
         DelayMargin: {
@@ -171,8 +171,8 @@ def test_a_renamed_key_has_its_former_name_too(model: type[Published], key: str,
             "margin": None, "at": None,
         },
         MarginStatus: {"calculated": False, "version": 1},
-    }[model]  # fmt: skip
-    message = model.model_validate({**required, key: value})
+    }  # fmt: skip
+    message = model.model_validate({**minimal[model], key: value})
     written = json.loads(message.payload())
     assert written[former] == written[key]
     assert model.model_validate_json(message.payload()) == message
