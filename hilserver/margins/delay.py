@@ -194,7 +194,7 @@ def warnings(found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
 
 
 def refusals(rig: Rig, found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
-    """Slow devices with which the rig does not come to rest with these strategies, in words: it must not be armed."""
+    """Slow devices that make the rig oscillate with these strategies, in words: it must not be armed."""
     rates = _rates_between(rig, found.driven)
     for strategy in strategies:
         margin = found.of(strategy)

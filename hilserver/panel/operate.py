@@ -23,7 +23,7 @@ _CLICK = """(event) => {
   if (part && (event.type !== "keydown" || event.key === "Enter")) emit(part.dataset.part);
 }"""
 COLD, WARM = (37, 99, 235), (220, 38, 38)
-"""Colours of a line without pressure and at the highest pressure, as is usual: return blue, pressure red."""
+"""Colours of a line without pressure and at the highest pressure; by convention, return is blue and pressure red."""
 FULL_PRESSURE = 250e5
 HOLD_OFF = 1.0
 """Seconds during which an input that a user has just moved does not follow the server."""
