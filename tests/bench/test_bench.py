@@ -261,7 +261,7 @@ def test_a_simulated_device_costs_the_loop_shared_memory(rig: Rig) -> None:
     assert left() == before
 
 
-def test_a_fast_device_is_opened_only_if_asked_and_gets_its_safe_values(fake_ni: FakeNi) -> None:
+def test_a_fast_device_is_opened_only_on_request_and_gets_its_safe_values(fake_ni: FakeNi) -> None:
     """It is read and written in the loop: only the device itself can say what that takes."""
     source = {
         "driver": "ni",
@@ -285,7 +285,7 @@ def modbus() -> Iterator[ModbusServer]:
     server.close()
 
 
-def test_a_slow_device_is_timed_in_the_loop_and_if_asked_for_itself(modbus: ModbusServer) -> None:
+def test_a_slow_device_is_timed_in_the_loop_and_on_request_alone(modbus: ModbusServer) -> None:
     rig = rig_with_modbus(modbus.port)
     assert [(cost.driver, cost.where) for cost in driver_costs(rig, turns=20, repeats=2)] == [("modbus", "loop")]
     assert modbus.written() == []
@@ -339,7 +339,7 @@ def test_a_report_is_compared_and_what_is_slower_fails(
     assert line.endswith(" times slower than before.")
 
 
-def test_of_a_rig_with_hardware_the_circuit_is_timed_and_nothing_is_opened(
+def test_on_a_rig_with_hardware_only_the_circuit_is_timed(
     modbus: ModbusServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rig, written = rig_with_modbus(modbus.port), len(modbus.written())

@@ -396,7 +396,7 @@ def test_linked_modules_keep_their_own_names(tmp_path: Path, monkeypatch: pytest
         linked(standard_library(), "test", tmp_path, [module])
 
 
-def test_a_program_knows_its_functions_only() -> None:
+def test_a_program_has_only_its_own_functions() -> None:
     program = compiled_program(standard_library())
     assert callable(program.advance)
     with pytest.raises(AttributeError, match="retreat"):

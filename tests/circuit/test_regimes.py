@@ -55,7 +55,7 @@ def test_an_end_stop_too_stiff_for_euler_is_found_from_any_position() -> None:
     assert "too long for euler with rod at an end stop" in text
 
 
-def test_advice_stays_within_what_the_solver_accepts() -> None:
+def test_advised_settings_are_valid_for_the_solver() -> None:
     """More than 1000 substeps are not possible; and at the limit of stability nothing decays."""
     fast = Stiffness(1e-7, "A.content", np.array([-1e7]))
     text = too_long(fast, "rk4", 1e-3, 10)

@@ -152,7 +152,7 @@ def test_watching_prints_each_state_for_other_programs(server: Server, client: C
         process.wait()
 
 
-def test_watching_goes_on_when_the_broker_is_lost_and_regained(tmp_path: Path) -> None:
+def test_watching_continues_after_a_broker_restart(tmp_path: Path) -> None:
     """In a terminal: a pseudo-terminal is read as a person would see it."""
     with Server(tmp_path) as server:
         master, slave = os.openpty()

@@ -98,7 +98,7 @@ def test_impossible_fits_are_refused(points: list[tuple[float, float]], degree: 
 # --- what becomes of the channels ------------------------------------------------------------------------------------
 
 
-def test_the_last_polynomial_counts_and_begins_without_a_tare() -> None:
+def test_the_last_polynomial_applies_and_starts_without_a_tare() -> None:
     line, tare = {"polynomial": [1, 10]}, {"tare": 0.5}
     assert shown(rig_with(), 5.0) == pytest.approx(50.0)
     assert shown(rig_with(line), 5.0) == pytest.approx(51.0)

@@ -88,7 +88,7 @@ def test_machine_code_of_own_kernels_is_kept_in_the_cache(tmp_path: Path, monkey
     assert {path.suffix for path in tmp_path.rglob("*.*")} >= {".py", ".nbi", ".nbc"}
 
 
-def test_an_own_component_leaves_the_kinds_of_the_others_alone() -> None:
+def test_an_own_component_does_not_change_the_other_kinds() -> None:
     own = own_library("-size * p_P")
     standard = standard_library()
     few = Library([own.types["tank"], own.types["orifice"]])

@@ -134,7 +134,7 @@ def test_run_replay_and_doctor_refuse_a_cache_to_which_others_can_write(command:
     assert "Traceback" not in done.stderr
 
 
-def test_safe_values_are_written_whatever_the_cache_is(
+def test_safe_values_are_written_with_any_cache(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With another cache, which is removed again."""

@@ -37,7 +37,7 @@ def test_counterbalance_valve_opens_at_its_pilot_pressure(p_C: float, back: floa
 
 
 @pytest.mark.parametrize(("over", "flow"), [(20.0, 10.0), (60.0, 30.0)])
-def test_counterbalance_valve_relieves_as_its_curve_says(over: float, flow: float) -> None:
+def test_counterbalance_valve_relieves_along_its_curve(over: float, flow: float) -> None:
     lines = '[components.valve]\ntype = "counterbalance_valve"\nports = { C = "P", V = "T", X = "T", Y = "T" }'
     bench = Bench(fed(lines, flow, **COUNTERBALANCE))
     bench.run(1.0, 1e-4)

@@ -208,7 +208,7 @@ def test_an_on_off_spool_moves_at_constant_speed_until_it_lands() -> None:
     assert travel == pytest.approx(np.where(t < 9 * tau, 0.1 * t / tau, 1 - 0.1 * np.exp(9 - t / tau)), abs=1e-6)
 
 
-def test_on_off_valves_switch_at_half_the_command_whatever_its_size() -> None:
+def test_on_off_valves_switch_at_half_command() -> None:
     bench = spool(SWITCHING)
     for command, end in ((0.4, 0.0), (0.6, 1.0), (0.9, 1.0), (0.4, 0.0), (-0.6, -1.0), (1.0, 1.0), (-0.4, 0.0)):
         bench["u"] = command

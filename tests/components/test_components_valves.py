@@ -299,7 +299,7 @@ def valve_circuit(lines: str) -> str:
 
 
 @pytest.mark.parametrize("d", [0.4, 0.8])
-def test_servo_spool_overshoots_as_its_damping_says(d: float) -> None:
+def test_servo_spool_overshoot_follows_its_damping(d: float) -> None:
     """Peak of a second-order step response: 1 + exp(-pi·d/sqrt(1-d²)) at pi/(omega·sqrt(1-d²)). Analytic."""
     bench = Bench(valve_circuit(f'type = "servo_valve"\nf90 = "50 Hz"\ndamping = {d}'))
     bench["joystick"] = 0.5

@@ -102,7 +102,7 @@ def test_check_valve_without_a_spring_follows_the_root_law(drop: float) -> None:
     assert evaluate(check, p_A=0.0, p_B=0.0)["q_B"] == 0.0
 
 
-def test_check_valve_opens_gradually_where_it_is_said() -> None:
+def test_check_valve_opens_gradually_where_specified() -> None:
     """A given full_open_pressure counts without a spring's preload too."""
     sheet = {"nominal_flow": {"flow": "40 l/min", "drop": "4 bar"}, "full_open_pressure": "3 bar"}
     half = evaluate(CheckValve.model_validate(sheet), p_A=1.5 * BAR, p_B=0.0)["q_B"]

@@ -103,7 +103,7 @@ def test_every_option_of_a_command_is_on_its_page(command: tuple[str, ...]) -> N
     assert missing <= {"-h", "--help"}
 
 
-def test_the_list_of_commands_is_what_help_says() -> None:
+def test_the_list_of_commands_is_that_of_help() -> None:
     assert commands_in(said_by_help()) == list(program().commands)
     assert commands_in(said_by_help("log")) == list(program().commands["log"].commands)
     assert {"run", "demo", "check", "switch", "send", "log check"} <= {" ".join(command) for command in commands()}

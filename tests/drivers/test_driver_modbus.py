@@ -159,7 +159,7 @@ def test_a_late_answer_on_a_serial_line_is_not_taken_for_the_next_one(rtu: RtuBe
     session.driver.close()
 
 
-def test_lost_answers_are_counted_and_asked_again_with_pauses(one: Session, bench: ModbusBench) -> None:
+def test_lost_answers_are_counted_and_requests_repeated_with_pauses(one: Session, bench: ModbusBench) -> None:
     bench.server.do("fault", answers=["nothing"] * 2)
     assert np.isnan(one.read()["x"])
     read_until_good(one)

@@ -162,7 +162,7 @@ def test_a_device_found_after_closing_is_released(
     assert not fake_ni.open_tasks()
 
 
-def test_safe_values_are_written_again_whatever_the_driver_believes(opened: Opened, fake_ni: FakeNi) -> None:
+def test_safe_values_are_rewritten_regardless_of_the_last_command(opened: Opened, fake_ni: FakeNi) -> None:
     io = opened(**EVERYTHING)
     fake_ni.device().value[DO][0] = 1.0
     io.make_safe()
@@ -181,7 +181,7 @@ def test_a_task_that_cannot_be_cleared_is_ignored(opened: Opened, fake_ni: FakeN
 # --- watchdog, power-up states ----------------------------------------------------------------------------------------
 
 
-def test_watchdog_makes_safe_what_it_guards_and_the_driver_unlocks_the_device(opened: Opened, fake_ni: FakeNi) -> None:
+def test_watchdog_sets_its_outputs_safe_and_the_driver_unlocks_the_device(opened: Opened, fake_ni: FakeNi) -> None:
     device = fake_ni.device()
     device.watchdog = 1
     io = opened(

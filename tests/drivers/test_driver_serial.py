@@ -166,7 +166,7 @@ def test_each_request_has_its_own_answer(open_: Callable[..., Session], port: Po
     ("answer", "name"),
     [(b"1,2\n", "wrong number of columns"), (b"x\n", "not a number"), (b"\xff1\n", "noise"), (b"1", "timeout")],
 )
-def test_bad_answers_are_counted_and_asked_again(
+def test_bad_answers_are_counted_and_requests_repeated(
     open_: Callable[..., Session], port: Port, answer: bytes, name: str
 ) -> None:
     device = answering(port, answer, b"7\n", b"7\n")

@@ -156,7 +156,7 @@ def test_the_page_has_every_unknown() -> None:
         assert f"| {u.name} | {u.meaning} | {u.range} | {u.reason} |\n" in page
 
 
-def test_an_unknown_without_what_it_needs_does_not_apply(rigs: dict[str, Rig]) -> None:
+def test_an_unknown_that_the_rig_lacks_does_not_apply(rigs: dict[str, Rig]) -> None:
     sources = copy.deepcopy(dict(rigs["demo"].sources))
     del sources["devices"]["rig"]["machine"]["components"]["load"]
     names = {u.name for u in applicable(assemble(sources, RIGS["demo"], standard_library()), "rig")}

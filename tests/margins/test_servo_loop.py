@@ -170,7 +170,7 @@ PLANTS = [
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-def test_tuned_settings_keep_what_they_are_tuned_for(plant: FlowPlant) -> None:
+def test_tuned_settings_have_the_required_margins(plant: FlowPlant) -> None:
     """M_S and the phase margin, and thus the gain margin M_S/(M_S - 1); no resonance; any passive load."""
     loop = ServoLoop(plant, tuned(plant))
     m = loop.margins()

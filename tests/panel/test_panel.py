@@ -133,7 +133,7 @@ def test_users_without_an_account_are_refused(browser: Browser, url: str, server
     stranger.context.close()
 
 
-def test_tls_carries_log_in_and_live_values(folder: Path, broker: Broker, server: Server, browser: Browser) -> None:
+def test_the_panel_works_over_tls(folder: Path, broker: Broker, server: Server, browser: Browser) -> None:
     """With a certificate and its key: https, a cookie for https only, live values over it; nothing in the clear."""
     key, certificate = folder / "panel.key", folder / "panel.crt"
     kind = (

@@ -230,11 +230,11 @@ def test_schemas_are_valid_and_accept_what_the_server_accepts() -> None:
         ("answer", {"id": None, "command": "arm", "ok": "yes", "time": 0.0}, "$.ok"),
     ],
 )
-def test_schemas_refuse_what_is_wrong(topic: str, message: dict[str, Any], where: str) -> None:
+def test_schemas_reject_invalid_messages(topic: str, message: dict[str, Any], where: str) -> None:
     assert any(text.startswith(f"{topic}: {where}: ") for text in flaws(topic, message)), flaws(topic, message)
 
 
-def test_description_says_what_can_be_asked() -> None:
+def test_description_lists_commands_and_topics() -> None:
     description = describe(
         "lab",
         "1.2.3",

@@ -218,7 +218,7 @@ asyncio.run(MqttService(BrokerAddress(port=int(sys.argv[1])), "lab", Nobody()).r
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_last_will_tells_that_the_server_was_killed(program: Program) -> None:
+def test_last_will_reports_a_killed_server(program: Program) -> None:
     async def work() -> None:
         async with EmbeddedBroker(program=program) as broker, panel(broker.port) as user:
             server = await asyncio.create_subprocess_exec(sys.executable, "-c", _SERVER, str(broker.port))
@@ -233,7 +233,7 @@ def test_last_will_tells_that_the_server_was_killed(program: Program) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_server_that_ends_says_offline(program: Program) -> None:
+def test_a_server_that_ends_publishes_offline(program: Program) -> None:
     async def work() -> None:
         async with EmbeddedBroker(program=program) as broker, panel(broker.port) as user:
             async with serving(MqttService(BrokerAddress(port=broker.port), "lab", RecordingCommands())):

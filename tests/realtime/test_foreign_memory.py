@@ -65,7 +65,7 @@ def test_a_server_does_not_start_on_another_user_s_memory(tmp_path: Path) -> Non
 
 
 @as_root
-def test_nobody_attaches_to_another_user_s_segment(path: Path) -> None:
+def test_a_segment_of_another_user_is_not_attached(path: Path) -> None:
     """One that its owner has opened to all; its memory would be under the owner's control."""
     with Segment.create(path, 100):
         path.chmod(0o666)

@@ -261,7 +261,7 @@ writer.close()
 """
 
 
-def test_a_full_disk_is_reported_and_what_was_written_stays_readable(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_written_rows_remain_readable(tmp_path: Path) -> None:
     """The limit of the file's size stands for the full disk: the system refuses to write in the middle of a batch."""
     path = tmp_path / "run.arrow"
     command = [sys.executable, "-c", FULL_DISK, str(path)]

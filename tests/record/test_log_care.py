@@ -34,7 +34,7 @@ def damage(path: Path, tick: float) -> int:
 # --- parts
 
 
-def test_a_new_part_is_begun_after_so_many_rows_and_says_what_came_before(tmp_path: Path) -> None:
+def test_a_new_part_starts_after_the_row_limit_and_names_its_predecessor(tmp_path: Path) -> None:
     rows = write_numbered_parts(tmp_path / "run.arrow")
     parts = LogReader(tmp_path / "run.arrow").parts
     assert [part.name for part in parts] == ["run.arrow", "run.001.arrow", "run.002.arrow", "run.003.arrow"]

@@ -39,7 +39,7 @@ def test_rows_may_be_wider_than_what_is_logged(tmp_path: Path) -> None:
     assert_same_bits(all_rows(LogReader(tmp_path / "run.arrow")), rows[:, :5])
 
 
-def test_the_header_comes_back_with_its_arrays_exactly(tmp_path: Path) -> None:
+def test_the_header_is_read_back_exactly_with_its_arrays(tmp_path: Path) -> None:
     given_header = header()
     write(tmp_path / "run.arrow", random_rows(1))
     found = LogReader(tmp_path / "run.arrow").header

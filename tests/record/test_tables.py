@@ -192,7 +192,7 @@ RATE: dict[str, Any] = {"sample_rate_hz": 1.0}
         ("p,q\n1,2\n", [], RATE, "no columns"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_the_reason(
+def test_unreadable_tables_are_refused_with_the_reason(
     tmp_path: Path, text: str, columns: list[str], options: dict[str, Any], reason: str
 ) -> None:
     path = table(tmp_path, text)

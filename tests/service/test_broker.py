@@ -85,7 +85,7 @@ def test_passes_messages_on_the_loopback_only_and_leaves_nothing_behind(program:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_killed_broker_comes_back_on_the_same_port(program: Program) -> None:
+def test_a_killed_broker_restarts_on_the_same_port(program: Program) -> None:
     async def session() -> None:
         async with EmbeddedBroker(program=program) as broker:
             first = broker.pid

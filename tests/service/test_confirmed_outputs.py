@@ -194,7 +194,7 @@ def test_the_stand_by_switches_the_pump_off_while_the_worker_stands_still(run: R
 
 
 @pytest.mark.parametrize("run", [{"action": "warn"}], indirect=True)
-def test_a_warning_leaves_the_mode_and_says_so(run: Run) -> None:
+def test_action_warn_reports_and_keeps_the_mode(run: Run) -> None:
     async def watch(user: Panel) -> None:
         await armed(run, user)
         start = len(user.seen)

@@ -87,7 +87,7 @@ def test_each_stop_is_carried_out_once_and_no_later_than_its_first_copy(order: t
 
 
 @pytest.mark.parametrize("stop", STOPPING)
-def test_what_was_sent_before_a_stop_and_arrives_after_it_is_refused(stop: str) -> None:
+def test_commands_sent_before_a_stop_are_refused_after_it(stop: str) -> None:
     bench = Bench()
 
     async def work() -> None:

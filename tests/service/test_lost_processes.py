@@ -37,7 +37,7 @@ def test_without_its_supervisor_the_loop_ramps_to_null_and_everything_ends(tmp_p
         assert not segment_path(f"{server.name}-rig").exists()
 
 
-def test_a_restart_ends_at_once_what_a_killed_supervisor_left(tmp_path: Path) -> None:
+def test_a_restart_ends_the_processes_of_a_killed_supervisor(tmp_path: Path) -> None:
     with Server(tmp_path) as killed:
         set_in_motion(killed)
         killed.kill("supervisor")
@@ -207,7 +207,7 @@ def test_a_signal_ends_the_run_in_order(tmp_path: Path) -> None:
         assert "Traceback" not in server.stderr
 
 
-def test_all_processes_are_told_to_end_at_once(tmp_path: Path) -> None:
+def test_all_processes_are_asked_to_end_simultaneously(tmp_path: Path) -> None:
     """As systemd does it, unless it is told otherwise."""
     with Server(tmp_path) as server:
         set_in_motion(server)

@@ -227,7 +227,7 @@ def test_without_the_broker_the_rig_stops_and_a_person_must_start_it_again(
 
 
 @pytest.mark.realtime
-def test_a_rig_that_requires_nobody_runs_on(tmp_path: Path) -> None:
+def test_a_rig_that_requires_no_operator_keeps_running(tmp_path: Path) -> None:
     async def work(user: Panel) -> None:
         await be_running(user)
         server.kill("broker", number=signal.SIGSTOP)

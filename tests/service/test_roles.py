@@ -83,7 +83,7 @@ def test_a_viewers_last_will_changes_nothing(lab: Lab, version: str) -> None:
 
 
 @NEEDS_MOSQUITTO
-def test_a_response_topic_outside_of_the_servers_rights_costs_nothing(lab: Lab) -> None:
+def test_a_response_topic_outside_the_servers_rights_has_no_effect(lab: Lab) -> None:
     """The answer comes where it always comes; the broker does not pass on the other one, and the connection lives."""
 
     async def work() -> None:

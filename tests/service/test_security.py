@@ -210,7 +210,7 @@ def dangers(source: str) -> list[str]:
         "import yaml",
     ],
 )
-def test_the_search_finds_what_it_looks_for(source: str) -> None:
+def test_the_search_finds_its_patterns(source: str) -> None:
     assert dangers(source)
 
 

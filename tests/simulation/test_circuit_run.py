@@ -135,7 +135,7 @@ def test_command_line(circuit: Path) -> None:
         assert text in said.stderr
 
 
-def test_files_are_told_apart(circuit: Path) -> None:
+def test_rig_and_circuit_files_are_distinguished(circuit: Path) -> None:
     assert is_circuit_file(circuit)
     assert not is_circuit_file(ROOT / "config/rigs/demo.toml")
     with pytest.raises(ConfigurationError, match="no such file"):

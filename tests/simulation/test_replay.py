@@ -154,7 +154,7 @@ def test_a_torn_log_is_replayed_up_to_the_damage(log: Path, tmp_path: Path) -> N
     assert "damaged: torn.arrow, byte" in "\n".join(replay_sentences(result))
 
 
-def test_after_lost_rows_the_replay_begins_anew(log: Path, tmp_path: Path) -> None:
+def test_replay_restarts_after_lost_rows(log: Path, tmp_path: Path) -> None:
     """Among the lost rows is one of a switch: the circuit behind the gap is another one."""
     result = replay_log(
         rewritten(

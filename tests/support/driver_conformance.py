@@ -148,7 +148,7 @@ class DriverConformance:
         driver.close()
         self.make(bench).close()
 
-    def test_nothing_is_counted_while_nothing_fails(self, bench: Bench) -> None:
+    def test_no_failures_are_counted_in_normal_operation(self, bench: Bench) -> None:
         session = self.open(bench)
         session.reads_something()
         session.arrives(patterns(bench.output_span)[0])

@@ -179,7 +179,7 @@ anything = st.one_of(st.floats(-20, 20), st.sampled_from([nan, inf, -inf, 1e308,
     inputs=st.lists(st.tuples(anything, anything, anything, anything), min_size=5, max_size=30),
     limits=st.sampled_from([(-1.0, 1.0, "50 1/s"), (-0.3, 0.6, "5 1/s"), (0.0, 1.0, "900 1/s")]),
 )
-def test_whatever_comes_in_the_command_is_finite_within_range_and_slew(
+def test_the_command_is_always_finite_and_within_range_and_slew(
     strategy: int, inputs: list[tuple[float, float, float, float]], limits: tuple[float, float, str]
 ) -> None:
     low, high, slew = limits

@@ -83,7 +83,7 @@ def test_noisy_sensors_do_not_shake_the_valve() -> None:
 
 
 @pytest.mark.parametrize(("rig", "load"), [("lift", 0.5), ("lift", 2.0), ("demo", 0.5), ("demo", 2.0)])
-def test_a_load_other_than_stated_comes_to_rest(rig: str, load: float) -> None:
+def test_an_unknown_load_comes_to_rest(rig: str, load: float) -> None:
     """After a step of the joystick and back, the oscillation of the pressure has fallen to 60 % after 1.2 s."""
     for strategy in ("prediction", "feedback"):
         found = load_rig(CONFIG / "rigs" / f"{rig}.toml")

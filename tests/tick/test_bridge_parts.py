@@ -175,7 +175,7 @@ def test_the_cubic_has_the_derivatives_of_the_polynomial_it_goes_through(c: list
 # --- the cylinder ----------------------------------------------------------------------------------------------------
 
 
-def test_the_cylinder_moves_as_its_equations_say() -> None:
+def test_the_cylinder_model_agrees_with_its_equations() -> None:
     """DOP853 on the equations written out by hand, sine flows of 5 Hz for 0.2 s: 2e-3 of the ranges at 0.25 ms.
 
     The midpoint rule is of second order: a quarter of that at half the step, 10 % allowed.
