@@ -48,7 +48,7 @@ USUAL_UNITS = {
 """The units in nearly all files, each word with its definition for pint.
 
 Gallons are those of the USA. ``barg`` and ``psig`` are gauge pressures, as all pressures are. (``psi`` is not among
-them: pint's own has other last digits, which logs of earlier versions contain.)
+them: pint's own differs in the last digits, which logs of earlier versions contain.)
 """
 _NOT_IN_PINT = ("rev", "rpm", "percent", "gpm", "lpm", "barg")
 _WORD = re.compile(r"[^\W\d_][\w°]*|%")

@@ -84,9 +84,9 @@ def _devices(setup: DeviceSetup, opened: bool) -> Iterator[tuple[str, Opened]]:
     if issubclass(kind, PlantDriver):
         yield LOOP, _simulated(setup)
     elif kind.pace is Pace.SLOW:
-        yield LOOP, _stand_in(setup)
+        yield LOOP, _opened_stand_in(setup)
     if opened and is_hardware(kind):
-        yield (WORKER if kind.pace is Pace.SLOW else LOOP), _itself(setup)
+        yield (WORKER if kind.pace is Pace.SLOW else LOOP), _opened_device(setup)
 
 
 @contextlib.contextmanager
@@ -103,7 +103,7 @@ def _simulated(setup: DeviceSetup) -> Iterator[Driver]:
 
 
 @contextlib.contextmanager
-def _stand_in(setup: DeviceSetup) -> Iterator[Driver]:
+def _opened_stand_in(setup: DeviceSetup) -> Iterator[Driver]:
     """The loop's side of a slow device whose worker has published one reading."""
     path = segment_path(f"bench-{os.getpid()}-{setup.name}")
     memory = WorkerMemory.create(path, len(setup.inputs), len(setup.outputs))
@@ -116,7 +116,7 @@ def _stand_in(setup: DeviceSetup) -> Iterator[Driver]:
 
 
 @contextlib.contextmanager
-def _itself(setup: DeviceSetup) -> Iterator[Driver]:
+def _opened_device(setup: DeviceSetup) -> Iterator[Driver]:
     """The opened device at its safe values, which it keeps."""
     kind, config = setup.configured()
     driver = kind(setup.name, config, setup.inputs, setup.outputs)

@@ -51,7 +51,7 @@ PARTS = {
 LOOK_AHEAD = "look-ahead"
 PLAIN_STRATEGY = Strategy["inverse_lag_leakage"]
 """The best strategy without look-ahead."""
-TURNS = 2000
+CALLS_TIMED = 2000
 """Calls that are timed together."""
 
 
@@ -172,8 +172,8 @@ class TimedTick:
         found = []
         for _ in range(20):
             self._cycles[:] = 0
-            self._program.time_nothing(TURNS)
-            found.append(float(self._cycles[timed.EMPTY]) / TURNS)
+            self._program.time_nothing(CALLS_TIMED)
+            found.append(float(self._cycles[timed.EMPTY]) / CALLS_TIMED)
         return statistics.median(found)
 
 
@@ -193,9 +193,11 @@ def parts_around(rig: Rig, repeats: int = 7) -> list[PartCost]:
         for each in (memory, writer):
             stack.callback(each.close)
         return [
-            PartCost("call from Python", "loop", median_time(repeats, TURNS, _empty_call(rig))),
-            PartCost("publish", "loop", median_time(repeats, TURNS, _publishing(memory))),
-            PartCost("recorder", "recorder", median_time(repeats, TURNS, partial(writer.append, np.zeros((1, width))))),
+            PartCost("call from Python", "loop", median_time(repeats, CALLS_TIMED, _empty_call(rig))),
+            PartCost("publish", "loop", median_time(repeats, CALLS_TIMED, _publishing(memory))),
+            PartCost(
+                "recorder", "recorder", median_time(repeats, CALLS_TIMED, partial(writer.append, np.zeros((1, width))))
+            ),
         ]
 
 

@@ -270,7 +270,7 @@ def rosenbrock(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: 
             part = h * size / PARTS
             attempt(ix, val, z, y, work, part)
             z[n] = t + h * (at + size) / PARTS
-            if size == 1 or is_as_promised(ix, val, z, y, work, part):
+            if size == 1 or is_accurate_step(ix, val, z, y, work, part):
                 break
             size //= 2
         pass_volumes_of_part(ix, val, z, work)
@@ -359,7 +359,7 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: flo
     clip_states(ix, val, z)
 
 
-def is_as_promised(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> bool:
+def is_accurate_step(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> bool:
     """Whether the rates at the end of an attempted step agree with those that the linearisation predicts there.
 
     The difference is expressed as the change of state that it causes: h·(I - g·h·J)^-1·(f(z) - f - J·(z - start)).
@@ -370,10 +370,10 @@ def is_as_promised(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats,
     jacobian, matrix = work[m + 5 * n :], work[m + 5 * n + n * n :]
     rates_within_step(ix, val, z, y, d, True)
     for i in range(n):
-        promised = f[i]
+        predicted = f[i]
         for j in range(n):
-            promised += jacobian[i * n + j] * (z[j] - start[j])
-        error[i] = d[i] - promised
+            predicted += jacobian[i * n + j] * (z[j] - start[j])
+        error[i] = d[i] - predicted
     solve(matrix, error, int(n), pivots)
     for i in range(n):
         allowed = BEND_RELATIVE * max(abs(start[i]), abs(z[i])) + BEND_ABSOLUTE * val[ix[SCALE] + i]

@@ -23,7 +23,7 @@ PATIENCE, LONGEST = 1.0, 5.0
 """Seconds after which unwritten output is abandoned at the end: without progress, and in total."""
 
 
-class Outlet:
+class OutputQueue:
     """Writes to file descriptors in a separate thread. Output that arrives while its queue is full is dropped.
 
     Once something has been dropped, everything is, until the queue is empty: there is one gap, and it is reported.
@@ -100,8 +100,8 @@ class Outlet:
 class QueuedStream(io.TextIOBase):
     """A text stream in place of ``original``, which passes on whole lines; it never waits."""
 
-    def __init__(self, original: TextIO, outlet: Outlet) -> None:
-        self._original, self._outlet = original, outlet
+    def __init__(self, original: TextIO, queue: OutputQueue) -> None:
+        self._original, self._queue = original, queue
         self._file = original.fileno()
         self._line = ""
         self._lock = threading.RLock()
@@ -114,7 +114,7 @@ class QueuedStream(io.TextIOBase):
     def finish(self) -> bool:
         """Wait briefly until all that was said is written; returns whether it is."""
         self.flush()
-        return self._outlet.finish()
+        return self._queue.finish()
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -159,7 +159,7 @@ class QueuedStream(io.TextIOBase):
                 self._line = ""
 
     def _put(self, text: str) -> None:
-        self._outlet.put(self._file, text.encode(self.encoding, self.errors))
+        self._queue.put(self._file, text.encode(self.encoding, self.errors))
 
 
 @contextlib.contextmanager
@@ -174,18 +174,19 @@ def never_waiting() -> Iterator[None]:
     except (OSError, ValueError):
         yield
         return
-    first = Outlet()
-    outlets = [first, first if os.path.sameopenfile(*files) else Outlet()]  # keeps the order of the output to one file
+    first = OutputQueue()
+    # one queue for both if they are the same file, so that their order is kept
+    queues = [first, first if os.path.sameopenfile(*files) else OutputQueue()]
     for stream in originals:
         stream.flush()
-    streams = [QueuedStream(stream, outlet) for stream, outlet in zip(originals, outlets, strict=True)]
+    streams = [QueuedStream(stream, queue) for stream, queue in zip(originals, queues, strict=True)]
     sys.stdout, sys.stderr = streams
     try:
         yield
     finally:
         for stream in streams:
             stream.flush()
-        everything = [outlet.finish() for outlet in outlets]
+        everything = [queue.finish() for queue in queues]
         if all(everything):
             sys.stdout, sys.stderr = originals
         # else the process ends with them: what is printed to the originals now would wait

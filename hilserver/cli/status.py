@@ -164,7 +164,7 @@ def picture(
         ]
         table.add_row(key, *shown, display(0.0, unit)[1])
     parts.append(table)
-    if margins is not None and state.demand:
+    if margins is not None and state.utilisation:
         parts.append(utilisation_table(state, margins))
         parts += [Text(f"- {text}", style="yellow") for text in margins.warnings]
     if state.loop is not None:
@@ -180,16 +180,16 @@ def utilisation_table(state: ServerState, margins: MarginStatus) -> Table:
     now = ("flow to port", "flow to tank", "opening speed")
     found = ("capacity margin", "speed margin", "delay margin")
     table = Table("utilisation of a real valve", "strategy", *now, *found, box=None)
-    for valve, demand in state.demand.items():
+    for valve, used in state.utilisation.items():
         strategy = state.strategies.get(valve, "?")
-        fastest = max(demand.speed_to_port, demand.speed_to_tank)
-        asked = [percent(share) for share in (demand.flow_to_port, demand.flow_to_tank, fastest)]
+        fastest = max(used.speed_to_port, used.speed_to_tank)
+        present = [percent(share) for share in (used.flow_to_port, used.flow_to_tank, fastest)]
         smallest_of = (
             [each.margin for each in margins.capacity if each.valve == valve],
             [each.margin for each in margins.speed if each.valve == valve],
             [each.margin for each in margins.delay if each.strategy == strategy],
         )
-        table.add_row(valve, strategy, *asked, *(smallest(each, margins.examined) for each in smallest_of))
+        table.add_row(valve, strategy, *present, *(smallest(each, margins.calculated) for each in smallest_of))
     return table
 
 

@@ -15,7 +15,7 @@ from hilserver.errors import HilserverError
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.connection import connection, new_client
 from hilserver.protocol.heartbeat import OperatorHeartbeat
-from hilserver.protocol.published import OperatorInfo
+from hilserver.protocol.published import OperatorDescription
 from hilserver.protocol.topics import Topics
 
 BEATS = 4
@@ -43,7 +43,7 @@ class HeartbeatSender:
         address: BrokerAddress,
         rig: str,
         name: str,
-        required: OperatorInfo,
+        required: OperatorDescription,
         alive: Callable[[], bool] = lambda: True,
     ) -> None:
         self.name = name

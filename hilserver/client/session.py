@@ -23,7 +23,7 @@ from hilserver.protocol.published import (
     Description,
     Event,
     MarginStatus,
-    OperatorInfo,
+    OperatorDescription,
     Published,
     ServerState,
     Telemetry,
@@ -50,7 +50,8 @@ class Session:
 
     ``description``, ``state``, ``circuit`` and ``margins`` are the latest messages, None where nothing was published.
     ``events`` are the latest ones, ``listeners`` get each telemetry message. ``trouble``: why there is no connection;
-    empty while there is one. ``operator``: the program as which it arms and starts a rig that requires heartbeats.
+    empty while there is one. ``operator``: the program's name in the heartbeats, where the rig requires
+    them.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class Session:
 
         Raises RequestFailed where the broker takes none.
         """
-        required = self.description.operator if self.description is not None else OperatorInfo()
+        required = self.description.operator if self.description is not None else OperatorDescription()
         if self._operator is None or required.require != "client" or command.client is not None:
             return command
         if self._heartbeat is None:
@@ -256,9 +257,9 @@ async def open_session(
 ) -> AsyncIterator[Session]:
     """Open a session with the server of ``rig``; ``telemetry``: subscribe to its samples, too.
 
-    ``operator``: the program as which it arms and starts a rig that requires heartbeats, which are sent until the
-    session ends; None: such a rig is neither armed nor started. ``within`` in s, for the connection. Raises
-    RequestFailed where there is no broker, or it knows no such rig.
+    ``operator``: the program's name in the heartbeats that are sent until the session ends, where the rig requires
+    them; None: such a rig is neither armed nor started. ``within`` in s, for the connection. Raises RequestFailed where
+    there is no broker, or it knows no such rig.
     """
     session = Session(address, rig, telemetry=telemetry, operator=operator)
     running = asyncio.create_task(session.run())

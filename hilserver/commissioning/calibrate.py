@@ -21,7 +21,7 @@ from hilserver.rig.scale import in_si
 from hilserver.units import shown_unit
 
 BETWEEN_LOOKS = 0.005
-FEWEST = 5
+MIN_SAMPLES = 5
 """Samples that make a reading."""
 NOISE = 6.0
 """Standard deviations by which two readings must differ."""
@@ -88,13 +88,13 @@ def measure(rig: Rig, source: Source, name: str, seconds: float) -> Measured:
     found: list[float] = []
     source.row()  # the first takes longer
     deadline = time.monotonic() + seconds
-    while (late := time.monotonic() - deadline) < 0.0 or (len(found) < FEWEST and late < PATIENCE):
+    while (late := time.monotonic() - deadline) < 0.0 or (len(found) < MIN_SAMPLES and late < PATIENCE):
         (reading,) = (r for r in readings(rig, source.row()) if r.channel == name)
         trouble = channel.why_invalid(reading.raw)
         if not trouble:
             found.append(reading.raw)
         time.sleep(BETWEEN_LOOKS)
-    if len(found) < FEWEST:
+    if len(found) < MIN_SAMPLES:
         reason = source.failures.get(channel.device or "") or trouble or "there were none"
         raise HilserverError(f"channel {name} has too few valid samples: {reason.rstrip('.')}.")
     return Measured(float(np.mean(found)), float(np.std(found)), len(found))

@@ -25,7 +25,7 @@ LOOK_BY_HAND = 0.005
 """The same during the identification sequence."""
 TIMEOUT = 5.0
 """s within which a command must be answered."""
-CALM = 0.5
+PAUSE = 0.5
 """s between two passes, with the valves at null."""
 
 
@@ -48,7 +48,7 @@ async def record_by_hand(rig: Rig, valves: Sequence[str], seconds: float, larges
     ended = threading.Event()
 
     async def move(supervisor: Supervisor) -> None:
-        await asyncio.sleep(CALM)
+        await asyncio.sleep(PAUSE)
         await _do(supervisor, Arm(), Start())
         bench = LiveBench(supervisor, asyncio.get_running_loop(), ended)
         await asyncio.to_thread(run_sequences, rig, bench, list(valves), seconds, largest)
@@ -138,7 +138,7 @@ async def _passes(supervisor: Supervisor, strategies: Sequence[str | None], tell
             for valve in supervisor.rig.settings.valves:
                 await _do(supervisor, SelectStrategy(valve=valve, strategy=strategy))
         tell(f"{supervisor.rig.settings.name}: work cycle with {strategy or 'the strategies of the rig file'}")
-        await asyncio.sleep(CALM)
+        await asyncio.sleep(PAUSE)
         await _do(supervisor, Arm(), Start(), Cycle(action="start"))
         await _pass(supervisor, strategy)
         await _do(supervisor, Stop(), Disarm())

@@ -52,8 +52,8 @@ class LoadSensingPump(VariablePump):
 @kernel(LoadSensingPump)
 def load_sensing_pump(p_P, p_T, p_LS, u_drive, Q, k, dp_LS, p_max, tau, Q_max, P_max, eta_tot, p_v, p_in):
     dp = p_P - p_T
-    wish = k * min(p_LS + dp_LS - p_P, p_max - dp)
-    q, dQ = controlled_flow(Q, wish, min(Q_max, power_limit(P_max * eta_tot, dp)), tau)
+    target = k * min(p_LS + dp_LS - p_P, p_max - dp)
+    q, dQ = controlled_flow(Q, target, min(Q_max, power_limit(P_max * eta_tot, dp)), tau)
     q_P = filling(p_T, p_v, p_in) * max(u_drive, 0.0) * q
     q_T = -q_P
     return q_P, q_T, dQ

@@ -49,8 +49,8 @@ class PowerLimitedPump(VariablePump):
 @kernel(PowerLimitedPump)
 def power_limited_pump(p_P, p_T, u_drive, u_power, Q, k, p_max, tau, Q_max, P_max, eta_tot, p_v, p_in):
     dp = p_P - p_T
-    wish = min(Q_max, power_limit(P_max * max(u_power, 0.0) * eta_tot, dp), k * (p_max - dp))
-    q, dQ = controlled_flow(Q, wish, Q_max, tau)
+    target = min(Q_max, power_limit(P_max * max(u_power, 0.0) * eta_tot, dp), k * (p_max - dp))
+    q, dQ = controlled_flow(Q, target, Q_max, tau)
     q_P = filling(p_T, p_v, p_in) * max(u_drive, 0.0) * q
     q_T = -q_P
     return q_P, q_T, dQ

@@ -76,7 +76,7 @@ class Rows:
         return zone
 
     def _nodes_above(self) -> dict[str, dict[str, None]]:
-        """For each node (but tanks) those at the upper side of the components that stand on it."""
+        """For each node other than a tank, the nodes at the upper side of the components above it."""
         nodes = (node for part in self.parts for node in part.hydraulic.values() if node not in self.tanks)
         above: dict[str, dict[str, None]] = {node: {} for node in nodes}
         for part in self.parts:

@@ -1,6 +1,6 @@
 """Changes of a simulated device: each draws a value from its usual range and enters it into the device's tables.
 
-On a rig without what it needs (a load, a cylinder, a servo valve) a change changes nothing.
+A change has no effect on a rig that lacks what it concerns (a load, a cylinder, a servo valve).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from hilserver.hybrid.criteria import Criteria, criteria
 from hilserver.hybrid.design import Sensors, at_rest, design_bridge
 from hilserver.hybrid.structure import PortalFrame, Specimen, Structure, with_modal_damping
 from hilserver.numerics.arrays import Floats, Matrix
-from hilserver.tick.bridge.displacement import DisplacementBridge, DisplacementStrategy, Lateness
+from hilserver.tick.bridge.displacement import DelayCompensation, DisplacementBridge, DisplacementStrategy
 from hilserver.tick.bridge.pi_lead import pi_lead
 from hilserver.tick.hybrid import Trace, TransferSystem, VirtualStructure
 
@@ -51,9 +51,9 @@ NOMINAL = Actuator(a1_beta0=2.1283e13, a2=4.2297e6, a3=3.3, beta1=425.0, beta2=9
 SPREAD = {"stiffness": 5e4, "beta1": 3.3, "beta2": 3.3e3, "a3": 1.3}
 """Standard deviations of the uncertain parameters; all others are exact."""
 TRACKED = {name: SPREAD[name] for name in ("stiffness", "beta2", "a3")} | {"damping": SPECIMEN.damping}
-"""Those that the bridge tracks. In the benchmark the damping of the specimen is certain, but hardly ever in a test.
+"""Those that the bridge tracks. The damping of the specimen is known exactly in the benchmark, but rarely in a test.
 
-0.8 % of beta1 make no difference that could be measured.
+A deviation of beta1 by 0.8 % has no measurable effect.
 """
 PUBLISHED: dict[str, tuple[float, ...]] = {
     "1": (4.6, 10.4, 11.5, 36.1, 19.0, 32.3, 32.4, 14.8, 14.8),
@@ -162,7 +162,7 @@ def simulate(
         at_rest(known),
         pi_lead(k_P=2.0, k_I=95.0, gain=50.8, zero=168.6, pole=8570.0, dt=DT),
         int(strategy.law),
-        int(strategy.lateness is Lateness.PREDICTED),
+        int(strategy.compensation is DelayCompensation.PREDICTED),
         np.append(ground, ground[-1]),
         noise,
         QUANTUM,

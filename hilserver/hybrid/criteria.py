@@ -55,6 +55,6 @@ def delay(late: Floats, early: Floats) -> int:
 
 
 def _errors(found: Floats, right: Floats) -> tuple[float, float]:
-    """Standard deviation and peak of the error, relative to those of what is right, %."""
+    """Standard deviation and peak of the error, relative to those of the correct signal, %."""
     error = found - right
     return 100.0 * float(np.std(error) / np.std(right)), 100.0 * float(np.max(np.abs(error)) / np.max(np.abs(right)))

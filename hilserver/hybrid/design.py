@@ -22,7 +22,12 @@ from hilserver.hybrid.actuator import SCALE, SEEN, Actuator
 from hilserver.hybrid.linear import LinearMotion
 from hilserver.hybrid.structure import Structure
 from hilserver.numerics.arrays import Floats, Matrix
-from hilserver.tick.bridge.displacement import DisplacementBridge, DisplacementMemory, DisplacementStrategy, Lateness
+from hilserver.tick.bridge.displacement import (
+    DelayCompensation,
+    DisplacementBridge,
+    DisplacementMemory,
+    DisplacementStrategy,
+)
 
 FADING = 1e-5
 """Share of the assumed ground acceleration and disturbance that fades in a tick: a regulator can't hold what it can't
@@ -70,7 +75,7 @@ def design_bridge(
     A strategy that does not track parameters gets no ``spread``.
     """
     spread = spread if strategy.tracks else {}
-    lead = FORCE_DELAY * dt if strategy.lateness is Lateness.LEAD else 0.0
+    lead = FORCE_DELAY * dt if strategy.compensation is DelayCompensation.LEAD else 0.0
     names, states, tracked = list(spread), len(SCALE), len(spread)
 
     def at(theta: Floats) -> Actuator:

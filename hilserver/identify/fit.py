@@ -9,9 +9,9 @@ residuals r
 
 with the sum in the middle from different divisions of the data (:mod:`hilserver.identify.scatter`), whose excesses over
 white residuals add up, so that they include remaining correlation, noise of varying strength, and errors of the model
-as far as residuals show them. Parameters of which something is known beforehand have this as further residuals. Where
-these are larger than they should be on average, the model and the tolerances contradict each other: what the data
-contribute to the deviations is multiplied by as much (Birge ratio), what was known beforehand is not.
+as far as residuals show them. Prior knowledge of parameters enters as further residuals. Where these
+are larger on average than they should be, the model and the tolerances contradict each other: the part of the
+deviations that comes from the data is multiplied by this factor (Birge ratio), the part from prior knowledge is not.
 Sources: Ljung, System Identification, 2nd ed. 1999, ch. 7; Birge, Phys. Rev. 40 (1932) 207.
 """
 
@@ -32,7 +32,7 @@ from hilserver.numerics.arrays import Floats
 
 MOST_ROUNDS = 12
 """Fits, each with the filters from the one before, until the gain falls below DONE."""
-NEARLY, DONE = 30.0, 1.0
+NEAR_OPTIMUM, DONE = 30.0, 1.0
 """Reduction of the sum of squares by a fit (its terms are 1 on average): one standard deviation is 1."""
 ORDER = 30
 """Order of the autoregressive models."""
@@ -51,7 +51,7 @@ MOST_EVALUATIONS = 40
 """Steps of a fit, accepted or not."""
 DAMPING = 1e-4
 """First damping of the steps, relative to the diagonal of the normal equations."""
-ROUGHLY, EXACTLY = 1.0, 0.05
+PRELIMINARY_TOLERANCE, FINAL_TOLERANCE = 1.0, 0.05
 """Reduction of the sum of squares by a step at which a fit ends: with preliminary filters, with final ones."""
 
 
@@ -60,7 +60,7 @@ class Parameter:
     """A parameter to be identified.
 
     ``size``: its typical error; ``useful``: the largest standard deviation with which the result is still useful, 0
-    where none is wanted; ``prior``: standard deviation of what is known of it beforehand, with the mean ``start``;
+    where none is wanted; ``prior``: standard deviation of the prior knowledge, with the mean ``start``;
     ``slope``: the value that is changed for derivatives, where it is another one; ``inseparable``: standard deviation
     of an influence quantity that no recording distinguishes from it.
     """
@@ -141,8 +141,8 @@ class FitResult:
 
     ``white``: the filtered residuals by signal; ``deviance``: -2 times the log-likelihood; ``normal``, ``scatters``:
     J^T J and estimates of the sum in the middle of the covariance, of parameters divided by their size; ``known``:
-    weights of what is known beforehand, on the diagonal of J^T J; ``parameters``: as they were fitted; ``conflict``:
-    how far they are from what is known beforehand, root mean square in its standard deviations, but at least 1.
+    weights of the prior knowledge, on the diagonal of J^T J; ``parameters``: as they were fitted; ``conflict``:
+    their distance from the prior knowledge, root mean square in its standard deviations, but at least 1.
     """
 
     values: dict[str, float]
@@ -213,10 +213,10 @@ def fit(
         whiteners = {s.name: Whitener.of(s.measured - modelled, s.used, s.summed).for_model(s) for s, modelled in pairs}
         problem = _Problem(parameters, signals, predict, whiteners)
         before = problem.cost(values)
-        if gained < NEARLY and others is not None:
+        if gained < NEAR_OPTIMUM and others is not None:
             trials = [values, *(dict(other) for other in others(values))]
             values, others = min(trials, key=problem.cost), None
-        values = problem.solved(values, EXACTLY if gained < NEARLY else ROUGHLY)
+        values = problem.solved(values, FINAL_TOLERANCE if gained < NEAR_OPTIMUM else PRELIMINARY_TOLERANCE)
         gained = before - problem.cost(values)
         if gained < DONE and others is None:
             break

@@ -40,7 +40,7 @@ Part = tuple[Floats, Floats]
 def scatters(J: Floats, r: Floats, lengths: Sequence[int], prior: Floats) -> tuple[Floats, ...]:
     """Estimates of the scatter of J^T r; signals of these lengths follow each other, and count as independent.
 
-    ``prior``: weights of what is known beforehand, added to the diagonal of J^T J.
+    ``prior``: weights of the prior knowledge, added to the diagonal of J^T J.
     """
     total = np.zeros((J.shape[1], J.shape[1]))
     in_time, in_frequency = list[Part](), list[Part]()

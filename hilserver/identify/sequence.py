@@ -43,9 +43,9 @@ STAIRS = (0.25, 0.5, 0.75, 1.0)
 STAIR_TIME = 0.08
 NEAR_MIDDLE = 0.2
 """Share of half the range within which the piston is centred."""
-CREEP, STRONGER = 0.2, 1.1
+FIRST_COMMAND, COMMAND_GROWTH = 0.2, 1.1
 """Share of the largest command with which the piston is centred at first; factor where it hardly moves."""
-STUCK = 10.0
+STALL_TIME = 10.0
 """s without progress after which centring fails."""
 
 
@@ -105,7 +105,7 @@ class Excitation:
                 )
             self.low, self.high = self._window(group.cylinder)
             self.largest = min(largest, 0.25 * (self.high - self.low) / (self._speed() * (LONGEST + bench.reaction)))
-        self.creep = CREEP * self.largest
+        self.creep = FIRST_COMMAND * self.largest
 
     def run(self, seconds: float) -> None:
         """Run the rounds for so many seconds in all; ends at rest."""
@@ -188,7 +188,7 @@ class Excitation:
         middle, half = 0.5 * (self.low + self.high), 0.5 * (self.high - self.low)
         level, begin = self.creep, self.spent
         while abs(off := middle - self._x()) > NEAR_MIDDLE * half:
-            if self.spent - begin > STUCK:
+            if self.spent - begin > STALL_TIME:
                 raise HilserverError(
                     f"the piston does not reach the middle of its stroke with a command of {level:g}. Is it blocked, "
                     "is the polarity of the valve wrong, is there no pressure, or is the overlap larger?"
@@ -198,7 +198,7 @@ class Excitation:
                 self._hold(share * level if off > 0.0 else -share * level, seconds if share == 1.0 else SHORTEST)
             self._hold(0.0, self.bench.reaction)
             if abs(middle - self._x()) > abs(off) - 0.1 * level * self._speed() * seconds:
-                level = min(STRONGER * level, self.largest)
+                level = min(COMMAND_GROWTH * level, self.largest)
             else:
                 begin = self.spent  # slow, but it moves
             self.creep = level

@@ -21,7 +21,7 @@ from hilserver.units import shown_value
 
 LONGEST_LAG = 50
 """Ticks after a change of the command within which its residuals are examined."""
-CHANCE = 1e-3
+FALSE_ALARM_RATE = 1e-3
 """Probability that white residuals exceed the limit at any of these lags."""
 BESIDE_CLOCK = "record the command at an input of the card: its lag is that of the card; a spool position sensor"
 
@@ -113,7 +113,7 @@ def largest_correlation(r: Floats, cause: Floats) -> tuple[int, float, float]:
     found = [float(r[lag:] @ cause[: len(cause) - lag]) / scale for lag in range(LONGEST_LAG)]
     lag = int(np.argmax(np.abs(found)))
     samples = max(int(np.count_nonzero(r)), 1)
-    limit = NormalDist().inv_cdf(1.0 - 0.5 * CHANCE / LONGEST_LAG) / float(np.sqrt(samples))
+    limit = NormalDist().inv_cdf(1.0 - 0.5 * FALSE_ALARM_RATE / LONGEST_LAG) / float(np.sqrt(samples))
     return lag, found[lag], limit
 
 

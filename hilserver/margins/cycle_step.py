@@ -22,7 +22,7 @@ from hilserver.simulation.machine import circuit_on, machine_of_device
 from hilserver.simulation.step_error import Quantity, StepError, step_error
 
 LONGEST = 30.0
-"""s of the work cycle that are looked at."""
+"""s of the work cycle that are evaluated."""
 
 
 def cycle_step_error(rig: Rig, program: Program) -> StepError | None:

@@ -67,7 +67,7 @@ UNSTABLE = -0.01
 """Damping ratio below which the virtual circuit itself is unstable; values nearer to 0 may be numerical error."""
 STATED_AT = 2.0 * pi * 10.0
 """1/s, at which the delay is stated where no delay makes the loop oscillate."""
-DIP = 1e4
+PRESSURE_STEP = 1e4
 """Pa, half the difference over which the slope of a real valve's flow is taken."""
 
 
@@ -95,7 +95,7 @@ class OperatingPoint:
 
 
 @dataclass(frozen=True)
-class DelayMargin:
+class StrategyDelay:
     """Delay of a strategy, s, at the operating point with the least margin; critical delay there, frequency in Hz.
 
     ``delay_off``: the delay with sensors and valve slower than in the rig file by `PARAMETER_ERROR`, and the largest
@@ -126,7 +126,7 @@ class DelayResult:
 
     origin: str
     points: tuple[OperatingPoint, ...]
-    margins: tuple[DelayMargin, ...]
+    margins: tuple[StrategyDelay, ...]
     supply_known: bool
     missing: str = ""
     driven: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ class DelayResult:
         """The operating point with the fastest mode of the ports' pressures."""
         return max(self.points, key=lambda point: point.fastest, default=None)
 
-    def of(self, strategy: str) -> DelayMargin | None:
+    def of(self, strategy: str) -> StrategyDelay | None:
         """The margin of a strategy."""
         return next((margin for margin in self.margins if margin.strategy == strategy), None)
 
@@ -194,7 +194,7 @@ def warnings(found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
 
 
 def refusals(rig: Rig, found: DelayResult, strategies: Collection[str]) -> Iterator[str]:
-    """Slow devices with which the rig does not come to rest with these strategies, in words: it must not be armed."""
+    """Slow devices that make the rig oscillate with these strategies, in words: it must not be armed."""
     rates = _rates_between(rig, found.driven)
     for strategy in strategies:
         margin = found.of(strategy)
@@ -219,13 +219,13 @@ def _rates_between(rig: Rig, valves: Sequence[str]) -> dict[str, float]:
     return {name: rate for name, rate in rig.rates.items() if name in used}
 
 
-def _certain_delay(rig: Rig, valves: Sequence[str], margin: DelayMargin, rates: Mapping[str, float]) -> float:
+def _certain_delay(rig: Rig, valves: Sequence[str], margin: StrategyDelay, rates: Mapping[str, float]) -> float:
     """The delay by which slow devices are judged: its mean; of a prediction, which knows the mean, its uncertainty."""
     off, omega = PARAMETER_ERROR if margin.strategy in PREDICTING else 0.0, 2.0 * pi * margin.frequency
     return max(bridge_delay(rig, name, margin.strategy, omega, off, rates) for name in valves)
 
 
-def _remedy(rig: Rig, valves: Sequence[str], margin: DelayMargin, rates: Mapping[str, float]) -> str:
+def _remedy(rig: Rig, valves: Sequence[str], margin: StrategyDelay, rates: Mapping[str, float]) -> str:
     """The rate from which on the rig comes to rest, if any."""
     fast = "a device that the loop itself reads and writes"
     rate, fastest = min(rates.values()), rig.settings.loop.rate
@@ -344,13 +344,13 @@ def _enter_valve(
     def slopes(port: int, turn: float) -> tuple[float, float]:
         """Derivatives of the flow into a port: by its pressure, by the spool's position."""
         p, h = values[f"{ports[port]}.p"], 1e-4
-        by_p = valve_flow(turn * U, p + DIP, p_S, p_T, block, line) - valve_flow(
-            turn * U, p - DIP, p_S, p_T, block, line
+        by_p = valve_flow(turn * U, p + PRESSURE_STEP, p_S, p_T, block, line) - valve_flow(
+            turn * U, p - PRESSURE_STEP, p_S, p_T, block, line
         )
         by_U = valve_flow(turn * (U + h), p, p_S, p_T, block, line) - valve_flow(
             turn * (U - h), p, p_S, p_T, block, line
         )
-        return by_p / (2.0 * DIP), by_U / (2.0 * h)
+        return by_p / (2.0 * PRESSURE_STEP), by_U / (2.0 * h)
 
     held = bool(int(block.saturation) & (Saturation.CAPACITY | Saturation.NO_DROP))  # saturated, it follows nothing
     K[own, own], slope = slopes(own, 1.0)
@@ -364,7 +364,7 @@ def _enter_valve(
 # --- margins ----------------------------------------------------------------------------------------------
 
 
-def _margin(rig: Rig, strategy: str, driven: Sequence[str], points: Sequence[OperatingPoint]) -> DelayMargin:
+def _margin(rig: Rig, strategy: str, driven: Sequence[str], points: Sequence[OperatingPoint]) -> StrategyDelay:
     """The smallest margin of a strategy over all operating points."""
     initial = next(input_levels(rig, ()))
     resting = [point.crossings for point in points if point.load == 0.0 and point.inputs == initial]
@@ -373,9 +373,9 @@ def _margin(rig: Rig, strategy: str, driven: Sequence[str], points: Sequence[Ope
     def delay(omega: float, off: float) -> float:
         return max(bridge_delay(rig, name, strategy, omega, off) for name in driven)
 
-    def margin(critical: float, omega: float, point: OperatingPoint | None) -> DelayMargin:
+    def margin(critical: float, omega: float, point: OperatingPoint | None) -> StrategyDelay:
         delays = delay(omega, 0.0), delay(omega, PARAMETER_ERROR)
-        return DelayMargin(strategy, *delays, critical, omega / (2.0 * pi), point, at_rest)
+        return StrategyDelay(strategy, *delays, critical, omega / (2.0 * pi), point, at_rest)
 
     crossings = [margin(*crossing, point) for point in points for crossing in point.crossings]
     return min([margin(inf, STATED_AT, None), *crossings], key=lambda found: found.margin)

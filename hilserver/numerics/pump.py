@@ -6,7 +6,7 @@ from hilserver.numerics.compilable import compilable
 
 
 @compilable
-def controlled_flow(Q: float, wish: float, Q_lim: float, tau: float) -> tuple[float, float]:
+def controlled_flow(Q: float, target: float, Q_lim: float, tau: float) -> tuple[float, float]:
     """Flow and dQ/dt of a pump whose displacement follows a required flow with the time constant tau, up to a limit.
 
     The limit stops Q itself, so nothing winds up; where the limit has fallen below Q, the pump delivers the limit and
@@ -17,7 +17,7 @@ def controlled_flow(Q: float, wish: float, Q_lim: float, tau: float) -> tuple[fl
     >>> controlled_flow(4e-3, 9e-3, 4e-3, 0.5), controlled_flow(4e-3, 9e-3, 2e-3, 0.5)
     ((0.004, 0.0), (0.002, -0.004))
     """
-    dQ = (wish - Q) / tau
+    dQ = (target - Q) / tau
     room = Q_lim - Q
     if room <= 0.0:
         dQ = min(dQ, room / tau)

@@ -8,7 +8,7 @@ from hilserver.numerics.shape import clip
 from hilserver.numerics.spool import within_play
 from hilserver.numerics.valve import leakage_fade, opening_past_overlap
 
-QUICK = 2e-3
+FAST_SPOOL = 2e-3
 """Share of the stroke in a tick (or the part before or after a new command) from which a spool counts as quick."""
 
 
@@ -76,7 +76,7 @@ def mean_shares_of(
         for part in range(2):
             begin, length = (0.0, share) if part == 0 else (share, 1.0 - share)
             U_0, U_1, U_2 = turn * way[k, 2 * part], turn * way[k, 2 * part + 1], turn * way[k, 2 * part + 2]
-            pieces = 16 if abs(U_1 - U_0) + abs(U_2 - U_1) > QUICK else 2
+            pieces = 16 if abs(U_1 - U_0) + abs(U_2 - U_1) > FAST_SPOOL else 2
             for j in range(pieces + 1):
                 s = j / pieces
                 U = U_0 + s * (4.0 * U_1 - 3.0 * U_0 - U_2) + 2.0 * s * s * (U_0 - 2.0 * U_1 + U_2)

@@ -23,7 +23,7 @@ _CLICK = """(event) => {
   if (part && (event.type !== "keydown" || event.key === "Enter")) emit(part.dataset.part);
 }"""
 COLD, WARM = (37, 99, 235), (220, 38, 38)
-"""Colours of a line without pressure and at the highest pressure, as is usual: return blue, pressure red."""
+"""Colours of a line without pressure and at the highest pressure; by convention, return is blue and pressure red."""
 FULL_PRESSURE = 250e5
 HOLD_OFF = 1.0
 """Seconds during which an input that a user has just moved does not follow the server."""
@@ -166,7 +166,7 @@ class InputsView:
                     slider.set_value(round(value, 4))
                 shown.set_text(f"{value:.3g}")
 
-    def _build(self, inputs: Mapping[str, published.InputInfo]) -> None:
+    def _build(self, inputs: Mapping[str, published.InputDescription]) -> None:
         self._box.clear()
         self._sliders.clear()
         with self._box:
@@ -264,7 +264,7 @@ class ValvesView:
         state = self.page.connection.state
         return None if state is None else state.strategies.get(valve)
 
-    def _build(self, name: str, info: published.ValveInfo) -> None:
+    def _build(self, name: str, info: published.ValveDescription) -> None:
         with ui.column().classes("card w-full gap-2"):
             with ui.row().classes("w-full items-center no-wrap"):
                 heading(f"Real valve {name}").tooltip(info.description or name)

@@ -19,7 +19,7 @@ from hilserver.panel.connection import Connection
 from hilserver.panel.display import Units, unit_of
 from hilserver.protocol import commands
 from hilserver.protocol.commands import Command
-from hilserver.protocol.published import Answer, OperatorInfo
+from hilserver.protocol.published import Answer, OperatorDescription
 
 ROUND, SLOW = 0.025, 8
 """Period of the updates, s; everything except samples is updated in every eighth."""
@@ -128,7 +128,7 @@ class Page:
         none.
         """
         connection = self.connection
-        required = connection.description.operator if connection.description is not None else OperatorInfo()
+        required = connection.description.operator if connection.description is not None else OperatorDescription()
         if required.require != "client":
             return command
         if self._heartbeat is None:

@@ -36,7 +36,7 @@ class UserSession:
 
 
 class Panel:
-    """The web server: nobody gets in without a login at the broker or, if that admits everybody, the panel's token.
+    """The web server: access requires a login at the broker or, if that admits everybody, the panel's token.
 
     In the second case all users share one connection; otherwise each login has its own.
     """

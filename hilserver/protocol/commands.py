@@ -55,7 +55,7 @@ class Command(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
     name: ClassVar[str]
     patience: ClassVar[float] = 5.0
-    """s for which a client waits for the answer, unless it is told otherwise."""
+    """s for which a client waits for the answer by default."""
 
     id: Id | None = Field(
         default=None, description="repeated in the answer; a command with a known id is not carried out again"

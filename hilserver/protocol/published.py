@@ -3,7 +3,11 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, JsonValue, computed_field
+from pydantic.config import JsonDict
+
+DEPRECATED: JsonDict = {"deprecated": True}
+"""In the schema of a key that has been renamed: published under both names, for clients that know only the old one."""
 
 
 class Published(BaseModel):
@@ -42,7 +46,7 @@ def refusal(command: str, id: str | None, problems: Iterable[str], time: float, 
     return Answer(id=id, command=command, ok=False, reason=reason, problems=found, time=time, tick=tick)
 
 
-class ChannelInfo(Published):
+class ChannelDescription(Published):
     """A channel of the rig or of the virtual circuit."""
 
     unit: str = Field(description='unit of its values, "" for a plain number')
@@ -50,7 +54,7 @@ class ChannelInfo(Published):
     description: str = Field(default="", description="description of the channel")
 
 
-class InputInfo(Published):
+class InputDescription(Published):
     """An operator input and its range."""
 
     unit: str = Field(description='unit of its values, "" for a plain number')
@@ -63,7 +67,7 @@ class InputInfo(Published):
     description: str = Field(default="", description="description of the input")
 
 
-class OperatorInfo(Published):
+class OperatorDescription(Published):
     """The link to the operator that the rig requires while it is armed or running."""
 
     require: Literal["broker", "client", "none"] = Field(
@@ -75,7 +79,7 @@ class OperatorInfo(Published):
     action: Literal["ramp", "trip"] = Field(default="ramp", description="what the server does then")
 
 
-class ValveInfo(Published):
+class ValveDescription(Published):
     """A real valve and the strategies that can drive it."""
 
     strategies: tuple[str, ...] = Field(description="strategies that the command `strategy` may select")
@@ -83,7 +87,7 @@ class ValveInfo(Published):
     description: str = Field(default="", description="description of the valve")
 
 
-class CommandInfo(Published):
+class CommandDescription(Published):
     """A command: its topic, its purpose, the JSON Schema of its payload."""
 
     topic: str = Field(description="topic to which the command is sent")
@@ -91,7 +95,7 @@ class CommandInfo(Published):
     payload_schema: dict[str, JsonValue] = Field(description="JSON Schema of the payload")
 
 
-class TopicInfo(Published):
+class TopicDescription(Published):
     """A topic that the server publishes."""
 
     topic: str = Field(description="full name of the topic")
@@ -107,12 +111,12 @@ class Description(Published):
     command_lifetime: float | None = Field(
         default=None, description="commands must have an id and expire within this time, s; null: neither is required"
     )
-    operator: OperatorInfo = Field(default=OperatorInfo(), description="the link to the operator")
-    channels: dict[str, ChannelInfo] = Field(description="every channel in telemetry and state")
-    inputs: dict[str, InputInfo] = Field(description="operator inputs, for set_input")
-    valves: dict[str, ValveInfo] = Field(description="real valves, for strategy and jog")
-    commands: dict[str, CommandInfo]
-    topics: dict[str, TopicInfo]
+    operator: OperatorDescription = Field(default=OperatorDescription(), description="the link to the operator")
+    channels: dict[str, ChannelDescription] = Field(description="every channel in telemetry and state")
+    inputs: dict[str, InputDescription] = Field(description="operator inputs, for set_input")
+    valves: dict[str, ValveDescription] = Field(description="real valves, for strategy and jog")
+    commands: dict[str, CommandDescription]
+    topics: dict[str, TopicDescription]
 
 
 Mode = Literal["STARTUP", "SAFE", "ARMED", "RUNNING", "FAULT", "SAFE_NOT_CONFIRMED"]
@@ -209,9 +213,18 @@ class ServerState(Published):
         default=None, description="the full-rate log; null: recording is disabled"
     )
     strategies: dict[str, str] = Field(default={}, description="the strategy that drives each real valve, by valve")
-    demand: dict[str, Utilisation] = Field(default={}, description="utilisation of each real valve, by valve")
+    utilisation: dict[str, Utilisation] = Field(
+        default={},
+        validation_alias=AliasChoices("utilisation", "demand"),
+        description="utilisation of each real valve, by valve",
+    )
     target: dict[str, float] = Field(default={}, description="setpoints of the server, by channel")
     actual: dict[str, float | None] = Field(default={}, description="measured values, by channel; null: invalid")
+
+    @computed_field(description="deprecated name of `utilisation`", json_schema_extra=DEPRECATED)
+    def demand(self) -> dict[str, Utilisation]:
+        """The same as ``utilisation``."""
+        return self.utilisation
 
 
 class CircuitStatus(Published):
@@ -266,15 +279,23 @@ class SpeedMargin(Published):
     """Whether a real valve is fast enough after a step of the inputs; all in full strokes per second."""
 
     valve: str = Field(description="name of the real valve")
-    asked: float = Field(description="fastest change of the opening that the virtual circuit requires")
+    required: float = Field(
+        validation_alias=AliasChoices("required", "asked"),
+        description="fastest change of the opening that the virtual circuit requires",
+    )
     spool: float = Field(description="speed that the spool reaches")
     slew: float = Field(description="speed that the slew limit allows")
     margin: float | None = Field(
         description="possible speed divided by required speed, at least 1; null: none is required"
     )
 
+    @computed_field(description="deprecated name of `required`", json_schema_extra=DEPRECATED)
+    def asked(self) -> float:
+        """The same as ``required``."""
+        return self.required
 
-class SignificantFrequency(Published):
+
+class RateMargin(Published):
     """The rate rule: at least ten ticks per period of the highest significant frequency."""
 
     what: str = Field(description="part of the rig that has this frequency")
@@ -286,21 +307,38 @@ class DelayMargin(Published):
     """The delay of a strategy, and the delay at which the loop of circuit, valve and machine oscillates; in s."""
 
     strategy: str = Field(description="name of the strategy")
-    late: float = Field(description="delay of the real flow behind the virtual flow")
-    late_off: float = Field(description="the same with sensors and valve 10 % slower than in the rig file")
+    delay: float = Field(
+        validation_alias=AliasChoices("delay", "late"), description="delay of the real flow behind the virtual flow"
+    )
+    delay_with_tolerance: float = Field(
+        validation_alias=AliasChoices("delay_with_tolerance", "late_off"),
+        description="the same with sensors and valve 10 % slower than in the rig file",
+    )
     critical: float | None = Field(description="delay from which the loop oscillates; null: it never oscillates")
     frequency: float = Field(description="frequency of this oscillation, Hz")
     margin: float | None = Field(
-        description="critical delay divided by late_off, at least 2 is recommended; null: any delay is acceptable"
+        description="critical delay divided by delay_with_tolerance, at least 2 is recommended; null: any delay is "
+        "acceptable"
     )
     at: str | None = Field(description="operating point at which the critical delay is smallest")
+
+    @computed_field(description="deprecated name of `delay`", json_schema_extra=DEPRECATED)
+    def late(self) -> float:
+        """The same as ``delay``."""
+        return self.delay
+
+    @computed_field(description="deprecated name of `delay_with_tolerance`", json_schema_extra=DEPRECATED)
+    def late_off(self) -> float:
+        """The same as ``delay_with_tolerance``."""
+        return self.delay_with_tolerance
 
 
 class MarginStatus(Published):
     """Whether the real valves can meet the demand of the virtual circuit, and the loop stays stable. Retained."""
 
-    examined: bool = Field(
-        description="false: the margins of the present circuit are still being calculated; all other keys are void"
+    calculated: bool = Field(
+        validation_alias=AliasChoices("calculated", "examined"),
+        description="false: the margins of the present circuit are still being calculated; all other keys are void",
     )
     version: int = Field(description="version of the circuit that these margins are for")
     warnings: tuple[str, ...] = Field(default=(), description="margins that are too small, with the present strategies")
@@ -310,11 +348,16 @@ class MarginStatus(Published):
     )
     capacity: tuple[CapacityMargin, ...] = ()
     speed: tuple[SpeedMargin, ...] = ()
-    rate: tuple[SignificantFrequency, ...] = ()
+    rate: tuple[RateMargin, ...] = ()
     delay: tuple[DelayMargin, ...] = Field(
         default=(), description="delay margin of every strategy that the valves offer"
     )
     unknown: str | None = Field(default=None, description="why the delay margin is not known; null: it is")
+
+    @computed_field(description="deprecated name of `calculated`", json_schema_extra=DEPRECATED)
+    def examined(self) -> bool:
+        """The same as ``calculated``."""
+        return self.calculated
 
 
 class Telemetry(Published):

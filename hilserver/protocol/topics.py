@@ -11,13 +11,13 @@ from hilserver.protocol.heartbeat import NAME as HEARTBEAT
 from hilserver.protocol.heartbeat import OperatorHeartbeat
 from hilserver.protocol.published import (
     PUBLISHED,
-    ChannelInfo,
-    CommandInfo,
+    ChannelDescription,
+    CommandDescription,
     Description,
-    InputInfo,
-    OperatorInfo,
-    TopicInfo,
-    ValveInfo,
+    InputDescription,
+    OperatorDescription,
+    TopicDescription,
+    ValveDescription,
 )
 
 
@@ -64,11 +64,11 @@ def describe(
     rig: str,
     version: str,
     *,
-    channels: dict[str, ChannelInfo],
-    inputs: dict[str, InputInfo],
-    valves: dict[str, ValveInfo],
+    channels: dict[str, ChannelDescription],
+    inputs: dict[str, InputDescription],
+    valves: dict[str, ValveDescription],
     command_lifetime: float | None = None,
-    operator: OperatorInfo | None = None,
+    operator: OperatorDescription | None = None,
 ) -> Description:
     """The description topic of a rig, with all commands and topics of the protocol."""
     topics = Topics(rig)
@@ -76,18 +76,18 @@ def describe(
         rig=rig,
         version=version,
         command_lifetime=command_lifetime,
-        operator=operator or OperatorInfo(),
+        operator=operator or OperatorDescription(),
         channels=channels,
         inputs=inputs,
         valves=valves,
         commands={
-            name: CommandInfo(
+            name: CommandDescription(
                 topic=topics.command(name), description=_first_line(model), payload_schema=model.model_json_schema()
             )
             for name, model in COMMANDS.items()
         },
         topics={
-            name: TopicInfo(topic=topics.prefix + name, retained=retained, description=text)
+            name: TopicDescription(topic=topics.prefix + name, retained=retained, description=text)
             for name, (retained, text) in _TOPICS.items()
         },
     )

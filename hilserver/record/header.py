@@ -128,7 +128,7 @@ def _header_of(schema: pa.Schema, path: Path) -> LogHeader:
 
 
 def _parsed(text: bytes, path: Path) -> LogHeader:
-    """The header with this text, with the names that it was recorded with."""
+    """The header with this text, under the names with which it was recorded."""
     try:
         raw = decode(text)
     except (TypeError, ValueError, SyntaxError) as error:  # the last from the dtype of an array

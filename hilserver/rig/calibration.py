@@ -83,7 +83,7 @@ class CalibrationFit:
 
     @property
     def largest_residual(self) -> float:
-        """The largest of the residuals, without its sign."""
+        """The largest absolute residual."""
         return max(map(abs, self.residuals))
 
 

@@ -38,7 +38,7 @@ DRIFT_FLOW = 0.02
 """Share of the nominal flow by which a flow may wander from what is expected of its valve in 0.1 s."""
 DRIFT_UNKNOWN = 0.3
 """The same where no valve is known at the port."""
-UNSURE_POSITION = 1e-7
+POSITION_NOISE = 1e-7
 """m per sqrt(s): keeps the filter from trusting its integration of the speed indefinitely."""
 LEAST_NOISE = 0.1
 """Least noise that is assumed, per tick of a sensor's delay and one more: bar, 0.1 mm, tenths of nominal flow.
@@ -94,7 +94,7 @@ def _gains(
     wander[FORCE] = DRIFT_FORCE * m.area_A * 1e7 / sqrt(0.1)
     for state, q in ((BIAS_A, nominal[0]), (BIAS_B, nominal[1])):
         wander[state] = (DRIFT_FLOW * q if q is not None else DRIFT_UNKNOWN * usual) / sqrt(0.1)
-    wander[X] = UNSURE_POSITION
+    wander[X] = POSITION_NOISE
     step, spread = _discrete(motion, np.diag((wander / scale) ** 2), dt)
     step, spread, scale = _with_past(step, spread, scale, length)
     look, unit = _look(m, length, scale, 0.1 * usual)

@@ -21,7 +21,7 @@ from hilserver.simulation.replay import replay_log
 from hilserver.tick.codes import CommandKind
 from hilserver.tick.row import command_in
 
-PUNCTUAL = 1.0
+TIME_TOLERANCE = 1.0
 """Permitted deviation of a step's time in a log, s, relative to the first step."""
 
 Command = tuple[float, tuple[float, ...]]
@@ -102,7 +102,7 @@ def _found(steps: list[Step], commands: list[Command], rig: Rig, dt: float) -> l
                 near = [
                     tick
                     for tick, other in commands[start:]
-                    if _same(other, record) and abs(tick - due) * dt <= PUNCTUAL and tick not in ticks
+                    if _same(other, record) and abs(tick - due) * dt <= TIME_TOLERANCE and tick not in ticks
                 ]
                 if not near:
                     break

@@ -27,7 +27,7 @@ from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 from hilserver.virtual_commissioning.request import Request
 
-LEFT = 0.5
+ANSWER_MARGIN = 0.5
 """s before its expiry at which ``arm`` is answered."""
 LONGEST = 600.0
 """s after which the check is given up."""
@@ -78,7 +78,7 @@ class ArmingCheck:
                 return ()  # the loop refuses it
             if row is not None and done is not None and done[0].still_holds(self._present(row)):
                 return done[1]
-            if time.monotonic() > deadline or (arm.expires is not None and time.time() > arm.expires - LEFT):
+            if time.monotonic() > deadline or (arm.expires is not None and time.time() > arm.expires - ANSWER_MARGIN):
                 return (STILL_EXAMINED,)
             await asyncio.sleep(0.05)
         return ()

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 START_TIMEOUT = 120.0
 """Seconds allowed for a child to get ready; the first start of a version compiles it."""
 LONGEST_LINE = 1 << 20
-LAST_WORDS, BREATH = 0.5, 0.05
+DRAIN_TIMEOUT, LOG_DELAY = 0.5, 0.05
 """Seconds that an ended child's standard error is read for; and without output after which it is logged."""
 USUAL = ("hilserver.realtime.process", "hilserver.realtime.device", "hilserver.record.recorder")
 """Modules of the child processes of most runs."""
@@ -149,13 +149,15 @@ class Child:
         stream = self.process.stderr
         while text := await stream.read(LONGEST_LINE):
             with contextlib.suppress(TimeoutError):  # a traceback comes in pieces
-                while len(text) < LONGEST_LINE and (more := await asyncio.wait_for(stream.read(LONGEST_LINE), BREATH)):
+                while len(text) < LONGEST_LINE:
+                    if not (more := await asyncio.wait_for(stream.read(LONGEST_LINE), LOG_DELAY)):
+                        break
                     text += more
             _log.warning("%s: %s", self.name, text.decode(errors="replace").rstrip())
 
     async def _all_passed_on(self) -> None:
         """Wait for the rest of the output, but not for a process that the child has left behind."""
-        await asyncio.wait({self._passing_on}, timeout=LAST_WORDS)
+        await asyncio.wait({self._passing_on}, timeout=DRAIN_TIMEOUT)
 
     async def _read(self) -> None:
         """Read the child's messages until it ends."""

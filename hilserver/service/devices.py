@@ -9,7 +9,7 @@ from typing import Any
 
 from hilserver.protocol.published import DeviceStatus
 
-QUIET = 10.0
+REPORT_INTERVAL = 10.0
 """Seconds without a failure after which the next one is reported as an event."""
 
 
@@ -20,7 +20,7 @@ class _Device:
         self.before: Counter[str] = Counter()
         self.now: Counter[str] = Counter()
         self.last_error = ""
-        self.failed_at = -QUIET
+        self.failed_at = -REPORT_INTERVAL
         self.restarts = 0
 
 
@@ -36,7 +36,7 @@ class DeviceReports:
         device, now = self._devices[message["device"]], time.monotonic()
         device.now = Counter(message["errors"])
         device.last_error = str(message["last_error"])
-        if now - device.failed_at >= QUIET:
+        if now - device.failed_at >= REPORT_INTERVAL:
             self._news.append(device.last_error)
         device.failed_at = now
 

@@ -1,8 +1,8 @@
 """Commands from their arrival to their answer: which are refused, which wait, and which go first.
 
 ``stop``, ``disarm`` and ``trip`` only make the rig safer. They are carried out whatever their id, expiry or payload,
-and wait for no other command. They arrive over two connections, of which one, the first lane, has nothing else to
-carry; the first copy of each is carried out. Until the second copy has arrived, behind everything that was sent before,
+and wait for no other command. They arrive over two connections, of which one, the priority connection, carries nothing
+else; the first copy of each is carried out. Until the second copy has arrived, behind everything that was sent before,
 all other commands are refused: nothing that was sent before a stop may undo it.
 """
 
@@ -31,9 +31,9 @@ WAITING_LIMIT = 32
 """Largest number of other commands that wait; and of identical stopping commands that are answered one by one."""
 RATE, BURST = 300.0, 1000.0
 """Other commands per second that are read, and how many may come at once. More are discarded unread, and counted."""
-COPY_TIMEOUT, FIRST_LANE_TIMEOUT = 10.0, 0.5
+COPY_TIMEOUT, PRIORITY_TIMEOUT = 10.0, 0.5
 """Seconds after which the second copy of a stopping command counts as lost by the broker. The time is shorter for a
-copy over the first lane, where nothing delays it: a copy that arrives later is treated as another command."""
+copy over the priority connection, where nothing delays it: a copy that arrives later is treated as another command."""
 REMEMBERED_IDS = 1000
 LONGEST_EXPIRY = 366 * 24 * 3600.0
 
@@ -58,13 +58,13 @@ class Reply:
 
 @dataclass(frozen=True)
 class Arrival:
-    """A message on a command's topic. ``name``: of the command; ``first_lane``: over that connection."""
+    """A message on a command's topic. ``name``: of the command; ``priority``: over that connection."""
 
     name: str
     payload: bytes
     retained: bool
     reply: Reply | None
-    first_lane: bool = False
+    priority: bool = False
 
 
 _Asked = tuple[Command, Reply | None]
@@ -121,7 +121,7 @@ class Inbox:
         self._tokens, self._refilled = BURST, time.monotonic()
         self._discarded: Counter[str] = Counter()
         self._any_discarded = asyncio.Event()
-        self._remarked = -float("inf")
+        self._reported_at = -float("inf")
         self.forget_copies()
 
     def forget_copies(self) -> None:
@@ -145,7 +145,7 @@ class Inbox:
         if message.name in STOPPING:
             if self._is_first_copy(message):
                 self._accept_stop(message)
-        elif message.first_lane:
+        elif message.priority:
             pass  # nothing else is subscribed there
         elif self._is_too_fast():
             self.discard(message.name)
@@ -167,11 +167,11 @@ class Inbox:
         """Whether this copy of a stopping command arrives before the one over the other connection."""
         if time.monotonic() > self._ahead_since + COPY_TIMEOUT:
             self._ahead.clear()
-        before = self._ahead[message.name]  # copies over the first lane, minus those over the common connection
-        if message.first_lane and time.monotonic() > self._ahead_since + FIRST_LANE_TIMEOUT:
+        before = self._ahead[message.name]  # copies over the priority connection, minus those over the common one
+        if message.priority and time.monotonic() > self._ahead_since + PRIORITY_TIMEOUT:
             before = max(before, 0)
-        self._ahead[message.name] = before + (1 if message.first_lane else -1)
-        first = before >= 0 if message.first_lane else before <= 0
+        self._ahead[message.name] = before + (1 if message.priority else -1)
+        first = before >= 0 if message.priority else before <= 0
         if first:
             self._ahead_since = time.monotonic()
         return first
@@ -188,9 +188,9 @@ class Inbox:
             command = read_command(message.name, message.payload)
         except PayloadError as error:
             command = COMMANDS[message.name](id=error.id)
-            self._remark(f"{message.name}: carried out although its payload is not valid: {error.problems[0]}")
+            self._report_rarely(f"{message.name}: carried out although its payload is not valid: {error.problems[0]}")
         if message.retained:
-            self._remark(f"{message.name}: {_RETAINED_STOP.format(topic=self._topic(message.name))}")
+            self._report_rarely(f"{message.name}: {_RETAINED_STOP.format(topic=self._topic(message.name))}")
         self.refuse_waiting(_overtaken(message.name))
         asked = self._stops.setdefault(message.name, [])
         if len(asked) < WAITING_LIMIT:  # the others are carried out with these, without an answer of their own
@@ -227,10 +227,10 @@ class Inbox:
         self._tokens -= 1.0
         return False
 
-    def _remark(self, text: str) -> None:
+    def _report_rarely(self, text: str) -> None:
         """Report something about a stopping command, at most once per second, in case there is a flood of them."""
-        if time.monotonic() > self._remarked + 1.0:
-            self._remarked = time.monotonic()
+        if time.monotonic() > self._reported_at + 1.0:
+            self._reported_at = time.monotonic()
             self.report(text)
 
     async def _report_discarded(self) -> None:
@@ -266,7 +266,7 @@ class Inbox:
         """Carry out a command other than the stopping ones, unless its id is known or it has expired."""
         if command.id in self._answered:
             return self._repeated(command)
-        if problem := self._untimely(command):
+        if problem := self._expiry_problem(command):
             return refusal(command.name, command.id, [problem], self._clock())
         answer = await self._done(command)
         if command.id is not None:
@@ -303,7 +303,7 @@ class Inbox:
             answer = refusal(command.name, command.id, [problem], self._clock())
         return answer.model_copy(update={"duplicate": True})
 
-    def _untimely(self, command: Command) -> str | None:
+    def _expiry_problem(self, command: Command) -> str | None:
         """Why a command must not be carried out now: it has expired, or could be replayed later."""
         now, expires, lifetime = self._clock(), command.expires, self._lifetime
         if lifetime is not None and (command.id is None or expires is None):

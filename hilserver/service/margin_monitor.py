@@ -18,7 +18,7 @@ from math import isfinite
 
 from hilserver.circuit.program import Program
 from hilserver.margins.capacity import Capacity, OpeningSpeed, flow_text
-from hilserver.margins.delay import DelayMargin
+from hilserver.margins.delay import StrategyDelay
 from hilserver.margins.margins import RigMargins, margins
 from hilserver.numerics.arrays import Floats
 from hilserver.protocol import published
@@ -97,7 +97,7 @@ class MarginMonitor:
             row = self._telemetry.latest()
             if row is not None:
                 if self._is_new(row):
-                    publish(published.MarginStatus(examined=False, version=self._running().version))
+                    publish(published.MarginStatus(calculated=False, version=self._running().version))
                     self._done = await self._calculate(row)
                 if self._done is not None:
                     status = status_of(self._done, present_strategies(self._rig, row))
@@ -159,7 +159,7 @@ def is_other(before: float | None, now: float | None) -> bool:
 def status_of(done: MarginResult, present: Mapping[str, str]) -> published.MarginStatus:
     """The message with these margins. ``present``: the strategy of each valve."""
     whole = published.MarginStatus(
-        examined=True,
+        calculated=True,
         version=done.version,
         warnings=done.warnings(present),
         strategies=dict(present),
@@ -173,7 +173,7 @@ def status_of(done: MarginResult, present: Mapping[str, str]) -> published.Margi
         update={
             "capacity": tuple(map(_capacity, capacity.capacities)),
             "speed": tuple(map(_speed, capacity.speeds)),
-            "rate": tuple(published.SignificantFrequency(**dataclasses.asdict(each)) for each in capacity.frequencies),
+            "rate": tuple(published.RateMargin(**dataclasses.asdict(each)) for each in capacity.frequencies),
             "delay": tuple(map(_delay, delay.margins)),
             "unknown": delay.missing or None,
         }
@@ -194,15 +194,15 @@ def _capacity(found: Capacity) -> published.CapacityMargin:
 
 def _speed(found: OpeningSpeed) -> published.SpeedMargin:
     return published.SpeedMargin(
-        valve=found.valve, asked=found.requested, spool=found.spool, slew=found.slew, margin=_finite(found.margin)
+        valve=found.valve, required=found.requested, spool=found.spool, slew=found.slew, margin=_finite(found.margin)
     )
 
 
-def _delay(found: DelayMargin) -> published.DelayMargin:
+def _delay(found: StrategyDelay) -> published.DelayMargin:
     return published.DelayMargin(
         strategy=found.strategy,
-        late=found.delay,
-        late_off=found.delay_off,
+        delay=found.delay,
+        delay_with_tolerance=found.delay_off,
         critical=_finite(found.critical),
         frequency=found.frequency,
         margin=_finite(found.margin),

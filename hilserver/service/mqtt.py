@@ -220,13 +220,13 @@ class MqttService:
     async def _connect(self, protocol: aiomqtt.ProtocolVersion) -> None:
         """Both connections, from login to loss. The sessions are clean: no command from before is delivered.
 
-        The second one, the first lane, carries nothing but stopping commands and their answers: whatever stands in the
-        queues of the broker and of the other connection, they do not wait behind it.
+        The second one, the priority connection, carries only stopping commands and their answers, so that they do not
+        wait behind whatever is in the queues of the broker and of the other connection.
         """
         will = aiomqtt.Will(self.topics.availability, b"offline", qos=1, retain=True)
         # always the same identifier, so that the broker ends a half-open connection before it accepts this one
         name = identifier(self._rig, self.address.password())
-        client, first_lane = (
+        client, priority = (
             new_client(
                 self.address,
                 protocol,
@@ -238,10 +238,10 @@ class MqttService:
             )
             for identifier, last_will in ((name, will), (f"{name}-stop", None))
         )
-        async with connection(client), connection(first_lane):
+        async with connection(client), connection(priority):
             self.inbox.forget_copies()
             for command in STOPPING:
-                await self._subscribe(first_lane, self.topics.command(command), protocol)
+                await self._subscribe(priority, self.topics.command(command), protocol)
             await self._subscribe(client, self.topics.commands, protocol)
             await client.publish(self.topics.availability, b"online", qos=1, retain=True)
             _log.info("connected to the MQTT broker %s (%s)", self.address, protocol.name)
@@ -251,17 +251,17 @@ class MqttService:
             self.heard += 1
             work = (
                 self._ask(client),
-                self._receive(client, first_lane=False),
-                self._receive(first_lane, first_lane=True),
+                self._receive(client, priority=False),
+                self._receive(priority, priority=True),
                 self._send(client),
-                self._send_first(first_lane),
+                self._send_priority(priority),
             )
             tasks = [asyncio.create_task(part) for part in work]
             try:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self._connected.clear()
-                await self._publish_offline(client)  # if only the first lane is lost, no last will reports it
+                await self._publish_offline(client)  # no last will reports the loss of the priority connection alone
                 await _end(tasks)
             for task in done:
                 task.result()
@@ -293,9 +293,9 @@ class MqttService:
                 await client.publish(self.topics.availability, b"online", qos=1, retain=True)
                 self.heard += 1
 
-    async def _send_first(self, first_lane: aiomqtt.Client) -> None:
+    async def _send_priority(self, priority: aiomqtt.Client) -> None:
         while True:
-            await self._publish(first_lane, await self._first.get())
+            await self._publish(priority, await self._first.get())
 
     def _next(self) -> _Outgoing | None:
         if self._changed:
@@ -322,7 +322,7 @@ class MqttService:
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
-    async def _receive(self, client: aiomqtt.Client, *, first_lane: bool) -> None:
+    async def _receive(self, client: aiomqtt.Client, *, priority: bool) -> None:
         async for message in client.messages:
             self.heard += 1
             name = message.topic.value.rpartition("/")[2]
@@ -330,7 +330,7 @@ class MqttService:
                 if not message.retain:
                     self.on_heartbeat(bytes(message.payload))
                 continue
-            arrival = Arrival(name, bytes(message.payload), message.retain, self._reply_to(message), first_lane)
+            arrival = Arrival(name, bytes(message.payload), message.retain, self._reply_to(message), priority)
             self.inbox.accept(arrival)
 
     def _answer(self, answer: Answer, reply: Reply | None) -> None:

@@ -32,7 +32,7 @@ ANSWER_TIMEOUT, LEAST_LOOKS = 2.0, 100
 """Seconds that the loop has to take a command, and the minimum number of checks of its rows within this time."""
 TRIAL_TICKS, LEAST_TICKS, LONG_TRIAL = 100, 9, 0.5
 """Ticks in the trial of a circuit; the minimum before it ends because their total time is too long; this time, s."""
-BEYOND_ALL_BOUNDS = 1e12
+DIVERGENCE_LIMIT = 1e12
 """A larger value, in SI units, means that the circuit diverges: 1e12 Pa are 10 million bar."""
 BUDGET = 0.5
 """Largest share of the tick for a circuit; above it a switch is refused, since it would cause missed ticks."""
@@ -222,7 +222,7 @@ class Operator:
             began = time.thread_time()  # CPU time of this thread only
             self._program.tick(plan.block, packed.index, packed.value, row, work, no_command())
             took.append(time.thread_time() - began)
-            if head.fault == FaultCode.DIVERGED or np.abs(values).max() > BEYOND_ALL_BOUNDS:
+            if head.fault == FaultCode.DIVERGED or np.abs(values).max() > DIVERGENCE_LIMIT:
                 raise invalid(
                     "solver",
                     "the circuit diverges when it is tried from the present state: "

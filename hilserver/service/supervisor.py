@@ -19,7 +19,7 @@ from hilserver.margins.solver import solver_warning
 from hilserver.protocol import commands, topics
 from hilserver.protocol.accounts import SERVER, Accounts
 from hilserver.protocol.address import BrokerAddress
-from hilserver.protocol.published import Event, OperatorInfo
+from hilserver.protocol.published import Event, OperatorDescription
 from hilserver.protocol.running import announce, withdraw, working_folder
 from hilserver.realtime.segment import SharedMemoryError, segment_path
 from hilserver.realtime.shared import LoopMemory
@@ -50,7 +50,7 @@ BEAT = 0.02
 RING_SECONDS, RING_BYTES, RING_ROWS = 20.0, 128e6, 1000
 """Size of the ring: seconds, limited to these bytes, unless the rig file says otherwise; but at least these rows."""
 PAYLOAD_BYTES = 1 << 18
-FAREWELL = 0.3
+LAST_MESSAGES_TIMEOUT = 0.3
 """Seconds for sending the last messages."""
 
 
@@ -300,7 +300,7 @@ class Supervisor:
             inputs=inputs,
             valves=valves,
             command_lifetime=settings.mqtt.command_lifetime,
-            operator=OperatorInfo(**settings.operator.model_dump()),
+            operator=OperatorDescription(**settings.operator.model_dump()),
         )
         mqtt.publish_description(description)
         mqtt.publish_types(component_types(self.rig.library))
@@ -354,7 +354,7 @@ class Supervisor:
             await self.operator.execute(commands.Disarm())  # refused where nothing is armed
             fault = await processes.end_loop() or await processes.unsafe()
         publisher.end(fault)
-        await asyncio.sleep(FAREWELL)
+        await asyncio.sleep(LAST_MESSAGES_TIMEOUT)
         return 0 if fault is None else 1
 
 

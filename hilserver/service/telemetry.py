@@ -13,15 +13,15 @@ import numpy as np
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.protocol.published import (
-    ChannelInfo,
+    ChannelDescription,
     DurationFigures,
     Event,
-    InputInfo,
+    InputDescription,
     LoopStatus,
     RecordingStatus,
     ServerState,
     Telemetry,
-    ValveInfo,
+    ValveDescription,
 )
 from hilserver.realtime.devices import ADVICE
 from hilserver.realtime.shared import LoopMemory
@@ -153,7 +153,7 @@ class TelemetryReader:
             devices=self.devices.status(),
             recording=self.recording,
             strategies=present_strategies(self.rig, row),
-            demand=self._demands.take(),
+            utilisation=self._demands.take(),
             target=target,
             actual=actual,
         )
@@ -340,35 +340,41 @@ class TelemetryReader:
 
     # --- description -------------------------------------------------------------------------------------------------
 
-    def channel_infos(self) -> dict[str, ChannelInfo]:
+    def channel_infos(self) -> dict[str, ChannelDescription]:
         """Every channel of telemetry with its unit."""
         settings = self.rig.settings
         infos = {
-            name: ChannelInfo(unit=s.unit, kind="measured" if s.device else "configured", description=s.description)
+            name: ChannelDescription(
+                unit=s.unit, kind="measured" if s.device else "configured", description=s.description
+            )
             for name, s in settings.channels.items()
         }
-        infos |= {f"input.{name}": ChannelInfo(unit="", kind="command") for name in settings.inputs}
+        infos |= {f"input.{name}": ChannelDescription(unit="", kind="command") for name in settings.inputs}
         for valve in settings.valves:
             infos |= {
-                f"valve.{valve}.{word}": ChannelInfo(unit=unit, kind="bridge") for word, unit in VALVE_CHANNELS.items()
+                f"valve.{valve}.{word}": ChannelDescription(unit=unit, kind="bridge")
+                for word, unit in VALVE_CHANNELS.items()
             }
         infos |= {
-            f"device.{name}.errors": ChannelInfo(unit="", kind="state", description="failures counted since the start")
+            f"device.{name}.errors": ChannelDescription(
+                unit="", kind="state", description="failures counted since the start"
+            )
             for name in settings.devices
         }
         infos |= {
-            name: ChannelInfo(unit=unit, kind="state", description=text) for name, (unit, text) in LOOP_CHANNELS.items()
+            name: ChannelDescription(unit=unit, kind="state", description=text)
+            for name, (unit, text) in LOOP_CHANNELS.items()
         }
-        infos["mode"] = ChannelInfo(
+        infos["mode"] = ChannelDescription(
             unit="", kind="state", description=", ".join(f"{i} {n}" for i, n in enumerate(Mode.__members__))
         )
-        infos["tick"] = ChannelInfo(unit="", kind="state", description="tick of the sample")
+        infos["tick"] = ChannelDescription(unit="", kind="state", description="tick of the sample")
         return infos
 
-    def input_infos(self) -> dict[str, InputInfo]:
+    def input_infos(self) -> dict[str, InputDescription]:
         """Operator inputs and their ranges."""
         return {
-            name: InputInfo(
+            name: InputDescription(
                 unit="",
                 minimum=s.range[0],
                 maximum=s.range[1],
@@ -379,10 +385,10 @@ class TelemetryReader:
             for name, s in self.rig.settings.inputs.items()
         }
 
-    def valve_infos(self) -> dict[str, ValveInfo]:
+    def valve_infos(self) -> dict[str, ValveDescription]:
         """Real valves and the strategies that can drive them."""
         return {
-            name: ValveInfo(
+            name: ValveDescription(
                 strategies=offered_strategies(self.rig, name), jog_limit=s.bridge.jog_limit, description=s.description
             )
             for name, s in self.rig.settings.valves.items()

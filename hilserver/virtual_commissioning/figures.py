@@ -24,7 +24,7 @@ DRIFT_TIME = 0.5
 """s over which a flow error at rest is averaged."""
 LEAST_STROKE, LEAST_FLOW = 0.02, 0.1
 """Shares of stroke and nominal flow below which the range of a motion does not scale an error: it hardly moves."""
-RINGING = PAUSE + STEP + 0.3
+STEP_RESPONSE_END = PAUSE + STEP + 0.3
 """s; until then the command follows a step, with frequencies that would count as noise."""
 LEAST_MOTION = 0.2
 """s of a command that show noise and oscillation."""
@@ -72,7 +72,7 @@ def figures(kind: CaseKind, found: SegmentResult, settings: RigSettings, scales:
     judged["position"] = _worst(found, "position", _floors(scales.strokes, LEAST_STROKE))
     judged["flow"] = _worst(found, "flow", _floors(scales.flows, LEAST_FLOW))
     if kind is CaseKind.STEP:
-        after = _from(found, RINGING)
+        after = _from(found, STEP_RESPONSE_END)
         return _oscillation(result, after, scales, dt) if len(after.time) * dt >= LEAST_MOTION else result
     judged["noise"] = _noise(found, dt)
     return result

@@ -112,7 +112,7 @@ def test_the_timed_tick_is_the_tick(record: RecordedInputs) -> None:
     assert cycles.sum() * microseconds < (time.perf_counter() - begin) * 1e6
 
 
-def test_what_the_timing_itself_takes_is_left_out(record: RecordedInputs) -> None:
+def test_the_overhead_of_timing_is_subtracted(record: RecordedInputs) -> None:
     """The overhead is some cycles per part: a read of the counter, not a call from Python."""
     tick = timed_tick(record.program)
     assert 0.0 < tick.overhead < 10_000.0
@@ -167,7 +167,7 @@ def test_each_part_is_charged_with_its_own_work(rig: Rig, record: RecordedInputs
 
 
 @pytest.mark.slow
-def test_looking_ahead_is_told_apart_by_leaving_it_out(record: RecordedInputs, rig: Rig) -> None:
+def test_cost_of_the_look_ahead_is_measured_by_omitting_it(record: RecordedInputs, rig: Rig) -> None:
     plain = record.without_look_ahead()
     assert plain is not None
     assert plain.without_look_ahead() is None
@@ -195,7 +195,7 @@ def left() -> set[str]:
 # --- components -------------------------------------------------------------------------------------------------------
 
 
-def test_a_types_calls_alone_are_repeated(rig: Rig) -> None:
+def test_only_calls_of_the_timed_type_are_repeated(rig: Rig) -> None:
     """The repeated table adds to the nodes what those calls add once, so many times; and no other type's."""
     program, packed = compiled_program(rig.library), rig.packed
     lines = packed.index[int(packed.index[e.CALLS]) :][: 4 * int(packed.index[e.N_CALLS])].reshape(-1, 4)
@@ -261,7 +261,7 @@ def test_a_simulated_device_costs_the_loop_shared_memory(rig: Rig) -> None:
     assert left() == before
 
 
-def test_a_fast_device_is_opened_only_if_asked_and_gets_its_safe_values(fake_ni: FakeNi) -> None:
+def test_a_fast_device_is_opened_only_on_request_and_gets_its_safe_values(fake_ni: FakeNi) -> None:
     """It is read and written in the loop: only the device itself can say what that takes."""
     source = {
         "driver": "ni",
@@ -285,7 +285,7 @@ def modbus() -> Iterator[ModbusServer]:
     server.close()
 
 
-def test_a_slow_device_is_timed_in_the_loop_and_if_asked_for_itself(modbus: ModbusServer) -> None:
+def test_a_slow_device_is_timed_in_the_loop_and_on_request_alone(modbus: ModbusServer) -> None:
     rig = rig_with_modbus(modbus.port)
     assert [(cost.driver, cost.where) for cost in driver_costs(rig, turns=20, repeats=2)] == [("modbus", "loop")]
     assert modbus.written() == []
@@ -297,7 +297,7 @@ def test_a_slow_device_is_timed_in_the_loop_and_if_asked_for_itself(modbus: Modb
     )
 
 
-def test_a_device_that_is_not_there_is_named() -> None:
+def test_a_missing_device_is_named() -> None:
     with pytest.raises(DriverError, match="card"):
         driver_costs(rig_with_modbus(1), opened=True, turns=5, repeats=1)
     assert left() == set()
@@ -339,7 +339,7 @@ def test_a_report_is_compared_and_what_is_slower_fails(
     assert line.endswith(" times slower than before.")
 
 
-def test_of_a_rig_with_hardware_the_circuit_is_timed_and_nothing_is_opened(
+def test_on_a_rig_with_hardware_only_the_circuit_is_timed(
     modbus: ModbusServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rig, written = rig_with_modbus(modbus.port), len(modbus.written())

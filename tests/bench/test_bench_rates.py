@@ -38,14 +38,14 @@ def rig() -> Rig:
     ("change", "sustained"),
     [({}, True), ({"missed": 0.011}, False), ({"lost": 1}, False), ({"work_p99": 1001.0}, False)],
 )
-def test_a_rate_is_sustained_where_nothing_is_behind(change: dict[str, Any], sustained: bool) -> None:
+def test_a_rate_without_missed_ticks_is_sustained(change: dict[str, Any], sustained: bool) -> None:
     trial = replace(TRIAL, **change)
     assert trial.sustained is sustained
     assert highest_rate([trial]) == (1000.0 if sustained else None)
     assert highest_rate([trial, replace(TRIAL, rate=500.0)]) == (1000.0 if sustained else 500.0)
 
 
-def test_what_a_log_says_of_a_rate(rig: Rig, tmp_path: Path) -> None:
+def test_sustained_rate_from_a_log(rig: Rig, tmp_path: Path) -> None:
     """Only what ran, without its beginning, counts; missed ticks and lost rows are counted, work is summed."""
     rate, width = 1000.0, rig.layout.width
     warming = int(WARMING_UP * rate)
@@ -128,7 +128,7 @@ def test_comparison_finds_every_figure_and_its_direction() -> None:
     assert slower["server at 1000 Hz: work"] == 1.0
 
 
-def test_what_only_one_report_has_is_not_compared() -> None:
+def test_figures_in_one_report_only_are_not_compared() -> None:
     assert [change.what for change in compare({"parts": figures()["parts"]}, figures())] == ["part: circuit"]
 
 
@@ -149,7 +149,7 @@ def test_a_report_is_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"parts": [{"name": "circuit"}]}', '{"rates": 3}', "{}"])
-def test_a_report_that_is_none(text: str, tmp_path: Path) -> None:
+def test_an_invalid_report_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     file.write_text(text)
     with pytest.raises(HilserverError, match=r"report\.json: is not a result of hilserver bench --json"):

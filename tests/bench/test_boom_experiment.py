@@ -14,7 +14,7 @@ EXPERIMENT = BoomExperiment(CONFIG / "circuits/boom.toml", CONFIG / "mechanisms"
 
 
 @pytest.mark.parametrize("step", [1e-3, 1e-4])
-def test_it_agrees_with_the_independent_solution(step: float) -> None:
+def test_boom_run_agrees_with_the_independent_solution(step: float) -> None:
     """While the valve opens: 1e-7 rad and 100 Pa, as in the source with 2.5e-3 rad and 1.5e5 Pa."""
     angle, p_A, p_B = EXPERIMENT.differences(LIGHT, "boom", step, substeps=10)
     assert angle < 1e-7
@@ -29,6 +29,6 @@ def test_a_shared_solution_of_the_mechanism_differs_less_than_the_source() -> No
     assert p_A < 1e3
 
 
-def test_its_tables_have_a_line_for_every_run() -> None:
+def test_tables_have_a_line_for_every_run() -> None:
     short = BoomExperiment(EXPERIMENT.circuit, EXPERIMENT.mechanisms, 0.1)
     assert len(list(short.accuracy())) == 1 + 2 * len(RUNS)

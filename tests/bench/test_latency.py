@@ -58,7 +58,7 @@ def test_figures_of_samples_are_order_statistics() -> None:
     assert figures.mean == pytest.approx(durations.mean())
 
 
-def test_cyclictest_says_what_it_measured_and_what_was_too_long_for_it() -> None:
+def test_output_of_cyclictest_is_read_with_its_overflows() -> None:
     samples = read_cyclictest(json.dumps({"thread": {"0": THREAD}}))
     figures = samples.figures()
     assert (figures.count, figures.min, figures.max, figures.mean) == (10, 2e-6, 5e-3, 508e-6)
@@ -76,7 +76,7 @@ def test_a_histogram_holds_every_sample() -> None:
     assert counts[np.searchsorted(EDGES, 3e-6) - 1] == 2
 
 
-def test_least_and_largest_of_every_batch() -> None:
+def test_smallest_and_largest_value_of_every_batch() -> None:
     durations = np.arange(2 * BATCH + 3, dtype=np.float64)
     assert batches(durations).tolist() == [[0, BATCH - 1], [BATCH, 2 * BATCH - 1], [2 * BATCH, 2 * BATCH + 2]]
 
@@ -144,7 +144,7 @@ def test_a_hand_over_is_timed_from_its_post(tmp_path: Path) -> None:
 # --- cyclictest -------------------------------------------------------------------------------------------------------
 
 
-def test_cyclictest_is_told_to_do_what_the_loop_does(tmp_path: Path) -> None:
+def test_cyclictest_runs_with_the_settings_of_the_loop(tmp_path: Path) -> None:
     conditions = Conditions(2000.0, 4.2, Scheduling(70, frozenset({3, 1})))
     new = "--default-system --secaligned"
     command = cyclictest_command("cyclictest", conditions, True, True, tmp_path / "out.json", new)
@@ -152,7 +152,7 @@ def test_cyclictest_is_told_to_do_what_the_loop_does(tmp_path: Path) -> None:
     assert {f"--{option}" for option in (*wanted, "mlockall", "default-system", "secaligned")} <= set(command)
 
 
-def test_cyclictest_gets_no_more_than_the_loop_did(tmp_path: Path) -> None:
+def test_cyclictest_gets_no_more_resources_than_the_loop(tmp_path: Path) -> None:
     command = cyclictest_command("cyclictest", Conditions(), False, False, tmp_path / "out.json")
     assert {"--policy=other", "--priority=0"} <= set(command)
     assert not {"--mlockall", "--default-system", "--secaligned"} & set(command)
@@ -172,7 +172,7 @@ def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.realtime
-def test_what_cyclictest_measured_beside_the_loop_is_in_the_report(on_path: Path) -> None:
+def test_results_of_cyclictest_are_in_the_report(on_path: Path) -> None:
     text = json.dumps({"thread": {"0": THREAD}})
     script = f"""
 files = [a.removeprefix("--json=") for a in sys.argv if a.startswith("--json=")]
@@ -230,7 +230,7 @@ def left_behind() -> set[str]:
 
 
 @pytest.mark.realtime
-def test_both_tests_without_load_and_with_it_and_nothing_is_left(on_path: Path) -> None:
+def test_both_tests_run_with_and_without_load_and_leave_no_process(on_path: Path) -> None:
     told: list[str] = []
     result = measure(SHORT, cyclictest=False, tell=told.append)
     kinds = [(PERIODIC, False), (SEMAPHORE, False), (PERIODIC, True), (SEMAPHORE, True)]
@@ -250,7 +250,7 @@ def test_both_tests_without_load_and_with_it_and_nothing_is_left(on_path: Path) 
     assert left_behind() == set()
 
 
-def test_a_measurement_that_does_not_end_is_an_error_and_leaves_nothing() -> None:
+def test_a_measurement_that_does_not_end_is_an_error_and_leaves_no_process() -> None:
     with latency._Process(Scheduling(priority=None, lock_memory=False)) as process:
         process.order(do="periodic", into="/nonexistent", period=10.0, ticks=100)
         with pytest.raises(HilserverError, match=r"took longer than 0\.1 s"):

@@ -141,7 +141,7 @@ def test_a_signal_loop_is_named() -> None:
         ({}, {}, "a circuit needs at least one component"),
     ],
 )
-def test_a_wrong_circuit_is_told_where(components: dict[str, Any], nodes: dict[str, Any], expected: str) -> None:
+def test_an_error_in_a_circuit_is_located(components: dict[str, Any], nodes: dict[str, Any], expected: str) -> None:
     assert any(expected in problem for problem in said(components, nodes)), said(components, nodes)
 
 
@@ -159,7 +159,7 @@ def test_all_types_of_the_library_record_each_result_once() -> None:
         assert len(set(words)) == len(words), component.type_name
 
 
-def test_a_table_that_is_no_circuit_is_refused() -> None:
+def test_an_invalid_circuit_table_is_refused() -> None:
     for odd in ([1], "x", 3, None):
         with pytest.raises(ConfigurationError, match="is not a table with components"):
             read_circuit(odd, standard_library())  # type: ignore[arg-type]
@@ -188,7 +188,7 @@ def test_a_cylinder_on_a_prescribed_node_has_no_state_there() -> None:
     assert names.index("t.p") > names.index("t")  # behind the states and the time: prescribed by the tank
 
 
-def test_bindings_and_ports_point_where_they_should() -> None:
+def test_bindings_and_ports_point_to_the_right_values() -> None:
     """rig.A's pressure comes from row column 30, the input u from 40; the flow at port A is found, at B it is not."""
     components = {"pump": {**PUMP, "ports": {"P": "rig.A", "T": "t"}}, "tank": TANK}
     circuit = packed(components, bindings={"rig.A": 30, "rig.B": 31, "u": 40, "v": 41}, ports=("A", "B"))
@@ -199,7 +199,7 @@ def test_bindings_and_ports_point_where_they_should() -> None:
     assert list(ports[::2]) == [circuit.values.index("rig.A.q"), len(circuit.values)]  # the second port: not connected
 
 
-def test_what_is_carried_over_has_the_same_name_and_kind() -> None:
+def test_states_are_carried_over_by_name_and_kind() -> None:
     old = packed({"pump": {**PUMP, "command": 1}, "tank": TANK, "a1": VOLUME, "relief": RELIEF})
     new = packed({"pump": {**PUMP, "command": 2}, "tank": TANK, "a1": VOLUME, "relief": ORIFICE, "s": SENSOR})
     source = dict(zip(new.values, new.carried_from(old), strict=True))
@@ -238,7 +238,7 @@ def test_a_closed_relief_valve_does_not_wind_up(integrator: str) -> None:
     assert peaks[0] > 115 * BAR  # it does overshoot the 60 l/min point: the test sees the opening
 
 
-def test_an_initial_value_beyond_a_limit_is_put_back_in_the_first_step() -> None:
+def test_an_initial_value_beyond_a_limit_is_clipped_in_the_first_step() -> None:
     bench = Bench({"components": {"tank": TANK, "line": VOLUME, "relief": RELIEF, "pump": PUMP}})
     bench["relief.K"] = -1.0
     bench.run(1e-4, 1e-4)
@@ -396,7 +396,7 @@ def test_linked_modules_keep_their_own_names(tmp_path: Path, monkeypatch: pytest
         linked(standard_library(), "test", tmp_path, [module])
 
 
-def test_a_program_knows_its_functions_only() -> None:
+def test_a_program_has_only_its_own_functions() -> None:
     program = compiled_program(standard_library())
     assert callable(program.advance)
     with pytest.raises(AttributeError, match="retreat"):

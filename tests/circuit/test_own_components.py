@@ -200,7 +200,7 @@ def test_the_body_of_these_tests_is_accepted() -> None:
         ),
     ],
 )
-def test_file_that_cant_be_used_is_refused_with_file_and_line_or_kernel(text: str, said: str) -> None:
+def test_an_invalid_file_is_refused_with_file_and_line_or_kernel(text: str, said: str) -> None:
     found = refused(text)
     assert said in found
     assert "mine.py" in found

@@ -86,7 +86,7 @@ def test_a_rig_gets_the_components_of_its_circuit(tmp_path: Path) -> None:
         ("[3]", "circuit.toml: library: [3] is not a list of Python files"),
     ],
 )
-def test_a_wrong_library_is_told(circuit: Path, library: str, expected: str) -> None:
+def test_an_invalid_library_is_reported(circuit: Path, library: str, expected: str) -> None:
     circuit.write_text(CIRCUIT.replace('["my_components.py"]', library))
     with pytest.raises(ConfigurationError) as error:
         simulate(circuit)

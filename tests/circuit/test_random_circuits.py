@@ -217,7 +217,7 @@ KEPT_OIL: dict[str, Callable[[Run, Placed], Floats]] = {
 @pytest.mark.parametrize("kind", [kind for kind in ALL if ports(kind)])
 @tries(4)
 @given(data=st.data(), seed=SEEDS)
-def test_no_component_makes_oil_or_energy(kind: str, data: st.DataObject, seed: int) -> None:
+def test_no_component_generates_oil_or_energy(kind: str, data: st.DataObject, seed: int) -> None:
     """At each of 1000 moments: the flows add up to zero; what comes out as power went in, or comes out of a store."""
     raw = data.draw(circuits(ALL, ["0.1 l", "1 l"], air=(0.0, 0.005), always=[kind]))
     done = driven(raw, 1.0, seed, "rosenbrock", 1, 1e-3)
@@ -293,14 +293,14 @@ def assert_shrinks(measure: Callable[[Run], tuple[float, float]], raw: Raw, seed
 
 @tries(15)
 @given(circuits(ALL, ["1 l", "3 l"], air=(0.0, 0.005)), SEEDS)
-def test_oil_is_neither_made_nor_lost(raw: Raw, seed: int) -> None:
+def test_circuits_conserve_oil(raw: Raw, seed: int) -> None:
     """What is in nodes, chambers and accumulators changes by what flowed in from tanks and sources."""
     assert_shrinks(oil_balance, raw, seed, 1e-15)
 
 
 @tries(15)
 @given(circuits(PASSIVE, ["1 l", "3 l"], air=(0.0, 0.005)), SEEDS)
-def test_energy_does_not_come_out_of_nothing(raw: Raw, seed: int) -> None:
+def test_no_circuit_generates_energy(raw: Raw, seed: int) -> None:
     """No pump, no source: compressed oil and gas, motion, height and springs never hold more together than before."""
     assert_shrinks(energy_rise, raw, seed, 1e-8)
 
@@ -371,7 +371,7 @@ def mirrored(raw: Raw) -> Raw:
 
 @tries(25)
 @given(circuits(TWO_SIDED, ["2 l", "5 l"], air=(0.0, 0.005)), SEEDS)
-def test_a_mirrored_circuit_does_the_same_on_the_other_side(raw: Raw, seed: int) -> None:
+def test_a_mirrored_circuit_behaves_symmetrically(raw: Raw, seed: int) -> None:
     drawn = with_both_commands(raw)
     rng = np.random.default_rng(seed)
     signals = {f"command{k}": np.repeat(rng.uniform(-1.2, 1.2, 5), 100) for k in range(4)}

@@ -107,7 +107,7 @@ def test_readme_has_a_paragraph_and_the_command_of_each() -> None:
     assert re.findall(commands, text, re.M) == [(name, name) for name in (*NAMES, *WITH_MECHANISMS)]
 
 
-def test_panels_show_what_differs() -> None:
+def test_panels_show_the_quantities_that_differ() -> None:
     by_label = {label: lines for label, _, lines in panels(ready("crane"))}
     assert list(by_label) == ["signal", "pressure", "flow", "position", "velocity"]
     assert set(by_label["pressure"]) == set(ready("crane").circuit.hydraulic_nodes())
@@ -138,7 +138,7 @@ A_JIB, B_JIB = area(63), area(63, 36)
         ("jib_rod", (9.6, 10.4), 40, -0.4, -B_JIB),
     ],
 )
-def test_crane_moves_as_the_lever_says_whatever_the_loads(
+def test_crane_speed_follows_the_lever_at_any_load(
     rod: str, time: tuple[float, float], nominal: float, opening: float, piston: float
 ) -> None:
     """Lifting alone, both at once, and overrunning: 8 t at 100 bar beside 1.5 t at 25 bar."""
@@ -263,7 +263,7 @@ def switches(run: CircuitRun) -> Floats:
     return times
 
 
-def test_charging_takes_as_long_as_the_gas_says() -> None:
+def test_charging_time_follows_the_gas_law() -> None:
     """From 110 to 160 bar with 14.5 l/min: polytropic volume and compressed oil. Connection: laminar below 3 bar."""
     run = ready("accumulator")
     drop = root(lambda d: 50 * d * (3 - d) - 14.5, 0.0, 1.0) * 3 * BAR
@@ -271,7 +271,7 @@ def test_charging_takes_as_long_as_the_gas_says() -> None:
     assert switches(run)[0] == pytest.approx(oil / (14.5 * L_MIN), rel=2e-3)
 
 
-def test_consumer_empties_it_as_an_independent_solution_says() -> None:
+def test_discharge_agrees_with_an_independent_solution() -> None:
     """Valve fully open, pump unloaded: gas behind the connection, valve and consumer in series. DOP853."""
     run = ready("accumulator")
     start, end = 10.2, 11.2

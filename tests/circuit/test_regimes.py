@@ -26,7 +26,7 @@ def examined(circuit: dict[str, Any], step: float) -> Stiffness:
     return stiffest(compiled_program(library), read, pack(read, library), step)
 
 
-def test_a_friction_that_is_steep_at_rest_is_seen_while_it_slides() -> None:
+def test_stiff_friction_is_found_while_it_slides() -> None:
     """Stribeck: F_S/v_0 = 2 kN / 0.5 mm/s on 5 kg: 1.25 µs, at standstill only."""
     start = {"rod": {"velocity": "0.2 m/s"}}
     found = examined({"components": {"friction": FRICTION, "load": LOAD}, "nodes": start}, 1e-4)
@@ -44,7 +44,7 @@ def test_contact_with_the_default_stop_is_stable_at_any_step(mass: float, step: 
     assert too_long(examined(circuit, step), "rk4", step, 1) is None
 
 
-def test_a_stop_that_euler_can_not_follow_is_found_from_afar() -> None:
+def test_an_end_stop_too_stiff_for_euler_is_found_from_any_position() -> None:
     """K = 1e9 N/m without damping: euler amplifies every undamped motion, also of a mass far from the stop."""
     stop = {**STOP, "stiffness": "1e9 N/m", "damping": "1e4 N*s/m"}
     circuit = {"solver": {"integrator": "euler"}, "components": {"stop": stop, "load": LOAD}}
@@ -55,7 +55,7 @@ def test_a_stop_that_euler_can_not_follow_is_found_from_afar() -> None:
     assert "too long for euler with rod at an end stop" in text
 
 
-def test_advice_stays_within_what_the_solver_accepts() -> None:
+def test_advised_settings_are_valid_for_the_solver() -> None:
     """More than 1000 substeps are not possible; and at the limit of stability nothing decays."""
     fast = Stiffness(1e-7, "A.content", np.array([-1e7]))
     text = too_long(fast, "rk4", 1e-3, 10)

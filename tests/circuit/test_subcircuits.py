@@ -106,7 +106,7 @@ def refused(folder: Path, table: dict[str, Any]) -> str:
     return str(error.value)
 
 
-def test_it_is_the_circuit_that_one_would_have_written_out(folder: Path) -> None:
+def test_sub_circuits_expand_to_the_equivalent_flat_circuit(folder: Path) -> None:
     """Same table, same arrays, same names."""
     flat = {
         "components": {
@@ -125,7 +125,7 @@ def test_it_is_the_circuit_that_one_would_have_written_out(folder: Path) -> None
     assert np.array_equal(one.value, other.value)
 
 
-def test_each_leg_rests_where_its_orifices_put_it(folder: Path) -> None:
+def test_each_branch_rests_at_its_analytic_pressure(folder: Path) -> None:
     """The outlet is twice the inlet: Q = K sqrt(100 bar - p) = 2 K sqrt(p), so p = 20 bar, whatever the size."""
     run = run_circuit(read(folder, TOP), LIBRARY, duration=2.0)
     for name in ("left", "right"):
@@ -233,7 +233,9 @@ command = "own"
         (("ports",), ["P"], "ports: this is a sub-circuit"),
     ],
 )  # fmt: skip
-def test_a_wrong_one_is_told_where(folder: Path, path: tuple[str, ...], value: object, expected: str) -> None:
+def test_an_error_in_a_sub_circuit_is_located(
+    folder: Path, path: tuple[str, ...], value: object, expected: str
+) -> None:
     assert expected in refused(folder, changed(*path, to=value))
 
 
@@ -246,7 +248,7 @@ def test_a_wrong_one_is_told_where(folder: Path, path: tuple[str, ...], value: o
         ("components = 3\n", "leg.toml: components: 3 is not a table"),
     ],
 )
-def test_a_wrong_file_is_told_where(folder: Path, text: str, expected: str) -> None:
+def test_an_error_in_a_sub_circuit_file_is_located(folder: Path, text: str, expected: str) -> None:
     beginning = LEG.partition("[components.inlet]")[0].replace("[parameters]", "[parameters.x]")
     (folder / "leg.toml").write_text(text + beginning)
     table = copy.deepcopy(TOP)
@@ -254,7 +256,7 @@ def test_a_wrong_file_is_told_where(folder: Path, text: str, expected: str) -> N
     assert expected in refused(folder, table)
 
 
-def test_every_problem_is_told_once(folder: Path) -> None:
+def test_every_problem_is_reported_once(folder: Path) -> None:
     (folder / "leg.toml").write_text(LEG.replace('"=volume"', '"=volum"'))
     text = refused(folder, TOP)
     assert text.count("\n") == 0

@@ -24,7 +24,7 @@ DRAINING = {
 
 
 @pytest.mark.parametrize("integrator", ["euler", "rk4", "rosenbrock"])
-def test_nothing_that_drains_becomes_subnormal(integrator: str) -> None:
+def test_decaying_values_do_not_become_subnormal(integrator: str) -> None:
     """The time constant is 10 ms: from 7 s on p = 6e6·exp(-100·t) and the flow of 3e-11·p pass 2.2e-308."""
     bench = Bench({**DRAINING, "solver": {"integrator": integrator}})
     for _ in range(40):

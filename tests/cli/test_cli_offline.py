@@ -176,7 +176,7 @@ def test_bench_as_json(hilserver: Command) -> None:
 
 
 @pytest.mark.parametrize("command", ["check", "simulate", "bench", "replay"])
-def test_a_file_that_is_not_there(command: str, hilserver: Command, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(command: str, hilserver: Command, tmp_path: Path) -> None:
     said = hilserver(command, tmp_path / "none.toml")
     assert said.code == 2
     assert "none.toml: no such file" in said.err
@@ -184,7 +184,7 @@ def test_a_file_that_is_not_there(command: str, hilserver: Command, tmp_path: Pa
 
 
 @pytest.mark.parametrize("content", [b"", b"hello\n", b"\xff\xff\xff\xff\x10\x00\x00\x00", bytes(range(256)) * 9])
-def test_a_log_that_is_none(content: bytes, hilserver: Command, tmp_path: Path) -> None:
+def test_an_invalid_log_is_reported(content: bytes, hilserver: Command, tmp_path: Path) -> None:
     (tmp_path / "log.arrow").write_bytes(content)
     for arguments in (("replay", tmp_path / "log.arrow"), ("export", tmp_path / "log.arrow", tmp_path / "out.csv")):
         said = hilserver(*arguments)
@@ -395,7 +395,7 @@ def test_files_that_are_no_configuration(name: str, content: bytes, hilserver: C
     assert "Traceback" not in said.err
 
 
-def test_all_problems_are_told_not_only_the_first(hilserver: Command, files: Files) -> None:
+def test_all_problems_are_reported_not_only_the_first(hilserver: Command, files: Files) -> None:
     files.set("rig", "loop.rate", "1 kg")
     files.set("rig", "inputs.joystick.initial", 7)
     files.set("circuit", "components.pump.max_flow", "5")
@@ -421,7 +421,7 @@ def test_every_command_refuses_a_bad_rig(hilserver: Command, files: Files) -> No
     assert sorted(path.name for path in files.folder.iterdir()) == ["circuit.toml", "cycle.toml", "rig.toml"]
 
 
-def test_check_says_wrong_values_and_unknown_names_at_once(tmp_path: Path) -> None:
+def test_check_reports_wrong_values_and_unknown_names_together(tmp_path: Path) -> None:
     """A wrong value does not hide that other keys name channels, ports or signals which don't exist."""
     shutil.copytree(Path(__file__).parents[2] / "config", tmp_path / "config")
     rig, circuit = tmp_path / "config" / "rigs" / "demo.toml", tmp_path / "config" / "circuits" / "lift.toml"

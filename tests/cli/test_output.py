@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hilserver.cli.output import Outlet, QueuedStream, asking
+from hilserver.cli.output import OutputQueue, QueuedStream, asking
 
 ROOM = 1000
 
@@ -28,7 +28,7 @@ def pipe() -> Iterator[tuple[int, int]]:
         os.set_blocking(writing, True)
     yield reading, writing
     os.set_blocking(reading, False)
-    while _read(reading):  # so that the outlet's thread goes on
+    while _read(reading):  # so that the queue's thread goes on
         pass
     os.close(reading)
     os.close(writing)
@@ -41,8 +41,8 @@ def _read(file: int) -> bytes:
         return b""
 
 
-def taken(outlet: Outlet, reading: int) -> str:
-    """What the outlet writes, as far as it has been given."""
+def taken(queue: OutputQueue, reading: int) -> str:
+    """What the queue writes, as far as it has been given."""
     found: list[bytes] = []
     ended = threading.Event()
 
@@ -55,40 +55,40 @@ def taken(outlet: Outlet, reading: int) -> str:
 
     reader = threading.Thread(target=read)
     reader.start()
-    assert outlet.finish(patience=60.0)
+    assert queue.finish(patience=60.0)
     ended.set()
     reader.join()
     return b"".join(found).decode().lstrip(".")
 
 
-def test_a_full_pipe_costs_lines_and_no_time(pipe: tuple[int, int]) -> None:
+def test_a_full_pipe_loses_lines_but_does_not_block(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
-    outlet = Outlet(ROOM)
+    queue = OutputQueue(ROOM)
     for number in range(500):
-        outlet.put(writing, f"line {number}\n".encode())
-    assert not outlet.finish(patience=0.05)
+        queue.put(writing, f"line {number}\n".encode())
+    assert not queue.finish(patience=0.05)
 
-    lines = taken(outlet, reading).splitlines()
+    lines = taken(queue, reading).splitlines()
     kept = len(lines) - 1
     assert lines[:kept] == [f"line {number}" for number in range(kept)]
     assert ROOM - 20 < sum(len(line) + 1 for line in lines[:kept]) <= ROOM
     assert lines[kept] == f"({500 - kept} lines are missing here: the terminal did not take them.)"
 
-    outlet.put(writing, b"goes on\n")
-    assert taken(outlet, reading) == "goes on\n"
+    queue.put(writing, b"goes on\n")
+    assert taken(queue, reading) == "goes on\n"
 
 
-def test_where_nobody_reads_any_more_the_output_is_discarded() -> None:
+def test_output_without_a_reader_is_discarded() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    outlet = Outlet()
-    outlet.put(writing, b"text\n")
-    assert outlet.finish(patience=60.0)
+    queue = OutputQueue()
+    queue.put(writing, b"text\n")
+    assert queue.finish(patience=60.0)
     os.close(writing)
 
 
 def test_lines_are_kept_together() -> None:
-    class Collected(Outlet):
+    class Collected(OutputQueue):
         def put(self, file: int, data: bytes) -> None:
             written.append(data.decode())
 
@@ -123,15 +123,15 @@ def test_both_streams_keep_their_order_and_arrive_before_the_end() -> None:
     assert done.stdout.decode().splitlines() == ["echoed äöü", "printed", *["x" * 70] * 1000, "after"]
 
 
-def test_a_process_ends_although_its_output_stands_still(pipe: tuple[int, int]) -> None:
+def test_a_process_ends_while_its_output_is_blocked(pipe: tuple[int, int]) -> None:
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, "100000"], stdout=pipe[1], stderr=pipe[1])
     assert process.wait(60.0) == 0
 
 
-def test_a_question_comes_after_what_was_said_and_from_the_terminal_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_appears_after_all_queued_output(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as original, os.fdopen(reading) as reader:
-        queued = QueuedStream(original, Outlet(ROOM))
+        queued = QueuedStream(original, OutputQueue(ROOM))
         monkeypatch.setattr(sys, "stdout", queued)
         print("three lines\n" * 3, end="")
         print("without an end: ", end="")

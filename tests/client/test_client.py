@@ -105,7 +105,7 @@ def test_a_whole_circuit_is_switched(client: Client) -> None:
         client.switch_circuit(file="no.toml")
 
 
-def test_what_is_refused_is_an_error_with_the_reason(client: Client) -> None:
+def test_a_refused_command_is_an_error_with_the_reason(client: Client) -> None:
     with pytest.raises(CommandRefused, match=r"start was refused: .*needs ARMED") as refused:
         client.start()
     assert not refused.value.answer.ok
@@ -152,7 +152,7 @@ def test_watching_prints_each_state_for_other_programs(server: Server, client: C
         process.wait()
 
 
-def test_watching_goes_on_when_the_broker_is_lost_and_regained(tmp_path: Path) -> None:
+def test_watching_continues_after_a_broker_restart(tmp_path: Path) -> None:
     """In a terminal: a pseudo-terminal is read as a person would see it."""
     with Server(tmp_path) as server:
         master, slave = os.openpty()

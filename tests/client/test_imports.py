@@ -78,7 +78,7 @@ with TemporaryDirectory() as folder:
     ],
     ids=["rig", "supervisor", "processes", "compile", "simulation"],
 )
-def test_what_runs_the_compiled_program_loads_no_compiler(code: str) -> None:
+def test_running_the_compiled_program_loads_no_compiler(code: str) -> None:
     """A rig is simulated, recorded and replayed without one, also where it is not installed."""
     without = "import sys; sys.modules |= dict.fromkeys(('numba', 'llvmlite', 'ziglang'))\n"
     subprocess.run([sys.executable, "-c", without + code], check=True)
@@ -87,5 +87,5 @@ def test_what_runs_the_compiled_program_loads_no_compiler(code: str) -> None:
     assert not loaded & {"numba", "llvmlite", "matplotlib"}
 
 
-def test_what_is_loaded_is_noticed() -> None:
+def test_the_test_detects_loaded_modules() -> None:
     assert {"numba", "hilserver.rig"} <= loaded_by("import hilserver.rig.build, hilserver.compiler.own")

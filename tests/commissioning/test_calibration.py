@@ -71,7 +71,7 @@ def test_a_line_through_many_points_is_that_of_least_squares() -> None:
     scale=st.sampled_from([1e-3, 1.0, 1e4]),
     slope=st.floats(30, 100),
 )
-def test_a_polynomial_is_found_again(coefficients: list[float], scale: float, slope: float) -> None:
+def test_a_polynomial_is_recovered(coefficients: list[float], scale: float, slope: float) -> None:
     """Rising over the whole range: raw readings in amperes, volts or counts."""
     true = np.polynomial.Polynomial([coefficients[0], slope, *coefficients[1:]])
     raw = np.linspace(0.0, 1.0, 12)
@@ -90,7 +90,7 @@ def test_a_polynomial_is_found_again(coefficients: list[float], scale: float, sl
         ([(0.0, 1.0), (1.0, 1.0)], 1, "is not monotonic between the points"),
     ],
 )
-def test_what_can_not_be_fitted_is_refused(points: list[tuple[float, float]], degree: int, reason: str) -> None:
+def test_impossible_fits_are_refused(points: list[tuple[float, float]], degree: int, reason: str) -> None:
     with pytest.raises(HilserverError, match=reason):
         fit(points, degree)
 
@@ -98,7 +98,7 @@ def test_what_can_not_be_fitted_is_refused(points: list[tuple[float, float]], de
 # --- what becomes of the channels ------------------------------------------------------------------------------------
 
 
-def test_the_last_polynomial_counts_and_begins_without_a_tare() -> None:
+def test_the_last_polynomial_applies_and_starts_without_a_tare() -> None:
     line, tare = {"polynomial": [1, 10]}, {"tare": 0.5}
     assert shown(rig_with(), 5.0) == pytest.approx(50.0)
     assert shown(rig_with(line), 5.0) == pytest.approx(51.0)
@@ -121,7 +121,7 @@ def test_a_calibrated_channel_keeps_the_noise_of_its_range() -> None:
         assert deviations[0] == deviations[1] > 0.0
 
 
-def test_a_broken_wire_is_one_after_the_calibration_too() -> None:
+def test_a_broken_wire_is_detected_after_calibration_too() -> None:
     scale = {"raw": None, "value": None, "current": ["0 bar", "160 bar"]}
     rig = rig_with({"polynomial": [-40, 10000]}, scale=scale)
     assert rig.settings.channels["p_A"].raw_limits() == (0.0036, 0.021)
@@ -208,7 +208,7 @@ def test_points_from_a_file(tmp_path: Path, text: str, expected: list[tuple[floa
         ("raw,value\n", "contains no points"),
     ],
 )
-def test_points_that_are_none_are_named(tmp_path: Path, text: str, reason: str) -> None:
+def test_invalid_points_are_named(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "points.csv").write_text(text)
     with pytest.raises(HilserverError, match=reason):
         read_points(tmp_path / "points.csv", "bar")
@@ -265,7 +265,7 @@ def test_a_log_holds_its_calibration_and_replays_without_the_file(
     assert offset == pytest.approx(0.5 * BAR, rel=1e-6)
 
 
-def test_without_a_calibration_file_it_says_what_to_write(hilserver: Command) -> None:
+def test_without_a_calibration_file_it_states_what_to_write(hilserver: Command) -> None:
     said = hilserver("calibrate", ROOT / "config/rigs/demo.toml", "p_S", "--tare", "0")
     assert (said.code, said.out) == (2, "")
     assert 'Add at its top: calibration = "demo-calibration.toml"' in said.err
@@ -280,7 +280,9 @@ def test_without_a_calibration_file_it_says_what_to_write(hilserver: Command) ->
         (("p_S", "--points", "no.csv"), "no.csv: can't be read"),
     ],
 )
-def test_what_can_not_be_calibrated_is_said(demo: Path, hilserver: Command, arguments: Any, reason: str) -> None:
+def test_channels_that_cannot_be_calibrated_are_reported(
+    demo: Path, hilserver: Command, arguments: Any, reason: str
+) -> None:
     said = hilserver("calibrate", demo, *arguments)
     assert said.code == 2
     assert reason in said.err
@@ -394,7 +396,7 @@ def test_channels_shows_live_values_and_writes_nothing(place: Place, hilserver: 
         assert [line.split()[0] for line in device.journal()] == ["open", "close"]
 
 
-def test_channels_shows_what_can_be_shown_when_a_device_is_missing(place: Place, hilserver: Command) -> None:
+def test_channels_shows_the_other_devices_if_one_is_missing(place: Place, hilserver: Command) -> None:
     place.card.measure(a=5.0)
     place.io.condition = probe.UNPLUGGED
     said = hilserver("channels", place.rig, "--once")

@@ -95,7 +95,7 @@ def wrong(host: Host, loop: Scheduling = LOOP) -> list[Finding]:
 # --- the machine ------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_wrong_with_a_good_machine(tmp_path: Path) -> None:
+def test_a_well_configured_machine_has_no_findings(tmp_path: Path) -> None:
     findings = list(check_host(machine(tmp_path, {}), LOOP))
     assert [finding for finding in findings if finding.state != "ok"] == []
     assert [finding.check for finding in findings] == [
@@ -181,7 +181,7 @@ WRONG: dict[str, tuple[dict[str, str | None], str, str, str, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_found_alone_with_its_remedy(name: str, tmp_path: Path) -> None:
+def test_each_problem_is_found_separately_with_its_remedy(name: str, tmp_path: Path) -> None:
     changes, check, state, found, remedy = WRONG[name]
     (finding,) = wrong(machine(tmp_path, changes))
     assert (finding.check, finding.state) == (check, state)
@@ -199,7 +199,7 @@ def test_capabilities_count_as_limits_do(capability: int, tmp_path: Path) -> Non
     assert [finding.check for finding in found] == ([] if capability else ["priority"])
 
 
-def test_siblings_that_are_kept_free_are_no_trouble(tmp_path: Path) -> None:
+def test_idle_sibling_cpus_are_no_problem(tmp_path: Path) -> None:
     changes = {
         f"{CPU}/smt/active": "1",
         f"{CPU}/isolated": "1,3",
@@ -209,7 +209,7 @@ def test_siblings_that_are_kept_free_are_no_trouble(tmp_path: Path) -> None:
     assert wrong(machine(tmp_path, dict(changes))) == []
 
 
-def test_a_loop_without_cpus_of_its_own_is_told_to_choose(tmp_path: Path) -> None:
+def test_a_loop_without_its_own_cpus_is_advised_to_choose_some(tmp_path: Path) -> None:
     host = machine(tmp_path, {f"{CPU}/smt/active": "1", f"{CPU}/cpu0/cpufreq/scaling_governor": "schedutil"})
     found = {finding.check: finding for finding in wrong(host, Scheduling())}
     assert set(found) == {"CPUs", "SMT", "frequency"}
@@ -234,7 +234,7 @@ def test_a_kernel_without_frequencies_and_idle_states_is_fine(tmp_path: Path) ->
     assert {finding.state for finding in findings.values()} == {"ok"}
 
 
-def test_memory_that_is_not_to_be_locked_is_noted(tmp_path: Path) -> None:
+def test_a_loop_that_does_not_lock_its_memory_is_noted(tmp_path: Path) -> None:
     (finding,) = wrong(machine(tmp_path, {}), dataclasses.replace(LOOP, lock_memory=False))
     assert (finding.check, finding.state) == ("memory lock", "note")
 
@@ -245,7 +245,7 @@ def test_other_processors_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (finding.state, finding.found) == ("error", "this is aarch64")
 
 
-def test_an_empty_proc_is_no_reason_to_fail(tmp_path: Path) -> None:
+def test_missing_files_in_proc_are_tolerated(tmp_path: Path) -> None:
     """What can't be read is not known to be good."""
     found = {finding.check for finding in wrong(Host(tmp_path))}
     assert {"kernel", "priority", "memory lock"} <= found
@@ -309,7 +309,7 @@ def with_broker(rig: Rig, **settings: Any) -> Rig:
     return dataclasses.replace(rig, settings=rig.settings.model_copy(update={"mqtt": mqtt}))
 
 
-def test_a_broker_that_is_there(rig: Rig) -> None:
+def test_a_reachable_broker_is_accepted(rig: Rig) -> None:
     async def ask() -> Finding:
         async with EmbeddedBroker() as broker:
             return await asyncio.to_thread(check_broker, with_broker(rig, port=broker.port))
@@ -318,7 +318,7 @@ def test_a_broker_that_is_there(rig: Rig) -> None:
     assert finding.state == "ok", finding
 
 
-def test_a_broker_that_is_not_there_or_can_not_be_asked(rig: Rig, tmp_path: Path) -> None:
+def test_an_unreachable_broker_is_reported(rig: Rig, tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         missing = check_broker(with_broker(rig, port=free.getsockname()[1]))
@@ -364,7 +364,7 @@ def test_a_folder_that_can_not_be_made_is_an_error(tmp_path: Path) -> None:
         assert f"mkdir -p {folder}" in finding.remedy
 
 
-def test_disk_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
+def test_the_disk_test_leaves_no_file(tmp_path: Path) -> None:
     found = {finding.check: finding for finding in check_disk(tmp_path / "logs", 1e6)}
     assert "GB per hour" in found["disk space"].found
     assert "MB/s" in found["disk speed"].found
@@ -415,7 +415,7 @@ def test_whole_diagnosis_of_a_rig(rig: Rig, tmp_path: Path, monkeypatch: pytest.
     assert [finding["check"] for finding in data["findings"]] == checks
 
 
-def test_command_says_it_to_people_and_to_scripts(
+def test_command_prints_text_or_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     findings = [

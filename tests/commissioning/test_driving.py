@@ -75,7 +75,7 @@ def test_a_rig_that_trips_ends_the_measurement(rig: Rig, tmp_path: Path) -> None
     assert not left_behind(rig, tmp_path)
 
 
-def test_what_can_t_be_driven_is_refused_before_anything_starts(rig: Rig) -> None:
+def test_undrivable_rigs_are_refused_before_anything_starts(rig: Rig) -> None:
     with pytest.raises(HilserverError, match="there is no work cycle to run"):
         asyncio.run(record_passes(replace(rig, cycle=None), [None], lambda _: None))
     unrecorded = rig.settings.model_copy(

@@ -73,7 +73,7 @@ def test_a_program_of_other_sources_is_never_loaded(tmp_path: Path, monkeypatch:
     assert loading.found_file() == shipped / f"{level_of_this_machine()}.so"
 
 
-def test_a_build_that_fails_leaves_nothing_to_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_build_leaves_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mark is removed before, and written last."""
 
     def build(parts: Mapping[str, Path], report: Any) -> None:
@@ -165,7 +165,7 @@ def test_the_fingerprint_is_of_all_sources_that_are_compiled() -> None:
         assert not from_elsewhere(function.__module__) & set(function.__code__.co_names), name
 
 
-def test_the_cache_follows_the_systems_wishes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CACHE_DIRECTORY", f"{tmp_path}/a:{tmp_path}/b")
     assert cache_root() == tmp_path / "a"
     monkeypatch.delenv("CACHE_DIRECTORY")
@@ -173,7 +173,7 @@ def test_the_cache_follows_the_systems_wishes(monkeypatch: pytest.MonkeyPatch, t
     assert cache_root() == tmp_path / "hilserver"
 
 
-def test_where_nothing_can_be_written_a_private_folder_is_taken(tmp_path: Path) -> None:
+def test_without_a_writable_cache_a_private_folder_is_used(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
     place = writable(blocked / "cache")

@@ -174,7 +174,7 @@ def test_arrays_of_the_wrong_kind_are_refused(function: Callable[..., Any]) -> N
     ("name", "wrong"),
     [*(("steps", wrong) for wrong in (1.5, "3", None, np.zeros(1))), *(("h", w) for w in ("1", None, np.zeros(1), 1j))],
 )
-def test_what_is_no_number_is_refused(name: str, wrong: Any) -> None:
+def test_non_numbers_are_refused(name: str, wrong: Any) -> None:
     with pytest.raises(TypeError, match=f"^run_free: {name} must be"):
         call(run_free, {name: wrong})
 
@@ -184,7 +184,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
     call(run_free, {"steps": np.uint64(3), "h": 1})
 
 
-def test_the_number_of_arguments_and_fields_is_looked_at() -> None:
+def test_the_number_of_arguments_and_fields_is_checked() -> None:
     with pytest.raises(TypeError, match="through_play takes 4 arguments, got 3"):
         standard_program().through_play(np.zeros(3), 0.0, 0.0)
     few = made("plant", parameters_of(move)["plant"], {})[:2]

@@ -88,7 +88,7 @@ def test_machine_code_of_own_kernels_is_kept_in_the_cache(tmp_path: Path, monkey
     assert {path.suffix for path in tmp_path.rglob("*.*")} >= {".py", ".nbi", ".nbc"}
 
 
-def test_an_own_component_leaves_the_kinds_of_the_others_alone() -> None:
+def test_an_own_component_does_not_change_the_other_kinds() -> None:
     own = own_library("-size * p_P")
     standard = standard_library()
     few = Library([own.types["tank"], own.types["orifice"]])
@@ -112,7 +112,7 @@ def test_an_own_copy_of_a_built_in_component_computes_the_same_bits() -> None:
     assert emptying("orifice").tobytes() == emptying("my_orifice").tobytes()
 
 
-def test_a_folder_of_the_same_name_in_the_working_folder_is_no_obstacle(tmp_path: Path) -> None:
+def test_a_folder_of_the_same_name_in_the_working_folder_is_ignored(tmp_path: Path) -> None:
     """Python takes it for a part of the package, which then has no file of its own."""
     (tmp_path / "hilserver").mkdir()
     done = subprocess.run(

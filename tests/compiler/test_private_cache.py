@@ -48,7 +48,7 @@ def test_a_cache_to_which_others_can_write_is_refused(mode: int, cache: Path) ->
 
 
 @pytest.mark.parametrize("what", ["0123456789abcdef", "0123456789abcdef/x86-64-v3.so"])
-def test_what_is_in_it_must_not_be_writable_for_those_who_can_reach_it(what: str, cache: Path) -> None:
+def test_files_in_the_cache_must_not_be_writable_by_others(what: str, cache: Path) -> None:
     (cache / what).chmod(0o775)  # as with umask 0002, which some systems set for everybody
     assert flaw(cache, cache) is None, "nobody else gets into the cache"
     cache.chmod(0o755)
@@ -66,7 +66,7 @@ def test_a_foreign_file_in_it_is_refused(what: str, cache: Path) -> None:
 
 
 @as_root
-def test_a_cache_of_root_s_is_good_for_everybody() -> None:
+def test_a_cache_owned_by_root_is_accepted() -> None:
     """Root can do everything anyway."""
     place = Path(tempfile.mkdtemp(dir="/tmp"))  # where everybody gets to
     (place / "program.so").write_text("")
@@ -83,7 +83,7 @@ print(flaw(Path("{place}"), Path("{place}")))
     assert found.stdout == "None\n"
 
 
-def test_a_link_leads_out_of_it_and_is_refused(cache: Path, tmp_path: Path) -> None:
+def test_a_link_out_of_the_cache_is_refused(cache: Path, tmp_path: Path) -> None:
     (cache / "own-1").symlink_to(tmp_path)
     assert flaw(cache, cache / "own-1") == f"{cache / 'own-1'}: is a link"
 
@@ -134,7 +134,7 @@ def test_run_replay_and_doctor_refuse_a_cache_to_which_others_can_write(command:
     assert "Traceback" not in done.stderr
 
 
-def test_safe_values_are_written_whatever_the_cache_is(
+def test_safe_values_are_written_with_any_cache(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With another cache, which is removed again."""

@@ -127,7 +127,7 @@ def oil(bench: Bench) -> float:
 
 @settings(max_examples=15)
 @given(commands=st.lists(st.floats(-1.0, 1.0), min_size=3, max_size=6), solver=st.sampled_from(["rk4", "rosenbrock"]))
-def test_no_oil_is_lost_between_empty_and_full(commands: list[float], solver: str) -> None:
+def test_accumulator_conserves_oil_between_empty_and_full(commands: list[float], solver: str) -> None:
     """From empty to full (and cavitation of the line) with 120 l/min: what flowed in is there, to rounding."""
     bench = Bench(charging(flow="120 l/min", start="100 bar", solver=solver))
     given_in = oil(bench)
@@ -141,7 +141,7 @@ def test_no_oil_is_lost_between_empty_and_full(commands: list[float], solver: st
         assert oil(bench) == pytest.approx(given_in, rel=0, abs=1e-9)
 
 
-def test_both_ends_are_hard() -> None:
+def test_accumulator_takes_no_part_when_empty_or_full() -> None:
     """Empty, it takes no part: the line falls as it would alone. Full, the line rises as it would alone."""
     bench = Bench(charging(flow="6 l/min", start="95 bar"))
     bench["u"] = -1.0
@@ -157,7 +157,7 @@ def test_both_ends_are_hard() -> None:
     assert bench["line.p"] - rise == pytest.approx(1.5e9 / 0.9e-3 * 0.1 * 2e-3, rel=1e-3)
 
 
-def test_below_its_precharge_it_gives_the_line_its_own_oil_only() -> None:
+def test_below_precharge_only_the_oil_of_the_line_is_compressed() -> None:
     bench = Bench(charging(flow="6 l/min"))
     bench["u"] = 1.0
     bench.run(0.05, 1e-4)  # 5 ml into 0.9 l: 83 bar
@@ -166,7 +166,7 @@ def test_below_its_precharge_it_gives_the_line_its_own_oil_only() -> None:
 
 
 @given(p=PRESSURES, V=st.floats(0.0, 3.6e-3))
-def test_accumulator_makes_no_energy(p: float, V: float) -> None:
+def test_accumulator_generates_no_energy(p: float, V: float) -> None:
     """Power lost in the connection is never negative."""
     found = evaluate(valve(Accumulator, ACCUMULATOR), p_P=p, V=V)
     assert found["dV"] * (p - found["p_gas"]) >= 0.0
@@ -196,7 +196,7 @@ def test_orifice_by_size_follows_bernoulli() -> None:
     assert lighter["q_B"] == pytest.approx(2 * 7.383e-5, rel=1e-3)
 
 
-def test_orifice_is_given_once() -> None:
+def test_orifice_needs_exactly_one_of_point_and_size() -> None:
     assert "either nominal_flow" in refusal(Orifice)
     assert "either nominal_flow" in refusal(Orifice, diameter="1 mm", nominal_flow=POINT)
     assert "belongs to diameter" in refusal(Orifice, nominal_flow=POINT, discharge_coefficient=0.7)
@@ -237,7 +237,7 @@ def test_piloted_valve_without_pilot_is_a_check_valve(p_A: float, p_B: float) ->
     assert piloted["q_B"] == pytest.approx(evaluate(valve(CheckValve, CHECK), p_A=p_A, p_B=p_B)["q_B"], abs=1e-15)
 
 
-def test_shuttle_takes_the_higher_pressure() -> None:
+def test_shuttle_valve_selects_the_higher_pressure() -> None:
     shuttle = valve(ShuttleValve, {"nominal_flow": POINT})
     found = evaluate(shuttle, p_A=80 * BAR, p_B=120 * BAR, p_X=116 * BAR)
     assert found["q_A"] == 0.0
@@ -361,7 +361,7 @@ def drained(air: float, solver: str = "rk4") -> Bench:
     air=st.sampled_from([0.0, 0.001, 0.02]),
     solver=st.sampled_from(["rk4", "rosenbrock"]),
 )
-def test_oil_that_left_a_cavitating_node_brings_its_pressure_back(
+def test_a_cavitating_node_recovers_when_its_oil_returns(
     drains: list[tuple[int, float]], air: float, solver: str
 ) -> None:
     """Oil is sucked out (up to a litre and more) and the same oil let in again: the pressure returns.
@@ -380,7 +380,7 @@ def test_oil_that_left_a_cavitating_node_brings_its_pressure_back(
     assert bench["line.p"] == pytest.approx(20 * BAR, rel=0, abs=1e-3 if air == 0.0 else 200.0)
 
 
-def test_void_takes_as_long_to_fill_as_it_took_to_open() -> None:
+def test_void_fills_in_the_time_it_took_to_open() -> None:
     """6 l/min out for 0.5 s, in for as long; the pressure leaves vapour when the oil above it is back. Analytic.
 
     From 20 to -1 bar the oil gives 21e5·1 l/1.5e9 = 1.4 ml: 14 ms. So the pressure rises 486 ms after the reversal.

@@ -37,7 +37,7 @@ def test_counterbalance_valve_opens_at_its_pilot_pressure(p_C: float, back: floa
 
 
 @pytest.mark.parametrize(("over", "flow"), [(20.0, 10.0), (60.0, 30.0)])
-def test_counterbalance_valve_relieves_as_its_curve_says(over: float, flow: float) -> None:
+def test_counterbalance_valve_relieves_along_its_curve(over: float, flow: float) -> None:
     lines = '[components.valve]\ntype = "counterbalance_valve"\nports = { C = "P", V = "T", X = "T", Y = "T" }'
     bench = Bench(fed(lines, flow, **COUNTERBALANCE))
     bench.run(1.0, 1e-4)
@@ -121,7 +121,7 @@ def test_lowering_agrees_between_rk4_and_rosenbrock() -> None:
     assert implicit["rod.x"] == pytest.approx(explicit["rod.x"], abs=1e-4 * 0.5)
 
 
-def test_lowering_sways_with_a_high_pilot_ratio_and_little_oil_on_the_pump_side() -> None:
+def test_lowering_oscillates_with_a_high_pilot_ratio_and_a_small_pump_side_volume() -> None:
     """The known weakness of these valves, as the component's page says; with the example's values it stays away."""
     sway = {}
     for ratio, oil in ((3, "2 l"), (3, "0.3 l"), (9, "2 l")):

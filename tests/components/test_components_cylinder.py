@@ -90,7 +90,7 @@ def test_chambers_hold_dead_volume_and_stroke_volume(x: float) -> None:
     assert result["C_B"] == pytest.approx((0.3e-3 + A_B * (0.5 - inside)) / 1.5e9, rel=1e-12)
 
 
-def test_piston_leakage_goes_from_high_to_low_and_is_lost_to_no_one() -> None:
+def test_piston_leakage_flows_from_high_to_low_pressure_and_conserves_oil() -> None:
     """0.1 l/min per bar and 50 bar: 5 l/min. Source: [Virtual hydraulics] eq. 4.8."""
     flows = at(cylinder(leakage="0.1 l/min/bar"), 60 * BAR, 10 * BAR)
     assert flows["q_B"] == pytest.approx(5e-3 / 60, rel=1e-12)
@@ -140,7 +140,7 @@ def test_hydraulic_power_in_is_mechanical_power_out_and_losses(
     )
 
 
-def test_oil_in_the_lines_is_felt_at_the_rod() -> None:
+def test_inertia_of_the_oil_in_the_lines_acts_on_the_rod() -> None:
     """5 m of 16 mm hold 0.8746 kg, which moves (63/16)² times faster than the piston: felt as 210.2 kg. By hand."""
     line = {"inner_diameter": "16 mm", "length": "5 m"}
     m_A, m_B = 0.8746 * (63 / 16) ** 4, 0.8746 * ((63**2 - 36**2) / 16**2) ** 2

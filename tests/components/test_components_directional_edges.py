@@ -270,7 +270,7 @@ def test_a_mirrored_spool_gives_mirrored_flows(kind: str, U: float, p: list[floa
     assert backward == pytest.approx(expected | {port: forward[port] for port in more}, abs=1e-12 * scale, rel=1e-12)
 
 
-def test_plain_it_is_the_proportional_valve() -> None:
+def test_defaults_give_the_plain_proportional_valve() -> None:
     """Without options both types are the same valve, in spool and flows, at every step."""
     plain, full = (
         Bench(fed(f'type = "{kind}"\nf45 = "30 Hz"') + SUPPLY)
@@ -307,7 +307,7 @@ def test_plain_it_is_the_proportional_valve() -> None:
         ({"f45": "20 Hz", "overlap": 0.6}, "must be < 0.5"),
     ],
 )
-def test_what_can_not_be_a_4_3_valve_is_refused_with_a_reason(values: dict[str, Any], reason: str) -> None:
+def test_impossible_4_3_valves_are_refused_with_a_reason(values: dict[str, Any], reason: str) -> None:
     assert reason in refusal(DirectionalValve43, nominal_flow=EDGE, **values)
 
 

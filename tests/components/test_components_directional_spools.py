@@ -108,9 +108,7 @@ def test_delay_of_a_command_that_never_rests_is_sampled_finely_enough() -> None:
 
 
 @given(changes=st.lists(st.tuples(st.integers(1, 40), st.floats(-1, 1)), max_size=60), delay=st.integers(1, 60))
-def test_delay_line_ends_at_the_last_command_and_hands_on_nothing_else(
-    changes: list[tuple[int, float]], delay: int
-) -> None:
+def test_delay_line_delays_every_command_and_ends_at_the_last_one(changes: list[tuple[int, float]], delay: int) -> None:
     """Whatever the commands: what leaves is what entered, not before its time, and in the end the last of all."""
     line, delayed, t, h = (np.full(LINE_SIZE, EMPTY), 0), 0.0, 0.0, 1e-3
     entered: list[tuple[float, float]] = []
@@ -210,7 +208,7 @@ def test_an_on_off_spool_moves_at_constant_speed_until_it_lands() -> None:
     assert travel == pytest.approx(np.where(t < 9 * tau, 0.1 * t / tau, 1 - 0.1 * np.exp(9 - t / tau)), abs=1e-6)
 
 
-def test_on_off_valves_switch_at_half_the_command_whatever_its_size() -> None:
+def test_on_off_valves_switch_at_half_command() -> None:
     bench = spool(SWITCHING)
     for command, end in ((0.4, 0.0), (0.6, 1.0), (0.9, 1.0), (0.4, 0.0), (-0.6, -1.0), (1.0, 1.0), (-0.4, 0.0)):
         bench["u"] = command
@@ -226,7 +224,7 @@ def test_a_pulse_shorter_than_the_dead_time_does_not_move_the_valve() -> None:
     assert np.all(bench.record(("valve.U",), 0.2, 1e-3)["valve.U"] == 0.0)
 
 
-def test_a_detent_keeps_the_valve_where_it_was_last_sent() -> None:
+def test_a_detent_holds_the_last_position() -> None:
     bench = spool('switching = { on = "40 ms", off = "30 ms", detent = true }', "directional_valve_4_2")
     for command, end in ((0.0, 0.0), (1.0, 1.0), (0.0, 1.0), (0.3, 1.0), (-1.0, 0.0), (0.0, 0.0)):
         bench["u"] = command
@@ -235,7 +233,7 @@ def test_a_detent_keeps_the_valve_where_it_was_last_sent() -> None:
 
 
 @pytest.mark.parametrize(("integrator", "step"), [("rk4", 2.5e-5), ("rosenbrock", 2.5e-5)])
-def test_a_valve_with_everything_agrees_with_an_independent_solution(integrator: str, step: float) -> None:
+def test_a_valve_with_all_dynamics_agrees_with_an_independent_solution(integrator: str, step: float) -> None:
     """Float centre, overlap, a curve, second order: pressures in both lines against DOP853 on equations by hand."""
     lines = """type = "directional_valve_4_3"
         f90 = "40 Hz"

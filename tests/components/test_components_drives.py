@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from circuit_text import component, flow_source, orifice, pressure_source, tank, volume
 from component_bench import BAR, L_MIN, Bench, evaluate, refusal, root
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,41 +24,16 @@ from hilserver.components.shaft_load import ShaftLoad
 RPM = 2 * pi / 60
 LOAD_SENSING: dict[str, Any] = {"max_flow": "100 l/min", "margin": "20 bar", "max_pressure": "250 bar"}
 POWER: dict[str, Any] = {"max_flow": "120 l/min", "max_power": "20 kW", "efficiency": 0.9, "max_pressure": "280 bar"}
-TANK = """
-[components.tank]
-type = "tank"
-ports = { T = "T" }
-"""
 
 # --- load-sensing pump -----------------------------------------------------------------------------------------------
 
 LOADED = (
-    TANK
-    + """
-[components.pump]
-type = "load_sensing_pump"
-ports = { P = "P", T = "T", LS = "load" }
-max_flow = "100 l/min"
-margin = "20 bar"
-max_pressure = "250 bar"
-control_range = "5 bar"
-[components.line]
-type = "volume"
-ports = { P = "P" }
-volume = "2 l"
-[components.metering]
-type = "orifice"
-ports = { A = "P", B = "load" }
-nominal_flow = { flow = "50 l/min", drop = "15 bar" }
-[components.chamber]
-type = "volume"
-ports = { P = "load" }
-volume = "2 l"
-[components.load]
-type = "orifice"
-ports = { A = "load", B = "T" }
-nominal_flow = { flow = "50 l/min", drop = "DROP" }
-"""
+    tank()
+    + component("pump", "load_sensing_pump", "P=P T=T LS=load", **LOAD_SENSING, control_range="5 bar")
+    + volume("P", "2 l")
+    + orifice("metering", "A=P B=load", "50 l/min", "15 bar")
+    + volume("load", "2 l", "chamber")
+    + orifice("load", "A=load B=T", "50 l/min", "DROP")
 )
 
 
@@ -73,28 +49,11 @@ def test_load_sensing_pump_keeps_its_margin_whatever_the_load(drop: str) -> None
 
 
 SENSED = (
-    TANK
-    + """
-[components.pump]
-type = "load_sensing_pump"
-ports = { P = "P", T = "T", LS = "LS" }
-max_flow = "100 l/min"
-margin = "20 bar"
-max_pressure = "250 bar"
-control_range = "5 bar"
-[components.line]
-type = "volume"
-ports = { P = "P" }
-volume = "2 l"
-[components.signal_line]
-type = "volume"
-ports = { P = "LS" }
-volume = "0.05 l"
-[components.leak]
-type = "orifice"
-ports = { A = "P", B = "T" }
-nominal_flow = { flow = "10 l/min", drop = "100 bar" }
-"""
+    tank()
+    + component("pump", "load_sensing_pump", "P=P T=T LS=LS", **LOAD_SENSING, control_range="5 bar")
+    + volume("P", "2 l")
+    + volume("LS", "0.05 l")
+    + orifice("leak", "A=P B=T", "10 l/min", "100 bar")
 )
 
 
@@ -112,24 +71,9 @@ def test_load_sensing_pump_at_standby_under_load_and_cut_off(p_LS: float, highes
 # --- power-limited pump ----------------------------------------------------------------------------------------------
 
 HELD = (
-    TANK
-    + """
-[components.pump]
-type = "power_limited_pump"
-ports = { P = "P", T = "T" }
-max_flow = "120 l/min"
-max_power = "20 kW"
-efficiency = 0.9
-max_pressure = "280 bar"
-response_time = "20 ms"
-power = "power"
-drive = "drive"
-[components.source]
-type = "pressure_source"
-ports = { P = "P" }
-command = "level"
-pressure = "100 bar"
-"""
+    tank()
+    + component("pump", "power_limited_pump", "P=P T=T", **POWER, response_time="20 ms", power="power", drive="drive")
+    + pressure_source("source", "P", "level")
 )
 
 
@@ -153,7 +97,7 @@ def test_power_limited_pump_at_rest(bar: float, power: float, drive: float, flow
     assert bench["pump.q_P"] == pytest.approx(flow * L_MIN, rel=1e-9, abs=1e-12)
 
 
-def test_power_limited_pump_needs_time_to_swing_back() -> None:
+def test_power_limited_pump_recovers_with_its_response_time() -> None:
     """From 120 l/min to 90 l/min as 1 - exp(-t/tau): until then the power is exceeded. By hand."""
     bench = Bench(HELD)
     bench["level"], bench["power"], bench["drive"] = 0.5, 1.0, 1.0
@@ -232,7 +176,7 @@ def test_motor_has_both_efficiencies_of_its_datasheet_at_the_rated_point(sign: i
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_motor_pumps_where_it_is_driven(sign: int) -> None:
+def test_a_driven_motor_works_as_a_pump(sign: int) -> None:
     """As a pump it delivers V·n less the leakage of the rated point (1/0.95 - 1) and takes 1.08 times V·dp. By hand."""
     p_A, p_B = (0.0, 200 * BAR) if sign > 0 else (200 * BAR, 0.0)
     at = motor(p_A, p_B, sign * 2000 * RPM)
@@ -296,28 +240,12 @@ rated_speed = "2000 rpm"
 inertia = "0.004 kg*m^2"
 """
 DRIVEN = (
-    TANK
+    tank()
     + MOTOR_TABLE
-    + """
-[components.source]
-type = "flow_source"
-ports = { P = "A", T = "T" }
-command = "flow"
-flow = "60 l/min"
-[components.line]
-type = "volume"
-ports = { P = "A" }
-volume = "1 l"
-[components.drum]
-type = "inertia"
-ports = { shaft = "shaft" }
-inertia = "0.02 kg*m^2"
-[components.work]
-type = "shaft_load"
-ports = { shaft = "shaft" }
-torque = "60 N*m"
-damping = "0.1 N*m*s"
-"""
+    + flow_source("P=A T=T", "60 l/min", "flow")
+    + volume("A", "1 l", "line")
+    + component("drum", "inertia", "shaft=shaft", inertia="0.02 kg*m^2")
+    + component("work", "shaft_load", "shaft=shaft", torque="60 N*m", damping="0.1 N*m*s")
 )
 
 
@@ -348,19 +276,10 @@ def test_motor_starts_a_drum_as_an_independent_solution_does(integrator: str, st
 def test_speed_source_drives_a_pump() -> None:
     """1500 rpm of 45 cm³ against 150 bar: V·n less the leakage, all of it by hand; 25 turns in a second."""
     circuit = (
-        TANK
+        tank()
         + MOTOR_TABLE.replace('A = "A", B = "T"', 'A = "T", B = "P"')
-        + """
-[components.engine]
-type = "speed_source"
-ports = { shaft = "shaft" }
-speed = "1500 rpm"
-[components.source]
-type = "pressure_source"
-ports = { P = "P" }
-command = 1
-pressure = "150 bar"
-"""
+        + component("engine", "speed_source", "shaft=shaft", speed="1500 rpm")
+        + pressure_source("source", "P", pressure="150 bar")
     )
     bench = Bench(circuit)
     bench.run(1.0, 1e-3)
@@ -411,7 +330,7 @@ def test_brake_stops_a_shaft_and_holds_it_there() -> None:
 
 
 @given(w=st.floats(-500, 500), command=st.floats(-1, 1))
-def test_shaft_load_only_takes_energy(w: float, command: float) -> None:
+def test_shaft_load_only_dissipates_energy(w: float, command: float) -> None:
     load = ShaftLoad.model_validate({"torque": "60 N*m", "damping": "0.4 N*m*s"})
     assert evaluate(load, w_shaft=w, u_command=command)["T_shaft"] * w <= 0.0
 

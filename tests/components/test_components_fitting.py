@@ -49,7 +49,7 @@ def test_a_point_at_minus_90_degrees_and_one_below_suffice() -> None:
 
 
 @given(seed=st.integers(0, 10_000), d=st.floats(0.4, 1.5))
-def test_bode_points_read_off_with_errors_give_the_lag_nearly(seed: int, d: float) -> None:
+def test_bode_points_with_reading_errors_give_approximately_the_lag(seed: int, d: float) -> None:
     """Errors of 0.2 dB and 2° (one sigma) leave a few per cent."""
     omega, damping = fit_bode(noisy(second_order(60.0, d), seed))
     assert omega == pytest.approx(2 * pi * 60.0, rel=0.12)
@@ -96,7 +96,7 @@ def test_f45_of_a_second_order_lag_is_where_its_phase_is_minus_45_degrees() -> N
         ([(10.0, -20.0, -1.0), (20.0, 0.0, -170.0), (30.0, -20.0, -10.0)], "Bode points"),
     ],
 )
-def test_points_of_no_second_order_lag_are_refused(points: Bode, reason: str) -> None:
+def test_bode_points_that_fit_no_second_order_lag_are_refused(points: Bode, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         fit_bode(points)
 
@@ -140,7 +140,7 @@ def test_reading_errors_of_a_flow_signal_curve_are_evened_out(flow: list[float])
         ([(0.0, 0.0), (1.0, 1e-3)], 0.0, "positive drop"),
     ],
 )
-def test_what_is_no_flow_signal_curve_is_refused(points: list[tuple[float, float]], drop: float, reason: str) -> None:
+def test_invalid_flow_signal_curves_are_refused(points: list[tuple[float, float]], drop: float, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         flow_signal_table(points, drop)
 

@@ -114,7 +114,7 @@ def test_two_way_valve_is_a_throttle_below_its_minimal_drop() -> None:
     assert bench["valve.q_B"] == pytest.approx(10 * L_MIN, rel=1e-9)
 
 
-def test_two_way_valve_jumps_at_a_step_of_the_drop_and_comes_back_with_its_response_time() -> None:
+def test_two_way_valve_recovers_from_a_pressure_step_with_its_response_time() -> None:
     """From rest at the minimal drop to 100 bar: sqrt(100/8) times the flow, decaying as exp(-t/tau). Analytic."""
     bench = Bench(HELD + source("supply", "A", '"level"') + TANK)
     bench["level"] = 0.08
@@ -254,7 +254,7 @@ def test_compensator_droops_by_its_control_range() -> None:
     assert bench["edge.q_B"] == pytest.approx(x * L_MIN, rel=1e-4)
 
 
-def test_compensator_with_too_little_supply_is_fully_open() -> None:
+def test_compensator_is_fully_open_at_insufficient_supply() -> None:
     bench = upstream(30.0, 20.0)
     bench.run(2.0, 1e-4)
     assert bench["compensator.U"] == pytest.approx(1.0, abs=1e-9)

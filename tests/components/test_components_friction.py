@@ -140,7 +140,7 @@ velocity = "{v} m/s"
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_lugre_gives_a_little_and_holds_still_until_it_slides(sign: int) -> None:
+def test_lugre_deflects_elastically_before_it_slides(sign: int) -> None:
     """Under a slowly growing force dx/dF = 1/(sigma0·(1 - F/F_S)): x = -F_S/sigma0·ln(1 - F/F_S), 16.5 µm at 1 N.
 
     (By hand.) There it rests; above F_S it slides on and on.
@@ -179,7 +179,7 @@ def friction(**values: Any) -> Friction:
 
 
 @given(v=st.floats(-5, 5), viscous=st.floats(0, 100))
-def test_stribeck_only_takes_energy(v: float, viscous: float) -> None:
+def test_stribeck_only_dissipates_energy(v: float, viscous: float) -> None:
     force = evaluate(friction(viscous=f"{viscous} N*s/m"), v_rod=v, z=0.0)
     assert force["F_rod"] * v <= 0.0
     mirrored = evaluate(friction(viscous=f"{viscous} N*s/m"), v_rod=-v, z=0.0)
@@ -195,7 +195,7 @@ def test_stribeck_only_takes_energy(v: float, viscous: float) -> None:
     sigma0=st.floats(1e2, 1e8),
     sigma1=st.floats(0, 1e6),
 )
-def test_lugre_gives_back_no_more_than_its_bristles_store(
+def test_lugre_returns_at_most_the_energy_of_its_bristles(
     v: float, bend: float, g: float, ratio: float, b: float, sigma0: float, sigma1: float
 ) -> None:
     """Dissipation: F·v - d/dt(sigma0·z²/2) >= 0 at every speed and bend, also far beyond g/sigma0, for all values."""
@@ -221,7 +221,7 @@ def test_lugre_stays_finite_and_right_where_it_slides_fast(integrator: str) -> N
 
 
 @given(st.lists(st.floats(-1, 1), min_size=5, max_size=15))
-def test_lugre_takes_energy_over_any_motion(speeds: list[float]) -> None:
+def test_lugre_dissipates_energy_over_any_motion(speeds: list[float]) -> None:
     """The work done against it from its rest, whatever the motion, is positive; its bend stays within F_S/sigma0."""
     circuit = """
 [components.friction]
@@ -259,7 +259,7 @@ DATA: dict[str, Any] = {
 }
 
 
-def test_rules_of_thumb_where_the_datasheet_is_silent() -> None:
+def test_default_friction_follows_rules_of_thumb() -> None:
     """63 mm, 160 bar: 49.88 kN; F_S 10 %, F_C 30 % below, b as F_S, sigma0 = F_S/0.2 mm, sigma1 = sqrt(sigma0·m)."""
     model = Cylinder.model_validate({**DATA, "friction": {"law": "lugre"}})
     values = model.parameters(Fluid())
@@ -272,7 +272,7 @@ def test_rules_of_thumb_where_the_datasheet_is_silent() -> None:
 
 
 @pytest.mark.parametrize(("p_A", "p_B", "psi"), [(0, 0, 1), (100, 100, 2), (150, 0, 1.5), (0, 150, 2), (-1, -1, 1)])
-def test_seals_rub_more_under_pressure(p_A: float, p_B: float, psi: float) -> None:
+def test_seal_friction_increases_with_pressure(p_A: float, p_B: float, psi: float) -> None:
     """Psi = 1 + (p_A/3 + 2·p_B/3)/p_ref: twice the friction with p_ref in both chambers. Source: [Linjama]."""
     law = {"law": "stribeck", "static": "900 N", "coulomb": "600 N", "viscous": "0 N*s/m"}
     model = Cylinder.model_validate({**DATA, "friction": {**law, "reference_pressure": "100 bar"}})

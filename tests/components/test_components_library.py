@@ -78,7 +78,7 @@ def example(kind: str) -> Component:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_every_name_in_a_kernel_is_understood(kind: str) -> None:
+def test_every_argument_name_of_a_kernel_is_valid(kind: str) -> None:
     component = example(kind)
     parameters = component.parameters(Fluid())
     states = {state.name for state in component.states}

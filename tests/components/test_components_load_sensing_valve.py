@@ -6,9 +6,19 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from circuit_text import component, pressure_source, tank, volume
 from component_bench import BAR, L_MIN, Bench, root
 from directional_bench import SUPPLY, flows, sensing
 from scipy.integrate import solve_ivp
+
+EDGE = {"flow": "40 l/min", "drop": "5 bar", "per": "edge"}
+
+
+def pump(max_flow: str) -> str:
+    """A load-sensing pump and the volume of its line."""
+    return component(
+        "pump", "load_sensing_pump", "P=P T=T LS=LS", max_flow=max_flow, margin="20 bar", max_pressure="250 bar"
+    ) + volume("P", "2 l")
 
 
 def sensing_bench(more: str = "") -> Bench:
@@ -28,17 +38,9 @@ def sensing_bench(more: str = "") -> Bench:
         ports = {{ T = "T" }}
         pressure = "2 bar"
         {SUPPLY}
-        [components.A_load]
-        type = "pressure_source"
-        ports = {{ P = "A" }}
-        command = "A_level"
-        pressure = "100 bar"
-        [components.B_load]
-        type = "pressure_source"
-        ports = {{ P = "B" }}
-        command = "B_level"
-        pressure = "100 bar"
         """
+        + pressure_source("A_load", "A", "A_level")
+        + pressure_source("B_load", "B", "B_level")
     )
 
 
@@ -61,7 +63,7 @@ def test_ls_is_the_pressure_of_the_fed_port_while_actuated_and_vented_at_neutral
         assert bench["valve.q_LS"] == pytest.approx(0.0, abs=1e-4 * L_MIN)
 
 
-def test_ls_line_fills_as_its_volume_and_orifice_say() -> None:
+def test_ls_line_fills_with_its_time_constant() -> None:
     """dp/dt = C_s·g(p_A - p)/(V/B_o) from tank pressure to 120 bar, by DOP853; then the time to three quarters."""
     bench = sensing_bench('ls_orifice = { flow = "0.8 l/min", drop = "10 bar" }\nls_volume = "0.2 l"')
     C_s, C = 0.8 * L_MIN / sqrt(10 * BAR), 0.2e-3 / 1.5e9
@@ -89,35 +91,11 @@ def test_a_load_sensing_pump_follows_the_load_and_goes_to_standby() -> None:
     the metering edge at 0.5 takes 20 l/min·sqrt(dp/5): both agree at dp = 18.10 bar.
     Centred, LS is vented and the pump delivers nothing."""
     bench = Bench(
-        """
-        [components.valve]
-        type = "load_sensing_valve"
-        ports = { P = "P", T = "T", A = "A", B = "B", LS = "LS" }
-        command = "u"
-        nominal_flow = { flow = "40 l/min", drop = "5 bar", per = "edge" }
-        f45 = "20 Hz"
-        [components.pump]
-        type = "load_sensing_pump"
-        ports = { P = "P", T = "T", LS = "LS" }
-        max_flow = "100 l/min"
-        margin = "20 bar"
-        max_pressure = "250 bar"
-        [components.P_line]
-        type = "volume"
-        ports = { P = "P" }
-        volume = "2 l"
-        [components.tank]
-        type = "tank"
-        ports = { T = "T" }
-        [components.load]
-        type = "pressure_source"
-        ports = { P = "A" }
-        command = "load"
-        pressure = "100 bar"
-        [components.B_line]
-        type = "tank"
-        ports = { T = "B" }
-        """
+        component("valve", "load_sensing_valve", "P=P T=T A=A B=B LS=LS", command="u", nominal_flow=EDGE, f45="20 Hz")
+        + pump("100 l/min")
+        + tank()
+        + pressure_source("load", "A", "load")
+        + component("B_line", "tank", "T=B")
     )
     dp = root(lambda dp: 100 * (20 - dp) / 5 - 20 * sqrt(dp / 5), 10, 20)
     for u, load in ((0.0, 1.5), (0.5, 1.5), (0.5, 0.6), (0.0, 0.6)):
@@ -137,55 +115,36 @@ def test_two_sections_with_compensators_share_a_pump_through_a_shuttle_valve() -
     By hand: 40 l/min·U·sqrt(d/5) where the compensator's line d = 8 + 2·(1 - Q/60) bar meets it."""
 
     def section(name: str) -> str:
-        return f"""
-        [components.{name}]
-        type = "load_sensing_valve"
-        ports = {{ P = "{name}_in", T = "T", A = "{name}_A", B = "T", LS = "{name}_LS" }}
-        command = "u_{name}"
-        nominal_flow = {{ flow = "40 l/min", drop = "5 bar", per = "edge" }}
-        f45 = "20 Hz"
-        [components.{name}_compensator]
-        type = "pressure_compensator"
-        ports = {{ P = "P", A = "{name}_in", X = "{name}_LS" }}
-        drop = "8 bar"
-        nominal_flow = {{ flow = "60 l/min", drop = "5 bar" }}
-        [components.{name}_passage]
-        type = "volume"
-        ports = {{ P = "{name}_in" }}
-        volume = "0.2 l"
-        [components.{name}_load]
-        type = "pressure_source"
-        ports = {{ P = "{name}_A" }}
-        command = "load_{name}"
-        pressure = "100 bar"
-        """
+        entry = f"{name}_in"
+        return (
+            component(
+                name,
+                "load_sensing_valve",
+                f"P={entry} T=T A={name}_A B=T LS={name}_LS",
+                command=f"u_{name}",
+                nominal_flow=EDGE,
+                f45="20 Hz",
+            )
+            + component(
+                f"{name}_compensator",
+                "pressure_compensator",
+                f"P=P A={entry} X={name}_LS",
+                drop="8 bar",
+                nominal_flow={"flow": "60 l/min", "drop": "5 bar"},
+            )
+            + volume(entry, "0.2 l")
+            + pressure_source(f"{name}_load", f"{name}_A", f"load_{name}")
+        )
 
     bench = Bench(
         section("one")
         + section("two")
-        + """
-        [components.shuttle]
-        type = "shuttle_valve"
-        ports = { A = "one_LS", B = "two_LS", X = "LS" }
-        nominal_flow = { flow = "5 l/min", drop = "3 bar" }
-        [components.LS_line]
-        type = "volume"
-        ports = { P = "LS" }
-        volume = "0.2 l"
-        [components.pump]
-        type = "load_sensing_pump"
-        ports = { P = "P", T = "T", LS = "LS" }
-        max_flow = "160 l/min"
-        margin = "20 bar"
-        max_pressure = "250 bar"
-        [components.P_line]
-        type = "volume"
-        ports = { P = "P" }
-        volume = "2 l"
-        [components.tank]
-        type = "tank"
-        ports = { T = "T" }
-        """
+        + component(
+            "shuttle", "shuttle_valve", "A=one_LS B=two_LS X=LS", nominal_flow={"flow": "5 l/min", "drop": "3 bar"}
+        )
+        + volume("LS", "0.2 l")
+        + pump("160 l/min")
+        + tank()
     )
 
     def by_hand(U: float) -> float:

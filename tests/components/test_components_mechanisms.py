@@ -102,7 +102,7 @@ def test_crane_arm_refuses_a_cylinder_that_does_not_fit() -> None:
     assert "retracted: " in refusal(CraneArm, **{**ARM, "retracted": "0 m"})
 
 
-def test_crane_arm_stays_finite_where_its_cylinder_has_no_arm() -> None:
+def test_crane_arm_stays_finite_where_the_lever_arm_is_zero() -> None:
     """Beyond the triangle the cylinder is as if just before its dead centre."""
     arm = CraneArm.model_validate(ARM)
     for x in (-0.9, 2.0):

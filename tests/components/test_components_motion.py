@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from circuit_text import component, flow_source, orifice, tank
 from component_bench import BAR, L_MIN, Bench, evaluate, refusal
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,8 +31,7 @@ AREA, ANNULUS = pi / 4 * 0.050**2, pi / 4 * (0.050**2 - 0.028**2)
 
 def mass(kg: float, node: str = "rod") -> str:
     """A load that moves level."""
-    ports = f'ports = {{ rod = "{node}" }}'
-    return f'[components.{node}_load]\ntype = "load_mass"\n{ports}\nmass = "{kg} kg"\ndirection = "0 deg"\n'
+    return component(f"{node}_load", "load_mass", f"rod={node}", mass=f"{kg} kg", direction="0 deg")
 
 
 # --- double-rod cylinder ---------------------------------------------------------------------------------------------
@@ -71,22 +71,11 @@ def test_double_rod_cylinder_pushes_and_pulls_with_its_annulus() -> None:
 
 def test_oil_in_a_double_rod_cylinder_is_a_spring_of_the_analytic_frequency() -> None:
     """Ports closed, piston in the middle: omega² = 2·A²·B/(V·m). A push of 1 mm/s swings as v·cos(omega·t)."""
-    circuit = f"""
-[components.cylinder]
-type = "double_rod_cylinder"
-ports = {{ A = "A", B = "B", rod = "rod" }}
-bore = "50 mm"
-rod_diameter = "28 mm"
-stroke = "200 mm"
-moving_mass = "9 kg"
-dead_volume_A = "0.1 l"
-dead_volume_B = "0.1 l"
-friction = {{ efficiency = 1 }}
-{mass(91)}
-[nodes.rod]
-position = "100 mm"
-velocity = "0.001 m/s"
-"""
+    circuit = (
+        component("cylinder", "double_rod_cylinder", "A=A B=B rod=rod", **WITH_ROD, friction={"efficiency": 1})
+        + mass(91)
+        + '[nodes.rod]\nposition = "100 mm"\nvelocity = "0.001 m/s"\n'
+    )
     omega = sqrt(2 * ANNULUS**2 * 1.5e9 / (1e-4 + ANNULUS * 0.1) / 100)
     bench = Bench(circuit)
     bench.run(0.03, 5e-5)
@@ -95,30 +84,23 @@ velocity = "0.001 m/s"
 
 # --- single-acting cylinder ------------------------------------------------------------------------------------------
 
-SINGLE = """
-[components.cylinder]
-type = "single_acting_cylinder"
-ports = { A = "A", rod = "rod" }
-bore = "40 mm"
-stroke = "100 mm"
-moving_mass = "3 kg"
-dead_volume_A = "0.05 l"
-spring_force = "300 N"
-spring_stiffness = "5 N/mm"
-friction = { efficiency = 0.9, factor = "constant" }
-[components.tank]
-type = "tank"
-ports = { T = "T" }
-[components.source]
-type = "flow_source"
-ports = { P = "A", T = "T" }
-command = "flow"
-flow = "6 l/min"
-[components.drain]
-type = "orifice"
-ports = { A = "A", B = "T" }
-nominal_flow = { flow = "4 l/min", drop = "10 bar" }
-"""
+SINGLE = (
+    component(
+        "cylinder",
+        "single_acting_cylinder",
+        "A=A rod=rod",
+        bore="40 mm",
+        stroke="100 mm",
+        moving_mass="3 kg",
+        dead_volume_A="0.05 l",
+        spring_force="300 N",
+        spring_stiffness="5 N/mm",
+        friction={"efficiency": 0.9, "factor": "constant"},
+    )
+    + tank()
+    + flow_source("P=A T=T", "6 l/min", "flow")
+    + orifice("drain", "A=A B=T", "4 l/min", "10 bar")
+)
 
 
 def test_single_acting_cylinder_extends_and_returns_as_an_independent_solution_does() -> None:
@@ -163,24 +145,19 @@ def test_single_acting_cylinder_at_rest_is_where_its_spring_is() -> None:
 # --- cushions --------------------------------------------------------------------------------------------------------
 
 K_CUSHION = (0.75 * AREA) ** 3 * 100e5 / (60 * L_MIN) ** 2
-CUSHIONED = f"""
-[components.cylinder]
-type = "cylinder"
-ports = {{ A = "T", B = "T", rod = "rod" }}
-bore = "50 mm"
-rod_diameter = "28 mm"
-stroke = "200 mm"
-moving_mass = "9 kg"
-dead_volume_A = "0.1 l"
-dead_volume_B = "0.1 l"
-friction = {{ efficiency = 1 }}
-cushion_A = {{ length = "20 mm", closing = "0.001 mm", throttle = {{ flow = "60 l/min", drop = "100 bar" }} }}
-[components.tank]
-type = "tank"
-ports = {{ T = "T" }}
-{mass(491)}
-[nodes.rod]
-"""
+CUSHIONED = (
+    component(
+        "cylinder",
+        "cylinder",
+        "A=T B=T rod=rod",
+        **WITH_ROD,
+        friction={"efficiency": 1},
+        cushion_A={"length": "20 mm", "closing": "0.001 mm", "throttle": {"flow": "60 l/min", "drop": "100 bar"}},
+    )
+    + tank()
+    + mass(491)
+    + "[nodes.rod]\n"
+)
 
 
 def test_cushion_slows_a_mass_down_exponentially_over_its_length() -> None:
@@ -201,7 +178,7 @@ def test_cushion_lets_the_piston_leave_freely() -> None:
 
 
 @given(x=st.floats(0, 0.2), v=st.floats(-2, 2), closing=st.floats(1, 20))
-def test_cushions_only_take_energy_and_grow_with_depth(x: float, v: float, closing: float) -> None:
+def test_cushions_only_dissipate_energy_and_grow_with_depth(x: float, v: float, closing: float) -> None:
     cushion = {"length": "20 mm", "closing": f"{closing} mm", "throttle": {"flow": "5 l/min", "drop": "100 bar"}}
     model = Cylinder.model_validate({**WITH_ROD, "cushion_A": cushion, "cushion_B": cushion})
     force = [evaluate(model, p_A=0.0, p_B=0.0, x_rod=x_, v_rod=v, z=0.0)["F_end"] for x_ in (x, 0.5 * x)]
@@ -234,7 +211,7 @@ position = "140 mm"
 """
 
 
-def test_mass_on_spring_and_damper_swings_as_the_analytic_solution() -> None:
+def test_mass_on_spring_and_damper_follows_the_analytic_solution() -> None:
     """x = 110 mm + 30 mm·exp(-d·t)·(cos(w·t) + d/w·sin(w·t)), d = D/2m, w² = K/m - d²; the wall stands still."""
     bench = Bench(ON_A_SPRING)
     bench.run(0.5, 1e-3)

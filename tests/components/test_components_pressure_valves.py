@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from circuit_text import toml
 from component_bench import BAR, L_MIN, Bench, evaluate, pressures, refusal
 from hypothesis import given
 from hypothesis import strategies as st
-from pressure_bench import COUNTERBALANCE, fed, passive, toml
+from pressure_bench import COUNTERBALANCE, fed, passive
 
 from hilserver.components.base import Fluid
 from hilserver.components.reducing_valve import ReducingValve
@@ -33,7 +34,7 @@ CURVE = [["3 bar", "11 l/min"], ["6 bar", "23 l/min"], ["10 bar", "41 l/min"], [
 
 
 @pytest.mark.parametrize("kind", [ReliefValve, StaticReliefValve])
-def test_relief_curve_comes_near_more_than_two_points(kind: type[Any]) -> None:
+def test_relief_curve_is_fitted_to_more_than_two_points(kind: type[Any]) -> None:
     """At rest, within the error that ``parameters`` reports."""
     valve = kind.model_validate({**RELIEF, "override": CURVE})
     parameters = valve.parameters(Fluid())
@@ -47,7 +48,7 @@ def test_relief_curve_comes_near_more_than_two_points(kind: type[Any]) -> None:
     assert max(errors) == pytest.approx(parameters["fit_error"], rel=1e-9)
 
 
-def test_relief_curves_that_no_fit_comes_near_are_refused() -> None:
+def test_relief_curves_that_cannot_be_fitted_are_refused() -> None:
     points = [["5 bar", "20 l/min"], ["10 bar", "60 l/min"], ["15 bar", "62 l/min"]]
     message = refusal(ReliefValve, **{**RELIEF, "override": points})
     assert "override: no curve" in message
@@ -152,7 +153,7 @@ def test_reduced_pressure_follows_its_droop_at_any_supply(supply: float, drawn: 
     assert bench["A.p"] / BAR - 2.0 == pytest.approx(reduced, abs=0.002)
 
 
-def test_reducing_valve_with_little_supply_is_a_fully_open_throttle() -> None:
+def test_reducing_valve_is_fully_open_at_low_supply() -> None:
     """Supply 40 bar: 40 l/min take the nominal 8 bar."""
     bench = reducing_circuit(40.0, 40.0)
     bench.run(1.0, 1e-4)

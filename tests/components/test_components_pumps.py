@@ -65,15 +65,13 @@ def test_fixed_pump_delivers_displacement_times_speed_up_to_its_power() -> None:
     assert evaluate(pump, p_P=202 * BAR, p_T=2 * BAR, u_drive=1.0)["q_P"] == pytest.approx(28.05 * L_MIN, rel=1e-12)
 
 
-def test_fixed_pump_without_a_power_limit_does_not_care_for_pressure() -> None:
+def test_fixed_pump_without_a_power_limit_is_independent_of_pressure() -> None:
     pump = FixedPump.model_validate({"displacement": "28 cm^3/rev", "speed": "1500 rpm"})
     assert evaluate(pump, p_P=400 * BAR, p_T=0.0, u_drive=1.0)["q_P"] == pytest.approx(42 * L_MIN, rel=1e-12)
 
 
 @given(p_P=st.floats(-BAR, 400 * BAR), p_T=st.floats(-BAR, 10 * BAR), share=st.floats(0, 1))
-def test_pumps_take_from_the_tank_what_they_deliver_and_stay_within_their_power(
-    p_P: float, p_T: float, share: float
-) -> None:
+def test_pumps_conserve_oil_and_keep_within_their_power(p_P: float, p_T: float, share: float) -> None:
     fixed = evaluate(FixedPump.model_validate(FIXED), p_P=p_P, p_T=p_T, u_drive=1.0)
     limited = PressureCompensatedPump.model_validate({**VARIABLE, "max_power": "7.5 kW", "efficiency": 0.85})
     variable = evaluate(limited, p_P=p_P, p_T=p_T, u_drive=1.0, Q=share * 60 * L_MIN)
@@ -101,7 +99,7 @@ def test_compensated_pump_on_held_pressure(level: float, flow: float) -> None:
     assert bench["pump.q_P"] == pytest.approx(flow * L_MIN, rel=1e-6, abs=1e-12)
 
 
-def test_compensated_pump_swings_back_at_once_however_long_it_was_at_its_limit() -> None:
+def test_compensated_pump_recovers_at_once_after_any_time_at_its_limit() -> None:
     """No wind-up: from its limit Q falls as exp(-t/tau) at once when the set pressure is reached; likewise up."""
     bench = Bench(HELD)
     bench["level"] = 0.5
@@ -118,7 +116,7 @@ def test_compensated_pump_swings_back_at_once_however_long_it_was_at_its_limit()
     assert bench["pump.Q"] == pytest.approx(15 * L_MIN * (1 - exp(-1)), rel=1e-6)
 
 
-def test_compensated_pump_yields_to_its_power_limit_at_once() -> None:
+def test_compensated_pump_reaches_its_power_limit_at_once() -> None:
     bench = Bench(HELD)
     bench["level"] = 0.5
     bench.run(1.0, 1e-3)

@@ -5,53 +5,32 @@ from __future__ import annotations
 from math import exp
 
 import pytest
+from circuit_text import component, pressure_source, tank
 from component_bench import BAR, L_MIN, Bench, evaluate, refusal
 
 from hilserver.components.flow_sensor import FlowSensor
 from hilserver.components.position_sensor import PositionSensor
 from hilserver.components.pressure_sensor import PressureSensor
 
-SENSORS = """
-[components.supply]
-type = "pressure_source"
-ports = { P = "supply" }
-command = 1
-pressure = "102 bar"
-[components.tank]
-type = "tank"
-ports = { T = "tank" }
-pressure = "100 bar"
-[components.pressure]
-type = "pressure_sensor"
-ports = { P = "supply" }
-signal = "p_supply"
-time_constant = "10 ms"
-[components.flow]
-type = "flow_sensor"
-ports = { A = "supply", B = "tank" }
-signal = "q_line"
-nominal_flow = { flow = "40 l/min", drop = "2 bar" }
-time_constant = "5 ms"
-"""
-POSITION_LOOP = """
-[components.load]
-type = "load_mass"
-ports = { rod = "rod" }
-mass = "100 kg"
-gravity = "0 m/s^2"
-[components.position]
-type = "position_sensor"
-ports = { rod = "rod" }
-signal = "x_load"
-time_constant = "1 ms"
-[components.source]
-type = "pressure_source"
-ports = { P = "pilot" }
-command = "x_load"
-pressure = "1 bar"
-[nodes.rod]
-position = "30 mm"
-"""
+SENSORS = (
+    pressure_source("supply", "supply", pressure="102 bar")
+    + tank("tank", pressure="100 bar")
+    + component("pressure", "pressure_sensor", "P=supply", signal="p_supply", time_constant="10 ms")
+    + component(
+        "flow",
+        "flow_sensor",
+        "A=supply B=tank",
+        signal="q_line",
+        nominal_flow={"flow": "40 l/min", "drop": "2 bar"},
+        time_constant="5 ms",
+    )
+)
+POSITION_LOOP = (
+    component("load", "load_mass", "rod=rod", mass="100 kg", gravity="0 m/s^2")
+    + component("position", "position_sensor", "rod=rod", signal="x_load", time_constant="1 ms")
+    + pressure_source("source", "pilot", "x_load", "1 bar")
+    + '[nodes.rod]\nposition = "30 mm"\n'
+)
 
 
 def test_readings_follow_with_a_first_order_lag() -> None:
@@ -78,7 +57,7 @@ def test_flow_sensor_is_a_restriction_in_its_line() -> None:
     assert result["dy"] == pytest.approx(-40 * L_MIN / 1e-3, rel=1e-12)
 
 
-def test_readings_start_where_they_are_told_to() -> None:
+def test_readings_start_at_their_initial_values() -> None:
     assert PressureSensor.model_validate({"initial": "50 bar"}).initial == 50 * BAR
     assert evaluate(PositionSensor.model_validate({}), x_rod=0.1, y=0.03) == {
         "u_signal": 0.03,

@@ -177,7 +177,7 @@ def test_points_or_a_file_given_later_replace_the_samples(tmp_path: Path) -> Non
     assert later.source["components"]["table"]["samples"] == [[0.0, 7.0]]
 
 
-def test_csv_that_cant_be_used_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_invalid_csv_is_refused_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     assert 'components.table: csv: "none.csv" can\'t be read: no such file' in refused(tmp_path, csv="none.csv")
     for outside in ("../x.csv", str(tmp_path / "x.csv"), 7):
@@ -203,7 +203,7 @@ def test_csv_that_cant_be_used_is_refused_with_its_line(tmp_path: Path) -> None:
 # --- blocks ----------------------------------------------------------------------------------------------------------
 
 
-def test_blocks_calculate() -> None:
+def test_gain_sum_and_product_calculate_their_outputs() -> None:
     """3·0.5 + 1 = 2.5; 2.5 - 2·0.5 = 1.5; 1.5·0.5·4 = 3; held at 2. Inputs left open count as nothing."""
     circuit = bench(
         gain={"type": "gain", "input": "x", "signal": "g", "gain": 3, "offset": 1},
@@ -217,7 +217,7 @@ def test_blocks_calculate() -> None:
 
 
 @given(x=st.floats(-1.5, 1.5), expo=st.floats(0.0, 1.0))
-def test_lever_is_alike_in_both_directions_and_rises(x: float, expo: float) -> None:
+def test_lever_curve_is_symmetric_and_monotonic(x: float, expo: float) -> None:
     y = lever_curve(x, 0.1, 0.9, expo)
     assert lever_curve(-x, 0.1, 0.9, expo) == -y
     assert -1.0 <= y <= lever_curve(x + 0.01, 0.1, 0.9, expo) + 1e-12 <= 1.0 + 1e-12
@@ -277,7 +277,7 @@ def test_delay_shorter_than_a_step_lasts_a_step() -> None:
     assert np.all(np.diff(u) >= 0.0)
 
 
-def test_delay_of_another_length_forgets_the_order_not_the_value() -> None:
+def test_a_switched_delay_time_keeps_the_present_value() -> None:
     """A live switch of the delay while the signal stands: nothing moves."""
     table = {"volume": VOLUME, "delay": source("delay", input="x", delay="50 ms")}
     first = Bench({"components": table})

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from circuit_text import component, flow_source, pressure_source, tank, volume
 from component_bench import BAR, L_MIN, Bench, evaluate, pressures, refusal, root
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,48 +89,29 @@ RELIEF: dict[str, Any] = {
     "override": [["5 bar", "20 l/min"], ["15 bar", "60 l/min"]],
     "settling_time": "20 ms",
 }
-RELIEF_FED = """
-[components.source]
-type = "flow_source"
-ports = {{ P = "node", T = "tank" }}
-command = 1
-flow = "{flow}"
-[components.tank]
-type = "tank"
-ports = {{ T = "tank" }}
-pressure = "2 bar"
-[components.volume]
-type = "volume"
-ports = {{ P = "node" }}
-volume = "1 l"
-[components.relief]
-type = "relief_valve"
-ports = {{ P = "node", T = "tank" }}
-opening_pressure = "150 bar"
-override = [["5 bar", "20 l/min"], ["15 bar", "60 l/min"]]
-"""
-RELIEF_HELD = """
-[components.source]
-type = "pressure_source"
-ports = { P = "node" }
-command = "level"
-pressure = "100 bar"
-[components.tank]
-type = "tank"
-ports = { T = "tank" }
-[components.relief]
-type = "relief_valve"
-ports = { P = "node", T = "tank" }
-opening_pressure = "150 bar"
-override = [["5 bar", "20 l/min"], ["15 bar", "60 l/min"]]
-settling_time = "20 ms"
-"""
+
+
+def relief_fed(flow: str) -> str:
+    """A flow source feeds a relief valve and a volume."""
+    return (
+        flow_source("P=node T=tank", flow)
+        + tank("tank", pressure="2 bar")
+        + volume("node", "1 l")
+        + component("relief", "relief_valve", "P=node T=tank", **RELIEF)
+    )
+
+
+RELIEF_HELD = (
+    pressure_source("source", "node", "level")
+    + tank("tank")
+    + component("relief", "relief_valve", "P=node T=tank", **RELIEF)
+)
 
 
 @pytest.mark.parametrize(("flow", "pressure"), [("20 l/min", 155.0), ("60 l/min", 165.0)])
 def test_relief_curve_passes_through_both_datasheet_points(flow: str, pressure: float) -> None:
     """At rest in a circuit, above a tank at 2 bar."""
-    bench = Bench(RELIEF_FED.format(flow=flow))
+    bench = Bench(relief_fed(flow))
     bench.run(1.0, 1e-4)
     assert bench["node.p"] - 2 * BAR == pytest.approx(pressure * BAR, rel=1e-6)
 
@@ -317,7 +299,7 @@ def valve_circuit(lines: str) -> str:
 
 
 @pytest.mark.parametrize("d", [0.4, 0.8])
-def test_servo_spool_overshoots_as_its_damping_says(d: float) -> None:
+def test_servo_spool_overshoot_follows_its_damping(d: float) -> None:
     """Peak of a second-order step response: 1 + exp(-pi·d/sqrt(1-d²)) at pi/(omega·sqrt(1-d²)). Analytic."""
     bench = Bench(valve_circuit(f'type = "servo_valve"\nf90 = "50 Hz"\ndamping = {d}'))
     bench["joystick"] = 0.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import pi
 
 import pytest
+from circuit_text import flow_source, tank, volume
 from component_bench import BAR, L_MIN, Bench, evaluate, refusal
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,23 +22,11 @@ LITRE = OilVolume.model_validate({"volume": "1 l"})
 PIPE = {"inner_diameter": "16 mm", "length": "10 m", "wall_thickness": "2 mm"}
 HOSE = {"inner_diameter": "16 mm", "length": "10 m", "wall_coefficient": "2e5 Pa^0.5"}
 
-FILLED = """
-[fluid]
-air_fraction = {air}
-polytropic_exponent = 1.4
-[components.source]
-type = "flow_source"
-ports = {{ P = "node", T = "tank" }}
-command = 1
-flow = "{flow}"
-[components.tank]
-type = "tank"
-ports = {{ T = "tank" }}
-[components.volume]
-type = "volume"
-ports = {{ P = "node" }}
-volume = "1 l"
-"""
+
+def filled(air: float) -> str:
+    """A flow source fills a volume with 1 l/min."""
+    fluid = f"[fluid]\nair_fraction = {air}\npolytropic_exponent = 1.4\n"
+    return fluid + flow_source("P=node T=tank", "1 l/min") + tank("tank") + volume("node", "1 l")
 
 
 def test_volume_without_air_has_the_capacitance_of_its_oil() -> None:
@@ -45,7 +34,7 @@ def test_volume_without_air_has_the_capacitance_of_its_oil() -> None:
 
 
 @pytest.mark.parametrize("p", [0.0, 10 * BAR, 200 * BAR])
-def test_air_gives_way_like_a_polytropic_gas(p: float) -> None:
+def test_air_is_compressed_as_a_polytropic_gas(p: float) -> None:
     """-dV/dp of V_air = V·alpha_0·(p_0/p)^(1/kappa) by central differences (their error: 1e-6)."""
     V, alpha_0, kappa, dp = 1e-3, 0.02, 1.4, 100.0
     gas = [V * alpha_0 * (ATMOSPHERE / (p + ATMOSPHERE + shift)) ** (1 / kappa) for shift in (-dp, dp)]
@@ -62,14 +51,14 @@ def test_air_only_softens_and_stays_finite_near_vacuum(p: float, air: float, kap
 
 def test_filling_a_volume_raises_the_pressure_by_b_over_v() -> None:
     """1 l/min into 1 litre for 1 s: dp = B·Q·t/V = 250 bar. Analytic; the integration is exact for a constant slope."""
-    bench = Bench(FILLED.format(air=0, flow="1 l/min"))
+    bench = Bench(filled(0))
     bench.run(1.0, 1e-3)
     assert bench["node.p"] == pytest.approx(250 * BAR, rel=1e-9)
 
 
-def test_filling_a_volume_with_air_takes_the_volume_that_oil_and_air_give_way() -> None:
+def test_filling_a_volume_with_air_takes_the_compressed_volume_of_oil_and_air() -> None:
     """The oil let in equals V·(dp/B_o + alpha_0·(1 - (p_0/p)^(1/kappa))), the integral of the capacitance. Analytic."""
-    bench = Bench(FILLED.format(air=0.02, flow="1 l/min"))
+    bench = Bench(filled(0.02))
     bench.run(1.3, 1e-4)
     p = bench["node.p"]
     given_way = 1e-3 * (p / 1.5e9 + 0.02 * (1 - (ATMOSPHERE / (p + ATMOSPHERE)) ** (1 / 1.4)))
@@ -77,13 +66,13 @@ def test_filling_a_volume_with_air_takes_the_volume_that_oil_and_air_give_way() 
     assert given_way == pytest.approx(1.3 * L_MIN, rel=1e-9)
 
 
-def test_pipe_wall_gives_way_as_t_e_over_d() -> None:
+def test_pipe_wall_stiffness_is_t_e_over_d() -> None:
     """Steel 20x2: B_c = 2/16·210 GPa = 26.25 GPa. Source: theory §2."""
     V = pi / 4 * 0.016**2 * 10
     assert evaluate(Pipe.model_validate(PIPE), p_P=0.0)["C_P"] == pytest.approx(V / 1.5e9 + V / 26.25e9, rel=1e-12)
 
 
-def test_line_knows_its_oil() -> None:
+def test_oil_volume_and_mass_of_a_line() -> None:
     pipe = Pipe.model_validate(PIPE)
     assert pipe.oil_volume() == pytest.approx(2.01062e-3, rel=1e-5)
     assert pipe.oil_mass(Fluid()) == pytest.approx(2.01062e-3 * 870, rel=1e-5)
@@ -103,9 +92,7 @@ def test_hose_stiffens_with_the_root_of_pressure_down_to_its_floor(p: float, wal
 
 
 def test_volumes_at_one_node_add_up() -> None:
-    circuit = FILLED.format(air=0, flow="1 l/min") + (
-        '[components.second]\ntype = "volume"\nports = { P = "node" }\nvolume = "3 l"\n'
-    )
+    circuit = filled(0) + ('[components.second]\ntype = "volume"\nports = { P = "node" }\nvolume = "3 l"\n')
     bench = Bench(circuit)
     bench.run(1.0, 1e-3)
     assert bench["node.p"] == pytest.approx(250 / 4 * BAR, rel=1e-9)

@@ -102,7 +102,7 @@ def test_check_valve_without_a_spring_follows_the_root_law(drop: float) -> None:
     assert evaluate(check, p_A=0.0, p_B=0.0)["q_B"] == 0.0
 
 
-def test_check_valve_opens_gradually_where_it_is_said() -> None:
+def test_check_valve_opens_gradually_where_specified() -> None:
     """A given full_open_pressure counts without a spring's preload too."""
     sheet = {"nominal_flow": {"flow": "40 l/min", "drop": "4 bar"}, "full_open_pressure": "3 bar"}
     half = evaluate(CheckValve.model_validate(sheet), p_A=1.5 * BAR, p_B=0.0)["q_B"]
@@ -112,7 +112,7 @@ def test_check_valve_opens_gradually_where_it_is_said() -> None:
 # --- reducing valve --------------------------------------------------------------------------------------------------
 
 
-def test_two_way_reducing_valve_sinks_to_its_setting_after_the_start() -> None:
+def test_two_way_reducing_valve_settles_at_its_setting_after_the_start() -> None:
     """Nothing takes oil from A, which starts at 158 bar: p = 158 bar·exp(-t·B·C/V) until it reaches 50 bar."""
     bench = Bench("""
         [components.valve]
@@ -188,7 +188,7 @@ def test_a_piston_without_mass_moves_with_its_load() -> None:
     assert np.allclose(run["rod.v"], 7.853982 * run.time, rtol=1e-6)
 
 
-def test_a_rod_that_nothing_gives_a_mass_is_refused() -> None:
+def test_a_rod_without_any_mass_is_refused() -> None:
     with pytest.raises(ConfigurationError, match='node "rod" has no mass: its motion is undefined'):
         pack(read_circuit(circuit("0 kg", load=False), standard_library()), standard_library())
 

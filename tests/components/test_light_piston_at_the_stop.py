@@ -79,7 +79,7 @@ def rates(t: float, y: Floats, mass: float) -> list[float]:
 @pytest.mark.parametrize(
     ("substeps", "masses"), [(5, (0.5, 3, 8, 14)), (10, (0.1, 1, 4, 5, 6, 7, 8)), (20, (0.1, 1, 3, 4, 5))]
 )
-def test_any_mass_comes_to_rest_at_the_analytic_place(substeps: int, masses: tuple[float, ...]) -> None:
+def test_any_mass_comes_to_rest_at_the_analytic_position(substeps: int, masses: tuple[float, ...]) -> None:
     """At rest A·p_S = K·delta: 31.4 kN, 0.314 mm into the stop."""
     for mass in masses:
         bench = Bench(against_the_stop(mass, start=0.1995))
@@ -111,7 +111,7 @@ def test_before_and_after_the_contact_as_an_independent_solution(mass: float) ->
     assert course["A.p"][-20:] == pytest.approx(exact[0][-20:], abs=0.05 * BAR)
 
 
-def test_a_mass_that_the_step_can_stop_is_not_changed() -> None:
+def test_a_sufficient_mass_is_not_changed() -> None:
     """40 kg at 0.1 ms need no more mass: less than 1 µm and 0.1 bar from the independent solution within the stop."""
     bench = Bench(against_the_stop(40.0, friction=False, start=0.1995))
     course = bench.record(("A.p", "rod.x"), 0.04, 1e-4, TICK)
@@ -141,7 +141,7 @@ def test_an_end_stop_of_its_own_catches_any_mass(mass: float, integrator: str) -
     assert bench["stop.F_rod"] == pytest.approx(-20e3, rel=1e-4)
 
 
-def test_a_stop_is_no_mass() -> None:
+def test_an_end_stop_adds_no_mass() -> None:
     """A node needs a mass of its own, which it has outside the stop too."""
     with pytest.raises(Exception, match="has no mass"):
         Bench({"components": {"stop": {"type": "end_stop", "ports": {"rod": "rod"}, "upper": "10 mm"}}})

@@ -98,7 +98,7 @@ DRIVEN = {
 
 
 @pytest.mark.parametrize("kind", DRIVEN)
-def test_a_closed_suction_volume_yields_what_its_oil_expands(kind: str) -> None:
+def test_a_closed_suction_volume_yields_the_expansion_of_its_oil(kind: str) -> None:
     """10 s at 30 l/min out of a closed litre: down to the vapour pressure, and no void beyond rounding.
 
     The first step may overshoot by what a full pump draws in it at most; h/64 = 16 µs of 30 l/min are 8 mm³.

@@ -56,7 +56,7 @@ def moved(bench: Bench, velocity: float, flow: float, seconds: float, step: floa
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_chamber_pulled_open_takes_its_void_to_fill(solver: str) -> None:
+def test_a_chamber_that_was_pulled_open_fills_its_void_first(solver: str) -> None:
     """0.5 m with the port closed leave a void of 0.982 l, less the 0.1 ml by which the oil expands to vapour."""
     bench, step = Bench(drawn(solver)), STEP[solver]
     moved(bench, 0.5, 0.0, 1.0, step)
@@ -72,7 +72,7 @@ def test_a_chamber_pulled_open_takes_its_void_to_fill(solver: str) -> None:
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_chamber_sucked_out_closes_where_its_oil_fills_it(solver: str) -> None:
+def test_an_emptied_chamber_closes_where_its_oil_fills_it(solver: str) -> None:
     """At 0.5 m 0.7 l are sucked out of it. Driven back, its pressure rises where 0.7 l of room have gone: 143 mm."""
     bench, step = Bench(drawn(solver)), STEP[solver]
     moved(bench, 0.5, 0.5 * AREA, 1.0, step)
@@ -142,7 +142,7 @@ MOVES = st.lists(
 @pytest.mark.parametrize(("solver", "step"), [("rk4", 1e-4), ("rosenbrock", 1e-4)])
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(moves=MOVES)
-def test_oil_and_void_are_those_of_the_chamber_by_hand(
+def test_oil_and_void_agree_with_a_hand_calculation(
     solver: str, step: float, moves: list[tuple[float, float, int]]
 ) -> None:
     """Random motion and pumping, both constant for some 10 ms each: void and pressure after each."""
@@ -161,7 +161,7 @@ def test_oil_and_void_are_those_of_the_chamber_by_hand(
 
 @pytest.mark.parametrize("air", [0.001, 0.02])
 @pytest.mark.parametrize("solver", ["rk4", "rosenbrock"])
-def test_oil_and_air_close_where_they_were_torn(solver: str, air: float) -> None:
+def test_oil_and_air_recover_at_the_volume_where_they_cavitated(solver: str, air: float) -> None:
     """Pulled out with the port closed and pushed back, a chamber of oil with air has its pressure again.
 
     Its oil and air fill more room the lower the pressure; at the vapour pressure they fill all that they can.

@@ -42,7 +42,7 @@ NOT_RUN = {
 # --- every block has a mark ------------------------------------------------------------------------------------------
 
 
-def test_every_block_says_what_it_is() -> None:
+def test_every_block_is_marked() -> None:
     """And there is a test for what it says."""
     runs = {*OFFLINE, *(f"run: {how}" for how in RUN_BY_A_TEST)}
     for block in BLOCKS:
@@ -58,7 +58,7 @@ RUN_BY_A_TEST = (
 CHECKED_BY_A_TEST = ("check", "file", "excerpt", "message", "tested", "not run")
 
 
-def test_no_code_hides_outside_of_a_block() -> None:
+def test_all_code_is_in_marked_blocks() -> None:
     """Indented code has neither language nor mark."""
     for file in FILES:
         text = BLOCK.sub("", file.read_text())
@@ -67,7 +67,7 @@ def test_no_code_hides_outside_of_a_block() -> None:
         assert indented == [], file
 
 
-def test_hardly_anything_is_not_run() -> None:
+def test_nearly_all_blocks_are_run() -> None:
     """And each says why."""
     found = {block.text: block.mark.removeprefix("not run: ") for block in of_kind("not run")}
     assert len(found) == len(NOT_RUN)
@@ -76,7 +76,7 @@ def test_hardly_anything_is_not_run() -> None:
 
 
 @pytest.mark.parametrize("block", of_kind("tested: "), ids=str)
-def test_another_test_takes_it_from_the_page(block: Block) -> None:
+def test_the_named_test_uses_the_block(block: Block) -> None:
     file, _, name = block.mark.removeprefix("tested: ").partition("::")
     functions = {
         node.name: node for node in ast.parse((ROOT / file).read_text()).body if isinstance(node, ast.FunctionDef)
@@ -112,13 +112,13 @@ def test_fragment_is_valid(block: Block, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", of_kind("excerpt: "), ids=str)
-def test_excerpt_stands_in_its_file(block: Block) -> None:
+def test_excerpt_is_in_its_file(block: Block) -> None:
     whole = read_toml(ROOT / block.mark.removeprefix("excerpt: "))
     assert over(whole, tomllib.loads(block.text)) == whole
 
 
 @pytest.mark.parametrize("block", marked("run: make"), ids=str)
-def test_make_does_what_other_tests_run(block: Block, tmp_path: Path) -> None:
+def test_targets_of_make_run_the_tested_commands(block: Block, tmp_path: Path) -> None:
     """Where the environment is there, what make would do is what is run above, and to run the tests."""
     for name in ("Makefile", "requirements.lock", "pyproject.toml"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -148,7 +148,7 @@ def test_every_message_is_shown() -> None:
     assert {block.mark.removeprefix("message: ") for block in of_kind("message: ")} == set(PUBLISHED)
 
 
-def test_refusal_of_the_page_is_what_comes() -> None:
+def test_refusal_on_the_page_is_the_actual_one() -> None:
     with pytest.raises(PayloadError) as refused:
         read_command("jog", b'{"id": "8", "valve": "main", "command": 1.5}')
     answer = refusal("jog", refused.value.id, refused.value.problems, 1795170000.25)
@@ -204,7 +204,7 @@ def test_component_page_names_every_port_value_and_state(kind: str) -> None:
     assert "def " in page
 
 
-def test_no_symbol_and_no_example_is_left_over() -> None:
+def test_every_symbol_and_example_belongs_to_a_component() -> None:
     kinds = set(LIBRARY.types)
     assert {path.stem for path in (DOCS / "examples").glob("*.toml")} <= kinds
     assert {Path(str(path)).stem for path in (ROOT / "hilserver/components/symbols").iterdir()} <= kinds

@@ -85,7 +85,7 @@ def test_live_examples(served: Workplace) -> None:
     assert (served.folder / served.log("demo")).stat().st_size > 0
 
 
-def test_demo_says_what_the_pages_show(tmp_path: Path) -> None:
+def test_demo_prints_what_the_pages_show(tmp_path: Path) -> None:
     place = workplace(tmp_path, "demo")
     code, output = place.run("hilserver demo --no-panel")
     assert code == 0, output
@@ -95,7 +95,7 @@ def test_demo_says_what_the_pages_show(tmp_path: Path) -> None:
         place.compare(command, without_panel, output)
 
 
-def test_demo_with_its_panel_stays_until_it_is_told_to_end(tmp_path: Path) -> None:
+def test_demo_with_panel_runs_until_interrupted(tmp_path: Path) -> None:
     place = workplace(tmp_path, "panel")
     process = place.start(place.in_a_test("hilserver demo --stay"))
     said = said_until(process, "It keeps running")

@@ -103,7 +103,7 @@ def test_every_option_of_a_command_is_on_its_page(command: tuple[str, ...]) -> N
     assert missing <= {"-h", "--help"}
 
 
-def test_the_list_of_commands_is_what_help_says() -> None:
+def test_the_list_of_commands_is_that_of_help() -> None:
     assert commands_in(said_by_help()) == list(program().commands)
     assert commands_in(said_by_help("log")) == list(program().commands["log"].commands)
     assert {"run", "demo", "check", "switch", "send", "log check"} <= {" ".join(command) for command in commands()}
@@ -165,7 +165,7 @@ def test_every_variable_of_the_environment_is_on_the_page() -> None:
     assert {name for name in found if f"`{name}`" not in there} == set()
 
 
-def test_every_command_that_ends_with_a_finding_says_what_it_means() -> None:
+def test_exit_codes_of_every_command_are_explained() -> None:
     there = section(PAGES["reference/commands.md"], "## Exit codes")
     found = {file.stem for file in ROOT.glob("hilserver/cli/*.py") if "Exit(" in file.read_text()}
     assert {"replay", "test", "doctor"} <= found
@@ -180,7 +180,7 @@ def test_every_target_of_make_is_on_the_page() -> None:
     assert [target for target in targets if f"`{target}`" not in there] == []
 
 
-def test_make_knows_what_pages_ask_of_it() -> None:
+def test_targets_of_make_on_pages_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     found = {line.split()[1] for page in site().values() for line in lines_of(page) if line.startswith("make ")}
     found |= {target for page in site().values() for target in re.findall(r"`make ([a-z-]+)`", page)}
@@ -211,7 +211,7 @@ def test_every_topic_and_key_is_on_the_mqtt_page() -> None:
                     assert re.search(rf"^\| `([\w.<>\[\]]+\.)?{key}` \|", there, re.M), f"{topic}: {key}"
 
 
-def test_every_key_of_a_message_says_what_it_is() -> None:
+def test_every_key_of_a_message_is_described() -> None:
     assert not re.findall(r"^\| `.*\|\s*\|$", PAGES["reference/mqtt.md"].partition("## The login file")[0], re.M)
 
 
@@ -252,7 +252,7 @@ def test_every_key_of_a_file_is_on_its_page(page: str, model: type[BaseModel]) -
             assert re.search(rf"^\| `([\w.<>]+\.)?{key}` \|", text, re.M), f"{owner.__name__}.{key}"
 
 
-def test_every_key_says_what_it_is_and_how_it_is_written() -> None:
+def test_every_key_of_a_file_has_its_form_and_its_meaning() -> None:
     """No empty cell in the columns key, example, default and meaning."""
     for page in sorted({f"reference/{name}.md" for name, _ in FILES} - {"reference/mqtt.md"}):
         rows = re.findall(r"^\| (`[\w.<>\[\]]+`) \| (.*?) \| (.*?) \| (.*?) \| (.*?) \|$", PAGES[page], re.M)
@@ -333,7 +333,7 @@ def links(markdown: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", sorted(site()))
-def test_no_link_on_a_page_leads_nowhere(page: str) -> None:
+def test_every_link_on_a_page_resolves(page: str) -> None:
     for link in links(site()[page]):
         if re.match(r"\w+:", link):
             continue
@@ -359,7 +359,7 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize("file", sorted(path.relative_to(ROOT).as_posix() for path in WRITTEN))
-def test_no_link_in_the_repository_leads_nowhere(file: str) -> None:
+def test_every_link_in_the_repository_resolves(file: str) -> None:
     """As they are seen without the site."""
     for link in links((ROOT / file).read_text()):
         path, _, anchor = link.partition("#")
@@ -368,7 +368,7 @@ def test_no_link_in_the_repository_leads_nowhere(file: str) -> None:
         assert not anchor or anchor in anchors(target.read_text()), f"{file}: {link}"
 
 
-def test_links_to_elsewhere_are_few_and_well_formed() -> None:
+def test_external_links_are_few_and_well_formed() -> None:
     """Nothing else has to stay where it is; examples at 127.0.0.1 stand in code."""
     found = {link for page in site().values() for link in links(page) if re.match(r"\w+:", link)}
     assert {urlsplit(link).scheme for link in found} == {"https"}
@@ -377,7 +377,7 @@ def test_links_to_elsewhere_are_few_and_well_formed() -> None:
     }  # fmt: skip
 
 
-def test_files_of_the_repository_are_where_pages_say() -> None:
+def test_files_named_on_pages_exist() -> None:
     made = set(re.findall(r"<!-- file: (\S+) -->", "".join(site().values()))) | {"config/rigs/lab.toml"}
     for page, text in site().items():
         if page.startswith(("decisions/", "changelog")):  # they tell of files that were, or never came to be

@@ -12,7 +12,7 @@ TABLE = (ROOT / "SECURITY.md").read_text().partition("## Threats and their tests
 LINES = [line for line in TABLE.splitlines() if line.startswith("| ")][1:]
 
 
-def test_the_table_has_its_lines() -> None:
+def test_the_table_of_threats_is_complete() -> None:
     assert len(LINES) > 20
 
 

@@ -153,7 +153,7 @@ def test_a_component_without_a_symbol_is_a_box_with_its_ports() -> None:
     assert own.symbol.ports.keys() == {"P", "T", "A", "rod"}
 
 
-def test_no_circuit_and_circles_are_drawn_too() -> None:
+def test_empty_and_cyclic_circuits_are_drawn() -> None:
     assert draw({}).items == []
     check = {"type": "check_valve", "opening_pressure": "1 bar"}
     ring = {name: {**check, "ports": {"A": a, "B": b}} for name, a, b in (("one", "x", "y"), ("two", "y", "x"))}
@@ -161,7 +161,7 @@ def test_no_circuit_and_circles_are_drawn_too() -> None:
 
 
 @pytest.mark.parametrize("how", ["", "over", "round", "up", "down"])
-def test_ports_stay_at_the_drawing_when_it_is_turned(how: str) -> None:
+def test_ports_follow_the_rotation_of_a_symbol(how: str) -> None:
     """Turned by the SVG's transform as by our own: where the port's line begins, there the port is."""
     drawn = symbol("orifice")
     assert drawn is not None

@@ -104,7 +104,7 @@ def test_answers_to_something_else_are_refused(request_: ModbusRequest, unit: in
     assert isinstance(caught.value, ExceptionAnswer) == name.startswith("exception")
 
 
-def test_right_answers_are_taken() -> None:
+def test_correct_answers_are_accepted() -> None:
     assert answered_data(READ, 1, bytes.fromhex("030400010002")) == bytes.fromhex("00010002")
     assert answered_data(WRITE, 1, bytes.fromhex("1000640001")) == b""
     assert read_request(1, "holding", 0, 2) == READ
@@ -142,7 +142,7 @@ def test_late_answer_is_a_timeout_and_no_value(one: Session, bench: ModbusBench)
     read_until_good(one)
 
 
-def test_late_answer_on_a_serial_line_is_no_answer_to_the_next_request(rtu: RtuBench) -> None:
+def test_a_late_answer_on_a_serial_line_is_not_taken_for_the_next_one(rtu: RtuBench) -> None:
     """Each answer comes after its time; nothing but the pause in between tells it from that to the next request."""
     rtu.server.set("holding", 0, [1, 2])
     session = opened_at({"rtu": rtu.settings["rtu"]}, inputs=INPUT, timeout="0.5 s")
@@ -159,7 +159,7 @@ def test_late_answer_on_a_serial_line_is_no_answer_to_the_next_request(rtu: RtuB
     session.driver.close()
 
 
-def test_lost_answers_are_counted_and_asked_again_with_pauses(one: Session, bench: ModbusBench) -> None:
+def test_lost_answers_are_counted_and_requests_repeated_with_pauses(one: Session, bench: ModbusBench) -> None:
     bench.server.do("fault", answers=["nothing"] * 2)
     assert np.isnan(one.read()["x"])
     read_until_good(one)
@@ -341,7 +341,7 @@ def test_dead_unit_does_not_silence_the_others(rtu: RtuBench) -> None:
     session.driver.close()
 
 
-def test_wrong_address_is_said_at_the_start(tcp: TcpBench) -> None:
+def test_wrong_address_is_reported_at_the_start(tcp: TcpBench) -> None:
     inputs = {"x": place(5), "far": place(5000)}
     with pytest.raises(
         DriverError, match=r"device io: holding 5000 of unit 1 \(far\): the device refuses: illegal data"
@@ -361,19 +361,19 @@ def test_safe_values_are_written_though_an_answer_is_lost(bench: ModbusBench) ->
     session.driver.close()
 
 
-def test_silent_device_is_said_at_the_start(tcp: TcpBench) -> None:
+def test_silent_device_is_reported_at_the_start(tcp: TcpBench) -> None:
     tcp.server.do("fault", answers=["nothing"] * 3)
     with pytest.raises(DriverError, match=r"device io: holding 0 of unit 1 \(x\): no answer"):
         opened(tcp.server, timeout="20 ms", inputs={"x": place(0), "y": place(100)})
 
 
-def test_unit_that_does_not_answer_is_said_at_the_start(rtu: RtuBench) -> None:
+def test_unit_that_does_not_answer_is_reported_at_the_start(rtu: RtuBench) -> None:
     rtu.cable.through = lambda data: b""
     with pytest.raises(DriverError, match=r"device io: holding 0 to 1 of unit 9 \(x\): no answer"):
         opened_at({"rtu": rtu.settings["rtu"]}, timeout="20 ms", unit=9, inputs=INPUT)
 
 
-def test_port_in_use_is_said(rtu: RtuBench) -> None:
+def test_port_in_use_is_reported(rtu: RtuBench) -> None:
     first = opened_at({"rtu": rtu.settings["rtu"]}, inputs=INPUT)
     with pytest.raises(DriverError, match=r"device io: no connection to .*: another program has it open"):
         opened_at({"rtu": rtu.settings["rtu"]}, inputs=INPUT)

@@ -119,7 +119,7 @@ def test_bits_of_registers_and_tables(open_: Callable[..., Session], server: Ser
         assert [values[f"coil{j}"] for j in range(12)] == [float(j == k) for j in range(12)]
 
 
-def test_float_that_is_no_number_is_no_sample(open_: Callable[..., Session], server: Server) -> None:
+def test_a_float_that_is_not_a_number_is_rejected(open_: Callable[..., Session], server: Server) -> None:
     session = open_(inputs={"x": {"table": "holding", "address": 10, "type": "float32"}})
     for registers in ([0x7FC0, 0], [0x7F80, 0], [0xFF80, 0]):
         server.set("holding", 10, registers)

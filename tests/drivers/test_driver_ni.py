@@ -89,7 +89,7 @@ def test_wrong_setting_is_refused_in_words(case: str) -> None:
     assert words in str(caught.value)
 
 
-def test_channels_say_unit_and_terminal() -> None:
+def test_channels_state_unit_and_terminal() -> None:
     config = NiDaq.Config.model_validate(
         {
             "device": "cDAQ1",
@@ -192,7 +192,9 @@ CREATING = {
 
 
 @pytest.mark.parametrize("function", list(CREATING))
-def test_refusal_while_opening_says_what_for_and_leaves_no_task(opened: Opened, fake_ni: FakeNi, function: str) -> None:
+def test_refusal_while_opening_names_the_setting_and_leaves_no_task(
+    opened: Opened, fake_ni: FakeNi, function: str
+) -> None:
     fake_ni.inject(function, -200077, times=1)
     with pytest.raises(DriverError, match=f"^device io: {CREATING[function]}: NI-DAQmx error -200077: Injected"):
         opened(**EVERYTHING)
@@ -297,7 +299,7 @@ def test_sample_clock_paces_the_reads_and_missed_clocks_are_counted(opened: Open
     eventually(lambda: read(io)["p"] == 0.0)
 
 
-def test_device_without_single_point_reads_on_demand_and_says_so(opened: Opened, fake_ni: FakeNi) -> None:
+def test_device_without_single_point_timing_reads_on_demand_and_reports_it(opened: Opened, fake_ni: FakeNi) -> None:
     io = opened(inputs={"p": {"channel": "ai0"}}, sample_clock="1 kHz")
     assert not of(fake_ni.calls(), "CfgSampClkTiming")
     assert read(io) == {"p": 0.0}

@@ -14,6 +14,7 @@ import pytest
 from driver_bench import driving_process, patterns
 from fake_nidaqmx import AO, DO, FakeNi, needs_compiler
 from ni_bench import EVERYTHING, NiBench, Opened, eventually, of, opening, read, write
+from probe_rig import CIRCUIT, SERVICE, VALVE
 from service_harness import Server, panel
 
 from hilserver.errors import DriverError
@@ -89,7 +90,9 @@ def test_slow_device_is_given_up_after_the_timeout(opened: Opened, fake_ni: Fake
     assert io.errors["timeout"] == 1
 
 
-def test_lasting_silence_makes_a_new_start(opened: Opened, fake_ni: FakeNi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lasting_silence_causes_a_reconnection(
+    opened: Opened, fake_ni: FakeNi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(driver, "SILENCE", 0.1)
     io = opened(inputs={"p": {"channel": "ai0"}})
     fake_ni.inject("ReadAnalogF64", -200284)
@@ -99,7 +102,7 @@ def test_lasting_silence_makes_a_new_start(opened: Opened, fake_ni: FakeNi, monk
     eventually(lambda: read(io)["p"] == 0.0)
 
 
-def test_output_that_nothing_tells_about_is_an_error_for_the_loop(opened: Opened, fake_ni: FakeNi) -> None:
+def test_an_unplugged_device_with_outputs_only_is_an_error(opened: Opened, fake_ni: FakeNi) -> None:
     """With an input its age tells; without one the loop would go on with a valve that does not listen."""
     io = opened(outputs={"valve": {"channel": "ao0"}})
     fake_ni.unplug()
@@ -110,7 +113,7 @@ def test_output_that_nothing_tells_about_is_an_error_for_the_loop(opened: Opened
     eventually(lambda: fake_ni.written()[-1:] == [("Dev1/ao0", 0.0)])
 
 
-def test_values_beyond_the_range_and_no_numbers_do_not_arrive(opened: Opened, fake_ni: FakeNi) -> None:
+def test_values_outside_the_range_and_non_finite_values_are_not_written(opened: Opened, fake_ni: FakeNi) -> None:
     io = opened(
         outputs={
             "valve": {"channel": "ao0", "safe": 1.5},
@@ -128,7 +131,7 @@ def test_values_beyond_the_range_and_no_numbers_do_not_arrive(opened: Opened, fa
     assert io.errors == {"not a number": 2}
 
 
-def test_closing_ends_the_search(opened: Opened, fake_ni: FakeNi) -> None:
+def test_closing_ends_the_search_for_the_device(opened: Opened, fake_ni: FakeNi) -> None:
     io = opened(**EVERYTHING)
     fake_ni.unplug()
     read(io)
@@ -137,10 +140,10 @@ def test_closing_ends_the_search(opened: Opened, fake_ni: FakeNi) -> None:
     assert not fake_ni.open_tasks()
 
 
-def test_device_that_is_found_after_closing_is_let_go(
+def test_a_device_found_after_closing_is_released(
     opened: Opened, fake_ni: FakeNi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "LAST_CHANCE", 0.02)
+    monkeypatch.setattr(driver, "SAFE_TIMEOUT", 0.02)
     io = opened(**EVERYTHING)
     searching, go_on, connect = threading.Event(), threading.Event(), io._connect
 
@@ -159,14 +162,14 @@ def test_device_that_is_found_after_closing_is_let_go(
     assert not fake_ni.open_tasks()
 
 
-def test_safe_values_are_written_again_whatever_the_driver_believes(opened: Opened, fake_ni: FakeNi) -> None:
+def test_safe_values_are_rewritten_regardless_of_the_last_command(opened: Opened, fake_ni: FakeNi) -> None:
     io = opened(**EVERYTHING)
     fake_ni.device().value[DO][0] = 1.0
     io.make_safe()
     assert fake_ni.device().value[DO][0] == 0.0
 
 
-def test_task_that_can_not_be_cleared_disturbs_nothing(opened: Opened, fake_ni: FakeNi) -> None:
+def test_a_task_that_cannot_be_cleared_is_ignored(opened: Opened, fake_ni: FakeNi) -> None:
     io = opened(**EVERYTHING)
     fake_ni.inject("ClearTask", -201003)
     io.close()
@@ -178,7 +181,7 @@ def test_task_that_can_not_be_cleared_disturbs_nothing(opened: Opened, fake_ni: 
 # --- watchdog, power-up states ----------------------------------------------------------------------------------------
 
 
-def test_watchdog_makes_safe_what_it_guards_and_the_driver_unlocks_the_device(opened: Opened, fake_ni: FakeNi) -> None:
+def test_watchdog_sets_its_outputs_safe_and_the_driver_unlocks_the_device(opened: Opened, fake_ni: FakeNi) -> None:
     device = fake_ni.device()
     device.watchdog = 1
     io = opened(
@@ -257,40 +260,14 @@ pump = { channel = "port0/line4" }
 p_A = { device = "daq", source = "p_A", scale = { raw = [0, 10], value = ["0 bar", "100 bar"] } }
 p_S = { device = "daq", source = "p_S", scale = { raw = [0, 10], value = ["0 bar", "200 bar"] } }
 p_T = { device = "daq", source = "p_T", scale = { raw = [0, 10], value = ["0 bar", "10 bar"] } }
-[ports]
-A = "p_A"
-[inputs.flow]
-[valves.main]
-port = "A"
-supply = "p_S"
-tank = "p_T"
-nominal_flow = { flow = "60 l/min", drop = "35 bar", per = "edge" }
-f45 = "70 Hz"
-device = "daq"
+{valve}device = "daq"
 output = "valve"
-raw = [-10, 10]
-bridge = { strategy = "manual", jog_limit = 0.5, jog_time = "60 s" }
 [outputs.pump]
 device = "daq"
 output = "pump"
 raw = [0, 1]
 on = "armed"
-[recording]
-folder = "{folder}/logs"
-[mqtt]
-embedded = true
-port = 0
-"""
-CIRCUIT = """
-[components.source]
-type = "flow_source"
-ports = { P = "rig.A", T = "t" }
-flow = "40 l/min"
-command = "flow"
-[components.tank]
-type = "tank"
-ports = { T = "t" }
-"""
+{service}""".replace("{valve}", VALVE).replace("{service}", SERVICE)
 
 
 @pytest.mark.realtime

@@ -39,7 +39,7 @@ class TestSerial(HardwareConformance):
 
 
 @pytest.mark.parametrize("kind", [AnsweringLineBench, AskedFrameBench])
-def test_all_values_come_through(tmp_path: Path, kind: type[SerialBench]) -> None:
+def test_all_values_are_transferred(tmp_path: Path, kind: type[SerialBench]) -> None:
     bench = kind(tmp_path)
     session = Session(bench.make(bench.inputs, bench.outputs), bench)
     session.driver.open()
@@ -83,7 +83,7 @@ def open_(port: Port) -> Iterator[Callable[..., Session]]:
 X = {"x": {"column": 0}}
 
 
-def test_latest_line_counts_and_holds_for_the_timeout(open_: Callable[..., Session], port: Port) -> None:
+def test_the_latest_line_is_valid_until_the_timeout(open_: Callable[..., Session], port: Port) -> None:
     session = open_(lines={}, inputs=X)
     assert np.isnan(session.read()["x"])
     assert np.isinf(session.ages).all()
@@ -102,7 +102,7 @@ def test_latest_line_counts_and_holds_for_the_timeout(open_: Callable[..., Sessi
     assert session.driver.last_error.startswith("device io: nothing received for 0.")
 
 
-def test_age_counts_from_the_look_before(open_: Callable[..., Session], port: Port) -> None:
+def test_age_counts_from_the_previous_read(open_: Callable[..., Session], port: Port) -> None:
     """A line may have come right after it."""
     session = open_(lines={}, inputs=X)
     port.send(b"0\n")
@@ -166,7 +166,7 @@ def test_each_request_has_its_own_answer(open_: Callable[..., Session], port: Po
     ("answer", "name"),
     [(b"1,2\n", "wrong number of columns"), (b"x\n", "not a number"), (b"\xff1\n", "noise"), (b"1", "timeout")],
 )
-def test_bad_answers_are_counted_and_asked_again(
+def test_bad_answers_are_counted_and_requests_repeated(
     open_: Callable[..., Session], port: Port, answer: bytes, name: str
 ) -> None:
     device = answering(port, answer, b"7\n", b"7\n")
@@ -194,7 +194,7 @@ def test_late_answer_is_dropped(open_: Callable[..., Session], port: Port) -> No
     device.close()
 
 
-def test_late_answer_is_no_answer_to_the_next_request(open_: Callable[..., Session], port: Port) -> None:
+def test_a_late_answer_is_not_taken_for_the_next_one(open_: Callable[..., Session], port: Port) -> None:
     """Each answer comes after its time, and nothing in it tells to which request it belongs."""
     requests = 0
 
@@ -261,7 +261,7 @@ def test_wrong_and_missing_answers_to_commands(open_: Callable[..., Session], po
     device.close()
 
 
-def test_command_that_is_not_answered_is_no_safe_value(open_: Callable[..., Session]) -> None:
+def test_an_unanswered_command_is_not_confirmed(open_: Callable[..., Session]) -> None:
     session = open_(lines={}, answer="OK", outputs=OUTPUT, timeout="50 ms")
     with pytest.raises(
         DriverError, match=r'device io: no safe value for output v. device io: output v: no answer "OK"'
@@ -278,7 +278,7 @@ def test_wrong_parity_is_noticed(open_: Callable[..., Session]) -> None:
         session.driver.close()
 
 
-def test_port_in_use_is_said(open_: Callable[..., Session]) -> None:
+def test_port_in_use_is_reported(open_: Callable[..., Session]) -> None:
     open_(lines={}, inputs=X)
     with pytest.raises(DriverError, match=r"device io: no connection to .*: another program has it open"):
         open_(lines={}, inputs=X)

@@ -183,7 +183,7 @@ def test_one_unreadable_column_does_not_spoil_the_others() -> None:
     assert samples(b"---,2,3\n", AB) == ([{"b": 3}], ["not a number"])
 
 
-def test_line_that_says_nothing_known_is_counted() -> None:
+def test_unknown_lines_are_counted() -> None:
     assert samples(b"READY\n", {"t": {"name": "T"}}) == ([{}], ["unknown line"])
 
 
@@ -196,7 +196,7 @@ def test_line_whose_beginning_was_not_seen_is_dropped() -> None:
     assert failures.names == []
 
 
-def test_endless_line_takes_no_memory() -> None:
+def test_an_endless_line_uses_bounded_memory() -> None:
     failures = Failures()
     reader = LineReader(Lines(), {0: ("a", SerialInput(column=0))}, failures)
     for _ in range(1000):
@@ -266,7 +266,7 @@ def test_frames_with_length_and_checks(form: dict[str, Any], frame: str) -> None
         assert frame_samples(bytes(wrong) + data, **whole) == ([1], ["wrong length"])
 
 
-def test_float_that_is_no_number_is_no_sample() -> None:
+def test_a_float_that_is_not_a_number_is_rejected() -> None:
     failures = Failures()
     reader = FrameReader(
         Frame(start="AA", size=4, check="none"), {0: ("x", SerialInput(byte=0, type="float32"))}, failures

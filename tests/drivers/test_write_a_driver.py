@@ -134,7 +134,7 @@ class TestBox(HardwareConformance):
             ("", "no answer"),
         ],
     )
-    def test_wrong_answers_are_no_values(self, bench: BoxBench, answer: str, name: str) -> None:
+    def test_wrong_answers_give_no_values(self, bench: BoxBench, answer: str, name: str) -> None:
         session = self.open(bench)
         session.reads_something()
         bench.box.answer = answer

@@ -56,7 +56,7 @@ def phases(result: Fidelity, strategy: str, quantity: str = "flow A") -> list[fl
     return [r.phase for r in result.sweep_responses(quantity)[strategy]]
 
 
-def test_over_frequency_each_rung_is_closer(exact: Fidelity) -> None:
+def test_each_level_of_the_ladder_is_closer_over_frequency(exact: Fidelity) -> None:
     for quantity in ("flow A", "flow B", "position rod"):
         static, ahead = phases(exact, "inverse_static", quantity), phases(exact, "prediction", quantity)
         assert static == pytest.approx([-1.38 * f for f in SHORT], abs=1.5)  # 3.8 ms: delays, spool, half a tick
@@ -66,7 +66,7 @@ def test_over_frequency_each_rung_is_closer(exact: Fidelity) -> None:
     assert not exact.unachievable()
 
 
-def test_a_delay_that_the_bridge_does_not_know_is_seen_as_its_phase() -> None:
+def test_an_unknown_delay_appears_as_its_phase() -> None:
     """3 ms more on the way to the valves than their rig file says.
 
     Up to a tenth more at low frequencies, because the circuit sees the missing oil in the chamber for 8 ms (decision
@@ -77,7 +77,7 @@ def test_a_delay_that_the_bridge_does_not_know_is_seen_as_its_phase() -> None:
     assert phases(late, "prediction") == pytest.approx([-0.36 * f * 3.15 for f in (2.0, 5.0, 10.0)], abs=0.6)
 
 
-def test_a_wrong_flow_gain_is_seen_as_amplitude() -> None:
+def test_a_wrong_flow_gain_appears_as_amplitude() -> None:
     """The real valves pass 8 % less than their datasheet says; nothing is fed back.
 
     (Up to 2 % more is missing, because the circuit sees the missing oil in the chamber for 8 ms: decision 0021.)
@@ -88,7 +88,7 @@ def test_a_wrong_flow_gain_is_seen_as_amplitude() -> None:
         assert response.ratio == pytest.approx(0.91, abs=0.011)
 
 
-def test_noise_of_the_sensors_is_seen_in_the_command_at_rest() -> None:
+def test_sensor_noise_appears_in_the_command_at_rest() -> None:
     sensors = {name: {"noise": 1e-3} for name in ("p_A", "p_B", "p_S")}
     loud = measured({"rig": {"devices": {"rig": {"sensors": sensors}}}}, "inverse_lag", frequencies=(10.0,))
     quiet = measured({}, "inverse_lag", frequencies=(10.0,))
@@ -96,7 +96,7 @@ def test_noise_of_the_sensors_is_seen_in_the_command_at_rest() -> None:
     assert noise[0] > 1e-6 > 100.0 * noise[1]
 
 
-def test_a_valve_that_is_too_small_is_said_to_be_saturated() -> None:
+def test_a_valve_that_is_too_small_is_reported_as_saturated() -> None:
     small = {"nominal_flow": {"flow": "3 l/min", "drop": "35 bar", "per": "edge"}}
     result = measured(both(true_valves(**small), of_valves(**small)), "inverse_static", frequencies=(2.0,))
     variant = result.variant("inverse_static")
@@ -147,7 +147,7 @@ def by_log(recorded: tuple[Rig, Path]) -> Fidelity:
     return fidelity_of_log(*recorded)
 
 
-def test_a_log_says_what_the_simulation_says(exact: Fidelity, by_log: Fidelity) -> None:
+def test_log_and_simulation_give_the_same_results(exact: Fidelity, by_log: Fidelity) -> None:
     """By sensors, estimated flows and a direct simulation from the measured state on: within 0.5° and 0.5 %.
 
     At 20 Hz, near the cylinder's own frequency, 2 %: the sweep begins elsewhere in the stroke.
@@ -165,7 +165,7 @@ def test_a_log_says_what_the_simulation_says(exact: Fidelity, by_log: Fidelity) 
     assert {q.name: q.known for q in by_log.quantities}["flow A"] == "estimated"
 
 
-def test_passes_that_tell_nothing_are_left_out_with_the_reason(by_log: Fidelity) -> None:
+def test_passes_without_information_are_left_out_with_the_reason(by_log: Fidelity) -> None:
     told = "\n".join(by_log.notes)
     assert re.search(r"the pass that began at .* s: a strategy was changed during it", told)
     assert re.search(r"the pass that began at .* s: it ended, .* after 3\.?\d* of", told)
@@ -190,7 +190,7 @@ def test_without_a_machine_file_the_cylinders_are_the_machine(recorded: tuple[Ri
         )
 
 
-def test_without_cylinders_the_virtual_flow_of_the_run_is_what_is_left(
+def test_without_cylinders_the_virtual_flow_of_the_run_is_the_reference(
     recorded: tuple[Rig, Path], tmp_path: Path
 ) -> None:
     rig, log = recorded
@@ -273,7 +273,7 @@ def test_the_uncertainty_is_in_the_report(recorded: tuple[Rig, Path], by_log: Fi
 # --- the report -------------------------------------------------------------------------------------------------------
 
 
-def test_the_report_needs_nothing_else(exact: Fidelity, tmp_path: Path) -> None:
+def test_the_report_is_self_contained(exact: Fidelity, tmp_path: Path) -> None:
     files = {path.name: path for path in write_report(exact, tmp_path / "reports")}
     assert set(files) == {
         f"lift-fidelity{end}" for end in (".html", ".md", ".json", "-frequency.png", "-cycle.png", "-circuit.svg")
@@ -303,7 +303,7 @@ def test_the_report_s_figures_are_those_of_the_result(exact: Fidelity, tmp_path:
     assert cell in text
 
 
-def test_one_valve_for_both_ports_says_what_it_can_t_match(tmp_path: Path) -> None:
+def test_one_valve_for_both_ports_reports_the_unmatched_flow(tmp_path: Path) -> None:
     """Port B of the demo: true flow there against what the virtual circuit wants, and the log's own account of it."""
     from hilserver.rig.build import load_rig
 
@@ -345,7 +345,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run
 
 
-def test_the_command_says_what_is_wrong(refused: Callable[..., str], recorded: tuple[Rig, Path]) -> None:
+def test_the_command_reports_errors(refused: Callable[..., str], recorded: tuple[Rig, Path]) -> None:
     actuator = ROOT / "config/rigs/actuator_log.toml"
     assert "give one of them" in refused(FILE, "--log", recorded[1], "--drive")
     assert "a simulated rig has its machine in its device" in refused(FILE, "--machine", FILE)

@@ -82,7 +82,7 @@ def test_missing_ticks_do_not_matter() -> None:
     assert Response.between(t, np.sin(turn * t - 0.2), np.sin(turn * t), 5.0).phase == pytest.approx(np.degrees(-0.2))
 
 
-def test_what_hardly_swings_has_no_response() -> None:
+def test_a_signal_without_oscillation_has_no_response() -> None:
     t = settled(5.0)
     still = Response.between(t, np.sin(t), np.full(len(t), 2.0), 5.0)
     drowned = Response.between(t, np.sin(10 * np.pi * t), 0.1 * np.sin(10 * np.pi * t), 5.0, deviation=0.2)
@@ -121,7 +121,7 @@ def test_noise_of_white_noise() -> None:
     assert np.isnan(rms_above(white[:50], 100.0, DT))
 
 
-def test_a_filtered_channel_is_turned_back() -> None:
+def test_the_filter_of_a_channel_is_inverted() -> None:
     """The tick's low-pass and its inverse, with missed ticks."""
     settings = ChannelSettings.model_validate({"value": "1 bar", "filter": "7 ms"})
     random = np.random.default_rng(3)

@@ -102,7 +102,7 @@ def test_commands_are_taken_one_per_tick_in_order(rig: Rig) -> None:
     assert rows[:, rig.layout.column("input.joystick")].tolist() == [0, 0, 0, 0.25, 0.25, 0.25]
 
 
-def test_missed_ticks_are_made_good_and_the_machine_goes_on_meanwhile(rig: Rig) -> None:
+def test_circuit_catches_up_on_missed_ticks_while_the_machine_moves_on(rig: Rig) -> None:
     """The plant moves on under its last command: time, circuit and position agree with a run without missed ticks."""
     position = rig.layout.column("channel.x")
     with LockstepRun(rig) as late, LockstepRun(rig) as steady:
@@ -127,7 +127,7 @@ def test_names_that_the_rig_does_not_have_are_refused(rig: Rig) -> None:
             run.select("flow_servo", "B")
 
 
-def test_a_rig_that_may_not_start_says_why(tables: Tables) -> None:
+def test_a_refused_start_states_the_reason(tables: Tables) -> None:
     tables["rig"]["limits"]["p_A_high"]["max"] = "20 bar"
     with LockstepRun(built(tables)) as run, pytest.raises(HilserverError, match="violated: p_A_high"):
         run.start()
@@ -176,7 +176,7 @@ def two_machines(tables: Tables) -> Tables:
     return {**tables, "rig": two, "circuit": {**circuit, "components": components, "nodes": nodes}, "devices": devices}
 
 
-def test_several_devices_and_valves_in_any_order_do_as_each_alone(tables: Tables) -> None:
+def test_several_devices_and_valves_work_in_any_order_as_alone(tables: Tables) -> None:
     both_tables = two_machines(tables)  # takes the noise off the one machine too
     alone, both = built(tables), built(both_tables)
     with LockstepRun(alone) as one, LockstepRun(both) as two:
@@ -204,7 +204,7 @@ def test_best_bridge_beats_no_compensation_clearly(demo: Fidelity) -> None:
     assert demo.best("flow A") != NO_BRIDGE
 
 
-def test_each_rung_of_the_ladder_follows_the_virtual_flow_more_closely(demo: Fidelity) -> None:
+def test_each_level_of_the_ladder_follows_the_virtual_flow_more_closely(demo: Fidelity) -> None:
     tracking = {name: cycle.tracking["flow A"].nrmse for name, cycle in over_cycle(demo).items() if cycle.tracking}
     rungs = ("prediction", "second_order", "inverse_lag_leakage", "inverse_lag", "inverse_static")
     values = [tracking[name] for name in rungs]
@@ -256,7 +256,7 @@ def test_without_compensation_each_port_s_own_valve_gets_its_sign() -> None:
     assert np.array_equal(cycle.command["A"], -cycle.command["B"])
 
 
-def test_a_late_output_is_late_without_compensation_too(tables: Tables) -> None:
+def test_a_late_output_is_late_even_without_compensation(tables: Tables) -> None:
     late = copy.deepcopy(virtual_is_real(tables))
     late["rig"]["devices"]["rig"]["actuators"]["valve"]["delay"] = "5 ms"
     cycle = over_cycle(simulate(built(late), ["inverse_static"]))[NO_BRIDGE]
@@ -318,7 +318,7 @@ def test_report_is_written(demo: Fidelity, tmp_path: Path) -> None:
     assert "Port B is supplied by the other edges of valve main" in text
 
 
-def test_a_rig_that_trips_on_the_way_is_no_result(tables: Tables) -> None:
+def test_a_rig_that_trips_during_the_run_gives_no_result(tables: Tables) -> None:
     tables["rig"]["limits"]["stroke"] |= {"action": "trip", "max": "400 mm"}
     with pytest.raises(HilserverError, match=r"strategy inverse_static .* FAULT \(limit stroke\)"):
         simulate(built(tables), ["inverse_static"])
@@ -331,7 +331,7 @@ def test_a_strategy_that_trips_is_a_row_of_the_table(demo: Fidelity) -> None:
         assert {len(row) for row in grid.rows} == {len(grid.head)}
 
 
-def test_what_can_not_be_simulated_is_refused(rig: Rig, tables: Tables) -> None:
+def test_impossible_simulations_are_refused(rig: Rig, tables: Tables) -> None:
     with pytest.raises(HilserverError, match="simulate needs a work cycle"):
         simulate(replace(rig, cycle=None))
     with pytest.raises(HilserverError, match="a simulation needs one device with driver simulated"):

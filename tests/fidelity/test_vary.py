@@ -91,7 +91,7 @@ def test_the_plant_differs(name: str, rigs: dict[str, Rig]) -> None:
 
 
 @pytest.mark.parametrize("name", RIGS)
-def test_a_draw_is_that_of_its_seed_alone_and_with_others(name: str, rigs: dict[str, Rig]) -> None:
+def test_a_draw_depends_on_its_seed_only(name: str, rigs: dict[str, Rig]) -> None:
     rig = rigs[name]
     one, same, other = (varied(rig, "rig", UNKNOWNS, seed) for seed in (3, 3, 4))
     assert one == same
@@ -156,7 +156,7 @@ def test_the_page_has_every_unknown() -> None:
         assert f"| {u.name} | {u.meaning} | {u.range} | {u.reason} |\n" in page
 
 
-def test_an_unknown_without_what_it_needs_does_not_apply(rigs: dict[str, Rig]) -> None:
+def test_an_unknown_that_the_rig_lacks_does_not_apply(rigs: dict[str, Rig]) -> None:
     sources = copy.deepcopy(dict(rigs["demo"].sources))
     del sources["devices"]["rig"]["machine"]["components"]["load"]
     names = {u.name for u in applicable(assemble(sources, RIGS["demo"], standard_library()), "rig")}
@@ -241,7 +241,7 @@ def test_oil_that_moves_to_hose_or_line_is_not_lost(name: str, rigs: dict[str, R
     assert min(rest, line, oil) > 0.01 * stated
 
 
-def test_an_elastic_frame_swings_at_its_frequency_and_carries_the_weight(rigs: dict[str, Rig]) -> None:
+def test_an_elastic_frame_oscillates_at_its_frequency_and_carries_the_weight(rigs: dict[str, Rig]) -> None:
     other = changed(rigs["demo"], "elastic frame")
     spring = components(other)["load_spring"]
     stiffness = to_si(spring["stiffness"], "N/m")
@@ -328,7 +328,7 @@ def short(rigs: dict[str, Rig]) -> Rig:
 
 
 @pytest.mark.slow
-def test_vary_is_the_same_for_the_same_seed_and_a_wild_rig_can_be_repeated(short: Rig) -> None:
+def test_vary_is_reproducible_by_its_seed_and_each_randomised_rig_alone(short: Rig) -> None:
     told_of: list[tuple[str, float]] = []
     two = vary(short, None, 2, 7, lambda what, done: told_of.append((what, done)))
     repeated = vary(short, "feedback", 1, 8)
@@ -387,7 +387,7 @@ def test_a_rig_without_a_work_cycle_is_an_error(rigs: dict[str, Rig]) -> None:
 
 
 @pytest.mark.slow
-def test_a_hose_that_nobody_stated_does_not_make_feedback_oscillate(
+def test_an_unknown_hose_does_not_make_feedback_oscillate(
     rigs: dict[str, Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It halves the stiffness of the chambers. With 15 ms of feedback_time, seed 2 tripped, and seed 3 oscillated."""

@@ -64,7 +64,7 @@ def test_without_compensation_the_simulation_is_unstable(case: BenchmarkCase) ->
 
 
 @by_case
-def test_what_the_late_force_does_to_a_perfect_actuator(case: BenchmarkCase) -> None:
+def test_a_late_force_limits_a_perfect_actuator(case: BenchmarkCase) -> None:
     """With position errors near 0, the error that is left is that of a force which is late by one and a half ticks."""
     found = simulate(case, Strategy.adaptive, seed=None).criteria()
     late = with_late_force(case)
@@ -99,7 +99,7 @@ def test_prediction_on_perturbed_plants(case: BenchmarkCase) -> None:
 
 
 @by_case
-def test_a_leading_actuator_does_it_with_the_late_force(case: BenchmarkCase) -> None:
+def test_a_leading_actuator_compensates_the_late_force(case: BenchmarkCase) -> None:
     """Nothing but the command is changed. The lead itself counts as an error of the position."""
     for number, plant in enumerate(plants(2, seed=12)):
         assert_within_goals(simulate(case, Strategy.adaptive_lead, plant, seed=number), case, j2_true=1.0)
@@ -135,7 +135,7 @@ def test_without_tracking_the_same_plant_is_followed_less_closely() -> None:
     ],
     ids=["three deviations", "mass", "damping of the specimen", "gain", "damping of the valve", "loop gain", "piston"],
 )
-def test_prediction_outside_of_the_stated_spread(plant: Actuator) -> None:
+def test_prediction_outside_the_stated_spread(plant: Actuator) -> None:
     """Parameters that nobody said are uncertain, in the case with the smallest critical delay."""
     true = simulate(CASES[3], Strategy.prediction, plant).criteria(noise_free=True)
     assert true.J4 < 2.0

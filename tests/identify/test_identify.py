@@ -50,11 +50,13 @@ def sequence() -> tuple[Rig, Recording, Identified]:
     return rig, recording, identify_valve(rig, recording, "A")
 
 
-def test_the_sequence_shows_what_the_valve_is_like(sequence: tuple[Rig, Recording, Identified]) -> None:
+def test_the_sequence_identifies_the_parameters_of_the_valve(sequence: tuple[Rig, Recording, Identified]) -> None:
     assert_found(sequence[2])
 
 
-def test_the_fragment_and_the_report_say_it(sequence: tuple[Rig, Recording, Identified], tmp_path: Path) -> None:
+def test_the_fragment_and_the_report_contain_the_identified_values(
+    sequence: tuple[Rig, Recording, Identified], tmp_path: Path
+) -> None:
     """The fragment is TOML of the rig file; leakage and delay in it are the true ones within 10 % and 0.3 ms."""
     import tomllib
 
@@ -95,7 +97,7 @@ def test_without_a_flow_sensor_there_are_no_settings_for_the_flow_servo(
     assert "gain margin" not in report.read_text()
 
 
-def test_a_log_of_normal_work_shows_it_too(tmp_path: Path) -> None:
+def test_a_log_of_normal_operation_identifies_the_valve(tmp_path: Path) -> None:
     """Some work cycles under feedback: C_v and overlap (fast movement is not in every work cycle)."""
     rig, log = wrong_rig(), tmp_path / "work.arrow"
     with LockstepRun(rig, log) as run:
@@ -105,6 +107,6 @@ def test_a_log_of_normal_work_shows_it_too(tmp_path: Path) -> None:
         assert found.values[name] == pytest.approx(0.98, rel=0.01)
 
 
-def test_only_simulated_rigs_are_moved() -> None:
+def test_identify_refuses_to_move_a_rig_with_hardware() -> None:
     with pytest.raises(HilserverError, match="is not simulated"):
         recorded_sequence(bench_rig(), ["main"], 10.0, 0.5)

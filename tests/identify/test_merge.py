@@ -50,7 +50,7 @@ integral_time = "2 ms"
 """
 
 
-def test_what_is_identified_changes_and_nothing_else() -> None:
+def test_merging_changes_only_the_identified_values() -> None:
     after = merged(RIG, FRAGMENT, {"main": ("f45",)}, TODAY)
     expected = tomllib.loads(RIG)
     del expected["valves"]["main"]["f45"]
@@ -64,7 +64,7 @@ def test_what_is_identified_changes_and_nothing_else() -> None:
     assert "not identifiable" not in after
 
 
-def test_merging_again_changes_nothing() -> None:
+def test_merging_is_idempotent() -> None:
     once = merged(RIG, FRAGMENT, {"main": ("f45",)}, TODAY)
     assert merged(once, FRAGMENT, {"main": ("f45",)}, date(2026, 12, 1)) == once
 
@@ -76,7 +76,7 @@ def test_valves_may_be_written_in_a_line() -> None:
     assert "# all of them" in after
 
 
-def test_the_difference_shows_old_and_new_lines() -> None:
+def test_difference_shows_old_and_new_lines() -> None:
     shown = difference(RIG, merged(RIG, FRAGMENT, {"main": ("f45",)}, TODAY), "lab.toml").splitlines()
     assert '-f45 = "60 Hz"  # datasheet, page 3' in shown
     assert '+f90 = "70 Hz"  # ± 0.5 Hz, identified on 2026-11-23' in shown
@@ -86,7 +86,7 @@ def files(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
-def test_a_file_that_could_not_be_loaded_is_not_changed(tmp_path: Path) -> None:
+def test_a_merge_that_would_make_the_file_invalid_is_refused(tmp_path: Path) -> None:
     shutil.copytree(CONFIG, tmp_path / "config")
     rig = tmp_path / "config/rigs/lift.toml"
     before = files(rig.parent)

@@ -78,14 +78,14 @@ def oscillates(rig: Rig) -> bool:
     return bool(reported) or run.mode != "RUNNING" or float(np.ptp(valve["command"][-150:])) > 0.01
 
 
-def test_the_tuned_servo_follows_the_virtual_flow_better(settings: dict[str, Any]) -> None:
+def test_the_tuned_servo_has_a_smaller_flow_error(settings: dict[str, Any]) -> None:
     """1.39 % with the settings of the rig file (the default ones), 0.53 % with the tuned ones."""
     assert nrmse(with_servo({})) > 0.013
     assert nrmse(with_servo(settings)) < 0.006
 
 
 @pytest.mark.parametrize(("mass", "dead_volume"), [("1000 kg", "20 ml"), ("5 kg", "0.5 l"), ("5 kg", "20 ml")])
-def test_it_does_not_oscillate_with_other_machines(settings: dict[str, Any], mass: str, dead_volume: str) -> None:
+def test_the_tuned_servo_is_stable_with_other_machines(settings: dict[str, Any], mass: str, dead_volume: str) -> None:
     """The load is no part of the tuning: heavy and light, on much oil and on little, at the highest supply pressure."""
     rig = with_servo(settings, 210.0)
     volumes = {"dead_volume_A": dead_volume, "dead_volume_B": dead_volume}
@@ -95,12 +95,12 @@ def test_it_does_not_oscillate_with_other_machines(settings: dict[str, Any], mas
 
 
 @pytest.mark.parametrize("supply", [50.0, 140.0, 210.0])
-def test_it_does_not_oscillate_at_any_supply_pressure(settings: dict[str, Any], supply: float) -> None:
+def test_the_tuned_servo_is_stable_at_any_supply_pressure(settings: dict[str, Any], supply: float) -> None:
     """From 50 bar, which hardly lifts the load, to 1.5 times the pressure at which the valve was identified."""
     assert not oscillates(with_servo(settings, supply))
 
 
-def test_beyond_the_stated_gain_margin_it_oscillates(
+def test_the_servo_oscillates_beyond_the_stated_gain_margin(
     identified: tuple[Recording, Identified], settings: dict[str, Any]
 ) -> None:
     """The margin, 3.2, is that of 140 bar over one edge; at the 100 bar of the work cycle it is 3.2·√1.4 = 3.8."""
@@ -112,7 +112,7 @@ def test_beyond_the_stated_gain_margin_it_oscillates(
     assert oscillates(with_servo({**settings, "gain": 1.4 * margin * settings["gain"]}))
 
 
-def test_the_settings_are_those_of_the_true_valve(settings: dict[str, Any]) -> None:
+def test_settings_agree_with_those_for_the_true_valve(settings: dict[str, Any]) -> None:
     """Identified from a wrong rig file, or calculated from the true values of the simulated valve: the same, 3 %."""
     from hilserver.margins.flow_servo import in_rig_file, servo_margins
 

@@ -37,7 +37,7 @@ def of_line(parameters: dict[str, Parameter], noise: float = 0.1) -> tuple[dict[
     return found.values, found.deviations
 
 
-def test_the_deviation_of_a_known_model_is_hardly_above_that_of_the_textbook() -> None:
+def test_deviation_of_a_known_model_is_close_to_the_textbook_value() -> None:
     """sigma / sqrt(sum of x²), and up to 60 % more: the scatter of three estimates counts where it is excess."""
     values, deviations = of_line({"gain": Parameter(1.0, -9.0, 9.0, 1.0, inf)})
     textbook = sqrt((0.1 / sqrt(TICKS)) ** 2 + FINEST**2)
@@ -45,14 +45,14 @@ def test_the_deviation_of_a_known_model_is_hardly_above_that_of_the_textbook() -
     assert values["gain"] == pytest.approx(2.0, abs=4.0 * deviations["gain"])
 
 
-def test_what_can_not_be_told_apart_is_as_uncertain_as_what_is_known_beforehand() -> None:
+def test_inseparable_parameters_keep_their_prior_uncertainty() -> None:
     gain = Parameter(1.0, -9.0, 9.0, 1.0, inf)
     _, deviations = of_line({"gain": gain, "error": Parameter(0.0, -9.0, 9.0, 0.1, inf, 0.05)})
     assert deviations["gain"] == pytest.approx(0.05, rel=0.02)
     assert deviations["error"] == pytest.approx(0.05, rel=0.02)
 
 
-def test_nothing_is_known_better_than_its_derivative() -> None:
+def test_uncertainty_is_at_least_that_of_the_derivative() -> None:
     _, deviations = of_line({"gain": Parameter(1.0, -9.0, 9.0, 1.0, inf)}, noise=1e-9)
     assert deviations["gain"] == pytest.approx(FINEST, rel=0.01)
 
@@ -62,7 +62,7 @@ def _slope(J: Floats, r: Floats) -> tuple[Floats, Floats]:
     return J[:, None], r - J * float(J @ r) / float(J @ J)
 
 
-def test_white_residuals_scatter_as_they_should_in_every_division() -> None:
+def test_scatter_of_white_residuals_is_as_expected_in_every_division() -> None:
     """J^T J: within 4 deviations of a chi² distribution with as many degrees as there are parts."""
     random = np.random.default_rng(2)
     J, r = _slope(random.normal(size=TICKS), random.normal(size=TICKS))
@@ -72,7 +72,7 @@ def test_white_residuals_scatter_as_they_should_in_every_division() -> None:
     assert (newey_west(J * r[:, None]) / normal).item() == pytest.approx(1.0, abs=0.5)
 
 
-def test_a_gain_that_changes_with_time_or_frequency_is_noticed() -> None:
+def test_a_gain_that_changes_with_time_or_frequency_is_detected() -> None:
     """By the parts; correlation over neighbouring ticks does not show either."""
     random = np.random.default_rng(3)
     x, noise = random.normal(size=TICKS), random.normal(size=TICKS)
@@ -94,7 +94,7 @@ def randomised() -> list[Identified]:
 
 
 @pytest.mark.slow
-def test_the_stated_intervals_of_a_wild_rig_contain_the_truth(randomised: list[Identified]) -> None:
+def test_confidence_intervals_of_a_randomised_rig_contain_the_true_values(randomised: list[Identified]) -> None:
     found: list[Finding] = [f for valve in randomised for f in compared(valve.experiment.rig, valve)]
     assert len(found) >= 7
     outside = [f for f in found if not f.covered]
@@ -102,7 +102,7 @@ def test_the_stated_intervals_of_a_wild_rig_contain_the_truth(randomised: list[I
 
 
 @pytest.mark.slow
-def test_the_accuracy_of_the_sensors_is_in_the_deviations(randomised: list[Identified]) -> None:
+def test_standard_deviations_include_the_accuracy_of_the_sensors(randomised: list[Identified]) -> None:
     """Gain of the position sensor: of the flow; delay common to all sensors: of the delay."""
     for found in randomised:
         assert found.fit.deviations["C_PA"] > 0.9 * uniform(ACCURACY) * found.values["C_PA"]
@@ -110,7 +110,7 @@ def test_the_accuracy_of_the_sensors_is_in_the_deviations(randomised: list[Ident
 
 
 @pytest.mark.slow
-def test_the_report_names_what_it_suspects(randomised: list[Identified]) -> None:
+def test_report_lists_the_suspected_model_errors(randomised: list[Identified]) -> None:
     """The seed's rig has hoses and restrictions; at least one of them is found, with figure and experiment."""
     for found in randomised:
         suspected = list(suspicions(found))

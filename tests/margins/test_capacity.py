@@ -94,7 +94,7 @@ def test_two_valves_at_a_port_add_up() -> None:
     )
 
 
-def test_a_pump_limits_what_is_asked_for() -> None:
+def test_a_pump_limits_the_required_flow() -> None:
     """12 l/min is all there is: at rest no more can be asked for, whatever the valve would pass."""
     pump = {"type": "pressure_compensated_pump", "ports": {"P": "supply", "T": "tank"}, "max_flow": "12 l/min"}
     circuit = {
@@ -112,14 +112,14 @@ def test_a_pump_limits_what_is_asked_for() -> None:
     assert one.needed < 0.5 * 40 * L_MIN / sqrt(35e5)
 
 
-def test_a_real_supply_below_the_virtual_one_is_told_from_the_coefficient() -> None:
+def test_a_low_real_supply_is_distinguished_from_a_small_valve() -> None:
     """At the same drop it is large enough; with 80 bar behind it, it passes nothing into a port at 105 bar."""
     one = capacity(found_of({"channels": {"p_S": {"value": "80 bar"}}}), TO_PORT)
     assert one.same_drop == pytest.approx(1.5, rel=1e-6)
     assert one.margin == 0.0
 
 
-def test_a_valve_that_is_too_small_is_told_in_both_directions() -> None:
+def test_a_valve_that_is_too_small_is_reported_in_both_directions() -> None:
     small = {"nominal_flow": {"flow": "20 l/min"}, "f45": "200 Hz", "slew": "900 1/s"}
     texts = list(warnings(found_of({"valves": {"main": small}, "loop": {"rate": "4 kHz"}})))
     assert len(texts) == 2
@@ -127,14 +127,14 @@ def test_a_valve_that_is_too_small_is_told_in_both_directions() -> None:
         assert f"valves.main: {direction}, the virtual circuit requests 2 times the flow" in text
 
 
-def test_a_smaller_edge_to_the_tank_is_told_by_itself() -> None:
+def test_a_smaller_edge_to_the_tank_is_reported_separately() -> None:
     smaller = {"flow": "30 l/min", "drop": "35 bar", "per": "edge"}
     found = found_of({"valves": {"main": {"nominal_flow_to_tank": smaller}}})
     assert capacity(found, TO_PORT).margin == pytest.approx(1.5, rel=1e-3)
     assert capacity(found, TO_TANK).margin == pytest.approx(0.75, rel=1e-3)
 
 
-def test_without_a_known_supply_the_circuits_highest_pressure_stands_for_it() -> None:
+def test_an_unknown_supply_is_replaced_by_the_highest_pressure_of_the_circuit() -> None:
     rig = bench_rig(INPUT, CIRCUIT)
     found = capacity_margins(rig, program())
     assert found.assumed == ("main",)
@@ -180,7 +180,7 @@ def test_spool_speed_is_that_of_the_step_response(d: float) -> None:
 # --- frequencies ------------------------------------------------------------------------------------------------------
 
 
-def test_only_motions_with_a_part_in_the_flow_count() -> None:
+def test_only_modes_with_a_share_in_the_flow_count() -> None:
     """A slow and a fast lag side by side: the fast one counts from 5 % of the output on."""
 
     def two(share: float) -> set[str]:
@@ -192,7 +192,7 @@ def test_only_motions_with_a_part_in_the_flow_count() -> None:
     assert two(0.06) == {"slow", "fast"}
 
 
-def test_a_tick_that_is_too_long_is_told() -> None:
+def test_a_tick_that_is_too_long_is_reported() -> None:
     """30 Hz of the virtual valve, 70 Hz of the real one: 500 ticks per second are enough for 50 Hz."""
     found = found_of({"loop": {"rate": "500 Hz"}})
     by_name = {frequency.what: frequency for frequency in found.frequencies}

@@ -30,7 +30,7 @@ def test_the_step_of_the_demo_is_short_enough() -> None:
     assert {each.quantity for each in found.deviations} == {"pressure", "flow"}
 
 
-def test_a_step_that_is_too_long_is_named_with_one_that_does() -> None:
+def test_a_step_that_is_too_long_is_reported_with_a_sufficient_one() -> None:
     """A supply line of 20 cm³: with RK4 at 1 ms the pressure chatters, within the bounds of cavitation and relief."""
     found = judged(1, "20 cm^3")
     assert found.too_long

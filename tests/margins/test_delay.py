@@ -63,14 +63,14 @@ def delay_of_a_damper(C: float, A: float, m: float, G: float) -> float:
 
 
 @pytest.mark.parametrize("G", [1e-13, 1e-12, 1e-11, 1e-10])
-def test_an_orifice_that_damps_a_mass_may_be_late_by_a_quarter_period(G: float) -> None:
+def test_critical_delay_of_an_orifice_that_damps_a_mass(G: float) -> None:
     C, A, m = 0.9e-3 / 1.5e9, 1.9635e-3, 400.0
     found = min(loop(mass_on_oil(C, A, m), gain([[-G]])).crossings())
     assert found[0] == pytest.approx(delay_of_a_damper(C, A, m, G), rel=1e-6)
 
 
 @pytest.mark.parametrize(("c", "k_s"), [(3.0, 40.0), (3.0, 200.0), (15.0, 250.0)])
-def test_a_spring_that_acts_late(c: float, k_s: float) -> None:
+def test_critical_delay_of_a_late_spring(c: float, k_s: float) -> None:
     """m·z'' + c·z' + k·z + k_s·z(t - tau) = 0, as a tested spring in real-time hybrid testing.
 
     A root jω needs k_s·(cos ωτ - j·sin ωτ) = mω² - k - jcω. Form of the equation: Wallace et al. 2005.
@@ -109,9 +109,7 @@ def test_two_ports_have_the_crossings_of_both() -> None:
 
 
 @pytest.mark.parametrize(("share", "swings"), [(0.0, True), (0.4, True), (0.49, True), (0.51, False), (1.5, False)])
-def test_the_real_valves_own_damping_makes_any_delay_safe_from_half_of_the_virtual_on(
-    share: float, swings: bool
-) -> None:
+def test_any_delay_is_stable_if_the_real_valve_has_half_the_virtual_damping(share: float, swings: bool) -> None:
     """q = K·p + (Y - K)·p(t - tau): where |Y - K| < |K|, what comes late can't outweigh what comes at once."""
     Y, Z = -3e-11, mass_on_oil(6e-13, 1.9635e-3, 400.0)
     found = list(loop(Z, gain([[Y]]), [[share * Y]]).crossings())
@@ -191,7 +189,7 @@ def test_a_low_real_supply_makes_any_delay_safe(supply: float, swings: bool) -> 
     assert all(bool(point.crossings) == swings for point in with_flow)
 
 
-def test_what_is_missing_is_said() -> None:
+def test_missing_information_is_reported() -> None:
     no_machine = delay_margins(bench_rig(), program())
     assert "[cylinders]" in no_machine.missing
     assert no_machine.margins == ()
@@ -234,7 +232,7 @@ def slowly_lowering(strategy: str, delay: float = 1.0) -> Rig:
 
 
 @pytest.mark.parametrize("strategy", ["inverse_static", "inverse_lag"])
-def test_a_rig_begins_to_swing_at_its_critical_delay(strategy: str) -> None:
+def test_a_rig_oscillates_from_its_critical_delay(strategy: str) -> None:
     """Time domain against theory: the pressure's swing dies out with 15 % less than the critical delay, and grows with
     15 % more. (Whole ticks; the spool's lag counts as it is at the crossing's frequency.)
     """
@@ -293,7 +291,7 @@ def test_a_margin_that_is_small_is_a_warning(of_lift: DelayResult) -> None:
     assert str(static.where) in text
 
 
-def test_where_the_margin_is_below_one_the_rig_swings(of_lift: DelayResult) -> None:
+def test_a_rig_with_a_margin_below_one_oscillates(of_lift: DelayResult) -> None:
     """As the theory found on the lift rig: retracting at full speed from its end with a load that pulls half of the
     largest force, the pressures swing with the plain inverse; further in they come to rest.
     """
@@ -309,7 +307,7 @@ def test_where_the_margin_is_below_one_the_rig_swings(of_lift: DelayResult) -> N
 
 
 @pytest.mark.parametrize("strategy", ["prediction", "feedback", "adaptive"])
-def test_what_predicts_comes_to_rest_there_with_ten_ticks_per_period(strategy: str) -> None:
+def test_prediction_is_stable_there_with_ten_ticks_per_period(strategy: str) -> None:
     """The same way, 140 Hz at its beginning: within the rate rule the pressures rest, and the position is that of the
     reference simulation within 1 mm.
     """

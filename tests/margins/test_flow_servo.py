@@ -136,7 +136,7 @@ def test_insufficient_margins_are_a_note_with_a_remedy(gain: float, state: str |
     assert list(flow_servo.warnings(servo_margins(better, {}))) == []
 
 
-def test_only_the_flow_servo_is_warned_of() -> None:
+def test_warnings_concern_the_flow_servo_only() -> None:
     found = margins(rig_of({"gain": 2.0}), program())
     assert not any("flow servo" in warning for warning in found.warnings({"feedback"}))
     assert any("flow servo" in warning for warning in found.warnings({"flow_servo"}))

@@ -126,7 +126,7 @@ LOOPS = [
 
 
 @pytest.mark.parametrize(("plant", "pid"), LOOPS)
-def test_beyond_its_gain_margin_the_loop_swings_at_the_stated_frequency(plant: FlowPlant, pid: Pid) -> None:
+def test_beyond_its_gain_margin_the_loop_oscillates_at_the_stated_frequency(plant: FlowPlant, pid: Pid) -> None:
     """At 0.95 of the stated gain it comes to rest, at 1.05 it grows; the frequency is that stated, within 3 %."""
     m = ServoLoop(plant, pid).margins()
     calm, wild = (
@@ -141,7 +141,7 @@ def test_beyond_its_gain_margin_the_loop_swings_at_the_stated_frequency(plant: F
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("plant", "pid"), LOOPS)
-def test_beyond_its_delay_margin_the_loop_swings(plant: FlowPlant, pid: Pid) -> None:
+def test_beyond_its_delay_margin_the_loop_oscillates(plant: FlowPlant, pid: Pid) -> None:
     more = ServoLoop(plant, pid).margins().delay
     calm, wild = (
         swing(FlowPlant(*plant_with(plant, plant.dead_time + share * more)), pid, 1.2) for share in (0.9, 1.1)
@@ -170,7 +170,7 @@ PLANTS = [
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-def test_tuned_settings_keep_what_they_are_tuned_for(plant: FlowPlant) -> None:
+def test_tuned_settings_have_the_required_margins(plant: FlowPlant) -> None:
     """M_S and the phase margin, and thus the gain margin M_S/(M_S - 1); no resonance; any passive load."""
     loop = ServoLoop(plant, tuned(plant))
     m = loop.margins()
@@ -205,7 +205,7 @@ def test_the_tuned_gain_goes_with_the_inverse_of_the_flow_gain() -> None:
     assert other.T_i == one.T_i
 
 
-def test_within_the_load_margin_no_passive_load_makes_the_loop_swing() -> None:
+def test_within_the_load_margin_the_loop_is_stable_with_any_passive_load() -> None:
     """A mass on the oil of a chamber, at frequencies and strengths across the servo's range, behind the same valve."""
     loop = ServoLoop(PLANTS[0], tuned(PLANTS[0]))
     omega = frequencies(DT)

@@ -128,7 +128,7 @@ def moving() -> tuple[Tree, Floats]:
     return tree, y
 
 
-def test_spatial_loops_move_as_newton_and_euler_say(program: Any, moving: tuple[Tree, Floats]) -> None:
+def test_spatial_loops_follow_the_newton_euler_equations(program: Any, moving: tuple[Tree, Floats]) -> None:
     """Reference: each body's own equations and the constraints in absolute coordinates; 1e-6 of the largest.
 
     That is how exact the differences are that stand for the constraints' derivatives.
@@ -149,7 +149,7 @@ def test_spatial_loops_move_as_newton_and_euler_say(program: Any, moving: tuple[
         assert ours == pytest.approx(acceleration[i], abs=1e-6 * np.abs(acceleration).max())
 
 
-def test_actuators_measure_what_they_push(program: Any, moving: tuple[Tree, Floats]) -> None:
+def test_actuator_power_is_force_times_measured_speed(program: Any, moving: tuple[Tree, Floats]) -> None:
     """The power of force and torque is that of the speeds they are said to have; position against the poses."""
     tree, y = moving
     place, speed = np.zeros(2), np.zeros(2)
@@ -354,7 +354,7 @@ def test_spatial_slider_crank_of_the_source(program: Any) -> None:
     assert gap < 1e-9
 
 
-def test_a_free_top_wobbles_as_euler_says(program: Any) -> None:
+def test_a_free_top_follows_eulers_equations(program: Any) -> None:
     """Held in its centre of mass, J = (A, A, C): the axis goes round the angular momentum L with the rate L/A."""
     A, C = 0.02, 0.035
     tree = tree_of(

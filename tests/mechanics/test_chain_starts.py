@@ -51,7 +51,7 @@ def test_starts_are_reached(program: Any) -> None:
         ),
     ],
 )
-def test_starts_that_cannot_be(joints: dict[str, Any], text: str) -> None:
+def test_impossible_starts_are_refused(joints: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         start_of(tree_of(read("spatial_slider_crank", **joints)), "crank.toml")
     assert text in str(caught.value)

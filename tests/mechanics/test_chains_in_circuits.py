@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chain_bench import BALL
 from chain_runs import chain_program, run_fixed
 from component_bench import Bench
 from numba.core.caching import FunctionCache
@@ -132,17 +133,7 @@ def test_a_chain_in_space_by_a_circuit_and_by_itself() -> None:
 
 
 def test_a_ball_in_a_circuit_keeps_its_quaternion() -> None:
-    definition = {
-        "bodies": {
-            "top": {
-                "mass": "1 kg",
-                "inertia": ["0.02 kg*m^2", "0.03 kg*m^2", "0.05 kg*m^2"],
-                "centre": ["0.1 m", "0 m", "0.2 m"],
-            }
-        },
-        "joints": {"ball": {"type": "spherical", "between": ["ground", "top"], "point": ["0 m", "0 m", "0 m"]}},
-    }
-    bench = Bench(circuit(definition, {"substeps": 1}))
+    bench = Bench(circuit(BALL, {"substeps": 1}))
     bench["m.ball.speed_z"] = 40.0
     bench.run(1.0, 1e-3)
     quaternion = [bench[f"m.ball.{part}"] for part in "wxyz"]

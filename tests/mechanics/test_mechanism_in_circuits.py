@@ -77,7 +77,7 @@ LIFT = {"type": "force_source", "ports": {"rod": "lift"}, "force": "5 kN", "comm
         ({"m": {"definition": BOOM}}, {"m": LIFT}, {}, ""),
     ],
 )
-def test_a_wrong_mechanism_in_a_circuit_is_told_where(
+def test_an_error_in_a_mechanism_of_a_circuit_is_located(
     mechanisms: dict[str, Any], components: dict[str, Any], nodes: dict[str, Any], expected: str
 ) -> None:
     circuit = {"components": components, "mechanisms": mechanisms, "nodes": nodes}

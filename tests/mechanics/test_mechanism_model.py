@@ -74,7 +74,7 @@ def test_values_become_si() -> None:
     assert mechanism.connections("lift") == ("ground", "boom")
 
 
-def test_space_is_told_by_the_components() -> None:
+def test_dimension_follows_from_the_components() -> None:
     mechanism = read_mechanism(PENDULUM)
     assert mechanism.gravity == (0.0, 0.0, -9.81)
     assert mechanism.method == "recursive"
@@ -160,7 +160,7 @@ def test_a_rotary_actuator_turns_the_bodies_of_its_joint() -> None:
         ("method", "absolut", "method: \"absolut\" is not one of 'absolute' or 'recursive'"),
     ],
 )
-def test_a_wrong_mechanism_is_told_where(path: str, value: object, expected: str) -> None:
+def test_an_error_in_a_mechanism_is_located(path: str, value: object, expected: str) -> None:
     texts = said(changed(BOOM, path, value))
     assert any(expected in text for text in texts), texts
 
@@ -182,12 +182,12 @@ def test_a_wrong_mechanism_is_told_where(path: str, value: object, expected: str
         ),
     ],
 )
-def test_a_wrong_mechanism_in_space_is_told_where(path: str, value: object, expected: str) -> None:
+def test_an_error_in_a_mechanism_in_space_is_located(path: str, value: object, expected: str) -> None:
     texts = said(changed(PENDULUM, path, value))
     assert any(expected in text for text in texts), texts
 
 
-def test_problems_stand_under_the_prefix() -> None:
+def test_problems_have_the_prefix_of_the_mechanism() -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_mechanism(changed(BOOM, "bodies.boom.mas", "1 kg"), "c.toml", "mechanisms.boom.definition")
     assert str(caught.value).startswith("c.toml: mechanisms.boom.definition.bodies.boom.mas: unknown key.")

@@ -59,7 +59,7 @@ def double_pendulum_rates(t: float, y: Floats) -> list[float]:
     return [w, o, *np.linalg.solve(matrix, right)]
 
 
-def test_a_double_pendulum_is_followed_until_it_is_chaotic() -> None:
+def test_a_double_pendulum_agrees_until_it_becomes_chaotic() -> None:
     """1.5 s from the horizontal: RK4 with 1 ms, 1e-7 rad."""
     times = np.arange(1, 1501) * 1e-3
     found = Bench(double_pendulum()).record(("m.a.angle", "m.b.angle"), 1.5, 1e-3)
@@ -242,7 +242,7 @@ def test_a_linearised_mechanism_has_no_motions_of_its_closures() -> None:
 # --- drift ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_has_come_apart_is_put_together_at_once() -> None:
+def test_an_open_loop_is_closed_at_once() -> None:
     """After a switch the carried values may not fit the new mechanism: 10 mm and 0.1 m/s off, closed after one step."""
     bench = Bench(alone(table("boom_heavy_cylinder"), {"substeps": 1}))
     bench["m.boom.x"] = bench["m.boom.x"] + 0.01

@@ -46,17 +46,17 @@ def test_the_panel_s_own_names_and_all_addresses_are_accepted(host: str) -> None
     ["evil.example:8080", "127.0.0.1.evil.example", "localhost.evil.example", "127.0.0.1@evil.example", "[::1", ""],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "WEBSOCKET"])
-def test_a_foreign_name_is_refused_for_whatever_it_asks(host: str, method: str) -> None:
+def test_every_request_under_a_foreign_name_is_refused(host: str, method: str) -> None:
     assert answered(method, ("host", host), ("origin", f"http://{host}"))[0] == 403
 
 
-def test_exactly_one_name_must_be_said() -> None:
+def test_exactly_one_host_name_is_required() -> None:
     assert answered("GET")[0] == 403
     assert answered("GET", ("host", "localhost"), ("host", "evil.example"))[0] == 403
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE", "WEBSOCKET"])
-def test_what_can_change_something_must_come_from_the_panel_s_own_page(method: str) -> None:
+def test_state_changing_requests_must_come_from_the_panel_itself(method: str) -> None:
     host = ("host", "127.0.0.1:8080")
     assert answered(method, host, ("origin", "http://127.0.0.1:8080"))[0] == 200
     assert answered(method, host)[0] == 403
@@ -65,7 +65,7 @@ def test_what_can_change_something_must_come_from_the_panel_s_own_page(method: s
     assert answered(method, host, ("origin", "http://127.0.0.1:8080"), ("origin", "http://evil.example"))[0] == 403
 
 
-def test_other_pages_can_t_read_either() -> None:
+def test_other_sites_cannot_read_responses() -> None:
     """Without Origin a browser reads for a page of the same origin, or because somebody follows a link."""
     assert answered("GET", ("host", "127.0.0.1:8080"))[0] == 200
     assert answered("GET", ("host", "127.0.0.1:8080"), ("origin", "http://evil.example"))[0] == 403

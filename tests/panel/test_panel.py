@@ -121,7 +121,7 @@ def screenshots(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--screenshots", default=False))
 
 
-def test_who_has_no_account_is_not_let_in(browser: Browser, url: str, server: Server) -> None:
+def test_users_without_an_account_are_refused(browser: Browser, url: str, server: Server) -> None:
     stranger = User(browser, url, "anna", "guessed")
     expect(stranger.page.locator(".login-reason")).to_contain_text("refuses this user and password")
     stranger.page.get_by_label("User").fill("")
@@ -133,7 +133,7 @@ def test_who_has_no_account_is_not_let_in(browser: Browser, url: str, server: Se
     stranger.context.close()
 
 
-def test_tls_carries_log_in_and_live_values(folder: Path, broker: Broker, server: Server, browser: Browser) -> None:
+def test_the_panel_works_over_tls(folder: Path, broker: Broker, server: Server, browser: Browser) -> None:
     """With a certificate and its key: https, a cookie for https only, live values over it; nothing in the clear."""
     key, certificate = folder / "panel.key", folder / "panel.crt"
     kind = (
@@ -349,7 +349,7 @@ def test_a_zoomed_plot_stays_zoomed_while_data_come(anna: User) -> None:
     anna.presses("Continue")
 
 
-def test_a_viewer_sees_everything_and_presses_nothing(browser: Browser, url: str, anna: User) -> None:
+def test_a_viewer_sees_everything_and_cannot_operate(browser: Browser, url: str, anna: User) -> None:
     anna.runs()
     viewer = User(browser, url, "wall", PASSWORDS["wall"])
     expect(viewer.page.locator(".link")).to_have_text("wall · viewer, read-only")
@@ -410,7 +410,7 @@ def test_a_recording_is_replayed(anna: User, server: Server, ended: Path) -> Non
     broken.unlink()
 
 
-def test_the_broker_is_lost_and_comes_back(anna: User, broker: Broker) -> None:
+def test_the_panel_survives_a_restart_of_the_broker(anna: User, broker: Broker) -> None:
     anna.runs()
     broker.stop()
     expect(anna.page.locator(".notes")).to_contain_text("No connection to the broker")
@@ -443,7 +443,7 @@ def test_a_trip_is_an_alarm_until_it_is_reset(anna: User) -> None:
     anna.sees_mode("SAFE")
 
 
-def test_a_tablet_shows_it_all(browser: Browser, url: str, anna: User) -> None:
+def test_the_panel_fits_on_a_tablet(browser: Browser, url: str, anna: User) -> None:
     """Upright, 10 inches: nothing is wider than the screen."""
     anna.page.set_viewport_size({"width": 820, "height": 1180})
     anna.page.wait_for_timeout(500)

@@ -105,7 +105,7 @@ def site(content: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("way", ["address", "printed", "open"])
-def test_a_rebound_name_gets_nothing(
+def test_requests_under_a_rebound_name_are_refused(
     way: str, page: Page, url: str, open_url: str, folder: Path, server: Server
 ) -> None:
     """Not even with the token, and not where everybody is admitted."""
@@ -117,7 +117,7 @@ def test_a_rebound_name_gets_nothing(
     assert mode(server) == "SAFE"
 
 
-def test_a_browser_without_the_token_sees_nothing(page: Page, url: str, server: Server) -> None:
+def test_a_browser_without_the_token_is_refused(page: Page, url: str, server: Server) -> None:
     for address in (url, f"{url}/?token=guessed", f"{url}/?token="):
         response = page.goto(address)
         assert response is not None

@@ -53,7 +53,7 @@ def read(html: str) -> Reader:
 
 
 @pytest.mark.parametrize("name", PIECES)
-def test_texts_stay_texts(name: str) -> None:
+def test_texts_are_escaped(name: str) -> None:
     found = read(piece(name, **PIECES[name]))
     assert "script" not in found.elements
     assert any(EVIL in text for text in found.texts)

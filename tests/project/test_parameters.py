@@ -101,7 +101,7 @@ def test_the_result_is_that_of_the_value_written_out() -> None:
         ("=money*2", "is not one of hydraulics"),
     ],
 )
-def test_what_has_no_meaning_is_refused(text: str, expected: str) -> None:
+def test_meaningless_expressions_are_refused(text: str, expected: str) -> None:
     table = {**VALUES, "name": "supply", "a": "=2*b", "b": "=a", "money": "3 mol"}
     with pytest.raises(ValueError, match=r".") as error:
         Parameters(table).resolve(text)

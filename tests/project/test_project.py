@@ -245,7 +245,7 @@ def test_lock_satisfies_the_ranges_of_the_project(file: str) -> None:
         assert version in requirement.specifier, f"{file} has {version} for {requirement}: run make lock"
 
 
-def test_what_is_installed_is_what_is_tested() -> None:
+def test_installed_versions_are_the_tested_ones() -> None:
     assert pins("requirements-run.lock").items() <= pins("requirements.lock").items(), "run make lock"
 
 

@@ -110,14 +110,14 @@ def test_a_text_with_a_unit_becomes_si(text: str, unit: str, value: float) -> No
         ("5 bar\0", "Pa", "has no unit that can be read"),
     ],
 )
-def test_what_is_wrong_with_a_text_is_said(text: str, unit: str, said: str) -> None:
+def test_error_says_what_is_wrong_with_a_quantity(text: str, unit: str, said: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is checked below
         to_si(text, unit)
     assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["9**9**9**9 bar", "9**9**9**9", "1 m^9^9^9^9", "1 m**9**9**9", "1 9**9**9*m"])
-def test_no_text_is_calculated(text: str) -> None:
+def test_quantities_are_not_evaluated_as_expressions(text: str) -> None:
     """As an expression this takes for ever and all memory; a message could bring it."""
     start = time.monotonic()
     with pytest.raises(ValueError, match="unit"):
@@ -161,7 +161,7 @@ def test_rates_have_the_unit_of_what_changes() -> None:
 
 
 @pytest.mark.parametrize("odd", [True, None, [1], {}, float("nan"), float("inf"), 10**400, "5 kg*m^2"])
-def test_what_is_no_quantity_is_refused(odd: object) -> None:
+def test_invalid_quantities_are_refused(odd: object) -> None:
     with pytest.raises(ValueError, match=r"is not a|no channel is measured"):
         quantity(odd)
 
@@ -243,14 +243,14 @@ def test_problems_name_file_key_value_and_what_is_allowed(values: dict[str, Any]
     assert len(text) < 300
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     assert len(told(flow=1, share=2, count="x", flwo=1).splitlines()) == 4
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_close_word_is_suggested_and_a_far_one_gets_the_list() -> None:
+def test_a_similar_word_is_suggested_or_all_are_listed() -> None:
     assert did_you_mean("joystik", ["joystick", "pedal"]) == " Did you mean joystick?"
     assert did_you_mean("P_s", ["p_A", "p_S", "p_T"]) == " Did you mean p_S?"
     assert did_you_mean("zzz", ["joystick", "pedal"]) == " Allowed: joystick, pedal."
@@ -279,7 +279,7 @@ def test_a_place_is_written_as_in_the_file() -> None:
     assert str(Problem("is wrong.")) == "is wrong."
 
 
-def test_a_configuration_error_tells_all_its_problems() -> None:
+def test_a_configuration_error_lists_all_its_problems() -> None:
     error = ConfigurationError(Problem(text, file="f") for text in ("one", "two"))
     assert str(error) == "f: one\nf: two"
     assert len(error.problems) == 2

@@ -16,12 +16,16 @@ from hilserver.protocol.commands import COMMANDS, Command, Jog, Switch
 from hilserver.protocol.parsing import PayloadError, leading_id, read_command
 from hilserver.protocol.published import (
     Answer,
-    ChannelInfo,
-    InputInfo,
+    ChannelDescription,
+    DelayMargin,
+    InputDescription,
+    MarginStatus,
     Published,
     ServerState,
+    SpeedMargin,
     Telemetry,
-    ValveInfo,
+    Utilisation,
+    ValveDescription,
     refusal,
 )
 from hilserver.protocol.topics import Topics, describe, schema_files, schemas
@@ -88,7 +92,7 @@ _keys = sorted({key for model in COMMANDS.values() for key in model.model_fields
 
 
 @given(st.sampled_from(sorted(COMMANDS)), st.dictionaries(st.sampled_from(_keys), _json, max_size=4))
-def test_what_is_read_holds_finite_numbers_only(name: str, values: dict[str, Any]) -> None:
+def test_accepted_commands_contain_finite_numbers_only(name: str, values: dict[str, Any]) -> None:
     try:
         command = read_command(name, json.dumps(values).encode())
     except PayloadError as refused:
@@ -143,8 +147,38 @@ def test_numbers_that_are_not_finite_are_written_as_null() -> None:
     assert json.loads(answer.payload())["result"] == {"values": [None]}
 
 
-def test_a_reader_ignores_what_a_newer_server_adds() -> None:
+def test_a_reader_ignores_unknown_keys() -> None:
     assert ServerState.model_validate_json('{"mode": "SAFE", "tick": 1, "time": 2.0, "new": 3}').tick == 1
+
+
+RENAMED = [
+    (ServerState, "utilisation", "demand", {"main": Utilisation(flow_to_port=0.5)}),
+    (SpeedMargin, "required", "asked", 2.0),
+    (DelayMargin, "delay", "late", 0.001),
+    (DelayMargin, "delay_with_tolerance", "late_off", 0.002),
+    (MarginStatus, "calculated", "examined", True),
+]
+
+
+@pytest.mark.parametrize(("model", "key", "former", "value"), RENAMED)
+def test_a_renamed_key_has_its_former_name_too(model: type[Published], key: str, former: str, value: Any) -> None:
+    """Older clients read the former name, and present clients read it from older servers."""
+    minimal: dict[type[Published], dict[str, Any]] = {
+        ServerState: {"mode": "SAFE", "tick": 1, "time": 1.0},
+        SpeedMargin: {"valve": "main", "required": 1.0, "spool": 1.0, "slew": 1.0, "margin": None},
+        DelayMargin: {
+            "strategy": "transform", "delay": 1.0, "delay_with_tolerance": 1.0, "critical": None, "frequency": 1.0,
+            "margin": None, "at": None,
+        },
+        MarginStatus: {"calculated": False, "version": 1},
+    }  # fmt: skip
+    message = model.model_validate({**minimal[model], key: value})
+    written = json.loads(message.payload())
+    assert written[former] == written[key]
+    assert model.model_validate_json(message.payload()) == message
+    del written[key]
+    assert model.model_validate(written) == message
+    assert model.model_json_schema(mode="serialization")["properties"][former]["deprecated"] is True
 
 
 def test_schema_of_every_message() -> None:
@@ -171,7 +205,7 @@ def test_schema_files_are_those_of_the_messages() -> None:
     assert kept == schema_files()
 
 
-def test_schemas_are_valid_and_take_what_the_server_takes() -> None:
+def test_schemas_are_valid_and_accept_what_the_server_accepts() -> None:
     for name, schema in SCHEMAS.items():
         Draft202012Validator.check_schema(schema)
         assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$schema"], name
@@ -196,17 +230,17 @@ def test_schemas_are_valid_and_take_what_the_server_takes() -> None:
         ("answer", {"id": None, "command": "arm", "ok": "yes", "time": 0.0}, "$.ok"),
     ],
 )
-def test_schemas_refuse_what_is_wrong(topic: str, message: dict[str, Any], where: str) -> None:
+def test_schemas_reject_invalid_messages(topic: str, message: dict[str, Any], where: str) -> None:
     assert any(text.startswith(f"{topic}: {where}: ") for text in flaws(topic, message)), flaws(topic, message)
 
 
-def test_description_says_what_can_be_asked() -> None:
+def test_description_lists_commands_and_topics() -> None:
     description = describe(
         "lab",
         "1.2.3",
-        channels={"p_A": ChannelInfo(unit="bar", kind="measured", description="pressure at port A")},
-        inputs={"joystick": InputInfo(unit="", minimum=-1.0, maximum=1.0)},
-        valves={"main": ValveInfo(strategies=("transform", "pid", "manual"), jog_limit=0.1)},
+        channels={"p_A": ChannelDescription(unit="bar", kind="measured", description="pressure at port A")},
+        inputs={"joystick": InputDescription(unit="", minimum=-1.0, maximum=1.0)},
+        valves={"main": ValveDescription(strategies=("transform", "pid", "manual"), jog_limit=0.1)},
     )
     written = json.loads(description.payload())
     assert set(written["commands"]) == set(COMMANDS)
@@ -219,7 +253,7 @@ def test_description_says_what_can_be_asked() -> None:
 
 
 @pytest.mark.parametrize("rig", ["", "a/b", "a+", "#", "a\x00b"])
-def test_rig_names_that_are_no_topic(rig: str) -> None:
+def test_rig_names_that_are_not_allowed_in_a_topic_are_refused(rig: str) -> None:
     with pytest.raises(ValueError, match="can't be a rig's name"):
         Topics(rig)
 

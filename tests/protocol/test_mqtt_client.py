@@ -30,7 +30,7 @@ def test_client_gets_its_answer(program: Program) -> None:
 
 
 @NEEDS_MOSQUITTO
-def test_client_says_why_there_is_no_answer() -> None:
+def test_client_reports_why_there_is_no_answer() -> None:
     async def work() -> None:
         async with rig() as lab:
             with pytest.raises(RequestFailed, match=r"knows no rig lap\. It knows: lab\."):

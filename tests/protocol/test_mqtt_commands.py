@@ -157,7 +157,7 @@ def test_command_that_expires_while_it_waits_is_refused() -> None:
 
 
 @NEEDS_MOSQUITTO
-def test_busy_server_says_so() -> None:
+def test_a_busy_server_refuses_with_the_reason() -> None:
     async def work() -> None:
         async with rig() as lab, panel(lab.port) as user:
             lab.commands.free.clear()

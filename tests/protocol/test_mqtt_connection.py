@@ -35,7 +35,7 @@ def _publish_all(service: MqttService) -> None:
     service.publish_state(STATE)
     service.publish_circuit(CircuitStatus(source={"components": {}}, version=1, tick=5))
     service.publish_types(ComponentTypes(types={}))
-    service.publish_margins(MarginStatus(examined=False, version=1))
+    service.publish_margins(MarginStatus(calculated=False, version=1))
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -66,7 +66,7 @@ def test_topics_are_retained_or_not(program: Program) -> None:
 
 
 @NEEDS_MOSQUITTO
-def test_killed_broker_costs_no_command_and_no_retained_topic() -> None:
+def test_a_killed_broker_loses_no_command_and_no_retained_topic() -> None:
     async def work() -> None:
         async with rig() as lab:
             _publish_all(lab.service)
@@ -95,7 +95,7 @@ def test_killed_broker_costs_no_command_and_no_retained_topic() -> None:
 
 
 @NEEDS_MOSQUITTO
-def test_stalled_broker_is_left_and_found_again() -> None:
+def test_connection_to_a_stalled_broker_is_closed_and_renewed() -> None:
     def open_files() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -121,7 +121,7 @@ def test_stalled_broker_is_left_and_found_again() -> None:
 
 
 @NEEDS_MOSQUITTO
-def test_connection_lost_in_the_turn_that_writes_leaves_nothing_to_watch() -> None:
+def test_connection_lost_while_writing_leaves_no_watched_socket() -> None:
     async def work() -> None:
         complaints: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
@@ -142,7 +142,7 @@ def test_connection_lost_in_the_turn_that_writes_leaves_nothing_to_watch() -> No
 
 
 @NEEDS_MOSQUITTO
-def test_event_on_its_way_while_the_broker_dies_is_sent_again(tmp_path: Path) -> None:
+def test_an_unacknowledged_event_is_sent_again_after_a_broker_failure(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.touch(0o600)
     password.write_text("any")  # the embedded broker takes any; without the file, the server can't log in
@@ -168,7 +168,7 @@ def test_event_on_its_way_while_the_broker_dies_is_sent_again(tmp_path: Path) ->
 
 
 @NEEDS_MOSQUITTO
-def test_two_servers_for_one_rig_are_suspected(caplog: pytest.LogCaptureFixture) -> None:
+def test_two_servers_for_one_rig_are_detected(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
         async with rig() as lab:
             second = asyncio.create_task(MqttService(lab.address, "lab", lab.commands).run())
@@ -218,7 +218,7 @@ asyncio.run(MqttService(BrokerAddress(port=int(sys.argv[1])), "lab", Nobody()).r
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_last_will_tells_that_the_server_was_killed(program: Program) -> None:
+def test_last_will_reports_a_killed_server(program: Program) -> None:
     async def work() -> None:
         async with EmbeddedBroker(program=program) as broker, panel(broker.port) as user:
             server = await asyncio.create_subprocess_exec(sys.executable, "-c", _SERVER, str(broker.port))
@@ -233,7 +233,7 @@ def test_last_will_tells_that_the_server_was_killed(program: Program) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_server_that_ends_says_offline(program: Program) -> None:
+def test_a_server_that_ends_publishes_offline(program: Program) -> None:
     async def work() -> None:
         async with EmbeddedBroker(program=program) as broker, panel(broker.port) as user:
             async with serving(MqttService(BrokerAddress(port=broker.port), "lab", RecordingCommands())):

@@ -32,7 +32,7 @@ async def still_heard(user: Panel) -> None:
             return
 
 
-def test_the_sender_of_a_flood_is_named_and_disconnected_and_nobody_else() -> None:
+def test_only_the_sender_of_a_flood_is_named_and_disconnected() -> None:
     async def work() -> None:
         async with rig() as lab, panel_of_answers(lab.broker.port) as user:
             reports: list[str] = []
@@ -90,7 +90,7 @@ def test_where_the_broker_has_accounts_the_server_ends_an_operators_connection(t
     run(work())
 
 
-def test_the_log_is_verbose_only_while_somebody_looks() -> None:
+def test_the_broker_log_is_verbose_only_during_a_search() -> None:
     async def work() -> None:
         async with rig() as lab, panel_of_answers(lab.broker.port) as user:
             looking = asyncio.create_task(lab.broker.senders(0.5))
@@ -108,7 +108,7 @@ def test_the_log_is_verbose_only_while_somebody_looks() -> None:
     run(work())
 
 
-def test_the_other_broker_does_not_tell() -> None:
+def test_amqtt_does_not_name_the_sender() -> None:
     async def work() -> None:
         assert await EmbeddedBroker(program="amqtt").senders(0.0) == {}
 

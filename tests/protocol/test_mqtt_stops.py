@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("stop", STOPPING)
-def test_what_stops_overtakes_what_waits_so_that_nothing_sent_before_undoes_it(program: Program, stop: str) -> None:
+def test_a_stopping_command_overtakes_all_waiting_commands(program: Program, stop: str) -> None:
     async def work() -> None:
         async with rig(program) as lab, panel(lab.port) as user:
             lab.commands.free.clear()
@@ -41,7 +41,7 @@ def test_what_stops_overtakes_what_waits_so_that_nothing_sent_before_undoes_it(p
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("stop", STOPPING)
-def test_what_stops_can_not_be_refused(program: Program, stop: str) -> None:
+def test_stopping_commands_are_never_refused(program: Program, stop: str) -> None:
     async def work() -> None:
         async with rig(program, lifetime=10.0) as lab, panel(lab.port) as user:
             await user.send("arm", {"id": "used", "expires": time.time() + 5.0})
@@ -112,7 +112,7 @@ while os.getppid() == parent:
 
 
 @NEEDS_MOSQUITTO
-def test_a_flood_of_commands_does_not_keep_a_trip_out() -> None:
+def test_a_trip_is_carried_out_during_a_flood_of_commands() -> None:
     async def work() -> None:
         async with rig() as lab, panel_of_answers(lab.port) as user:
             reports: list[str] = []

@@ -90,6 +90,6 @@ def test_the_lock_ends_with_its_holder(tmp_path: Path, monkeypatch: pytest.Monke
         pass
 
 
-def test_what_is_built_is_ready_at_once() -> None:
+def test_a_prebuilt_program_is_ready_at_once() -> None:
     done = subprocess.run(COMMAND, capture_output=True, text=True, check=True)
     assert '"ready": true' in done.stdout

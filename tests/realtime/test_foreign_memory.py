@@ -27,7 +27,7 @@ def path() -> Iterator[Path]:
     path.unlink(missing_ok=True)
 
 
-def test_what_was_opened_before_is_not_the_memory_that_is_used(path: Path) -> None:
+def test_a_segment_opened_beforehand_by_another_user_is_not_used(path: Path) -> None:
     """An empty file in its place, kept open: whoever put it there must not share the memory."""
     kept = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     with Segment.create(path, 100):
@@ -65,7 +65,7 @@ def test_a_server_does_not_start_on_another_user_s_memory(tmp_path: Path) -> Non
 
 
 @as_root
-def test_nobody_attaches_to_another_user_s_segment(path: Path) -> None:
+def test_a_segment_of_another_user_is_not_attached(path: Path) -> None:
     """One that its owner has opened to all; its memory would be under the owner's control."""
     with Segment.create(path, 100):
         path.chmod(0o666)
@@ -88,7 +88,7 @@ def test_a_segment_that_others_can_open_is_refused(mode: int, path: Path) -> Non
             Segment.attach(path)
 
 
-def test_neither_a_link_nor_a_pipe_is_taken(path: Path, tmp_path: Path) -> None:
+def test_links_and_pipes_are_refused(path: Path, tmp_path: Path) -> None:
     target = tmp_path / "mine"
     target.write_bytes(b"")
     path.symlink_to(target)

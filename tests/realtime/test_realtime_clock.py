@@ -91,7 +91,7 @@ def test_stop_from_a_signal_handler_ends_the_wait(on_alarm: Callable[[Callable[[
     assert not clock.wait()
 
 
-def test_period_is_kept_in_whole_nanoseconds_and_says_so() -> None:
+def test_period_is_rounded_to_whole_nanoseconds() -> None:
     assert GridClock(0.001).period_s == 0.001
     assert GridClock(1 / 3000).period_s == 333_333e-9
 

@@ -52,7 +52,7 @@ def named(result: dict[str, Any], word: str) -> list[dict[str, str]]:
     return [entry for entry in result["degradations"] if word in entry["what"]]
 
 
-def test_all_that_is_asked_for_is_had_or_reported() -> None:
+def test_every_requested_resource_is_granted_or_reported() -> None:
     result = prepared("Scheduling(cpus=frozenset({min(os.sched_getaffinity(0))}))")
     got_fifo = (result["scheduler"], result["priority"]) == (os.SCHED_FIFO, 80)
     assert got_fifo != bool(named(result, "SCHED_FIFO"))
@@ -80,7 +80,7 @@ def test_without_permission_each_lack_is_reported_with_cost_and_remedy() -> None
         assert all(entry.values()), entry
 
 
-def test_nothing_asked_nothing_changed() -> None:
+def test_without_requests_nothing_changes() -> None:
     result = prepared("Scheduling(priority=None, lock_memory=False, freeze_gc=False)")
     assert result["scheduler"] == os.SCHED_OTHER
     assert result["locked_kb"] == 0

@@ -83,7 +83,7 @@ def test_segment_of_a_killed_owner_is_replaced_and_stays_readable_to_those_attac
         np.testing.assert_array_equal(out, numbered(5, 4))
 
 
-def test_one_of_many_takes_over_a_stale_segment(path: Path, start: Start) -> None:
+def test_exactly_one_process_takes_over_a_stale_segment(path: Path, start: Start) -> None:
     owner = start(HOLD)
     assert line(owner) == "created"
     kill(owner)
@@ -111,7 +111,7 @@ def test_one_of_many_takes_over_a_stale_segment(path: Path, start: Start) -> Non
     assert LoopMemory.attach(path).owner_pid == winner.pid
 
 
-def test_rival_that_takes_over_between_our_look_and_our_lock_keeps_the_segment(
+def test_a_segment_taken_over_before_the_lock_is_left_to_its_new_owner(
     path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = start(HOLD)
@@ -142,7 +142,7 @@ def test_creator_killed_before_the_segment_was_ready_is_no_obstacle(path: Path) 
         assert LoopMemory.attach(path).ring.width == WIDTH
 
 
-def test_a_file_that_is_something_else_is_left_alone(path: Path) -> None:
+def test_a_foreign_file_is_not_touched(path: Path) -> None:
     path.write_text("my only copy of the measurements")
     with pytest.raises(SharedMemoryError, match="is not a shared memory of hilserver"):
         create(path)
@@ -200,7 +200,7 @@ def test_all_memory_is_reserved_at_creation(path: Path) -> None:
         assert 512 * status.st_blocks >= status.st_size  # no holes, whose first write fails on a full file system
 
 
-def test_no_room_is_an_error_at_creation_and_leaves_nothing(path: Path, start: Start) -> None:
+def test_insufficient_memory_is_an_error_at_creation_and_leaves_no_file(path: Path, start: Start) -> None:
     cramped = start(
         """
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))

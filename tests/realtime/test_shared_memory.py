@@ -61,7 +61,7 @@ def test_ring_is_read_in_order_and_in_batches(path: Path) -> None:
         np.testing.assert_array_equal(out[0], numbered(9))
 
 
-def test_ring_says_how_many_rows_a_slow_reader_lost(path: Path) -> None:
+def test_ring_counts_the_rows_that_a_slow_reader_lost(path: Path) -> None:
     out = np.empty((100, WIDTH))
     with create(path, ring_rows=8) as memory:
         for n in range(20):
@@ -264,7 +264,7 @@ def test_heartbeat_ages_from_the_last_beat_of_a_killed_process(path: Path, start
         assert memory.loop_heartbeat.beats == 0
 
 
-def test_loop_says_who_it_is_and_is_asked_to_stop(path: Path, start: Start) -> None:
+def test_loop_states_its_process_and_receives_stop_requests(path: Path, start: Start) -> None:
     with create(path) as memory:
         loop = start(
             """

@@ -112,7 +112,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 
 @pytest.mark.parametrize("name", ["network", "line", "serial"])
-def test_unplugged_it_trips_by_age_and_plugged_in_again_it_goes_on(run: Run, name: str) -> None:
+def test_an_unplugged_device_trips_by_age_and_continues_when_reconnected(run: Run, name: str) -> None:
     async def watch() -> None:
         async with panel(run.server) as user:
             await user.do("arm")
@@ -154,7 +154,7 @@ def tripped_in_time(columns: dict[str, Any], name: str) -> None:
     assert columns[f"errors.{name}"][tripped] > 0
 
 
-def test_at_the_end_all_have_their_safe_values(tmp_path: Path) -> None:
+def test_all_devices_have_safe_values_at_the_end(tmp_path: Path) -> None:
     async def arm(run: Run) -> None:
         async with panel(run.server) as user:
             await user.do("arm")

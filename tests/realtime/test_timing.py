@@ -133,7 +133,7 @@ def test_state_has_the_figures_since_the_start(rig: Rig, memory: LoopMemory) -> 
     assert (state.loop.time_sync_error, state.loop.minimum_step) == pytest.approx((1.03e-3, 8e-5))
 
 
-def test_ticks_that_nobody_could_read_are_no_missed_ticks(rig: Rig, memory: LoopMemory) -> None:
+def test_unread_ticks_are_not_counted_as_missed(rig: Rig, memory: LoopMemory) -> None:
     reader = TelemetryReader(rig, memory)
     publish(memory, rows_of(rig, *[(0, 1e-5, 2e-5)] * 150, (4, 1e-5, 2e-5), *[(0, 1e-5, 2e-5)] * 120))
     rows = reader.read()
@@ -141,7 +141,7 @@ def test_ticks_that_nobody_could_read_are_no_missed_ticks(rig: Rig, memory: Loop
     assert reader.missed == 4
 
 
-def test_no_peak_is_lost_between_two_telemetry_samples(rig: Rig, memory: LoopMemory) -> None:
+def test_every_peak_between_two_telemetry_samples_is_kept(rig: Rig, memory: LoopMemory) -> None:
     """At 1 kHz and 50 Hz a sample stands for 20 ticks, wherever a batch of rows ends."""
     reader = TelemetryReader(rig, memory)
     ticks = [(0, 1e-5, 2e-5)] * 60

@@ -188,7 +188,7 @@ def be(device: ProbeDevice, condition: int) -> None:
 
 
 @pytest.mark.parametrize("fate", list(FATES))
-def test_a_worker_that_ends_or_hangs_is_replaced_and_the_loop_does_not_notice(lasting: Run, fate: str) -> None:
+def test_a_worker_that_ends_or_hangs_is_replaced_without_effect_on_the_loop(lasting: Run, fate: str) -> None:
     strike, reason = FATES[fate]
 
     async def watch(user: Panel) -> None:
@@ -299,7 +299,7 @@ def test_the_heartbeat_output_stops_within_two_ticks_of_a_fault(lasting: Run) ->
     talk(lasting, watch)
 
 
-def test_nothing_of_it_has_a_traceback_but_the_defect(lasting: Run) -> None:
+def test_only_the_defect_has_a_traceback(lasting: Run) -> None:
     said = lasting.server.stderr
     assert said.count("Traceback") == said.count("\nZeroDivisionError: a defect\n")
 

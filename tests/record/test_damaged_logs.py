@@ -57,7 +57,7 @@ def test_a_log_cut_at_any_byte_gives_all_whole_batches_before(tmp_path: Path) ->
         assert reader.torn is (length < len(content))
 
 
-def test_a_log_cut_within_its_header_says_so(tmp_path: Path) -> None:
+def test_a_log_cut_within_its_header_is_reported(tmp_path: Path) -> None:
     whole, cut = tmp_path / "run.arrow", tmp_path / "cut.arrow"
     header_end = write_batches(whole, random_rows(6), batch_rows=6)[0]
     content = whole.read_bytes()
@@ -67,7 +67,7 @@ def test_a_log_cut_within_its_header_says_so(tmp_path: Path) -> None:
             LogReader(cut)
 
 
-def test_a_tail_of_zeros_is_torn(tmp_path: Path) -> None:
+def test_a_tail_of_zeros_counts_as_torn(tmp_path: Path) -> None:
     """After a power failure a file may have its length, but not its last blocks."""
     path = tmp_path / "run.arrow"
     rows = random_rows(60)
@@ -80,7 +80,7 @@ def test_a_tail_of_zeros_is_torn(tmp_path: Path) -> None:
         assert reader.torn
 
 
-def test_damage_never_gives_wrong_values_and_costs_one_batch(tmp_path: Path) -> None:
+def test_damage_loses_one_batch_and_gives_no_wrong_values(tmp_path: Path) -> None:
     path = tmp_path / "run.arrow"
     rows = random_rows(60)
     ends = write_batches(path, rows, batch_rows=6)
@@ -164,7 +164,7 @@ def test_behind_a_lost_switch_rows_are_left_out_until_the_circuit_is_known_again
     assert [(damage.row, damage.lost) for damage in reader.damages] == [(20, 20)]
 
 
-def test_logs_of_older_versions_say_no_numbers_and_are_read_as_far_as_their_circuit_is_known(
+def test_logs_without_row_numbers_are_read_as_far_as_their_circuit_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They have a checksum over rows and events only, and their headers no place in the run."""
@@ -261,7 +261,7 @@ writer.close()
 """
 
 
-def test_a_full_disk_is_reported_and_what_was_written_stays_readable(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_written_rows_remain_readable(tmp_path: Path) -> None:
     """The limit of the file's size stands for the full disk: the system refuses to write in the middle of a batch."""
     path = tmp_path / "run.arrow"
     command = [sys.executable, "-c", FULL_DISK, str(path)]

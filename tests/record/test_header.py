@@ -52,7 +52,7 @@ def same_header(path: Path) -> bool:
     return encode(read_header(path).model_dump()) == encode(header().model_dump())
 
 
-def test_a_damaged_byte_anywhere_in_the_header_costs_no_row(tmp_path: Path) -> None:
+def test_a_damaged_byte_in_the_header_loses_no_row(tmp_path: Path) -> None:
     path = tmp_path / "run.arrow"
     rows = write(path)
     content = path.read_bytes()
@@ -70,7 +70,7 @@ def test_a_damaged_byte_anywhere_in_the_header_costs_no_row(tmp_path: Path) -> N
     assert noticed > 0.88 * length_of_header(content), "what remains is padding that nobody reads"
 
 
-def test_a_log_whose_header_is_gone_is_read_checked_and_repaired(tmp_path: Path) -> None:
+def test_a_log_without_readable_header_is_read_from_the_copy_and_repaired(tmp_path: Path) -> None:
     path = tmp_path / "run.arrow"
     rows = write(path)
     content = path.read_bytes()

@@ -34,7 +34,7 @@ def damage(path: Path, tick: float) -> int:
 # --- parts
 
 
-def test_a_new_part_is_begun_after_so_many_rows_and_says_what_came_before(tmp_path: Path) -> None:
+def test_a_new_part_starts_after_the_row_limit_and_names_its_predecessor(tmp_path: Path) -> None:
     rows = write_numbered_parts(tmp_path / "run.arrow")
     parts = LogReader(tmp_path / "run.arrow").parts
     assert [part.name for part in parts] == ["run.arrow", "run.001.arrow", "run.002.arrow", "run.003.arrow"]
@@ -86,7 +86,7 @@ def test_a_log_is_known_to_be_written_until_its_writer_ends(tmp_path: Path) -> N
 # --- check and repair
 
 
-def test_a_repaired_log_holds_all_that_is_whole_and_says_what_is_lost(tmp_path: Path) -> None:
+def test_a_repaired_log_contains_all_intact_rows_and_lists_the_lost_ones(tmp_path: Path) -> None:
     """Damaged: a batch, the batch of a switch, the header of a part."""
     path = tmp_path / "run.arrow"
     rows = write_numbered_parts(path, 300)
@@ -151,7 +151,7 @@ def test_a_log_without_its_end_mark_gets_one(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ticks(repaired.files[0]), np.arange(30.0))
 
 
-def test_what_can_not_be_repaired_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_failed_repair_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "run.arrow"
     write_numbered_parts(path)
     assert repair_log(path) is None

@@ -21,7 +21,7 @@ from hilserver.record.reader import LogReader
 from hilserver.record.writer import LogWriter
 
 
-def test_what_was_appended_is_read_bit_for_bit(tmp_path: Path) -> None:
+def test_appended_rows_are_read_back_bit_for_bit(tmp_path: Path) -> None:
     rows = random_rows(257)
     write(tmp_path / "run.arrow", rows)
     table = LogReader(tmp_path / "run.arrow").read_all()
@@ -39,7 +39,7 @@ def test_rows_may_be_wider_than_what_is_logged(tmp_path: Path) -> None:
     assert_same_bits(all_rows(LogReader(tmp_path / "run.arrow")), rows[:, :5])
 
 
-def test_the_header_comes_back_with_its_arrays_exactly(tmp_path: Path) -> None:
+def test_the_header_is_read_back_exactly_with_its_arrays(tmp_path: Path) -> None:
     given_header = header()
     write(tmp_path / "run.arrow", random_rows(1))
     found = LogReader(tmp_path / "run.arrow").header
@@ -126,7 +126,7 @@ def test_a_circuit_without_values(tmp_path: Path) -> None:
     batch_rows=st.integers(1, 30),
     max_bytes=st.one_of(st.none(), st.integers(1, 6000)),
 )
-def test_no_pattern_of_appends_switches_and_parts_loses_or_mixes_rows(
+def test_rows_survive_any_pattern_of_appends_switches_and_parts(
     appends: list[tuple[int, dict[int, int | None], bool]], batch_rows: int, max_bytes: int | None
 ) -> None:
     """Events: a number is a circuit with that many values, None another event."""
@@ -289,7 +289,7 @@ def arrow_stream(text: str | None) -> bytes:
         (arrow_stream(encode(header().model_dump())), "has columns that differ from those in its header"),
     ],
 )
-def test_a_file_that_is_no_log_is_refused_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_an_invalid_log_is_refused_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
     path = tmp_path / "run.arrow"
     path.write_bytes(content)
     with pytest.raises(RecordError, match=reason) as caught:

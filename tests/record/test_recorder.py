@@ -62,7 +62,7 @@ def step(recorder: LogRecorder) -> None:
     recorder.step()
 
 
-def test_a_recorder_tells_how_it_is_and_names_what_it_lost(rig: Rig, tmp_path: Path) -> None:
+def test_a_recorder_reports_its_state_and_the_rows_it_lost(rig: Rig, tmp_path: Path) -> None:
     ring = Ring(rig, tmp_path)
     log, told = ring.recorder("a.arrow")
     step(log)
@@ -130,7 +130,7 @@ def recording_server(folder: Path, keep: str, fake: FakeSystem | None = None) ->
 
 
 @pytest.mark.realtime
-def test_a_server_begins_new_files_and_removes_old_ones_while_the_loop_goes_on(tmp_path: Path) -> None:
+def test_a_server_rotates_its_log_files_while_running(tmp_path: Path) -> None:
     """Four old recordings of this rig and one of another; five files are kept."""
     server = recording_server(tmp_path, "{ files = 5, running = false }")
     (tmp_path / "logs").mkdir()

@@ -73,7 +73,7 @@ def test_ways_to_write_a_number(tmp_path: Path, text: str, value: float) -> None
 
 
 @pytest.mark.parametrize("text", ["", " ", "NaN", "inf", "1e999", "1.2.3", "0x10", "1_000", "1 000", "-", "n/a", "٣"])
-def test_what_is_no_number_becomes_nan_and_is_counted(tmp_path: Path, text: str) -> None:
+def test_invalid_cells_become_nan_and_are_counted(tmp_path: Path, text: str) -> None:
     found = read_table(table(tmp_path, f"a,b\n1,2\n{text},3\n4,5\n{text},6\n"), ["b", "a"], sample_rate_hz=10.0)
     np.testing.assert_array_equal(found.values, [[2, 1], [3, np.nan], [5, 4], [6, np.nan]])
     assert found.report.bad_cells.keys() == {"a"}
@@ -81,7 +81,7 @@ def test_what_is_no_number_becomes_nan_and_is_counted(tmp_path: Path, text: str)
     assert (bad.count, bad.first_line) == (2, 3)
 
 
-def test_the_report_says_where_and_what(tmp_path: Path) -> None:
+def test_the_report_locates_the_invalid_cells(tmp_path: Path) -> None:
     path = table(tmp_path, "t;p\n0;1\n1;overload\n2\n3;4;5\n4;6\n")
     found = read_table(path, ["p"], sample_rate_hz=2.0)
     np.testing.assert_array_equal(found.values[:, 0], [1, np.nan, np.nan, np.nan, 6])
@@ -146,7 +146,7 @@ def test_empty_lines_at_the_end_are_no_samples(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
-def test_names_in_the_encodings_of_the_field(tmp_path: Path, encoding: str) -> None:
+def test_names_in_common_encodings(tmp_path: Path, encoding: str) -> None:
     path = table(tmp_path, "Öldruck;Temp °C\n1;20 °\n2;30\n", encoding)
     found = read_table(path, ["Temp °C", "Öldruck"], sample_rate_hz=1.0)
     np.testing.assert_array_equal(found.values, [[np.nan, 1], [30, 2]])
@@ -192,7 +192,7 @@ RATE: dict[str, Any] = {"sample_rate_hz": 1.0}
         ("p,q\n1,2\n", [], RATE, "no columns"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_the_reason(
+def test_unreadable_tables_are_refused_with_the_reason(
     tmp_path: Path, text: str, columns: list[str], options: dict[str, Any], reason: str
 ) -> None:
     path = table(tmp_path, text)

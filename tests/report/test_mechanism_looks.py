@@ -75,7 +75,7 @@ def test_a_mechanism_in_space_is_simulated_and_shown(tmp_path: Path) -> None:
     assert all(file.stat().st_size > 1000 for file in files if file.suffix not in (".md", ".json"))
 
 
-def test_what_is_said_of_a_mechanism() -> None:
+def test_summary_of_a_mechanism() -> None:
     found = summary("excavator", read_mechanism(read_toml(CONFIG / "mechanisms/excavator.toml")))
     assert found.line == "excavator: 5 bodies, 6 joints, 3 degrees of freedom."
     assert found.notes == ()
@@ -146,7 +146,7 @@ def test_check_draws_a_mechanism(tmp_path: Path) -> None:
     assert schematic.find("{*}style") is not None
 
 
-def test_check_says_what_is_wrong_with_a_mechanism(tmp_path: Path) -> None:
+def test_check_reports_errors_in_a_mechanism(tmp_path: Path) -> None:
     (tmp_path / "m.toml").write_text('[bodies.b]\nmass = "1 kg"\ncentre = ["0 m", "0 m"]\n')
     done = cli("check", "m.toml", folder=tmp_path)
     assert done.returncode != 0

@@ -65,7 +65,7 @@ def test_figures_are_those_of_the_log(log: Path) -> None:
     )
 
 
-def test_what_happened_is_told_in_order(log: Path) -> None:
+def test_events_are_listed_in_order(log: Path) -> None:
     page = run_report(log)
     told = [text for _, _, text in grids(page)["time, s"].rows]
     assert told == [
@@ -118,7 +118,7 @@ class _Links(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_page_needs_nothing_else(log: Path, tmp_path: Path) -> None:
+def test_page_is_self_contained(log: Path, tmp_path: Path) -> None:
     html, markdown, plot, circuit = run_report(log).write(tmp_path, "run")
     links = _Links()
     links.feed(html.read_text())
@@ -162,7 +162,7 @@ def test_a_killed_or_damaged_log_gives_its_page(log: Path, tmp_path: Path) -> No
         assert '<td class="text">RUNNING</td>' in page
 
 
-def test_log_without_rows_and_what_is_no_log(tmp_path: Path) -> None:
+def test_empty_and_invalid_logs_are_refused(tmp_path: Path) -> None:
     with LockstepRun(load_rig(RIG), tmp_path / "empty.arrow"):
         pass
     for name in ("empty.arrow", "none.arrow"):

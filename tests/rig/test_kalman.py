@@ -65,7 +65,7 @@ def test_samples_every_few_ticks_have_the_gain_of_the_optimal_filter(
 
 
 @pytest.mark.parametrize("periods", [(1, 20), (20, 1), (3, 10), (1, 50)])
-def test_sensors_of_different_rates_are_used_nearly_as_well_as_possible(
+def test_filter_with_sensors_of_different_rates_is_nearly_optimal(
     model: tuple[Floats, Floats, Floats, Floats], periods: tuple[int, int]
 ) -> None:
     """Constant gains cost no more than 10 % of variance against the best filter, in every phase of the period."""
@@ -77,7 +77,7 @@ def test_sensors_of_different_rates_are_used_nearly_as_well_as_possible(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_riccati_equation_as_scipy_solves_it(seed: int) -> None:
+def test_riccati_solution_agrees_with_scipy(seed: int) -> None:
     """Random systems, also unstable ones, with some modes that no noise drives."""
     random = np.random.default_rng(seed)
     n, sensors = int(random.integers(2, 16)), int(random.integers(1, 6))
@@ -93,7 +93,7 @@ def test_the_riccati_equation_as_scipy_solves_it(seed: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1e-3, 1.0, 30.0])
-def test_a_system_over_a_tick_as_scipy_calculates_it(size: float) -> None:
+def test_discretisation_agrees_with_scipy(size: float) -> None:
     """Transition by the matrix exponential; its noise by the integral that defines it, Simpson's rule."""
     random = np.random.default_rng(1)
     motion, drive = size * random.normal(size=(7, 7)), np.diag(random.uniform(0.0, 1.0, 7))

@@ -80,7 +80,7 @@ def test_a_volume_at_a_measured_port() -> None:
     assert text.startswith("components.hose: its volume has no effect at rig.A, where the pressure is measured")
 
 
-def test_they_are_notes() -> None:
+def test_implausible_settings_are_notes() -> None:
     rig = bench_rig({"ports": {"B": "p_A"}})
     assert set(implausible(rig)) <= set(notes(rig))
 

@@ -65,7 +65,7 @@ def test_the_rigs_of_the_project_load(file: Path) -> None:
     assert len(rig.plan.limit) == len(rig.layout.limits)
 
 
-def test_the_plan_of_a_valve_is_its_datasheet_in_si() -> None:
+def test_plan_of_a_valve_contains_its_datasheet_in_si() -> None:
     """By hand: C_v = 1e-3 m³/s / sqrt(35e5 Pa), tau = 1/(2·pi·70 Hz), gain 0.5 per 60 l/min; leakage as given."""
     leakage = {"flow": "1 l/min", "drop": "70 bar", "per": "edge"}
     v = bench_rig({"valves": {"main": {"leakage": leakage, "null": "2 %", "polarity": -1}}}).plan.valve[0]
@@ -175,7 +175,7 @@ def test_raw_slots_follow_the_devices_and_each_reading_has_one() -> None:
         ({"devices": {"card": {"colums": []}}}, "devices.card.colums: unknown key. Did you mean columns?"),
     ],
 )  # fmt: skip
-def test_a_wrong_value_is_named(changes: dict[str, Any], said: str) -> None:
+def test_error_names_the_wrong_value(changes: dict[str, Any], said: str) -> None:
     assert said in problems(changes)
 
 
@@ -193,11 +193,11 @@ def test_a_wrong_value_is_named(changes: dict[str, Any], said: str) -> None:
         ({"channel": "p_A", "max": "1 bar", "action": "explode"}, "limits.x.action"),
     ],
 )
-def test_a_wrong_limit_is_named(limit: dict[str, Any], said: str) -> None:
+def test_error_names_the_wrong_limit(limit: dict[str, Any], said: str) -> None:
     assert said in problems({"limits": {"x": {"action": "trip", **limit}}})
 
 
-def test_a_limit_can_not_take_a_channels_name_for_another() -> None:
+def test_a_limit_with_the_name_of_another_channel_is_refused() -> None:
     """Its age limit would be called like the channel's own: p_A.age."""
     limit = {"channel": "p_S", "max_age": "1 s", "action": "warn"}
     assert "has the name of a channel" in problems({"limits": {"p_A": limit}})
@@ -225,7 +225,7 @@ def test_a_limit_can_not_take_a_channels_name_for_another() -> None:
         ({"points": [["0 s", 0.0]], "shape": "round"}, "inputs.flow.shape"),
     ],
 )
-def test_a_wrong_work_cycle_is_named(entry: dict[str, Any], said: str) -> None:
+def test_error_names_the_wrong_entry_of_a_work_cycle(entry: dict[str, Any], said: str) -> None:
     assert said in problems({"cycle": "cycle.toml"}, cycle={"inputs": {"flow": entry}})
 
 
@@ -280,21 +280,21 @@ def test_a_circuit_needs_the_rigs_ports_and_inputs() -> None:
         (b"\x00", "is not valid TOML"),
     ],
 )
-def test_a_file_that_is_no_toml_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+def test_an_invalid_toml_file_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
     file = tmp_path / "x.toml"
     file.write_bytes(content)
     with pytest.raises(ConfigurationError, match=said):
         read_toml(file)
 
 
-def test_a_byte_order_mark_is_no_problem(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:
     """Editors on other systems write one."""
     file = tmp_path / "x.toml"
     file.write_bytes(b"\xef\xbb\xbfa = 1\n")
     assert read_toml(file) == {"a": 1}
 
 
-def test_missing_files_are_named_all_at_once(demo: Path) -> None:
+def test_error_names_all_missing_files(demo: Path) -> None:
     for name in ("circuits/lift.toml", "cycles/lift.toml", "circuits/drive.toml"):
         (demo.parent.parent / name).unlink()
     said = said_about(demo)
@@ -339,7 +339,7 @@ SAID = {
 
 
 @pytest.mark.parametrize(("file", "old", "new", "said"), [(*change, said) for change, said in SAID.items()])
-def test_what_is_wrong_in_a_simulated_device_is_said_when_the_rig_is_loaded(
+def test_errors_in_a_simulated_device_are_reported_when_the_rig_is_loaded(
     demo: Path, file: str, old: str, new: str, said: str
 ) -> None:
     spoil(demo.parent.parent / file, old, new)
@@ -372,7 +372,7 @@ PLACES = [path for path in places(DEMO) if (len(path) > 1 and path[:3] != ("devi
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(path=st.sampled_from(PLACES), value=st.one_of(st.none(), st.sampled_from(ODD)))
-def test_a_malformed_configuration_is_refused_with_reasons_or_taken(path: tuple[Any, ...], value: Any) -> None:
+def test_a_malformed_configuration_is_accepted_or_refused_with_reasons(path: tuple[Any, ...], value: Any) -> None:
     """Any value replaced by an odd one (None: taken away) gives a rig or problems in words, never another error."""
     spoilt = copy.deepcopy(DEMO)
     table: Any = spoilt

@@ -42,7 +42,7 @@ def read(machine: Bench, raw: float, ticks: int = 1) -> float:
 
 
 @pytest.mark.parametrize(("raw", "expected"), [(-1, -6), (0, 0), (0.5, 3), (1.5, 12), (2, 18), (3, 39), (5, 81)])
-def test_a_table_is_straight_between_its_points_and_goes_on_beyond_them(raw: float, expected: float) -> None:
+def test_a_table_is_interpolated_and_extrapolated_linearly(raw: float, expected: float) -> None:
     """By hand, in l/min: slopes 6, 12, 21."""
     curve = Scale.model_validate(TABLE).curve()
     assert curve.value(raw) == pytest.approx(expected / 60000, abs=1e-15)
@@ -133,7 +133,7 @@ def test_the_compiled_curve_is_the_same(raw: float, number: int) -> None:
         ({"polynomial": [0], "unit": "bar"}, "polynomial"),
     ],
 )
-def test_a_scale_that_is_none_is_refused(scale: dict[str, Any], reason: str) -> None:
+def test_an_invalid_scale_is_refused(scale: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         rig_with(scale)
 
@@ -148,7 +148,7 @@ def test_a_scale_that_is_none_is_refused(scale: dict[str, Any], reason: str) -> 
         ({"tare": "1 mm"}, "tare is in m, but the scale is in Pa"),
     ],
 )
-def test_a_validity_that_is_none_is_refused(values: dict[str, Any], reason: str) -> None:
+def test_an_invalid_validity_is_refused(values: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         bench_rig({"channels": {"p_A": values}})
 
@@ -165,7 +165,7 @@ def test_a_fixed_channel_has_no_validity() -> None:
     ("current", "valid"),
     [(0.0, False), (0.00359, False), (0.0036, True), (0.021, True), (0.02101, False), (inf, False)],
 )
-def test_a_broken_wire_is_no_sample_and_the_age_limit_acts(current: float, valid: bool) -> None:
+def test_a_broken_wire_gives_no_samples_and_the_age_limit_acts(current: float, valid: bool) -> None:
     """Thresholds of NAMUR NE 43: 3.6 mA and 21 mA. The last value is kept and grows old."""
     machine = bench(scale=LOOP, watch={"range": False})  # 3.6 mA is a pressure of -4 bar
     machine.raw["p_S"] = 5.0
@@ -181,7 +181,7 @@ def test_a_broken_wire_is_no_sample_and_the_age_limit_acts(current: float, valid
 
 
 @pytest.mark.parametrize(("raw", "valid"), [(-0.11, False), (-0.1, True), (10.2, True), (10.3, False)])
-def test_a_value_out_of_its_valid_range_is_no_sample(raw: float, valid: bool) -> None:
+def test_a_value_outside_its_valid_range_is_rejected(raw: float, valid: bool) -> None:
     scale = {"raw": [0, 10], "value": ["0 bar", "100 bar"]}
     machine = bench(scale=scale, valid=["-1 bar", "102 bar"])
     before = read(machine, 5.0)
@@ -189,7 +189,7 @@ def test_a_value_out_of_its_valid_range_is_no_sample(raw: float, valid: bool) ->
     assert (machine["stale.p_A"] == 0.0) == valid
 
 
-def test_error_codes_of_a_device_are_no_samples() -> None:
+def test_error_codes_of_a_device_are_rejected() -> None:
     """A temperature module that says 32767 for a broken sensor."""
     machine = bench(scale={"raw": [0, 1000], "value": ["0 bar", "100 bar"]}, valid_raw=[-500, 5000])
     before = read(machine, 500.0)
@@ -197,7 +197,7 @@ def test_error_codes_of_a_device_are_no_samples() -> None:
 
 
 @pytest.mark.parametrize("filter_ms", [0, 10])
-def test_a_spike_is_no_sample_but_a_new_level_is_taken_in_time(filter_ms: int) -> None:
+def test_a_spike_is_rejected_but_a_new_level_is_accepted_in_time(filter_ms: int) -> None:
     """100 bar in 1 ms with 20 000 bar/s allowed: not believed; the level that stays is, once it may have been reached.
 
     Without filter that is after 5 ms (5 ticks), with one earlier, as it comes slower.
@@ -218,7 +218,7 @@ def test_a_spike_is_no_sample_but_a_new_level_is_taken_in_time(filter_ms: int) -
     assert machine["change.p_A"] <= 20_000 * BAR
 
 
-def test_a_slow_device_s_sample_is_new_once() -> None:
+def test_a_sample_of_a_slow_device_counts_once() -> None:
     """Read every 4 ms, first seen with an age of 0.4 or 1.3 ticks: the time since the sample before, then nothing."""
     machine, intervals = bench(scale={"raw": [0, 10], "value": ["0 bar", "100 bar"]}, valid_raw=[0, 11]), []
     machine.ages["p_A"] = 0.0
@@ -234,7 +234,7 @@ def test_a_slow_device_s_sample_is_new_once() -> None:
     assert machine["interval.p_A"] == 0.0
 
 
-def test_a_ramp_within_the_valid_rate_is_taken_filtered_or_not() -> None:
+def test_a_ramp_within_the_valid_rate_is_accepted_filtered_or_not() -> None:
     for time_constant in ("0 s", "10 ms"):
         machine = bench(
             scale={"raw": [0, 10], "value": ["0 bar", "100 bar"]}, valid_rate="1010 bar/s", filter=time_constant
@@ -244,7 +244,7 @@ def test_a_ramp_within_the_valid_rate_is_taken_filtered_or_not() -> None:
             assert machine["stale.p_A"] == 0.0
 
 
-def test_why_a_reading_is_no_sample() -> None:
+def test_reason_why_a_reading_is_rejected() -> None:
     loop = channel(scale=LOOP, valid=["-1 bar", "150 bar"])
     assert loop.why_invalid(0.012) == ""
     assert loop.why_invalid(0.001) == "raw 0.001 is outside 0.0036 … 0.021: broken wire or failed sensor"

@@ -65,13 +65,13 @@ def test_replay_on_the_command_line_needs_trust(log: Path, mark: Path) -> None:
     assert mark.exists()
 
 
-def test_trust_is_for_one_replay(log: Path, mark: Path) -> None:
+def test_trust_covers_one_replay_only(log: Path, mark: Path) -> None:
     replay_log(log, trust=True)
     with pytest.raises(HilserverError, match="Nothing was run"):
         replay_log(log)
 
 
-def test_python_that_a_rig_file_has_run_is_known(tmp_path: Path) -> None:
+def test_python_code_that_a_rig_file_has_run_is_trusted(tmp_path: Path) -> None:
     sources = {"library": [{"name": "/elsewhere/my_components.py", "text": OWN}]}
     with pytest.raises(HilserverError, match="was not run here before"):
         library_of_log(sources, tmp_path / "run.arrow")
@@ -87,7 +87,7 @@ def test_the_fingerprint_is_that_of_sha256sum() -> None:
     assert fingerprint(OwnFile("abc.py", "abc")) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
-def test_a_store_that_cannot_be_written_makes_nothing_known(tmp_path: Path) -> None:
+def test_an_unwritable_store_trusts_nothing(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("in the way")
     load_rig(rig_file(tmp_path))
     with pytest.raises(HilserverError, match="was not run here before"):

@@ -57,7 +57,7 @@ def test_an_absolute_pressure_is_not_below_vacuum_either() -> None:
     assert (low, high) == pytest.approx((VACUUM - 4.0, 440.0 + VACUUM))
 
 
-def test_a_range_in_the_rig_file_goes_first() -> None:
+def test_a_range_in_the_rig_file_takes_precedence() -> None:
     assert bars(channel(POINTS, valid=["-5 bar", "500 bar"])) == pytest.approx((-5.0, 500.0))
     assert bars(channel(POINTS, watch={"range": False})) == (-float("inf"), float("inf"))
 
@@ -99,7 +99,7 @@ def demo() -> Rig:
     return load_rig(RIGS / "demo.toml")
 
 
-def test_what_is_watched_of_the_demo(demo: Rig) -> None:
+def test_watches_of_the_demo_rig(demo: Rig) -> None:
     found = watches(demo.settings)
     cylinder = {f"{name}.{kind}" for name in ("p_A", "p_B", "Q_A", "x") for kind in ("jumps", "stuck", "estimate")}
     assert found.keys() == cylinder | {"p_S.jumps", "p_S.supply", "p_T.jumps"}
@@ -110,7 +110,7 @@ def test_what_is_watched_of_the_demo(demo: Rig) -> None:
     assert found["p_A.stuck"].upper == pytest.approx(0.2 * piston)
 
 
-def test_each_is_switched_off_or_set_by_name(demo: Rig, tmp_path: Path) -> None:
+def test_each_watch_is_set_or_switched_off_by_name(demo: Rig, tmp_path: Path) -> None:
     text = (RIGS / "demo.toml").read_text().replace('"../', f'"{RIGS.parent}/')
     line = 'x = { device = "rig", source = "x", scale = { raw = [0, 10], value = ["0 mm", "1000 mm"] }'
     assert line in text

@@ -58,7 +58,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_all_is_green_for_a_repository_as_it_should_be(repository: Path) -> None:
+def test_the_workflow_passes_for_a_correct_repository(repository: Path) -> None:
     for step in ("Rig files are right", "Recorded runs give the same outputs", "Test sequences"):
         code, said = run(step, repository)
         assert code == 0, f"{step}\n{said}"
@@ -76,7 +76,7 @@ def test_the_page_shows_the_steps(repository: Path) -> None:
         assert command in steps
 
 
-def test_a_step_goes_red_where_something_is_wrong(repository: Path) -> None:
+def test_a_step_of_the_workflow_fails_on_an_error(repository: Path) -> None:
     rig = repository / "rigs/demo.toml"
     right = rig.read_text()
     rig.write_text(right.replace('rate = "1 kHz"', 'rate = "1 bar"'))
@@ -94,7 +94,7 @@ def test_a_step_goes_red_where_something_is_wrong(repository: Path) -> None:
     assert "FAILED  the load rises" in said
 
 
-def test_a_changed_output_in_a_recorded_run_goes_red(repository: Path) -> None:
+def test_the_workflow_fails_on_a_changed_output(repository: Path) -> None:
     """A log whose command is another one than what its inputs give; the whole one after it is replayed all the same."""
     log = LogReader(repository / "logs/acceptance.arrow")
     rows = np.concatenate([batch.rows() for batch in log.batches()])

@@ -101,7 +101,7 @@ def test_an_expectation_is_judged(expectation: str, outcome: str, found: str, se
     assert found in verdict.found
 
 
-def test_nothing_tested_is_no_success(sequence: Load) -> None:
+def test_a_sequence_without_results_fails(sequence: Load) -> None:
     file = sequence('[[expect]]\nchannel = "p"\nmin = "0 bar"\n')
     assert not SequenceResult(file, "", RAMP, (), (Verdict("a", SKIPPED, ""),)).ok
     assert not SequenceResult(file, "", RAMP, (), (Verdict("a", PASSED, ""), Verdict("b", FAILED, ""))).ok
@@ -130,7 +130,7 @@ def test_nothing_tested_is_no_success(sequence: Load) -> None:
         ('[[fualt]]\nat = "1 s"', "fualt: unknown key. Did you mean fault"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_said(text: str, problem: str, sequence: Load) -> None:
+def test_errors_in_a_file_are_reported(text: str, problem: str, sequence: Load) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         sequence(text)
 
@@ -148,7 +148,7 @@ time, joystick, send, circuit.supply.p max (bar), mode min
 """
 
 
-def test_a_table_says_the_same_as_toml(sequence: Load) -> None:
+def test_a_table_is_equivalent_to_toml(sequence: Load) -> None:
     table = sequence(TABLE, "table.csv")
     assert [step.command.name for step in table.steps] == ["arm", "start", "switch"]
     assert table.length == 1.5
@@ -181,7 +181,7 @@ def test_a_table_says_the_same_as_toml(sequence: Load) -> None:
         ("time,delay,p max (bar)\n1,1,5\n1.5,,\n", "no time is left"),
     ],
 )
-def test_what_is_wrong_in_a_table_is_said(text: str, problem: str, sequence: Load) -> None:
+def test_errors_in_a_table_are_reported(text: str, problem: str, sequence: Load) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         sequence(text, "table.csv")
 
@@ -280,7 +280,7 @@ def test_a_device_is_plugged_in_again_by_a_table(sequence: Load, strict: Rig) ->
     assert re.search(r"reached after \d+ ms of 150 ms", late.found)
 
 
-def test_what_the_rig_has_not_is_said(sequence: Load) -> None:
+def test_unknown_names_of_the_rig_are_reported(sequence: Load) -> None:
     text = (
         '[inputs.lever]\npoints = [["0 s", 0], ["1 s", 1]]\n[[fault]]\nat = "1 s"\nfault = "silent"\nsensor = "p_X"\n'
         '[[fault]]\nat = "1 s"\nfault = "jammed"\nactuator = "valve"\ndevice = "io"\n'

@@ -105,7 +105,7 @@ def test_a_server_with_accounts_and_a_local_enable(tmp_path: Path) -> None:
 
 @pytest.mark.realtime
 @NEEDS_MOSQUITTO
-def test_nothing_unlawful_reaches_the_loop_of_a_real_server(lab: Lab, tmp_path: Path) -> None:
+def test_no_refused_command_reaches_the_loop(lab: Lab, tmp_path: Path) -> None:
     """A server in processes of its own, over TLS: what its loop was asked to do is counted in the shared memory."""
     login = (
         f'embedded = false\nhost = "localhost"\nport = {lab.port}\nuser = "hilserver-lab"\n'

@@ -74,7 +74,7 @@ async def armed_at_last(user: Panel) -> Any:
 
 
 @pytest.mark.realtime
-def test_what_does_not_hold_the_load_is_refused_until_the_circuit_is_switched(tmp_path: Path) -> None:
+def test_arming_is_refused_while_the_circuit_does_not_hold_the_load(tmp_path: Path) -> None:
     async def operate(user: Panel) -> None:
         answer = await armed_at_last(user)
         assert not answer["ok"]
@@ -96,7 +96,7 @@ def test_what_does_not_hold_the_load_is_refused_until_the_circuit_is_switched(tm
 
 
 @pytest.mark.realtime
-def test_the_key_allows_arming_all_the_same(tmp_path: Path) -> None:
+def test_the_setting_allows_arming_despite_a_refusal(tmp_path: Path) -> None:
     async def operate(user: Panel) -> None:
         await user.do("arm")
 
@@ -151,9 +151,7 @@ def test_a_result_holds_until_something_changes(tmp_path: Path, monkeypatch: pyt
     asyncio.run(told.during(operate))
 
 
-def test_while_it_runs_nothing_is_examined_and_an_unfinished_check_refuses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_check_during_a_run_and_an_unfinished_check_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told(tmp_path, monkeypatch)
     header(told.row).mode = Mode.RUNNING
 
@@ -168,7 +166,7 @@ def test_while_it_runs_nothing_is_examined_and_an_unfinished_check_refuses(
     assert asyncio.run(told.check.refusals(Arm(expires=time.time()))) == (STILL_EXAMINED,)
 
 
-def test_a_check_that_fails_is_told_and_refuses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_check_is_reported_and_refuses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told(tmp_path, monkeypatch)
     monkeypatch.undo()
     monkeypatch.setattr(Arm, "patience", PATIENCE)
@@ -199,7 +197,7 @@ def test_a_request_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stop", [Trip, Disarm, Stop])
-def test_what_stops_during_the_check_is_not_undone_by_the_arming(stop: type[Command]) -> None:
+def test_a_stop_during_the_check_is_not_undone_by_arming(stop: type[Command]) -> None:
     async def work() -> None:
         checked, posted = asyncio.Event(), []
         operator = Operator(lift(), cast(Any, None), cast(Any, None), cast(Any, None))

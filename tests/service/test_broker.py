@@ -85,7 +85,7 @@ def test_passes_messages_on_the_loopback_only_and_leaves_nothing_behind(program:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_killed_broker_comes_back_on_the_same_port(program: Program) -> None:
+def test_a_killed_broker_restarts_on_the_same_port(program: Program) -> None:
     async def session() -> None:
         async with EmbeddedBroker(program=program) as broker:
             first = broker.pid
@@ -136,7 +136,7 @@ def test_taken_port_is_named(program: Program) -> None:
 
 
 @pytest.mark.skipif(_MOSQUITTO is None, reason="mosquitto is not installed: apt install it")
-def test_broker_that_can_not_start_says_why() -> None:
+def test_a_broker_that_cannot_start_reports_the_reason() -> None:
     async def session(port: int) -> None:
         with pytest.raises(BrokerError, match=r"mosquitto.* does not start: .*in use"):
             await EmbeddedBroker(port=port, program="mosquitto").__aenter__()

@@ -21,7 +21,7 @@ ValueError: x
 """
 
 
-def test_the_tests_own_defect_is_no_complaint_and_all_others_are() -> None:
+def test_only_expected_complaints_are_accepted() -> None:
     assert complaints(LOG) == ["Traceback (most recent call last):"]
     assert complaints(LOG, ["ZeroDivisionError: a defect"]) == []
     left = ["ERROR Task exception was never retrieved", "Traceback (most recent call last):"]

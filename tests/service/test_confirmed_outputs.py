@@ -163,7 +163,7 @@ def test_the_end_of_a_run_is_a_failure_while_a_device_refuses(run: Run) -> None:
     assert "Switch the hydraulic supply off at the machine" in run.server.stderr
 
 
-def test_a_device_that_is_gone_confirms_nothing(run: Run) -> None:
+def test_a_lost_device_confirms_nothing(run: Run) -> None:
     """Unplugged in SAFE: the pressure's age limit trips nothing there, but SAFE is not confirmed any more."""
 
     async def watch(user: Panel) -> None:
@@ -194,7 +194,7 @@ def test_the_stand_by_switches_the_pump_off_while_the_worker_stands_still(run: R
 
 
 @pytest.mark.parametrize("run", [{"action": "warn"}], indirect=True)
-def test_a_warning_leaves_the_mode_and_says_so(run: Run) -> None:
+def test_action_warn_reports_and_keeps_the_mode(run: Run) -> None:
     async def watch(user: Panel) -> None:
         await armed(run, user)
         start = len(user.seen)

@@ -15,7 +15,7 @@ from hilserver.client import connect
 pytestmark = [pytest.mark.realtime, pytest.mark.slow, NEEDS_MOSQUITTO]
 
 
-def test_the_flooder_is_named_and_a_trip_gets_through(tmp_path: Path) -> None:
+def test_the_sender_of_a_flood_is_named_and_a_trip_is_carried_out(tmp_path: Path) -> None:
     with Server(tmp_path) as server, connect(server.name, f"127.0.0.1:{server.port}") as client:
         client.arm()
         client.start()

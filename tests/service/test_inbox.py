@@ -12,7 +12,7 @@ from hilserver.protocol.published import Answer
 from hilserver.service.inbox import (
     BURST,
     COPY_TIMEOUT,
-    FIRST_LANE_TIMEOUT,
+    PRIORITY_TIMEOUT,
     STOPPING,
     WAITING_LIMIT,
     Arrival,
@@ -41,7 +41,7 @@ class Bench:
         self.answers.append(answer)
 
     def arrive(self, *messages: str) -> None:
-        """``"stop"``: over the common connection; ``"stop!"``: its copy over the first lane."""
+        """``"stop"``: over the common connection; ``"stop!"``: its copy over the priority connection."""
         for message in messages:
             self.inbox.accept(Arrival(message.rstrip("!"), b"{}", False, None, message.endswith("!")))
 
@@ -87,7 +87,7 @@ def test_each_stop_is_carried_out_once_and_no_later_than_its_first_copy(order: t
 
 
 @pytest.mark.parametrize("stop", STOPPING)
-def test_what_was_sent_before_a_stop_and_arrives_after_it_is_refused(stop: str) -> None:
+def test_commands_sent_before_a_stop_are_refused_after_it(stop: str) -> None:
     bench = Bench()
 
     async def work() -> None:
@@ -102,7 +102,7 @@ def test_what_was_sent_before_a_stop_and_arrives_after_it_is_refused(stop: str) 
     run(bench, work())
 
 
-def test_a_copy_that_the_broker_has_dropped_blocks_the_commands_for_a_limited_time() -> None:
+def test_a_dropped_copy_blocks_other_commands_for_a_limited_time() -> None:
     bench = Bench()
 
     async def work() -> None:
@@ -119,13 +119,13 @@ def test_a_copy_that_the_broker_has_dropped_blocks_the_commands_for_a_limited_ti
     run(bench, work())
 
 
-def test_a_lost_copy_over_the_first_lane_does_not_keep_the_next_command_out() -> None:
+def test_a_lost_copy_on_the_priority_connection_blocks_no_later_command() -> None:
     bench = Bench()
 
     async def work() -> None:
         bench.arrive("trip")
         await settle()
-        bench.inbox._ahead_since -= FIRST_LANE_TIMEOUT
+        bench.inbox._ahead_since -= PRIORITY_TIMEOUT
         bench.arrive("trip!")
         await settle()
         assert bench.executed == ["trip", "trip"]
@@ -136,7 +136,7 @@ def test_a_lost_copy_over_the_first_lane_does_not_keep_the_next_command_out() ->
     run(bench, work())
 
 
-def test_a_flood_of_stops_is_remarked_on_once() -> None:
+def test_a_flood_of_stops_is_reported_once() -> None:
     bench = Bench()
 
     async def work() -> None:
@@ -150,7 +150,7 @@ def test_a_flood_of_stops_is_remarked_on_once() -> None:
     run(bench, work())
 
 
-def test_the_strongest_goes_first_and_equal_ones_are_one() -> None:
+def test_the_strongest_stop_goes_first_and_equal_ones_are_merged() -> None:
     bench = Bench()
 
     async def work() -> None:

@@ -37,7 +37,7 @@ def test_without_its_supervisor_the_loop_ramps_to_null_and_everything_ends(tmp_p
         assert not segment_path(f"{server.name}-rig").exists()
 
 
-def test_a_restart_ends_at_once_what_a_killed_supervisor_left(tmp_path: Path) -> None:
+def test_a_restart_ends_the_processes_of_a_killed_supervisor(tmp_path: Path) -> None:
     with Server(tmp_path) as killed:
         set_in_motion(killed)
         killed.kill("supervisor")
@@ -84,7 +84,7 @@ def test_a_dead_or_hanging_loop_is_made_safe_by_the_supervisor(tmp_path: Path, h
         assert np.abs(commands(table)).max() > 0.1
 
 
-def test_with_nobody_left_the_devices_own_watchdog_makes_it_safe(tmp_path: Path) -> None:
+def test_without_any_process_the_watchdog_of_the_device_makes_it_safe(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
         device = set_in_motion(server)
         server.kill("supervisor", "loop")
@@ -168,7 +168,7 @@ def test_another_recorder_takes_over_with_the_circuit_that_runs_now(tmp_path: Pa
             assert_no_gap(after)
 
 
-def test_what_a_killed_recorder_had_not_written_is_in_the_next_log_though_the_circuit_was_switched(
+def test_rows_that_a_killed_recorder_had_not_written_are_in_the_next_log(
     tmp_path: Path,
 ) -> None:
     async def watch(user: Panel) -> None:
@@ -193,7 +193,7 @@ async def recorded(user: Panel, answer: Any) -> None:
     await user.see("state", lambda state: (state["recording"]["tick"] or -1) > answer["tick"])
 
 
-def test_a_signal_ends_it_in_order(tmp_path: Path) -> None:
+def test_a_signal_ends_the_run_in_order(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
         set_in_motion(server)
         server.kill("supervisor", number=signal.SIGTERM)
@@ -207,7 +207,7 @@ def test_a_signal_ends_it_in_order(tmp_path: Path) -> None:
         assert "Traceback" not in server.stderr
 
 
-def test_all_processes_are_told_to_end_at_once(tmp_path: Path) -> None:
+def test_all_processes_are_asked_to_end_simultaneously(tmp_path: Path) -> None:
     """As systemd does it, unless it is told otherwise."""
     with Server(tmp_path) as server:
         set_in_motion(server)

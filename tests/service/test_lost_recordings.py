@@ -86,7 +86,7 @@ def test_the_next_file_of_a_run_is_watched_too(tmp_path: Path) -> None:
 # --- the ring ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_ring_holds_what_the_rig_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ring_has_the_configured_length(monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(**changes: Any) -> int:
         recording = DEMO.settings.recording.model_copy(update=changes)
         settings = DEMO.settings.model_copy(update={"recording": recording})
@@ -163,7 +163,7 @@ def test_running_but_not_recorded_is_reported_until_it_is_recorded_again(monkeyp
 
 
 @pytest.mark.parametrize(("action", "command"), [("ramp", Disarm), ("trip", Trip)])
-def test_the_action_of_the_rig_file_is_carried_out_once_and_nobody_may_arm(
+def test_the_configured_action_is_carried_out_once_and_arming_is_refused(
     monkeypatch: pytest.MonkeyPatch, action: str, command: type[Command]
 ) -> None:
     rig = Watched(monkeypatch, action=action)
@@ -179,7 +179,7 @@ def test_the_action_of_the_rig_file_is_carried_out_once_and_nobody_may_arm(
     assert rig.telemetry.trip_reason.startswith("not recorded") == (action == "trip")
 
 
-def test_a_loop_that_stands_still_has_nothing_to_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_without_ticks_has_nothing_to_record(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Watched(monkeypatch)
     rig.run(1.0, Mode.RUNNING, is_recorded=True)
     tick = header(rig.row).tick

@@ -56,7 +56,7 @@ def rows_of(rig: Rig, flows: list[float], first_tick: int = 1, **values: float) 
     return rows
 
 
-def test_flow_is_told_as_a_share_of_what_passes_by_direction_the_largest_since_the_last(rig: Rig) -> None:
+def test_flow_utilisation_is_the_largest_share_by_direction_since_the_last_state(rig: Rig) -> None:
     demands = UtilisationMeter(rig)
     demands.add(rows_of(rig, [0.0, 0.3 * FULL, 0.25 * FULL]))
     demands.add(rows_of(rig, [-1.2 * FULL, 0.1 * FULL], first_tick=4))
@@ -65,7 +65,7 @@ def test_flow_is_told_as_a_share_of_what_passes_by_direction_the_largest_since_t
     assert demands.take() == {"A": published.Utilisation(), "B": published.Utilisation()}
 
 
-def test_speed_is_told_as_a_share_of_what_spool_and_slew_limit_allow(rig: Rig) -> None:
+def test_speed_utilisation_is_the_share_of_what_spool_and_slew_allow(rig: Rig) -> None:
     """The lift rig's spool reaches 230.5 full strokes per second (omega 503 1/s, d 0.7), its slew limit allows 400."""
     demands = UtilisationMeter(rig)
     demands.add(rows_of(rig, [0.0, 0.1 * FULL]))
@@ -90,7 +90,7 @@ def test_a_flow_without_a_drop_is_not_possible(rig: Rig) -> None:
 @pytest.mark.parametrize(
     "other", [{"valve.A.strategy": Strategy.manual}, {"mode": Mode.ARMED}], ids=["by hand", "armed"]
 )
-def test_otherwise_nothing_is_asked_for(rig: Rig, other: Mapping[str, float]) -> None:
+def test_no_utilisation_outside_running_and_with_manual(rig: Rig, other: Mapping[str, float]) -> None:
     rows = rows_of(rig, [0.5 * FULL, -0.5 * FULL])
     for name, value in other.items():
         rig.layout.values(rows, name)[:] = value
@@ -161,12 +161,12 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
         yield Bench(rig, memory)
 
 
-def test_what_is_too_small_is_told_before_arming(bench: Bench) -> None:
+def test_an_undersized_valve_is_reported_before_arming(bench: Bench) -> None:
     async def work() -> None:
         bench.show(channel__p_S=210e5)
         assert bench.monitor.warnings() == (PENDING,)
-        found = await bench.until(lambda each: each.examined)
-        assert bench.published[0] == published.MarginStatus(examined=False, version=1)
+        found = await bench.until(lambda each: each.calculated)
+        assert bench.published[0] == published.MarginStatus(calculated=False, version=1)
         assert found.supply == {"A": 210e5, "B": 210e5}
         assert found.strategies == {"A": "inverse_static", "B": "feedback"}
         assert found.warnings == bench.monitor.warnings()
@@ -185,7 +185,7 @@ def test_what_is_too_small_is_told_before_arming(bench: Bench) -> None:
     bench.go(work)
 
 
-def test_a_device_that_is_too_slow_is_a_reason_against_arming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_is_too_slow_prevents_arming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(margin_monitor, "LOOK", 0.02)
     rig = slow_lift(20, "feedback")
     with LoopMemory.create(tmp_path / "segment", row_width=rig.layout.width, ring_rows=1000, mailbox_slots=4) as memory:
@@ -194,20 +194,20 @@ def test_a_device_that_is_too_slow_is_a_reason_against_arming(tmp_path: Path, mo
         async def work() -> None:
             bench.show(channel__p_S=140e5)
             assert bench.monitor.refusals() == ()  # nothing is known yet
-            await bench.until(lambda each: each.examined)
+            await bench.until(lambda each: each.calculated)
             (text,) = bench.monitor.refusals()
             assert text.startswith("rig (20 Hz) is too slow for this circuit: with strategy feedback")
 
         bench.go(work)
 
 
-def test_examined_again_after_a_switch_and_at_another_supply_but_not_while_it_runs(bench: Bench) -> None:
+def test_margins_are_updated_after_a_switch_and_at_another_supply_but_not_while_running(bench: Bench) -> None:
     async def work() -> None:
         bench.show(channel__p_S=2e5)
-        off = await bench.until(lambda each: each.examined)
+        off = await bench.until(lambda each: each.calculated)
         assert "with its supply of 2 bar" in "\n".join(off.warnings)
         bench.show(channel__p_S=210e5)
-        on = await bench.until(lambda each: each.examined and each.supply["B"] == 210e5)
+        on = await bench.until(lambda each: each.calculated and each.supply["B"] == 210e5)
         assert not any("valves.B" in text for text in on.warnings)
         bench.show(mode=Mode.RUNNING, channel__p_S=150e5)
         await asyncio.sleep(0.1)
@@ -216,20 +216,20 @@ def test_examined_again_after_a_switch_and_at_another_supply_but_not_while_it_ru
         other = lift({"circuit": small})
         bench.running = RunningCircuit(other.circuit, other.packed, 2, None)
         assert bench.monitor.warnings() == (PENDING,)
-        switched = await bench.until(lambda each: each.examined and each.version == 2)
+        switched = await bench.until(lambda each: each.calculated and each.version == 2)
         assert switched.supply["A"] == 150e5
         assert switched.capacity[0].needed < 0.5 * on.capacity[0].needed
 
     bench.go(work)
 
 
-def test_another_strategy_brings_out_other_warnings_without_another_examination(bench: Bench) -> None:
+def test_another_strategy_gives_other_warnings_without_recalculation(bench: Bench) -> None:
     async def work() -> None:
         bench.show(channel__p_S=210e5)
-        before = await bench.until(lambda each: each.examined)
+        before = await bench.until(lambda each: each.calculated)
         bench.show(valve__A__strategy=Strategy.prediction)
         after = await bench.until(lambda each: each.strategies.get("A") == "prediction")
-        assert all(each.examined for each in bench.published[1:])
+        assert all(each.calculated for each in bench.published[1:])
         assert after.delay == before.delay
         assert any("inverse_static" in text for text in before.warnings)
         assert not any("with strategy" in text for text in after.warnings)
@@ -237,9 +237,7 @@ def test_another_strategy_brings_out_other_warnings_without_another_examination(
     bench.go(work)
 
 
-def test_a_rig_that_is_stopped_meanwhile_does_not_wait_for_the_examination(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shutdown_does_not_wait_for_the_margins(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     ended, begun = [], threading.Event()
 
     def endless(rig: Rig, *arguments: Any) -> None:
@@ -260,13 +258,13 @@ def test_a_rig_that_is_stopped_meanwhile_does_not_wait_for_the_examination(
     assert bench.told == []
 
 
-def test_a_circuit_that_can_not_be_examined_runs_all_the_same(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_circuit_without_calculable_margins_runs_nevertheless(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:
         raise np.linalg.LinAlgError("Singular matrix")
 
     async def work() -> None:
         bench.show()
-        found = await bench.until(lambda each: each.examined)
+        found = await bench.until(lambda each: each.calculated)
         assert found.unknown == "the margins could not be calculated: Singular matrix"
         assert bench.monitor.warnings() == (found.unknown,)
 
@@ -274,7 +272,7 @@ def test_a_circuit_that_can_not_be_examined_runs_all_the_same(bench: Bench, monk
     bench.go(work)
 
 
-def test_what_is_published_is_what_was_found(rig: Rig) -> None:
+def test_published_margins_are_the_calculated_ones(rig: Rig) -> None:
     """Infinite margins are null, as of a valve at which nothing is asked for; the message survives the way."""
     still = lift(both({"circuit": {"components": {"main_valve": {"ports": {"A": "plug"}}}}}, _PLUG))
     found = margins(still, program())
@@ -285,7 +283,7 @@ def test_what_is_published_is_what_was_found(rig: Rig) -> None:
     nothing = [each for each in message.capacity if each.valve == "A"]
     assert [(each.margin, each.at) for each in nothing] == [(None, None), (None, None)]
     assert message.rate == tuple(
-        published.SignificantFrequency(**dataclasses.asdict(each)) for each in found.capacity.frequencies
+        published.RateMargin(**dataclasses.asdict(each)) for each in found.capacity.frequencies
     )
 
 
@@ -296,7 +294,7 @@ _PLUG = {"circuit": {"components": {"plug": {"type": "volume", "ports": {"P": "p
 
 
 @pytest.mark.realtime
-def test_a_server_says_so_before_arming_and_shows_what_is_asked_for(tmp_path: Path) -> None:
+def test_a_server_publishes_margins_before_arming_and_the_utilisation(tmp_path: Path) -> None:
     small = {"nominal_flow =": 'nominal_flow = { flow = "20 l/min", drop = "35 bar", per = "edge" }'}
     with Server(tmp_path, changes=small) as server:
 
@@ -309,16 +307,16 @@ def test_a_server_says_so_before_arming_and_shows_what_is_asked_for(tmp_path: Pa
 
 
 async def arm_and_run(user: Panel) -> None:
-    found = await user.see("margins", lambda each: each["examined"], within=60.0)
+    found = await user.see("margins", lambda each: each["calculated"], within=60.0)
     assert any("valves.main: P to port, the virtual circuit requests" in text for text in found["warnings"])
     armed = await user.do("arm")
     assert armed["result"]["warnings"] == user.all("margins")[-1]["warnings"]
     await user.do("start")
     await user.do("set_input", input="joystick", value=1.0)
-    state = await user.see("state", lambda each: each["demand"]["main"]["flow_to_port"] > 1.0)
-    assert state["demand"]["main"]["speed_to_port"] > 0.0
+    state = await user.see("state", lambda each: each["utilisation"]["main"]["flow_to_port"] > 1.0)
+    assert state["utilisation"]["main"]["speed_to_port"] > 0.0
     await user.do("switch", component="main_valve", set={"nominal_flow.flow": "10 l/min"})
-    again = await user.see("margins", lambda each: each["examined"] and each["version"] == 2, within=60.0)
+    again = await user.see("margins", lambda each: each["calculated"] and each["version"] == 2, within=60.0)
     assert not any("valves.main: P to port" in text for text in again["warnings"])
     assert state["strategies"] == {"main": "feedback"}
     await user.do("strategy", valve="main", strategy="manual")

@@ -69,19 +69,19 @@ def test_a_message_is_one_datagram_of_lines(manager: Manager) -> None:
     assert manager.listen() == [{"READY": "1", "STATUS": "two lines"}]
 
 
-def test_without_a_manager_nothing_is_said_and_nothing_fails(tmp_path: Path) -> None:
+def test_without_a_service_manager_nothing_is_sent(tmp_path: Path) -> None:
     for address in ("", str(tmp_path / "none"), "@hilserver-nobody-listens"):
         Notifier(address).tell(READY=1)
 
 
-def test_a_manager_that_does_not_listen_costs_no_time(manager: Manager) -> None:
+def test_a_service_manager_that_does_not_read_does_not_block(manager: Manager) -> None:
     notifier = Notifier(manager.address)
     for number in range(1000):  # far more than its queue holds
         notifier.tell(STATUS=number)
     assert manager.listen()
 
 
-def test_a_status_is_said_once(manager: Manager) -> None:
+def test_a_status_is_sent_once(manager: Manager) -> None:
     notifier = Notifier(manager.address)
     for text in ("SAFE", "SAFE", "ARMED", "SAFE"):
         notifier.status(text)
@@ -183,7 +183,7 @@ def test_a_server_is_ready_when_it_ticks_and_silent_when_its_loop_hangs(manager:
 
 @pytest.mark.realtime
 @pytest.mark.parametrize("manager", ["path"], indirect=True)
-def test_children_do_not_speak_for_the_service(manager: Manager, tmp_path: Path) -> None:
+def test_child_processes_do_not_notify_the_service_manager(manager: Manager, tmp_path: Path) -> None:
     with Server(tmp_path, environment=environment(manager)) as server:
         eventually(lambda: manager.hears("READY"))
         for name, pid in server.pids.items():

@@ -96,7 +96,7 @@ def test_many_names_cost_no_memory_and_do_not_hide_the_operator() -> None:
     assert operators._lost() == ""
 
 
-def test_a_pause_of_the_whole_machine_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pause_of_the_whole_machine_does_not_count_as_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("hilserver.service.silence.time.monotonic", lambda: now)
     silence = Silence()
@@ -227,7 +227,7 @@ def test_without_the_broker_the_rig_stops_and_a_person_must_start_it_again(
 
 
 @pytest.mark.realtime
-def test_a_rig_that_requires_nobody_runs_on(tmp_path: Path) -> None:
+def test_a_rig_that_requires_no_operator_keeps_running(tmp_path: Path) -> None:
     async def work(user: Panel) -> None:
         await be_running(user)
         server.kill("broker", number=signal.SIGSTOP)

@@ -83,7 +83,7 @@ def test_a_viewers_last_will_changes_nothing(lab: Lab, version: str) -> None:
 
 
 @NEEDS_MOSQUITTO
-def test_a_response_topic_outside_of_the_servers_rights_costs_nothing(lab: Lab) -> None:
+def test_a_response_topic_outside_the_servers_rights_has_no_effect(lab: Lab) -> None:
     """The answer comes where it always comes; the broker does not pass on the other one, and the connection lives."""
 
     async def work() -> None:
@@ -165,7 +165,7 @@ def test_without_a_valid_log_in_nobody_gets_in(lab: Lab, tmp_path: Path) -> None
 
 
 @NEEDS_MOSQUITTO
-def test_a_viewer_can_not_throw_the_server_out_by_its_name(lab: Lab) -> None:
+def test_a_viewer_cannot_disconnect_the_server_by_its_client_name(lab: Lab) -> None:
     async def work() -> None:
         server = Server(lab.address("hilserver-lab"))
         async with lab.running(), server.serving(), logged_in(lab.address("anna")) as operator:

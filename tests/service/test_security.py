@@ -50,7 +50,7 @@ def test_a_password_is_read_from_a_private_file_only(tmp_path: Path, mode: int, 
         assert "secret\n" not in str(refused.value)
 
 
-def test_a_password_file_that_is_none(tmp_path: Path) -> None:
+def test_an_invalid_password_file_is_refused(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.touch(0o600)
     for file, reason in ((empty, "empty"), (tmp_path / "missing", "No such file"), (tmp_path, "is not a file")):
@@ -112,7 +112,7 @@ def test_certificates_and_keys_are_checked(tmp_path: Path) -> None:
             BrokerAddress.model_validate({**good, **changes}).check()
 
 
-def test_what_others_in_the_network_could_do_is_said() -> None:
+def test_weaknesses_of_the_network_settings_are_reported() -> None:
     assert list(BrokerAddress().weaknesses()) == []
     assert list(BrokerAddress(host="localhost").weaknesses()) == []
     texts = list(BrokerAddress(host="lab-pc", port=1884).weaknesses())
@@ -210,7 +210,7 @@ def dangers(source: str) -> list[str]:
         "import yaml",
     ],
 )
-def test_the_search_finds_what_it_looks_for(source: str) -> None:
+def test_the_search_finds_its_patterns(source: str) -> None:
     assert dangers(source)
 
 

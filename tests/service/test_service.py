@@ -131,7 +131,7 @@ def logged_until(server: Server, tick: float) -> LogTable:
     return table
 
 
-def test_nonsense_is_refused_with_a_reason_and_changes_nothing(lasting: Server) -> None:
+def test_invalid_commands_are_refused_with_a_reason_and_without_effect(lasting: Server) -> None:
     async def send_all(user: Panel) -> None:
         version = await be_running(user)
         before = await user.see("circuit", lambda circuit: circuit["version"] == version)
@@ -226,7 +226,7 @@ def test_telemetry_is_every_twentieth_row_of_the_log(lasting: Server) -> None:
     assert [p is None for p in mixed["channels"]["circuit.supply.p"]] == missed, "a value that both circuits have"
 
 
-def test_a_broker_that_is_killed_comes_back_with_all_that_is_retained(lasting: Server) -> None:
+def test_a_killed_broker_restarts_with_all_retained_messages(lasting: Server) -> None:
     async def before(user: Panel) -> None:
         await be_running(user)
         lasting.note_children()
@@ -257,7 +257,7 @@ def missed_ticks(event: dict[str, Any]) -> int:
     return int(found[1]) if found else 0
 
 
-def test_missed_ticks_are_counted_and_made_good_and_too_many_trip(lasting: Server) -> None:
+def test_missed_ticks_are_counted_and_caught_up_and_too_many_trip(lasting: Server) -> None:
     async def pause(seconds: float) -> None:
         lasting.kill("loop", number=signal.SIGSTOP)
         await asyncio.sleep(seconds)

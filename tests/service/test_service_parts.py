@@ -129,7 +129,7 @@ def test_a_long_pause_makes_no_long_telemetry(rig: Rig, memory: LoopMemory) -> N
     assert len(telemetry.channels["tick"]) == 2
 
 
-def test_samples_of_another_circuit_stand_under_the_names_they_share(rig: Rig, memory: LoopMemory) -> None:
+def test_samples_of_another_circuit_keep_the_names_they_share(rig: Rig, memory: LoopMemory) -> None:
     source = {**rig.circuit.source, "components": {**rig.circuit.source["components"]}}
     source["components"]["line"] = {"type": "volume", "ports": {"P": "supply"}, "volume": "3 l"}
     source["components"]["pump"] = {
@@ -155,7 +155,7 @@ def test_samples_of_another_circuit_stand_under_the_names_they_share(rig: Rig, m
     assert "circuit.pump.Q" not in telemetry.channels
 
 
-def test_a_reading_that_is_no_sample_is_told_with_its_reason(memory: LoopMemory) -> None:
+def test_an_invalid_reading_is_reported_with_its_reason(memory: LoopMemory) -> None:
     demo = load_rig(Path(__file__).parents[2] / "config" / "rigs" / "demo.toml")
     channels = {**demo.settings.channels, "p_S": demo.settings.channels["p_S"].model_copy(update={"valid_raw": (1, 9)})}
     rig = dataclasses.replace(demo, settings=demo.settings.model_copy(update={"channels": channels}))
@@ -199,7 +199,7 @@ def test_events_name_what_happened_in_order(rig: Rig, memory: LoopMemory) -> Non
     assert reader.events(reader.read()) == []
 
 
-def test_the_local_enable_is_told_and_shown(demo_with_key: Rig, tmp_path: Path) -> None:
+def test_the_local_enable_is_reported_and_displayed(demo_with_key: Rig, tmp_path: Path) -> None:
     rig = demo_with_key
     with memory_for(rig, tmp_path) as memory:
         loop, reader = Loop(rig, memory), TelemetryReader(rig, memory)
@@ -220,7 +220,7 @@ def test_the_local_enable_is_told_and_shown(demo_with_key: Rig, tmp_path: Path) 
         assert [event.text for event in reader.events(reader.read())] == ["the local enable is on"]
 
 
-def test_without_a_local_enable_nothing_is_said_of_it(rig: Rig, memory: LoopMemory) -> None:
+def test_without_a_local_enable_it_is_not_mentioned(rig: Rig, memory: LoopMemory) -> None:
     loop, reader = Loop(rig, memory), TelemetryReader(rig, memory)
     loop.tick()
     state = reader.state(loop.row, 0)
@@ -306,9 +306,7 @@ def test_notes_of_running_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert running() == {}
 
 
-def test_it_is_known_beforehand_whether_the_program_must_be_built(
-    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pending_build_of_the_program_is_announced(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That takes a minute, in which the supervisor would hear nothing: another process is to do it."""
     assert is_compiled(rig.library)
     monkeypatch.setenv("CACHE_DIRECTORY", str(tmp_path))
@@ -330,7 +328,7 @@ def test_the_working_folder_is_private_and_empty(tmp_path: Path, monkeypatch: py
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_child_that_does_not_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_does_not_start_reports_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     says = "import json\nprint(json.dumps({'error': 'first'}))\nprint(json.dumps({'error': 'then'}))\n"
     (tmp_path / "sick_child.py").write_text(says)

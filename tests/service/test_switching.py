@@ -79,7 +79,7 @@ def test_without_either_it_starts_at_its_initial_pressure(machine: LockstepRun) 
     assert value(new, initial, "extra.content") == pytest.approx(30e5)
 
 
-def test_what_has_no_equilibrium_is_refused(machine: LockstepRun) -> None:
+def test_a_circuit_without_equilibrium_is_refused(machine: LockstepRun) -> None:
     source = extended(machine.rig, {}, leak=False)
     source["components"]["sink"] = {
         "type": "flow_source",
@@ -96,14 +96,14 @@ def test_an_unknown_port_is_refused(machine: LockstepRun) -> None:
         start_of(machine, extended(machine.rig, {"extra": {"pressure_from": "Z"}}), steady=False)
 
 
-def test_what_is_kept_is_not_moved(machine: LockstepRun) -> None:
+def test_carried_over_states_are_not_changed(machine: LockstepRun) -> None:
     _, plain = start_of(machine, extended(machine.rig, {}), steady=False)
     new, initial = start_of(machine, extended(machine.rig, {}), steady=True)
     kept = [i for i, name in enumerate(new.values) if not name.startswith("extra")]
     assert np.array_equal(initial[kept], plain[kept])
 
 
-def test_a_circuit_that_its_integrator_cannot_follow_is_said_so(machine: LockstepRun) -> None:
+def test_a_circuit_unstable_with_its_integrator_is_reported(machine: LockstepRun) -> None:
     """1 ml at the supply moves within 11 µs once the valve opens: too fast for RK4 at 100 µs, not for Rosenbrock."""
     rig = machine.rig
     small = with_values(rig.circuit.source, "line", {"volume": "0.001 l"})

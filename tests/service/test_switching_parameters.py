@@ -102,7 +102,7 @@ def test_a_component_inside_gets_another_type_and_keeps_its_connections(rig: Rig
     assert new.circuit.source["components"]["unit.pump"]["ports"] == {"P": "supply", "T": "unit.T"}
 
 
-def test_a_wrong_value_changes_nothing_and_is_told(rig: Rig) -> None:
+def test_a_wrong_value_is_reported_and_changes_nothing(rig: Rig) -> None:
     with LockstepRun(rig) as run:
         run.run(100)
         cases: tuple[tuple[str, dict[str, JsonValue], str], ...] = (

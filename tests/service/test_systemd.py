@@ -66,7 +66,7 @@ def unit_of(installed: Path, name: str) -> Path:
 
 @needs("systemd-analyze")
 @pytest.mark.parametrize("name", UNITS)
-def test_systemd_has_nothing_to_complain_of(installed: Path, name: str) -> None:
+def test_systemd_accepts_the_units(installed: Path, name: str) -> None:
     done = run("systemd-analyze", "verify", "--recursive-errors=yes", "--man=no", unit_of(installed, name))
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -110,7 +110,7 @@ def test_real_time_and_the_compiler_are_left_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", UNITS)
-def test_the_watchdog_waits_until_nobody_else_can_act(name: str) -> None:
+def test_the_watchdog_is_slower_than_all_other_safeguards(name: str) -> None:
     """A loop without a supervisor ends 2 s after its heartbeat's time-out (default: 1 s) and its ramp (2 s at most)."""
     unit = Unit(SYSTEMD / name)
     assert (unit["Type"], unit["NotifyAccess"]) == ("notify", "main")
@@ -120,7 +120,7 @@ def test_the_watchdog_waits_until_nobody_else_can_act(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", UNITS)
-def test_it_comes_back_after_a_failure(name: str) -> None:
+def test_the_service_restarts_after_a_failure(name: str) -> None:
     unit = Unit(SYSTEMD / name)
     assert unit["Restart"] == "on-failure"
     assert unit["StartLimitIntervalSec"] == "0"  # hilserver's own back-off takes care; systemd's would give up

@@ -87,7 +87,7 @@ def launched(folder: Path, terminal: int) -> Iterator[MuteServer]:
 
 
 @pytest.mark.parametrize("standing_still", [stopped_terminal, full_pipe])
-def test_a_terminal_that_stands_still_stops_neither_the_run_nor_its_end(
+def test_a_blocked_terminal_stops_neither_the_run_nor_its_end(
     tmp_path: Path, standing_still: Callable[[], contextlib.AbstractContextManager[int]]
 ) -> None:
     async def talk() -> None:
@@ -110,13 +110,13 @@ def test_a_terminal_that_stands_still_stops_neither_the_run_nor_its_end(
         assert server.leaves() == []
 
 
-def test_a_ctrl_c_ends_a_start_whose_terminal_stands_still(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_start_with_a_blocked_terminal(tmp_path: Path) -> None:
     with stopped_terminal() as terminal, launched(tmp_path, terminal) as server:
         server.kill("supervisor", number=signal.SIGINT)
         assert server.wait_exit() == 0
 
 
-def test_what_a_child_process_complains_of_is_in_the_log(tmp_path: Path) -> None:
+def test_errors_of_a_child_process_are_logged(tmp_path: Path) -> None:
     """Its standard error is not the terminal, which could stop it."""
     with Server(tmp_path) as server:
         for name in ("loop", "recorder", "device"):
@@ -132,9 +132,7 @@ def test_what_a_child_process_complains_of_is_in_the_log(tmp_path: Path) -> None
     ],
     ids=lambda command: command[0],
 )
-def test_a_command_that_operates_or_reads_a_rig_ends_whatever_the_terminal_does(
-    command: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_commands_end_even_with_a_blocked_terminal(command: tuple[str, ...], tmp_path: Path) -> None:
     name, *options = command
     rig = tmp_path / "rig.toml"
     rig.write_text('calibration = "found.toml"\n' + rig_text(f"mute_{os.getpid()}_{name}", tmp_path))

@@ -75,7 +75,7 @@ def test_expired_duplicated_and_oversized_commands_have_no_effect_and_are_answer
 
 
 @NEEDS_MOSQUITTO
-def test_what_is_too_large_for_the_broker_ends_the_senders_connection_not_the_servers(lab: Lab) -> None:
+def test_an_oversized_message_ends_the_senders_connection_only(lab: Lab) -> None:
     async def work() -> None:
         server = Server(lab.address("hilserver-lab"))
         async with lab.running(), server.serving(), logged_in(lab.address("anna")) as watching:

@@ -39,7 +39,7 @@ def source(flow: str, command: float = 1.0) -> dict[str, Any]:
     return {"type": "flow_source", "ports": {"P": "line", "T": "tank"}, "flow": flow, "command": command}
 
 
-def test_a_filled_volume_holds_what_flowed_in() -> None:
+def test_a_filled_volume_contains_the_inflow() -> None:
     """6 l/min for 0.1 s into a litre: 10 ml at 150 bar, V·p²/2B = 75 J."""
     done = run({"source": source("6 l/min"), "line": LINE, "tank": TANK}, 0.1).balance
     assert done.oil.inflow == pytest.approx(1e-5, rel=1e-12)
@@ -79,7 +79,7 @@ def test_the_report_states_balances_and_cavitation(tmp_path: Path) -> None:
     assert "mean_" not in header
 
 
-def test_what_a_restrictor_burns_is_dissipated() -> None:
+def test_the_loss_of_a_restrictor_is_dissipated() -> None:
     """A source against a restrictor: what is not in the compressed oil becomes heat."""
     restrictor = {
         "type": "laminar_restrictor",
@@ -97,7 +97,7 @@ def test_what_a_restrictor_burns_is_dissipated() -> None:
     assert energy.dissipated == pytest.approx(exact, rel=1e-3)
 
 
-def test_a_lifted_load_gets_its_height() -> None:
+def test_a_lifted_load_gains_potential_energy() -> None:
     """A cylinder lifts 1 t: the weight's energy m·g·x is stored, the displaced oil is that of its piston area."""
     cylinder = {
         "type": "single_acting_cylinder",
@@ -131,7 +131,7 @@ def altered(done: CircuitRun, name: str, more: float) -> Balance:
     return balance(program, LIBRARY, done.circuit, done.packed, initial_values(done.packed), rows, TICK)
 
 
-def test_oil_that_appears_is_found() -> None:
+def test_an_error_in_the_oil_balance_is_detected() -> None:
     """Were a millilitre more in an accumulator, or a bar more in a volume, than flowed in, the balance would say it."""
     accumulator = {
         "type": "accumulator",
@@ -148,7 +148,7 @@ def test_oil_that_appears_is_found() -> None:
 
 
 @pytest.mark.parametrize("name", ["verification", "accumulator", "regenerative", "crane", "excavator"])
-def test_circuits_of_the_project_keep_their_oil(name: str) -> None:
+def test_example_circuits_conserve_oil(name: str) -> None:
     """Cylinders on mechanisms included: there the stroke is a function of the integrated angles."""
     cycle = ROOT / "config" / "cycles" / f"{name}.toml"
     done = run_circuit_file(ROOT / "config" / "circuits" / f"{name}.toml", LIBRARY, cycle, 2.0)

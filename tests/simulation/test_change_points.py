@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chain_bench import BALL
 
 from hilserver.circuit.library import standard_library
 from hilserver.circuit.model import read_circuit
@@ -47,7 +48,7 @@ def run(definition: dict[str, Any], seconds: float) -> CircuitRun:
 
 @pytest.mark.parametrize("method", ["absolute", "recursive"])
 @pytest.mark.parametrize(("speed", "at"), [("60 rpm", "0.25"), ("58.7 rpm", "0.25"), ("73.1 rpm", "0.20")])
-def test_a_parallelogram_that_passes_its_dead_centre_is_said(method: str, speed: str, at: str) -> None:
+def test_a_parallelogram_passing_its_dead_centre_is_reported(method: str, speed: str, at: str) -> None:
     """From upright, the bars are in one line after a quarter of a turn: said in the run's notes, or why it diverged."""
     try:
         text = " ".join(run(linkage(method, 0.5, speed), 0.4).notes)
@@ -58,22 +59,10 @@ def test_a_parallelogram_that_passes_its_dead_centre_is_said(method: str, speed:
 
 
 @pytest.mark.parametrize("method", ["absolute", "recursive"])
-def test_no_change_point_is_invented(method: str) -> None:
+def test_regular_motions_have_no_change_point(method: str) -> None:
     """A parallelogram that stays clear of its dead centre, and a linkage that has none, turned once."""
     assert run(linkage(method, 0.5, "60 rpm"), 0.2).notes == ()
     assert run(linkage(method, 0.42, "-60 rpm"), 0.3).notes == ()
-
-
-BALL = {
-    "bodies": {
-        "top": {
-            "mass": "1 kg",
-            "inertia": ["0.02 kg*m^2", "0.03 kg*m^2", "0.05 kg*m^2"],
-            "centre": ["0.1 m", "0 m", "0.2 m"],
-        }
-    },
-    "joints": {"ball": {"type": "spherical", "between": ["ground", "top"], "point": ["0 m", "0 m", "0 m"]}},
-}
 
 
 def test_one_body_on_a_ball_joint_is_simulated_plotted_and_animated(tmp_path: Path) -> None:
@@ -92,7 +81,7 @@ def test_one_body_on_a_ball_joint_is_simulated_plotted_and_animated(tmp_path: Pa
         (["0.02", "0.03", "0.04", "0.03", "0", "0"], "all must be > 0"),
     ],
 )
-def test_inertia_that_no_body_has_is_refused(moments: list[str], text: str) -> None:
+def test_impossible_inertia_is_refused(moments: list[str], text: str) -> None:
     top = {**BALL["bodies"]["top"], "inertia": [f"{J} kg*m^2" for J in moments]}
     with pytest.raises(ConfigurationError, match=text):
         read_mechanism({**BALL, "bodies": {"top": top}})

@@ -87,7 +87,7 @@ def test_written_values_are_those_of_the_run(circuit: Path, suffix: str, read: o
         write_run(result, circuit.parent / "out", "cvs")
 
 
-def test_what_does_not_fit_is_refused(circuit: Path) -> None:
+def test_mismatched_cycles_and_circuits_are_refused(circuit: Path) -> None:
     assert 'signal "demand" is not set by any component: set it with a work cycle (--cycle FILE)' in refused(circuit)
     cycle = circuit.parent / "cycle.toml"
     cycle.write_text(CYCLE.replace("demand", "demant"))
@@ -99,7 +99,7 @@ def test_what_does_not_fit_is_refused(circuit: Path) -> None:
     assert "rig.A is a port of the real machine" in refused(lift, ROOT / "config/cycles/lift.toml")
 
 
-def test_a_step_that_is_too_long_is_said(circuit: Path) -> None:
+def test_a_step_that_is_too_long_is_reported(circuit: Path) -> None:
     """10 cm³ before an orifice: the note names the node and the substeps that it takes."""
     way = '[components.way]\ntype = "orifice"\nports = { A = "line", B = "tank" }\ndiameter = "3 mm"\n'
     circuit.write_text(CIRCUIT.replace("1 l", "10 cm^3") + way)
@@ -135,7 +135,7 @@ def test_command_line(circuit: Path) -> None:
         assert text in said.stderr
 
 
-def test_files_are_told_apart(circuit: Path) -> None:
+def test_rig_and_circuit_files_are_distinguished(circuit: Path) -> None:
     assert is_circuit_file(circuit)
     assert not is_circuit_file(ROOT / "config/rigs/demo.toml")
     with pytest.raises(ConfigurationError, match="no such file"):

@@ -103,7 +103,7 @@ def test_replay_of_a_recorded_run_is_bit_identical(log: Path) -> None:
     assert "identical, bit for bit" in replay_sentences(result)[-1]
 
 
-def test_the_run_was_worth_replaying(rig: Rig, log: Path) -> None:
+def test_the_recorded_run_is_representative(rig: Rig, log: Path) -> None:
     """The valve moved, strategies and circuits changed, ticks were missed, commands were refused by none."""
     table = LogReader(log).read_all()
     assert [segment.version.start for segment in table.circuits] == [0, *SWITCHES]
@@ -168,7 +168,7 @@ def test_rotated_parts_replay_as_one_run_and_alone(rig: Rig, tmp_path: Path) -> 
     assert_identical(later, later.rows - 1)
 
 
-def test_torn_log_is_replayed_as_far_as_it_is_whole(log: Path, tmp_path: Path) -> None:
+def test_a_torn_log_is_replayed_up_to_the_damage(log: Path, tmp_path: Path) -> None:
     torn = tmp_path / "torn.arrow"
     torn.write_bytes(log.read_bytes()[:-5000])
     result = replay_log(torn)
@@ -178,7 +178,7 @@ def test_torn_log_is_replayed_as_far_as_it_is_whole(log: Path, tmp_path: Path) -
     assert "damaged: torn.arrow, byte" in "\n".join(replay_sentences(result))
 
 
-def test_after_lost_rows_the_replay_begins_anew(log: Path, tmp_path: Path) -> None:
+def test_replay_restarts_after_lost_rows(log: Path, tmp_path: Path) -> None:
     """Among the lost rows is one of a switch: the circuit behind the gap is another one."""
     result = replay_log(
         rewritten(
@@ -192,7 +192,7 @@ def test_after_lost_rows_the_replay_begins_anew(log: Path, tmp_path: Path) -> No
     assert_identical(result, ROWS - 50 - 2)
 
 
-def test_a_lost_command_is_not_invented(log: Path, tmp_path: Path) -> None:
+def test_lost_commands_are_not_replayed(log: Path, tmp_path: Path) -> None:
     def lost(row: int, event: Event) -> Event | None:
         return {"kind": "lost", "command": 5} if row == STRATEGY_ROW and event["kind"] == "command" else event
 
@@ -273,7 +273,7 @@ def test_log_of_another_program_is_packed_anew_and_compared_within_a_tolerance(l
     assert "another program" in replay_sentences(result)[0]
 
 
-def test_columns_that_only_the_log_has_are_told(rig: Rig, log: Path, tmp_path: Path) -> None:
+def test_columns_that_only_the_log_has_are_listed(rig: Rig, log: Path, tmp_path: Path) -> None:
     names = list(rig.layout.names)
     names[rig.layout.column("limit.stroke")] = "limit.of_another_version"
     header = {"columns": tuple(names), "extra": {"program": "another"}}
@@ -283,7 +283,7 @@ def test_columns_that_only_the_log_has_are_told(rig: Rig, log: Path, tmp_path: P
     assert "limit.of_another_version" in "\n".join(replay_sentences(result))
 
 
-def test_log_whose_configuration_is_refused_today_says_so(log: Path, tmp_path: Path) -> None:
+def test_a_log_with_an_invalid_configuration_is_reported(log: Path, tmp_path: Path) -> None:
     configuration = dict(LogReader(log).header.configuration)
     configuration["rig"] = {**configuration["rig"], "loop": {"rate": "1 furlong"}}
     path = rewritten(log, tmp_path / "other.arrow", header={"configuration": configuration})
@@ -375,7 +375,7 @@ def test_virtual_flow_follows_from_the_recorded_pressure(actuator: Path, tmp_pat
         assert q == pytest.approx(C_v * (supply - p) ** 0.5, rel=0.05)
 
 
-def test_a_record_that_is_not_there_is_named_with_its_key(actuator: Path, tmp_path: Path) -> None:
+def test_a_missing_recording_is_named_with_its_key(actuator: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         replay_samples(rig_with_file(actuator, tmp_path / "none.txt"), tmp_path / "run.arrow")
     assert "devices.log.file" in str(caught.value)

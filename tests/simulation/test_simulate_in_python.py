@@ -85,7 +85,7 @@ def test_changes_are_those_of_a_switch() -> None:
         ({"demand": 1.0}, 0.0, "until: 0.0 is not a time"),
     ],
 )
-def test_what_is_wrong_is_named(inputs: dict[str, Any], until: float, expected: str) -> None:
+def test_errors_are_named(inputs: dict[str, Any], until: float, expected: str) -> None:
     with pytest.raises(ConfigurationError) as error:
         simulate(FILLING, inputs, until)
     assert expected in str(error.value)

@@ -138,7 +138,7 @@ def test_the_estimated_error_is_the_true_one_within_a_factor(integrator: str, su
     assert true / 3 < position.largest < 3 * true
 
 
-def test_a_step_that_is_too_long_is_named_with_one_that_does() -> None:
+def test_a_step_that_is_too_long_is_reported_with_a_sufficient_one() -> None:
     found = run(oscillator(1, "euler"), None, 0.2)
     assert found.error is not None
     assert found.error.too_long
@@ -152,7 +152,7 @@ def test_a_step_that_is_too_long_is_named_with_one_that_does() -> None:
     assert "at most" in better.error.verdict()
 
 
-def test_a_run_that_diverges_says_what_converges() -> None:
+def test_a_diverging_run_states_a_converging_step() -> None:
     """20 g on a damper of 1000 N·s/m: RK4 with 1 ms amplifies 1e5 times in each step; 0.02 ms are stable."""
     circuit: dict[str, Any] = {
         "solver": {"substeps": 1},

@@ -39,6 +39,13 @@ def joint(kind: str, first: str, second: str, *point: float, **more: Any) -> dic
     return {"type": kind, "between": [first, second], "point": metres(*point), **more}
 
 
+BALL = {
+    "bodies": {"top": body(1.0, [0.02, 0.03, 0.05], 0.1, 0.0, 0.2)},
+    "joints": {"ball": joint("spherical", "ground", "top", 0.0, 0.0, 0.0)},
+}
+"""A body on a ball joint."""
+
+
 def mechanism(bodies: dict[str, Any], joints: dict[str, Any], **more: Any) -> Mechanism:
     return read_mechanism({"method": "recursive", "bodies": bodies, "joints": joints, **more})
 

@@ -100,7 +100,7 @@ class DriverConformance:
         session.driver.close()
         assert last(bench.written()) == pytest.approx(bench.safe)
 
-    def test_no_input_is_taken_for_another(self, bench: Bench) -> None:
+    def test_inputs_are_not_interchanged(self, bench: Bench) -> None:
         for names in orders(bench.inputs):
             session = self.open(bench, inputs=names)
             for values in patterns(bench.input_span):
@@ -108,7 +108,7 @@ class DriverConformance:
                 session.reads(only(values, names))
             session.driver.close()
 
-    def test_no_output_is_taken_for_another(self, bench: Bench) -> None:
+    def test_outputs_are_not_interchanged(self, bench: Bench) -> None:
         for names in orders(bench.outputs):
             session = self.open(bench, outputs=names)
             for values in patterns(bench.output_span):
@@ -130,7 +130,7 @@ class DriverConformance:
         assert (session.ages < bench.patience).all()
         session.driver.close()
 
-    def test_what_was_written_is_confirmed(self, bench: Bench) -> None:
+    def test_written_values_are_confirmed(self, bench: Bench) -> None:
         session = self.open(bench)
         values, ages = confirmed(session)
         assert np.isnan(values).all()
@@ -148,7 +148,7 @@ class DriverConformance:
         driver.close()
         self.make(bench).close()
 
-    def test_nothing_is_counted_while_nothing_fails(self, bench: Bench) -> None:
+    def test_no_failures_are_counted_in_normal_operation(self, bench: Bench) -> None:
         session = self.open(bench)
         session.reads_something()
         session.arrives(patterns(bench.output_span)[0])
@@ -240,7 +240,7 @@ class HardwareConformance(DriverConformance):
         confirmed_once(bench, session, other)
         session.driver.close()
 
-    def test_plugged_in_again_it_goes_on_by_itself(self, bench: HardwareBench) -> None:
+    def test_a_reconnected_device_resumes_automatically(self, bench: HardwareBench) -> None:
         values, command = patterns(bench.input_span)[1], patterns(bench.output_span)[1]
         bench.measure(values)
         session = self.open(bench)
@@ -266,7 +266,7 @@ class HardwareConformance(DriverConformance):
         session.driver.close()
         assert last(bench.written()[before:]) == pytest.approx(bench.safe)
 
-    def test_safe_values_that_do_not_arrive_are_said(self, bench: HardwareBench) -> None:
+    def test_safe_values_that_do_not_arrive_are_reported(self, bench: HardwareBench) -> None:
         session = self.open(bench)
         session.reads_something()
         bench.unplug()

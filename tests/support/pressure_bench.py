@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import circuit_text
 import numpy as np
+from circuit_text import flow_source, tank, toml
 from component_bench import evaluate
 
 from hilserver.components.base import Component
@@ -31,32 +33,9 @@ def passive(valve: Component, ports: str, **values: float) -> dict[str, float]:
 
 def fed(valve: str, flow: float, volume: str = "1 l", **values: Any) -> str:
     """A circuit: a flow source feeds node P with a volume; the valve with these datasheet values; a tank at T."""
-    return f"""
-        {valve}
-        {toml(values)}
-        [components.source]
-        type = "flow_source"
-        ports = {{ P = "P", T = "T" }}
-        command = 1
-        flow = "{flow} l/min"
-        [components.line]
-        type = "volume"
-        ports = {{ P = "P" }}
-        volume = "{volume}"
-        [components.tank]
-        type = "tank"
-        ports = {{ T = "T" }}
-        """
-
-
-def toml(values: dict[str, Any]) -> str:
-    """Datasheet values as lines of TOML."""
-    return "\n".join(f"{key} = {_literal(value)}" for key, value in values.items())
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_literal(part)}" for key, part in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_literal, value)) + "]"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    return (
+        f"{valve}\n{toml(values)}\n"
+        + flow_source("P=P T=T", f"{flow} l/min")
+        + circuit_text.volume("P", volume, "line")
+        + tank()
+    )

@@ -5,7 +5,29 @@ Its limits are ample, but that of the age: a worker that dies is replaced within
 
 MAX_AGE = 0.3
 """s"""
-RIG = """
+VALVE = """
+[ports]
+A = "p_A"
+[inputs.flow]
+[valves.main]
+port = "A"
+supply = "p_S"
+tank = "p_T"
+nominal_flow = { flow = "60 l/min", drop = "35 bar", per = "edge" }
+f45 = "70 Hz"
+raw = [-10, 10]
+bridge = { strategy = "manual", jog_limit = 0.5, jog_time = "60 s" }
+"""
+"""One valve at port A; it lacks its device and output."""
+SERVICE = """
+[recording]
+folder = "{folder}/logs"
+[mqtt]
+embedded = true
+port = 0
+"""
+RIG = (
+    """
 name = "{name}"
 circuit = "circuit.toml"
 [loop]
@@ -27,19 +49,8 @@ p_A = { device = "card", source = "a", scale = { raw = [0, 10], value = ["0 bar"
 p_S = { device = "card", source = "b", scale = { raw = [0, 10], value = ["0 bar", "200 bar"] } }
 p_T = { device = "io", source = "a", scale = { raw = [0, 10], value = ["0 bar", "10 bar"] } }
 x = { device = "io", source = "c", scale = { raw = [0, 10], value = ["0 mm", "500 mm"] } }
-[ports]
-A = "p_A"
-[inputs.flow]
-[valves.main]
-port = "A"
-supply = "p_S"
-tank = "p_T"
-nominal_flow = { flow = "60 l/min", drop = "35 bar", per = "edge" }
-f45 = "70 Hz"
-device = "card"
+{valve}device = "card"
 output = "u"
-raw = [-10, 10]
-bridge = { strategy = "manual", jog_limit = 0.5, jog_time = "60 s" }
 [outputs.pump]
 device = "io"
 output = "u"
@@ -50,12 +61,10 @@ device = "card"
 output = "v"
 raw = [0, 1]
 on = "heartbeat"
-[recording]
-folder = "{folder}/logs"
-[mqtt]
-embedded = true
-port = 0
-""".replace("{max_age}", f"{MAX_AGE} s")
+{service}""".replace("{max_age}", f"{MAX_AGE} s")
+    .replace("{valve}", VALVE)
+    .replace("{service}", SERVICE)
+)
 CIRCUIT = """
 [components.source]
 type = "flow_source"

@@ -45,9 +45,7 @@ def follow_spool(command: float, block: ValveState, v: ValveRecord) -> None:
 
 
 @given(q=st.floats(-20 * L_MIN, 20 * L_MIN), p=pressures, p_S=pressures, p_T=pressures)
-def test_the_inverse_passes_the_flow_that_was_asked_for_or_says_why_not(
-    q: float, p: float, p_S: float, p_T: float
-) -> None:
+def test_the_inverse_passes_the_required_flow_or_reports_the_reason(q: float, p: float, p_S: float, p_T: float) -> None:
     """theory §1.1 against the forward edge law (numerics/valve.py), laminar region included: rounding only, 1e-12."""
     v, block = valve(**ASYMMETRICAL), memory()
     w = inverse_orifice(q, p, p_S, p_T, block, v)
@@ -70,7 +68,7 @@ def test_the_sign_of_the_flow_picks_the_edge() -> None:
     assert inverse_orifice(-15 * L_MIN, 35 * BAR, 100 * BAR, 0.0, memory(), v) == pytest.approx(-0.5, rel=1e-12)
 
 
-def test_a_small_drop_is_laminar() -> None:
+def test_flow_is_laminar_at_a_small_drop() -> None:
     """Ellman & Piché at dp = p_tr/2 (0.5 bar): g = sqrt(p_tr)·0.5·2.5/2 = 0.625·sqrt(p_tr)."""
     v, q = valve(), 1 * L_MIN
     expected = q / (60 * L_MIN / (35 * BAR) ** 0.5 * 0.625 * BAR**0.5)
@@ -177,7 +175,7 @@ def test_a_sine_is_followed_far_better_with_lead(frequency: float) -> None:
     assert errors[0] < 2 * pi * frequency * (0.5e-3 + DT) * errors[1]
 
 
-def test_tau_of_the_lead_comes_near_the_datasheets_for_small_ticks() -> None:
+def test_tau_of_the_lead_approaches_the_datasheet_value_for_small_ticks() -> None:
     """The discrete lead is the theory's tau·dW/dt in the limit: within dt/(2·tau) + O(dt²)."""
     v, dt = valve(), 1e-6
     v.tau_W = 0.0
@@ -248,7 +246,7 @@ def test_the_derivative_acts_on_the_measured_flow_only() -> None:
     assert flow_servo(jump, block, with_d, DT) < -0.5
 
 
-def test_without_integral_time_the_servo_keeps_no_bias() -> None:
+def test_without_integral_time_the_servo_has_no_bias() -> None:
     """Taking over from a command of 0.5 with integral_time 0: the command is the proportional part alone."""
     v, block = valve(bridge={"integral_time": "0 s"}), memory()
     prepare_strategy(Strategy.flow_servo, 0.0, 0.5, block, v)

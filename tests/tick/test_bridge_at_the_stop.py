@@ -20,7 +20,7 @@ DEMO = Path(__file__).parents[2] / "config" / "rigs" / "demo.toml"
 
 @pytest.mark.parametrize("strategy", ["inverse_lag_leakage", "supply_droop", "prediction", "feedback", "adaptive"])
 @pytest.mark.parametrize(("way", "end"), [(-0.6, 0.0), (0.6, 1.0)])
-def test_on_the_stop_the_command_does_not_swing_with_the_noise(strategy: str, way: float, end: float) -> None:
+def test_at_the_end_stop_the_command_does_not_follow_the_noise(strategy: str, way: float, end: float) -> None:
     """Without a reduced gain it reversed 370 to 480 times a second there, at up to 0.12 per tick on average."""
     with LockstepRun(load_rig(DEMO)) as run:
         run.start()

@@ -92,7 +92,7 @@ def test_sines_from_2_to_20_hz(case: str, phase: float, amplitude: float) -> Non
                 assert np.degrees(np.angle(got)) == pytest.approx(-1.38 * f, abs=1.0)
 
 
-def test_an_adaptive_bridge_finds_gain_and_delay() -> None:
+def test_an_adaptive_bridge_identifies_gain_and_delay() -> None:
     """6 % less flow than known and a delay of 1 ms that is not: after 10 s of slow sines most of it is found."""
     wrong = both(
         true_valves(nominal_flow={"flow": "56.4 l/min", "drop": "35 bar", "per": "edge"}), of_valves(delay="0 ms")
@@ -108,7 +108,7 @@ def test_an_adaptive_bridge_finds_gain_and_delay() -> None:
 
 @pytest.mark.parametrize("delay", [1.0, 2.0, 3.0])
 @pytest.mark.parametrize("flow", [1.0, 0.95])
-def test_a_delay_that_nobody_stated_is_known_after_two_movements(delay: float, flow: float) -> None:
+def test_an_unknown_delay_is_identified_after_two_movements(delay: float, flow: float) -> None:
     """Within 0.2 ms 4 s after the start, whether the flow is as stated or not; the gain is found beside it."""
     nominal = {"nominal_flow": {"flow": f"{60 * flow} l/min", "drop": "35 bar", "per": "edge"}}
     rig = lift(both(late(delay), true_valves(**nominal), of_valves(bridge={"strategy": "adaptive"})))
@@ -171,7 +171,7 @@ def test_starting_and_stopping_make_no_jump() -> None:
         assert command[-1] == 0.0
 
 
-def test_one_valve_for_both_ports_says_what_the_other_port_gets() -> None:
+def test_one_valve_for_both_ports_reports_the_flow_of_the_other_port() -> None:
     """A 4/3 valve with both edges coupled: flow_other is what its spool lets into B, against the true one."""
     drive = {"components": {"valve_A": {"ports": {"B": "B"}}, "valve_B": None, "plug_A": None, "plug_B": None}}
     rig = lift(
@@ -240,7 +240,7 @@ def test_feedback_needs_a_flow() -> None:
         lift({"rig": {"cylinders": None}})
 
 
-def test_leakage_that_is_not_known_is_made_good() -> None:
+def test_unknown_leakage_is_compensated() -> None:
     """The load sinks under feed-forward alone, and does not under feedback."""
     result = deviations(lift(true_valves(leakage=LEAKAGE)), "prediction", "feedback")
     assert nrmse(result["feedback"])[0] < 0.2 * nrmse(result["prediction"])[0]

@@ -90,7 +90,7 @@ def test_a_change_of_strategy_while_running_is_bumpless(first: str, second: str)
     assert bench["valve.main.strategy"] == Strategy[second]
 
 
-def test_a_start_after_a_run_has_no_kick() -> None:
+def test_a_second_start_is_bumpless() -> None:
     """The lead of a strategy that starts anew must not remember the opening of the run before (regression)."""
     bench = running("inverse_lag")
     bench.tick(CommandKind.SET_INPUT, 0, 1.0)
@@ -110,7 +110,7 @@ def test_a_valve_without_flow_channel_refuses_the_flow_servo() -> None:
 @pytest.mark.parametrize(
     ("valve_number", "wanted"), [(1, 0), (-1, 0), (0, len(STRATEGY_NAMES)), (0, -1), (nan, 0), (0, nan)]
 )
-def test_no_strategy_for_a_valve_that_is_not_there(valve_number: float, wanted: float) -> None:
+def test_strategy_for_an_unknown_valve_is_refused(valve_number: float, wanted: float) -> None:
     bench = running("inverse_static")
     assert bench.tick(CommandKind.STRATEGY, valve_number, wanted) == ResultCode.BAD_VALUE
     assert bench["valve.main.strategy"] == Strategy.inverse_static
@@ -179,7 +179,7 @@ anything = st.one_of(st.floats(-20, 20), st.sampled_from([nan, inf, -inf, 1e308,
     inputs=st.lists(st.tuples(anything, anything, anything, anything), min_size=5, max_size=30),
     limits=st.sampled_from([(-1.0, 1.0, "50 1/s"), (-0.3, 0.6, "5 1/s"), (0.0, 1.0, "900 1/s")]),
 )
-def test_whatever_comes_in_the_command_is_finite_within_range_and_slew(
+def test_the_command_is_always_finite_and_within_range_and_slew(
     strategy: int, inputs: list[tuple[float, float, float, float]], limits: tuple[float, float, str]
 ) -> None:
     low, high, slew = limits
@@ -207,7 +207,7 @@ def test_whatever_comes_in_the_command_is_finite_within_range_and_slew(
 @pytest.mark.parametrize("field", sorted(set(ValveState.names()) - {*ValveState.whole(), "command"}))
 @pytest.mark.parametrize("strategy", range(len(STRATEGY_NAMES)))
 @pytest.mark.parametrize("poison", [nan, inf])
-def test_a_poisoned_bridge_ends_at_null_or_recovers(field: str, strategy: int, poison: float) -> None:
+def test_non_finite_values_in_the_bridge_end_at_null_or_recover(field: str, strategy: int, poison: float) -> None:
     """Should a bridge's memory ever hold NaN: the command stays finite; it trips or goes on, and runs after reset."""
     bench = running("inverse_lag_leakage", **ASYMMETRICAL)
     bench.tick(CommandKind.STRATEGY, 0, strategy)

@@ -65,7 +65,7 @@ def test_the_load_is_lowered_and_lifted_as_in_the_reference(rate: str) -> None:
     [late(1.0), late(2.0), late(3.0), true_valves(f90="48 Hz"), LIGHTER, HEAVIER],
     ids=["1 ms late", "2 ms late", "3 ms late", "slower spool", "a lighter load stated", "a heavier load stated"],
 )
-def test_what_the_bridge_does_not_know_does_not_make_it_oscillate(wrong: dict[str, Any]) -> None:
+def test_unknown_parameters_do_not_make_the_bridge_oscillate(wrong: dict[str, Any]) -> None:
     """Pressures within 8 %; where the rig oscillated without the filter of the lead, they were 50 to 90 % off."""
     for position, pressure, command in results(wrong, "feedback").values():
         assert position < 5e-4
@@ -83,7 +83,7 @@ def test_noisy_sensors_do_not_shake_the_valve() -> None:
 
 
 @pytest.mark.parametrize(("rig", "load"), [("lift", 0.5), ("lift", 2.0), ("demo", 0.5), ("demo", 2.0)])
-def test_a_load_other_than_stated_comes_to_rest(rig: str, load: float) -> None:
+def test_an_unknown_load_comes_to_rest(rig: str, load: float) -> None:
     """After a step of the joystick and back, the oscillation of the pressure has fallen to 60 % after 1.2 s."""
     for strategy in ("prediction", "feedback"):
         found = load_rig(CONFIG / "rigs" / f"{rig}.toml")
@@ -105,7 +105,7 @@ def test_a_load_other_than_stated_comes_to_rest(rig: str, load: float) -> None:
         assert np.ptp(p[2100:2300]) < 0.6 * np.ptp(p[900:1100])
 
 
-def test_a_wrong_flow_gain_is_made_good() -> None:
+def test_a_wrong_flow_gain_is_compensated() -> None:
     """C_v 2 % and frequency 10 % off: feedback within 0.05 %, and ten times closer than prediction."""
     nominal = {"flow": "39.2 l/min", "drop": "35 bar", "per": "edge"}
     found = results(true_valves(f90="66 Hz", nominal_flow=nominal), "prediction", "feedback")

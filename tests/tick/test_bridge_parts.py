@@ -85,9 +85,7 @@ drops = st.floats(2 * BAR, 150 * BAR)
 
 
 @given(q=st.floats(-60 * L_MIN, 60 * L_MIN), up=drops, down=drops, overlap=st.sampled_from([0.0, 0.03, 0.2]))
-def test_the_inverse_is_where_the_characteristic_passes_the_flow(
-    q: float, up: float, down: float, overlap: float
-) -> None:
+def test_the_inverse_gives_the_opening_that_passes_the_flow(q: float, up: float, down: float, overlap: float) -> None:
     """Outside of the eased overlap the valve passes the flow to 1e-6 of its nominal one (1e-7 of the stroke)."""
     v, memory = valve(**{**SUPPLIED, "overlap": overlap}), block()
     p_S, p, p_T = up + down, down, 0.0
@@ -103,7 +101,7 @@ def test_the_inverse_is_where_the_characteristic_passes_the_flow(
         assert abs(q) <= most + 3 * L_MIN
 
 
-def test_the_inverse_knows_where_nothing_can_flow() -> None:
+def test_the_inverse_reports_impossible_flows() -> None:
     """No drop in the direction of the flow: null, and said so; a port above the supply, below the tank."""
     v = valve()
     for q, p in ((10 * L_MIN, 170 * BAR), (-10 * L_MIN, -0.5 * BAR)):
@@ -154,7 +152,7 @@ def test_a_first_order_spool_steps_exponentially() -> None:
     assert memory.spool == pytest.approx(1.0 - np.exp(-4 * DT * 2 * pi * 30), rel=1e-12)
 
 
-def test_commands_are_felt_after_the_delay() -> None:
+def test_commands_act_after_the_delay() -> None:
     """Commands 3, 2, 1 were given 1, 2, 3 ticks ago and held; with 1.5 ms of delay the change comes in mid-tick."""
     past = np.array([3.0, 2.0, 1.0])
     felt = [command_at(past, 1.5e-3, at * 1e-3, 1e-3) for at in (-0.9, -0.6, -0.4, 0.4, 0.6, 5.0)]
@@ -177,7 +175,7 @@ def test_the_cubic_has_the_derivatives_of_the_polynomial_it_goes_through(c: list
 # --- the cylinder ----------------------------------------------------------------------------------------------------
 
 
-def test_the_cylinder_moves_as_its_equations_say() -> None:
+def test_the_cylinder_model_agrees_with_its_equations() -> None:
     """DOP853 on the equations written out by hand, sine flows of 5 Hz for 0.2 s: 2e-3 of the ranges at 0.25 ms.
 
     The midpoint rule is of second order: a quarter of that at half the step, 10 % allowed.
@@ -234,7 +232,7 @@ def test_volumes_add_up_to_the_flow() -> None:
     assert k.volume_B == pytest.approx(-0.64 * total, rel=1e-4)
 
 
-def test_the_piston_rests_at_its_ends() -> None:
+def test_the_piston_stops_at_both_ends() -> None:
     m, k = cylinder_plan().cylinder[0], blank(CylinderState)
     start_cylinder(50e5, 5e5, 0.99, k, m)
     k.v = 1.0
@@ -343,7 +341,7 @@ def test_without_a_position_sensor_the_flows_are_those_of_the_valves() -> None:
 
 
 @pytest.mark.parametrize("poison", [nan, inf])
-def test_what_is_no_number_is_forgotten(poison: float) -> None:
+def test_non_finite_values_are_discarded(poison: float) -> None:
     v = valve()
     for field in ("spool", "spool_speed", "gain_PA", "delay", "supply_trend", "volume_error", "unexplained"):
         memory = block()
@@ -375,7 +373,7 @@ def foreseen_input(values: Floats) -> Floats:
     return ahead
 
 
-def test_a_smooth_input_is_carried_on_and_a_jump_is_not() -> None:
+def test_only_a_smooth_input_is_extrapolated() -> None:
     k = np.arange(2000)
     sine = 0.3 * np.sin(2 * pi * 10 * k * DT)
     assert np.abs(foreseen_input(sine)[10:-3] - sine[13:]).max() < 0.02 * 0.3  # held: 3 ticks late, 19 %

@@ -98,13 +98,13 @@ def test_the_correction_is_that_of_a_kalman_filter(adaptive: DisplacementBridge)
     assert np.abs(memory.covariance - right).max() < 1e-8 * np.abs(P).max()
 
 
-def test_parameters_stay_within_what_is_believable(adaptive: DisplacementBridge) -> None:
+def test_tracked_parameters_stay_within_their_bounds(adaptive: DisplacementBridge) -> None:
     memory = somewhere(adaptive, (0.0, 0.0, 0.0))
     correct_actuator(adaptive, memory, 1e3, -1e9)
     assert np.abs(memory.estimate[6:]).max() == MOST_DEVIATIONS
 
 
-def test_the_force_seen_is_that_of_the_state(adaptive: DisplacementBridge) -> None:
+def test_predicted_measured_force_follows_from_the_state(adaptive: DisplacementBridge) -> None:
     memory = somewhere(adaptive, (0.0, 0.0, 0.0))
     assert seen_force(adaptive, memory) == pytest.approx(1e3 * memory.estimate[2])
 
@@ -164,7 +164,7 @@ def test_the_gains_for_other_parameters_are_those_of_a_design_for_them(
     assert np.std(deviations) < 0.1 * np.std(changes)
 
 
-def test_a_leading_bridge_aims_at_where_the_structure_will_be() -> None:
+def test_a_leading_bridge_uses_the_predicted_position_of_the_structure() -> None:
     """In uniform motion, the commands differ as if the structure were farther by the lead."""
     plain, leading = bridge_for(Strategy.adaptive), bridge_for(Strategy.adaptive_lead)
     assert leading.gains[3] - plain.gains[3] != 0.0

@@ -37,7 +37,7 @@ def running(action: str | None = None, **changes: Any) -> Bench:
 
 
 @pytest.mark.parametrize("action", ["refuse", "ramp", "trip"])
-def test_off_it_refuses_to_arm_and_to_start(action: str) -> None:
+def test_a_disabled_rig_refuses_to_arm_and_to_start(action: str) -> None:
     machine = bench(action)
     machine.raw["key"] = 0.0
     assert machine.tick(CommandKind.ARM) == ResultCode.NOT_ENABLED
@@ -49,13 +49,13 @@ def test_off_it_refuses_to_arm_and_to_start(action: str) -> None:
     assert machine.mode == {"refuse": "ARMED", "ramp": "SAFE", "trip": "FAULT"}[action]
 
 
-def test_it_does_not_hide_that_the_mode_is_wrong() -> None:
+def test_a_wrong_mode_is_reported_before_the_local_enable() -> None:
     machine = bench()
     machine.raw["key"] = 0.0
     assert machine.tick(CommandKind.START) == ResultCode.WRONG_MODE
 
 
-def test_refuse_lets_run_what_runs() -> None:
+def test_action_refuse_does_not_stop_a_running_rig() -> None:
     machine = running("refuse")
     machine.raw["key"] = 0.0
     assert (machine.record("mode", 50) == Mode.RUNNING).all()
@@ -63,7 +63,7 @@ def test_refuse_lets_run_what_runs() -> None:
     assert machine.tick(CommandKind.START) == ResultCode.NOT_ENABLED
 
 
-def test_ramp_goes_to_null_in_the_stop_time_and_to_safe() -> None:
+def test_action_ramp_goes_to_null_in_the_stop_time_and_to_safe() -> None:
     machine = running("ramp", valves={"main": {"stop_time": "200 ms", "slew": "50 1/s"}})
     machine.raw["key"] = 0.0
     before = machine.block.command
@@ -77,7 +77,7 @@ def test_ramp_goes_to_null_in_the_stop_time_and_to_safe() -> None:
     assert machine.tick(CommandKind.ARM) == machine.tick(CommandKind.START) == ResultCode.DONE
 
 
-def test_trip_is_the_default_and_latches() -> None:
+def test_action_trip_is_the_default_and_latches() -> None:
     machine = running()
     machine.raw["key"] = 0.0
     machine.tick()
@@ -101,7 +101,7 @@ def test_a_fault_can_be_reset_while_it_is_off() -> None:
 @pytest.mark.parametrize(
     ("limits", "last_fresh"), [({}, 20), ({"key_age": {"max_age": "8.5 ms", "action": "warn"}}, 8)]
 )
-def test_a_stale_sample_is_off(limits: Any, last_fresh: int) -> None:
+def test_a_stale_enable_sample_counts_as_off(limits: Any, last_fresh: int) -> None:
     limits = {name: {"channel": "key", **limit} for name, limit in limits.items()}
     machine = running("ramp", limits=limits, loop={"max_age": "20.5 ms"})
     machine.raw["key"] = nan

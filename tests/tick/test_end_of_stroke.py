@@ -33,7 +33,7 @@ def driven(run: LockstepRun, way: float, seconds: float) -> Floats:
 
 
 @pytest.mark.parametrize(("stroke", "overshoot"), [({"slow_down": "100 mm"}, 0.0), ({}, 0.01)])
-def test_the_rod_stops_at_the_end_and_can_be_driven_out_again(stroke: dict[str, str], overshoot: float) -> None:
+def test_the_rod_stops_at_the_end_of_stroke_and_can_be_driven_back(stroke: dict[str, str], overshoot: float) -> None:
     """At 0.2 m/s. Without a way to slow down: slew 20 ms from full command, spool 4 ms, oil: 10 mm are generous."""
     with LockstepRun(rig(**stroke)) as run:
         run.start()

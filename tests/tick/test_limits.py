@@ -54,7 +54,7 @@ def test_a_limit_acts(violate: Callable[[Bench], None], action: str) -> None:
         assert machine["fault"] == FIRST_LIMIT_FAULT + number
 
 
-def test_limits_of_all_kinds_keep_still_within_their_bounds() -> None:
+def test_limits_of_all_kinds_do_not_act_within_their_bounds() -> None:
     machine = bench(
         Mode.RUNNING,
         limits={
@@ -76,7 +76,7 @@ def test_the_severest_action_wins() -> None:
     assert (machine.mode, machine["warnings"]) == ("FAULT", 4)
 
 
-def test_a_violated_limit_refuses_what_it_would_end_at_once() -> None:
+def test_a_violated_limit_refuses_arming_and_starting() -> None:
     cases = (
         ("trip", ResultCode.LIMIT_ACTIVE, ResultCode.WRONG_MODE),
         ("ramp", ResultCode.DONE, ResultCode.LIMIT_ACTIVE),

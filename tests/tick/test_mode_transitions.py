@@ -241,7 +241,7 @@ RIGS = [("refuse", "warn"), ("ramp", "warn"), ("ramp", "ramp"), ("trip", "trip")
 
 
 @pytest.mark.slow
-def test_all_transitions_are_those_of_the_page_and_all_of_the_page_are_seen() -> None:
+def test_mode_transitions_are_exactly_those_of_the_documentation() -> None:
     seen: set[tuple[str, str]] = set()
     for actions in RIGS:
         machine = Machine(*actions)

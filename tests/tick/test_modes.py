@@ -122,14 +122,14 @@ def test_reset_before_all_samples_came_leads_to_startup() -> None:
     assert machine.mode == "SAFE"
 
 
-def test_a_loop_that_is_not_running_stands_missed_ticks_and_a_silent_supervisor() -> None:
+def test_outside_running_missed_ticks_and_a_silent_supervisor_do_not_trip() -> None:
     machine = bench(Mode.SAFE)
     machine.missed, machine.heartbeat_age = 1000, 60.0
     machine.tick()
     assert machine.mode == "SAFE"
 
 
-def test_up_to_max_missed_ticks_are_made_good_in_virtual_time() -> None:
+def test_up_to_max_missed_ticks_the_virtual_time_catches_up() -> None:
     """4 missed ticks at 1 ms: the circuit's time goes on by 5 ms (rounding only); 5 are allowed."""
     machine = bench(Mode.RUNNING)
     before = machine["t"]

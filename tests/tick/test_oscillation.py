@@ -36,7 +36,7 @@ K = np.arange(3000)
 
 
 @pytest.mark.parametrize("frequency", [5.0, 20.0, 60.0])
-def test_a_demand_that_swings_by_itself_is_reported_and_no_longer_when_it_rests(frequency: float) -> None:
+def test_a_self_excited_oscillation_is_reported_until_it_ends(frequency: float) -> None:
     """Within six periods; cleared within 0.3 s of rest."""
     demand = 0.1 * np.sin(2 * pi * frequency * DT * K) * (K < 2000)
     flags = flagged(demand)
@@ -45,27 +45,27 @@ def test_a_demand_that_swings_by_itself_is_reported_and_no_longer_when_it_rests(
 
 
 @pytest.mark.parametrize("frequency", [2.0, 5.0, 10.0, 20.0])
-def test_the_operators_own_sines_are_none(frequency: float) -> None:
+def test_sines_of_the_operator_are_no_oscillation(frequency: float) -> None:
     inputs = 0.3 * np.sin(2 * pi * frequency * DT * K)
     travel = np.abs(np.diff(inputs, prepend=0.0))
     assert not flagged(0.8 * inputs, travel).any()
 
 
-def test_noise_ringing_and_rest_are_none() -> None:
+def test_noise_ringing_and_rest_are_no_oscillation() -> None:
     noise = 0.003 * np.random.default_rng(1).normal(size=len(K))
     ringing = np.array([0.3 * exp(-k * DT / 0.08) * sin(2 * pi * 15 * k * DT) for k in K])
     for demand in (noise, ringing, np.zeros(len(K)), 0.5 + noise):
         assert not flagged(demand).any()
 
 
-def test_a_poisoned_memory_begins_anew() -> None:
+def test_non_finite_values_reset_the_detection() -> None:
     block = blank(ValveState)
     block.oscillation_mean = nan
     watch_oscillation(block, V, 0.0, DT)
     assert np.all(np.isfinite(cells_of(block)))
 
 
-def test_a_loop_that_is_far_too_late_is_reported_and_kept_within_its_range() -> None:
+def test_an_oscillating_loop_is_reported_and_its_command_limited() -> None:
     """40 ms of delay that the bridge does not know: the rig oscillates at the end of the stroke, into which it goes at
     full speed; the command stays within range and slew.
     """

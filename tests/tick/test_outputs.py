@@ -27,7 +27,7 @@ def bench_with_confirmations(mode: int = Mode.SAFE, action: str = "trip") -> Ben
     )
 
 
-def test_only_outputs_with_an_age_have_a_limit_where_nothing_is_outside_of_the_program() -> None:
+def test_simulated_outputs_are_monitored_only_with_a_max_age() -> None:
     rig = bench_with_confirmations().rig
     assert not any("lamp" in name for name in rig.layout.limits)
     limit = rig.plan.limit[rig.layout.limits.index(LATE)]

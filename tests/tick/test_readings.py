@@ -62,7 +62,7 @@ def test_the_range_can_be_switched_off_by_name() -> None:
 # --- jumps ------------------------------------------------------------------------------------------------------------
 
 
-def test_one_jump_is_a_fast_rise_and_many_are_a_loose_contact() -> None:
+def test_a_single_jump_is_accepted_and_many_are_a_loose_contact() -> None:
     bench = Bench()
     bench.raw |= {"p_A": 1.0, "p_S": 8.0}
     ticks(bench, 100)
@@ -129,7 +129,7 @@ def fault(at: float, kind: str, sensor: str, more: str = "") -> str:
     return f'\n[[fault]]\nat = "{at} s"\nfault = "{kind}"\nsensor = "{sensor}"\n{more}\n'
 
 
-def test_a_supply_that_is_gone_needs_a_person_to_start_again(tmp_path: Path) -> None:
+def test_a_lost_supply_requires_a_restart_by_a_person(tmp_path: Path) -> None:
     """As when a pump stops for 3 s: once, the valve opened again by itself when the pressure came back."""
     table = simulated(tmp_path, fault(0.3, "reads", "p_S", "raw = 0.0") + fault(0.9, "healed", "p_S"), duration=1.5)
     columns, tick = table.columns, table.columns["tick"] - table.columns["tick"][0]

@@ -98,7 +98,7 @@ def turns(y: Floats, size: float) -> int:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_within_10_percent_no_strategy_makes_the_rig_swing(strategy: str) -> None:
+def test_no_strategy_oscillates_with_parameters_within_10_percent(strategy: str) -> None:
     """Over the work cycle and at rest, in all corners: no more than noise and creeping of 1 % while nothing moves."""
     for corner in CORNERS:
         rig = rig_with(strategy, 0.1, corner)
@@ -110,7 +110,7 @@ def test_within_10_percent_no_strategy_makes_the_rig_swing(strategy: str) -> Non
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_with_30_percent_limits_hold_and_an_oscillation_is_told(strategy: str) -> None:
+def test_limits_hold_and_oscillation_is_reported_with_parameters_30_percent_off(strategy: str) -> None:
     """Range and slew of every command; the rig's limits trip at once; what turns on and on is told."""
     for corner in CORNERS:
         rig = rig_with(strategy, 0.3, corner)

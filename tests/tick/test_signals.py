@@ -86,7 +86,7 @@ def test_inputs_are_at_their_initial_values_unless_running() -> None:
 
 
 @pytest.mark.parametrize(("number", "value"), [(1, 0.5), (-1, 0.5), (nan, 0.5), (0, nan), (0, inf)])
-def test_no_input_that_is_not_there_or_no_number(number: float, value: float) -> None:
+def test_unknown_inputs_and_non_finite_values_are_refused(number: float, value: float) -> None:
     machine = bench(Mode.RUNNING)
     assert machine.tick(CommandKind.SET_INPUT, number, value) == ResultCode.BAD_VALUE
     assert machine["input.flow"] == 0.0

@@ -60,7 +60,7 @@ def test_a_value_is_held_for_a_period_instead_of_a_tick() -> None:
     assert hold_of("card", {"plc": 200.0}, 1000.0) == hold_of(None, {}, 1000.0) == Hold()
 
 
-def test_the_command_is_as_late_as_the_margins_say() -> None:
+def test_command_delay_is_that_of_the_margins() -> None:
     """Phase of the piston's speed behind the virtual flow, at 2 Hz, by the period of the device: half of it."""
     f, delays = 2.0, {}
     wave, ((first, last),) = sines((f,), amplitude=0.1)
@@ -77,7 +77,7 @@ def test_the_command_is_as_late_as_the_margins_say() -> None:
 
 
 @pytest.mark.parametrize(("rate", "phase", "x", "p"), [(200, 0, 1e-4, 0.01), (100, 4, 1e-4, 0.02), (50, 7, 1e-3, 0.06)])
-def test_a_prediction_makes_good_what_it_knows(
+def test_prediction_compensates_known_delays(
     undelayed: dict[str, Floats], rate: float, phase: int, x: float, p: float
 ) -> None:
     """Where the ages of samples and the lag of commands are not known, the rig trips at 50 Hz.
@@ -92,7 +92,7 @@ def test_a_prediction_makes_good_what_it_knows(
     assert not list(found(rig).refusals(rig, ["feedback"]))
 
 
-def test_what_would_oscillate_is_refused(undelayed: dict[str, Floats]) -> None:
+def test_an_oscillating_strategy_is_refused(undelayed: dict[str, Floats]) -> None:
     rig = slow_lift(20, "feedback")
     (text,) = found(rig).refusals(rig, ["feedback"])
     assert text.startswith("rig (20 Hz) is too slow for this circuit: with strategy feedback the delay")
@@ -114,7 +114,7 @@ def test_only_devices_between_pressure_and_valve_count() -> None:
     assert not list(found(both_devices).refusals(both_devices, ["inverse_static", "feedback"]))
 
 
-def test_the_remedy_is_one() -> None:
+def test_the_stated_remedy_is_effective() -> None:
     rig = slow_lift(20, "feedback")
     (text,) = found(rig).refusals(rig, ["feedback"])
     rate = float(text.split("at least ")[1].split(" Hz")[0])
@@ -148,7 +148,7 @@ def test_arming_is_refused_with_the_reason() -> None:
     assert "too slow for this circuit" in answer.problems[0]
 
 
-def test_a_sample_older_than_what_is_remembered_says_nothing() -> None:
+def test_a_sample_older_than_the_stored_past_is_ignored() -> None:
     past: Any = np.arange(12.0).reshape(3, 4)
     assert expected(past, 1, 2.5) == 6.5
     assert expected(past, 1, 3.0) == 7.0
@@ -156,7 +156,7 @@ def test_a_sample_older_than_what_is_remembered_says_nothing() -> None:
     assert np.isnan(expected(past, 1, np.inf))
 
 
-def test_a_sensor_that_is_lost_does_not_hold_the_estimate() -> None:
+def test_a_lost_sensor_does_not_freeze_the_estimate() -> None:
     """Its last value is not taken for a new one: the estimate goes on with the other sensors and the model."""
     run = SlowLift(slow_lift(1000, "feedback"))
     run.start()

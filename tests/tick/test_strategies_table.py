@@ -48,7 +48,7 @@ def test_the_compiled_dispatch_follows_the_table(strategy: Strategy) -> None:
 
 
 @pytest.mark.parametrize("number", [-1, len(Strategy)])
-def test_a_number_that_is_not_in_the_table_commands_nothing(number: int) -> None:
+def test_an_unknown_strategy_number_commands_null(number: int) -> None:
     assert kind_of(number) == Kind.MANUAL
     assert not any(compensates(number, effect) for effect in Compensates)
     assert not needs_flow_sensor(number)
@@ -74,7 +74,7 @@ def test_a_rig_can_do_what_its_sensors_allow() -> None:
     assert not any(cannot(measured.settings, measured.settings.valves["main"], name) for name in STRATEGY_NAMES)
 
 
-def test_a_rung_that_gains_nothing_says_why() -> None:
+def test_a_level_without_benefit_states_the_reason() -> None:
     """No overlap, no delay, no cylinder."""
     rig = bench_rig({"valves": {"main": {"flow": None}}})
     valve = rig.settings.valves["main"]

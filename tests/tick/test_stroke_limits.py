@@ -70,7 +70,7 @@ def test_the_flow_servo_does_not_wind_up_at_the_end() -> None:
     assert machine.record("valve.main.command", 1)[0] < 0.0  # at once, not when an integral has run down
 
 
-def test_an_end_is_stronger_than_hold_and_no_matter_outside_of_running() -> None:
+def test_stroke_limits_override_hold_and_act_only_while_running() -> None:
     machine = bench_with_stroke(0.5)
     before = command_after(machine, 1.0)
     machine.raw["x"] = 9.5

@@ -86,7 +86,7 @@ def test_a_swap_leaves_nothing_of_the_old_circuit_behind() -> None:
     assert np.all(machine.row[first + len(machine.packed.names) :] == 0.0)
 
 
-def test_a_swap_there_and_back_goes_on_as_if_nothing_had_been() -> None:
+def test_a_swap_there_and_back_changes_nothing() -> None:
     """The same circuit swapped in: not one bit of the next tick differs but for the version."""
     machine, other = bench(Mode.RUNNING, circuit=SUPPLIED), bench(Mode.RUNNING, circuit=SUPPLIED)
     for each in (machine, other):
@@ -195,7 +195,7 @@ def test_from_any_logged_row_the_tick_gives_the_next_one_bit_for_bit(strategy: s
 
 
 @given(raw=st.lists(st.floats(0, 10), min_size=3, max_size=3), second=st.floats(-1, 1))
-def test_the_plan_and_the_circuit_are_left_alone(raw: list[float], second: float) -> None:
+def test_the_tick_changes_neither_plan_nor_circuit(raw: list[float], second: float) -> None:
     machine = bench(Mode.RUNNING, circuit=SUPPLIED)
     constants = [machine.rig.plan.block, machine.packed.index, machine.packed.value]
     before = [array.tobytes() for array in constants]

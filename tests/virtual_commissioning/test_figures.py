@@ -70,7 +70,7 @@ def test_a_command_that_oscillates_at_rest(rig: Rig) -> None:
     assert oscillating.judged["noise"] < 1e-4
 
 
-def test_what_the_virtual_circuit_requires_is_no_oscillation(rig: Rig) -> None:
+def test_a_required_oscillation_does_not_count(rig: Rig) -> None:
     wave = np.sin(2 * pi * 12.0 * T)
     required = found(rig, command=0.03 * wave, q_reference=0.03 * FULL * wave, q=0.03 * FULL * wave)
     assert required.judged["oscillation"] < 1e-3
@@ -85,12 +85,12 @@ def test_a_command_that_oscillates_after_a_step(rig: Rig) -> None:
     assert ringing.judged["noise"] < 1e-3
 
 
-def test_noise_is_what_no_machine_follows(rig: Rig) -> None:
+def test_noise_of_the_command_is_its_content_at_high_frequency(rig: Rig) -> None:
     noisy = found(rig, command=0.02 * np.sin(2 * pi * 240.0 * T))
     assert noisy.judged["noise"] == pytest.approx(0.02 / sqrt(2.0), rel=0.02)
 
 
-def test_a_load_that_sinks_for_a_moment_is_not_averaged_away(rig: Rig) -> None:
+def test_a_short_drift_is_not_averaged_over_the_case(rig: Rig) -> None:
     """38 l/min for 0.6 s, until the piston is at its end; then nothing flows any more."""
     flow = np.where(T <= 0.6, -38e-3 / 60.0, 0.0)
     sinking = found(rig, q=flow, x=np.cumsum(flow) * DT / 2e-3)

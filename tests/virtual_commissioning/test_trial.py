@@ -65,7 +65,7 @@ def test_a_good_rig_is_fit(good: TrialResult) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["prediction", "feedback"])
-def test_what_oscillates_with_half_the_load_is_not_fit(strategy: str) -> None:
+def test_a_strategy_that_oscillates_with_half_the_load_is_not_fit(strategy: str) -> None:
     """The judge is the pressure in the machine after a step: it decays, or it grows while the bridge drives it."""
     rig = lift()
     (case,) = (c for c in chosen(rig, CaseKind.STEP, load=0.5) if "to 0.5" in c.moves)
@@ -78,7 +78,7 @@ def test_what_oscillates_with_half_the_load_is_not_fit(strategy: str) -> None:
     assert (found.verdict is Suitability.FIT) == (late < early)
 
 
-def test_what_the_machine_itself_cannot_do_is_not_blamed(good: TrialResult) -> None:
+def test_limits_of_the_machine_do_not_count_against_the_strategy(good: TrialResult) -> None:
     """At 90 % of the stroke a step outwards ends at the stop, with the circuit connected directly too."""
     (out,) = [
         c
@@ -90,7 +90,7 @@ def test_what_the_machine_itself_cannot_do_is_not_blamed(good: TrialResult) -> N
     assert any("Judged only until rod reaches the end of its stroke" in text for text in report.sentences(good))
 
 
-def test_a_limit_that_also_acts_without_a_bridge_is_not_blamed() -> None:
+def test_a_limit_that_also_acts_without_a_bridge_does_not_count() -> None:
     """The rod moves out by half a second's flow, 65 mm or so; the limit trips 30 mm further out."""
     narrow = {"rig": {"limits": {"out": {"channel": "x", "max": "530 mm", "action": "trip"}}}}
     rig = lift(narrow)
@@ -177,7 +177,7 @@ def test_two_valves_hold_it() -> None:
     assert found.cases[0].figures.judged["drift"] < 1e-4
 
 
-def test_a_circuit_that_does_not_hold_its_load_is_not_blamed_on_the_bridge() -> None:
+def test_a_circuit_that_does_not_hold_its_load_does_not_count_against_the_bridge() -> None:
     """At 1.5 times its load the counterbalance valve opens by itself: 1.5 * 92 bar > 120 bar."""
     rig = lowering()
     (found,) = run(rig, ["feedback"], chosen(rig, CaseKind.REST, load=1.5)).values()
@@ -253,7 +253,7 @@ def _acceleration(simulation: dict[str, Any], load: float) -> float:
         ),
     ],
 )
-def test_what_the_rig_file_does_not_state_is_named_with_its_key(changes: dict[str, Any], key: str, remedy: str) -> None:
+def test_assumed_values_are_named_with_their_keys(changes: dict[str, Any], key: str, remedy: str) -> None:
     strategy = "inverse_lag" if "cylinders" in key else "feedback"
     with pytest.raises(ConfigurationError) as error:
         commission(slow_lift(1000.0, strategy, changes), [strategy])

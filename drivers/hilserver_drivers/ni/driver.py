@@ -37,9 +37,9 @@ from hilserver_drivers.ni.system import (
     store_safe_values,
 )
 
-LOOK_AGAIN = (0.1, 2.0)
+SEARCH_PAUSES = (0.1, 2.0)
 """Seconds between attempts to find a device again: the first pause, the longest."""
-LAST_CHANCE = 1.0
+SAFE_TIMEOUT = 1.0
 """Seconds that make_safe waits for a disconnected device."""
 SILENCE = 1.0
 """Seconds of time-outs after which the tasks are created again."""
@@ -138,14 +138,14 @@ class NiDaq(Driver):
         return None if self._connection is not None else np.zeros(len(values), dtype=np.bool_)
 
     def make_safe(self) -> None:
-        """Write the safe values. Waits LAST_CHANCE for a disconnected device, then raises DriverError."""
+        """Write the safe values. Waits SAFE_TIMEOUT for a disconnected device, then raises DriverError."""
         if len(self.outputs) == 0:
             return
         with suppress(DriverError):
             self._write(self._safe, refresh=True)
         if self._connection is None:
             self._hurry.set()
-            if not self._back.wait(LAST_CHANCE):  # the thread that finds the device writes its safe values
+            if not self._back.wait(SAFE_TIMEOUT):  # the thread that finds the device writes its safe values
                 raise DriverError(f"device {self.name} was not set to its safe values: {self.last_error}")
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class NiDaq(Driver):
         self._over.set()
         self._hurry.set()
         if self._searcher is not None:
-            self._searcher.join(LAST_CHANCE)
+            self._searcher.join(SAFE_TIMEOUT)
         with self._lock:
             connection, self._connection, self._is_open = self._connection, None, False
         if connection is not None:
@@ -197,7 +197,7 @@ class NiDaq(Driver):
         with suppress(OSError):  # not with the loop's real-time priority, which a new thread inherits
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         lost.close()
-        pause, longest = LOOK_AGAIN
+        pause, longest = SEARCH_PAUSES
         while not over.is_set():
             try:
                 connection = self._connect(local_system(f"device {self.name}"), counting=False)

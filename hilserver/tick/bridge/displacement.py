@@ -45,7 +45,7 @@ class Law(IntEnum):
     """Kalman filter and linear-quadratic regulator."""
 
 
-class Lateness(Enum):
+class DelayCompensation(Enum):
     """What is done about the delay of the measured force."""
 
     ACCEPTED = "accepted"
@@ -58,7 +58,7 @@ class DisplacementStrategy(IntEnum):
 
     law: Law
     tracks: bool
-    lateness: Lateness
+    compensation: DelayCompensation
     text: str
 
     def __new__(
@@ -66,42 +66,54 @@ class DisplacementStrategy(IntEnum):
         number: int,
         law: Law = Law.DIRECT,
         tracks: bool = False,
-        lateness: Lateness = Lateness.ACCEPTED,
+        compensation: DelayCompensation = DelayCompensation.ACCEPTED,
         text: str = "",
     ) -> DisplacementStrategy:
         """A member of the table."""
         member = int.__new__(cls, number)
-        member._value_, member.law, member.tracks, member.lateness, member.text = number, law, tracks, lateness, text
+        member._value_, member.law, member.tracks, member.compensation, member.text = (
+            number,
+            law,
+            tracks,
+            compensation,
+            text,
+        )
         return member
 
-    direct = 0, Law.DIRECT, False, Lateness.ACCEPTED, "the virtual position is the command"
-    pi_lead = 1, Law.CLASSICAL, False, Lateness.ACCEPTED, "PI controller of the position, with a lead compensator"
+    direct = 0, Law.DIRECT, False, DelayCompensation.ACCEPTED, "the virtual position is the command"
+    pi_lead = (
+        1,
+        Law.CLASSICAL,
+        False,
+        DelayCompensation.ACCEPTED,
+        "PI controller of the position, with a lead compensator",
+    )
     state_feedback = (
         2,
         Law.STATE_FEEDBACK,
         False,
-        Lateness.ACCEPTED,
+        DelayCompensation.ACCEPTED,
         "state feedback of structure and actuator, whose parameters are taken as nominal",
     )
     adaptive = (
         3,
         Law.STATE_FEEDBACK,
         True,
-        Lateness.ACCEPTED,
+        DelayCompensation.ACCEPTED,
         "as state_feedback, with the parameters of actuator and specimen tracked",
     )
     adaptive_lead = (
         4,
         Law.STATE_FEEDBACK,
         True,
-        Lateness.LEAD,
+        DelayCompensation.LEAD,
         "as adaptive, with the actuator ahead of the structure by the delay of the measured force",
     )
     prediction = (
         5,
         Law.STATE_FEEDBACK,
         True,
-        Lateness.PREDICTED,
+        DelayCompensation.PREDICTED,
         "as adaptive, with the force predicted over the tick in which it acts on the structure",
     )
 

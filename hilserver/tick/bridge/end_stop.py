@@ -16,13 +16,13 @@ from hilserver.tick.row import CylinderState, ValveState
 
 AT_THE_STOP = 0.003
 """Fraction of the stroke that counts as its end, because position sensors have an offset."""
-AWAY_TIME = 0.01
+FLOW_FILTER_TIME = 0.01
 """s: filter of the virtual flow that moves the piston off the stop; noise averages out."""
 LEAVING, ARRIVING = 0.01, 0.1
 """Fractions of the nominal flow: above the first, the piston leaves the stop; above the second, it still approaches."""
-PIN_TIME, FREE_TIME = 0.05, 3e-3
+REDUCTION_TIME, RECOVERY_TIME = 0.05, 3e-3
 """s: times in which the bridge reduces its gain at the stop, and restores it when the piston is to leave."""
-PINNED_GAIN = 0.1
+END_STOP_GAIN = 0.1
 """Fraction of the opening that is commanded at the stop."""
 
 
@@ -32,13 +32,13 @@ def note_end_stop(b: ValveState, v: ValveRecord, k: CylinderState, m: CylinderRe
     outward = -b.flow_virtual if v.is_B else b.flow_virtual
     low, high = k.x < AT_THE_STOP * m.stroke, k.x > (1.0 - AT_THE_STOP) * m.stroke
     away = (outward if low else 0.0) - (outward if high else 0.0)
-    b.flow_off_end_stop += (away - b.flow_off_end_stop) * elapsed / (AWAY_TIME + elapsed)
-    is_pinned = (low or high) and -ARRIVING * v.Q_nominal < b.flow_off_end_stop < LEAVING * v.Q_nominal
-    share, time = (1.0, PIN_TIME) if is_pinned else (0.0, FREE_TIME)
+    b.flow_off_end_stop += (away - b.flow_off_end_stop) * elapsed / (FLOW_FILTER_TIME + elapsed)
+    is_held = (low or high) and -ARRIVING * v.Q_nominal < b.flow_off_end_stop < LEAVING * v.Q_nominal
+    share, time = (1.0, REDUCTION_TIME) if is_held else (0.0, RECOVERY_TIME)
     b.end_stop_share += (share - b.end_stop_share) * elapsed / (time + elapsed)
 
 
 @compilable
 def gain_at_end_stop(b: ValveState) -> float:
     """Fraction of the opening that is commanded: 1 except at the stop."""
-    return float(1.0 - (1.0 - PINNED_GAIN) * b.end_stop_share)
+    return float(1.0 - (1.0 - END_STOP_GAIN) * b.end_stop_share)

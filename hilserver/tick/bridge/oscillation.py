@@ -5,7 +5,8 @@ from one turning point to the next, are counted if they
 
 - are large enough (`LEAST`), slower than noise and faster than an operator (`QUICKEST`, `SLOWEST`),
 - are not caused by the operator, whose inputs have not moved by a large part of it meanwhile (`EXPLAINED`),
-- do not decay: they are not much smaller than those before (`KEEPS`, `FORGOTTEN`). A damped rig rings after a step.
+- do not decay: they are not much smaller than those before (`PERSISTENCE`, `DECAY_TIME`); a damped rig rings after a
+  step.
 
 After `HALF_WAVES` of them the loop counts as oscillating, until an operator input moves or none occurs for `SLOWEST`.
 
@@ -31,9 +32,9 @@ QUICKEST, SLOWEST = 2.5e-3, 0.25
 """s between turning points: 200 Hz to 2 Hz."""
 EXPLAINED = 0.25
 """Fraction of an oscillation by which the inputs must move (of half their ranges) to count as its cause."""
-KEEPS, FORGOTTEN = 0.7, 0.5
+PERSISTENCE, DECAY_TIME = 0.7, 0.5
 """Fraction of the largest oscillation that the next ones must reach, and time constant in s with which it decays."""
-WIGGLE = 0.25
+TURNING_SHARE = 0.25
 """Fraction of the largest oscillation by which the opening must return for a turning point."""
 HALF_WAVES = 10
 """Number of half-waves that count as an oscillation: five periods."""
@@ -46,13 +47,13 @@ def watch_oscillation(b: ValveState, v: ValveRecord, travel: float, elapsed: flo
         forget_oscillation(b, v)
     opening = opening_past_overlap(b.demand, v.overlap)
     b.oscillation_mean += (opening - b.oscillation_mean) * elapsed / (SMOOTHED + elapsed)
-    b.oscillation *= exp(-elapsed / FORGOTTEN)
+    b.oscillation *= exp(-elapsed / DECAY_TIME)
     b.oscillation_time += elapsed
     b.oscillation_travel += travel
     y, rises = b.oscillation_mean, b.oscillation_to >= b.oscillation_from
     if y >= b.oscillation_to if rises else y <= b.oscillation_to:
         b.oscillation_to = y
-    elif abs(y - b.oscillation_to) > max(0.5 * least_half_wave(b), WIGGLE * b.oscillation):
+    elif abs(y - b.oscillation_to) > max(0.5 * least_half_wave(b), TURNING_SHARE * b.oscillation):
         count_half_wave(abs(b.oscillation_to - b.oscillation_from), b)
         b.oscillation_from, b.oscillation_to = b.oscillation_to, y
     if b.oscillation_time > SLOWEST:
@@ -66,7 +67,7 @@ def count_half_wave(size: float, b: ValveState) -> None:
     """The opening has turned after a half-wave of ``size``."""
     if b.oscillation_travel > EXPLAINED * size:
         b.oscillation_count, b.oscillation, b.oscillation_time = 0, 0.0, 0.0
-    elif b.oscillation_time > QUICKEST and size > max(least_half_wave(b), KEEPS * b.oscillation):
+    elif b.oscillation_time > QUICKEST and size > max(least_half_wave(b), PERSISTENCE * b.oscillation):
         b.oscillation_count += 1
         b.oscillation, b.oscillation_time = max(size, b.oscillation), 0.0
     b.oscillation_travel = 0.0
