@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hilserver.bench.components import ComponentCost
     from hilserver.bench.drivers import DriverCost
     from hilserver.bench.parts import PartCost
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
     from hilserver.commissioning.rates import RateTrial
     from hilserver.rig.build import Rig
 
@@ -154,18 +154,18 @@ def _print_comparison(changes: Sequence[Change], old: str, differences: Sequence
         console.print(f"Note: {line}", soft_wrap=True)
 
 
-def _tables(report: BenchReport, trials: Sequence[RateTrial]) -> list[Table | str]:
+def _tables(report: BenchReport, trials: Sequence[RateTrial]) -> list[TerminalTable | str]:
     """The results as tables and notes."""
     tables = [_bench_table(report.results, report.rig)] if report.results else []
     tables += [_parts_table(report.parts), _components_table(report.components), _drivers_table(report.drivers)]
     return [*tables, *([_rates_table(trials)] if trials else []), *(f"Note: {note}" for note in report.notes)]
 
 
-def _bench_table(rows: Sequence[Benchmark], rig: str) -> Table:
+def _bench_table(rows: Sequence[Benchmark], rig: str) -> TerminalTable:
     """The times per tick."""
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
 
-    table = Table(title=f"{rig}: µs per tick, median of repeated batches")
+    table = TerminalTable(title=f"{rig}: µs per tick, median of repeated batches")
     table.add_column("what")
     table.add_column("circuit")
     for head in ("median", "fastest", "slowest", "× real time"):
@@ -176,7 +176,7 @@ def _bench_table(rows: Sequence[Benchmark], rig: str) -> Table:
     return table
 
 
-def _parts_table(parts: Sequence[PartCost]) -> Table:
+def _parts_table(parts: Sequence[PartCost]) -> TerminalTable:
     """The cost of each part."""
     table = _costs("by part: µs per tick, median", "part", "where", "µs")
     for part in parts:
@@ -184,7 +184,7 @@ def _parts_table(parts: Sequence[PartCost]) -> Table:
     return table
 
 
-def _components_table(costs: Sequence[ComponentCost]) -> Table:
+def _components_table(costs: Sequence[ComponentCost]) -> TerminalTable:
     """The cost of each component type."""
     from hilserver.bench.components import REST
 
@@ -195,7 +195,7 @@ def _components_table(costs: Sequence[ComponentCost]) -> Table:
     return table
 
 
-def _drivers_table(costs: Sequence[DriverCost]) -> Table:
+def _drivers_table(costs: Sequence[DriverCost]) -> TerminalTable:
     """The cost of each device."""
     table = _costs("devices: µs per access, median", "device", "driver", "where", "read", "write")
     for cost in costs:
@@ -203,7 +203,7 @@ def _drivers_table(costs: Sequence[DriverCost]) -> Table:
     return table
 
 
-def _changes_table(changes: Sequence[Change], old: str) -> Table:
+def _changes_table(changes: Sequence[Change], old: str) -> TerminalTable:
     """All figures compared with those of an earlier result."""
     table = _costs(f"compared with {old}", "figure", "before", "now", "unit", "slowdown")
     for change in changes:
@@ -211,24 +211,24 @@ def _changes_table(changes: Sequence[Change], old: str) -> Table:
     return table
 
 
-def _costs(title: str, first: str, *others: str) -> Table:
-    from hilserver.cli.tables import Table
+def _costs(title: str, first: str, *others: str) -> TerminalTable:
+    from hilserver.cli.tables import TerminalTable
 
-    table = Table(title=title)
+    table = TerminalTable(title=title)
     table.add_column(first)
     for head in others:
         table.add_column(head, justify="left" if head in ("where", "driver") else "right")
     return table
 
 
-def _rates_table(trials: Sequence[RateTrial]) -> Table:
+def _rates_table(trials: Sequence[RateTrial]) -> TerminalTable:
     """The results of the server at each rate."""
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
     from hilserver.commissioning.rates import highest_rate
 
     highest = highest_rate(trials)
     shown = f"{highest:g} Hz" if highest is not None else "none of these"
-    table = Table(title=f"the server in real time, µs; highest sustained rate: {shown}")
+    table = TerminalTable(title=f"the server in real time, µs; highest sustained rate: {shown}")
     for head in ("Hz", "missed", "wake-up", "99 %", "work", "99 %", "99.9 %", "lost", "sustained"):
         table.add_column(head, justify="right")
     for t in trials:

@@ -96,10 +96,10 @@ def _walk(rig: Rig, channel: str, unit: str, seconds: float) -> list[tuple[float
 def _show(rig: Rig, channel: str, fitted: CalibrationFit, unit: str) -> None:
     """Show the fit next to the present calibration."""
     from hilserver.cli.rig_tables import formula
-    from hilserver.cli.tables import Table, new_console
+    from hilserver.cli.tables import TerminalTable, new_console
     from hilserver.commissioning.calibrate import far_from_configured, value_now
 
-    table = Table(title=f"{channel} in {unit or 'no unit'}", title_justify="left")
+    table = TerminalTable(title=f"{channel} in {unit or 'no unit'}", title_justify="left")
     for head in ("raw", "value", "present", "fitted", "residual"):
         table.add_column(head, justify="right")
     for (raw, value), residual in zip(fitted.points, fitted.residuals, strict=True):

@@ -64,11 +64,11 @@ def _table(rig: Rig, source: Source, row: Floats) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
     from hilserver.commissioning.live import readings, units_of_raw
     from hilserver.units import shown_unit
 
-    table = Table(title=f"{rig.settings.name}, {source.described}", title_justify="left")
+    table = TerminalTable(title=f"{rig.settings.name}, {source.described}", title_justify="left")
     for head in ("channel", "source"):
         table.add_column(head)
     for head in ("raw", "value"):

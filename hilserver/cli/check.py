@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hilserver.circuit.mechanisms import PlacedMechanism
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
     from hilserver.margins.margins import RigMargins
     from hilserver.report.document import Grid
     from hilserver.rig.build import Rig
@@ -102,11 +102,11 @@ def _commission(
         raise HilserverError("\n".join(f"{file}: {text}" for text in refused))
 
 
-def _compact(grid: Grid, title: str) -> Table:
+def _compact(grid: Grid, title: str) -> TerminalTable:
     """A wide table for the terminal, without lines between its columns."""
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
 
-    table = Table(title=title, caption=grid.caption, box=None, pad_edge=False)
+    table = TerminalTable(title=title, caption=grid.caption, box=None, pad_edge=False)
     for number, head in enumerate(grid.head):
         table.add_column(head, justify="right" if number > 1 else "left", no_wrap=not number)
     for row in grid.rows:
@@ -131,7 +131,7 @@ def _rig(console: Console, file: Path, out: Path) -> list[str]:
     return [*rig_notes(rig, found), *_mechanisms(console, mechanisms(rig), out, file.stem)]
 
 
-def _tables(rig: Rig, found: RigMargins) -> Iterator[Table]:
+def _tables(rig: Rig, found: RigMargins) -> Iterator[TerminalTable]:
     """Channels, limits, circuit, nodes, valves with their margins, rates and solver, one table each."""
     from hilserver.cli import circuit_tables as circuit
     from hilserver.cli import rig_tables as tables

@@ -10,7 +10,7 @@ from hilserver.circuit import engine as e
 from hilserver.circuit.analysis import Stiffness
 from hilserver.circuit.model import RIG, Circuit
 from hilserver.cli.rig_tables import new_table
-from hilserver.cli.tables import Table
+from hilserver.cli.tables import TerminalTable
 from hilserver.compiler import compiled_program
 from hilserver.margins.solver import stiffest
 from hilserver.rig.build import Rig
@@ -19,7 +19,7 @@ from hilserver.simulation.circuit_run import initial_values
 from hilserver.units import shown_value
 
 
-def component_table(circuit: Circuit) -> Table:
+def component_table(circuit: Circuit) -> TerminalTable:
     """The circuit: components as on the drawing, with the values of their datasheets."""
     table = new_table("Virtual circuit", "component", "type", "connections", "datasheet")
     for placed in circuit.placed:
@@ -32,7 +32,7 @@ def component_table(circuit: Circuit) -> Table:
     return table
 
 
-def node_table(rig: Rig) -> Table:
+def node_table(rig: Rig) -> TerminalTable:
     """The nodes of the circuit at rest: pressure, and capacitance as a volume of oil; motion and mass; states."""
     table = new_table("Nodes and states at rest", "node or state", "kind", "start", "volume or mass")
     packed = rig.packed
@@ -57,7 +57,7 @@ def node_table(rig: Rig) -> Table:
     return table
 
 
-def solver_table(rig: Rig) -> Table:
+def solver_table(rig: Rig) -> TerminalTable:
     """Whether the integrator's step is short enough for the fastest motion in the circuit."""
     table = new_table("Solver", "integrator", "step", "fastest time constant", "of", "longest stable step")
     found = stiffest(rig, compiled_program(rig.library))

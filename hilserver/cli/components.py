@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
     from hilserver.circuit.library import Library
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
     from hilserver.components.base import Component
 
 
@@ -71,27 +71,27 @@ def first_sentence(kind: type[Component]) -> str:
     return (kind.__doc__ or "").strip().partition("\n")[0].replace("``", "")
 
 
-def _listed(names: list[str], library: Library) -> Table:
-    from hilserver.cli.tables import Table
+def _listed(names: list[str], library: Library) -> TerminalTable:
+    from hilserver.cli.tables import TerminalTable
     from hilserver.components.synonyms import SYNONYMS
 
-    table = Table("type", "what it is", "also called", box=None)
+    table = TerminalTable("type", "what it is", "also called", box=None)
     for name in names:
         table.add_row(name, first_sentence(library.types[name]), ", ".join(SYNONYMS.get(name, ())))
     return table
 
 
-def _shown(name: str, kind: type[Component]) -> Iterator[Table | str]:
+def _shown(name: str, kind: type[Component]) -> Iterator[TerminalTable | str]:
     """A component type: what it is, its connections, its values, an example."""
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
 
     yield f"{name}: {first_sentence(kind)}\n"
-    table = Table("connection", "kind", "written as", box=None)
+    table = TerminalTable("connection", "kind", "written as", box=None)
     for row in _connections(kind):
         table.add_row(*row)
     yield table
     yield ""
-    table = Table("datasheet value", "default", "meaning", box=None)
+    table = TerminalTable("datasheet value", "default", "meaning", box=None)
     for key, field in kind.model_fields.items():
         table.add_row(key, _default(field), field.description or "")
     yield table

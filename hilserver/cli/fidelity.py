@@ -11,7 +11,7 @@ from hilserver.cli.output import asking, never_waiting
 from hilserver.cli.replay import Trust
 
 if TYPE_CHECKING:
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
     from hilserver.fidelity.results import Fidelity
     from hilserver.report.document import Grid
     from hilserver.rig.build import Rig
@@ -199,7 +199,7 @@ def _driven(rig: Rig, strategy: list[str] | None, swept: str, sweep: dict[str, o
     return asyncio.run(record_passes(ready, chosen, typer.echo))
 
 
-def tables(result: Fidelity) -> list[Table]:
+def tables(result: Fidelity) -> list[TerminalTable]:
     """All strategies side by side: over the work cycle, and over frequency."""
     from hilserver.fidelity.tables import cycle_grid, frequency_grid
 
@@ -207,11 +207,11 @@ def tables(result: Fidelity) -> list[Table]:
     return [grid_table(cycle_grid(result), title), grid_table(frequency_grid(result, "m^3/s"), "")]
 
 
-def grid_table(grid: Grid, title: str, compact: bool = False) -> Table:
+def grid_table(grid: Grid, title: str, compact: bool = False) -> TerminalTable:
     """A grid for the terminal; ``compact``: without lines between its columns."""
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
 
-    table = Table(title=title, caption=grid.caption, pad_edge=not compact)
+    table = TerminalTable(title=title, caption=grid.caption, pad_edge=not compact)
     if compact:
         table.box = None
     for number, head in enumerate(grid.head):

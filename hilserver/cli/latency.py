@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from hilserver.bench.latency import LatencyMeasurement, LatencyReport
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
     from hilserver.realtime.scheduling import Scheduling
     from hilserver.rig.settings import LoopSettings
 
@@ -103,14 +103,14 @@ def _report(result: LatencyReport, folder: Path) -> None:
         console.print(f"Written: {path}", soft_wrap=True)
 
 
-def latency_table(report: LatencyReport) -> Table:
+def latency_table(report: LatencyReport) -> TerminalTable:
     """The figures of all measurements."""
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
 
     c = report.conditions
     priority = f"SCHED_FIFO {c.scheduling.priority}" if c.scheduling.priority is not None else "ordinary scheduler"
     cpus = f", CPUs {', '.join(map(str, sorted(c.scheduling.cpus)))}" if c.scheduling.cpus else ""
-    table = Table(title=f"wake-up at {c.rate:g} Hz, {priority}{cpus}: delay in µs, {c.duration:g} s each")
+    table = TerminalTable(title=f"wake-up at {c.rate:g} Hz, {priority}{cpus}: delay in µs, {c.duration:g} s each")
     table.add_column("what")
     for head in ("min", "avg", "median", "99 %", "99.9 %", "max"):
         table.add_column(head, justify="right", no_wrap=True, min_width=6)
@@ -121,20 +121,20 @@ def latency_table(report: LatencyReport) -> Table:
     return table
 
 
-def latency_histograms(report: LatencyReport) -> list[Table]:
+def latency_histograms(report: LatencyReport) -> list[TerminalTable]:
     """Histograms of the delays, without load and with load."""
     groups = [[m for m in report.measured if m.loaded is loaded] for loaded in (False, True)]
     return [_histogram(measured) for measured in groups if measured]
 
 
-def _histogram(measured: list[LatencyMeasurement]) -> Table:
+def _histogram(measured: list[LatencyMeasurement]) -> TerminalTable:
     """One column of bars per measurement; the length of a bar is logarithmic."""
     import numpy as np
 
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
 
     edges = 1e-6 * np.array(COARSE)
-    table = Table(box=None)
+    table = TerminalTable(box=None)
     table.add_column("µs", justify="right", no_wrap=True)
     for m in measured:
         table.add_column(m.name, min_width=BAR + 7)

@@ -23,10 +23,10 @@ def list_(folder: Annotated[Path, typer.Argument(help="folder of the logs")] = P
     """List the recordings in a folder: rig, start, last change, number of files, size and state."""
     from datetime import UTC, datetime
 
-    from hilserver.cli.tables import Table, new_console
+    from hilserver.cli.tables import TerminalTable, new_console
     from hilserver.record.folder import recordings
 
-    table = Table("recording", "rig", "started (UTC)", "last written", "files", "MB", "state", box=None)
+    table = TerminalTable("recording", "rig", "started (UTC)", "last written", "files", "MB", "state", box=None)
     for recorded in recordings(folder):
         header = recorded.header
         table.add_row(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import isinf, sqrt
 
 from hilserver.cli.rig_tables import new_table
-from hilserver.cli.tables import Table
+from hilserver.cli.tables import TerminalTable
 from hilserver.margins.capacity import TICKS_PER_PERIOD, CapacityResult, flow_text, inputs_text
 from hilserver.margins.delay import LEAST_MARGIN, PARAMETER_ERROR, DelayResult
 from hilserver.margins.flow_servo import (
@@ -23,7 +23,7 @@ DROP = 35e5
 """Pressure drop over an edge, Pa, at which flow coefficients are shown as flows."""
 
 
-def margin_tables(found: RigMargins) -> Iterator[Table]:
+def margin_tables(found: RigMargins) -> Iterator[TerminalTable]:
     """Capacity, speed, frequencies, delay, and the flow servo where there is a flow sensor: one table each."""
     yield _capacity_table(found.capacity)
     yield _speed_table(found.capacity)
@@ -32,7 +32,7 @@ def margin_tables(found: RigMargins) -> Iterator[Table]:
     yield from map(_servo_table, found.servos)
 
 
-def _capacity_table(found: CapacityResult) -> Table:
+def _capacity_table(found: CapacityResult) -> TerminalTable:
     table = new_table(
         "Capacity", "valve", "direction", "circuit", "real valve", "margin", "at the real supply", "smallest at"
     )
@@ -53,7 +53,7 @@ def _capacity_table(found: CapacityResult) -> Table:
     return table
 
 
-def _speed_table(found: CapacityResult) -> Table:
+def _speed_table(found: CapacityResult) -> TerminalTable:
     table = new_table(
         "Speed", "valve", "requested after a step of the inputs", "the spool reaches", "slew allows", "margin"
     )
@@ -65,7 +65,7 @@ def _speed_table(found: CapacityResult) -> Table:
     return table
 
 
-def _frequency_table(found: CapacityResult) -> Table:
+def _frequency_table(found: CapacityResult) -> TerminalTable:
     table = new_table("Highest significant frequencies", "of", "frequency", "ticks per period")
     for frequency in found.frequencies:
         table.add_row(frequency.what, f"{frequency.hertz:.3g} Hz", f"{frequency.ticks:.3g}")
@@ -73,7 +73,7 @@ def _frequency_table(found: CapacityResult) -> Table:
     return table
 
 
-def _delay_table(found: DelayResult) -> Table:
+def _delay_table(found: DelayResult) -> TerminalTable:
     if found.missing:
         table = new_table("Delay", "unknown")
         table.add_row(found.missing)
@@ -96,7 +96,7 @@ def _delay_table(found: DelayResult) -> Table:
     return table
 
 
-def _servo_table(servo: ServoMargins) -> Table:
+def _servo_table(servo: ServoMargins) -> TerminalTable:
     table = new_table(f"Flow servo of valve {servo.valve}, with {servo.at}", "", "configured", "calculated")
     configured, calculated = ({**in_rig_file(loop.pid), **margins_in_words(loop)} for loop in (servo.loop, servo.tuned))
     for name, value in configured.items():

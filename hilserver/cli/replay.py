@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
     from hilserver.simulation.replay import Replayed
 
 Trust = Annotated[
@@ -80,13 +80,13 @@ def _log(path: Path, from_row: int, tolerance: float | None, json: bool, report:
     return result.ok
 
 
-def _differences_table(result: Replayed) -> Table:
+def _differences_table(result: Replayed) -> TerminalTable:
     """The differences as a table for the terminal."""
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
     from hilserver.simulation.report import differences
 
     grid = differences(result)
-    table = Table(
+    table = TerminalTable(
         title=f"{result.log.name}: values that the replay computes differently", caption="deviations in SI units"
     )
     for number, head in enumerate(grid.head):

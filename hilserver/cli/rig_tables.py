@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hilserver.circuit.model import RIG
-from hilserver.cli.tables import Table
+from hilserver.cli.tables import TerminalTable
 from hilserver.rig.build import Rig
 from hilserver.rig.channels import ChannelSettings, LimitSettings
 from hilserver.rig.settings import ValveSettings
@@ -16,15 +16,15 @@ from hilserver.rig.watches import unwatched, watches
 from hilserver.units import shown_value
 
 
-def new_table(title: str, *heads: str) -> Table:
+def new_table(title: str, *heads: str) -> TerminalTable:
     """An empty table."""
-    table = Table(title=title, title_justify="left")
+    table = TerminalTable(title=title, title_justify="left")
     for head in heads:
         table.add_column(head)
     return table
 
 
-def channel_table(rig: Rig) -> Table:
+def channel_table(rig: Rig) -> TerminalTable:
     """Source, scale, range and use of each channel."""
     heads = ("channel", "source", "raw", "value", "valid", "filter", "used as")
     table = new_table("Channels", *heads, *(["calibrated"] if rig.calibrations else []))
@@ -68,7 +68,7 @@ def formula(polynomial: Sequence[float]) -> str:
     return " + ".join(terms).replace("+ -", "- ")
 
 
-def watch_table(rig: Rig) -> Table:
+def watch_table(rig: Rig) -> TerminalTable:
     """What is watched of the readings of each measured channel, with the action; what is not, is a dash."""
     kinds = ("jumps", "stuck", "estimate", "supply")
     table = new_table("Readings that can't be true", "channel", "range", *kinds, "not watched")
@@ -116,7 +116,7 @@ def _roles(rig: Rig) -> dict[str, list[str]]:
     return roles
 
 
-def limit_table(rig: Rig) -> Table:
+def limit_table(rig: Rig) -> TerminalTable:
     """Limits and their actions."""
     table = new_table("Limits", "limit", "channel", "allowed", "action")
     for name, limit in rig.settings.limits.items():
@@ -139,7 +139,7 @@ def _allowed(limit: LimitSettings, unit: str) -> str:
     return ", ".join(parts)
 
 
-def valve_table(rig: Rig) -> Table:
+def valve_table(rig: Rig) -> TerminalTable:
     """The real valves, one per column."""
     valves = rig.settings.valves
     table = new_table("Real valves", "", *valves)
@@ -168,7 +168,7 @@ def _properties(valve: ValveSettings) -> Iterator[tuple[str, str]]:
     )
 
 
-def rate_table(rig: Rig) -> Table:
+def rate_table(rig: Rig) -> TerminalTable:
     """Tick, integration steps, telemetry."""
     settings, solver = rig.settings, rig.circuit.solver
     table = new_table("Rates", "what", "value")

@@ -12,7 +12,7 @@ from hilserver.cli.switch import Broker, Rig
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
     from hilserver.client import Session
     from hilserver.protocol.address import BrokerAddress
     from hilserver.protocol.published import (
@@ -136,7 +136,7 @@ def picture(
     from rich.console import Group
     from rich.text import Text
 
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
 
     parts: list[RenderableType] = [
         Text.assemble(
@@ -154,7 +154,7 @@ def picture(
             parts.append(Text(f"- device {device}: {failures(report)}", style="yellow"))
     if state.recording is not None and state.recording.file is not None:
         parts.append(recorded(state.recording))
-    table = Table("", "target", "actual", "unit", box=None)
+    table = TerminalTable("", "target", "actual", "unit", box=None)
     channels = description.channels if description else {}
     for key in dict.fromkeys((*state.target, *state.actual)):
         unit = channels[key].unit if key in channels else ("m^3/s" if key.endswith(".flow") else "")
@@ -173,13 +173,13 @@ def picture(
     return Group(*parts)
 
 
-def utilisation_table(state: ServerState, margins: MarginStatus) -> Table:
+def utilisation_table(state: ServerState, margins: MarginStatus) -> TerminalTable:
     """The present utilisation of each real valve, and its margins."""
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
 
     now = ("flow to port", "flow to tank", "opening speed")
     found = ("capacity margin", "speed margin", "delay margin")
-    table = Table("utilisation of a real valve", "strategy", *now, *found, box=None)
+    table = TerminalTable("utilisation of a real valve", "strategy", *now, *found, box=None)
     for valve, used in state.utilisation.items():
         strategy = state.strategies.get(valve, "?")
         fastest = max(used.speed_to_port, used.speed_to_tank)
@@ -223,11 +223,11 @@ def recorded(recording: RecordingStatus) -> str:
     return f"recorded: {recording.rows} rows{lost}, {recording.file} ({recording.megabytes:.1f} MB{free})"
 
 
-def timing_table(loop: LoopStatus) -> Table:
+def timing_table(loop: LoopStatus) -> TerminalTable:
     """Timing of the loop since the start of the server, in µs."""
-    from hilserver.cli.tables import Table
+    from hilserver.cli.tables import TerminalTable
 
-    table = Table("since the start, µs", *("min", "mean", "median", "99 %", "99.9 %", "max"), box=None)
+    table = TerminalTable("since the start, µs", *("min", "mean", "median", "99 %", "99.9 %", "max"), box=None)
     for column in table.columns[1:]:
         column.justify = "right"
     named = {"wake-up after the deadline": loop.wake_up, "work per tick": loop.work}

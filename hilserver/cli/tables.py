@@ -28,7 +28,7 @@ def new_console() -> Console:
     return console
 
 
-class Table(rich.table.Table):
+class TerminalTable(rich.table.Table):
     """A table that fits into any width: cells wrap between words, never within one.
 
     Where even the longest words are too wide side by side, each row becomes a list of its cells with their heads.

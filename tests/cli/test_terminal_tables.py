@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from hilserver.cli.tables import PIPED, Table, fitted, new_console
+from hilserver.cli.tables import PIPED, TerminalTable, fitted, new_console
 
 ROOT = Path(__file__).parents[2]
 LONGEST_WORD = 30
@@ -21,15 +21,15 @@ words = st.text("abcdefgß0123456789.,_/µ", min_size=1, max_size=LONGEST_WORD)
 cells = st.lists(words, max_size=6).map(" ".join)
 
 
-def printed(table: Table, width: int) -> str:
+def printed(table: TerminalTable, width: int) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False, markup=False)
     console.print(table)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def table_of(rows: list[list[str]], boxed: bool = True) -> Table:
-    table = Table(*(f"head {n}" for n in range(len(rows[0]))), title="a title")
+def table_of(rows: list[list[str]], boxed: bool = True) -> TerminalTable:
+    table = TerminalTable(*(f"head {n}" for n in range(len(rows[0]))), title="a title")
     if not boxed:
         table.box = None
     for row in rows:
