@@ -20,8 +20,8 @@ from hilserver.errors import ConfigurationError, Problem
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.simulated import joined
-from hilserver.simulation.circuit_run import initial_values, run_packed
 from hilserver.simulation.machine import Machine
+from hilserver.simulation.packed_run import initial_values, run_packed
 
 
 @dataclass(frozen=True)

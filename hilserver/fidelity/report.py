@@ -117,6 +117,7 @@ def figures(result: Fidelity) -> dict[str, Any]:
         "held_against": result.reference or "virtual flow",
         "quantities": {q.name: {"unit": q.unit, "known": q.known} for q in result.quantities},
         "left_out": dict(result.left_out),
+        "paced": result.paced.figures() if result.paced is not None else None,
         "variants": {v.name: _variant_figures(result, v) for v in result.variants},
         "best_is_closer_by": {
             q.name: {name: result.gain(q.name, name) for name in errors}

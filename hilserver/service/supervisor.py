@@ -374,7 +374,7 @@ def _own_login(address: BrokerAddress, accounts: Accounts, folder: Path) -> Brok
 
 def ring_rows(rig: Rig) -> int:
     """Number of rows in the ring of a rig."""
-    rate, buffer = rig.settings.loop.rate, rig.settings.recording.buffer
+    rate, buffer = rig.clock_rate, rig.settings.recording.buffer
     rows = min(RING_SECONDS * rate, RING_BYTES / (8 * rig.layout.width)) if buffer is None else buffer * rate
     return max(round(rows), RING_ROWS)
 
