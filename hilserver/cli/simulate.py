@@ -19,7 +19,7 @@ OutputStep = Annotated[
 ]
 Tolerance = Annotated[
     float | None,
-    typer.Option(help="circuit: error of the step, as a fraction of a quantity, above which it is too long"),
+    typer.Option(help="error of the step, as a fraction of a quantity, above which it is too long"),
 ]
 Speed = Annotated[
     float | None,
@@ -68,8 +68,10 @@ def simulate(
 
     With a circuit file that includes its cylinder and load: runs the circuit over a work cycle, plots pressures, flows
     and positions, writes all values, and animates each of its mechanisms. No hardware is used, and the run is not in
-    real time. A mechanism file is run as a circuit that consists of the mechanism only. The error of the solver's step
-    is found from a second run with half of it; if it is above the tolerance, the step that suffices is named.
+    real time. A mechanism file is run as a circuit that consists of the mechanism only.
+
+    The error of the solver's step is found from a second run with half of it (of a rig: half of every step, of circuit,
+    machine and reference simulation); if it is above the tolerance, the step that suffices is named.
 
     With --speed, each tick is computed when it is due on the clock, slower or faster than real time, and the present
     values are shown. Results are the same as without a clock; ticks that were not done in their time are reported.
@@ -81,7 +83,6 @@ def simulate(
         "--duration": duration,
         "--tick": tick,
         "--output-step": output_step,
-        "--tolerance": tolerance,
         "--hold-inputs": hold_inputs,
     }
     _refuse_misplaced(file, {"--strategy": strategy} if is_circuit_file(file) else of_circuit)
@@ -89,7 +90,7 @@ def simulate(
         settings = _settings(tick, output_step, tolerance, hold_inputs, speed)
         _circuit(file, cycle, duration, settings, out, table, animation)
     else:
-        _rig(file, strategy, speed, out)
+        _rig(file, strategy, speed, out, tolerance)
 
 
 def _refuse_misplaced(file: Path, options: Mapping[str, object]) -> None:
@@ -101,22 +102,28 @@ def _refuse_misplaced(file: Path, options: Mapping[str, object]) -> None:
         raise HilserverError(f"{file}: {option} has no meaning for a {kind} file.")
 
 
-def _rig(file: Path, strategy: list[str] | None, speed: float | None, out: Path) -> None:
+def _rig(file: Path, strategy: list[str] | None, speed: float | None, out: Path, tolerance: float | None) -> None:
     from rich.console import Console
 
-    from hilserver.cli.fidelity import tables
+    from hilserver.cli.fidelity import step_lines, tables
     from hilserver.cli.watching import watched_rig
     from hilserver.fidelity.report import write_simulation
+    from hilserver.fidelity.step import with_step_error
+    from hilserver.fidelity.strategies import at_step
     from hilserver.fidelity.strategies import simulate as run
     from hilserver.fidelity.summary import sentences
     from hilserver.rig.build import load_rig
+    from hilserver.simulation.step_error import TOLERANCE, check_tolerance
 
+    check_tolerance(TOLERANCE if tolerance is None else tolerance)
     console = Console(highlight=False, markup=False)
     with watched_rig(console, speed) as watch:
-        result = run(load_rig(file), strategy, speed, watch)
+        result = run(rig := load_rig(file), strategy, speed, watch)
+    result = with_step_error(rig, result, at_step(rig), TOLERANCE if tolerance is None else tolerance)
     for table in tables(result):
         console.print(table)
-    for line in [*sentences(result), *(f"Written: {path}" for path in write_simulation(result, out))]:
+    said = [*sentences(result), *step_lines(result)]
+    for line in [*said, *(f"Written: {path}" for path in write_simulation(result, out))]:
         console.print(line, soft_wrap=True)
 
 

@@ -15,6 +15,7 @@ from hilserver.fidelity.measures import Deviation, Response, rms_above
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import Sine
 from hilserver.simulation.pacing import Paced
+from hilserver.simulation.step_error import StepError
 from hilserver.tick.bridge.ladder import BRIDGING, Kind, Strategy
 from hilserver.tick.codes import Saturation
 
@@ -177,7 +178,7 @@ class Fidelity:
     with the reason. ``tripped``: strategies with which the rig did not complete the run, with cause and time.
     ``ports_without_valve``: ports that no valve drives. ``swept``: the input of the sweep. ``notes``: what the reader
     must know. ``circuit``: the virtual circuit as a table. ``paced``: how the runs kept to the clock, where they ran by
-    one.
+    one. ``error``: by the integrator's step, where it was looked for.
     """
 
     rig: str
@@ -193,6 +194,7 @@ class Fidelity:
     notes: tuple[str, ...] = ()
     circuit: Mapping[str, Any] = field(default_factory=dict)
     paced: Paced | None = None
+    error: StepError | None = None
 
     def variant(self, name: str) -> Variant:
         """The variant of this name."""

@@ -9,6 +9,7 @@ from hilserver.circuit.program import Program
 from hilserver.errors import HilserverError, did_you_mean
 from hilserver.fidelity.comparison import Comparison, traced_run
 from hilserver.fidelity.results import NO_BRIDGE, Fidelity, SegmentResult, Variant
+from hilserver.fidelity.step import RunAt
 from hilserver.fidelity.sweeps import alone
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.ladder import cannot, gains_nothing, possible
@@ -123,6 +124,12 @@ def compare(
         circuit=rig.circuit.source,
         paced=paced.together() if paced is not None else None,
     )
+
+
+def at_step(rig: Rig, swept: str = "", sweep: dict[str, Any] | None = None) -> RunAt:
+    """Repeats the results of `simulate` or `measure` with another step of the integrator."""
+    cycle = alone(rig, swept, sweep) if sweep is not None else None
+    return lambda step, names: compare(step.rig(rig), names, chosen_by_user=True, sweep=cycle, swept=swept)
 
 
 def selected(rig: Rig, named: Sequence[str] | None) -> list[str]:

@@ -37,7 +37,7 @@ from hilserver.simulation.change_points import change_point_note
 from hilserver.simulation.driven import driven_table
 from hilserver.simulation.pacing import Look, Paced, Pacing, check_speed
 from hilserver.simulation.packed_run import given_inputs, initial_values, run_packed
-from hilserver.simulation.step_error import TOLERANCE, Quantity, StepError, step_error
+from hilserver.simulation.step_error import TOLERANCE, Quantity, StepError, check_tolerance, step_error
 from hilserver.toml import read_toml
 
 TICK = 1e-3
@@ -76,8 +76,7 @@ class RunSettings:
             raise HilserverError(f"tick: {self.tick:g} s is outside the range 1e-7 … 1 s.")
         if self.speed is not None:
             check_speed(self.speed)
-        if not 0.0 < self.tolerance <= 1.0:
-            raise HilserverError(f"tolerance: {self.tolerance:g} is outside the range 0 … 1.")
+        check_tolerance(self.tolerance)
         if abs(self.every * self.tick - (self.output_step or self.tick)) > 1e-6 * self.tick or self.every < 1:
             text = f"{self.output_step:g} s is not a multiple of the tick of {self.tick:g} s"
             raise HilserverError(f"output step: {text}. Set both, like --tick 0.5ms --output-step 1ms.")
