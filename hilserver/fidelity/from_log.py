@@ -16,7 +16,7 @@ from hilserver.errors import HilserverError
 from hilserver.fidelity.reference import ReferenceSimulation, flows_into, position_nodes, reference_simulation, total
 from hilserver.fidelity.results import ComparedQuantity, Fidelity, SegmentResult, Variant
 from hilserver.fidelity.segments import CircuitRows, CycleSegment, passes, segment_result, segments_of
-from hilserver.fidelity.step import AS_GIVEN, Step
+from hilserver.fidelity.step import AS_GIVEN, IntegrationStep
 from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, is_circuit
 from hilserver.record.reader import LogReader, LogTable
@@ -33,7 +33,7 @@ NEEDED = ("flow_estimated", "flow_deviation", "flow_other")
 
 
 def fidelity_of_log(
-    rig: Rig, path: Path, machine_file: Path | None = None, *, trust: bool = False, step: Step = AS_GIVEN
+    rig: Rig, path: Path, machine_file: Path | None = None, *, trust: bool = False, step: IntegrationStep = AS_GIVEN
 ) -> Fidelity:
     """Fidelity of a recorded run, strategy by strategy.
 
@@ -103,7 +103,7 @@ def _records(table: LogTable) -> list[tuple[CircuitRows, Mapping[str, Any]]]:
 class _Evaluation:
     """Passes of a log, by strategy. ``then``: the rig of the recording, with the cylinders as known today."""
 
-    def __init__(self, then: Rig, today: Rig, machine_file: Path | None, log: Path, step: Step) -> None:
+    def __init__(self, then: Rig, today: Rig, machine_file: Path | None, log: Path, step: IntegrationStep) -> None:
         self.step = step
         self.then, self.today, self.machine_file, self.log = then, today, machine_file, log
         self.settings, self.dt = then.settings, float(then.plan.loop[0].dt)

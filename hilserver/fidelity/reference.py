@@ -17,7 +17,7 @@ from hilserver.circuit.model import RIG, Circuit, read_circuit
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import Program
 from hilserver.errors import ConfigurationError, Problem
-from hilserver.fidelity.step import Step
+from hilserver.fidelity.step import IntegrationStep
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.simulated import joined
@@ -32,7 +32,7 @@ class ReferenceSimulation:
     packed: PackedCircuit
     machine: Machine
 
-    def at(self, step: Step) -> ReferenceSimulation:
+    def at(self, step: IntegrationStep) -> ReferenceSimulation:
         """The same with another step."""
         return replace(self, packed=step.of(self.packed))
 

@@ -28,7 +28,7 @@ REFERENCE = "reference"
 
 
 @dataclass(frozen=True)
-class Step:
+class IntegrationStep:
     """How a rig's circuits are integrated: ``factor`` times the substeps in the files, their integrator or another.
 
     Steps that share a solution of a mechanism remain as many.
@@ -63,8 +63,8 @@ class Step:
         return {**circuit, "solver": solver}
 
 
-AS_GIVEN = Step()
-RunAt = Callable[[Step, list[str]], Fidelity]
+AS_GIVEN = IntegrationStep()
+RunAt = Callable[[IntegrationStep, list[str]], Fidelity]
 """The results of a rig, or of its log, with this step, of these strategies."""
 
 
@@ -75,7 +75,7 @@ def with_step_error(rig: Rig, result: Fidelity, run_at: RunAt, tolerance: float 
     """
     names = [v.name for v in result.variants if v.name != NO_BRIDGE]
     solver, tick = rig.circuit.solver, 1.0 / rig.settings.loop.rate
-    given, finer = _common(result, _tried(run_at, Step(2), names))
+    given, finer = _common(result, _tried(run_at, IntegrationStep(2), names))
     time = tick * np.arange(1.0, _length(given) + 1.0)
     error = StepError(tick / solver.substeps, solver.integrator, deviations(time, given, finer), tolerance)
     if error.too_long:
@@ -83,7 +83,7 @@ def with_step_error(rig: Rig, result: Fidelity, run_at: RunAt, tolerance: float 
         chosen = [worst] if worst in names else names[:1]
 
         def run_with(substeps: int, integrator: str) -> list[Quantity]:
-            step = Step(substeps // solver.substeps, integrator if integrator != solver.integrator else None)
+            step = IntegrationStep(substeps // solver.substeps, integrator if integrator != solver.integrator else None)
             return _common(result, _tried(run_at, step, chosen), [NO_BRIDGE, *chosen])[1]
 
         found = step_error(solver, tick, len(time), time, run_with, tolerance, lambda n: _words(rig, n))
@@ -91,7 +91,7 @@ def with_step_error(rig: Rig, result: Fidelity, run_at: RunAt, tolerance: float 
     return replace(result, error=error)
 
 
-def _tried(run_at: RunAt, step: Step, names: list[str]) -> Fidelity | None:
+def _tried(run_at: RunAt, step: IntegrationStep, names: list[str]) -> Fidelity | None:
     """The results with a step; None where none of the strategies completes its run, or the step is impossible."""
     try:
         return run_at(step, names)

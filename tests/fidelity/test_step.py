@@ -17,7 +17,7 @@ from hilserver.errors import HilserverError
 from hilserver.fidelity.from_log import fidelity_of_log
 from hilserver.fidelity.report import write_report, write_simulation
 from hilserver.fidelity.results import Fidelity
-from hilserver.fidelity.step import Step, with_step_error
+from hilserver.fidelity.step import IntegrationStep, with_step_error
 from hilserver.fidelity.strategies import at_step, simulate
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.simulation.lockstep import LockstepRun
@@ -66,7 +66,7 @@ def test_the_error_is_that_of_the_step(circuit: dict[str, Any], machine: dict[st
     rig = demo(circuit, machine)
     result = with_error(rig)
     assert result.error is not None
-    exact = at_step(rig)(Step(16, "rk4"), ["inverse_static"])
+    exact = at_step(rig)(IntegrationStep(16, "rk4"), ["inverse_static"])
     for deviation in result.error.deviations:
         true = differences(result, exact)[deviation.quantity]
         assert true / 3 < deviation.largest < 3 * true
@@ -97,7 +97,7 @@ def test_a_run_that_does_not_complete_with_half_the_step_is_too_long() -> None:
     rig = demo()
     result = simulate(rig, ["inverse_static"])
 
-    def fails(step: Step, names: list[str]) -> Fidelity:
+    def fails(step: IntegrationStep, names: list[str]) -> Fidelity:
         raise HilserverError("the rig does not complete its work cycle")
 
     error = with_step_error(rig, result, fails).error
@@ -130,7 +130,7 @@ def test_of_a_log_the_reference_simulation_has_an_error(tmp_path: Path) -> None:
     result = with_step_error(rig, plain, lambda step, names: fidelity_of_log(rig, log, step=step))
     assert result.error is not None
     assert {each.name.rpartition(", ")[2] for each in result.error.deviations} == {"reference"}
-    true = differences(plain, fidelity_of_log(rig, log, step=Step(16, "rk4")))
+    true = differences(plain, fidelity_of_log(rig, log, step=IntegrationStep(16, "rk4")))
     for deviation in result.error.deviations:
         assert true[deviation.quantity] / 3 < deviation.largest < 3 * true[deviation.quantity]
 
