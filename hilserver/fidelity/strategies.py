@@ -127,8 +127,8 @@ def compare(
 
 
 def at_step(rig: Rig, swept: str = "", sweep: dict[str, Any] | None = None) -> RunAt:
-    """Repeats the results of `simulate` or `measure` with another step of the integrator."""
-    cycle = alone(rig, swept, sweep) if sweep is not None else None
+    """Repeats the results of `simulate` or `measure` with another step; of the sweep only if there is no work cycle."""
+    cycle = alone(rig, swept, sweep) if sweep is not None and rig.cycle is None else None
     return lambda step, names: compare(step.rig(rig), names, chosen_by_user=True, sweep=cycle, swept=swept)
 
 
