@@ -133,7 +133,8 @@ def result(component: type[Component], word: str) -> Term:
     """Parse the name of a result."""
     if word.startswith("d") and word[1:] in {state.name for state in component.states}:
         return Term(Role.DERIVATIVE, word[1:], word)
-    if word.removeprefix("next_") in {memory.name for memory in component.memories}:
+    kept = {memory.name for memory in component.memories} | {state.name for state in component.states}
+    if word.removeprefix("next_") in kept:
         return Term(Role.NEXT, word.removeprefix("next_"), word)
     for role in (*SUMMED, *WRITTEN):
         port = word.removeprefix(role.value)

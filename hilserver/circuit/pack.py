@@ -112,7 +112,10 @@ class _Packer:
         self.accounts = accounts
         self.flows: list[tuple[str, str, str]] = []
         self.calls = [
-            (placed, contract) for placed in circuit.placed for contract in library.contracts_of(type(placed.component))
+            (placed, contract)
+            for placed in circuit.placed
+            for contract in library.contracts_of(type(placed.component))
+            if not contract.kernel.sampled or placed.component.is_sampled()
         ]
         self.problems: list[Problem] = []
         self.hydraulic: list[str] = []

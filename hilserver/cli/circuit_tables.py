@@ -15,7 +15,7 @@ from hilserver.compiler import compiled_program
 from hilserver.margins.solver import stiffest
 from hilserver.rig.build import Rig
 from hilserver.simulation.balance import node_sums
-from hilserver.simulation.circuit_run import initial_values
+from hilserver.simulation.packed_run import initial_values
 from hilserver.units import shown_value
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hilserver.cli.output import never_waiting
+from hilserver.cli.run import Speed
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DemoStep:
-    """A command of the demo. ``at``: s after the start."""
+    """A command of the demo. ``at``: s of the rig after the start."""
 
     at: float
     text: str
@@ -38,21 +39,22 @@ def demo(
     rig: Annotated[Path | None, typer.Option(help="another rig file")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="folder of the report")] = Path("reports"),
     panel: Annotated[bool, typer.Option(help="also serve the panel; its address is printed")] = True,
+    speed: Speed = 1.0,
     stay: Annotated[bool, typer.Option("--stay", help="keep running until Ctrl-C, to operate it in the panel")] = False,
 ) -> None:
     """Run the demo: a virtual pump, relief valve and 4/3 valve move a simulated machine through its servo valve.
 
-    Runs in real time at 1 kHz; relief valve and directional valve are switched live over MQTT. Records a log and
-    writes a report on the run with plots, circuit and timing. Ctrl-C ends it cleanly.
+    Runs in real time at 1 kHz (--speed 0.1: in slow motion); relief valve and directional valve are switched live over
+    MQTT. Records a log and writes a report on the run with plots, circuit and timing. Ctrl-C ends it cleanly.
     """
     import logging
 
     from hilserver.cli.examples import example
     from hilserver.compiler import is_compiled
-    from hilserver.rig.build import load_rig
+    from hilserver.rig.build import at_speed, load_rig
 
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(message)s")
-    loaded = load_rig(rig or example("rigs/demo.toml"))
+    loaded = at_speed(load_rig(rig or example("rigs/demo.toml")), speed)
     if not is_compiled(loaded.library):
         typer.echo("The first start of this version compiles it, which takes about a minute.")
     raise typer.Exit(asyncio.run(show(loaded, output, panel, stay)))
@@ -133,10 +135,10 @@ async def play(supervisor: Supervisor) -> None:
     assert supervisor.telemetry is not None
     console = Console()
     steps, done = script(), []
-    began = time.monotonic()
+    began, speed = time.monotonic(), supervisor.rig.speed
     live = sys.stdout.isatty()
     with Live(console=console, refresh_per_second=10, transient=not live, auto_refresh=live) as view:
-        while (elapsed := time.monotonic() - began) < LENGTH:
+        while (elapsed := (time.monotonic() - began) * speed) < LENGTH:
             while steps and elapsed >= steps[0].at:
                 step = steps.pop(0)
                 answer = await request(supervisor.address, supervisor.rig.settings.name, step.command)
@@ -148,12 +150,14 @@ async def play(supervisor: Supervisor) -> None:
                     console.print(done[-1])
             row = supervisor.telemetry.latest()
             if row is not None and live:
-                view.update(live_table(supervisor.telemetry.state(row, 0), done, elapsed / LENGTH))
-            await asyncio.sleep(0.1)
+                view.update(
+                    live_table(supervisor.telemetry.state(row, 0), done, elapsed / LENGTH, supervisor.rig.clock_rate)
+                )
+            await asyncio.sleep(0.1 / max(speed, 1.0))
 
 
-def live_table(state: ServerState, done: list[str], progress: float) -> Table:
-    """The state of the rig."""
+def live_table(state: ServerState, done: list[str], progress: float, rate: float) -> Table:
+    """The state of the rig. ``rate``: ticks per second of the clock."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
@@ -179,7 +183,7 @@ def live_table(state: ServerState, done: list[str], progress: float) -> Table:
             ("virtual flow", shown(targets.get("valve.main.flow"), "m^3/s")),
             ("real flow", shown(values.get("valve.main.flow"), "m^3/s")),
             ("command", shown(values.get("valve.main.command"), "")),
-            ("work per tick", f"{timing.get('work_median', 0) * 1e6:.0f} µs of 1000"),
+            ("work per tick", f"{timing.get('work_median', 0) * 1e6:.0f} µs of {1e6 / rate:.0f}"),
             ("missed ticks", str(state.missed_ticks)),
         ),
         strict=True,

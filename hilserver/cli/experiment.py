@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from hilserver.report.document import Document
 
 experiment = typer.Typer(
     help="Repeat published experiments against independent solutions.",
@@ -36,3 +39,68 @@ def boom(
     for line in found.costs():
         typer.echo(line)
     typer.echo(f"\nWritten: {found.plot(out)}")
+
+
+Folder = Annotated[Path, typer.Option("--output", "-o", help="folder for the report (HTML, Markdown, pictures)")]
+
+
+@experiment.command("slider-crank")
+def slider_crank(
+    seconds: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="simulated seconds; may be repeated; default: 1 … 60, as in the source"),
+    ] = None,
+    out: Folder = Path("reports"),
+) -> None:
+    """The spatial slider-crank of the article on closed chains: cost over simulated time, with steps of 10 and 1 ms."""
+    _needs_compiler()
+    from hilserver.bench.closed_chains import SOURCE
+    from hilserver.bench.closed_chains import slider_crank as run
+    from hilserver.cli.examples import example
+
+    _publish(run(example("mechanisms/spatial_slider_crank.toml"), seconds or tuple(SOURCE)), out, "slider-crank")
+
+
+@experiment.command("loop")
+def loop(
+    joints: Annotated[
+        list[int] | None,
+        typer.Option(min=4, max=2001, help="joints of the loop; may be repeated; default: 5 … 251"),
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="simulated seconds")] = 10.0,
+    out: Folder = Path("reports"),
+) -> None:
+    """The generated loop of the article on closed chains: cost, closure, accuracy, gain by two threads over n."""
+    _needs_compiler()
+    from hilserver.bench.closed_chains import JOINTS, generated_loops
+
+    _publish(generated_loops(joints or JOINTS, seconds), out, "loop")
+
+
+def _needs_compiler() -> None:
+    """Raises HilserverError where Numba is not installed: these experiments compile integrators of their own."""
+    from importlib.util import find_spec
+
+    from hilserver.errors import HilserverError
+
+    if find_spec("numba") is None:
+        text = "compiles integrators of its own and needs Numba: pip install 'hilserver[own-components]'"
+        raise HilserverError(f"this experiment {text}.")
+
+
+def _publish(document: Document, out: Path, stem: str) -> None:
+    """Print the tables and sentences of a report, and write it."""
+    from rich.console import Console
+
+    from hilserver.cli.fidelity import grid_table
+    from hilserver.report.document import Grid, Listing
+
+    console = Console(highlight=False, markup=False)
+    for block in document.blocks:
+        if isinstance(block, Grid):
+            console.print(grid_table(block, ""))
+        elif isinstance(block, Listing):
+            for item in block.items:
+                console.print(item, soft_wrap=True)
+    for path in document.write(out, stem):
+        console.print(f"Written: {path}", soft_wrap=True)

@@ -127,16 +127,23 @@ def _refuse_options_of_vary(rigs: int | None, seed: int | None) -> None:
 
 def _simulate(rig: Rig, strategy: list[str] | None, swept: str, sweep: dict[str, object] | None, out: Path) -> None:
     """Run a simulated rig in lockstep and report."""
-    from hilserver.fidelity.strategies import measure
+    from hilserver.fidelity.step import with_step_error
+    from hilserver.fidelity.strategies import at_step, measure
 
-    _report(measure(rig, strategy, swept, sweep), out)
+    _report(with_step_error(rig, measure(rig, strategy, swept, sweep), at_step(rig, swept, sweep)), out)
 
 
 def _evaluate(rig: Rig, log: Path, machine: Path | None, out: Path, trust: bool) -> None:
     """Evaluate a recorded run and report."""
     from hilserver.fidelity.from_log import fidelity_of_log
+    from hilserver.fidelity.step import with_step_error
 
-    _report(fidelity_of_log(rig, log, machine, trust=trust), out)
+    result = fidelity_of_log(rig, log, machine, trust=trust)
+    if result.reference:
+        result = with_step_error(
+            rig, result, lambda step, names: fidelity_of_log(rig, log, machine, trust=trust, step=step)
+        )
+    _report(result, out)
 
 
 def _vary(rig: Rig, strategies: list[str], rigs: int | None, seed: int | None, refused: list[str], out: Path) -> None:
@@ -221,6 +228,13 @@ def grid_table(grid: Grid, title: str, compact: bool = False) -> TerminalTable:
     return table
 
 
+def step_lines(result: Fidelity) -> list[str]:
+    """The error of the step for the terminal."""
+    if result.error is None or not result.error.deviations:
+        return []
+    return [*(f"Error of {each}" for each in result.error.deviations), result.error.verdict()]
+
+
 def _report(result: Fidelity, out: Path) -> None:
     from hilserver.cli.tables import new_console
     from hilserver.fidelity.report import write_report
@@ -229,5 +243,6 @@ def _report(result: Fidelity, out: Path) -> None:
     console = new_console()
     for table in tables(result):
         console.print(table)
-    for line in [*sentences(result), *result.notes, *(f"Written: {path}" for path in write_report(result, out))]:
+    said = [*sentences(result), *result.notes, *step_lines(result)]
+    for line in [*said, *(f"Written: {path}" for path in write_report(result, out))]:
         console.print(line, soft_wrap=True)

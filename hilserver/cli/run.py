@@ -18,9 +18,18 @@ if TYPE_CHECKING:
 RigFile = Annotated[Path, typer.Argument(help="rig file (TOML)", show_default=False)]
 
 
+Speed = Annotated[
+    float,
+    typer.Option(
+        min=0.0, help="simulated rig: seconds of the rig per second of the clock, like 0.1 (slow motion) or 10"
+    ),
+]
+
+
 @never_waiting()
 def run(
     rig: RigFile,
+    speed: Speed = 1.0,
     report: Annotated[
         Path | None, typer.Option(help="write a report on the run to this folder when it ends", metavar="FOLDER")
     ] = None,
@@ -30,6 +39,9 @@ def run(
 
     Starts in SAFE with the valves at null. Arm, start and switch over MQTT (hilserver switch, mosquitto_pub). Every
     tick is recorded. However the run ends, the valves are set to their safe values first.
+
+    A rig whose devices are all simulated can run slower or faster than real time (--speed): its ticks, and all times in
+    its rig file, are its own; those of people and networks (heartbeats, operator link, telemetry) are the clock's.
     """
     import asyncio
 
@@ -46,7 +58,7 @@ def run(
         prepared = Prepared()
         try:
             await prepared.start(*USUAL)  # before the imports of _serve, which take as long as those of these processes
-            return await _serve(rig, report, notifier, restarts, prepared)
+            return await _serve(rig, speed, report, notifier, restarts, prepared)
         finally:
             await prepared.end()
 
@@ -62,14 +74,16 @@ def _set_up_logging(verbose: bool) -> None:
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=line)
 
 
-async def _serve(rig: Path, report: Path | None, notifier: Notifier, restarts: Restarts, prepared: Prepared) -> int:
+async def _serve(
+    rig: Path, speed: float, report: Path | None, notifier: Notifier, restarts: Restarts, prepared: Prepared
+) -> int:
     """Run the rig until it ends; returns the exit code."""
     import asyncio
 
-    from hilserver.rig.build import load_rig
+    from hilserver.rig.build import at_speed, load_rig
     from hilserver.service.supervisor import Supervisor
 
-    supervisor = Supervisor(load_rig(rig), notifier, restarts, prepared)
+    supervisor = Supervisor(at_speed(load_rig(rig), speed), notifier, restarts, prepared)
     task = asyncio.create_task(supervisor.run())
     ready = asyncio.create_task(supervisor.ready.wait())
     await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
@@ -84,9 +98,11 @@ async def _serve(rig: Path, report: Path | None, notifier: Notifier, restarts: R
 
 def _say_what_runs(supervisor: Supervisor) -> None:
     """The rig, the address at which it is operated, and its log."""
-    settings = supervisor.rig.settings
+    settings, speed = supervisor.rig.settings, supervisor.rig.speed
+    at_speed = f", {speed:g} times real time" if speed != 1.0 else ""
     typer.echo(
-        f"{settings.name} runs at {settings.loop.rate:g} Hz. MQTT: {supervisor.address}, topics hil/{settings.name}/#"
+        f"{settings.name} runs at {settings.loop.rate:g} Hz{at_speed}. MQTT: {supervisor.address}, "
+        f"topics hil/{settings.name}/#"
     )
     why_not = "the disk is nearly full" if settings.recording.enabled else "recording.enabled = false"
     typer.echo(f"Log: {supervisor.log_file}" if supervisor.log_file else f"Not recorded ({why_not}).")

@@ -19,7 +19,13 @@ OutputStep = Annotated[
 ]
 Tolerance = Annotated[
     float | None,
-    typer.Option(help="circuit: error of the step, as a fraction of a quantity, above which it is too long"),
+    typer.Option(help="error of the step, as a fraction of a quantity, above which it is too long"),
+]
+Speed = Annotated[
+    float | None,
+    typer.Option(
+        help="run by the clock, at so many times real time, like 0.1 (slow motion) or 10; default: as fast as possible"
+    ),
 ]
 HoldInputs = Annotated[
     bool, typer.Option("--hold-inputs", help="circuit: hold the inputs during each tick, as a real loop must")
@@ -48,6 +54,7 @@ def simulate(
     output_step: OutputStep = None,
     tolerance: Tolerance = None,
     hold_inputs: HoldInputs = False,
+    speed: Speed = None,
     animation: Annotated[
         bool, typer.Option("--animation/--no-animation", help="circuit: animate its mechanisms as GIF files")
     ] = True,
@@ -61,8 +68,13 @@ def simulate(
 
     With a circuit file that includes its cylinder and load: runs the circuit over a work cycle, plots pressures, flows
     and positions, writes all values, and animates each of its mechanisms. No hardware is used, and the run is not in
-    real time. A mechanism file is run as a circuit that consists of the mechanism only. The error of the solver's step
-    is found from a second run with half of it; if it is above the tolerance, the step that suffices is named.
+    real time. A mechanism file is run as a circuit that consists of the mechanism only.
+
+    The error of the solver's step is found from a second run with half of it (of a rig: half of every step, of circuit,
+    machine and reference simulation); if it is above the tolerance, the step that suffices is named.
+
+    With --speed, each tick is computed when it is due on the clock, slower or faster than real time, and the present
+    values are shown. Results are the same as without a clock; ticks that were not done in their time are reported.
     """
     from hilserver.simulation.circuit_run import is_circuit_file
 
@@ -71,15 +83,14 @@ def simulate(
         "--duration": duration,
         "--tick": tick,
         "--output-step": output_step,
-        "--tolerance": tolerance,
         "--hold-inputs": hold_inputs,
     }
     _refuse_misplaced(file, {"--strategy": strategy} if is_circuit_file(file) else of_circuit)
     if is_circuit_file(file):
-        settings = _settings(tick, output_step, tolerance, hold_inputs)
+        settings = _settings(tick, output_step, tolerance, hold_inputs, speed)
         _circuit(file, cycle, duration, settings, out, table, animation)
     else:
-        _rig(file, strategy, out)
+        _rig(file, strategy, speed, out, tolerance)
 
 
 def _refuse_misplaced(file: Path, options: Mapping[str, object]) -> None:
@@ -91,23 +102,33 @@ def _refuse_misplaced(file: Path, options: Mapping[str, object]) -> None:
         raise HilserverError(f"{file}: {option} has no meaning for a {kind} file.")
 
 
-def _rig(file: Path, strategy: list[str] | None, out: Path) -> None:
-    from hilserver.cli.fidelity import tables
+def _rig(file: Path, strategy: list[str] | None, speed: float | None, out: Path, tolerance: float | None) -> None:
+    from hilserver.cli.fidelity import step_lines, tables
     from hilserver.cli.tables import new_console
+    from hilserver.cli.watching import watched_rig
     from hilserver.fidelity.report import write_simulation
+    from hilserver.fidelity.step import with_step_error
+    from hilserver.fidelity.strategies import at_step
     from hilserver.fidelity.strategies import simulate as run
     from hilserver.fidelity.summary import sentences
     from hilserver.rig.build import load_rig
+    from hilserver.simulation.step_error import TOLERANCE, check_tolerance
 
+    check_tolerance(TOLERANCE if tolerance is None else tolerance)
     console = new_console()
-    result = run(load_rig(file), strategy)
+    with watched_rig(console, speed) as watch:
+        result = run(rig := load_rig(file), strategy, speed, watch)
+    result = with_step_error(rig, result, at_step(rig), TOLERANCE if tolerance is None else tolerance)
     for table in tables(result):
         console.print(table)
-    for line in [*sentences(result), *(f"Written: {path}" for path in write_simulation(result, out))]:
+    said = [*sentences(result), *step_lines(result)]
+    for line in [*said, *(f"Written: {path}" for path in write_simulation(result, out))]:
         console.print(line, soft_wrap=True)
 
 
-def _settings(tick: str | None, output_step: str | None, tolerance: float | None, hold_inputs: bool) -> RunSettings:
+def _settings(
+    tick: str | None, output_step: str | None, tolerance: float | None, hold_inputs: bool, speed: float | None
+) -> RunSettings:
     """The options as settings of a circuit run. Raises HilserverError."""
     from hilserver.simulation.circuit_run import USUAL, RunSettings
 
@@ -116,6 +137,7 @@ def _settings(tick: str | None, output_step: str | None, tolerance: float | None
         output_step=None if output_step is None else _seconds("--output-step", output_step),
         tolerance=USUAL.tolerance if tolerance is None else tolerance,
         hold_inputs=hold_inputs,
+        speed=speed,
     )
 
 
@@ -140,6 +162,7 @@ def _circuit(
     animation: bool,
 ) -> None:
     from hilserver.circuit.library import circuit_library
+    from hilserver.cli.watching import watched_circuit
     from hilserver.simulation.cavitation import cavitation
     from hilserver.simulation.circuit_run import (
         balance_facts,
@@ -150,8 +173,11 @@ def _circuit(
         written,
     )
 
-    run = run_circuit_file(file, circuit_library(file), cycle, duration, settings)
+    with watched_circuit(settings.speed) as watch:
+        run = run_circuit_file(file, circuit_library(file), cycle, duration, settings, watch)
     print(f"{run.name}: {run.time[-1]:g} s, {len(written(run))} values in {len(run.time)} ticks.")
+    if run.paced is not None:
+        print(f"By the clock: {run.paced}.")
     for name, text in balance_facts(run):
         print(f"{name}: {text}.")
     if run.error is not None and run.error.deviations:

@@ -146,6 +146,10 @@ class Component(Datasheet):
         """Mechanical ports with stops: the positions, m, at which these act fully."""
         return {}
 
+    def is_sampled(self) -> bool:
+        """Whether its sampled kernels have anything to do; those of a part that needs none are left out."""
+        return True
+
     def has_mass(self) -> bool:
         """Whether it adds a mass to the nodes to which its kernels add one; a part's own mass may be neglected."""
         return True
@@ -165,7 +169,10 @@ def kernel(component: type[Component]) -> Callable[[AnyFunction], AnyFunction]:
 
 
 def sampled(component: type[Component]) -> Callable[[AnyFunction], AnyFunction]:
-    """Like :func:`kernel`, but run once before each integration step: it returns ``next_<memory>``, not derivatives."""
+    """Like :func:`kernel`, but run once before each integration step: it returns ``next_<memory>``, not derivatives.
+
+    ``next_<state>`` sets a state, for one that has no motion of its own (a spool without lag).
+    """
     return _register(component, sampled=True)
 
 

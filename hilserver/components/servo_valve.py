@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from math import inf, pi
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from hilserver.components.base import Fluid, Parameters, State, kernel
+from hilserver.components.base import Fluid, Parameters, State, kernel, sampled
 from hilserver.components.shared.edges import ValveWithEdges
+from hilserver.components.shared.spool import NO_LAG, NoLag, one_motion
 from hilserver.numerics.shape import clip
+from hilserver.numerics.spool import FOLLOWS
 from hilserver.numerics.valve import equal_edges, leakage_fade, opening_past_overlap
 from hilserver.units import Frequency, Number, Rate
 
@@ -21,13 +23,17 @@ class ServoValve(ValveWithEdges):
 
     w is the opening past the overlap. A second-order spool lags by 90° at its natural frequency at any damping: the
     datasheet's -90° frequency. The spool's position is the value ``<name>.U``, its speed ``<name>.W``. Edges and
-    leakage as in ``proportional_valve_4_3``. Hysteresis is not modelled. Source: theory §3; [Linjama].
+    leakage as in ``proportional_valve_4_3``. With ``lag = "none"`` the spool is where the command is, at any time:
+    :math:`U = U_{in}`, W = 0. Hysteresis is not modelled. Source: theory §3; [Linjama].
     """
 
     type_name = "servo_valve"
     states = (State("U", "1", lower=-1.0, upper=1.0), State("W", "1/s", lower="least_rate", upper="rate"))
 
-    f90: Frequency = Field(gt=0, description="-90° frequency of the datasheet's Bode plot, omega/(2·pi)")
+    f90: Frequency | None = Field(
+        default=None, gt=0, description="-90° frequency of the datasheet's Bode plot, omega/(2·pi)"
+    )
+    lag: NoLag | None = NO_LAG
     damping: Number = Field(
         default=0.8, gt=0, le=5, description="damping ratio of the spool, d; the Bode plot's gain at f90 is 1/(2·d)"
     )
@@ -39,10 +45,19 @@ class ServoValve(ValveWithEdges):
     )
     null_offset: Number = Field(default=0.0, gt=-0.5, lt=0.5, description="spool position at command 0")
 
+    @model_validator(mode="after")
+    def _one_motion(self) -> ServoValve:
+        one_motion(self, "f90", "damping", "opening_rate")
+        return self
+
+    def is_sampled(self) -> bool:
+        return self.lag is not None
+
     def parameters(self, fluid: Fluid) -> Parameters:
         rate = self.opening_rate if self.opening_rate is not None else inf
         return {
-            "omega": 2.0 * pi * self.f90,
+            "omega": 2.0 * pi * self.f90 if self.f90 is not None else 1.0 / FOLLOWS,
+            "ideal": float(self.f90 is None),
             "d": self.damping,
             "rate": rate,
             "least_rate": -rate,
@@ -52,11 +67,20 @@ class ServoValve(ValveWithEdges):
         }
 
 
+@sampled(ServoValve)
+def servo_valve_without_lag(u_command, U_0):
+    next_U = clip(u_command + U_0, -1.0, 1.0)
+    next_W = 0.0
+    return next_U, next_W
+
+
 @kernel(ServoValve)
-def servo_valve(p_P, p_T, p_A, p_B, u_command, U, W, omega, d, overlap, U_0, C_v, C_leak, U_leak, p_tr):
+def servo_valve(p_P, p_T, p_A, p_B, u_command, U, W, omega, ideal, d, overlap, U_0, C_v, C_leak, U_leak, p_tr):
+    target = clip(u_command + U_0, -1.0, 1.0)
     dU = W
-    dW = omega * omega * (clip(u_command + U_0, -1.0, 1.0) - U) - 2.0 * d * omega * W
-    w = opening_past_overlap(U, overlap)
-    leak = C_leak * leakage_fade(abs(U), U_leak)
+    dW = omega * omega * (target - U) - 2.0 * d * omega * W
+    spool = target if ideal > 0.0 else U
+    w = opening_past_overlap(spool, overlap)
+    leak = C_leak * leakage_fade(abs(spool), U_leak)
     q_P, q_T, q_A, q_B = equal_edges(w, leak, p_P, p_T, p_A, p_B, C_v, p_tr)
     return q_P, q_T, q_A, q_B, dU, dW

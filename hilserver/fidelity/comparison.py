@@ -105,7 +105,9 @@ class Comparison:
             *(ComparedQuantity(f"pressure {p}", "Pa", other_edge="" if p in driven else others[p]) for p in ports),
         )
 
-    def run(self, rig: Rig, strategies: list[str], tripped: dict[str, str]) -> dict[str, dict[str, SegmentResult]]:
+    def run(
+        self, rig: Rig, strategies: list[str], tripped: dict[str, str], run_of: RunOf = traced_run
+    ) -> dict[str, dict[str, SegmentResult]]:
         """Results of work cycle and sweep, as far as the rig's cycle has them, by strategy and without compensation.
 
         A strategy with which the rig does not stay RUNNING is entered into ``tripped`` instead, with cause and time.
@@ -113,7 +115,7 @@ class Comparison:
         assert rig.cycle is not None
         found: dict[str, dict[str, SegmentResult]] = {} if self.no_command else {NO_BRIDGE: {}}
         for name in strategies:
-            record, true_values = self.bridged(rig, name)
+            record, true_values = self.bridged(rig, name, run_of)
             if trip := trip_in(record, rig):
                 tripped[name] = str(trip)
                 continue

@@ -16,6 +16,7 @@ from hilserver.errors import HilserverError
 from hilserver.fidelity.reference import ReferenceSimulation, flows_into, position_nodes, reference_simulation, total
 from hilserver.fidelity.results import ComparedQuantity, Fidelity, SegmentResult, Variant
 from hilserver.fidelity.segments import CircuitRows, CycleSegment, passes, segment_result, segments_of
+from hilserver.fidelity.step import AS_GIVEN, IntegrationStep
 from hilserver.numerics.arrays import Floats
 from hilserver.record.format import Event, is_circuit
 from hilserver.record.reader import LogReader, LogTable
@@ -31,13 +32,15 @@ NEEDED = ("flow_estimated", "flow_deviation", "flow_other")
 """Columns of a valve that logs of older versions do not have."""
 
 
-def fidelity_of_log(rig: Rig, path: Path, machine_file: Path | None = None, *, trust: bool = False) -> Fidelity:
+def fidelity_of_log(
+    rig: Rig, path: Path, machine_file: Path | None = None, *, trust: bool = False, step: IntegrationStep = AS_GIVEN
+) -> Fidelity:
     """Fidelity of a recorded run, strategy by strategy.
 
     ``rig``: as known today; only the machine is taken from it (that of its simulated device, or its cylinders), all
     else from the log. ``machine_file``: a circuit file of the machine instead. ``trust``: run the Python that the log
-    contains, also if it was not run here before. Of several complete passes of the work
-    cycle under one strategy, the last one is evaluated. Raises RecordError where the log can't be used,
+    contains, also if it was not run here before. ``step``: of the reference simulation. Of several complete passes of
+    the work cycle under one strategy, the last one is evaluated. Raises RecordError where the log can't be used,
     ConfigurationError where the machine does not fit, HilserverError where nothing in the log can be evaluated.
     """
     log = LogReader(path)
@@ -56,7 +59,7 @@ def fidelity_of_log(rig: Rig, path: Path, machine_file: Path | None = None, *, t
             f"{path}: this log was written by {table.header.software} and has no {', '.join(missing) or 'valve'}."
         )
     evaluation = _Evaluation(
-        replace(then, settings=_with_cylinders(then.settings, rig.settings)), rig, machine_file, path
+        replace(then, settings=_with_cylinders(then.settings, rig.settings)), rig, machine_file, path, step
     )
     for record, source in _records(table):
         evaluation.add(record, then.read_circuit(source, str(path)))
@@ -100,7 +103,8 @@ def _records(table: LogTable) -> list[tuple[CircuitRows, Mapping[str, Any]]]:
 class _Evaluation:
     """Passes of a log, by strategy. ``then``: the rig of the recording, with the cylinders as known today."""
 
-    def __init__(self, then: Rig, today: Rig, machine_file: Path | None, log: Path) -> None:
+    def __init__(self, then: Rig, today: Rig, machine_file: Path | None, log: Path, step: IntegrationStep) -> None:
+        self.step = step
         self.then, self.today, self.machine_file, self.log = then, today, machine_file, log
         self.settings, self.dt = then.settings, float(then.plan.loop[0].dt)
         self.program: Program = compiled_program(then.library)
@@ -162,7 +166,7 @@ class _Evaluation:
         actual, uncertainty, sensor_noise = self._actual(record, segment.rows)
         reference: dict[str, Floats] = {}
         if (machine := self._machine(record, segment.rows, circuit)) is not None:
-            coupled = reference_simulation(machine, circuit, self.then.library, str(self.log))
+            coupled = reference_simulation(machine, circuit, self.then.library, str(self.log)).at(self.step)
             reference = self._reference_values(record, segment.rows, circuit, coupled)
             self.reference = f"the virtual circuit connected directly to {machine.origin}"
         return segment_result(self.settings, record, segment, actual, reference, uncertainty, sensor_noise)

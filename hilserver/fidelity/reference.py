@@ -7,7 +7,7 @@ the rig file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,12 @@ from hilserver.circuit.model import RIG, Circuit, read_circuit
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import Program
 from hilserver.errors import ConfigurationError, Problem
+from hilserver.fidelity.step import IntegrationStep
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.simulated import joined
-from hilserver.simulation.circuit_run import initial_values, run_packed
 from hilserver.simulation.machine import Machine
+from hilserver.simulation.packed_run import initial_values, run_packed
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,10 @@ class ReferenceSimulation:
 
     packed: PackedCircuit
     machine: Machine
+
+    def at(self, step: IntegrationStep) -> ReferenceSimulation:
+        """The same with another step."""
+        return replace(self, packed=step.of(self.packed))
 
     def start(self, known: Mapping[str, float], *parts: tuple[PackedCircuit, Floats]) -> Floats:
         """Start values: the initial ones, replaced by those of the same name in ``parts``, then by ``known``."""

@@ -31,6 +31,7 @@ def write_simulation(result: Fidelity, folder: Path) -> list[Path]:
         Listing(tuple(sentences(result) + list(result.notes))),
         overview(result),
         Picture("segments", figure, TIME_CAPTION),
+        *_step(result),
         *_circuit(result),
     ]
     written = Document(f"{result.rig}: the work cycle under every strategy", blocks).write(folder, stem)
@@ -42,6 +43,13 @@ def _circuit(result: Fidelity) -> Iterator[Block]:
         yield Heading("The virtual circuit")
         yield from drawing(result.circuit)
         yield components(result.circuit)
+
+
+def _step(result: Fidelity) -> Iterator[Block]:
+    if result.error is not None and result.error.deviations:
+        yield Heading("Error of the step")
+        yield result.error.verdict()
+        yield result.error.grid()
 
 
 def write_report(result: Fidelity, folder: Path) -> list[Path]:
@@ -68,6 +76,7 @@ def _blocks(result: Fidelity) -> Iterator[Block]:
         if grid is not None:
             yield Heading(title)
             yield grid
+    yield from _step(result)
     yield from _circuit(result)
     yield from _how_to_read(result)
 
@@ -117,6 +126,8 @@ def figures(result: Fidelity) -> dict[str, Any]:
         "held_against": result.reference or "virtual flow",
         "quantities": {q.name: {"unit": q.unit, "known": q.known} for q in result.quantities},
         "left_out": dict(result.left_out),
+        "error": result.error.figures() if result.error is not None else None,
+        "paced": result.paced.figures() if result.paced is not None else None,
         "variants": {v.name: _variant_figures(result, v) for v in result.variants},
         "best_is_closer_by": {
             q.name: {name: result.gain(q.name, name) for name in errors}

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from hilserver.fidelity.measures import Deviation, Response, rms_above
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import Sine
+from hilserver.simulation.pacing import Paced
+from hilserver.simulation.step_error import StepError
 from hilserver.tick.bridge.ladder import BRIDGING, Kind, Strategy
 from hilserver.tick.codes import Saturation
 
@@ -175,7 +177,8 @@ class Fidelity:
     ``reference``: describes the reference simulation; empty without one. ``left_out``: strategies that were not tried,
     with the reason. ``tripped``: strategies with which the rig did not complete the run, with cause and time.
     ``ports_without_valve``: ports that no valve drives. ``swept``: the input of the sweep. ``notes``: what the reader
-    must know. ``circuit``: the virtual circuit as a table.
+    must know. ``circuit``: the virtual circuit as a table. ``paced``: how the runs kept to the clock, where they ran by
+    one. ``error``: by the integrator's step, where it was looked for.
     """
 
     rig: str
@@ -190,6 +193,8 @@ class Fidelity:
     swept: str = ""
     notes: tuple[str, ...] = ()
     circuit: Mapping[str, Any] = field(default_factory=dict)
+    paced: Paced | None = None
+    error: StepError | None = None
 
     def variant(self, name: str) -> Variant:
         """The variant of this name."""

@@ -5,29 +5,63 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from hilserver.circuit.program import Program
 from hilserver.errors import HilserverError, did_you_mean
-from hilserver.fidelity.comparison import Comparison
+from hilserver.fidelity.comparison import Comparison, traced_run
 from hilserver.fidelity.results import NO_BRIDGE, Fidelity, SegmentResult, Variant
+from hilserver.fidelity.step import RunAt
 from hilserver.fidelity.sweeps import alone
 from hilserver.rig.build import Rig, assemble
 from hilserver.rig.ladder import cannot, gains_nothing, possible
 from hilserver.rig.settings import RigSettings, ValveSettings
-from hilserver.tick.bridge.ladder import BRIDGING
+from hilserver.simulation.lockstep import LockstepRun
+from hilserver.simulation.pacing import Look, Paced, Pacing
+from hilserver.tick.bridge.ladder import BRIDGING, Strategy
 
 USUAL = ("inverse_static", "inverse_lag_leakage", "second_order", "null_region", "prediction", "feedback", "flow_servo")
 """Strategies that `fidelity` compares by default, together with the one in the rig file."""
+Watch = Callable[[str, float], object]
+"""Called now and then in a run by the clock: with the strategy, and the simulated time since the rig's start, s."""
 
 
-def simulate(rig: Rig, strategies: Sequence[str] | None = None) -> Fidelity:
+class PacedRuns:
+    """Makes runs of a rig by the clock, at ``speed`` times real time."""
+
+    def __init__(self, speed: float, watch: Watch | None) -> None:
+        self._speed, self._watch = speed, watch
+        self._clocks: list[Pacing] = []
+
+    def __call__(self, rig: Rig, program: Program) -> LockstepRun:
+        pacing = Pacing(1.0 / rig.settings.loop.rate, self._speed, self._look(rig))
+        self._clocks.append(pacing)
+        return LockstepRun(rig, program=program, trace=True, pacing=pacing)
+
+    def _look(self, rig: Rig) -> Look | None:
+        if (watch := self._watch) is None:
+            return None
+        strategy = Strategy(int(rig.plan.valve["strategy_first"][0])).name
+        return lambda ticks, values: watch(strategy, ticks / rig.settings.loop.rate)
+
+    def together(self) -> Paced | None:
+        """How the runs kept to the clock."""
+        return Paced.all_of(clock.paced() for clock in self._clocks)
+
+
+def simulate(
+    rig: Rig, strategies: Sequence[str] | None = None, speed: float | None = None, watch: Watch | None = None
+) -> Fidelity:
     """Run the work cycle in the reference simulation, without compensation, and with each strategy of the bridge.
 
     All runs have the same machine, initial state and operator inputs, tick by tick. Flows, pressures and positions are
     the simulated ones, not the measured ones. ``strategies``: default all that the rig can use and may benefit from.
+    ``speed``: run the bridged rig by the clock, at so many times real time; ``watch`` is told how that goes on.
     Raises HilserverError where the rig has no simulated machine, valve or work cycle.
     """
     if rig.cycle is None:
         raise HilserverError(f"{rig.file}: simulate needs a work cycle, which this rig file does not name (cycle = …).")
-    return compare(rig, strategies or possible(rig.settings), chosen_by_user=strategies is not None)
+    paced = PacedRuns(speed, watch) if speed is not None else None
+    chosen = strategies or possible(rig.settings)
+    return compare(rig, chosen, chosen_by_user=strategies is not None, paced=paced)
 
 
 def measure(rig: Rig, named: Sequence[str] | None, swept: str = "", sweep: dict[str, Any] | None = None) -> Fidelity:
@@ -55,6 +89,7 @@ def compare(
     chosen_by_user: bool,
     sweep: Mapping[str, Any] | None = None,
     swept: str = "",
+    paced: PacedRuns | None = None,
 ) -> Fidelity:
     """The same for ``strategies``, and also over ``sweep``: the table of a work cycle that sweeps the input ``swept``.
 
@@ -66,7 +101,8 @@ def compare(
     tripped: dict[str, str] = {}
     for each in (rig, with_cycle(rig, sweep)) if sweep is not None else (rig,):
         if each.cycle is not None:
-            for name, found in comparison.run(each, [n for n in tried if n not in tripped], tripped).items():
+            left = [n for n in tried if n not in tripped]
+            for name, found in comparison.run(each, left, tripped, paced or traced_run).items():
                 results[name] |= found
     if set(tried) <= set(tripped):
         texts = "; ".join(f"with strategy {name} it {text}" for name, text in tripped.items())
@@ -86,7 +122,14 @@ def compare(
         swept=swept,
         notes=("Flows, pressures and positions are the simulated machine's own values, not those of its sensors.",),
         circuit=rig.circuit.source,
+        paced=paced.together() if paced is not None else None,
     )
+
+
+def at_step(rig: Rig, swept: str = "", sweep: dict[str, Any] | None = None) -> RunAt:
+    """Repeats the results of `simulate` or `measure` with another step; of the sweep only if there is no work cycle."""
+    cycle = alone(rig, swept, sweep) if sweep is not None and rig.cycle is None else None
+    return lambda step, names: compare(step.rig(rig), names, chosen_by_user=True, sweep=cycle, swept=swept)
 
 
 def selected(rig: Rig, named: Sequence[str] | None) -> list[str]:

@@ -21,6 +21,8 @@ def sentences(result: Fidelity) -> list[str]:
             f"Port {ports} has no separate valve: its pressure comes from the other edge of the real valve and from "
             "the real supply, not from the virtual circuit. No bridge can compensate for that."
         )
+    if result.paced is not None:
+        found.append(f"By the clock: {result.paced}.")
     return found + [f"Not tried: {reason}." for reason in result.left_out.values()]
 
 

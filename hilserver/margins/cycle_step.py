@@ -17,8 +17,9 @@ from hilserver.circuit.program import Program
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
-from hilserver.simulation.circuit_run import given_inputs, initial_values, quantities, run_packed
+from hilserver.simulation.circuit_run import quantities
 from hilserver.simulation.machine import circuit_on, machine_of_device
+from hilserver.simulation.packed_run import given_inputs, initial_values, run_packed
 from hilserver.simulation.step_error import Quantity, StepError, step_error
 
 LONGEST = 30.0

@@ -16,6 +16,8 @@ LANDING = 0.1
 """Share of its way over which an on/off spool comes to rest; before, it moves at constant speed."""
 ARRIVED = 0.95
 """Share of its way after which an on/off spool counts as switched."""
+FOLLOWS = 1e-3
+"""Time constant, s, of the state of a spool without lag where no step sets it: in the analysis of operating points."""
 _SAME_TIME = 1e-7  # s; times are sums of many steps
 
 
@@ -93,6 +95,16 @@ def within_play(last: float, u: float, play: float) -> float:
     (0.45, 0.45, 0.35)
     """
     return clip(last, u - play, u + play)
+
+
+@compilable
+def spool_target(moved: float, half_loop: float, U_0: float, least: float) -> float:
+    """Where a spool is to go for a command behind its play: full command is full stroke, whatever the play takes of it.
+
+    >>> [spool_target(moved, 0.05, 0.01, -1.0) for moved in (0.0, 0.475, 0.95)]
+    [0.01, 0.51, 1.0]
+    """
+    return clip(moved / (1.0 - half_loop) + U_0, least, 1.0)
 
 
 @compilable

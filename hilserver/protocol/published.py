@@ -145,7 +145,12 @@ class DurationFigures(Published):
 class LoopStatus(Published):
     """Timing of the real-time loop since the start of the server, as measured by the loop itself; in s."""
 
-    period: float = Field(description="configured time between ticks")
+    period: float = Field(description="configured time between ticks on the clock")
+    speed: float = Field(
+        default=1.0,
+        description="seconds of the rig per second of the clock; not 1 only where a simulated rig runs in slow or "
+        "fast motion. A tick is period * speed seconds of the rig",
+    )
     wake_up: DurationFigures = Field(description="from a tick's deadline to its start, missed ticks included")
     work: DurationFigures | None = Field(description="computing time of a tick; null before the second tick")
     parts: dict[str, DurationFigures] = Field(description="the same by parts: read, compute, write, publish")

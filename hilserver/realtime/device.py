@@ -32,6 +32,8 @@ from hilserver.tick.plant_records import actuators_on
 ROWS = 64
 START_TIMEOUT = 100.0
 """Seconds to wait for the device's process, which compiles components of the user's own at their first start."""
+LEAST_TICKS = 5
+"""Ticks without a command after which a loop counts as gone at slow rates, however short the watchdog's time."""
 ORPHAN_LINGER = 0.5
 """Seconds without a command after which a device without a supervisor terminates."""
 
@@ -68,14 +70,15 @@ class RemotePlant:
     """The loop's side: a plant for the simulated driver that runs in another process.
 
     Waits ``patience`` seconds for a device that is still starting. Raises SharedMemoryError if it does not appear.
+    Ages are in seconds of the rig, of which ``speed`` pass per second of the clock.
     """
 
-    def __init__(self, path: Path, safe: Floats, patience: float = START_TIMEOUT) -> None:
+    def __init__(self, path: Path, safe: Floats, patience: float = START_TIMEOUT, speed: float = 1.0) -> None:
         self._memory = _attached(path, patience)
         self._reading = np.zeros(self._memory.readings.width)
         self._command = np.zeros(self._memory.commands.width)
         self._samples = self._reading[1 : self._memory.applied.start]
-        self._safe = safe
+        self._safe, self._speed = safe, speed
 
     def read(self, values: Floats, ages: Floats) -> None:
         """The device's last readings and their age."""
@@ -83,7 +86,7 @@ class RemotePlant:
             values[:], ages[:] = np.nan, np.inf
             return
         values[:] = self._samples
-        ages[:] = max(time.monotonic() - self._reading[0], 0.0)
+        ages[:] = max(time.monotonic() - self._reading[0], 0.0) * self._speed
 
     def write(self, values: Floats) -> None:
         """A command for the device."""
@@ -119,6 +122,7 @@ class SimulatedDevice:
         setup = read_setup(setup_file)
         device = next(d for d in setup.devices if d.name == name)
         self._plant, self._dt = setup.plants[name], float(setup.plan.loop[0].dt)
+        self._period, self._speed = setup.period_s, setup.speed
         self._program = program_for(setup.own)
 
         self._watchdog, self._supervisor = float(device.configured()[1].watchdog), supervisor
@@ -145,7 +149,7 @@ class SimulatedDevice:
             memory.close()
 
     def _run(self, memory: DeviceMemory) -> None:
-        clock, got, row = GridClock(self._dt), np.zeros(memory.commands.width), np.zeros(memory.readings.width)
+        clock, got, row = GridClock(self._period), np.zeros(memory.commands.width), np.zeros(memory.readings.width)
         samples, command = row[1 : memory.applied.start], row[memory.applied]
         move = self._program.move.bound(self._plant, command, self._dt)
         sample = self._program.sample.bound(self._plant, samples)
@@ -157,13 +161,13 @@ class SimulatedDevice:
             silence = time.monotonic() - got[0] if memory.commands.latest(got) >= 0 else np.inf
             if self._is_over(silence):
                 return
-            command[:] = got[1:] if silence <= self._watchdog else self._safe
+            command[:] = got[1:] if silence * self._speed <= self._watchdog else self._safe
             row[0] = time.monotonic()
             memory.readings.publish(row)
 
     def _is_over(self, silence: float) -> bool:
         if self._stopping:
-            return silence > self._watchdog
+            return silence > max(self._watchdog, LEAST_TICKS * self._period)
         return silence > ORPHAN_LINGER and os.getppid() != self._supervisor
 
     def _stop(self, *_: Any) -> None:

@@ -47,7 +47,7 @@ RAMP_MARGIN = 0.5
 class LoopDevice:
     """A driver and its place in the row: it reads directly into the raw section and writes the outputs' columns."""
 
-    def __init__(self, setup: DeviceSetup, driver: Driver, row: Floats, layout: Layout) -> None:
+    def __init__(self, setup: DeviceSetup, driver: Driver, row: Floats, layout: Layout, speed: float) -> None:
         first, last = setup.first_slot, setup.first_slot + len(setup.inputs)
         self.driver = driver
         self._raw = row[layout.raw + first : layout.raw + last]
@@ -59,7 +59,7 @@ class LoopDevice:
         self._confirmed = row[layout.confirmed + first : layout.confirmed + last]
         self._confirmed_ages = row[layout.confirmed_age + first : layout.confirmed_age + last]
         self._confirmed_at, self._commanded_at = np.zeros(len(self._out)), time.monotonic()
-        self._row = row
+        self._row, self._speed = row, speed
 
     def read(self) -> bool:
         """Fill raw values, ages, failures, confirmed outputs; False, without samples, if the device must not continue.
@@ -74,6 +74,7 @@ class LoopDevice:
         self._row[self._failures] = self.driver.errors.total()
         self.driver.confirmed(self._confirmed, self._confirmed_at)
         np.subtract(self._commanded_at, self._confirmed_at, out=self._confirmed_ages)
+        self._confirmed_ages *= self._speed
         return True
 
     def write(self) -> bool:
@@ -97,11 +98,12 @@ class Loop:
     def __init__(self, setup: Setup, program: Program, memory: LoopMemory) -> None:
         self.plan, self.index, self.value = setup.plan, setup.index, setup.value
         self.row = setup.row
-        self.clock = GridClock(float(self.plan.loop[0].dt))
+        self.clock = GridClock(setup.period_s)
         self.devices: list[LoopDevice] = []
         self._reports: list[FailureReport] = []
         self._program = program
         self._memory = memory
+        self._speed = setup.speed
         self._work = np.zeros(work_needed(self.index, self.plan))
         self._command = no_command()
         self._nothing = no_command()
@@ -126,7 +128,8 @@ class Loop:
     def open(self, setups: Sequence[DeviceSetup]) -> None:
         """Open all devices and write their safe values. Raises DriverError; close() makes those already open safe."""
         for setup in setups:
-            device = LoopDevice(setup, make_driver(setup), self.row, self.plan.layout[0])
+            driver = make_driver(setup, speed=self._speed)
+            device = LoopDevice(setup, driver, self.row, self.plan.layout[0], self._speed)
             device.driver.open()
             self.devices.append(device)
             device.driver.make_safe()
@@ -196,7 +199,7 @@ class Loop:
             self._last_tick = None
             return False
         if self._last_tick is None:
-            self._last_tick = self.clock.tick + round(ramp_time(self.plan) / self.clock.period_s)
+            self._last_tick = self.clock.tick + round(ramp_time(self.plan) / float(self.plan.loop[0].dt))
         at_rest = np.array_equal(self.row[self._commands], self.plan.valve["safe_value"])
         at_rest &= np.array_equal(self.row[self._outputs], self.plan.output["off"])
         return bool(at_rest) or self.clock.tick > self._last_tick
@@ -235,13 +238,13 @@ def ramp_time(plan: Plan) -> float:
 class _LoopHost:
     """The objects that the loop provides for drivers: the plant of a device simulated in a separate process."""
 
-    def __init__(self, setup: DeviceSetup, patience: float) -> None:
-        self._setup, self._patience = setup, patience
+    def __init__(self, setup: DeviceSetup, patience: float, speed: float) -> None:
+        self._setup, self._patience, self._speed = setup, patience, speed
 
     def plant(self, device: str, config: Any, outputs: Sequence[str]) -> Plant:
         """The plant in the device's process; waits for it."""
         safe = np.array([config.actuators[name].safe for name in outputs], dtype=np.float64)
-        return RemotePlant(Path(self._setup.segment), safe, self._patience)
+        return RemotePlant(Path(self._setup.segment), safe, self._patience, self._speed)
 
     def samples(self, device: str) -> SampleSource:
         """Raises DriverError, because a real-time run has no recorded samples."""
@@ -250,15 +253,15 @@ class _LoopHost:
         )
 
 
-def make_driver(setup: DeviceSetup, patience: float = START_TIMEOUT) -> Driver:
+def make_driver(setup: DeviceSetup, patience: float = START_TIMEOUT, speed: float = 1.0) -> Driver:
     """The driver of a device, not opened yet; for a slow device its substitute in the loop.
 
-    Waits up to ``patience`` seconds for the process of a simulated device.
+    Waits up to ``patience`` seconds for the process of a simulated device, which runs at ``speed``.
     """
     kind, config = setup.configured()
     if kind.pace is Pace.SLOW:
         return RemoteDevice(setup)
-    return kind.create(_LoopHost(setup, patience), setup.name, config, setup.inputs, setup.outputs)
+    return kind.create(_LoopHost(setup, patience, speed), setup.name, config, setup.inputs, setup.outputs)
 
 
 def make_devices_safe(setup_file: Path) -> list[str]:

@@ -19,7 +19,7 @@ def make_setup(rig: Rig, segments: Mapping[str, str], plants: Mapping[str, Plant
     devices = tuple(device_setups(rig, segments))
     row = first_row(rig.layout, rig.plan, rig.packed)
     n_raw, own = len(rig.layout.raw), rig.library.own
-    return Setup(rig.plan, rig.packed.index, rig.packed.value, row, devices, scheduling, n_raw, plants, own)
+    return Setup(rig.plan, rig.packed.index, rig.packed.value, row, devices, scheduling, n_raw, plants, own, rig.speed)
 
 
 def device_setups(rig: Rig, segments: Mapping[str, str]) -> list[DeviceSetup]:

@@ -39,6 +39,13 @@ class Setup:
     plants: Mapping[str, PlantArrays]
     own: tuple[OwnFile, ...] = ()
     """Files with components of the user, as the supervisor has read them: all processes build the same library."""
+    speed: float = 1.0
+    """Seconds of the rig per second of the clock."""
+
+    @property
+    def period_s(self) -> float:
+        """Time between two ticks on the clock, s."""
+        return float(self.plan.loop[0].dt) / self.speed
 
 
 def write_setup(setup: Setup, path: Path) -> None:
@@ -54,6 +61,7 @@ def write_setup(setup: Setup, path: Path) -> None:
         "n_raw": setup.n_raw,
         "plants": [*setup.plants],
         "own": [asdict(file) for file in setup.own],
+        "speed": setup.speed,
     }
     arrays["json"] = np.frombuffer(json.dumps(text).encode(), dtype=np.uint8)
     path.touch(mode=0o600)
@@ -78,7 +86,7 @@ def read_setup(path: Path) -> Setup:
     cpus = text["scheduling"].pop("cpus")
     scheduling = Scheduling(**text["scheduling"], cpus=frozenset(cpus) if cpus else None)
     own = tuple(OwnFile(**o) for o in text["own"])
-    return Setup(plan, index, value, row, devices, scheduling, text["n_raw"], plants, own)
+    return Setup(plan, index, value, row, devices, scheduling, text["n_raw"], plants, own, text["speed"])
 
 
 def swap_payload(packed: PackedCircuit, carried: Integers, about: bytes) -> bytes:

@@ -86,6 +86,16 @@ class LogHeader(BaseModel):
     first_row: int = 0
     first_circuit: int = 0
 
+    @property
+    def speed(self) -> float:
+        """Seconds of the rig per second of the clock."""
+        return float(self.extra.get("speed", 1.0))
+
+    @property
+    def clock_period_s(self) -> float:
+        """Time between two ticks on the clock, s."""
+        return self.period_s / self.speed
+
     @field_validator("columns")
     @classmethod
     def _names_are_distinct(cls, columns: tuple[str, ...]) -> tuple[str, ...]:

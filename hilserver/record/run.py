@@ -33,7 +33,13 @@ def run_header(rig: Rig, program: str, kind: str) -> LogHeader:
         configuration={"file": str(rig.file), **rig.sources},
         packed=packed_record(rig.packed, rig.circuit.source),
         units=units_of(rig),
-        extra={"program": program, "kind": kind, "machine": machine(), "circuit_space": rig.layout.circuit_space},
+        extra={
+            "program": program,
+            "kind": kind,
+            "machine": machine(),
+            "circuit_space": rig.layout.circuit_space,
+            **({"speed": rig.speed} if rig.speed != 1.0 else {}),
+        },
     )
 
 

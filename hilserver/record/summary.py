@@ -57,7 +57,7 @@ def summarise(path: Path) -> RunSummary:
 def _summary(path: Path, table: LogTable) -> RunSummary:
     columns = table.columns
     work = np.sum([columns[name] for name in WORK if name in columns], axis=0)
-    late = columns["missed"] * table.header.period_s + columns["wake_error"]
+    late = columns["missed"] * table.header.clock_period_s + columns["wake_error"]
     running = columns["mode"] == Mode.RUNNING
     names = [name.removeprefix("valve.").removesuffix(".command") for name in columns if name.endswith(".command")]
     return RunSummary(

@@ -115,7 +115,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         columns = self.header.columns
-        self.timing = LoopTiming(self.header.period_s)
+        self.timing = LoopTiming(self.header.clock_period_s)
         ends = (".flow_virtual", ".flow_measured", ".command")
         valve = [name for name in columns if name.startswith("valve.") and name.endswith(ends)]
         channels = [name for name in columns if name.startswith("channel.")]
@@ -206,7 +206,8 @@ def _about(reader: LogReader, run: _Run) -> Iterator[tuple[str, str]]:
             f"{run.missed} missed, {len(run.circuits) - 1} switches of the circuit"
         ),
     )
-    yield "Clock", str(header.extra.get("kind", "unknown"))
+    at_speed = f", at {header.speed:g} times real time" if header.speed != 1.0 else ""
+    yield "Clock", str(header.extra.get("kind", "unknown")) + at_speed
     yield "Software", header.software
     if found := header.extra.get("machine"):
         yield (

@@ -17,14 +17,14 @@ from hilserver.circuit.own import OwnFile
 from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.compiler import check
 from hilserver.driver import Driver, Pace, PlantDriver, SampleDriver, driver_named, is_hardware
-from hilserver.errors import ConfigurationError, Problem, did_you_mean, problems_of
+from hilserver.errors import ConfigurationError, HilserverError, Problem, did_you_mean, problems_of
 from hilserver.rig.calibration import Calibration, with_calibrations
 from hilserver.rig.checks import channel_kinds, cycle_disagreements, disagreements, undriven_signals
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.outputs import driven_outputs
 from hilserver.rig.plan import RowLayout, build_plan, row_layout
 from hilserver.rig.references import unresolved
-from hilserver.rig.settings import RigSettings
+from hilserver.rig.settings import HIGHEST_RATE, LOWEST_RATE, RigSettings
 from hilserver.rig.simulated import build_plant
 from hilserver.rig.trust import remember
 from hilserver.tick.plan import Plan
@@ -89,6 +89,13 @@ class Rig:
     """The simulated devices as they begin; :meth:`plants` copies them."""
     calibrations: Mapping[str, tuple[Calibration, ...]] = field(default_factory=dict)
     """The history of each calibrated channel; ``settings`` holds what came of it."""
+    speed: float = 1.0
+    """Seconds of the rig per second of the clock, in a run by the clock; see :func:`at_speed`."""
+
+    @property
+    def clock_rate(self) -> float:
+        """Ticks per second of the clock, in a run by the clock."""
+        return self.settings.loop.rate * self.speed
 
     @property
     def rates(self) -> dict[str, float]:
@@ -134,6 +141,25 @@ def load_rig(path: Path | str, library: Library | None = None) -> Rig:
     if library is None:
         library = _own_library(sources, file, problems)
     return assemble(sources, file, library, problems)
+
+
+def at_speed(rig: Rig, speed: float) -> Rig:
+    """The rig, to be run slower (speed below 1) or faster than real time. Raises HilserverError.
+
+    Only the clock changes: a tick remains the same step of the physics, and takes 1/speed of its time.
+    """
+    real = [device.name for device in rig.devices if not device.is_simulated]
+    if speed != 1.0 and real:
+        text = f"device {', '.join(real)} is real, and its physics can't be slowed down or accelerated"
+        raise HilserverError(f"{rig.file}: --speed is for rigs whose devices are all simulated: {text}.")
+    changed = replace(rig, speed=speed)
+    if not LOWEST_RATE <= changed.clock_rate <= HIGHEST_RATE:
+        raise HilserverError(
+            f"{rig.file}: at --speed {speed:g} the loop would tick {changed.clock_rate:g} times per second; possible "
+            f"is {LOWEST_RATE:g} … {HIGHEST_RATE:g}, which is a speed of {LOWEST_RATE / rig.settings.loop.rate:g} … "
+            f"{HIGHEST_RATE / rig.settings.loop.rate:g} at loop.rate = {rig.settings.loop.rate:g} Hz."
+        )
+    return changed
 
 
 def _own_library(sources: dict[str, Any], file: Path, problems: list[Problem]) -> Library:

@@ -43,10 +43,14 @@ UnconfirmedAction = Annotated[
 ]
 
 
+LOWEST_RATE, HIGHEST_RATE = 1.0, 20_000.0
+"""Ticks per second of the clock that the loop can keep."""
+
+
 class LoopSettings(Datasheet):
     """The real-time loop."""
 
-    rate: Frequency = Field(default="1 kHz", ge=1, le=20_000, description="ticks per second")
+    rate: Frequency = Field(default="1 kHz", ge=LOWEST_RATE, le=HIGHEST_RATE, description="ticks per second")
     max_missed: StrictInt = Field(
         default=5, ge=0, le=10_000, description="consecutive missed ticks that are compensated; more cause a trip"
     )

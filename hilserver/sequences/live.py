@@ -53,8 +53,10 @@ async def run_live(sequence: Sequence, session: Session) -> SequenceResult:
 
 
 class _Run:
-    """One run: the first action relates ticks to times; ``tick`` is that of time 0.
+    """One run: the first action relates ticks to times, which are those of the rig; ``tick`` is that of time 0.
 
+    ``speed``: seconds of the rig per second of the clock; ``period``: of a tick, s of the rig; ``start``: time 0 on the
+    clock.
     ``changed``: whether the virtual circuit may have changed; ``selected``: valves whose strategy may have changed;
     ``held``: the present values of hold-to-run inputs.
     """
@@ -62,17 +64,25 @@ class _Run:
     def __init__(self, session: Session, play: Play, recorder: TelemetryRecorder) -> None:
         assert session.state is not None
         self.session, self.play, self.recorder = session, play, recorder
-        self.period = session.state.loop.period if session.state.loop is not None else math.nan
+        loop = session.state.loop
+        self.speed = loop.speed if loop is not None else math.nan
+        self.period = loop.period * loop.speed if loop is not None else math.nan
         self.tick: float | None = None
         self.changed = False
         self.selected: set[str] = set()
         self.held: dict[str, float] = {}
         self.start = time.monotonic()
 
+    def _now(self) -> float:
+        return (time.monotonic() - self.start) * self.speed
+
+    async def _until(self, at: float) -> None:
+        await asyncio.sleep(max(at - self._now(), 0.0) / self.speed)
+
     async def carry_out(self, todo: list[Action]) -> None:
         """Carry out all actions at their times, and wait for the last samples."""
         for number, action in enumerate(todo):
-            await asyncio.sleep(max(self.start + action.at - time.monotonic(), 0.0))
+            await self._until(action.at)
             if isinstance(action, InputValue) and self._is_past(action, todo[number + 1 :]):
                 continue
             assert not isinstance(action, Fault)
@@ -94,7 +104,7 @@ class _Run:
         if self.tick is None:
             self.tick = await self._newest_tick()
             self.start = time.monotonic()
-        await asyncio.sleep(max(self.start + self.play.sequence.length - time.monotonic(), 0.0))
+        await self._until(self.play.sequence.length)
         last = self.tick + self.play.sequence.length / self.period
         with suppress(TimeoutError):  # missing samples then fail with their expectation
             await self.session.until(lambda: self.recorder.newest("tick") >= last, LAST_SAMPLES)
@@ -115,16 +125,17 @@ class _Run:
         """Whether an input is no longer set, or its next value is already due."""
         if action.command.input in self.play.resting:
             return True
-        return time.monotonic() > self.start + action.until and any(
+        return self._now() > action.until and any(
             isinstance(other, InputValue) and other.command.input == action.command.input for other in later
         )
 
     def _effect(self, action: Action, answer: published.Answer) -> float:
         """When a command took effect, s; the first one that did so sets the clock."""
         if answer.tick is None:  # refused before reaching the loop
-            return time.monotonic() - self.start
+            return self._now()
         if self.tick is None:
-            self.tick, self.start = answer.tick - action.at / self.period, time.monotonic() - action.at
+            self.tick = answer.tick - action.at / self.period
+            self.start = time.monotonic() - action.at / self.speed
         return (answer.tick - self.tick) * self.period
 
     async def _newest_tick(self) -> float:

@@ -109,8 +109,7 @@ class LoopProcesses:
 
         Checks are counted, not seconds: after a pause of the whole machine the loop needs a moment, too.
         """
-        loop = self._rig.settings.loop
-        patience = max(loop.heartbeat_timeout, LEAST_TICKS / loop.rate)
+        patience = max(self._rig.settings.loop.heartbeat_timeout, LEAST_TICKS / self._rig.clock_rate)
         beats, looks = -1, 0
         while self.realtime is not None and self.realtime.running:
             looks = looks + 1 if self._memory.loop_heartbeat.beats == beats else 0
@@ -131,7 +130,7 @@ class LoopProcesses:
         if loop.was_ready:
             self._memory.info.stop_requested = True
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(loop.process.wait(), ramp_time(self._rig.plan) + PATIENCE)
+                await asyncio.wait_for(loop.process.wait(), ramp_time(self._rig.plan) / self._rig.speed + PATIENCE)
         await loop.stop(PATIENCE)
         return await self.died() if loop.was_ready and loop.process.returncode else None
 

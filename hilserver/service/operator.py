@@ -207,7 +207,7 @@ class Operator:
         row = self._telemetry.latest()
         if row is None:
             raise HilserverError("the real-time loop does not run yet.")
-        plan, dt = self._rig.plan, float(self._rig.plan.loop[0].dt)
+        plan, period = self._rig.plan, 1.0 / self._rig.clock_rate
         work = work_array(packed, self._rig.plan)
         self._program.swap(plan.block, row, packed.index, packed.value, carried, work)
         head = header(row)
@@ -229,9 +229,9 @@ class Operator:
                     "use more substeps, or the rosenbrock integrator.",
                 )
         typical = float(np.percentile(took, 25))  # other processes, which share its caches, only add to it
-        if typical > BUDGET * dt:
+        if typical > BUDGET * period:
             raise invalid(
                 "solver.substeps",
-                f"a tick would take {typical * 1e6:.0f} µs of {dt * 1e6:.0f} µs: "
+                f"a tick would take {typical * 1e6:.0f} µs of {period * 1e6:.0f} µs: "
                 "use fewer substeps or a smaller circuit.",
             )

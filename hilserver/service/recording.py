@@ -112,7 +112,7 @@ class RecorderProcess:
         self._telemetry = telemetry
         self._prepared = prepared
         self._files: list[_Written] = []
-        self._hung_after = max(HUNG_AFTER * memory.ring.capacity / rig.settings.loop.rate, SLOW)
+        self._hung_after = max(HUNG_AFTER * memory.ring.capacity / rig.clock_rate, SLOW)
         self._tell: Tell | None = None
         self._new_file = asyncio.Event()
         self._clock = _clock_offset()

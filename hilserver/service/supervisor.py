@@ -26,6 +26,7 @@ from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.service.broker import EmbeddedBroker
 from hilserver.service.catalogue import component_types
+from hilserver.service.change_point_watch import ChangePointWatch
 from hilserver.service.children import Child, Prepared, all_ready
 from hilserver.service.flood import cut_off
 from hilserver.service.held_inputs import HeldInputs
@@ -176,6 +177,8 @@ class Supervisor:
         self._require_operator(stack, operator, mqtt, tell)
         mqtt.inbox.report = lambda text: tell("commands", None, text, warn=True)
         warn = functools.partial(tell, "margins", None, warn=True)
+        change_points = ChangePointWatch(telemetry, lambda: operator.running, operator.execute)
+        _background(stack, "watching change points", lambda: change_points.keep(functools.partial(tell, "mechanism")))
         _background(stack, "the margin monitor", lambda: monitor.keep(mqtt.publish_margins, warn))
         if self.rig.settings.arming.virtual_commissioning:
             _background(stack, "the check before arming", lambda: check.keep(functools.partial(tell, "arming")))
@@ -374,7 +377,7 @@ def _own_login(address: BrokerAddress, accounts: Accounts, folder: Path) -> Brok
 
 def ring_rows(rig: Rig) -> int:
     """Number of rows in the ring of a rig."""
-    rate, buffer = rig.settings.loop.rate, rig.settings.recording.buffer
+    rate, buffer = rig.clock_rate, rig.settings.recording.buffer
     rows = min(RING_SECONDS * rate, RING_BYTES / (8 * rig.layout.width)) if buffer is None else buffer * rate
     return max(round(rows), RING_ROWS)
 

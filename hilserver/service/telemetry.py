@@ -79,7 +79,7 @@ class TelemetryReader:
         self._recent = self._rows[:0]
         self._cursor = 0
         self._last: Floats | None = None
-        self._timing = LoopTiming(1.0 / rig.settings.loop.rate)
+        self._timing = LoopTiming(1.0 / rig.clock_rate)
         self._left_over = np.zeros((1, len(LOOP_CHANNELS)))
         self._channels = channel_columns(rig)
         self._demands = UtilisationMeter(rig)
@@ -228,6 +228,7 @@ class TelemetryReader:
         parts = {name: _figures(distribution) for name, distribution in timing.parts.items()}
         return LoopStatus(
             period=timing.period,
+            speed=self.rig.speed,
             wake_up=wake_up,
             work=_figures(timing.work),
             parts={name: figures for name, figures in parts.items() if figures is not None},
@@ -295,8 +296,8 @@ class TelemetryReader:
         Samples are those of every n-th tick; a missed one is null. The names are those of the newest row's circuit,
         with null where an older row's circuit has no value of that name.
         """
-        settings = self.rig.settings
-        every = max(round(settings.loop.rate / settings.mqtt.telemetry_rate), 1)
+        rate = self.rig.clock_rate
+        every = max(round(rate / self.rig.settings.mqtt.telemetry_rate), 1)
         sampled = np.flatnonzero(headers(rows)["tick"] % every == 0)
         loop, rows = self._loop_samples(rows, sampled), rows[sampled]
         gaps = np.flatnonzero(np.diff(headers(rows)["tick"]) > LONGEST_GAP * every)
@@ -310,7 +311,7 @@ class TelemetryReader:
         table |= self._circuit_values(rows)
         table |= dict(zip(LOOP_CHANNELS, loop.T, strict=True))
         channels = {name: _on_grid(values, places) for name, values in table.items()}
-        return Telemetry(t0=float(header(rows[0]).utc), dt=every / settings.loop.rate, channels=channels)
+        return Telemetry(t0=float(header(rows[0]).utc), dt=every / rate, channels=channels)
 
     def _loop_samples(self, rows: Floats, places: Integers) -> Floats:
         """Largest wake-up delay and work, and missed ticks, for the samples at ``places``: of all rows since the last.

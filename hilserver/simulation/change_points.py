@@ -1,4 +1,4 @@
-"""Change points of mechanisms in a circuit run: positions in which a closed loop can continue in more than one way.
+"""Change points of mechanisms in a circuit: positions in which a closed loop can continue in more than one way.
 
 A parallelogram with all its bars in one line can go on as a parallelogram or crosswise. The derivatives of the loop's
 constraints lose rank there, so that equations of motion do not determine what follows; rounding does.
@@ -25,7 +25,7 @@ NEAR = 0.02
 
 def change_points(placed: PlacedMechanism, time: Floats, series: Mapping[str, Floats]) -> Iterator[tuple[float, float]]:
     """Times, s, at which a loop comes to a change point, and how near (0: there), one for each passage."""
-    names, stiffness = _measure(placed)
+    names, stiffness = loop_stiffness(placed)
     states = np.column_stack([series[f"{placed.name}.{name}"] for name in names])
     states = states[: int(np.argmin(np.append(np.isfinite(states).all(axis=1), False)))]
     if len(states) == 0 or stiffness(states[0]) is None:
@@ -44,7 +44,7 @@ def change_points(placed: PlacedMechanism, time: Floats, series: Mapping[str, Fl
         yield float(time[rows[k]]), float(values[k])
 
 
-def _measure(placed: PlacedMechanism) -> tuple[list[str], Callable[[Floats], float | None]]:
+def loop_stiffness(placed: PlacedMechanism) -> tuple[list[str], Callable[[Floats], float | None]]:
     """Names of the states, and the smallest singular value of the loops' constraints at a state; None without loops."""
     m = placed.mechanism
     if m.method == "recursive":

@@ -31,13 +31,13 @@ from hilserver.report.figures import write_json
 from hilserver.report.mechanisms import angles, animate, poses_at
 from hilserver.report.plots import panels_figure
 from hilserver.rig.cycle import CycleSettings
-from hilserver.rig.plan import cycle_table
 from hilserver.simulation.balance import Balance, balance
 from hilserver.simulation.cavitation import cavitation
 from hilserver.simulation.change_points import change_point_note
 from hilserver.simulation.driven import driven_table
-from hilserver.simulation.step_error import TOLERANCE, Quantity, StepError, step_error
-from hilserver.tick.signals import cycle_value
+from hilserver.simulation.pacing import Look, Paced, Pacing, check_speed
+from hilserver.simulation.packed_run import given_inputs, initial_values, run_packed
+from hilserver.simulation.step_error import TOLERANCE, Quantity, StepError, check_tolerance, step_error
 from hilserver.toml import read_toml
 
 TICK = 1e-3
@@ -62,18 +62,21 @@ class RunSettings:
     ``tick``: s, divided by the circuit's ``substeps``; in each, inputs are sampled that the run holds. ``output_step``:
     s between two values of the result, a multiple of the tick; default: the tick. ``tolerance``: of the step's error,
     as a fraction of the largest value of a quantity. ``hold_inputs``: hold all inputs for a tick, as the loop must.
+    ``speed``: by the clock, at so many times real time; default: without a clock, as fast as possible.
     """
 
     tick: float = TICK
     output_step: float | None = None
     tolerance: float = TOLERANCE
     hold_inputs: bool = False
+    speed: float | None = None
 
     def __post_init__(self) -> None:
         if not 1e-7 <= self.tick <= 1.0:
             raise HilserverError(f"tick: {self.tick:g} s is outside the range 1e-7 … 1 s.")
-        if not 0.0 < self.tolerance <= 1.0:
-            raise HilserverError(f"tolerance: {self.tolerance:g} is outside the range 0 … 1.")
+        if self.speed is not None:
+            check_speed(self.speed)
+        check_tolerance(self.tolerance)
         if abs(self.every * self.tick - (self.output_step or self.tick)) > 1e-6 * self.tick or self.every < 1:
             text = f"{self.output_step:g} s is not a multiple of the tick of {self.tick:g} s"
             raise HilserverError(f"output step: {text}. Set both, like --tick 0.5ms --output-step 1ms.")
@@ -92,7 +95,7 @@ class CircuitRun:
     """The result of a circuit run: time (s) of each output step, and all values of the circuit by name, SI.
 
     ``inputs``: names of the signals that the work cycle set; ``balance``: of oil and energy; ``error``: of its step;
-    ``notes``: what the reader should know.
+    ``notes``: what the reader should know; ``paced``: how it kept to the clock, if it ran by one.
     """
 
     name: str
@@ -106,6 +109,7 @@ class CircuitRun:
     settings: RunSettings = USUAL
     error: StepError | None = None
     notes: tuple[str, ...] = ()
+    paced: Paced | None = None
 
     @property
     def output_step(self) -> float:
@@ -134,8 +138,11 @@ def run_circuit_file(
     cycle_file: Path | None = None,
     duration: float | None = None,
     settings: RunSettings = USUAL,
+    watch: Watch | None = None,
 ) -> CircuitRun:
     """Run a circuit file over a work cycle file; ``duration`` in s, default: that of the cycle, or 10 s.
+
+    ``watch``: told how a run by the clock goes on.
 
     Raises ConfigurationError with all problems of both files and of their combination, HilserverError if the result
     is no longer finite.
@@ -145,7 +152,9 @@ def run_circuit_file(
     problems = [*_machine_ports(circuit, str(file)), *_misfits(circuit, cycle, str(file), str(cycle_file))]
     if problems:
         raise ConfigurationError(problems)
-    return run_circuit(circuit, library, cycle, duration, name=file.stem, file=str(file), settings=settings)
+    return run_circuit(
+        circuit, library, cycle, duration, name=file.stem, file=str(file), settings=settings, watch=watch
+    )
 
 
 def read_cycle(file: Path) -> CycleSettings:
@@ -165,6 +174,7 @@ def run_circuit(
     name: str = "circuit",
     file: str = "",
     settings: RunSettings = USUAL,
+    watch: Watch | None = None,
 ) -> CircuitRun:
     """Run a circuit from its initial values; inputs that the cycle does not set stay 0.
 
@@ -173,7 +183,9 @@ def run_circuit(
     length = duration if duration is not None else (cycle.duration if cycle else USUAL_DURATION)
     course = _Course.of(circuit, library, cycle, max(round(length / settings.tick), 1), settings, file)
     inputs = tuple(signal for signal in circuit.inputs() if cycle and signal in cycle.inputs)
-    every = course.rows(circuit.solver.substeps, circuit.solver.integrator)
+    pacing = course.pacing(watch)
+    every = course.rows(circuit.solver.substeps, circuit.solver.integrator, pacing)
+    paced = pacing.paced() if pacing is not None else None
     rows = every[settings.every - 1 :: settings.every]
     time = np.arange(1.0, len(rows) + 1.0, dtype=np.float64) * settings.tick * settings.every
     packed = course.packed
@@ -188,7 +200,18 @@ def run_circuit(
         wrong = packed.names[int(np.argmax(~np.isfinite(rows[k])))]
         raise HilserverError(_diverged(wrong, float(time[k]), error, file or name))
     found = balance(course.program, library, course.driven, packed, initial_values(packed), every, settings.tick)
-    return CircuitRun(name, circuit, packed, library, inputs, time, series, found, settings, error, notes)
+    return CircuitRun(name, circuit, packed, library, inputs, time, series, found, settings, error, notes, paced)
+
+
+Watch = Callable[[float, list[Quantity]], object]
+"""Called now and then in a run by the clock: with the simulated time, s, and the quantities at that time."""
+
+
+def _look(watch: Watch, circuit: Circuit, names: Sequence[str], tick: float) -> Look:
+    """Gives the values of a circuit to a watcher of quantities."""
+    return lambda ticks, values: watch(
+        ticks * tick, quantities(circuit, dict(zip(names, values[:, None], strict=True)))
+    )
 
 
 def _change_points(circuit: Circuit, time: Floats, series: Mapping[str, Floats]) -> Iterator[str]:
@@ -220,64 +243,26 @@ class _Course:
         held = tuple(signal for signal in driven.inputs() if cycle and signal in cycle.inputs)
         return cls(driven, program, packed, held, given_inputs(cycle, held, ticks, s.tick), s)
 
-    def rows(self, substeps: int, integrator: str) -> Floats:
+    def pacing(self, watch: Watch | None) -> Pacing | None:
+        """The clock of the run, where it has one."""
+        s, names, look = self.settings, self.packed.names, None
+        if s.speed is None:
+            return None
+        if watch is not None:
+            look = _look(watch, self.driven, names, s.tick)
+        return Pacing(s.tick, s.speed, look)
+
+    def rows(self, substeps: int, integrator: str, pacing: Pacing | None = None) -> Floats:
         """All values (columns: ``packed.names``) in each tick, with these substeps and this integrator."""
         index = self.packed.index.copy()
         index[e.SUBSTEPS], index[e.INTEGRATOR] = substeps, INTEGRATORS[integrator]
         changed = replace(self.packed, index=index)
-        return run_packed(self.program, changed, self.settings.tick, self.held, self.given)
+        return run_packed(self.program, changed, self.settings.tick, self.held, self.given, pacing=pacing)
 
     def quantities(self, substeps: int, integrator: str) -> list[Quantity]:
         """The quantities of such a run."""
         rows = self.rows(substeps, integrator)[self.settings.every - 1 :: self.settings.every]
         return quantities(self.driven, {name: rows[:, i] for i, name in enumerate(self.packed.names)})
-
-
-def run_packed(
-    program: Program,
-    circuit: PackedCircuit,
-    dt: float,
-    driven: Sequence[str],
-    given: Floats,
-    start: Floats | None = None,
-) -> Floats:
-    """Run a packed circuit: all values (columns: ``circuit.names``) at the end of every tick of ``dt`` seconds.
-
-    ``given[k, j]`` is the signal ``driven[j]`` in tick k; signals that the circuit does not have are ignored.
-    ``start``: the circuit's ``values`` at the start, default: its initial values.
-    """
-    used = [(circuit.values.index(name), j) for j, name in enumerate(driven) if name in circuit.values]
-    n = len(circuit.values)
-    values = np.zeros(len(circuit.names))
-    values[:n] = initial_values(circuit) if start is None else start
-    rows = np.empty((len(given), len(values)))
-    places = np.array([place for place, _ in used], dtype=np.int64)
-    columns = np.ascontiguousarray(given[:, [j for _, j in used]])
-    steps = int(circuit.index[e.SUBSTEPS])
-    program.run_free(
-        circuit.index, circuit.value, values, np.zeros(circuit.work_size), places, columns, steps, dt / steps, rows
-    )
-    return rows
-
-
-def initial_values(circuit: PackedCircuit) -> Floats:
-    """The initial values of a circuit's ``values``."""
-    first = int(circuit.index[e.INITIAL])
-    return circuit.value[first : first + len(circuit.values)].copy()
-
-
-def given_inputs(cycle: CycleSettings | None, inputs: tuple[str, ...], ticks: int, tick: float) -> Floats:
-    """The inputs in every tick: their values at its start, as on a rig."""
-    given = np.zeros((ticks, len(inputs)))
-    if cycle is None:
-        return given
-    table = cycle_table(cycle, list(inputs))
-    length = round(cycle.duration / tick) if cycle.repeat else ticks
-    for k in range(ticks):
-        t = k % length * tick
-        for j in range(len(inputs)):
-            given[k, j] = cycle_value(table, j, t, 0.0)
-    return given
 
 
 def _machine_ports(circuit: Circuit, file: str) -> list[Problem]:
@@ -392,6 +377,7 @@ def document(run: CircuitRun) -> Document:
         ("Duration", f"{run.time[-1]:g} s, {len(run.time) * run.settings.every} ticks of {1e3 * tick:g} ms"),
         ("Solver", f"{run.circuit.solver.integrator}, {run.circuit.solver.substeps} steps per tick"),
         ("Inputs", "held during each tick" if run.settings.hold_inputs else "evaluated in every stage of a step"),
+        *((("Clock", f"{run.paced}"),) if run.paced is not None else ()),
         ("Software", f"hilserver {version('hilserver')}"),
     )
     signals = Picture("signals", plot(run), "Inputs, pressures, flows and motion of the circuit.")
@@ -460,5 +446,6 @@ def write_run(run: CircuitRun, folder: Path, suffix: str = "csv") -> list[Path]:
         "tick": run.settings.tick,
         "hold_inputs": run.settings.hold_inputs,
         "error": run.error.figures() if run.error is not None else None,
+        "paced": run.paced.figures() if run.paced is not None else None,
     }
     return [*page, write_json(figures, folder / f"{run.name}.json"), table]

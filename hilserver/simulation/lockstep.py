@@ -24,6 +24,7 @@ from hilserver.record.run import command_event, packed_record, rows_per_file, ru
 from hilserver.record.writer import LogWriter
 from hilserver.rig.build import Rig
 from hilserver.rig.plan import first_row
+from hilserver.simulation.pacing import Pacing
 from hilserver.simulation.samples import Recordings, TickSamples, read_samples
 from hilserver.tick.bridge.ladder import STRATEGY_NAMES
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, CommandKind, Mode, ResultCode
@@ -58,7 +59,7 @@ class _Player:
 
 
 class LockstepRun:
-    """Runs a rig tick by tick without waiting; ``row`` is its memory, as in the real-time loop.
+    """Runs a rig tick by tick, without waiting or as ``pacing`` says; ``row`` is its memory, as in the real-time loop.
 
     Commands wait in a queue and are taken one per tick, in order, beginning with the next tick. With ``log`` every
     tick is recorded there as in a real-time run. (Ticks start at 0; there is no wall clock, so ``utc`` is 0.)
@@ -68,7 +69,13 @@ class LockstepRun:
     """
 
     def __init__(
-        self, rig: Rig, log: Path | None = None, *, program: Program | None = None, trace: bool = False
+        self,
+        rig: Rig,
+        log: Path | None = None,
+        *,
+        program: Program | None = None,
+        trace: bool = False,
+        pacing: Pacing | None = None,
     ) -> None:
         self.rig = rig
         self.program = program or compiled_program(rig.library)
@@ -90,6 +97,7 @@ class LockstepRun:
         self._inputs = np.array(
             [COLUMN["tick"], COLUMN["missed"]] + [i for p in self._players for i in p.columns], dtype=np.int64
         )
+        self._pacing = pacing
         self._writer = _writer(rig, log, run_header(rig, self.program.fingerprint, "lockstep")) if log else None
 
     def _connect(self) -> None:
@@ -218,7 +226,11 @@ class LockstepRun:
         while done < ticks:
             events = {} if hold_commands else self._next_command()
             count = 1 if self._late or (self._queue and not hold_commands) else min(ticks - done, BLOCK)
+            if self._pacing is not None:
+                count = min(count, self._pacing.due())
             self._block(rows[done : done + count])
+            if self._pacing is not None:
+                self._pacing.computed(count, self.row)
             if self._writer is not None:
                 self._writer.append(rows[done : done + count], events)
             done += count

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 
 from hilserver.circuit.model import MOST_SUBSTEPS, Solver
+from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats
 from hilserver.report.document import Grid
 from hilserver.units import shown_value
@@ -21,6 +23,13 @@ TOLERANCE = 0.01
 """Difference from the run of half the step, as a fraction of the largest value of the quantity, that is accepted."""
 MOST_STEPS = 20_000_000
 """Limit of the steps of one run in the search for a sufficient step: some tens of seconds."""
+
+
+def check_tolerance(tolerance: float) -> None:
+    """Raises HilserverError if this is no tolerance."""
+    if not 0.0 < tolerance <= 1.0:
+        raise HilserverError(f"tolerance: {tolerance:g} is outside the range 0 … 1.")
+
 
 Quantity = tuple[str, str, Mapping[str, Floats]]
 """Label, SI unit, and the values over time by name."""
@@ -42,7 +51,9 @@ class StepDeviation:
 
     @property
     def relative(self) -> float:
-        """Fraction of the size."""
+        """Fraction of the size; infinite where the run or its companion is not finite."""
+        if not isfinite(self.largest):
+            return inf
         return self.largest / self.size if self.size > 0.0 else 0.0
 
     def __str__(self) -> str:
@@ -149,9 +160,18 @@ RunWith = Callable[[int, str], list[Quantity]]
 
 
 def step_error(
-    solver: Solver, tick: float, ticks: int, time: Floats, run_with: RunWith, tolerance: float = TOLERANCE
+    solver: Solver,
+    tick: float,
+    ticks: int,
+    time: Floats,
+    run_with: RunWith,
+    tolerance: float = TOLERANCE,
+    words: Callable[[int], str] | None = None,
 ) -> StepError:
-    """The error of a run by its step, from a run of half the step; if it is too large, also what to change."""
+    """The error of a run by its step, from a run of half the step; if it is too large, also what to change.
+
+    ``words``: how so many substeps are set, where one number does not say it.
+    """
 
     def compared(coarse: list[Quantity], fine: list[Quantity]) -> StepError:
         found = deviations(time, coarse, fine)
@@ -165,7 +185,7 @@ def step_error(
     while substeps <= MOST_SUBSTEPS and 2 * substeps * ticks <= MOST_STEPS:
         coarse, finer = finer, run_with(2 * substeps, solver.integrator)
         if not compared(coarse, finer).too_long:
-            ways.append(f"at least {substeps} solver.substeps{_shared(solver, substeps)}")
+            ways.append(words(substeps) if words else f"at least {substeps} solver.substeps{_shared(solver, substeps)}")
             break
         substeps *= 2
     if solver.integrator != "rosenbrock":

@@ -289,7 +289,7 @@ def test_defaults_give_the_plain_proportional_valve() -> None:
     ("values", "reason"),
     [
         ({}, "spool dynamics: give one of f45, time_constant"),
-        ({"f45": "20 Hz", "f90": "40 Hz"}, "or switching (on/off), not f45 and f90"),
+        ({"f45": "20 Hz", "f90": "40 Hz"}, 'switching (on/off), or lag = "none", not f45 and f90'),
         ({"f45": "20 Hz", "damping": 0.7}, "damping belongs to f90"),
         (
             {"switching": {"on": "40 ms", "off": "30 ms"}, "hysteresis": 0.04},

@@ -13,8 +13,8 @@ from hilserver.fidelity.reference import reference_simulation
 from hilserver.fidelity.strategies import simulate
 from hilserver.rig.build import Rig
 from hilserver.simulation.balance import node_sums
-from hilserver.simulation.circuit_run import initial_values
 from hilserver.simulation.machine import circuit_on, machine_of_device
+from hilserver.simulation.packed_run import initial_values
 
 OIL = {"devices": {"rig": {name: {"fluid": {"bulk_modulus": "9000 bar"}} for name in ("machine", "drive")}}}
 

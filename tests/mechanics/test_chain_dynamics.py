@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from chain_bench import G, Pose, bar_chain, body, constraints, joint, mechanism, metres, pose_of, rates, read, run
-from chain_runs import chain_program
 from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
 
+from hilserver.bench.chain_runs import chain_program
 from hilserver.mechanics.chain import ACCELERATION, PRISMATIC
 from hilserver.mechanics.cutting import tree_of
 from hilserver.mechanics.geometry import extent, tensor

@@ -1,4 +1,4 @@
-"""The experiments of docs/experiments: runs by BDF and by two threads, and the reports."""
+"""The experiments on closed chains: runs by BDF and by two threads, and the reports."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 from chain_bench import bar_chain, mechanism
-from chain_runs import chain_program, run_bdf, run_fixed, run_halves
-from closed_chains import generated_loops, slider_crank
-from generated_loop import generated_loop
 
+from hilserver.bench.chain_runs import chain_program, run_bdf, run_fixed, run_halves
+from hilserver.bench.closed_chains import generated_loops, slider_crank
+from hilserver.bench.generated_loop import generated_loop
 from hilserver.errors import HilserverError
 from hilserver.mechanics.cutting import tree_of
 from hilserver.mechanics.initial import start_of
 from hilserver.report.document import Grid
 
 pytestmark = pytest.mark.slow
+CRANK = Path(__file__).parents[2] / "config/mechanisms/spatial_slider_crank.toml"
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def test_a_run_that_diverges_is_an_error(program: Any) -> None:
 
 def test_the_experiments_of_the_source(tmp_path: Path) -> None:
     """Small ones: a row per size with costs and accuracy, beside those of the source; and they are written."""
-    crank = slider_crank((1, 5))
+    crank = slider_crank(CRANK, (1, 5))
     cost, accuracy = (block for block in crank.blocks if isinstance(block, Grid))
     assert [row[:3] for row in cost.rows] == [("1", "0.058", "0.165"), ("5", "0.368", "0.912")]
     assert all(float(cell) > 0.0 for row in cost.rows for cell in row[3:])

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from chain_bench import READY, G, body, constraints, joint, mechanism, pose_of, ring, run
-from chain_runs import chain_program
-from generated_loop import generated_loop, loop_table
 from scipy.spatial.transform import Rotation
 
+from hilserver.bench.chain_runs import chain_program
+from hilserver.bench.generated_loop import generated_loop, loop_table
 from hilserver.mechanics.chain import PRISMATIC
 from hilserver.mechanics.cutting import tree_of
 from hilserver.mechanics.geometry import extent

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from chain_bench import bar_chain, joint, mechanism, read, run
-from chain_runs import chain_program
-from generated_loop import loop_table
 
+from hilserver.bench.chain_runs import chain_program
+from hilserver.bench.generated_loop import loop_table
 from hilserver.errors import ConfigurationError
 from hilserver.mechanics.cutting import tree_of
 from hilserver.mechanics.initial import start_of

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from chain_bench import BALL
-from chain_runs import chain_program, run_fixed
 from component_bench import Bench
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 from scipy.integrate import solve_ivp
 
 import hilserver
+from hilserver.bench.chain_runs import chain_program, run_fixed
 from hilserver.errors import ConfigurationError
 from hilserver.mechanics.cutting import tree_of
 from hilserver.mechanics.initial import start_of

@@ -18,11 +18,11 @@ from hilserver.simulation.circuit_run import (
     TICK,
     CircuitRun,
     balance_facts,
-    initial_values,
     run_circuit_file,
     write_run,
 )
 from hilserver.simulation.circuit_run import run_circuit as run_of
+from hilserver.simulation.packed_run import initial_values
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = standard_library()

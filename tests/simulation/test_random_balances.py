@@ -11,7 +11,8 @@ from random_circuits import ALL, LIBRARY, Raw, circuits, commands, program
 from hilserver.circuit.model import read_circuit
 from hilserver.circuit.pack import pack
 from hilserver.simulation.balance import Balance, balance
-from hilserver.simulation.circuit_run import TICK, initial_values, run_packed
+from hilserver.simulation.circuit_run import TICK
+from hilserver.simulation.packed_run import initial_values, run_packed
 
 pytestmark = pytest.mark.slow
 

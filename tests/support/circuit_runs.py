@@ -7,7 +7,7 @@ import numpy as np
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.numerics.arrays import Floats
-from hilserver.simulation.circuit_run import run_packed
+from hilserver.simulation.packed_run import run_packed
 
 
 def run_freely(program: Program, packed: PackedCircuit, ticks: int, inputs: tuple[str, ...] = ("joystick",)) -> Floats:

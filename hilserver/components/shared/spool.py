@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf, log, pi
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -13,10 +13,12 @@ from hilserver.numerics.shape import clip
 from hilserver.numerics.spool import (
     ARRIVED,
     EMPTY,
+    FOLLOWS,
     LANDING,
     LINE_SIZE,
     lagging,
     last_command,
+    spool_target,
     switched,
     through_delay,
     within_play,
@@ -46,14 +48,31 @@ class Switching(Datasheet):
         return tau, LANDING / tau
 
 
-MOTIONS = ("f45", "time_constant", "f90", "bode", "switching")
+NoLag = Literal["none"]
+NO_LAG: Any = Field(
+    default=None,
+    description='"none": an ideal spool, which is where the command is; instead of the frequencies of a Bode plot',
+)
+MOTIONS = ("f45", "time_constant", "f90", "bode", "switching", "lag")
+
+
+def one_motion(valve: Any, frequency: str, *more: str) -> None:
+    """Raise ValueError unless a valve has either this frequency or no lag; ``more``: what belongs to the frequency."""
+    if (getattr(valve, frequency) is None) == (valve.lag is None):
+        given = "both" if valve.lag is not None else "none"
+        raise ValueError(f'spool dynamics: give {frequency}, or lag = "none" for a spool without lag, not {given}')
+    wrong = sorted({*more} & valve.model_fields_set) if valve.lag is not None else []
+    if wrong:
+        raise ValueError(f'{", ".join(wrong)} has no meaning with lag = "none"')
 
 
 class SpoolValve(Component):
     """A valve whose spool follows a command; subclasses add ports and edges.
 
     The command is clipped to the valve's range, delayed, passed through a play (hysteresis) and moved by the null
-    offset; a spool of first or second order follows it. On/off valves: a command above 0.5 (below -0.5) is on.
+    offset; a spool of first or second order follows it. One without lag is there at once: it takes the position that
+    belongs to the command at the beginning of each integration step. On/off valves: a command above 0.5 (below -0.5)
+    is on.
     """
 
     inputs = ("command",)
@@ -77,6 +96,7 @@ class SpoolValve(Component):
         description="second-order spool: points of the Bode plot, like "
         '[["20 Hz", -0.2, -25], ["60 Hz", -4, -90]] (frequency, gain in dB, phase in degrees), instead of f90',
     )
+    lag: NoLag | None = NO_LAG
     switching: Switching | None = Field(
         default=None, description='on/off valve: switching times, like { on = "40 ms", off = "30 ms" }'
     )
@@ -103,9 +123,11 @@ class SpoolValve(Component):
         given = [name for name in MOTIONS if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(
-                "spool dynamics: give one of f45, time_constant (first order), f90, bode (second order) or switching "
-                f"(on/off), not {' and '.join(given) or 'none'}"
+                "spool dynamics: give one of f45, time_constant (first order), f90, bode (second order), switching "
+                f'(on/off), or lag = "none", not {" and ".join(given) or "none"}'
             )
+        if self.lag is not None and self.opening_rate is not None:
+            raise ValueError('opening_rate has no meaning with lag = "none"')
         if "damping" in self.model_fields_set and self.f90 is None:
             raise ValueError("damping belongs to f90, the -90° frequency of a second-order spool: give both or neither")
         too_many = {"opening_rate", "delay", "hysteresis", "null_offset"} & self.model_fields_set
@@ -130,6 +152,8 @@ class SpoolValve(Component):
         if self.switching is not None:
             (tau_out, rate_out), (tau_in, rate_in) = map(self.switching.travel, (self.switching.on, self.switching.off))
             return tau_out, tau_in, rate_out, rate_in
+        if self.lag is not None:
+            return FOLLOWS, FOLLOWS, inf, inf
         tau = 1.0 / (2.0 * pi * self.f45) if self.f45 is not None else self.time_constant or 1.0
         return tau, tau, rate, rate
 
@@ -141,6 +165,7 @@ class SpoolValve(Component):
         return {
             "least": self.least,
             "on_off": float(switching is not None),
+            "ideal": float(self.lag is not None),
             "detent": float(switching is not None and switching.detent),
             "delay_out": switching.dead_share * switching.on if switching else self.delay,
             "delay_in": switching.dead_share * switching.off if switching else self.delay,
@@ -167,13 +192,18 @@ def with_spool(component: AnySpoolValve) -> AnySpoolValve:
     return component
 
 
-def spool_command(u_command, t, delayed, play, line, least, on_off, detent, delay_out, delay_in, half_loop):
+def spool_command(
+    u_command, t, U, delayed, play, line, least, on_off, ideal, detent, delay_out, delay_in, half_loop, U_0
+):
     u = clip(u_command, least, 1.0)
     if on_off > 0.0:
         u = switched(u_command, last_command(line, delayed), least, detent)
     next_delayed = through_delay(line, t, u, delay_out, delay_in, delayed)
     next_play = within_play(play, next_delayed, half_loop)
-    return next_delayed, next_play
+    next_U = U
+    if ideal > 0.0:
+        next_U = spool_target(next_play, half_loop, U_0, least)
+    return next_delayed, next_play, next_U
 
 
 def spool_motion(
@@ -197,8 +227,7 @@ def spool_motion(
     u = delayed
     if on_off == 0.0 and delay_out == 0.0:  # no memory: not held over the step
         u = clip(u_command, least, 1.0)
-    moved = within_play(play, u, half_loop) / (1.0 - half_loop)  # full command is full stroke
-    target = clip(moved + U_0, least, 1.0)
+    target = spool_target(within_play(play, u, half_loop), half_loop, U_0, least)
     if omega > 0.0:
         dU = W
         dW = omega * omega * (target - U) - 2.0 * d * omega * W

@@ -1,11 +1,8 @@
-"""The experiments of [Closed chains], repeated on this machine.
-
-    python docs/experiments/closed_chains.py slider-crank
-    python docs/experiments/closed_chains.py loop
+"""The experiments of [Closed chains], repeated on this machine: ``hilserver experiment slider-crank`` and ``loop``.
 
 The first simulates a spatial slider-crank and compares the cost with that of the source; the second measures how cost,
-accuracy and speed-up by two threads depend on the number of joints of a generated loop. Each prints its tables and
-writes a report (HTML, Markdown, pictures). docs/closed-chains.md discusses the results.
+accuracy and speed-up by two threads depend on the number of joints of a generated loop. docs/closed-chains.md discusses
+the results.
 """
 
 from __future__ import annotations
@@ -13,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
-from chain_runs import ChainRun, chain_program, run_bdf, run_fixed, run_halves
-from generated_loop import generated_loop
 from matplotlib.figure import Figure
-from rich.console import Console
-from rich.table import Table
 
+from hilserver.bench.chain_runs import ChainRun, chain_program, run_bdf, run_fixed, run_halves
+from hilserver.bench.generated_loop import generated_loop
 from hilserver.errors import HilserverError
 from hilserver.mechanics.cutting import tree_of
 from hilserver.mechanics.initial import start_of
@@ -33,7 +27,6 @@ from hilserver.report.document import Document, Grid, Heading, Listing, Picture
 from hilserver.report.plots import new_figure
 from hilserver.toml import read_toml
 
-CRANK = Path(__file__).parents[2] / "config/mechanisms/spatial_slider_crank.toml"
 SOURCE = {
     1: (0.058, 0.165),
     5: (0.368, 0.912),
@@ -68,9 +61,9 @@ class Cost:
     error: float | None = None
 
 
-def slider_crank(durations: Sequence[int] = tuple(SOURCE)) -> Document:
-    """Cost of the spatial slider-crank over simulated time, compared with the source."""
-    program, tree = chain_program(), tree_of(read_mechanism(read_toml(CRANK), str(CRANK)))
+def slider_crank(file: Path, durations: Sequence[int] = tuple(SOURCE)) -> Document:
+    """Cost of the spatial slider-crank of a mechanism file over simulated time, compared with the source."""
+    program, tree = chain_program(), tree_of(read_mechanism(read_toml(file), str(file)))
     y = start_of(tree)
     steps = (1e-2, 1e-3)
     run_bdf(program, tree, y, 0.1, 1e-2, torque)  # loads scipy
@@ -223,52 +216,3 @@ def _quality(cost: Cost | None) -> tuple[str, str]:
 
 def _texts(values: Iterable[float | None]) -> list[str]:
     return ["–" if value is None else f"{value:.3f}" for value in values]
-
-
-app = typer.Typer(help="The experiments of the article on closed chains.", no_args_is_help=True, add_completion=False)
-Folder = Annotated[Path, typer.Option("--output", "-o", help="folder for the report (HTML, Markdown, pictures).")]
-
-
-@app.command("slider-crank")
-def slider_crank_command(
-    seconds: Annotated[
-        list[int] | None,
-        typer.Option(min=1, help="simulated seconds; repeatable. default: 1 … 60, as in the source."),
-    ] = None,
-    out: Folder = Path("reports"),
-) -> None:
-    """Cost of a spatial slider-crank over simulated time, with steps of 0.01 s and 0.001 s."""
-    publish(slider_crank(seconds or tuple(SOURCE)), out, "slider-crank")
-
-
-@app.command("loop")
-def loop_command(
-    joints: Annotated[
-        list[int] | None,
-        typer.Option(min=4, max=2001, help="joints of the loop; repeatable. default: 5 … 251."),
-    ] = None,
-    seconds: Annotated[float, typer.Option(min=0.1, help="simulated seconds.")] = LOOP_SECONDS,
-    out: Folder = Path("reports"),
-) -> None:
-    """Cost, closure, accuracy and speed-up by a second thread of a loop of n revolute joints, over n."""
-    publish(generated_loops(joints or JOINTS, seconds), out, "loop")
-
-
-def publish(document: Document, out: Path, stem: str) -> None:
-    """Print the tables and sentences of a report, and write it."""
-    console = Console(highlight=False, markup=False)
-    for block in document.blocks:
-        if isinstance(block, Grid):
-            table = Table(*block.head, caption=block.caption, caption_justify="left")
-            for row in block.rows:
-                table.add_row(*row)
-            console.print(table)
-        elif isinstance(block, Listing):
-            for item in block.items:
-                console.print(item, soft_wrap=True)
-    for path in document.write(out, stem):
-        console.print(f"Written: {path}", soft_wrap=True)
-
-
-if __name__ == "__main__":
-    app()

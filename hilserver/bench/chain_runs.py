@@ -13,12 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import chain_halves
-import chain_steps
 import numpy as np
-from chain_halves import COUNTER, Half
 from scipy.integrate import solve_ivp
 
+from hilserver.bench import chain_halves, chain_steps
+from hilserver.bench.chain_halves import COUNTER, Half
 from hilserver.compiler.linking import just_in_time
 from hilserver.errors import HilserverError
 from hilserver.mechanics.tree import Tree
