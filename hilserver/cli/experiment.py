@@ -90,12 +90,11 @@ def _needs_compiler() -> None:
 
 def _publish(document: Document, out: Path, stem: str) -> None:
     """Print the tables and sentences of a report, and write it."""
-    from rich.console import Console
-
     from hilserver.cli.fidelity import grid_table
+    from hilserver.cli.tables import new_console
     from hilserver.report.document import Grid, Listing
 
-    console = Console(highlight=False, markup=False)
+    console = new_console()
     for block in document.blocks:
         if isinstance(block, Grid):
             console.print(grid_table(block, ""))
