@@ -8,6 +8,8 @@ A packed circuit is two arrays, ``ix`` (uint64) and ``val`` (float64); the heade
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import numpy as np
 
 from hilserver.mechanics.equations import move_mechanism, push_mechanism, settle_mechanism
@@ -31,7 +33,15 @@ N_CLEARED, HEADER = 30, 32  # of the sums: those at nodes; behind them the expli
 ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)  # unsigned plus signed would be signed
 FOUR, FIVE = np.uint64(4), np.uint64(5)
 
-EULER, RK4, ROSENBROCK = 0, 1, 2
+
+class Integrator(IntEnum):
+    """The methods of integration; their names in lower case are those of ``solver.integrator``."""
+
+    EULER = 0
+    RK4 = 1
+    ROSENBROCK = 2
+
+
 GAMMA = 1.0 - 0.5 * 2.0**0.5  # L-stable
 PARTS = 64
 VOID_CAPACITANCE = 1e-11
@@ -97,7 +107,7 @@ def rates_within_step(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats,
 
 def set_explicit_step(ix: Indices, d: Floats, h: float) -> None:
     """Tell the kernels the step, s, with which an explicit method integrates them (``h_explicit``); else 0."""
-    d[ix[N_STATES] + ix[N_CLEARED]] = 0.0 if ix[INTEGRATOR] == ROSENBROCK else h
+    d[ix[N_STATES] + ix[N_CLEARED]] = 0.0 if ix[INTEGRATOR] == Integrator.ROSENBROCK else h
 
 
 def settle_mechanisms(ix: Indices, val: Floats, z: Floats, work: Floats, step: int, h: float) -> None:
@@ -403,9 +413,9 @@ def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_step
         if ix[N_SAMPLED] > 0:
             expose_pressures(ix, val, z)
             evaluate_sampled(ix, val, z, y, work)
-        if ix[INTEGRATOR] == RK4:
+        if ix[INTEGRATOR] == Integrator.RK4:
             rk4(ix, val, z, y, work, h)
-        elif ix[INTEGRATOR] == EULER:
+        elif ix[INTEGRATOR] == Integrator.EULER:
             euler(ix, val, z, y, work, h)
         else:
             rosenbrock(ix, val, z, y, work, h)

@@ -8,6 +8,7 @@ from typing import Any
 
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
 from hilserver.mechanics.model import Linear, Mechanism, read_mechanism
+from hilserver.mechanics.tables import MechanismTables
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,14 @@ class PlacedMechanism:
     def nodes_of(self, kind: str) -> list[str]:
         """The nodes of this kind that the mechanism moves."""
         return [node for actuator, node in self.nodes.items() if self.kind_of(actuator) == kind]
+
+    def values_at(self, found: MechanismTables) -> dict[str, float]:
+        """The values of a circuit in which this mechanism starts as in these tables: its states, and the strokes."""
+        strokes = {
+            f"{node}.{'x' if self.kind_of(actuator) == 'mechanical' else 'phi'}": x
+            for (actuator, node), (x, _) in zip(self.nodes.items(), found.motions, strict=True)
+        }
+        return strokes | {f"{self.name}.{name}": x for name, _, x in found.states}
 
 
 def read_mechanisms(tables: list[tuple[str, Any]], file: str, problems: list[Problem]) -> Iterator[PlacedMechanism]:
