@@ -43,10 +43,7 @@ def _at_rest() -> NodeStart:
 
 @dataclass(frozen=True)
 class PackedCircuit:
-    """A circuit as arrays.
-
-    ``values`` are the names of the entries of z, ``recorded`` those of y; ``kinds`` determine which a switch may keep.
-    """
+    """A circuit as arrays: ``values`` name the entries of z, ``recorded`` those of y; ``kinds``: for a switch."""
 
     index: Indices
     value: Floats
@@ -487,11 +484,8 @@ class _Packer:
             block[m.OWN : m.OWN + len(found.own)] = found.own
             for node in placed.nodes.values():
                 motion = self._motions()[node]
-                block += [
-                    self.place[f"{node}.{motion.place}"],
-                    self.n_states + self.sums[node],
-                    self.place[f"{node}.{motion.speed}"],
-                ]
+                place, speed = (self.place[f"{node}.{name}"] for name in (motion.place, motion.speed))
+                block += [place, self.n_states + self.sums[node], speed]
             blocks.append([*block, *found.entries])
             numbers += found.values
             scratch += found.work

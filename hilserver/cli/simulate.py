@@ -104,7 +104,8 @@ def _rig(file: Path, strategy: list[str] | None, out: Path) -> None:
     result = run(load_rig(file), strategy)
     for table in tables(result):
         console.print(table)
-    for line in [*sentences(result), *(f"Written: {path}" for path in write_simulation(result, out))]:
+    balances = [f"{name} of the reference simulation: {text}." for name, text in result.balances()]
+    for line in [*sentences(result), *balances, *(f"Written: {path}" for path in write_simulation(result, out))]:
         console.print(line, soft_wrap=True)
 
 

@@ -32,7 +32,7 @@ from hilserver.report.mechanisms import angles, animate, poses_at
 from hilserver.report.plots import panels_figure
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_table
-from hilserver.simulation.balance import Balance, balance
+from hilserver.simulation.balance import Balance, balance, balance_texts
 from hilserver.simulation.cavitation import cavitation
 from hilserver.simulation.change_points import change_point_note
 from hilserver.simulation.driven import driven_table
@@ -220,17 +220,22 @@ class _Course:
         held = tuple(signal for signal in driven.inputs() if cycle and signal in cycle.inputs)
         return cls(driven, program, packed, held, given_inputs(cycle, held, ticks, s.tick), s)
 
-    def rows(self, substeps: int, integrator: str) -> Floats:
-        """All values (columns: ``packed.names``) in each tick, with these substeps and this integrator."""
-        index = self.packed.index.copy()
-        index[e.SUBSTEPS], index[e.INTEGRATOR] = substeps, INTEGRATORS[integrator]
-        changed = replace(self.packed, index=index)
-        return run_packed(self.program, changed, self.settings.tick, self.held, self.given)
+    def rows(self, substeps: int, integrator: str, halvings: int = 0) -> Floats:
+        """All values (columns: ``packed.names``) in each tick; see `solved_by`."""
+        solved = solved_by(self.packed, substeps, integrator, halvings)
+        return run_packed(self.program, solved, self.settings.tick, self.held, self.given)
 
-    def quantities(self, substeps: int, integrator: str) -> list[Quantity]:
+    def quantities(self, substeps: int, integrator: str, halvings: int) -> list[Quantity]:
         """The quantities of such a run."""
-        rows = self.rows(substeps, integrator)[self.settings.every - 1 :: self.settings.every]
+        rows = self.rows(substeps, integrator, halvings)[self.settings.every - 1 :: self.settings.every]
         return quantities(self.driven, {name: rows[:, i] for i, name in enumerate(self.packed.names)})
+
+
+def solved_by(circuit: PackedCircuit, substeps: int, integrator: str, halvings: int) -> PackedCircuit:
+    """The same circuit with so many substeps and this integrator, the parts into which it divides them halved."""
+    index = circuit.index.copy()
+    index[e.SUBSTEPS], index[e.INTEGRATOR], index[e.HALVINGS] = substeps, INTEGRATORS[integrator], halvings
+    return replace(circuit, index=index)
 
 
 def run_packed(
@@ -408,18 +413,8 @@ def document(run: CircuitRun) -> Document:
 
 
 def balance_facts(run: CircuitRun) -> tuple[tuple[str, str], ...]:
-    """The balances in words: oil in litres, energy in joules."""
-    oil, energy = run.balance.oil, run.balance.energy
-    litres = (oil.inflow, oil.outflow, oil.stored, oil.displaced, oil.compressed, oil.void)
-    into, out, stored, displaced, compressed, void = (f"{1e3 * volume:.6g} l" for volume in litres)
-    of_oil = f"in {into}, out {out}, stored {stored} (displaced {displaced}, compressed {compressed}, void {void})"
-    of_energy = f"in {energy.inflow:.6g} J, out {energy.outflow:.6g} J, stored {energy.stored:.6g} J"
-    if run.circuit.mechanisms:
-        of_energy += f", to mechanisms {energy.mechanisms:.6g} J"
-    return (
-        ("Oil", f"{of_oil}; relative error {oil.relative_error:.1e}"),
-        ("Energy", f"{of_energy}, dissipated {energy.dissipated:.6g} J; relative error {energy.relative_error:.1e}"),
-    )
+    """The balances of a run in words."""
+    return balance_texts(run.balance, bool(run.circuit.mechanisms))
 
 
 def write_animations(run: CircuitRun, folder: Path) -> list[Path]:

@@ -15,6 +15,7 @@ from hilserver.simulation.circuit_run import CircuitRun, run_circuit
 
 FACTOR = 3.0
 """Between the stated error and the true one, where the run is said to be good."""
+KINDS = {"pressure": "p", "position": "x", "velocity": "v"}
 ROUNDING = 2e-6
 """Of a quantity's largest value: below it, the judge's own error counts too."""
 
@@ -60,13 +61,13 @@ def judged(seed: int) -> Judged:
     except HilserverError as error:
         return Judged(what, False, str(error), {}, {"all": np.inf})
     assert run.error is not None
-    exact = case.solution(run.time)
+    exact = case.solved(run.time)
     true: dict[str, float] = {}
     for deviation in run.error.deviations:
-        label, kind = deviation.quantity, {"pressure": "p", "position": "x", "velocity": "v"}
-        if label in kind:
+        label = deviation.quantity
+        if label in KINDS:
             nodes = [state.split()[1] for state in case.states if state.startswith(label)]
-            differences = [np.abs(run.series[f"{n}.{kind[label]}"] - _shown(exact, label, n)).max() for n in nodes]
+            differences = [np.abs(run.series[f"{n}.{KINDS[label]}"] - _shown(exact, label, n)).max() for n in nodes]
             true[label] = float(max(differences)) / deviation.size
     stated = {each.quantity: each.relative for each in run.error.deviations}
     return Judged(what, not run.error.too_long, run.error.verdict(), stated, true)
