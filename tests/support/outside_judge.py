@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 Rates = Callable[[Floats, Mapping[str, float]], list[float]]
 BAR, L_MIN, G, VAPOUR = 1e5, 1e-3 / 60, 9.81, -1e5
 ATMOSPHERE = 101_325.0
-WAYS = (("LSODA", 1e-9), ("LSODA", 1e-8), ("BDF", 1e-8), ("Radau", 1e-7))
+WAYS = (("LSODA", 1e-9), ("DOP853", 1e-8), ("RK23", 1e-6))
 MOST_EVALUATIONS = 100_000
 """Of the rates, between two corners: some machines hammer at the edge of cavitation, where solvers lose their way."""
 TANK = {"type": "tank", "ports": {"T": "tank"}}
