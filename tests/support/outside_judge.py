@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count, pairwise
-from math import pi, sqrt, tanh
+from math import copysign, pi, sqrt, tanh
 from typing import Any
 
 import numpy as np
@@ -81,13 +81,13 @@ class Case:
         """The scaled states up to the end of a span, or until one comes to its floor or leaves it."""
         scale = np.array(self.typical)
 
-        evaluations = count()
+        evaluations, inputs = count(), self.points.items()
 
         def free(t: float, y: Floats) -> Floats:
             if next(evaluations) > MOST_EVALUATIONS:
                 raise Undecided(f"more than {MOST_EVALUATIONS} evaluations from {span[0]:g} s on, now at {t:g} s")
-            given = {name: float(np.interp(t, *zip(*line, strict=True))) for name, line in self.points.items()}
-            return np.array(self.rates(y * scale, given)) / scale
+            given = {name: float(np.interp(t, [p[0] for p in line], [p[1] for p in line])) for name, line in inputs}
+            return np.array(self.rates(y * scale, given), dtype=np.float64) / scale
 
         def kept(t: float, y: Floats) -> Floats:
             rate = free(t, y)
@@ -126,7 +126,7 @@ class Case:
 def root(dp: float, p_tr: float) -> float:
     """The orifice law of Ellman & Piché."""
     r = dp / p_tr
-    return np.sign(dp) * sqrt(abs(dp)) if abs(r) >= 1.0 else sqrt(p_tr) * r * (3.0 - abs(r)) / 2.0
+    return copysign(sqrt(abs(dp)), dp) if abs(r) >= 1.0 else sqrt(p_tr) * r * (3.0 - abs(r)) / 2.0
 
 
 def fade(s: float) -> float:
@@ -163,7 +163,7 @@ def content(s: float, q: float, C: float, C_void: float) -> float:
 
 def oil(V: float, p: float, B: float, air: float = 0.0) -> float:
     p_abs = max(p + ATMOSPHERE, 0.01 * ATMOSPHERE)
-    return V * (1.0 / B + air * (ATMOSPHERE / p_abs) ** (1.0 / 1.4) / (1.4 * p_abs))
+    return V * float(1.0 / B + air * (ATMOSPHERE / p_abs) ** (1.0 / 1.4) / (1.4 * p_abs))
 
 
 def log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
