@@ -87,7 +87,8 @@ class Case:
             if next(evaluations) > MOST_EVALUATIONS:
                 raise Undecided(f"more than {MOST_EVALUATIONS} evaluations from {span[0]:g} s on, now at {t:g} s")
             given = {name: float(np.interp(t, [p[0] for p in line], [p[1] for p in line])) for name, line in inputs}
-            return np.array(self.rates(y * scale, given), dtype=np.float64) / scale
+            rate: Floats = np.array(self.rates(y * scale, given)) / scale
+            return rate
 
         def kept(t: float, y: Floats) -> Floats:
             rate = free(t, y)
