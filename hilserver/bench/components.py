@@ -50,10 +50,10 @@ def component_costs(rig: Rig, repeats: int = 7, at: Floats | None = None) -> lis
 
     substeps = int(packed.index[e.SUBSTEPS])
     circuit = advance(packed.index, 20 * substeps, rig.plan.loop[0].dt / substeps) / 20
-    stages = {e.EULER: 1.0, e.RK4: 4.0}.get(int(packed.index[e.INTEGRATOR]))
+    stages = {e.Integrator.EULER: 1.0, e.Integrator.RK4: 4.0}.get(e.Integrator(int(packed.index[e.INTEGRATOR])))
     if stages is None:  # its steps vary: the equivalent number of Euler steps, by time
         euler = packed.index.copy()
-        euler[e.INTEGRATOR] = e.EULER
+        euler[e.INTEGRATOR] = e.Integrator.EULER
         stages = circuit / (advance(euler, 1000, 0.0) / 1000) / substeps
     costs = []
     for name, calls, sampled in _types(rig):

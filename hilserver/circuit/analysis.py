@@ -127,7 +127,8 @@ class Analysis:
         Raises NoEquilibrium naming the values that keep changing.
         """
         index = np.concatenate([self.packed.index, np.arange(self.n, dtype=np.uint64)])
-        index[e.INTEGRATOR], index[e.SOLUTION_STEPS] = e.ROSENBROCK, 0  # its steps are too long to share solutions
+        index[e.INTEGRATOR] = e.Integrator.ROSENBROCK
+        index[e.SOLUTION_STEPS] = 0  # its steps are too long to share solutions
         index[e.LIMITED], index[e.N_LIMITED] = len(self.packed.index), self.n
         value, z = self.packed.value.copy(), self.values.copy()
         for i in held:  # a state between equal limits does not move

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hilserver.errors import ConfigurationError, Problem, did_you_mean, shown
 from hilserver.mechanics.model import Linear, Mechanism, read_mechanism
+from hilserver.mechanics.tables import MechanismTables, tables
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,7 @@ class PlacedMechanism:
     name: str
     mechanism: Mechanism
     nodes: Mapping[str, str]
+    _known: dict[tuple[str, float], Mapping[str, float]] = field(default_factory=dict, repr=False, compare=False)
 
     def kind_of(self, actuator: str) -> str:
         """The kind of node that an actuator moves: mechanical, or rotational for a shaft."""
@@ -25,6 +28,30 @@ class PlacedMechanism:
     def nodes_of(self, kind: str) -> list[str]:
         """The nodes of this kind that the mechanism moves."""
         return [node for actuator, node in self.nodes.items() if self.kind_of(actuator) == kind]
+
+    def values_at(self, found: MechanismTables) -> dict[str, float]:
+        """The values of a circuit in which this mechanism starts as in these tables: its states, and the strokes."""
+        strokes = {
+            f"{node}.{'x' if self.kind_of(actuator) == 'mechanical' else 'phi'}": x
+            for (actuator, node), (x, _) in zip(self.nodes.items(), found.motions, strict=True)
+        }
+        return strokes | {f"{self.name}.{name}": x for name, _, x in found.states}
+
+    def values_with(self, node: str, x: float) -> Mapping[str, float]:
+        """The values of a circuit in which the linear actuator at this node stands at x, m; empty where it can't.
+
+        The other actuators stand where the mechanism's file starts them, or, where they hinder it, anywhere.
+        """
+        if (node, x) not in self._known:
+            actuator = next(name for name, own in self.nodes.items() if own == node)
+            linear = {name: a.start for name, a in self.mechanism.actuators.items() if isinstance(a, Linear)}
+            others = {name: start for name, start in linear.items() if start is not None}
+            self._known[node, x] = {}
+            for given in ({**others, actuator: x}, {actuator: x}) if actuator in linear else ():
+                with contextlib.suppress(ConfigurationError):
+                    self._known[node, x] = self.values_at(tables(self.mechanism.started_at(given)))
+                    break
+        return self._known[node, x]
 
 
 def read_mechanisms(tables: list[tuple[str, Any]], file: str, problems: list[Problem]) -> Iterator[PlacedMechanism]:

@@ -20,7 +20,7 @@ from hilserver.mechanics import columns as m
 from hilserver.mechanics.tables import MechanismTables, tables
 from hilserver.numerics.arrays import Floats, Indices, Integers
 
-INTEGRATORS = {"euler": e.EULER, "rk4": e.RK4, "rosenbrock": e.ROSENBROCK}
+INTEGRATORS = {method.name.lower(): method for method in e.Integrator}
 TABLE_WIDTHS = {
     e.CALLS: 4,
     e.SAMPLED: 4,
@@ -43,10 +43,7 @@ def _at_rest() -> NodeStart:
 
 @dataclass(frozen=True)
 class PackedCircuit:
-    """A circuit as arrays.
-
-    ``values`` are the names of the entries of z, ``recorded`` those of y; ``kinds`` determine which a switch may keep.
-    """
+    """A circuit as arrays: ``values`` name the entries of z, ``recorded`` those of y; ``kinds``: for a switch."""
 
     index: Indices
     value: Floats
@@ -269,6 +266,9 @@ class _Packer:
         self.mechanisms[placed.name] = found
         for name, unit, initial in found.states:
             self._state(f"{placed.name}.{name}", unit, initial, -np.inf, np.inf, 1e-3)
+        for node, (initial, _) in zip(placed.nodes.values(), found.motions, strict=True):
+            motion = self._motions()[node]
+            self._state(f"{node}.{motion.place}", motion.unit, initial, -np.inf, np.inf, 1e-3)
 
     def _lay_out_memories(self) -> None:
         for placed in self.circuit.placed:
@@ -292,11 +292,13 @@ class _Packer:
             node: start
             for placed in self.circuit.mechanisms
             if placed.name in self.mechanisms
-            for node, start in zip(placed.nodes.values(), self.mechanisms[placed.name].motions, strict=True)
+            for node, (_, start) in zip(placed.nodes.values(), self.mechanisms[placed.name].motions, strict=True)
         }
         for node, motion in self._motions().items():
-            if node not in self.moving:
-                place, speed = moved.get(node) or motion.start(self._start(node))
+            if node in moved:
+                self._value(f"{node}.{motion.speed}", "boundary", moved[node])
+            elif node not in self.moving:
+                place, speed = motion.start(self._start(node))
                 self._value(f"{node}.{motion.place}", "boundary", place)
                 self._value(f"{node}.{motion.speed}", "boundary", speed)
 
@@ -485,7 +487,8 @@ class _Packer:
             block[m.OWN : m.OWN + len(found.own)] = found.own
             for node in placed.nodes.values():
                 motion = self._motions()[node]
-                block += [self.place[f"{node}.{motion.place}"], self.n_states + self.sums[node]]
+                place, speed = (self.place[f"{node}.{name}"] for name in (motion.place, motion.speed))
+                block += [place, self.n_states + self.sums[node], speed]
             blocks.append([*block, *found.entries])
             numbers += found.values
             scratch += found.work

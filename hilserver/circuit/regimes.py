@@ -1,12 +1,12 @@
-"""Regimes that a circuit can enter: sticking, contact with an end stop, cavitation. It is stiff in some, not in others.
+"""Regimes that a circuit can enter: sticking, contact, closed valves, cavitation. It is stiff in some, not in others.
 
 Where a circuit is now says little about the step that it requires: a piston is soft until it meets its stop, and a
-friction is steep only where it stands still.
+friction is steep only where it stands still. What an open valve damps, a closed one does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from hilserver.circuit.analysis import Analysis, Stiffness
@@ -36,7 +36,7 @@ def stiffest(
 
 
 def regimes(circuit: Circuit, packed: PackedCircuit, values: Floats) -> Iterator[tuple[str, Floats]]:
-    """The values as they are, at standstill, at each end stop, and with all nodes in cavitation."""
+    """The values as they are, at standstill, at each end stop, with closed valves, and with all nodes in cavitation."""
     yield "", values
     place = {name: k for k, name in enumerate(packed.values[: packed.n_states])}
     still = values.copy()
@@ -47,12 +47,28 @@ def regimes(circuit: Circuit, packed: PackedCircuit, values: Floats) -> Iterator
     for placed in circuit.placed:
         for port, positions in placed.component.contacts().items():
             node = placed.ports[port]
-            for x in positions if f"{node}.x" in place else ():  # a mechanism's nodes follow from its state
-                touching = still.copy()
-                touching[place[f"{node}.x"]] = x
-                yield f"with {node} at an end stop", touching
+            for x in positions:
+                if (touching := _moved_to(circuit, node, x, still, place)) is not None:
+                    yield f"with {node} at an end stop", touching
+    shut = values.copy()
+    for placed in circuit.placed:
+        for state, at in placed.component.closed.items():
+            shut[place[f"{placed.name}.{state}"]] = at
+    if (shut != values).any():
+        yield "with closed valves", shut
     empty = values.copy()
     for node in circuit.hydraulic_nodes():
         if f"{node}.content" in place:
             empty[place[f"{node}.content"]] = EMPTY
     yield "in cavitation", empty
+
+
+def _moved_to(circuit: Circuit, node: str, x: float, values: Floats, place: Mapping[str, int]) -> Floats | None:
+    """The values with a node at the position x, m, its mechanism included; None where it can't be there."""
+    moved = values.copy()
+    placed = next((placed for placed in circuit.mechanisms if node in placed.nodes.values()), None)
+    found = {f"{node}.x": x} if placed is None else placed.values_with(node, x)
+    for name, value in found.items():
+        if name in place:
+            moved[place[name]] = value
+    return moved if f"{node}.x" in found and f"{node}.x" in place else None

@@ -43,13 +43,17 @@ def replay(
             "wrote the log, otherwise 1e-6",
         ),
     ] = None,
+    balances: Annotated[
+        bool, typer.Option("--balances", help="log only: also state the balances of the circuit: oil and energy")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="log only: the result as JSON")] = False,
     trust: Trust = False,
 ) -> None:
     """Run recorded measurements through the virtual circuit and the bridge again.
 
     A log of hilserver: the recorded inputs and commands are applied tick by tick, and every computed value is compared
-    with the recorded one. Differences are listed; the exit code is 1 if one exceeds the tolerance.
+    with the recorded one. Differences are listed; the exit code is 1 if one exceeds the tolerance. With ``--balances``
+    the oil and energy that went into the virtual circuit, came out, and are stored are stated, with relative errors.
 
     A rig file: recorded pressures of another system drive the virtual circuit, the work cycle moves the operator's
     command, and the servo command is computed and logged for the whole recording. A report shows pressures, virtual
@@ -57,25 +61,30 @@ def replay(
     """
     if what.suffix == ".toml":
         _samples(what, file, out)
-    elif not _log(what, from_row, tolerance, json, report, trust):
+    elif not _log(what, from_row, tolerance, json, report, trust, balances):
         raise typer.Exit(1)
 
 
-def _log(path: Path, from_row: int, tolerance: float | None, json: bool, report: Path | None, trust: bool) -> bool:
+def _log(
+    path: Path, from_row: int, tolerance: float | None, json: bool, report: Path | None, trust: bool, balances: bool
+) -> bool:
     from hilserver.cli.tables import new_console
     from hilserver.report.figures import json_text
+    from hilserver.simulation.audit import audit_log
     from hilserver.simulation.replay import replay_log
     from hilserver.simulation.report import replay_figures, replay_sentences, write_replay_report
 
     result = replay_log(path, from_row=from_row, tolerance=tolerance, trust=trust)
-    page = write_replay_report(result, report) if report is not None else None
+    audits = audit_log(path, trust=trust) if balances else ()
+    page = write_replay_report(result, report, audits) if report is not None else None
     if json:
-        print(json_text(replay_figures(result)))
+        print(json_text(replay_figures(result) | ({"balances": [a.figures() for a in audits]} if audits else {})))
         return result.ok
     console = new_console()
     if result.differences:
         console.print(_differences_table(result))
-    for line in [*replay_sentences(result), *([f"Report: {page}"] if page else [])]:
+    stated = [line for audit in audits for line in audit.sentences()]
+    for line in [*replay_sentences(result), *stated, *([f"Report: {page}"] if page else [])]:
         console.print(line, soft_wrap=True)
     return result.ok
 

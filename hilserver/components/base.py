@@ -110,7 +110,8 @@ class Component(Datasheet):
 
     ``hydraulic``, ``mechanical``, ``rotational``: port names, connected by ``ports = { P = "supply" }`` in a circuit.
     ``inputs``, ``outputs``: signal ports, connected by a key of their own name (``command = "joystick"``).
-    ``states``: its integrated states. ``kernels``: filled by the :func:`kernel` decorator.
+    ``states``: its integrated states. ``closed``: those of a valve that is closed or at rest, and their values there.
+    ``kernels``: filled by the :func:`kernel` decorator.
     """
 
     type_name: ClassVar[str] = ""
@@ -121,6 +122,7 @@ class Component(Datasheet):
     outputs: ClassVar[tuple[str, ...]] = ()
     input_defaults: ClassVar[Mapping[str, float]] = {}
     states: ClassVar[tuple[State, ...]] = ()
+    closed: ClassVar[Mapping[str, float]] = {}
     memories: ClassVar[tuple[Memory, ...]] = ()
     kernels: ClassVar[list[Kernel]] = []
 

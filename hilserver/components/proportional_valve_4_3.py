@@ -30,6 +30,7 @@ class ProportionalValve43(ValveWithEdges):
 
     type_name = "proportional_valve_4_3"
     states = (State("U", "1", lower=-1.0, upper=1.0),)
+    closed = {"U": 0.0}
 
     f45: Frequency | None = Field(default=None, gt=0, description="-45° frequency of the datasheet's Bode plot")
     lag: NoLag | None = NO_LAG

@@ -26,6 +26,7 @@ class ReliefValve(ValveWithReliefCurve):
     type_name = "relief_valve"
     hydraulic = ("P", "T")
     states = (State("K", "m^3/(s*sqrt(Pa))", lower=0.0, scale=1e-8),)
+    closed = {"K": 0.0}
 
     settling_time: Time = Field(default="20 ms", gt=0, description="time constant of the opening at the last point")
     max_pressure: Pressure = Field(default="400 bar", gt=0, description="working range of the curve")

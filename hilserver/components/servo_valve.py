@@ -29,6 +29,7 @@ class ServoValve(ValveWithEdges):
 
     type_name = "servo_valve"
     states = (State("U", "1", lower=-1.0, upper=1.0), State("W", "1/s", lower="least_rate", upper="rate"))
+    closed = {"U": 0.0, "W": 0.0}
 
     f90: Frequency | None = Field(
         default=None, gt=0, description="-90° frequency of the datasheet's Bode plot, omega/(2·pi)"

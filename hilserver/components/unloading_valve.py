@@ -27,6 +27,7 @@ class UnloadingValve(ValveWithThrottle):
     type_name = "unloading_valve"
     hydraulic = ("P", "T", "A")
     states = (State("K", "m^3/(s*sqrt(Pa))", lower=0.0, upper="K_max", scale="K_max"),)
+    closed = {"K": 0.0}
     memories = (Memory("unloads"),)
 
     cut_out_pressure: Pressure = Field(gt=0, description="rising pressure at A at which the pump is unloaded")

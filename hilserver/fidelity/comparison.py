@@ -147,11 +147,13 @@ class Comparison:
         begin, settings = segment.rows.start - 1, self.rig.settings
         states = ((self.plant, true_values[begin]), (record.circuit, record.values[begin]))
         signals = record.inputs(segment.rows, list(settings.inputs))
-        coupled = self.reference.run(self.program, self.dt, signals, self.reference.start({}, *states))
+        start = self.reference.start({}, *states)
+        coupled = self.reference.run(self.program, self.dt, signals, start)
         flows = {port: flows_into(self.rig.circuit, port) for port in settings.ports}
         reference = self.series(coupled, self.reference.packed, flows)
         actual = self.series(true_values[segment.rows], self.plant, self.plant_flows())
-        return segment_result(settings, record, segment, actual, reference), coupled
+        balance = self.reference.balance(self.program, self.dt, start, coupled)
+        return replace(segment_result(settings, record, segment, actual, reference), balance=balance), coupled
 
     def plant_flows(self) -> dict[str, tuple[str, ...]]:
         drive = read_circuit(self.drive, self.rig.library)

@@ -21,14 +21,17 @@ from hilserver.fidelity.step import IntegrationStep
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.settings import RigSettings
 from hilserver.rig.simulated import joined
+from hilserver.simulation.balance import Balance, balance
 from hilserver.simulation.machine import Machine
 from hilserver.simulation.packed_run import initial_values, run_packed
 
 
 @dataclass(frozen=True)
 class ReferenceSimulation:
-    """Virtual circuit and machine as one packed circuit."""
+    """Virtual circuit and machine as one circuit, packed with its accounts."""
 
+    circuit: Circuit
+    library: Library
     packed: PackedCircuit
     machine: Machine
 
@@ -54,6 +57,10 @@ class ReferenceSimulation:
         """
         return run_signals(program, self.packed, dt, signals, start)
 
+    def balance(self, program: Program, dt: float, start: Floats, rows: Floats) -> Balance:
+        """The balances of oil and energy of such a run."""
+        return balance(program, self.library, self.circuit, self.packed, start, rows, dt)
+
 
 def run_signals(
     program: Program, packed: PackedCircuit, dt: float, signals: Mapping[str, Floats], start: Floats
@@ -73,8 +80,8 @@ def reference_simulation(machine: Machine, virtual: Circuit, library: Library, f
     if missing:
         text = f"is a port that {machine.origin} does not have."
         raise ConfigurationError([Problem(f'"{RIG}{port}" {text}', "components", file) for port in missing])
-    source = joined(machine.source, virtual.source, file)
-    return ReferenceSimulation(pack(read_circuit(source, library, file), library, file=file), machine)
+    circuit = read_circuit(joined(machine.source, virtual.source, file), library, file)
+    return ReferenceSimulation(circuit, library, pack(circuit, library, file=file, accounts=True), machine)
 
 
 def flows_into(circuit: Circuit, port: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from hilserver.fidelity.results import NOISE_CORNER, VARIANTS, Fidelity, Variant
 from hilserver.fidelity.summary import sentences
 from hilserver.fidelity.tables import command_grid, estimate_grid, known_grid, largest_grid, overview, sweep_grid
 from hilserver.report.circuit_blocks import components, drawing
-from hilserver.report.document import Block, Document, Heading, Listing, Picture
+from hilserver.report.document import Block, Document, Facts, Heading, Listing, Picture
 from hilserver.report.figures import write_json
 
 NO_REFERENCE = (
@@ -30,12 +30,19 @@ def write_simulation(result: Fidelity, folder: Path) -> list[Path]:
     blocks: list[Block] = [
         Listing(tuple(sentences(result) + list(result.notes))),
         overview(result),
+        *_balances(result),
         Picture("segments", figure, TIME_CAPTION),
         *_step(result),
         *_circuit(result),
     ]
     written = Document(f"{result.rig}: the work cycle under every strategy", blocks).write(folder, stem)
     return [*written, write_json(figures(result), folder / f"{stem}.json")]
+
+
+def _balances(result: Fidelity) -> Iterator[Block]:
+    if found := result.balances():
+        yield Heading("Balances of the reference simulation")
+        yield Facts(found)
 
 
 def _circuit(result: Fidelity) -> Iterator[Block]:

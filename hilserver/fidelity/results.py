@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hilserver.fidelity.measures import Deviation, Response, rms_above
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import Sine
+from hilserver.simulation.balance import Balance, balance_texts
 from hilserver.simulation.pacing import Paced
 from hilserver.simulation.step_error import StepError
 from hilserver.tick.bridge.ladder import BRIDGING, Kind, Strategy
@@ -55,7 +56,8 @@ class SegmentResult:
     may lie at any frequency; ``sensor_noise``: that of measured ones, independent from tick to tick.
     ``estimate``: flows as the bridge estimates them, where the actual ones are true or measured;
     ``stated_deviation``: the standard deviation that the bridge states for them. ``sines``: those of a sweep, in
-    seconds of ``time``. ``rest``: the ticks before a sweep in which nothing moves.
+    seconds of ``time``. ``rest``: the ticks before a sweep in which nothing moves. ``balance``: of the
+    reference simulation.
     """
 
     time: Floats
@@ -70,6 +72,7 @@ class SegmentResult:
     stated_deviation: Mapping[str, float] = field(default_factory=dict)
     sines: tuple[Sine, ...] = ()
     rest: slice | None = None
+    balance: Balance | None = None
 
     @cached_property
     def deviations(self) -> dict[str, Deviation]:
@@ -199,6 +202,12 @@ class Fidelity:
     def variant(self, name: str) -> Variant:
         """The variant of this name."""
         return next(variant for variant in self.variants if variant.name == name)
+
+    def balances(self) -> tuple[tuple[str, str], ...]:
+        """The balances of the reference simulation over the work cycle, in words; empty without one."""
+        found = (v.cycle.balance for v in self.variants if v.cycle is not None and v.cycle.balance is not None)
+        first = next(found, None)
+        return () if first is None else balance_texts(first, first.energy.mechanisms != 0.0)
 
     def followed(self) -> list[ComparedQuantity]:
         """The quantities that the valves are to follow: positions, and flows into their own ports."""

@@ -34,16 +34,19 @@ REFERENCE = "reference"
 class IntegrationStep:
     """How a rig's circuits are integrated: ``factor`` times the substeps in the files, their integrator or another.
 
+    ``halvings`` of the parts into which the virtual circuit and the reference simulation divide them (see `solved_by`).
     Steps that share a solution of a mechanism remain as many.
     """
 
     factor: int = 1
     integrator: str | None = None
+    halvings: int = 0
 
     def of(self, packed: PackedCircuit) -> PackedCircuit:
         """A packed circuit with this step."""
         index = packed.index.copy()
         index[e.SUBSTEPS] *= self.factor
+        index[e.HALVINGS] = self.halvings
         if self.integrator is not None:
             index[e.INTEGRATOR] = INTEGRATORS[self.integrator]
         return replace(packed, index=index)
@@ -55,7 +58,8 @@ class IntegrationStep:
             for device, tables in rig.sources.get("devices", {}).items()
         }
         sources = {**rig.sources, "circuit": self._table(rig.sources["circuit"]), "devices": plants}
-        return assemble(sources, rig.file, rig.library)
+        made = assemble(sources, rig.file, rig.library)
+        return replace(made, packed=replace(self, factor=1).of(made.packed))
 
     def _table(self, circuit: Mapping[str, Any]) -> dict[str, Any]:
         given = Solver.model_validate(circuit.get("solver", {}))
@@ -78,15 +82,16 @@ def with_step_error(rig: Rig, result: Fidelity, run_at: RunAt, tolerance: float 
     """
     names = [v.name for v in result.variants if v.name != NO_BRIDGE]
     solver, tick = rig.circuit.solver, 1.0 / rig.settings.loop.rate
-    given, finer = _common(result, _tried(run_at, IntegrationStep(2), names))
+    given, finer = _common(result, _tried(run_at, IntegrationStep(2, halvings=1), names))
     time = tick * np.arange(1.0, _length(given) + 1.0)
     error = StepError(tick / solver.substeps, solver.integrator, deviations(time, given, finer), tolerance)
     if error.too_long:
         worst = error.worst.name.rpartition(", ")[2]
         chosen = [worst] if worst in names else names[:1]
 
-        def run_with(substeps: int, integrator: str) -> list[Quantity]:
-            step = IntegrationStep(substeps // solver.substeps, integrator if integrator != solver.integrator else None)
+        def run_with(substeps: int, integrator: str, halvings: int) -> list[Quantity]:
+            other = integrator if integrator != solver.integrator else None
+            step = IntegrationStep(substeps // solver.substeps, other, halvings)
             return _common(result, _tried(run_at, step, chosen), [NO_BRIDGE, *chosen])[1]
 
         found = step_error(solver, tick, len(time), time, run_with, tolerance, lambda n: _words(rig, n))

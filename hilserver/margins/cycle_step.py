@@ -6,20 +6,16 @@ the simulated machine to which it is connected directly.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from hilserver.circuit import engine as e
 from hilserver.circuit.model import RIG
-from hilserver.circuit.pack import INTEGRATORS
 from hilserver.circuit.program import Program
 from hilserver.errors import ConfigurationError
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Rig
 from hilserver.simulation.circuit_run import quantities
 from hilserver.simulation.machine import circuit_on, machine_of_device
-from hilserver.simulation.packed_run import given_inputs, initial_values, run_packed
+from hilserver.simulation.packed_run import given_inputs, initial_values, run_packed, solved_by
 from hilserver.simulation.step_error import Quantity, StepError, step_error
 
 LONGEST = 30.0
@@ -47,10 +43,8 @@ def cycle_step_error(rig: Rig, program: Program) -> StepError | None:
     driven = [*signals, *(f"{RIG}{port}.p" for port in rig.circuit.rig_ports())]
     held = np.column_stack([given, pressures])
 
-    def run_with(substeps: int, integrator: str) -> list[Quantity]:
-        index = rig.packed.index.copy()
-        index[e.SUBSTEPS], index[e.INTEGRATOR] = substeps, INTEGRATORS[integrator]
-        rows = run_packed(program, replace(rig.packed, index=index), dt, driven, held)
+    def run_with(substeps: int, integrator: str, halvings: int) -> list[Quantity]:
+        rows = run_packed(program, solved_by(rig.packed, substeps, integrator, halvings), dt, driven, held)
         return quantities(rig.circuit, {name: rows[:, i] for i, name in enumerate(rig.packed.names)})
 
     return step_error(rig.circuit.solver, dt, ticks, dt * np.arange(1.0, ticks + 1.0), run_with)

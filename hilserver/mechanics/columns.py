@@ -1,7 +1,7 @@
 """Layout of a mechanism's block in the index of a packed circuit.
 
-A block begins with these entries. Then follow one row per actuator (index in z of its position, with its speed behind
-it; index in d of the sum of forces, with the sum of masses behind it), and the tables of the method.
+A block begins with these entries. Then follow one row per actuator (index in z of its stroke; index in d of the sum of
+forces, with the sum of masses behind it; index in z of its speed), and the tables of the method.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from hilserver.mechanics import articulated, chain, closure, kinematics, planar, recursion, recursive
+from hilserver.mechanics import articulated, chain, closure, kinematics, planar, recursion, recursive, stroke
 from hilserver.mechanics.columns import ABSOLUTE, METHOD
 from hilserver.mechanics.planar import planar_motion, planar_rates, planar_settle
 from hilserver.mechanics.recursive import recursive_motion, recursive_rates, recursive_settle
@@ -12,12 +12,12 @@ from hilserver.numerics.arrays import Floats, Indices
 
 CHAIN: tuple[ModuleType, ...] = (chain, kinematics, articulated, closure, recursion)
 """Modules with the equations of motion in joint coordinates."""
-CALLED: tuple[ModuleType, ...] = (planar, *CHAIN, recursive)
+CALLED: tuple[ModuleType, ...] = (stroke, planar, *CHAIN, recursive)
 """Modules with the functions that the following ones call."""
 
 
 def move_mechanism(ix: Indices, val: Floats, z: Floats, d: Floats, block: int) -> None:
-    """Write position and speed of each actuator to its node."""
+    """Speed of each actuator at its node, and derivative of its stroke."""
     if ix[block + METHOD] == ABSOLUTE:
         planar_motion(ix, val, z, d, block)
     else:

@@ -37,6 +37,7 @@ from math import cos, sin, sqrt
 import numpy as np
 
 from hilserver.mechanics.columns import FIRST_STATE, N_ACTUATORS, NODES, OWN, PARAMETERS, SCRATCH
+from hilserver.mechanics.stroke import NODE_ENTRIES, move_node
 from hilserver.numerics.arrays import Floats, Indices
 from hilserver.numerics.linear import factorise, solve
 
@@ -113,7 +114,7 @@ def planar_lines(ix: Indices, val: Floats, d: Floats, m: int, first: int, end: i
     """The terms of the lines ``first`` to ``end``, from the poses."""
     bodies, poses = entry(ix, m + N_BODIES), entry(ix, m + SCRATCH) + 1
     masses = entry(ix, m + PARAMETERS) + GRAVITY_WIDTH
-    row = m + NODES + 2 * entry(ix, m + N_ACTUATORS) + LINE_ENTRIES * first
+    row = m + NODES + NODE_ENTRIES * entry(ix, m + N_ACTUATORS) + LINE_ENTRIES * first
     v, t = masses + BODY_WIDTH * bodies + LINE_WIDTH * first, planar_terms(ix, m) + TERMS * first
     for _ in range(first, end):
         kind, one, other = ix[row], entry(ix, row + 1), entry(ix, row + 2)
@@ -171,7 +172,7 @@ def planar_matrix(ix: Indices, d: Floats, m: int, loaded: bool) -> None:
     weights, matrix = t + TERMS * n, t + TERMS * n + n
     for i in range(matrix, matrix + n * n):
         d[i] = 0.0
-    row = m + NODES + 2 * actuators + LINE_ENTRIES * n
+    row = m + NODES + NODE_ENTRIES * actuators + LINE_ENTRIES * n
     for _ in range(entry(ix, m + N_PAIRS)):
         p, q = t + entry(ix, row + 1), t + entry(ix, row + 2)
         d[matrix + entry(ix, row)] += d[p] * d[q] + d[p + 1] * d[q + 1] + d[p + 2] * d[q + 2]
@@ -179,7 +180,7 @@ def planar_matrix(ix: Indices, d: Floats, m: int, loaded: bool) -> None:
     for k in range(n):
         d[weights + k] = 1.0
         if k >= closures:
-            weight = sqrt(d[entry(ix, m + NODES + 2 * (k - closures) + 1) + 1]) if loaded else 0.0
+            weight = sqrt(d[entry(ix, m + NODES + NODE_ENTRIES * (k - closures) + 1) + 1]) if loaded else 0.0
             d[weights + k] = weight
             for j in range(k):
                 d[matrix + k * n + j] *= weight * d[weights + j]
@@ -191,7 +192,7 @@ def planar_matrix(ix: Indices, d: Floats, m: int, loaded: bool) -> None:
 
 def planar_push(ix: Indices, d: Floats, m: int, acc: int, k: int, force: float) -> None:
     """Add the effect of a force along line k, M^-1 J^T F, to the accelerations that begin at ``acc``."""
-    row = m + NODES + 2 * entry(ix, m + N_ACTUATORS) + LINE_ENTRIES * k + 1
+    row = m + NODES + NODE_ENTRIES * entry(ix, m + N_ACTUATORS) + LINE_ENTRIES * k + 1
     w = planar_terms(ix, m) + TERMS * k + W
     one, other = acc + 3 * entry(ix, row), acc + 3 * entry(ix, row + 1)
     for i in range(3):
@@ -205,7 +206,7 @@ def planar_constrain(ix: Indices, d: Floats, m: int, acc: int, own: float, far: 
     Closures are accelerated by -own·b - far·c - fast·c', the masses at the nodes by -own·b.
     """
     closures, actuators = entry(ix, m + N_CLOSURES), entry(ix, m + N_ACTUATORS)
-    n, row, t = closures + actuators, m + NODES + 2 * actuators + 1, planar_terms(ix, m)
+    n, row, t = closures + actuators, m + NODES + NODE_ENTRIES * actuators + 1, planar_terms(ix, m)
     weights, matrix = t + TERMS * n, t + TERMS * n + n
     forces = matrix + n * n + n
     for k in range(n):
@@ -224,14 +225,13 @@ def planar_constrain(ix: Indices, d: Floats, m: int, acc: int, own: float, far: 
 
 
 def planar_motion(ix: Indices, val: Floats, z: Floats, d: Floats, m: int) -> None:
-    """Write position and speed of each actuator to its node."""
+    """Move the node of each actuator."""
     closures, actuators = entry(ix, m + N_CLOSURES), entry(ix, m + N_ACTUATORS)
     planar_poses(ix, z, d, m, 0.0)
     planar_lines(ix, val, d, m, closures, closures + actuators)
     t = planar_terms(ix, m) + TERMS * closures
     for k in range(actuators):
-        node = entry(ix, m + NODES + 2 * k)
-        z[node], z[node + 1] = d[t], d[t + 1]
+        move_node(ix, z, d, m, k, d[t], d[t + 1])
         t += TERMS
 
 
@@ -261,7 +261,7 @@ def planar_rates(ix: Indices, val: Floats, z: Floats, d: Floats, m: int, held: b
         planar_matrix(ix, d, m, True)
         planar_fall(ix, val, d, m)
         for k in range(actuators):
-            planar_push(ix, d, m, acc, closures + k, d[entry(ix, m + NODES + 2 * k + 1)])
+            planar_push(ix, d, m, acc, closures + k, d[entry(ix, m + NODES + NODE_ENTRIES * k + 1)])
         planar_constrain(ix, d, m, acc, 1.0, ALPHA * ALPHA, 2.0 * ALPHA)
     s = entry(ix, m + FIRST_STATE)
     for i in range(bodies):
@@ -269,7 +269,7 @@ def planar_rates(ix: Indices, val: Floats, z: Floats, d: Floats, m: int, held: b
             rate = d[acc + 3 * i + place]
             if held:
                 for k in range(actuators):
-                    rate += d[acc + width * (1 + k) + 3 * i + place] * d[entry(ix, m + NODES + 2 * k + 1)]
+                    rate += d[acc + width * (1 + k) + 3 * i + place] * d[entry(ix, m + NODES + NODE_ENTRIES * k + 1)]
             d[s + place], d[s + 3 + place] = z[s + 3 + place], rate
         s += 6
 

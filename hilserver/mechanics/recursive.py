@@ -22,6 +22,7 @@ from hilserver.mechanics.kinematics import (
     place_links,
 )
 from hilserver.mechanics.recursion import chain_rates, load_actuator, unload_chain
+from hilserver.mechanics.stroke import NODE_ENTRIES, move_node
 from hilserver.numerics.arrays import Floats, Indices, signed
 
 CHAIN_CLOSED = 1e-10
@@ -32,7 +33,7 @@ ALL = -2
 
 def recursive_chain(ix: Indices, val: Floats, d: Floats, m: int) -> Chain:
     """The chain of a block."""
-    entry = m + NODES + 3 * signed(ix, m + N_ACTUATORS)
+    entry = m + NODES + (NODE_ENTRIES + 1) * signed(ix, m + N_ACTUATORS)
     return chain_at(ix, entry, val, signed(ix, m + PARAMETERS), d, signed(ix, m + SCRATCH) + 1)
 
 
@@ -43,15 +44,15 @@ def recursive_state(c: Chain, ix: Indices, z: Floats, m: int) -> Floats:
 
 
 def recursive_motion(ix: Indices, val: Floats, z: Floats, d: Floats, m: int) -> None:
-    """Position and speed of each actuator into its node."""
+    """Move the node of each actuator."""
     c, actuators = recursive_chain(ix, val, d, m), signed(ix, m + N_ACTUATORS)
     y = recursive_state(c, ix, z, m)
     place_links(c, y, 1, c.n)
     move_links(c, y[c.n_coordinates :], 1, c.n)
     measure_rows(c, c.n_closures, c.n_rows)
     for k in range(actuators):
-        node = signed(ix, m + NODES + 2 * k)
-        z[node], z[node + 1] = actuator_motion(c, signed(ix, m + NODES + 2 * actuators + k), y)
+        x, v = actuator_motion(c, signed(ix, m + NODES + NODE_ENTRIES * actuators + k), y)
+        move_node(ix, z, d, m, k, x, v)
 
 
 def recursive_rates(ix: Indices, val: Floats, z: Floats, d: Floats, m: int, held: bool) -> None:
@@ -73,7 +74,7 @@ def recursive_rates(ix: Indices, val: Floats, z: Floats, d: Floats, m: int, held
     for i in range(speeds):
         total = d[solution + i]
         for k in range(actuators):
-            total += d[solution + speeds * (1 + k) + i] * d[signed(ix, m + NODES + 2 * k + 1)]
+            total += d[solution + speeds * (1 + k) + i] * d[signed(ix, m + NODES + NODE_ENTRIES * k + 1)]
         rate[c.n_coordinates + i] = total
 
 
@@ -104,9 +105,9 @@ def recursive_load(c: Chain, ix: Indices, d: Floats, m: int, only: int) -> None:
     actuators = signed(ix, m + N_ACTUATORS)
     unload_chain(c)
     for k in range(actuators):
-        sums = signed(ix, m + NODES + 2 * k + 1)
+        sums = signed(ix, m + NODES + NODE_ENTRIES * k + 1)
         effort = d[sums] if only == ALL else (1.0 if k == only else 0.0)
-        load_actuator(c, signed(ix, m + NODES + 2 * actuators + k), effort, d[sums + 1])
+        load_actuator(c, signed(ix, m + NODES + NODE_ENTRIES * actuators + k), effort, d[sums + 1])
 
 
 def recursive_settle(ix: Indices, val: Floats, z: Floats, d: Floats, m: int, ahead: float) -> None:

@@ -164,7 +164,7 @@ def instability(
     present = _present(rig, packed, carried, row)
     recorded, work = np.zeros(len(packed.recorded)), np.zeros(packed.work_size)
     index = packed.index.copy()
-    index[e.INTEGRATOR] = e.ROSENBROCK  # stable whatever the circuit's own integrator is
+    index[e.INTEGRATOR] = e.Integrator.ROSENBROCK  # stable whatever the circuit's own integrator is
     index[e.SOLUTION_STEPS] = 0  # a mechanism's solution isn't shared by steps of another length
     states = [present]
     for end in (0, 1):

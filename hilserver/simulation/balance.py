@@ -15,7 +15,7 @@ import numpy as np
 
 from hilserver.circuit import engine as e
 from hilserver.circuit.library import Library, Role
-from hilserver.circuit.model import Circuit, Placed
+from hilserver.circuit.model import RIG, Circuit, Placed
 from hilserver.circuit.pack import TABLE_WIDTHS, PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.components.base import Parameters
@@ -135,6 +135,21 @@ RIGID = {"volume", "pipe", "accumulator"}
 """Types whose capacitance is constant where there is no air in their oil."""
 
 
+def balance_texts(found: Balance, mechanisms: bool) -> tuple[tuple[str, str], ...]:
+    """The balances in words: oil in litres, energy in joules; ``mechanisms``: whether the circuit has any."""
+    oil, energy = found.oil, found.energy
+    litres = (oil.inflow, oil.outflow, oil.stored, oil.displaced, oil.compressed, oil.void)
+    into, out, stored, displaced, compressed, void = (f"{1e3 * volume:.6g} l" for volume in litres)
+    of_oil = f"in {into}, out {out}, stored {stored} (displaced {displaced}, compressed {compressed}, void {void})"
+    of_energy = f"in {energy.inflow:.6g} J, out {energy.outflow:.6g} J, stored {energy.stored:.6g} J"
+    if mechanisms:
+        of_energy += f", to mechanisms {energy.mechanisms:.6g} J"
+    return (
+        ("Oil", f"{of_oil}; relative error {oil.relative_error:.1e}"),
+        ("Energy", f"{of_energy}, dissipated {energy.dissipated:.6g} J; relative error {energy.relative_error:.1e}"),
+    )
+
+
 def balance(
     program: Program, library: Library, circuit: Circuit, packed: PackedCircuit, start: Floats, rows: Floats, dt: float
 ) -> Balance:
@@ -171,7 +186,7 @@ class _Account:
     # --- oil ---------------------------------------------------------------------------------------------------------
 
     def oil(self) -> OilBalance:
-        crossing = np.array([self._column(f"{node}.mean_flow") for node in self._boundaries()]).reshape(-1)
+        crossing = np.array([self._column(_flow_name(node)) for node in self._boundaries()]).reshape(-1)
         inflow, outflow = (self.dt * float(np.maximum(side * crossing, 0.0).sum()) for side in (-1.0, 1.0))
         flown = {node: self.dt * float(self._column(f"{node}.mean_flow").sum()) for node in self.nodes}
         opened = {node: self._void(node, self.last) - self._void(node, self.first) for node in self.nodes}
@@ -274,7 +289,7 @@ class _Account:
         return [name for name in self.packed.values if name.endswith(".mean_power")]
 
     def _boundaries(self) -> list[str]:
-        """Hydraulic nodes whose pressure is prescribed."""
+        """Hydraulic nodes whose pressure is prescribed, or measured at the machine."""
         return [node for node in self.circuit.hydraulic_nodes() if node not in self.nodes]
 
     def _moving(self) -> dict[str, tuple[str, str]]:
@@ -309,6 +324,11 @@ class _Account:
             for term in contract.results
             if term.role is Role.CAPACITANCE and placed.ports[term.name] == node
         )
+
+
+def _flow_name(node: str) -> str:
+    """The mean flow into a boundary node: that into a port of the machine is always counted."""
+    return f"{node}.q" if node.startswith(RIG) else f"{node}.mean_flow"
 
 
 def node_sums(program: Program, packed: PackedCircuit, values: Floats) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,11 +14,10 @@ import pyarrow.parquet
 from matplotlib.figure import Figure
 from pydantic import ValidationError
 
-from hilserver.circuit import engine as e
 from hilserver.circuit.analysis import too_long
 from hilserver.circuit.library import Library
 from hilserver.circuit.model import RIG, Circuit, read_circuit
-from hilserver.circuit.pack import INTEGRATORS, PackedCircuit, pack
+from hilserver.circuit.pack import PackedCircuit, pack
 from hilserver.circuit.program import Program
 from hilserver.circuit.regimes import stiffest
 from hilserver.compiler import compiled_program
@@ -31,12 +30,12 @@ from hilserver.report.figures import write_json
 from hilserver.report.mechanisms import angles, animate, poses_at
 from hilserver.report.plots import panels_figure
 from hilserver.rig.cycle import CycleSettings
-from hilserver.simulation.balance import Balance, balance
+from hilserver.simulation.balance import Balance, balance, balance_texts
 from hilserver.simulation.cavitation import cavitation
 from hilserver.simulation.change_points import change_point_note
 from hilserver.simulation.driven import driven_table
 from hilserver.simulation.pacing import Look, Paced, Pacing, check_speed
-from hilserver.simulation.packed_run import given_inputs, initial_values, run_packed
+from hilserver.simulation.packed_run import given_inputs, initial_values, run_packed, solved_by
 from hilserver.simulation.step_error import TOLERANCE, Quantity, StepError, check_tolerance, step_error
 from hilserver.toml import read_toml
 
@@ -184,7 +183,7 @@ def run_circuit(
     course = _Course.of(circuit, library, cycle, max(round(length / settings.tick), 1), settings, file)
     inputs = tuple(signal for signal in circuit.inputs() if cycle and signal in cycle.inputs)
     pacing = course.pacing(watch)
-    every = course.rows(circuit.solver.substeps, circuit.solver.integrator, pacing)
+    every = course.rows(circuit.solver.substeps, circuit.solver.integrator, pacing=pacing)
     paced = pacing.paced() if pacing is not None else None
     rows = every[settings.every - 1 :: settings.every]
     time = np.arange(1.0, len(rows) + 1.0, dtype=np.float64) * settings.tick * settings.every
@@ -252,16 +251,14 @@ class _Course:
             look = _look(watch, self.driven, names, s.tick)
         return Pacing(s.tick, s.speed, look)
 
-    def rows(self, substeps: int, integrator: str, pacing: Pacing | None = None) -> Floats:
-        """All values (columns: ``packed.names``) in each tick, with these substeps and this integrator."""
-        index = self.packed.index.copy()
-        index[e.SUBSTEPS], index[e.INTEGRATOR] = substeps, INTEGRATORS[integrator]
-        changed = replace(self.packed, index=index)
-        return run_packed(self.program, changed, self.settings.tick, self.held, self.given, pacing=pacing)
+    def rows(self, substeps: int, integrator: str, halvings: int = 0, pacing: Pacing | None = None) -> Floats:
+        """All values (columns: ``packed.names``) in each tick; see `solved_by`."""
+        solved = solved_by(self.packed, substeps, integrator, halvings)
+        return run_packed(self.program, solved, self.settings.tick, self.held, self.given, pacing=pacing)
 
-    def quantities(self, substeps: int, integrator: str) -> list[Quantity]:
+    def quantities(self, substeps: int, integrator: str, halvings: int) -> list[Quantity]:
         """The quantities of such a run."""
-        rows = self.rows(substeps, integrator)[self.settings.every - 1 :: self.settings.every]
+        rows = self.rows(substeps, integrator, halvings)[self.settings.every - 1 :: self.settings.every]
         return quantities(self.driven, {name: rows[:, i] for i, name in enumerate(self.packed.names)})
 
 
@@ -394,18 +391,8 @@ def document(run: CircuitRun) -> Document:
 
 
 def balance_facts(run: CircuitRun) -> tuple[tuple[str, str], ...]:
-    """The balances in words: oil in litres, energy in joules."""
-    oil, energy = run.balance.oil, run.balance.energy
-    litres = (oil.inflow, oil.outflow, oil.stored, oil.displaced, oil.compressed, oil.void)
-    into, out, stored, displaced, compressed, void = (f"{1e3 * volume:.6g} l" for volume in litres)
-    of_oil = f"in {into}, out {out}, stored {stored} (displaced {displaced}, compressed {compressed}, void {void})"
-    of_energy = f"in {energy.inflow:.6g} J, out {energy.outflow:.6g} J, stored {energy.stored:.6g} J"
-    if run.circuit.mechanisms:
-        of_energy += f", to mechanisms {energy.mechanisms:.6g} J"
-    return (
-        ("Oil", f"{of_oil}; relative error {oil.relative_error:.1e}"),
-        ("Energy", f"{of_energy}, dissipated {energy.dissipated:.6g} J; relative error {energy.relative_error:.1e}"),
-    )
+    """The balances of a run in words."""
+    return balance_texts(run.balance, bool(run.circuit.mechanisms))
 
 
 def write_animations(run: CircuitRun, folder: Path) -> list[Path]:

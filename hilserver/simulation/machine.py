@@ -85,8 +85,7 @@ class Machine:
             for actuator in given:
                 del values[f"{placed.nodes[actuator]}.x"]
             with contextlib.suppress(ConfigurationError):
-                found = tables(placed.mechanism.started_at(given))
-                values |= {f"{placed.name}.{name}": x for name, _, x in found.states}
+                values |= placed.values_at(tables(placed.mechanism.started_at(given)))
         return values
 
     def strokes(self) -> dict[str, float]:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from hilserver.circuit import engine as e
-from hilserver.circuit.pack import PackedCircuit
+from hilserver.circuit.pack import INTEGRATORS, PackedCircuit
 from hilserver.circuit.program import Program
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.cycle import CycleSettings
 from hilserver.rig.plan import cycle_table
 from hilserver.simulation.pacing import Pacing
 from hilserver.tick.signals import cycle_value
+
+
+def solved_by(circuit: PackedCircuit, substeps: int, integrator: str, halvings: int) -> PackedCircuit:
+    """The same circuit with so many substeps and this integrator, the parts into which it divides them halved."""
+    index = circuit.index.copy()
+    index[e.SUBSTEPS], index[e.INTEGRATOR], index[e.HALVINGS] = substeps, INTEGRATORS[integrator], halvings
+    return replace(circuit, index=index)
 
 
 def run_packed(

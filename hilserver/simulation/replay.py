@@ -98,7 +98,7 @@ def replay_log(
     be built any more, HilserverError if it contains Python that is not trusted.
     """
     reader = LogReader(path)
-    replay = _Replay(_rig_of(reader.header, path, trust), reader.header, path, from_row, watch)
+    replay = _Replay(rig_of_log(reader.header, path, trust), reader.header, path, from_row, watch)
     rows = 0
     for batch in reader.batches():
         replay.take(batch)
@@ -297,7 +297,7 @@ class _Replay:
             found.largest = max(found.largest, largest)
 
 
-def _rig_of(header: LogHeader, path: Path, trust: bool) -> Rig:
+def rig_of_log(header: LogHeader, path: Path, trust: bool) -> Rig:
     """The rig of a log, from the sources in its header. Raises RecordError if it can't be built any more."""
     sources = {key: value for key, value in header.configuration.items() if key != "file"}
     if "rig" not in sources or "circuit" not in sources:

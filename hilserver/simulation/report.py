@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from hilserver.report.document import Block, Document, Grid, Heading, Listing
 from hilserver.report.run_report import run_report
+from hilserver.simulation.audit import Audit
 from hilserver.simulation.replay import Replayed
 
 
@@ -72,11 +74,16 @@ def replay_figures(result: Replayed) -> dict[str, Any]:
     }
 
 
-def write_replay_report(result: Replayed, folder: Path) -> Path:
-    """Write the report on a replay, which includes the report on the run. Raises HilserverError."""
+def write_replay_report(result: Replayed, folder: Path, audits: Sequence[Audit] = ()) -> Path:
+    """Write the report on a replay, which includes the report on the run; ``audits``: the balances, if stated.
+
+    Raises HilserverError.
+    """
     run = run_report(result.log)
     found: list[Block] = [Heading("Replay"), Listing(tuple(replay_sentences(result)))]
     found += [differences(result)] if result.differences else []
+    if audits:
+        found += [Heading("Balances"), Listing(tuple(line for audit in audits for line in audit.sentences()))]
     outcome = "replayed" if result.ok else "replayed with DIFFERENCES"
     page, *_ = Document(f"{run.title}, {outcome}", (*found, *run.blocks)).write(folder, f"{result.log.stem}-replay")
     return page

@@ -22,6 +22,7 @@ All copies are in ``work``, after the integrator's scratch space.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from math import ceil, exp
 
 import numpy as np
@@ -53,15 +54,21 @@ CATCH_UP, HELD, PREDICTED, THIS_TICK = 0, 1, 2, 3
 """Stages of a tick: the circuit over missed ticks; the look-ahead, in either way; the circuit over this tick."""
 FARTHEST = 32
 """Maximum look-ahead, in ticks."""
-FLOW, PRESSURE = 0, 1
 NOTES = 2
-"""Values that the look-ahead stores per port and tick: means over the tick."""
+"""Number of values that the look-ahead stores per port and tick (`Note`)."""
 EXCHANGE = 2e-4
 """s: longest step in which circuit and cylinders are simulated separately."""
 DIP = 1e4
 """Pa: pressure difference for a slope."""
 GENTLE = 1e-3
 """Stiffness (a) below which the midpoint rule is used."""
+
+
+class Note(IntEnum):
+    """What the look-ahead stores per port and tick: the mean over the tick of this."""
+
+    FLOW = 0
+    PRESSURE = 1
 
 
 class PortAhead(Struct):
@@ -93,7 +100,7 @@ def look_ahead_size(plan: Plan) -> int:
 
 @gives_arrays
 def predicted(plan: Plan, work: Floats, view: int, port: int, what: int) -> Floats:
-    """FLOW or PRESSURE of a port: means over the coming tick, the next, …"""
+    """A `Note` of a port: means over the coming tick, the next, …"""
     ports = plan.port.shape[0]
     start = work.shape[0] + ((NOTES * (view - PREDICTED - 1) + what) * ports + port) * FARTHEST
     return work[start : start + FARTHEST]
@@ -178,7 +185,7 @@ def start_ahead(plan: Plan, row: Floats, machine: Floats, work: Floats, view: in
             k.p_B = now.port
             k.F -= m.area_B * now.port_shift
     for port in range(plan.port.shape[0]):
-        flow, pressure = predicted(plan, work, view, port, FLOW), predicted(plan, work, view, port, PRESSURE)
+        flow, pressure = predicted(plan, work, view, port, Note.FLOW), predicted(plan, work, view, port, Note.PRESSURE)
         for tick in range(FARTHEST):
             flow[tick] = pressure[tick] = 0.0
         ahead_of(plan, work, port).p = port_state(plan, row, port).port
@@ -253,8 +260,8 @@ def note_ahead(
         ahead, now = ahead_of(plan, work, port), port_state(plan, row, port)
         q = flow_of(ix, z, port)
         if is_step(stage, call):
-            predicted(plan, work, stage, port, FLOW)[tick] += q / exchanges
-            predicted(plan, work, stage, port, PRESSURE)[tick] += (ahead.p - now.port_shift) / exchanges
+            predicted(plan, work, stage, port, Note.FLOW)[tick] += q / exchanges
+            predicted(plan, work, stage, port, Note.PRESSURE)[tick] += (ahead.p - now.port_shift) / exchanges
             ahead.flow, ahead.passed = flow_at_end(ix, z, work, port), q
         elif call == 0:
             ahead.flow = q
@@ -276,7 +283,7 @@ def hand_over(plan: Plan, ix: Indices, work: Floats, z: Floats) -> None:
     for port in range(plan.port.shape[0]):
         place = place_of_flow(ix, port)
         if place < z.shape[0]:
-            z[place] = predicted(plan, work, PREDICTED, port, FLOW)[0]
+            z[place] = predicted(plan, work, PREDICTED, port, Note.FLOW)[0]
 
 
 @compilable

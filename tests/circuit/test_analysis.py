@@ -146,7 +146,7 @@ def test_states_at_a_limit_do_not_count(program: Program) -> None:
     """The closed relief valve's poppet rests on its seat: no infinitely fast motion of it."""
     found = analysis(program, (CONFIG / "verification.toml").read_text(), joystick=0.0)
     assert found.stiffness().time_constant > 1e-4
-    assert found.packed.index[e.INTEGRATOR] == e.RK4
+    assert found.packed.index[e.INTEGRATOR] == e.Integrator.RK4
 
 
 def test_a_circuit_without_states_has_no_stability_limit() -> None:

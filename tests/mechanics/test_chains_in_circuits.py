@@ -128,7 +128,7 @@ def test_a_chain_in_space_by_a_circuit_and_by_itself() -> None:
     alone = run_fixed(chain_program(), tree, start_of(tree), 1.0, 1e-3, effort=course)
     shaft = tree.coordinate_names().index("shaft")
     assert angles["m.shaft.angle"] == pytest.approx(alone.states[1:, shaft], abs=1e-6)
-    assert angles["crank_torque.phi"] == pytest.approx(angles["m.shaft.angle"], abs=1e-12)
+    assert angles["crank_torque.phi"] == pytest.approx(angles["m.shaft.angle"], abs=1e-8)  # integrated by itself
     assert np.ptp(angles["m.cross.angle_1"]) > 0.1
 
 

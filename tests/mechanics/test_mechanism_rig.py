@@ -92,11 +92,12 @@ def test_the_machine_is_examined_over_its_stroke(rig: Rig) -> None:
     assert machine is not None
     assert machine.origin == "the simulated machine"
     found = machine.at_share(0.9)
-    assert "rod.x" not in found
+    assert found["rod.x"] == pytest.approx(0.45, abs=1e-12)  # and its stroke
     x, y = found["boom.boom.x"], found["boom.boom.y"] - 1.2
     assert np.hypot(x, y) == pytest.approx(1.2713027, abs=1e-9)
     assert found["boom.boom.angle"] > 0.2
     assert machine.at_share(50.0) == {}
     positions = {name for name in found if is_position(name)}
-    assert positions == {f"boom.{b}.{p}" for b in ("boom", "lift.barrel", "lift.rod") for p in ("x", "y", "angle")}
+    bodies = {f"boom.{b}.{p}" for b in ("boom", "lift.barrel", "lift.rod") for p in ("x", "y", "angle")}
+    assert positions == bodies | {"rod.x"}
     assert not is_position("sensor.y")

@@ -17,6 +17,7 @@ class ValveWithLoadedPoppet(ValveWithReliefCurve, ValveWithThrottle):
     """A spring-loaded poppet that pilot pressures also open, up to its stop; subclasses add ports and balance."""
 
     states = (State("K", "m^3/(s*sqrt(Pa))", lower=0.0, upper="K_max", scale="K_max"),)
+    closed = {"K": 0.0}
 
     nominal_flow: FlowAtDrop = Field(description='fully open, like { flow = "60 l/min", drop = "8 bar" }')
     settling_time: Time = Field(default="20 ms", gt=0, description="time constant of the opening at the last point")

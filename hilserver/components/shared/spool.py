@@ -77,6 +77,7 @@ class SpoolValve(Component):
 
     inputs = ("command",)
     states = (State("U", "1", lower="least", upper=1.0), State("W", "1/s", lower="least_rate", upper="rate"))
+    closed = {"U": 0.0, "W": 0.0}
     memories = (Memory("delayed"), Memory("play"), Memory("line", LINE_SIZE, EMPTY))
     least: ClassVar[float] = 0.0
     """Minimum command: 0 for a spool with two end positions, -1 for one that moves to both sides of its centre."""
