@@ -115,11 +115,9 @@ class _Packer:
             if not contract.kernel.sampled or placed.component.is_sampled()
         ]
         self.problems: list[Problem] = []
-        self.hydraulic: list[str] = []
+        self.hydraulic, self.boundary = list[str](), list[str]()
         self.moving: dict[str, Motion] = {}
-        self.boundary: list[str] = []
-        self.names: list[str] = []
-        self.kinds: list[str] = []
+        self.names, self.kinds = list[str](), list[str]()
         self.initial: list[float] = []
         self.limits: list[tuple[float, float, float]] = []
         self.place: dict[str, int] = {}
