@@ -21,7 +21,8 @@ from hilserver.protocol.accounts import SERVER, Accounts
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.published import Event, OperatorInfo
 from hilserver.protocol.running import announce, withdraw, working_folder
-from hilserver.realtime.segment import SharedMemoryError, segment_path
+from hilserver.realtime.segment import SharedMemoryError
+from hilserver.realtime.segment_folder import other_users, segment_path
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.service.broker import EmbeddedBroker
@@ -166,7 +167,7 @@ class Supervisor:
         mqtt = await self._start_mqtt(stack, operator, folder)
         await all_ready(*children)
         assert self.address is not None
-        telemetry.degradations = (*processes.degradations, *self.address.weaknesses())
+        telemetry.degradations = (*processes.degradations, *self.address.weaknesses(), *_rivals(self.rig.settings.name))
         for text in telemetry.degradations:
             _log.warning("%s", text)
         checking = asyncio.create_task(self._check_solver(program, telemetry))
@@ -370,6 +371,15 @@ def _own_login(address: BrokerAddress, accounts: Accounts, folder: Path) -> Brok
     file.touch(mode=0o600)
     file.write_text(accounts.server_password)
     return address.model_copy(update={"user": SERVER, "password_file": file})
+
+
+def _rivals(rig: str) -> list[str]:
+    """Other users who run a rig of this name, or pretend to. To refuse would let anybody prevent a start."""
+    return [
+        f"{user} also has the shared memory of a rig {rig}. If they run it too, two servers command the same devices: "
+        "stop one of them"
+        for user in other_users(rig)
+    ]
 
 
 def ring_rows(rig: Rig) -> int:

@@ -13,7 +13,7 @@ import pytest
 from shared_memory_bench import WIDTH, Start, create, kill, line, starting, wait_until
 
 from hilserver.realtime.queues import MailboxFull
-from hilserver.realtime.segment import segment_path
+from hilserver.realtime.segment_folder import segment_path
 from hilserver.realtime.shared import LoopMemory
 
 

@@ -22,6 +22,7 @@ from hilserver.rig.build import load_rig
 from hilserver.rig.plan import first_row
 from hilserver.rig.settings import RecordingSettings
 from hilserver.service import recording_watch
+from hilserver.service.recording import RecorderProcess, _Written
 from hilserver.service.recording_watch import RecordingWatch
 from hilserver.service.supervisor import RING_BYTES, ring_rows
 from hilserver.service.telemetry import TelemetryReader
@@ -96,6 +97,31 @@ def test_the_ring_holds_what_the_rig_file_says(monkeypatch: pytest.MonkeyPatch) 
     assert rows(buffer=60.0) == 60.0 * DEMO.settings.loop.rate
     monkeypatch.setattr("hilserver.service.supervisor.RING_BYTES", RING_BYTES / 10)
     assert rows() == pytest.approx(RING_BYTES / 10 / (8 * DEMO.layout.width), abs=1)
+
+
+def test_files_that_a_killed_recorder_has_begun_without_a_report_count(tmp_path: Path) -> None:
+    """Reported was the first of three; the rows of the others are not lost, and those of another run are not ours."""
+    columns = DEMO.layout.names
+    about = LogHeader(software="test", rig="lab", started="now", period_s=1e-3, columns=columns)
+    row = first_row(DEMO.layout, DEMO.plan, DEMO.packed)
+    for name in ("run", "other"):
+        with LogWriter(tmp_path / f"{name}.arrow", about, batch_rows=10, max_rows=100) as log:
+            for tick in range(250 if name == "run" else 990):
+                header(row).tick = tick
+                log.append(row[np.newaxis])
+    memory = cast("Any", SimpleNamespace(ring=SimpleNamespace(capacity=1000), segment=None))
+    telemetry = cast("Any", SimpleNamespace())
+    recording = RecorderProcess(DEMO, memory, tmp_path, "", cast("Any", None), telemetry)
+    assert recording.last_tick == -1
+    recording.log_file = tmp_path / "run.arrow"
+    recording._files = [_Written(recording.log_file, 57)]
+    recording._note_unreported()
+    assert [file.path.name for file in recording._files] == ["run.arrow", "run.001.arrow", "run.002.arrow"]
+    for file in recording._files[-2:]:
+        file.read_last_tick()
+    assert telemetry.recorded() == recording.last_tick == 249
+    recording._note_unreported()
+    assert len(recording._files) == 3, "each counts once"
 
 
 # --- the rules, without a server --------------------------------------------------------------------------------------
@@ -223,12 +249,14 @@ def test_a_recorder_that_hangs_is_reported_and_replaced_before_a_row_is_lost(tmp
         server.kill("recorder", number=signal.SIGSTOP)
         state = await user.see("state", lambda state: "no row has reached the log" in str(state["warnings"]))
         assert state["mode"] == "RUNNING"
+        assert 0.0 < state["recording"]["buffer_left"] < 12.0 - 2.0, "the state says for how long there is room"
         start = len(user.seen)
         await user.see("event", lambda event: "was killed" in event["text"])
         await user.see("event", lambda event: "recording resumed" in event["text"], start)
         await user.see("event", lambda event: "arrive in the log again" in event["text"], start)
         state = await user.see("state", start=len(user.seen))
         assert (state["recording"]["lost"], state["recording"]["gap"]) == (0, 0)
+        assert state["recording"]["buffer_left"] > 9.0
         await user.do("stop")
 
     with served(tmp_path) as server:

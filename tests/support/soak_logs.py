@@ -11,7 +11,9 @@ import numpy as np
 
 from hilserver.errors import HilserverError
 from hilserver.record.reader import LogReader
-from hilserver.tick.codes import Mode
+from hilserver.tick.codes import CommandKind, Mode
+
+START = float(CommandKind.START)
 
 
 @dataclass
@@ -67,7 +69,9 @@ def look_at_log(path: Path) -> Found | None:
             first, missed = (int(batch.column(name)[0]) for name in ("tick", "missed"))
             found = Found(path, first, missed, first, 0, named.get(0, 0), 0)
             named.pop(0, None)
-        found.lost += state.follow(batch.rows(), named, reader.header.columns)
+        commands = ((row, event["record"][0]) for row, event in batch.events if event["kind"] == "command")
+        starts = {row - batch.start for row, kind in commands if kind == START}
+        found.lost += state.follow(batch.rows(), named, starts, reader.header.columns)
         found.rows += len(batch)
         found.last = int(batch.column("tick")[-1])
     assert all(damage.lost is None for damage in reader.damages), reader.damages  # a torn end, at most
@@ -75,13 +79,13 @@ def look_at_log(path: Path) -> Found | None:
 
 
 class _Rows:
-    """Follows the rows of a log: ticks, and the command in modes in which the valve must be safe."""
+    """Follows the rows of a log: ticks, the command in modes in which the valve must be safe, what leads to RUNNING."""
 
     def __init__(self) -> None:
         self._last: Any = None
 
-    def follow(self, rows: Any, named: dict[int, int], names: tuple[str, ...]) -> int:
-        """Check these rows; returns how many between them are named as lost."""
+    def follow(self, rows: Any, named: dict[int, int], starts: set[int], names: tuple[str, ...]) -> int:
+        """Check these rows, in some of which a `start` was taken; returns how many between them are named as lost."""
         tick, missed, mode, command = (
             rows[:, names.index(name)] for name in ("tick", "missed", "mode", "valve.main.command")
         )
@@ -91,12 +95,15 @@ class _Rows:
                 for last, values in zip(self._last, (tick, missed, mode, command), strict=True)
             )
             named = {row + 1: count for row, count in named.items()}
+            starts = {row + 1 for row in starts}
         missing = np.diff(tick) - missed[1:] - 1
         lost = np.zeros(len(missing))
         for row, count in named.items():
             lost[row - 1] = count
         wrong = np.where(lost > 0, missing < lost, missing != 0)  # ticks missed in lost rows are missing too
         assert not wrong.any(), f"{missing[wrong][0]:.0f} rows missing behind tick {tick[:-1][wrong][0]:.0f}, not named"
+        begins = np.flatnonzero((mode[1:] == Mode.RUNNING) & (mode[:-1] != Mode.RUNNING) & (lost == 0)) + 1
+        assert {*begins} <= starts, "RUNNING without a person's start"
         is_safe = np.isin(mode, (Mode.SAFE, Mode.FAULT))
         both = is_safe[1:] & is_safe[:-1]
         assert (np.abs(command[1:][both]) <= np.abs(command[:-1][both]) + 1e-12).all(), "it opens the valve when safe"
