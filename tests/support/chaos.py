@@ -86,6 +86,7 @@ class Chaos:
     """Logs that were removed while they were written."""
     active: list[tuple[str, float, float]] = field(default_factory=list)
     """What each fault concerns, when it began, when it ended (inf: not yet)."""
+    floods: list[subprocess.Popen[bytes]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def new_server(self) -> Server:
@@ -161,6 +162,7 @@ class Chaos:
         """End all faults."""
         self._let_go(set(self.held))
         self.held.clear()
+        end_floods(self)
         self.soak.fake.mend()
         self.soak.fake.set(clock_offset=0.0)
         self.modbus("fault", refusal=0, answers=[])
@@ -222,10 +224,17 @@ def sent(name: str, stops: bool = False, **payload: Any) -> Fault:
 
 
 def flood(chaos: Chaos) -> None:
-    code = FLOOD.replace(
-        "while os.getppid()", "end = time.monotonic() + 2.0\nwhile time.monotonic() < end and os.getppid()"
-    )
-    subprocess.Popen([sys.executable, "-c", code, str(chaos.server.port), chaos.server.name], stdout=subprocess.DEVNULL)
+    """Another client sends as many commands as it can."""
+    command = [sys.executable, "-c", FLOOD, str(chaos.server.port), chaos.server.name]
+    chaos.floods.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+
+def end_floods(chaos: Chaos) -> None:
+    """All of them."""
+    while chaos.floods:
+        flooding = chaos.floods.pop()
+        flooding.kill()
+        flooding.wait()
 
 
 LONG_AGO = time.time() - 86400.0
@@ -258,7 +267,7 @@ FAULTS = {
     "stopped": sent("stop", stops=True),
     "disarmed by an old command": sent("disarm", stops=True, expires=LONG_AGO),
     "old start": sent("start", expires=LONG_AGO),
-    "flood": Fault(flood),
+    "flood": Fault(flood, end_floods),
 }
 ENDS: dict[str, Callable[[Chaos], None]] = {
     "service stopped": lambda chaos: os.kill(chaos.server.pids["supervisor"], signal.SIGTERM),
@@ -317,25 +326,28 @@ async def operate(chaos: Chaos) -> None:
 
 async def play(soak: Soak, steps: Steps, end: str) -> str:
     """One life of a server; returns what was wrong first, empty if nothing was."""
-    chaos = Chaos(soak)
+    chaos, times = Chaos(soak), [time.monotonic()]
     chaos.mend()
     with chaos.new_server() as chaos.server:
         memory = chaos.server.memory
         watching = asyncio.create_task(chaos.watch())
         try:
+            times.append(time.monotonic())
             await plague(chaos, steps)
             chaos.mend()
+            times.append(time.monotonic())
             if "supervisor" in chaos.server.alive():
                 async with asyncio.timeout(90.0), panel(chaos.server) as user:
                     await be_running(user)
             elif not {"supervisor", "loop", "device"} & {concerns(step.what) for step in steps}:
                 chaos.model.wrong.append("the server has ended by itself")
+            times.append(time.monotonic())
             chaos.server.note_children()
             ENDS[end](chaos)
             await asyncio.to_thread(eventually, lambda: not chaos.server.alive() - {"device"}, TO_END)
             await asyncio.sleep(0.1)
-        except (AssertionError, TimeoutError) as error:
-            chaos.model.wrong.append(f"after it: {type(error).__name__} {error}")
+        except Exception as error:  # with what the server has said
+            chaos.model.wrong.append(f"{type(error).__name__}: {error}")
         finally:
             watching.cancel()
             chaos.mend()
@@ -343,6 +355,9 @@ async def play(soak: Soak, steps: Steps, end: str) -> str:
         memory.ring.latest(row)
         if wrong := "; ".join(chaos.model.wrong):
             return f"{wrong}\nThe server said:\n{chaos.server.stderr[-3000:]}"
+    times.append(time.monotonic())
+    spans = zip(("start", "chaos", "running again", "end"), np.diff(times), strict=False)
+    soak.report.append(f"{'':32}" + ", ".join(f"{what} {span:.1f} s" for what, span in spans))
     is_whole = end != "all killed" and not chaos.deleted
     soak.report.append(look_at_logs(soak.new_logs(), int(header(row).tick), is_whole=is_whole))
     return ""
