@@ -22,7 +22,7 @@ LINE = 64
 """Bytes of a cache line: counters written by different processes don't share one."""
 
 _MAGIC = int.from_bytes(b"hilserve", "little")
-_VERSION = 2
+_VERSION = 3
 _NOT_OURS = "{}: exists and is not a shared memory of hilserver. Move it away."
 
 

@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 BEAT = 0.02
 RING_SECONDS, RING_BYTES, RING_ROWS = 20.0, 128e6, 1000
 """Size of the ring: seconds, limited to these bytes, unless the rig file says otherwise; but at least these rows."""
-PAYLOAD_BYTES = 1 << 18
+PAYLOAD_BYTES, COMMANDS_KEPT = 1 << 18, 1 << 14
 FAREWELL = 0.3
 """Seconds for sending the last messages."""
 
@@ -203,7 +203,11 @@ class Supervisor:
         except SharedMemoryError:
             left_behind = None
         memory = LoopMemory.create(
-            path, row_width=self.rig.layout.width, ring_rows=ring_rows(self.rig), payload_bytes=PAYLOAD_BYTES
+            path,
+            row_width=self.rig.layout.width,
+            ring_rows=ring_rows(self.rig),
+            mailbox_slots=COMMANDS_KEPT,
+            payload_bytes=PAYLOAD_BYTES,
         )
         stack.callback(memory.close)
         memory.supervisor_heartbeat.beat()

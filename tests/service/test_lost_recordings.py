@@ -247,6 +247,8 @@ def test_a_recorder_that_hangs_is_reported_and_replaced_before_a_row_is_lost(tmp
         await user.run_cycle()
         await user.see("state", lambda state: bool(state["recording"]["rows"]))
         server.kill("recorder", number=signal.SIGSTOP)
+        for _ in range(100):
+            await user.do("set_input", input="joystick", value=0.1)
         state = await user.see("state", lambda state: "no row has reached the log" in str(state["warnings"]))
         assert state["mode"] == "RUNNING"
         assert 0.0 < state["recording"]["buffer_left"] < 12.0 - 2.0, "the state says for how long there is room"
@@ -265,6 +267,8 @@ def test_a_recorder_that_hangs_is_reported_and_replaced_before_a_row_is_lost(tmp
         assert server.wait_exit() == 0
         assert len(server.logs) == 2
         assert_ticks_are_complete(server.logs)
+        events = [event for log in server.logs for _, event in read_log(log).events]
+        assert [event for event in events if event["kind"] == "lost"] == [], "commands are in the logs, too"
 
 
 @pytest.mark.realtime

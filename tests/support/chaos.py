@@ -86,6 +86,8 @@ class Chaos:
     """Logs that were removed while they were written."""
     active: list[tuple[str, float, float]] = field(default_factory=list)
     """What each fault concerns, when it began, when it ended (inf: not yet)."""
+    recorded: int = -1
+    """The last tick that the server has reported as recorded."""
     floods: list[subprocess.Popen[bytes]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -339,6 +341,8 @@ async def play(soak: Soak, steps: Steps, end: str) -> str:
             if "supervisor" in chaos.server.alive():
                 async with asyncio.timeout(90.0), panel(chaos.server) as user:
                     await be_running(user)
+                    state = await user.see("state", lambda state: state["recording"]["tick"], len(user.seen))
+                    chaos.recorded = state["recording"]["tick"]
             elif not {"supervisor", "loop", "device"} & {concerns(step.what) for step in steps}:
                 chaos.model.wrong.append("the server has ended by itself")
             times.append(time.monotonic())
@@ -359,7 +363,7 @@ async def play(soak: Soak, steps: Steps, end: str) -> str:
     spans = zip(("start", "chaos", "running again", "end"), np.diff(times), strict=False)
     soak.report.append(f"{'':32}" + ", ".join(f"{what} {span:.1f} s" for what, span in spans))
     is_whole = end != "all killed" and not chaos.deleted
-    soak.report.append(look_at_logs(soak.new_logs(), int(header(row).tick), is_whole=is_whole))
+    soak.report.append(look_at_logs(soak.new_logs(), int(header(row).tick), is_whole=is_whole, recorded=chaos.recorded))
     return ""
 
 

@@ -29,8 +29,11 @@ class Found:
     lost: int
 
 
-def look_at_logs(new: list[Path], last_tick: int, *, is_whole: bool) -> str:
-    """Check the logs of a life that has ended: no row is missing unless it is named, and the valve was safe."""
+def look_at_logs(new: list[Path], last_tick: int, *, is_whole: bool, recorded: int | None = None) -> str:
+    """Check the logs of a life that has ended: no row is missing unless it is named, and the valve was safe.
+
+    ``is_whole``: to the loop's last tick; else to the one that was ``recorded`` by the server's own account, if given.
+    """
     numbers = {path: _part(path) for path in new}
     firsts = [p for p in new if not any(_run(o) == _run(p) and numbers[o] < numbers[p] for o in new)]
     logs = sorted((found for path in firsts if (found := look_at_log(path)) is not None), key=lambda log: log.first)
@@ -42,7 +45,8 @@ def look_at_logs(new: list[Path], last_tick: int, *, is_whole: bool) -> str:
     if is_whole:
         assert logs[-1].last == last_tick, f"{logs[-1].path} ends with tick {logs[-1].last}, the loop with {last_tick}"
     else:
-        assert logs[-1].last >= last_tick - 3000
+        least = last_tick - 3000 if recorded is None else recorded
+        assert logs[-1].last >= least, f"{logs[-1].path} ends with tick {logs[-1].last}, though {least} was recorded"
     rows, lost, gap = (sum(getattr(log, name) for log in logs) for name in ("rows", "lost", "gap"))
     return f"{'':32}{len(new)} files of {len(logs)} recordings, {rows} rows, {lost} lost, {gap} between, all named"
 
