@@ -258,7 +258,7 @@ def test_a_recorder_that_hangs_is_reported_and_replaced_before_a_row_is_lost(tmp
         await user.see("event", lambda event: "arrive in the log again" in event["text"], start)
         state = await user.see("state", start=len(user.seen))
         assert (state["recording"]["lost"], state["recording"]["gap"]) == (0, 0)
-        assert state["recording"]["buffer_left"] > 9.0
+        await user.see("state", lambda state: state["recording"]["buffer_left"] > 9.0, len(user.seen))
         await user.do("stop")
 
     with served(tmp_path) as server:
