@@ -271,11 +271,25 @@ FAULTS = {
     "old start": sent("start", expires=LONG_AGO),
     "flood": Fault(flood, end_floods),
 }
+
+
+def stop_service(chaos: Chaos) -> None:
+    """As systemd does."""
+    os.kill(chaos.server.pids["supervisor"], signal.SIGTERM)
+
+
+def kill_device(chaos: Chaos) -> None:
+    """A simulated device doesn't come back: the rig trips, and somebody has to stop the service."""
+    chaos.kill("device")
+    time.sleep(2.5)
+    stop_service(chaos)
+
+
 ENDS: dict[str, Callable[[Chaos], None]] = {
-    "service stopped": lambda chaos: os.kill(chaos.server.pids["supervisor"], signal.SIGTERM),
+    "service stopped": stop_service,
     "supervisor killed": lambda chaos: chaos.kill("supervisor"),
     "loop killed": lambda chaos: chaos.kill("loop"),
-    "device killed": lambda chaos: chaos.kill("device"),
+    "device killed": kill_device,
     "supervisor and loop killed": lambda chaos: chaos.kill("supervisor", "loop"),
     "all killed": lambda chaos: chaos.kill(),
 }
@@ -347,7 +361,7 @@ async def play(soak: Soak, steps: Steps, end: str) -> str:
                 chaos.model.wrong.append("the server has ended by itself")
             times.append(time.monotonic())
             chaos.server.note_children()
-            ENDS[end](chaos)
+            await asyncio.to_thread(ENDS[end], chaos)
             await asyncio.to_thread(eventually, lambda: not chaos.server.alive() - {"device"}, TO_END)
             await asyncio.sleep(0.1)
         except Exception as error:  # with what the server has said
