@@ -30,6 +30,7 @@ from soak_logs import look_at_logs
 
 from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.shared import LoopMemory
+from hilserver.record.folder import SUFFIX
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 
@@ -155,10 +156,14 @@ class Chaos:
                 os.kill(self.server.pids[name], signal.SIGKILL)
 
     def delete_log(self) -> None:
-        if logs := self.server.logs:
-            with contextlib.suppress(FileNotFoundError):
-                logs[-1].unlink()
-                self.deleted.append(logs[-1])
+        """Remove the file that is being written; the recorder must not begin another one meanwhile."""
+        self.hold("recorder")
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for opened in Path(f"/proc/{self.server.pids['recorder']}/fd").iterdir():
+                if (file := opened.readlink()).suffix == SUFFIX:
+                    file.unlink()
+                    self.deleted.append(file)
+        self.go_on("recorder")
 
     def mend(self) -> None:
         """End all faults."""
