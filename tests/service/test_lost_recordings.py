@@ -84,6 +84,17 @@ def test_the_next_file_of_a_run_is_watched_too(tmp_path: Path) -> None:
             log.require_in_place()
 
 
+def test_a_file_that_is_gone_is_noticed_before_the_next_one_is_begun(tmp_path: Path) -> None:
+    """Else a recorder that catches up would begin it before it looks, and nobody would miss the rows."""
+    about = LogHeader(software="test", rig="lab", started="now", period_s=1e-3, columns=("tick",))
+    with LogWriter(tmp_path / "run.arrow", about, batch_rows=1, max_rows=2) as log:
+        log.append(np.zeros((1, 1)))
+        (tmp_path / "run.arrow").unlink()
+        with pytest.raises(RecordError, match=r"run\.arrow: is gone"):
+            log.append(np.zeros((2, 1)))
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- the ring ---------------------------------------------------------------------------------------------------------
 
 
