@@ -29,8 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
     (test_soak.py, test_outside_judge.py, test_panel.py)
     """
-    parser.addoption("--soak", default="60 s", help='length of the soak test, like "2 h"; a third of it without faults')
+    parser.addoption("--soak", default="60 s", help='length of the soak tests, like "2 h", of each a third')
     parser.addoption("--soak-seed", type=int, default=1, help="another order of its faults")
+    parser.addoption("--soak-steps", default=None, help="of a chaos run that has failed, as it printed them")
     parser.addoption("--soak-report", default=None, help="file that its report is appended to")
     parser.addoption("--judged", type=int, default=25, help="number of random machines of test_outside_judge.py")
     parser.addoption("--screenshots", action="store_true", help="write the docs' pictures of the panel")

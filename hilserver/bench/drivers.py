@@ -17,7 +17,8 @@ from hilserver.realtime.device import DeviceMemory
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.process import make_driver
 from hilserver.realtime.rig_setup import device_setups
-from hilserver.realtime.segment import SharedMemoryError, segment_path
+from hilserver.realtime.segment import SharedMemoryError
+from hilserver.realtime.segment_folder import find_segment, segment_path
 from hilserver.realtime.shared import ALIVE, LoopMemory
 from hilserver.realtime.worker import RemoteDevice, WorkerMemory
 from hilserver.rig.build import Rig
@@ -62,7 +63,7 @@ def driver_costs(rig: Rig, opened: bool = False, turns: int = 500, repeats: int 
 def _refuse_while_it_runs(rig: Rig) -> None:
     """Two processes must not write to the same device."""
     with contextlib.suppress(SharedMemoryError):
-        memory = LoopMemory.attach(segment_path(rig.settings.name))
+        memory = LoopMemory.attach(find_segment(rig.settings.name))
         if memory.loop_heartbeat.age() < ALIVE:
             raise HilserverError(f"the server of {rig.settings.name} is running: stop it before opening its devices.")
 

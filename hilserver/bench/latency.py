@@ -22,7 +22,7 @@ from hilserver.errors import HilserverError
 from hilserver.numerics.arrays import Floats, Integers
 from hilserver.realtime.latency import HandOver
 from hilserver.realtime.scheduling import Scheduling
-from hilserver.realtime.segment import segment_path
+from hilserver.realtime.segment_folder import segment_path
 from hilserver.realtime.timing import Figures
 
 PERIODIC, SEMAPHORE = "periodic thread", "semaphore hand-over"

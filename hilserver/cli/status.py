@@ -220,7 +220,8 @@ def recorded(recording: RecordingStatus) -> str:
     """File and size of the recording."""
     free = "" if recording.free_megabytes is None else f", {recording.free_megabytes / 1e3:.1f} GB free"
     lost = f", [red]{recording.lost} lost[/red]" if recording.lost else ""
-    return f"recorded: {recording.rows} rows{lost}, {recording.file} ({recording.megabytes:.1f} MB{free})"
+    memory = f", memory for {recording.buffer_left:.0f} s"
+    return f"recorded: {recording.rows} rows{lost}, {recording.file} ({recording.megabytes:.1f} MB{free}{memory})"
 
 
 def timing_table(loop: LoopStatus) -> TerminalTable:

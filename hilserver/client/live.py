@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
@@ -34,12 +34,20 @@ class Client:
 
     Every command is a method; it returns the server's answer, raises CommandRefused where the server refuses, and
     RequestFailed where the server can't be reached. ``within``: time allowed for the connection and for one command,
-    s; by default 5 s, and for ``arm`` 20 s.
+    s; by default 5 s, and for ``arm`` 20 s. ``hangs_after``: see `connect`.
     """
 
-    def __init__(self, rig: str | None = None, broker: str | None = None, *, within: float | None = None) -> None:
+    def __init__(
+        self,
+        rig: str | None = None,
+        broker: str | None = None,
+        *,
+        within: float | None = None,
+        hangs_after: float | None = None,
+    ) -> None:
         self.rig, self.address = where(rig, broker)
-        self.within = within
+        self.within, self.hangs_after = within, hangs_after
+        self._last_used, self._in_use = time.monotonic(), 0
         self._stack = AsyncExitStack()
         self._loop = asyncio.new_event_loop()
         # A separate thread, because a notebook already has an event loop and the connection has to stay alive.
@@ -47,7 +55,7 @@ class Client:
         self._thread.start()
         try:
             patience = commands.Command.patience if within is None else within
-            opening = open_session(self.address, self.rig, within=patience, telemetry=True)
+            opening = open_session(self.address, self.rig, within=patience, telemetry=True, alive=self._is_used)
             self._session = self._do(self._stack.enter_async_context(opening))
         except BaseException:
             self.close()
@@ -76,7 +84,24 @@ class Client:
         self.close()
 
     def _do(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        with self._use():
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    @contextmanager
+    def _use(self) -> Iterator[None]:
+        """The program waits here for something of ours: it does not hang."""
+        self._in_use += 1
+        try:
+            yield
+        finally:
+            self._in_use -= 1
+            self._last_used = time.monotonic()
+
+    def _is_used(self) -> bool:
+        """Whether the program counts as alive; the thread that sends the heartbeats lives on if it hangs."""
+        if self.hangs_after is None or self._in_use:
+            return True
+        return time.monotonic() - self._last_used < self.hangs_after
 
     # --- what there is -----------------------------------------------------------------------------------------------
 
@@ -106,7 +131,7 @@ class Client:
         return self._present(self._session.description, "description")
 
     def _present(self, message: _Result | None, what: str) -> _Result:
-        session = self._session
+        session, self._last_used = self._session, time.monotonic()
         if not session.online:
             raise RequestFailed(session.trouble or f"the server of rig {self.rig} is {session.availability}.")
         if message is None:
@@ -139,7 +164,7 @@ class Client:
 
     def record(self, seconds: float, *channels: str) -> Samples:
         """Record for this time, s; see `recorder`."""
-        with self.recorder(*channels) as recording:
+        with self.recorder(*channels) as recording, self._use():
             time.sleep(seconds)
         return recording.samples()
 
@@ -230,12 +255,20 @@ class _Recording:
         self._client._session.listeners.remove(self._recorder.take)
 
 
-def connect(rig: str | None = None, broker: str | None = None, *, within: float | None = None) -> Client:
+def connect(
+    rig: str | None = None,
+    broker: str | None = None,
+    *,
+    within: float | None = None,
+    hangs_after: float | None = None,
+) -> Client:
     """Connect to a running server.
 
     ``broker``: ``host:port``, or a TOML file with address and login; without one the server that runs on this machine,
     called ``rig`` if there are several. ``within``: time in s for the connection, and for each command's answer; by
-    default 5 s, and 20 s for ``arm``. Raises HilserverError where no such server is found, RequestFailed where it can't
-    be reached.
+    default 5 s, and 20 s for ``arm``. ``hangs_after``: time in s after which a program that has not used the connection
+    (any command, or a look at ``state``) counts as hanging, so that a rig that requires the heartbeat of its operator
+    stops; None: never, as in a notebook, where a person reads between two cells. Raises HilserverError where no such
+    server is found, RequestFailed where it can't be reached.
     """
-    return Client(rig, broker, within=within)
+    return Client(rig, broker, within=within, hangs_after=hangs_after)

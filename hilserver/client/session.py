@@ -50,12 +50,18 @@ class Session:
 
     ``description``, ``state``, ``circuit`` and ``margins`` are the latest messages, None where nothing was published.
     ``events`` are the latest ones, ``listeners`` get each telemetry message. ``trouble``: why there is no connection;
-    empty while there is one. ``operator``: the program's name in the heartbeats, where the rig requires
-    them.
+    empty while there is one. ``operator``: the program as which it arms and starts a rig that requires heartbeats,
+    which are sent while it is ``alive()``.
     """
 
     def __init__(
-        self, address: BrokerAddress, rig: str, *, telemetry: bool = False, operator: str | None = None
+        self,
+        address: BrokerAddress,
+        rig: str,
+        *,
+        telemetry: bool = False,
+        operator: str | None = None,
+        alive: Callable[[], bool] = lambda: True,
     ) -> None:
         self.address, self.rig = address, rig
         self.availability: str | None = None
@@ -69,7 +75,7 @@ class Session:
         self.others: set[str] = set()
         self._topics = Topics(rig)
         self._telemetry = telemetry
-        self._operator = operator
+        self._operator, self._alive = operator, alive
         self._heartbeat: HeartbeatSender | None = None
         self._client: aiomqtt.Client | None = None
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
@@ -143,7 +149,8 @@ class Session:
         if self._operator is None or required.require != "client" or command.client is not None:
             return command
         if self._heartbeat is None:
-            self._heartbeat = HeartbeatSender(self.address, self.rig, operator_name(self._operator), required)
+            name = operator_name(self._operator)
+            self._heartbeat = HeartbeatSender(self.address, self.rig, name, required, self._alive)
         try:
             await self._heartbeat.start(within)
         except HilserverError as error:
@@ -254,14 +261,15 @@ async def open_session(
     within: float = 5.0,
     telemetry: bool = False,
     operator: str | None = "client",
+    alive: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[Session]:
     """Open a session with the server of ``rig``; ``telemetry``: subscribe to its samples, too.
 
-    ``operator``: the program's name in the heartbeats that are sent until the session ends, where the rig requires
-    them; None: such a rig is neither armed nor started. ``within`` in s, for the connection. Raises RequestFailed where
-    there is no broker, or it knows no such rig.
+    ``operator``: the program as which it arms and starts a rig that requires heartbeats, which are sent until the
+    session ends, while the program is ``alive()``; None: such a rig is neither armed nor started. ``within`` in s, for
+    the connection. Raises RequestFailed where there is no broker, or it knows no such rig.
     """
-    session = Session(address, rig, telemetry=telemetry, operator=operator)
+    session = Session(address, rig, telemetry=telemetry, operator=operator, alive=alive)
     running = asyncio.create_task(session.run())
     try:
         await session.first_contact(within)

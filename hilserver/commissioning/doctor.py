@@ -32,7 +32,7 @@ from hilserver.rig.build import Rig
 from hilserver.rig.settings import LoopSettings, RecordingSettings
 from hilserver.service.broker import find_program
 from hilserver.service.recording import log_folder
-from hilserver.service.supervisor import PAYLOAD_BYTES, address_of, ring_rows
+from hilserver.service.supervisor import COMMANDS_KEPT, PAYLOAD_BYTES, address_of, ring_rows
 
 EXIT_CODES = {OK: 0, NOTE: 0, WARNING: 1, ERROR: 2}
 BROKER_TIMEOUT = 3.0
@@ -154,7 +154,7 @@ def _existing(folder: Path) -> Path:
 
 def check_shared_memory(rig: Rig, folder: Path = Path("/dev/shm")) -> Finding:
     """Whether there is room for the memory that the processes of a run share."""
-    needed = LoopMemory.nbytes(rig.layout.width, ring_rows(rig), payload_bytes=PAYLOAD_BYTES)
+    needed = LoopMemory.nbytes(rig.layout.width, ring_rows(rig), COMMANDS_KEPT, PAYLOAD_BYTES)
     free = shutil.disk_usage(folder).free
     found = f"{folder} has {free / 1e6:.0f} MB free, the run needs {needed / 1e6:.0f} MB"
     if free >= needed:

@@ -18,7 +18,8 @@ from hilserver.compiler import compiled_program
 from hilserver.driver import Driver, Plant, SampleSource
 from hilserver.errors import DriverError, HilserverError
 from hilserver.numerics.arrays import Floats
-from hilserver.realtime.segment import SharedMemoryError, segment_path
+from hilserver.realtime.segment import SharedMemoryError
+from hilserver.realtime.segment_folder import find_segment
 from hilserver.realtime.shared import ALIVE, LoopMemory
 from hilserver.rig.build import Device, Rig
 from hilserver.rig.plan import first_row
@@ -180,7 +181,7 @@ def live(rig: Rig, only: str = "") -> Iterator[Source]:
 
 def _running(rig: Rig) -> LoopMemory | None:
     try:
-        memory = LoopMemory.attach(segment_path(rig.settings.name))
+        memory = LoopMemory.attach(find_segment(rig.settings.name))
     except SharedMemoryError:
         return None
     if memory.loop_heartbeat.age() > ALIVE:

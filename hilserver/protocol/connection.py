@@ -5,7 +5,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable
-from typing import cast
+from typing import Any, cast
 
 import aiomqtt
 import paho.mqtt.client as paho
@@ -23,11 +23,16 @@ LOST = "connection lost"
 
 
 class _Client(aiomqtt.Client):
-    """Lets the event loop watch a socket for writing only while the socket is open.
+    """Lets the event loop watch a socket for writing only while the socket is open, and takes late answers calmly.
 
     aiomqtt hands the loop the file descriptor, for its next iteration. Where the connection is lost in the present one,
     the descriptor is invalid by then, which puts a traceback into the log, or already belongs to another socket.
+    aiomqtt also puts one there when a busy broker answers to a subscription that was given up.
     """
+
+    def _on_subscribe(self, client: paho.Client, userdata: object, mid: int, *answer: Any) -> None:
+        if mid in self._pending_subscribes:
+            super()._on_subscribe(client, userdata, mid, *answer)
 
     def _on_socket_register_write(self, client: paho.Client, userdata: object, sock: PahoSocket) -> None:
         self._loop.call_soon_threadsafe(self._watch, client, sock)

@@ -172,6 +172,9 @@ class RecordingStatus(Published):
     gap: int = Field(default=0, description="ticks between the previous log and this one that are in no log")
     megabytes: float = Field(default=0.0, description="size of the file")
     free_megabytes: float | None = Field(default=None, description="free space on its disk; null: not known")
+    buffer_left: float = Field(
+        default=0.0, description="s; time for which new rows still fit into memory, if none of them reaches the log"
+    )
 
 
 class Utilisation(Published):

@@ -103,20 +103,28 @@ class Message:
 
 
 class Mailbox:
-    """Commands in order, numbered 0, 1, ...: one process posts, one takes, others may peek."""
+    """Commands in order, numbered 0, 1, ...: one process posts, one takes, others may peek.
 
+    The last `slots` records are kept, so that a recorder that comes late still finds them; payloads are large and rare,
+    and of these only the last `WAITING` are.
+    """
+
+    WAITING = 64
+    """So many commands may wait for the taker, at most: they would be carried out late."""
     _POSTED, _TAKEN = 0, LINE // 8
 
     def __init__(self, buffer: memoryview, slots: int, payload_bytes: int) -> None:
         """Lay the mailbox over a `buffer` of `Mailbox.nbytes(slots, payload_bytes)` bytes of a segment."""
         self.slots = slots
         self.payload_bytes = payload_bytes
-        slot_bytes = self._slot_bytes(payload_bytes)
+        self._waiting = min(slots, self.WAITING)
         self._counters = buffer[: 2 * LINE].cast("q")
-        self._slots = np.frombuffer(buffer, np.uint8, slots * slot_bytes, 2 * LINE).reshape(slots, slot_bytes)
-        self._records = self._slots[:, : 8 * RECORD_WIDTH].view(np.float64)
-        self._lengths = self._slots[:, LINE : LINE + 8].view(np.int64)[:, 0]
-        self._payloads = self._slots[:, 2 * LINE :]
+        kept = np.frombuffer(buffer, np.uint8, slots * 2 * LINE, 2 * LINE).reshape(slots, 2 * LINE)
+        self._records = kept[:, : 8 * RECORD_WIDTH].view(np.float64)
+        self._lengths, self._numbers = kept[:, LINE : LINE + 16].view(np.int64).T
+        size = lines(payload_bytes)
+        payloads = np.frombuffer(buffer, np.uint8, self._waiting * size, 2 * LINE + slots * 2 * LINE)
+        self._payloads = payloads.reshape(self._waiting, size)
         self._next = self._counters[self._TAKEN]
         self._released = self._next
 
@@ -125,11 +133,8 @@ class Mailbox:
         """Memory that a mailbox needs. Raises ValueError for less than 2 slots."""
         if slots < 2 or payload_bytes < 0:
             raise ValueError(f"a mailbox of {slots} slots of {payload_bytes} bytes: needs at least 2 slots of 0 bytes")
-        return 2 * LINE + slots * Mailbox._slot_bytes(payload_bytes)
-
-    @staticmethod
-    def _slot_bytes(payload_bytes: int) -> int:
-        return 2 * LINE + lines(payload_bytes)  # record, length, payload
+        records = slots * 2 * LINE  # record; length and number of its payload
+        return 2 * LINE + records + min(slots, Mailbox.WAITING) * lines(payload_bytes)
 
     @property
     def posted(self) -> int:
@@ -139,7 +144,7 @@ class Mailbox:
     def post(self, record: npt.ArrayLike, payload: bytes | memoryview | npt.NDArray[Any] = b"") -> int:
         """Put a command in (the one writer only); returns its sequence number.
 
-        Raises MailboxFull if the taker is `slots` commands behind, ValueError for a payload that doesn't fit or a
+        Raises MailboxFull if too many commands wait for the taker, ValueError for a payload that doesn't fit or a
         record that isn't float64[8].
         """
         values = np.asarray(record, np.float64)
@@ -149,12 +154,13 @@ class Mailbox:
         if len(content) > self.payload_bytes:
             raise ValueError(f"payload of {len(content)} bytes: the mailbox has room for {self.payload_bytes}")
         sequence = self._counters[self._POSTED]
-        if sequence - self._counters[self._TAKEN] >= self.slots:
-            raise MailboxFull(f"The real-time process has not taken the last {self.slots} commands. Is it running?")
-        slot = sequence % self.slots
+        if sequence - self._counters[self._TAKEN] >= self._waiting:
+            raise MailboxFull(f"The real-time process has not taken the last {self._waiting} commands. Is it running?")
+        slot, number = sequence % self.slots, self._next_payload(sequence)
         self._records[slot] = values
-        self._lengths[slot] = len(content)
-        self._payloads[slot, : len(content)] = content
+        self._lengths[slot], self._numbers[slot] = len(content), number
+        if len(content):  # in the place of one that was taken: as many commands have been posted since
+            self._payloads[number % self._waiting, : len(content)] = content
         self._counters[self._POSTED] = sequence + 1
         return sequence
 
@@ -176,9 +182,21 @@ class Mailbox:
         if not 0 <= sequence < self._counters[self._POSTED]:
             return None
         view = self._message(sequence)
-        message = Message(sequence, view.record.copy(), view.payload.copy())
-        return message if self._counters[self._POSTED] - sequence < self.slots else None
+        message, number = Message(sequence, view.record.copy(), view.payload.copy()), self._number(sequence)
+        posted = self._counters[self._POSTED]
+        has_payload = not len(message.payload) or self._next_payload(posted) - number < self._waiting
+        return message if posted - sequence < self.slots and has_payload else None
 
     def _message(self, sequence: int) -> Message:
         slot = sequence % self.slots
-        return Message(sequence, self._records[slot], self._payloads[slot, : self._lengths[slot]])
+        payload = self._payloads[self._number(sequence) % self._waiting, : self._lengths[slot]]
+        return Message(sequence, self._records[slot], payload)
+
+    def _number(self, sequence: int) -> int:
+        return int(self._numbers[sequence % self.slots])
+
+    def _next_payload(self, sequence: int) -> int:
+        """Number of the payload of command `sequence`; of the commands before it, only some have one."""
+        if sequence == 0:
+            return 0
+        return self._number(sequence - 1) + bool(self._lengths[(sequence - 1) % self.slots])

@@ -11,28 +11,23 @@ import fcntl
 import mmap
 import os
 import platform
-import pwd
 import stat
 from pathlib import Path
 from typing import Self
 
 from hilserver.errors import HilserverError
+from hilserver.realtime.segment_folder import user_name
 
 LINE = 64
 """Bytes of a cache line: counters written by different processes don't share one."""
 
 _MAGIC = int.from_bytes(b"hilserve", "little")
-_VERSION = 2
+_VERSION = 3
 _NOT_OURS = "{}: exists and is not a shared memory of hilserver. Move it away."
 
 
 class SharedMemoryError(HilserverError):
     """Shared memory that can't be created or attached; names the file and the process that holds it, if any."""
-
-
-def segment_path(name: str, directory: Path = Path("/dev/shm")) -> Path:
-    """The file of the segment of the rig `name`."""
-    return directory / f"hilserver-{name}"
 
 
 class Segment:
@@ -210,7 +205,7 @@ def _remove_stale(path: Path) -> None:
         status = os.fstat(handle)
         if status.st_uid != os.geteuid():
             raise SharedMemoryError(
-                f"{path}: belongs to {_user(status.st_uid)}, who runs a rig of this name, or has put it there to "
+                f"{path}: belongs to {user_name(status.st_uid)}, who runs a rig of this name, or has put it there to "
                 "prevent or take over this one. Remove it, or give the rig another name."
             )
         if not stat.S_ISREG(status.st_mode):
@@ -235,16 +230,9 @@ def _open(path: Path) -> int:
 def _require_private(path: Path, status: os.stat_result) -> None:
     """Refuse a file that somebody else has made or may write to: its contents would be theirs."""
     if status.st_uid != os.geteuid() and os.geteuid() != 0:
-        raise SharedMemoryError(f"{path}: belongs to {_user(status.st_uid)}, not to {_user(os.geteuid())}.")
+        raise SharedMemoryError(f"{path}: belongs to {user_name(status.st_uid)}, not to {user_name(os.geteuid())}.")
     if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
         raise SharedMemoryError(f"{path}: other users may access it ({stat.filemode(status.st_mode)}). Remove it.")
-
-
-def _user(number: int) -> str:
-    try:
-        return f"user {pwd.getpwuid(number).pw_name}"
-    except KeyError:
-        return f"user {number}"
 
 
 def _lock(path: Path, handle: int) -> None:

@@ -115,6 +115,7 @@ class LogWriter:
             raise
         self.rows += len(batch)
         if self._is_full(self._part):
+            self.require_in_place()
             self._end_part()
 
     def require_in_place(self) -> None:

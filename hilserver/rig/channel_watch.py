@@ -22,8 +22,9 @@ class ChannelWatch(Datasheet):
     )
     jumps: WatchAction = Field(
         default="warn",
-        description="channels with a unit: more than 5 % of the samples of 0.1 s differ by a jump from the one "
-        "before: by more than half of the scale's range per millisecond, or faster than `valid_rate`",
+        description="channels with a unit: a sample differs from the one before by more than 10 % of the scale's range "
+        "plus what is possible in the time between them: half of the range per millisecond; for a piston's position, "
+        "three times the speed at which the valve could move it. Or it changes faster than `valid_rate`",
     )
     stuck: WatchAction = Field(
         default="trip",
@@ -41,8 +42,8 @@ class ChannelWatch(Datasheet):
     )
     supply: WatchAction = Field(
         default="ramp",
-        description="supply pressure of a valve: it was there while RUNNING and is missing; with ramp and trip, a "
-        "person must start again when it is back",
+        description="supply pressure of a valve: it is missing while RUNNING; with ramp and trip, start is refused "
+        "without it, and a person must start again when it is back",
     )
     supply_min: AnyQuantity | None = Field(
         default=None,
@@ -50,3 +51,11 @@ class ChannelWatch(Datasheet):
         description="pressure below which the supply is missing; default: 2 % of the scale's upper end",
     )
     supply_time: Time = Field(default="0.2 s", ge=0, le=60, description="time for which it is missing before that")
+    supply_run_up: Time | None = Field(
+        default=None,
+        ge=0,
+        le=60,
+        examples=["3 s"],
+        description="time that it may take to build up after start, if RUNNING switches it on; 0 s: it must be there "
+        'at start. Default: 5 s if an output is on while RUNNING (`on = "running"`), else 0 s',
+    )

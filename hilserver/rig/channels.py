@@ -19,8 +19,8 @@ SENSOR_ERROR, UNKNOWN_ERROR = 0.01, 1e5
 """So far below vacuum a sensor may read for its own error: as part of its range, or Pa where that is not known."""
 HIGHEST_PRESSURE = 1e9
 """Pa; where the range is not known."""
-JUMP = 500.0
-"""1/s: a change by more than half of the range within 1 ms is a jump."""
+JUMP, JUMP_RATE = 0.1, 500.0
+"""Part of the range by which two samples may always differ (noise), and how much more per second."""
 
 
 class ChannelSettings(Datasheet):
@@ -147,12 +147,15 @@ class ChannelSettings(Datasheet):
         values = self.scale.range_values() if self.scale is not None else None
         return (values[0] - self.zero, values[1] - self.zero) if values is not None else None
 
-    def jump_rate(self) -> float:
-        """Rate of change, SI/s, above which a new sample is a jump."""
+    def jump(self) -> tuple[float, float]:
+        """Change (SI) and additional change per time (SI/s) beyond which a new sample is a jump; inf if not known."""
         if self.valid_rate is not None:
-            return self.valid_rate.value
+            return 0.0, self.valid_rate.value
         known = self.measuring_range()
-        return JUMP * (known[1] - known[0]) if known is not None else inf
+        if known is None or not self.unit:
+            return inf, inf
+        span = known[1] - known[0]
+        return JUMP * span, JUMP_RATE * span
 
     def why_invalid(self, raw: float) -> str:
         """Why a raw reading is no sample, in words; empty where it is one (but for ``valid_rate``).

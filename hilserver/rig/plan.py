@@ -305,7 +305,6 @@ def _channel_lines(
                 "valid_low": lowest,
                 "valid_high": highest,
                 "valid_rate": s.valid_rate.value if s.valid_rate is not None else np.inf,
-                "jump_rate": s.jump_rate(),
                 "least_interval": 0.5 * ticks_between_samples(s.device, rates, rate) / rate,
             }
             first += points

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from math import inf, isfinite
+from math import inf, isfinite, sqrt
 from typing import Any
 
 from hilserver.rig.channels import ChannelSettings
 from hilserver.rig.cylinders import valve_at
-from hilserver.rig.settings import CylinderSettings, RigSettings
+from hilserver.rig.settings import CylinderSettings, RigSettings, ValveSettings
 from hilserver.tick.codes import Watched
 from hilserver.tick.records import NONE
 from hilserver.units import shown_value
@@ -22,8 +22,12 @@ Pressure and flow may be constant in a smooth motion, to the resolution of a coa
 """
 LEAST_FLOW = 0.1
 """Flows below this part of the valve's nominal flow do not count: errors of null and leakage, at rest."""
-JUMPING = 0.05
-"""Largest part of the samples that may be jumps: one alone may be a fast rise, and must not delay a limit."""
+ONE_JUMP = 0.5
+"""Between no jump and one."""
+FASTEST = 3.0
+"""A piston may move so many times faster than the valve's flow at the highest supply pressure could move it."""
+RUN_UP = 5.0
+"""s: time for which a supply that RUNNING switches on may build up."""
 ESTIMATE = 0.1
 """Largest difference between measurement and estimate, of the scale's range."""
 SUPPLY, UNKNOWN_SUPPLY = 0.02, 5e5
@@ -55,6 +59,8 @@ class ExpectedMotion:
 
     valve: str
     volume: float
+    speed: float = inf
+    """Of a position: fastest change that is possible, m/s."""
 
 
 def watches(settings: RigSettings) -> dict[str, Watch]:
@@ -84,10 +90,14 @@ def channel_constants(settings: RigSettings) -> dict[str, dict[str, Any]]:
     constants = {}
     for name, channel in settings.channels.items():
         motion = moving.get(name)
+        change, rate = possible_change(channel, motion)
         constants[name] = {
             "moved_by": valves.index(motion.valve) if motion is not None else NONE,
             "least_flow": LEAST_FLOW * settings.valves[motion.valve].nominal_flow.flow if motion is not None else 0.0,
             "supply_min": supply_min(channel) if name in _supplies(settings) else -inf,
+            "supply_run_up": run_up(channel, settings),
+            "jump": change,
+            "jump_rate": rate,
         }
     return constants
 
@@ -100,6 +110,21 @@ def supply_min(channel: ChannelSettings) -> float:
     return SUPPLY * known[1] if known is not None else UNKNOWN_SUPPLY
 
 
+def run_up(channel: ChannelSettings, settings: RigSettings) -> float:
+    """Time that a supply may take to build up after start, s; 0 if it must be there."""
+    if channel.watch.supply_run_up is not None:
+        return channel.watch.supply_run_up
+    return RUN_UP if any(output.on == "running" for output in settings.outputs.values()) else 0.0
+
+
+def possible_change(channel: ChannelSettings, motion: ExpectedMotion | None) -> tuple[float, float]:
+    """Change (SI) and additional change per time (SI/s) beyond which a new sample is a jump."""
+    change, rate = channel.jump()
+    if channel.valid_rate is None and motion is not None:
+        rate = min(rate, motion.speed)
+    return change, rate
+
+
 def motions(settings: RigSettings) -> dict[str, ExpectedMotion]:
     """The channels whose readings a valve's flow must move, because they measure a cylinder."""
     found = {}
@@ -108,13 +133,27 @@ def motions(settings: RigSettings) -> dict[str, ExpectedMotion]:
         if driven is None:
             continue
         valve, area = driven
+        speed = FASTEST * highest_flow(settings.valves[valve], settings) / min(filter(None, cylinder.areas()))
         sensors = {"position": [cylinder.position], "flow": [settings.valves[valve].flow]}
         sensors["pressure"] = [settings.ports.get(port or "") for port in (cylinder.port_A, cylinder.port_B)]
         for kind, channels in sensors.items():
             for channel in channels:
                 if channel in settings.channels and settings.channels[channel].device is not None:
-                    found[channel] = ExpectedMotion(valve, MOVED[kind] * area * cylinder.stroke)
+                    fastest = speed if kind == "position" else inf
+                    found[channel] = ExpectedMotion(valve, MOVED[kind] * area * cylinder.stroke, fastest)
     return found
+
+
+def highest_flow(valve: ValveSettings, settings: RigSettings) -> float:
+    """Flow of a fully open valve at the highest pressure that its supply's sensor can show, m³/s; inf if not known."""
+    supply = settings.channels.get(valve.supply)
+    if supply is None:
+        return inf
+    known = supply.measuring_range() if supply.device is not None else (0.0, supply.fixed())
+    if known is None:
+        return inf
+    edges = (valve.nominal_flow, valve.nominal_flow_to_tank or valve.nominal_flow)
+    return max(edge.coefficient() for edge in edges) * sqrt(max(known[1], 0.0))
 
 
 def _valve_of(cylinder: CylinderSettings, settings: RigSettings) -> tuple[str, float] | None:
@@ -136,9 +175,10 @@ def _of_channel(
     if channel.device is None:
         return
     watch, known = channel.watch, channel.measuring_range()
-    if watch.jumps != "off" and channel.unit and isfinite(rate := channel.jump_rate()):
-        what = f"{shown_value(rate * 1e-3, channel.unit)} in 1 ms"
-        yield Watch(name, Watched.JUMPS, -inf, JUMPING, watch.jumps, what)
+    change, rate = possible_change(channel, moving.get(name))
+    if watch.jumps != "off" and isfinite(change + rate):
+        what = f"by {shown_value(change + rate * 1e-3, channel.unit)} in 1 ms"
+        yield Watch(name, Watched.JUMPS, -inf, ONE_JUMP, watch.jumps, what)
     if watch.stuck != "off" and (motion := moving.get(name)) is not None:
         what = f"the same while {shown_value(motion.volume, 'm^3')} pass"
         yield Watch(name, Watched.STUCK, -inf, motion.volume, watch.stuck, what)

@@ -14,7 +14,8 @@ import numpy as np
 from hilserver.driver import Pace
 from hilserver.realtime.process import make_devices_safe, ramp_time
 from hilserver.realtime.rig_setup import make_setup
-from hilserver.realtime.segment import Segment, SharedMemoryError, segment_path
+from hilserver.realtime.segment import Segment, SharedMemoryError
+from hilserver.realtime.segment_folder import segment_path
 from hilserver.realtime.setup import write_setup
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig

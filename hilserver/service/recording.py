@@ -113,6 +113,7 @@ class RecorderProcess:
         self._prepared = prepared
         self._files: list[_Written] = []
         self._hung_after = max(HUNG_AFTER * memory.ring.capacity / rig.clock_rate, SLOW)
+        telemetry.recorded = lambda: self.last_tick
         self._tell: Tell | None = None
         self._new_file = asyncio.Event()
         self._clock = _clock_offset()

@@ -8,7 +8,8 @@ from pathlib import Path
 from hilserver.errors import HilserverError
 from hilserver.realtime.devices import DeviceSetup
 from hilserver.realtime.rig_setup import device_setups
-from hilserver.realtime.segment import SharedMemoryError, segment_path
+from hilserver.realtime.segment import SharedMemoryError
+from hilserver.realtime.segment_folder import find_segment
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 
@@ -29,7 +30,7 @@ def make_rig_safe(rig: Rig) -> dict[str, str | None]:
 def _running_loop(rig: str) -> int:
     """The rig's real-time process, 0 where there is none."""
     with contextlib.suppress(SharedMemoryError, OSError):
-        pid = LoopMemory.attach(segment_path(rig)).info.loop_pid
+        pid = LoopMemory.attach(find_segment(rig)).info.loop_pid
         if pid and b"hilserver.realtime.process" in Path(f"/proc/{pid}/cmdline").read_bytes():
             return pid
     return 0

@@ -21,7 +21,8 @@ from hilserver.protocol.accounts import SERVER, Accounts
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.published import Event, OperatorDescription
 from hilserver.protocol.running import announce, withdraw, working_folder
-from hilserver.realtime.segment import SharedMemoryError, segment_path
+from hilserver.realtime.segment import SharedMemoryError
+from hilserver.realtime.segment_folder import other_users, segment_path
 from hilserver.realtime.shared import LoopMemory
 from hilserver.rig.build import Rig
 from hilserver.service.broker import EmbeddedBroker
@@ -50,7 +51,7 @@ _log = logging.getLogger(__name__)
 BEAT = 0.02
 RING_SECONDS, RING_BYTES, RING_ROWS = 20.0, 128e6, 1000
 """Size of the ring: seconds, limited to these bytes, unless the rig file says otherwise; but at least these rows."""
-PAYLOAD_BYTES = 1 << 18
+PAYLOAD_BYTES, COMMANDS_KEPT = 1 << 18, 1 << 14
 LAST_MESSAGES_TIMEOUT = 0.3
 """Seconds for sending the last messages."""
 
@@ -167,7 +168,7 @@ class Supervisor:
         mqtt = await self._start_mqtt(stack, operator, folder)
         await all_ready(*children)
         assert self.address is not None
-        telemetry.degradations = (*processes.degradations, *self.address.weaknesses())
+        telemetry.degradations = (*processes.degradations, *self.address.weaknesses(), *_rivals(self.rig.settings.name))
         for text in telemetry.degradations:
             _log.warning("%s", text)
         checking = asyncio.create_task(self._check_solver(program, telemetry))
@@ -205,7 +206,11 @@ class Supervisor:
         except SharedMemoryError:
             left_behind = None
         memory = LoopMemory.create(
-            path, row_width=self.rig.layout.width, ring_rows=ring_rows(self.rig), payload_bytes=PAYLOAD_BYTES
+            path,
+            row_width=self.rig.layout.width,
+            ring_rows=ring_rows(self.rig),
+            mailbox_slots=COMMANDS_KEPT,
+            payload_bytes=PAYLOAD_BYTES,
         )
         stack.callback(memory.close)
         memory.supervisor_heartbeat.beat()
@@ -373,6 +378,15 @@ def _own_login(address: BrokerAddress, accounts: Accounts, folder: Path) -> Brok
     file.touch(mode=0o600)
     file.write_text(accounts.server_password)
     return address.model_copy(update={"user": SERVER, "password_file": file})
+
+
+def _rivals(rig: str) -> list[str]:
+    """Other users who run a rig of this name, or pretend to. To refuse would let anybody prevent a start."""
+    return [
+        f"{user} also has the shared memory of a rig {rig}. If they run it too, two servers command the same devices: "
+        "stop one of them"
+        for user in other_users(rig)
+    ]
 
 
 def ring_rows(rig: Rig) -> int:

@@ -72,6 +72,8 @@ class TelemetryReader:
         self.trip_reason = ""
         self.operator: Callable[[], str | None] = lambda: None
         self.recording: RecordingStatus | None = None
+        self.recorded: Callable[[], int] = lambda: -1
+        """The last tick that is known to be in a log."""
         self.devices = DeviceReports(rig.settings.devices)
         self._circuits: dict[int, PackedCircuit] = {1: rig.packed}
         self._ring = memory.ring
@@ -151,12 +153,17 @@ class TelemetryReader:
             timing=self.timing(),
             loop=self.loop_status(),
             devices=self.devices.status(),
-            recording=self.recording,
+            recording=self.recording and self.recording.model_copy(update={"buffer_left": self._buffer_left(row)}),
             strategies=present_strategies(self.rig, row),
             utilisation=self._demands.take(),
             target=target,
             actual=actual,
         )
+
+    def _buffer_left(self, row: Floats) -> float:
+        """Time for which the ring has room for rows that are in no log yet, s."""
+        waiting = max(header(row).tick - self.recorded(), 0.0)
+        return max(float(self._ring.capacity - waiting) / self.rig.settings.loop.rate, 0.0)
 
     def fault(self, row: Floats) -> str:
         """Cause of the fault in words; empty where there is none."""

@@ -37,6 +37,8 @@ from hilserver.tick.row import COLUMN, as_whole, command_in, header
 BLOCK = 10_000
 """Maximum number of ticks per call of the compiled loop, so that Ctrl-C takes effect."""
 LOG_BATCH = 1000
+SUPPLY_WITHIN = 1.0
+"""s: a simulated pump builds up its pressure, and a sensor with a delay reads 0 at first."""
 
 
 @dataclass
@@ -195,15 +197,25 @@ class LockstepRun:
         Raises HilserverError with the reason if the rig does not start.
         """
         self.command(CommandKind.ARM)
+        rows = [self.run(1, hold_commands=True)] + [self._obeyed() for _ in range(len(self._queue))]
         self.command(CommandKind.START)
+        for _ in range(round(SUPPLY_WITHIN / self.dt)):
+            rows.append(self.run(1))
+            if header(self.row).result != ResultCode.NO_SUPPLY:
+                break
+            self.command(CommandKind.START)
+        self._require_done()
         if self.rig.cycle is not None:
             self.command(CommandKind.CYCLE, 1.0)
-        first = self.run(1, hold_commands=True)
-        rows = [first] + [self._obeyed() for _ in range(len(self._queue))]
+            rows.append(self._obeyed())
         return np.concatenate(rows)
 
     def _obeyed(self) -> Floats:
         row = self.run(1)
+        self._require_done()
+        return row
+
+    def _require_done(self) -> None:
         result = int(header(self.row).result)
         if result != ResultCode.DONE:
             active = ", ".join(
@@ -211,7 +223,6 @@ class LockstepRun:
             )
             reason = ResultCode(result).text + (f" (violated: {active})" if active else "")
             raise HilserverError(f"{self.rig.file}: the rig does not start in mode {self.mode}: {reason}.")
-        return row
 
     def run_cycle(self) -> Floats:
         """Start, run the work cycle once (a record of replay devices to its end); returns all rows."""

@@ -77,6 +77,7 @@ class ResultCode(Explained):
     BAD_VALUE = 6, "there is no such input, valve, strategy or cycle, or the value is not a finite number"
     NOT_ENABLED = 7, "the local enable is off: switch it on at the rig first"
     NOT_CONFIRMED = 8, "a device does not confirm its safe values: see the warnings in the state"
+    NO_SUPPLY = 9, "the supply pressure of a valve is missing: switch the supply on first"
 
 
 class Action(IntEnum):

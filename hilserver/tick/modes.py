@@ -11,7 +11,8 @@ from hilserver.tick.bridge.ladder import KINDS, Kind, kind_of, needs_flow_sensor
 from hilserver.tick.bridge.strategies import prepare_strategy, set_jog
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, Action, CommandKind, FaultCode, Mode, ResultCode, Watched
 from hilserver.tick.plan import Plan, ValveRecord
-from hilserver.tick.row import ValveState, command_in, header, valve_state
+from hilserver.tick.readings import allow_run_up
+from hilserver.tick.row import ValveState, command_in, header, reading_state, valve_state
 
 
 @compilable
@@ -34,7 +35,7 @@ def carry_out(plan: Plan, row: Floats, kind: int, a: float, b: float, action: in
     if kind == CommandKind.ARM:
         return arm(plan, row, action)
     if kind == CommandKind.START:
-        return change_mode(row, mode == Mode.ARMED, Mode.RUNNING, refusal(plan, row, action, Action.RAMP))
+        return start(plan, row, action)
     if kind == CommandKind.STOP:
         return change_mode(row, mode == Mode.RUNNING, Mode.ARMED, ResultCode.DONE)
     if kind == CommandKind.DISARM:
@@ -65,6 +66,30 @@ def arm(plan: Plan, row: Floats, action: int) -> int:
     if mode == Mode.SAFE_NOT_CONFIRMED:
         return ResultCode.NOT_CONFIRMED
     return change_mode(row, mode == Mode.SAFE, Mode.ARMED, refusal(plan, row, action, Action.TRIP))
+
+
+@compilable
+def start(plan: Plan, row: Floats, action: int) -> int:
+    """Change from ARMED to RUNNING if nothing prevents it; the supplies must be there, or be switched on by RUNNING."""
+    refused = refusal(plan, row, action, Action.RAMP)
+    if refused == ResultCode.DONE and supply_missing(plan, row):
+        refused = ResultCode.NO_SUPPLY
+    result = change_mode(row, header(row).mode == Mode.ARMED, Mode.RUNNING, refused)
+    if result == ResultCode.DONE:
+        allow_run_up(plan, row)
+    return result
+
+
+@compilable
+def supply_missing(plan: Plan, row: Floats) -> bool:
+    """Whether a supply is missing whose loss would end RUNNING, and that RUNNING does not switch on."""
+    for i in range(plan.limit.shape[0]):
+        limit = plan.limit[i]
+        if limit.watched == Watched.SUPPLY and limit.action >= Action.RAMP:
+            is_missing = reading_state(plan, row, limit.channel).missing > 0.0
+            if is_missing and not plan.channel[limit.channel].supply_run_up > 0.0:
+                return True
+    return False
 
 
 @compilable

@@ -91,11 +91,13 @@ class ChannelRecord(Struct):
     valid_low: float = value("SI", "lowest valid value")
     valid_high: float = value("SI", "highest valid value")
     valid_rate: float = value("SI/s", "largest valid rate of change")
-    jump_rate: float = value("SI/s", "rate of change above which a new sample is a jump")
+    jump: float = value("SI", "a new sample that differs by more than this, plus jump_rate times the time, is a jump")
+    jump_rate: float = value("SI/s", "fastest possible change")
     least_interval: float = value("s", "half the time between samples: one that seems to come sooner is an old one")
     moved_by: int = value("", "number of the valve whose flow changes the reading; -1: not known")
     least_flow: float = value("m^3/s", "flow below which this may be an error of the model")
     supply_min: float = value("SI", "value below which a supply is missing; -inf: it is no supply")
+    supply_run_up: float = value("s", "time that it may take to build up in RUNNING; 0: it must be there at start")
 
 
 class CurvePoint(Struct):

@@ -14,7 +14,9 @@ from hilserver.tick.row import ReadingState, header, reading_state, valve_state
 SAME_SAMPLES = 10
 """So many samples must be the same for a sensor to count as stuck: those of a slow device come seldom."""
 MEAN_TIME = 0.1
-"""s: filter of the share of jumps and of the difference to the estimate."""
+"""s: filter of the difference to the estimate."""
+JUMP_TIME = 1.0
+"""s: time constant with which a jump is forgotten."""
 
 
 @compilable
@@ -37,18 +39,25 @@ def note_readings(plan: Plan, row: Floats, elapsed: float) -> None:
                 flow = abs(valve_state(plan, row, channel.moved_by).flow_expected) - channel.least_flow
                 if flow > 0.0:
                     state.moved += flow * elapsed
-        if mode != Mode.RUNNING:
-            state.missing = -1.0
-        elif value > channel.supply_min:
+        if value > channel.supply_min or not (mode == Mode.ARMED or mode == Mode.RUNNING):
             state.missing = 0.0
-        elif state.missing >= 0.0:
+        else:
             state.missing += elapsed
 
 
 @compilable
+def allow_run_up(plan: Plan, row: Floats) -> None:
+    """RUNNING begins: supplies that are switched on by it may build up."""
+    for i in range(plan.channel.shape[0]):
+        state = reading_state(plan, row, i)
+        if state.missing > 0.0:
+            state.missing = -plan.channel[i].supply_run_up
+
+
+@compilable
 def note_jump(jumped: bool, elapsed: float, state: ReadingState) -> None:
-    """Update the share of new samples that are jumps."""
-    state.jumps += ((1.0 if jumped else 0.0) - state.jumps) * elapsed / (MEAN_TIME + elapsed)
+    """Update the number of recent jumps."""
+    state.jumps += (1.0 if jumped else 0.0) - state.jumps * elapsed / (JUMP_TIME + elapsed)
 
 
 @compilable

@@ -65,9 +65,9 @@ class ReadingState(Struct):
     same: int = value("", "samples with exactly this reading, while RUNNING")
     moved: float = value("m^3", "flow that should have changed it since, integrated")
     frozen: float = value("s", "time since it changed, while RUNNING")
-    jumps: float = value("", "share of the samples that differ by a jump from the one before, recent mean")
+    jumps: float = value("", "samples in RUNNING that differ by a jump from the one before; forgotten with time")
     difference: float = value("SI", "measurement minus estimate, recent mean")
-    missing: float = value("s", "supply: time for which it has been missing; -1: it was not there while RUNNING")
+    missing: float = value("s", "supply: time for which it is missing in ARMED or RUNNING; below 0: time to build up")
 
 
 class PortState(Struct):

@@ -7,7 +7,7 @@ from math import isfinite, nan, pi, sin
 from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import step
-from hilserver.tick.codes import Characteristic, Mode, Shape, Watched
+from hilserver.tick.codes import Action, Characteristic, Mode, Shape, Watched
 from hilserver.tick.plan import ChannelRecord, CyclePoint, Plan
 from hilserver.tick.readings import note_jump, watched_reading
 from hilserver.tick.records import RecordTable
@@ -41,7 +41,8 @@ def scale_channels(plan: Plan, row: Floats, elapsed: float) -> None:
             row[stale + i] = max(row[stale + i] + elapsed, row[age + slot])
             continue
         if isfinite(new) and not first:
-            note_jump(abs(rate) > channel.jump_rate, max(gap, elapsed), reading_state(plan, row, i))
+            jumped = header(row).mode == Mode.RUNNING and is_jump(plan, row, i, max(gap, elapsed))
+            note_jump(jumped, max(gap, elapsed), reading_state(plan, row, i))
         if isfinite(new) and isfinite(row[age + slot]) and abs(rate) <= channel.valid_rate:
             row[value + i], row[stale + i], row[change + i] = new, row[age + slot], rate
             row[interval + i] = elapsed if first else gap
@@ -69,6 +70,20 @@ def scaled_value(plan: Plan, channel: ChannelRecord, raw: float) -> float:
 
 
 @compilable
+def is_jump(plan: Plan, row: Floats, i: int, time: float) -> bool:
+    """Whether the new sample of channel ``i`` differs from the last one, ``time`` ago, by more than is possible.
+
+    Both before the filter, which would make a jump smaller.
+    """
+    channel, before = plan.channel[i], reading_state(plan, row, i).reading
+    raw = row[plan.layout[0].raw + channel.slot]
+    if raw == before:
+        return False
+    change = scaled_value(plan, channel, raw) - scaled_value(plan, channel, before)
+    return abs(change) > channel.jump + channel.jump_rate * time  # false where one of them is no sample
+
+
+@compilable
 def check_limits(plan: Plan, row: Floats, elapsed: float) -> int:
     """Mark each limit in the row, 1 if violated; return the most severe action required.
 
@@ -92,7 +107,8 @@ def check_limits(plan: Plan, row: Floats, elapsed: float) -> int:
         row[layout.limit + i] = 1.0 if violated else 0.0
         if violated:
             active += 1
-            severest = max(severest, limit.action)
+            in_time = limit.watched == Watched.SUPPLY and head.mode != Mode.RUNNING  # `start` is refused without it
+            severest = max(severest, Action.WARN if in_time else limit.action)
     head.warnings = active
     return severest
 

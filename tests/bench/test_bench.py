@@ -29,7 +29,7 @@ from hilserver.cli import main
 from hilserver.compiler import compiled_program
 from hilserver.errors import DriverError, HilserverError
 from hilserver.numerics import shape
-from hilserver.realtime.segment import segment_path
+from hilserver.realtime.segment_folder import segment_path
 from hilserver.realtime.shared import LoopMemory
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, load_rig
@@ -189,7 +189,7 @@ def test_parts_around_the_tick_leave_nothing_behind(rig: Rig) -> None:
 
 
 def left() -> set[str]:
-    return {path.name for path in Path("/dev/shm").glob("hilserver-bench*")}
+    return {path.name for path in segment_path("").glob("bench*")}
 
 
 # --- components -------------------------------------------------------------------------------------------------------

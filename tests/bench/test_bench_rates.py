@@ -15,6 +15,7 @@ from benchmark_inputs import TRIAL, figures, rig_with_modbus
 from hilserver.bench.bench import Change, compare, differences, read_report
 from hilserver.commissioning.rates import WARMING_UP, highest_rate, judged, refuse_hardware, rig_at, try_rates
 from hilserver.errors import ConfigurationError, HilserverError
+from hilserver.realtime.segment_folder import segment_path
 from hilserver.record.format import Event
 from hilserver.record.reader import LogReader
 from hilserver.record.run import run_header
@@ -107,7 +108,7 @@ def test_the_server_itself_is_run(rig: Rig) -> None:
     assert 20 <= trial.ticks + trial.missed <= 400
     assert trial.work_median > 0.0
     assert trial.lost == 0
-    assert not list(Path("/dev/shm").glob(f"hilserver-demo-rates-{os.getpid()}*"))
+    assert not list(segment_path("").glob(f"demo-rates-{os.getpid()}*"))
 
 
 # --- comparison over time ---------------------------------------------------------------------------------------------

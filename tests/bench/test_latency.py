@@ -42,6 +42,7 @@ from hilserver.cli.latency import latency_histograms, latency_table
 from hilserver.errors import HilserverError
 from hilserver.realtime.latency import HandOver, periodic, waiting
 from hilserver.realtime.scheduling import Scheduling
+from hilserver.realtime.segment_folder import segment_path
 
 SHORT = Conditions(rate=500.0, duration=0.3, busy=0.5)
 THREAD = {"histogram": {"2000": 5, "9000": 3, "40000": 1}, "cycles": 10, "min": 2000, "max": 5_000_000, "avg": 508000.0}
@@ -217,7 +218,7 @@ def test_without_cyclictest_the_loop_is_measured_and_the_reason_noted(
 
 def left_behind() -> set[str]:
     """Shared memory and processes of latency measurements."""
-    found = {path.name for path in Path("/dev/shm").glob(f"hilserver-latency-{os.getpid()}*")}
+    found = {path.name for path in segment_path("").glob(f"latency-{os.getpid()}*")}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             stat_line, command = (folder / "stat").read_text(), (folder / "cmdline").read_text()

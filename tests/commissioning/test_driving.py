@@ -18,6 +18,7 @@ from hilserver.fidelity.strategies import with_cycle
 from hilserver.fidelity.sweeps import after_cycle, sweep_of
 from hilserver.identify.identification import identify_valve
 from hilserver.identify.recorded import recording_of_log
+from hilserver.realtime.segment_folder import segment_path
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, assemble, load_rig
 from hilserver.tick.codes import Mode
@@ -42,7 +43,7 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
 def left_behind(rig: Rig, folder: Path) -> list[str]:
     """Shared memory and notes of the rig's server."""
     name = rig.settings.name
-    return [str(p) for p in (*Path("/dev/shm").glob(f"hilserver-{name}*"), *(folder / "hilserver").glob(f"{name}*"))]
+    return [str(p) for p in (*segment_path("").glob(f"{name}*"), *(folder / "hilserver").glob(f"{name}*"))]
 
 
 def test_two_passes_are_driven_recorded_and_evaluated(rig: Rig, tmp_path: Path) -> None:

@@ -121,6 +121,28 @@ def test_connection_to_a_stalled_broker_is_closed_and_renewed() -> None:
 
 
 @NEEDS_MOSQUITTO
+def test_a_subscription_that_is_confirmed_too_late_leaves_no_trace(caplog: pytest.LogCaptureFixture) -> None:
+    """The broker stands still for longer than we wait, and answers when it goes on."""
+
+    async def work() -> None:
+        async with (
+            EmbeddedBroker(program="mosquitto") as broker,
+            connection(new_client(BrokerAddress(port=broker.port), aiomqtt.ProtocolVersion.V5)) as client,
+        ):
+            os.kill(broker.pid, signal.SIGSTOP)
+            try:
+                with pytest.raises(aiomqtt.MqttError, match="timed out"):
+                    await client.subscribe("a", timeout=0.2)
+            finally:
+                os.kill(broker.pid, signal.SIGCONT)
+            await client.subscribe("b", timeout=10.0)
+
+    run(work())
+    assert "Traceback" not in caplog.text
+    assert "Unexpected message ID" not in caplog.text
+
+
+@NEEDS_MOSQUITTO
 def test_connection_lost_while_writing_leaves_no_watched_socket() -> None:
     async def work() -> None:
         complaints: list[dict[str, Any]] = []

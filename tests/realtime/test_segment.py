@@ -13,7 +13,8 @@ import pytest
 from shared_memory_bench import WIDTH, Start, create, kill, line, numbered, starting
 
 from hilserver.realtime.queues import Ring
-from hilserver.realtime.segment import Segment, SharedMemoryError, segment_path
+from hilserver.realtime.segment import Segment, SharedMemoryError
+from hilserver.realtime.segment_folder import segment_path
 from hilserver.realtime.shared import Heartbeat, LoopMemory
 
 

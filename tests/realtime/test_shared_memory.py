@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from shared_memory_bench import WIDTH, Start, create, kill, line, starting, wait_until
 
 from hilserver.realtime.queues import MailboxFull
-from hilserver.realtime.segment import segment_path
+from hilserver.realtime.segment_folder import segment_path
 from hilserver.realtime.shared import LoopMemory
 
 
@@ -195,6 +196,33 @@ def test_observer_reads_a_command_until_it_is_overwritten(path: Path) -> None:
         assert copy is not None
         np.testing.assert_array_equal(copy.record, np.full(8, 3.0))
         np.testing.assert_array_equal(copy.payload, [3, 3, 3])
+
+
+def test_commands_are_kept_for_longer_than_they_may_wait(path: Path) -> None:
+    """A recorder that comes late finds what an operator did meanwhile; of payloads, which every third has, the last."""
+
+    def payload(n: int) -> npt.NDArray[np.uint8]:
+        return np.full(5 if n % 3 == 0 else 0, n % 256, np.uint8)
+
+    with create(path, mailbox_slots=1000) as memory:
+        mailbox, observer = memory.mailbox, LoopMemory.attach(path).mailbox
+        for n in range(1200):
+            mailbox.post(np.full(8, float(n)), payload(n))
+            if n >= 50:  # the taker is always 50 behind
+                taken = mailbox.take()
+                assert taken is not None
+                np.testing.assert_array_equal(taken.payload, payload(n - 50))
+        found = [message for n in range(1200) if (message := observer.peek(n))]
+        for message in found:
+            np.testing.assert_array_equal(message.record, np.full(8, float(message.sequence)))
+            np.testing.assert_array_equal(message.payload, payload(message.sequence))
+        without = [message.sequence for message in found if message.sequence % 3]
+        assert without == [n for n in range(201, 1200) if n % 3]
+        assert [message.sequence for message in found if message.sequence % 3 == 0] == [*range(1200 - 3 * 63, 1200, 3)]
+        for _ in range(13):  # the one that was taken last may still be in use
+            mailbox.post(np.zeros(8))
+        with pytest.raises(MailboxFull, match="last 64 commands"):
+            mailbox.post(np.zeros(8))
 
 
 def test_a_command_that_does_not_fit_is_refused(path: Path) -> None:

@@ -67,7 +67,7 @@ def test_points_of_a_calibration_do_not_narrow_the_range() -> None:
     before = channel(POINTS)
     after = _calibrated(before, entry)
     assert bars(after) == pytest.approx(bars(before))
-    assert after.jump_rate() == before.jump_rate()
+    assert after.jump() == before.jump()
 
 
 @pytest.mark.parametrize(
@@ -128,4 +128,5 @@ def test_each_watch_is_set_or_switched_off_by_name(demo: Rig, tmp_path: Path) ->
     assert "switched off: jumps" in shown["x"]
     assert "± 7 mm: warn" in shown["x"]
     assert "below 5 bar for 0.2 s: ramp" in shown["p_S"]
+    assert "by 150 bar in 1 ms: warn" in shown["p_A"]
     assert "stuck: no model of what moves it" in shown["p_T"]

@@ -15,7 +15,7 @@ from message_schemas import SCHEMAS
 from service_bench import assert_no_gap, assert_ramped_to_null, commands, set_in_motion, talk
 from service_harness import Panel, Server, applied, eventually, read_log
 
-from hilserver.realtime.segment import segment_path
+from hilserver.realtime.segment_folder import segment_path
 from hilserver.record.recorder import FLUSH_EVERY
 from hilserver.service.supervisor import RING_SECONDS
 from hilserver.tick.codes import FaultCode, Mode

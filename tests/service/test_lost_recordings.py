@@ -22,6 +22,7 @@ from hilserver.rig.build import load_rig
 from hilserver.rig.plan import first_row
 from hilserver.rig.settings import RecordingSettings
 from hilserver.service import recording_watch
+from hilserver.service.recording import RecorderProcess, _Written
 from hilserver.service.recording_watch import RecordingWatch
 from hilserver.service.supervisor import RING_BYTES, ring_rows
 from hilserver.service.telemetry import TelemetryReader
@@ -83,6 +84,17 @@ def test_the_next_file_of_a_run_is_watched_too(tmp_path: Path) -> None:
             log.require_in_place()
 
 
+def test_a_file_that_is_gone_is_noticed_before_the_next_one_is_begun(tmp_path: Path) -> None:
+    """Else a recorder that catches up would begin it before it looks, and nobody would miss the rows."""
+    about = LogHeader(software="test", rig="lab", started="now", period_s=1e-3, columns=("tick",))
+    with LogWriter(tmp_path / "run.arrow", about, batch_rows=1, max_rows=2) as log:
+        log.append(np.zeros((1, 1)))
+        (tmp_path / "run.arrow").unlink()
+        with pytest.raises(RecordError, match=r"run\.arrow: is gone"):
+            log.append(np.zeros((2, 1)))
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- the ring ---------------------------------------------------------------------------------------------------------
 
 
@@ -96,6 +108,31 @@ def test_the_ring_has_the_configured_length(monkeypatch: pytest.MonkeyPatch) -> 
     assert rows(buffer=60.0) == 60.0 * DEMO.settings.loop.rate
     monkeypatch.setattr("hilserver.service.supervisor.RING_BYTES", RING_BYTES / 10)
     assert rows() == pytest.approx(RING_BYTES / 10 / (8 * DEMO.layout.width), abs=1)
+
+
+def test_files_that_a_killed_recorder_has_begun_without_a_report_count(tmp_path: Path) -> None:
+    """Reported was the first of three; the rows of the others are not lost, and those of another run are not ours."""
+    columns = DEMO.layout.names
+    about = LogHeader(software="test", rig="lab", started="now", period_s=1e-3, columns=columns)
+    row = first_row(DEMO.layout, DEMO.plan, DEMO.packed)
+    for name in ("run", "other"):
+        with LogWriter(tmp_path / f"{name}.arrow", about, batch_rows=10, max_rows=100) as log:
+            for tick in range(250 if name == "run" else 990):
+                header(row).tick = tick
+                log.append(row[np.newaxis])
+    memory = cast("Any", SimpleNamespace(ring=SimpleNamespace(capacity=1000), segment=None))
+    telemetry = cast("Any", SimpleNamespace())
+    recording = RecorderProcess(DEMO, memory, tmp_path, "", cast("Any", None), telemetry)
+    assert recording.last_tick == -1
+    recording.log_file = tmp_path / "run.arrow"
+    recording._files = [_Written(recording.log_file, 57)]
+    recording._note_unreported()
+    assert [file.path.name for file in recording._files] == ["run.arrow", "run.001.arrow", "run.002.arrow"]
+    for file in recording._files[-2:]:
+        file.read_last_tick()
+    assert telemetry.recorded() == recording.last_tick == 249
+    recording._note_unreported()
+    assert len(recording._files) == 3, "each counts once"
 
 
 # --- the rules, without a server --------------------------------------------------------------------------------------
@@ -221,14 +258,18 @@ def test_a_recorder_that_hangs_is_reported_and_replaced_before_a_row_is_lost(tmp
         await user.run_cycle()
         await user.see("state", lambda state: bool(state["recording"]["rows"]))
         server.kill("recorder", number=signal.SIGSTOP)
+        for _ in range(100):
+            await user.do("set_input", input="joystick", value=0.1)
         state = await user.see("state", lambda state: "no row has reached the log" in str(state["warnings"]))
         assert state["mode"] == "RUNNING"
+        assert 0.0 < state["recording"]["buffer_left"] < 12.0 - 2.0, "the state says for how long there is room"
         start = len(user.seen)
         await user.see("event", lambda event: "was killed" in event["text"])
         await user.see("event", lambda event: "recording resumed" in event["text"], start)
         await user.see("event", lambda event: "arrive in the log again" in event["text"], start)
         state = await user.see("state", start=len(user.seen))
         assert (state["recording"]["lost"], state["recording"]["gap"]) == (0, 0)
+        await user.see("state", lambda state: state["recording"]["buffer_left"] > 9.0, len(user.seen))
         await user.do("stop")
 
     with served(tmp_path) as server:
@@ -237,6 +278,8 @@ def test_a_recorder_that_hangs_is_reported_and_replaced_before_a_row_is_lost(tmp
         assert server.wait_exit() == 0
         assert len(server.logs) == 2
         assert_ticks_are_complete(server.logs)
+        events = [event for log in server.logs for _, event in read_log(log).events]
+        assert [event for event in events if event["kind"] == "lost"] == [], "commands are in the logs, too"
 
 
 @pytest.mark.realtime

@@ -242,8 +242,8 @@ def test_a_rig_that_requires_no_operator_keeps_running(tmp_path: Path) -> None:
 SCRIPT = """
 import sys, time
 from hilserver.client import connect
-rig, broker, wait = sys.argv[1:]
-with connect(rig, broker) as rig:
+rig, broker, wait, hangs_after = sys.argv[1:]
+with connect(rig, broker, hangs_after=float(hangs_after)) as rig:
     rig.arm()
     rig.start()
     print("running", flush=True)
@@ -252,9 +252,9 @@ with connect(rig, broker) as rig:
 
 
 @contextmanager
-def script(server: Server, wait: float = 600.0) -> Iterator[subprocess.Popen[str]]:
+def script(server: Server, wait: float = 600.0, hangs_after: float = 600.0) -> Iterator[subprocess.Popen[str]]:
     """A program of an operator that has armed and started the rig."""
-    arguments = (server.name, f"127.0.0.1:{server.port}", str(wait))
+    arguments = (server.name, f"127.0.0.1:{server.port}", str(wait), str(hangs_after))
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, *arguments], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -268,8 +268,10 @@ def script(server: Server, wait: float = 600.0) -> Iterator[subprocess.Popen[str
 
 @pytest.mark.realtime
 def test_a_rig_whose_operator_is_gone_stops(tmp_path: Path) -> None:
-    async def lost(user: Panel, how: Callable[[subprocess.Popen[str]], None], reason: str, wait: float) -> None:
-        with script(server, wait) as program:
+    async def lost(
+        user: Panel, how: Callable[[subprocess.Popen[str]], None], reason: str, wait: float, hangs_after: float = 600.0
+    ) -> None:
+        with script(server, wait, hangs_after) as program:
             state = await user.see("state", lambda state: state["mode"] == "RUNNING", len(user.seen))
             assert state["operator"].startswith("client on ")
             if wait > LOST_AFTER:
@@ -288,6 +290,9 @@ def test_a_rig_whose_operator_is_gone_stops(tmp_path: Path) -> None:
     def hang(program: subprocess.Popen[str]) -> None:
         program.send_signal(signal.SIGSTOP)
 
+    def wait_forever(program: subprocess.Popen[str]) -> None:
+        """As it does anyway; its connection sends on."""
+
     def finish(program: subprocess.Popen[str]) -> None:
         program.wait()
 
@@ -298,6 +303,7 @@ def test_a_rig_whose_operator_is_gone_stops(tmp_path: Path) -> None:
         assert "use the panel" in ((await request(address, server.name, Arm())).reason or "")
         await lost(user, kill, "has ended; ramped to null, SAFE; arm and start again", 600.0)
         await lost(user, hang, "no heartbeat of", 600.0)
+        await lost(user, wait_forever, "no heartbeat of", 600.0, hangs_after=3.0 * LOST_AFTER)
         await lost(user, finish, "has ended", 0.5)
 
     with served(tmp_path, require="client") as server:

@@ -19,7 +19,7 @@ from service_harness import Panel, Server, busy_processors, children_of, eventua
 from service_inputs import malformed, random_switch
 
 from hilserver.realtime.device import DeviceMemory
-from hilserver.realtime.segment import segment_path
+from hilserver.realtime.segment_folder import segment_path
 from hilserver.record.reader import LogTable
 from hilserver.tick.codes import Mode
 
@@ -33,7 +33,7 @@ def test_two_servers_of_one_rig_refuse_and_two_rigs_run_side_by_side(tmp_path: P
     with Server(tmp_path) as first, Server(tmp_path) as second:
         rival = Server(tmp_path, first.name)
         assert refused_start(rival).startswith(
-            f"/dev/shm/hilserver-{first.name}: in use by process {first.pids['supervisor']}"
+            f"{segment_path(first.name)}: in use by process {first.pids['supervisor']}"
         )
         set_in_motion(first)
         set_in_motion(second)

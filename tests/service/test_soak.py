@@ -1,6 +1,7 @@
 """A server plagued for as long as you like: ``pytest tests/service/test_soak.py --soak "2 h" --soak-report soak.txt``.
 
-Two thirds of the time with faults of all kinds (soak.py), one without, to see if memory and descriptors stay flat.
+A third of the time with one fault after the other, each with what must follow from it (soak.py); one with faults at
+random moments against a model of what must be true (chaos.py); one without, to see if memory and descriptors stay flat.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chaos import ENDS, FAULTS, play
+from chaos_model import as_text, from_text, random_steps, shortest
 from fake_system import FakeSystem, needs_compiler
 from modbus_bench import TcpBench
 from soak import ENDING, SURVIVED, Fault, Soak, Usage, be_running, live, service_is_stopped, switches
@@ -22,8 +25,12 @@ from hilserver.units import parse
 pytestmark = [pytest.mark.realtime, pytest.mark.slow, needs_compiler]
 WARMING_UP = 10.0
 """MiB; in seconds only a gross leak can be told from what comes in use little by little."""
-FAULTS_IN_A_LIFE = len(SURVIVED) // 2
+FAULTS_IN_A_LIFE = len(SURVIVED) // 4
 """Between a start and the fault that ends it."""
+FAULTS_AT_ONCE, CHAOS = 10, 8.0
+"""Faults of a chaos run, and in how many seconds they begin."""
+LONG = 300.0
+"""s; in a run that lasts longer, a failing sequence is shortened."""
 
 
 @pytest.fixture
@@ -47,7 +54,7 @@ def soak(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Soak]:
 
 @pytest.fixture
 def length(request: pytest.FixtureRequest) -> float:
-    """Of both tests together, s."""
+    """Of all tests together, s."""
     return float(parse(request.config.getoption("--soak")).to("s").magnitude)
 
 
@@ -68,11 +75,27 @@ def test_whatever_happens_the_valve_is_safe_the_log_is_whole_and_the_server_come
     began = time.monotonic()
     for faults, end in lives(soak.random):
         asyncio.run(live(soak, faults, end))
-        if time.monotonic() - began > 2 / 3 * length:
+        if time.monotonic() - began > length / 3:
             break
     for grown in soak.usage.grown(warm_up=10.0):
         soak.report.append(str(grown))
         assert grown.descriptors <= 3, f"descriptors leak: {grown}"
+
+
+def test_faults_at_random_moments_leave_true_what_must_be(
+    soak: Soak, length: float, request: pytest.FixtureRequest
+) -> None:
+    """A sequence that fails is printed; in a long run, its shortest part that still fails."""
+    given = request.config.getoption("--soak-steps")
+    began = time.monotonic()
+    while time.monotonic() - began < length / 3:
+        steps = from_text(given) if given else random_steps(soak.random, [*FAULTS], FAULTS_AT_ONCE, CHAOS)
+        end = str(soak.random.choice([*ENDS]))
+        soak.report.append(f"{as_text(steps)}, {end}")
+        if wrong := asyncio.run(play(soak, steps, end)):
+            if length > LONG:
+                steps = shortest(steps, lambda some: bool(asyncio.run(play(soak, some, end))))  # noqa: B023
+            pytest.fail(f"{wrong}\n{end}, --soak-steps '{as_text(steps)}'")
 
 
 def test_memory_and_descriptors_stay_flat(soak: Soak, length: float) -> None:

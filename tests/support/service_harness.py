@@ -24,7 +24,7 @@ from message_schemas import flaws
 from hilserver.protocol.address import BrokerAddress
 from hilserver.protocol.connection import new_client
 from hilserver.realtime.device import DeviceMemory
-from hilserver.realtime.segment import segment_path
+from hilserver.realtime.segment_folder import segment_path
 from hilserver.realtime.shared import LoopMemory
 from hilserver.realtime.stand_by import WORKING
 from hilserver.record.reader import LogReader, LogTable
@@ -150,7 +150,7 @@ class Server:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-        for path in Path("/dev/shm").glob(f"hilserver-{self.name}*"):
+        for path in self.segments:
             path.unlink()
         if error[:1] in ((), (None,)):  # else the test's own failure is the one to be told
             assert complaints(self.stderr, self.defects) == []
@@ -170,6 +170,11 @@ class Server:
         """Look for processes that were started since."""
         assert self.process is not None
         self.pids |= children_of(self.process.pid)
+
+    @property
+    def segments(self) -> list[Path]:
+        """Its shared memory."""
+        return sorted(segment_path(self.name).parent.glob(f"{self.name}*"))
 
     @property
     def stderr(self) -> str:
@@ -203,7 +208,7 @@ class Server:
 
     def leaves(self) -> list[str]:
         """What is left of it: processes, shared memory, note."""
-        left = sorted(self.alive()) + [path.name for path in Path("/dev/shm").glob(f"hilserver-{self.name}*")]
+        left = sorted(self.alive()) + [path.name for path in self.segments]
         return left + [path.name for path in self.notes.glob(f"{self.name}*")]
 
 

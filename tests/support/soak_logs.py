@@ -11,7 +11,9 @@ import numpy as np
 
 from hilserver.errors import HilserverError
 from hilserver.record.reader import Batch, LogReader
-from hilserver.tick.codes import Mode
+from hilserver.record.run import recorded_command
+from hilserver.tick.codes import CommandKind, Mode
+from hilserver.tick.row import command_in
 
 
 @dataclass
@@ -27,8 +29,11 @@ class Found:
     lost: int
 
 
-def look_at_logs(new: list[Path], last_tick: int, *, is_whole: bool) -> str:
-    """Check the logs of a life that has ended: no row is missing unless it is named, and the valve was safe."""
+def look_at_logs(new: list[Path], last_tick: int, *, is_whole: bool, recorded: int | None = None) -> str:
+    """Check the logs of a life that has ended: no row is missing unless it is named, and the valve was safe.
+
+    ``is_whole``: to the loop's last tick; else to the one that was ``recorded`` by the server's own account, if given.
+    """
     numbers = {path: _part(path) for path in new}
     firsts = [p for p in new if not any(_run(o) == _run(p) and numbers[o] < numbers[p] for o in new)]
     logs = sorted((found for path in firsts if (found := look_at_log(path)) is not None), key=lambda log: log.first)
@@ -40,7 +45,8 @@ def look_at_logs(new: list[Path], last_tick: int, *, is_whole: bool) -> str:
     if is_whole:
         assert logs[-1].last == last_tick, f"{logs[-1].path} ends with tick {logs[-1].last}, the loop with {last_tick}"
     else:
-        assert logs[-1].last >= last_tick - 3000
+        least = last_tick - 3000 if recorded is None else recorded
+        assert logs[-1].last >= least, f"{logs[-1].path} ends with tick {logs[-1].last}, though {least} was recorded"
     rows, lost, gap = (sum(getattr(log, name) for log in logs) for name in ("rows", "lost", "gap"))
     return f"{'':32}{len(new)} files of {len(logs)} recordings, {rows} rows, {lost} lost, {gap} between, all named"
 
@@ -67,7 +73,13 @@ def look_at_log(path: Path) -> Found | None:
             first, missed = (int(batch.column(name)[0]) for name in ("tick", "missed"))
             found = Found(path, first, missed, first, 0, named.get(0, 0), 0)
             named.pop(0, None)
-        found.lost += state.follow(batch, named)
+        commands = [
+            (row - batch.start, command_in(recorded_command(event, reader.header)).kind)
+            for row, event in batch.events
+            if event["kind"] == "command"
+        ]
+        starts = {row for row, kind in commands if kind == CommandKind.START}
+        found.lost += state.follow(batch, named, starts)
         found.rows += len(batch)
         found.last = int(batch.column("tick")[-1])
     assert all(damage.lost is None for damage in reader.damages), reader.damages  # a torn end, at most
@@ -75,13 +87,13 @@ def look_at_log(path: Path) -> Found | None:
 
 
 class _Rows:
-    """Follows the rows of a log: ticks, and the command in modes in which the valve must be safe."""
+    """Follows the rows of a log: ticks, the command in modes in which the valve must be safe, what leads to RUNNING."""
 
     def __init__(self) -> None:
         self._last: Any = None
 
-    def follow(self, batch: Batch, named: dict[int, int]) -> int:
-        """Check these rows; returns how many between them are named as lost."""
+    def follow(self, batch: Batch, named: dict[int, int], starts: set[int]) -> int:
+        """Check these rows, in some of which a `start` was taken; returns how many between them are named as lost."""
         tick, missed, mode, command = (batch.column(name) for name in ("tick", "missed", "mode", "valve.main.command"))
         if self._last is not None:
             tick, missed, mode, command = (
@@ -89,12 +101,15 @@ class _Rows:
                 for last, values in zip(self._last, (tick, missed, mode, command), strict=True)
             )
             named = {row + 1: count for row, count in named.items()}
+            starts = {row + 1 for row in starts}
         missing = np.diff(tick) - missed[1:] - 1
         lost = np.zeros(len(missing))
         for row, count in named.items():
             lost[row - 1] = count
         wrong = np.where(lost > 0, missing < lost, missing != 0)  # ticks missed in lost rows are missing too
         assert not wrong.any(), f"{missing[wrong][0]:.0f} rows missing behind tick {tick[:-1][wrong][0]:.0f}, not named"
+        begins = np.flatnonzero((mode[1:] == Mode.RUNNING) & (mode[:-1] != Mode.RUNNING) & (lost == 0)) + 1
+        assert {*begins} <= starts, "RUNNING without a person's start"
         is_safe = np.isin(mode, (Mode.SAFE, Mode.FAULT))
         both = is_safe[1:] & is_safe[:-1]
         assert (np.abs(command[1:][both]) <= np.abs(command[:-1][both]) + 1e-12).all(), "it opens the valve when safe"

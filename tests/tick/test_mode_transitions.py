@@ -2,24 +2,24 @@
 
 Modes remember nothing but the mode itself and the first cause of a fault. The compiled tick is therefore known
 completely from single ticks: from each mode, with each command, in each combination of the conditions that can change
-a mode. What should follow is stated here as docs/safety.md states it. (Two more causes of a fault, a circuit that
-diverges and a bridge whose command is no number, arise behind the modes: tests/tick/test_robustness.py.)
+a mode. What should follow is stated here as docs/safety.md states it.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, nan
 from pathlib import Path
+from typing import Any
 
 import pytest
-from rig_bench import DT, Bench, bench_rig
+from rig_bench import CIRCUIT, DT, Bench, bench_rig
 
 from hilserver.numerics.arrays import Floats
 from hilserver.tick.codes import FIRST_LIMIT_FAULT, Action, CommandKind, FaultCode, Mode, ResultCode
-from hilserver.tick.row import header
+from hilserver.tick.row import header, reading_state
 
 PAGE = Path(__file__).parents[2] / "docs" / "safety.md"
 COMMANDS = (
@@ -36,6 +36,8 @@ PRESSURES = dict(zip(Action, (5.0, 6.5, 7.5, 8.5, 9.5), strict=True))
 """Raw values of p_A at which its limits demand nothing, a warning, hold, ramp, trip."""
 SLEW, STOP_TIME = 20.0, 0.2
 """Of the valve: 1/s, s."""
+MISSING = 1.0
+"""s, longer than a supply may be missing; does not count where it is there."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,35 @@ class Conditions:
     supervised: bool = True
     in_time: bool = True
     devices_work: bool = True
+    supplied: bool = True
+    circuit_is_finite: bool = True
+    bridge_is_finite: bool = True
 
 
-EVERYTHING = [Conditions(limit, *others) for limit in Action for others in itertools.product((True, False), repeat=6)]
+AT_ONCE = [Conditions(limit, *others) for limit in Action for others in itertools.product((True, False), repeat=6)]
+"""All conditions that act before or with the command, in all combinations."""
+ONE = [given for given in AT_ONCE if sum(value is False for value in vars(given).values()) <= 1]
+"""At most one of them, and a limit."""
+MORE: tuple[dict[str, Any], ...] = (
+    {"supplied": False},
+    {"circuit_is_finite": False},
+    {"bridge_is_finite": False},
+    {"circuit_is_finite": False, "bridge_is_finite": False},
+)
+"""What acts on the mode alone, or behind it."""
+EVERYTHING = [*AT_ONCE, *(replace(given, **more) for given in ONE for more in MORE)]
+CIRCUIT_WITH_STATE = {
+    "components": {
+        **CIRCUIT["components"],
+        "chamber": {"type": "volume", "ports": {"P": "c"}, "volume": "1 l"},
+        "leak": {
+            "type": "orifice",
+            "ports": {"A": "c", "B": "t"},
+            "nominal_flow": {"flow": "1 l/min", "drop": "5 bar"},
+        },
+    }
+}
+"""The bench's, with a pressure that the valve's flow does not depend on."""
 
 
 class Machine(Bench):
@@ -66,6 +94,7 @@ class Machine(Bench):
                 {
                     "devices": {"card": {"columns": ["A", "S", "Q", "key", "more"], "outputs": ["valve", *lamps]}},
                     "channels": {
+                        "p_S": {"watch": {"supply_run_up": "0 s"}},
                         "key": {"device": "card", "source": "key", "scale": {"raw": [0, 1], "value": [0, 1]}},
                         "more": {"device": "card", "source": "more", "scale": {"raw": [0, 1], "value": [0, 1]}},
                     },
@@ -83,14 +112,20 @@ class Machine(Bench):
                         }
                     },
                     "outputs": {lamp: {"device": "card", "output": lamp, "raw": [0, 1], "on": lamp} for lamp in lamps},
-                }
+                },
+                CIRCUIT_WITH_STATE,
             )
         )
         self.put(Conditions())
 
     def put(self, given: Conditions) -> None:
         """Let these conditions hold in the next tick."""
-        self.raw.update(p_A=PRESSURES[given.limit], p_S=8.0, key=float(given.enabled), more=0.0)
+        self.raw.update(p_A=PRESSURES[given.limit], p_S=8.0 * given.supplied, key=float(given.enabled), more=0.0)
+        reading_state(self.rig.plan, self.row, list(self.rig.settings.channels).index("p_S")).missing = MISSING
+        if not given.circuit_is_finite:
+            self.row[self.rig.plan.layout[0].circuit + self.packed.names.index("c.content")] = nan
+        if not given.bridge_is_finite:
+            self.block.end_stop_share = nan
         self.confirmed_ages["valve.main"] = 0.0 if given.confirmed else inf
         self.heartbeat_age = 0.0 if given.supervised else 1.0
         self.missed = 0 if given.in_time else 6
@@ -99,9 +134,15 @@ class Machine(Bench):
             self.raw["more"] = nan
             self.row[self.rig.layout.column("stale.more")] = inf
 
-    def severest(self, given: Conditions) -> Action:
-        """What the limits demand. A channel without a sample is beyond its age; a confirmation has its own action."""
+    def severest(self, mode: Mode, given: Conditions) -> Action:
+        """What the limits demand in a mode.
+
+        A channel without a sample is beyond its age; a confirmation has its own action; a supply must be there in
+        RUNNING.
+        """
         found = [given.limit]
+        if not given.supplied and mode == Mode.RUNNING:
+            found.append(Action.RAMP)
         if not given.sampled:
             found.append(Action.TRIP)
         if not given.confirmed:
@@ -142,7 +183,7 @@ def reached(machine: Machine) -> dict[Mode, Floats]:
 
 def carried_out(machine: Machine, mode: Mode, command: CommandKind, given: Conditions) -> tuple[ResultCode, Mode]:
     """Result of a command, and the mode after it: the column "how to leave it" of the page's table."""
-    action = machine.severest(given)
+    action = machine.severest(mode, given)
 
     def if_enabled_and_below(ending: Action, wanted: Mode) -> tuple[ResultCode, Mode]:
         if not given.enabled:
@@ -155,7 +196,9 @@ def carried_out(machine: Machine, mode: Mode, command: CommandKind, given: Condi
         case CommandKind.ARM, Mode.SAFE_NOT_CONFIRMED:
             return ResultCode.NOT_CONFIRMED, mode
         case CommandKind.START, Mode.ARMED:
-            return if_enabled_and_below(Action.RAMP, Mode.RUNNING)
+            result, after = if_enabled_and_below(Action.RAMP, Mode.RUNNING)
+            is_missing = result == ResultCode.DONE and not given.supplied
+            return (ResultCode.NO_SUPPLY, mode) if is_missing else (result, after)
         case CommandKind.STOP, Mode.RUNNING:
             return ResultCode.DONE, Mode.ARMED
         case CommandKind.DISARM, (Mode.ARMED | Mode.RUNNING):
@@ -172,9 +215,18 @@ def carried_out(machine: Machine, mode: Mode, command: CommandKind, given: Condi
     return ResultCode.WRONG_MODE, mode
 
 
-def followed(machine: Machine, mode: Mode, given: Conditions) -> Mode:
-    """The mode that the conditions make of it, without a command."""
-    action = machine.severest(given)
+def followed(machine: Machine, before: Mode, mode: Mode, given: Conditions) -> Mode:
+    """The mode that the conditions make of it, without a command; ``before`` it was another."""
+    after = followed_by_limits(machine, before, mode, given)
+    if not given.circuit_is_finite:
+        return Mode.FAULT
+    drives = after == Mode.RUNNING and machine.severest(before, given) != Action.HOLD
+    return Mode.FAULT if drives and not given.bridge_is_finite else after
+
+
+def followed_by_limits(machine: Machine, before: Mode, mode: Mode, given: Conditions) -> Mode:
+    """The same, but for what arises behind the modes, in circuit and bridge."""
+    action = machine.severest(before, given)
     if not given.devices_work:
         return Mode.FAULT
     if mode in (Mode.ARMED, Mode.RUNNING):
@@ -201,6 +253,8 @@ def causes(machine: Machine, command: CommandKind, given: Conditions) -> set[int
         FaultCode.SUPERVISOR: given.supervised,
         FaultCode.MISSED: given.in_time,
         FaultCode.ENABLE: given.enabled or machine.enable != "trip",
+        FaultCode.DIVERGED: given.circuit_is_finite,
+        FaultCode.BRIDGE: given.bridge_is_finite,
     }
     limits = {
         "trip": given.limit != Action.TRIP,
@@ -254,9 +308,9 @@ def test_mode_transitions_are_exactly_those_of_the_documentation() -> None:
             where = f"{actions}: {mode.name}, {command.name}, {given}: {machine.mode}"
 
             answer, after = carried_out(machine, mode, command, given)
-            assert machine["mode"] == followed(machine, after, given), where
+            assert machine["mode"] == followed(machine, mode, after, given), where
             assert command == CommandKind.NOTHING or result == answer, where
-            if mode == Mode.FAULT and machine.mode == "FAULT":
+            if after == mode == Mode.FAULT:
                 assert machine["fault"] == fault, f"the first cause is kept; {where}"
             elif machine.mode == "FAULT":
                 assert machine["fault"] in causes(machine, command, given), where
