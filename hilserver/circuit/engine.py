@@ -4,6 +4,10 @@ These functions are linked to the generated ``evaluate`` and compiled by :mod:`h
 A packed circuit is two arrays, ``ix`` (uint64) and ``val`` (float64); the header of ``ix`` locates its tables.
 ``z`` holds the circuit's values (states first, then time, boundary pressures, signals), ``y`` the recorded results,
 ``d`` the derivatives and, behind them, the sums of flow, capacitance, force and mass at the nodes.
+
+The pressures at the machine's ports are boundary values. In the bridge's look-ahead they are states of the circuit:
+``chambers`` holds CHAMBER_CELLS values for each of these ports, so that a circuit and the chambers that it fills are
+one system of equations, solved by the L-stable method however stiff their connection is.
 """
 
 from __future__ import annotations
@@ -39,7 +43,12 @@ VOID_CAPACITANCE = 1e-11
 RATE, VOLUME, SLOPES = 0, 1, 2  # of a flow, see flow_of_step
 HELD, FLOWN, BEFORE, AT_START = (np.uint64(k) for k in range(4))  # of a node in a step, see hold_voids
 NODE_CELLS = 4
-BEND_RELATIVE, BEND_ABSOLUTE = 0.02, 0.5  # of the state, of its typical size: 2 % and 0.5 bar of a pressure
+BEND_RELATIVE, BEND_ABSOLUTE = 0.3, 0.05  # of the change of a state in the step, of its typical size: 0.05 bar
+PRESSURE_AT, SUM_AT, CAPACITANCE, SWEPT = 0, 1, 2, 3
+"""Of a chamber: places of its pressure in z and of its port's sum in d; m³/Pa; m³/s that its piston takes up."""
+CHAMBER_CELLS = 4
+CHAMBER_SCALE = 1e4
+"""Pa: size of its pressure that counts: an error in it becomes a volume that is asked of the real valve."""
 
 
 def evaluate(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
@@ -198,10 +207,10 @@ def pass_volumes(ix: Indices, z: Floats, d: Floats, time: float) -> None:
         row += FIVE
 
 
-def pass_volumes_of_part(ix: Indices, val: Floats, z: Floats, work: Floats) -> None:
+def pass_volumes_of_part(ix: Indices, val: Floats, z: Floats, work: Floats, chambers: Floats) -> None:
     """The same for a part of a Rosenbrock step; into nodes that may have opened a void by the mean of 1/C."""
     for k in range(ix[N_FLOWS]):
-        z[ix[ix[FLOWS] + THREE * k]] += flow_of_step(ix, work, k)[VOLUME]
+        z[ix[ix[FLOWS] + THREE * k]] += flow_of_step(ix, work, chambers, k)[VOLUME]
     row = ix[HYDRAULIC]
     for _ in range(ix[N_HYDRAULIC]):
         i, cell = ix[row], ix[row + THREE]
@@ -249,7 +258,7 @@ def rk4(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) 
     count_voids(ix, val, z, d)
 
 
-def rosenbrock(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
+def rosenbrock(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats, h: float) -> None:
     """A linearly implicit, L-stable method of second order that divides its step where the circuit is nonlinear.
 
     (I - g·h·J) k1 = f(z);  (I - g·h·J) k2 = f(z + g·h·k1) - 2·g·k1;  z + g·h·k1 + (2 - g)·h·k2,  g = 1 - 1/sqrt(2).
@@ -265,67 +274,92 @@ def rosenbrock(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: 
     t = z[n]
     at, size = 0, PARTS
     while at < PARTS:
-        linearise(ix, val, z, y, work)
+        linearise(ix, val, z, y, work, chambers)
         while True:
             part = h * size / PARTS
-            attempt(ix, val, z, y, work, part)
+            attempt(ix, val, z, y, work, chambers, part)
             z[n] = t + h * (at + size) / PARTS
-            if size == 1 or is_as_promised(ix, val, z, y, work, part):
+            if size == 1 or is_as_promised(ix, val, z, y, work, chambers, part):
                 break
             size //= 2
-        pass_volumes_of_part(ix, val, z, work)
+        pass_volumes_of_part(ix, val, z, work, chambers)
         count_voids(ix, val, z, work)
         at += size
         size = min(2 * size, PARTS - at)
 
 
-def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats) -> None:
-    """Keep the states, their rates and the Jacobian at ``z`` in ``work``; states held at a hard limit don't move."""
+def states_with(ix: Indices, chambers: Floats) -> int:
+    """Number of states, with the pressures of these chambers behind the circuit's own."""
+    return int(np.int64(ix[N_STATES]) + chambers.shape[0] // CHAMBER_CELLS)
+
+
+def keep_rates(ix: Indices, d: Floats, chambers: Floats, f: Floats) -> None:
+    """Write the rates of all states into ``f``; the circuit's own are in ``d``."""
     n = np.int64(ix[N_STATES])
-    m = n + np.int64(ix[N_SUMS])
-    d, start, f, jacobian = work, work[m:], work[m + n :], work[m + 5 * n :]
+    for i in range(n):
+        f[i] = d[i]
+    for i in range(n, states_with(ix, chambers)):
+        row = CHAMBER_CELLS * (i - n)
+        total = int(chambers[row + SUM_AT])
+        f[i] = (d[total] - chambers[row + SWEPT]) / (d[total + 1] + chambers[row + CAPACITANCE])
+
+
+def place_of_state(ix: Indices, chambers: Floats, i: int) -> int:
+    """Place of a state in z."""
+    n = np.int64(ix[N_STATES])
+    return i if i < n else int(chambers[CHAMBER_CELLS * (i - int(n)) + PRESSURE_AT])
+
+
+def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats) -> None:
+    """Keep the states, their rates and the Jacobian at ``z`` in ``work``; states held at a hard limit don't move."""
+    own, n = np.int64(ix[N_STATES]), states_with(ix, chambers)
+    m = own + np.int64(ix[N_SUMS])
+    d, start, f, rates, jacobian = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 5 * n :]
     rates_within_step(ix, val, z, y, d, True)
     hold_voids(ix, val, z, d)
     for i in range(n):
-        start[i] = z[i]
-        f[i] = d[i]
+        start[i] = z[place_of_state(ix, chambers, i)]
+    keep_rates(ix, d, chambers, f)
     for k in range(ix[N_FLOWS]):
-        flow_of_step(ix, work, k)[RATE] = flow(ix, z, d, ix[FLOWS] + THREE * k)
+        flow_of_step(ix, work, chambers, k)[RATE] = flow(ix, z, d, ix[FLOWS] + THREE * k)
     for j in range(n):
-        lower, upper = val[ix[LOWER] + j], val[ix[UPPER] + j]
-        if f[j] == 0.0 and (start[j] <= lower or start[j] >= upper):
-            for i in range(n):
-                jacobian[i * n + j] = 0.0
-            for k in range(ix[N_FLOWS]):
-                flow_of_step(ix, work, k)[SLOPES + j] = 0.0
-            continue
-        step = 1e-7 * max(abs(start[j]), val[ix[SCALE] + j])
+        step = 1e-7 * max(abs(start[j]), val[ix[SCALE] + j] if j < own else CHAMBER_SCALE)
         step = (start[j] + step) - start[j]
-        if start[j] + step > upper:
-            step = -step
-        z[j] = start[j] + step
+        if j < own:
+            lower, upper = val[ix[LOWER] + j], val[ix[UPPER] + j]
+            if f[j] == 0.0 and (start[j] <= lower or start[j] >= upper):
+                for i in range(n):
+                    jacobian[i * n + j] = 0.0
+                for k in range(ix[N_FLOWS]):
+                    flow_of_step(ix, work, chambers, k)[SLOPES + j] = 0.0
+                continue
+            if start[j] + step > upper:
+                step = -step
+        place = place_of_state(ix, chambers, j)
+        z[place] = start[j] + step
         rates_within_step(ix, val, z, y, d, True)
         for k in range(ix[N_FLOWS]):
-            one = flow_of_step(ix, work, k)
+            one = flow_of_step(ix, work, chambers, k)
             one[SLOPES + j] = (flow(ix, z, d, ix[FLOWS] + THREE * k) - one[RATE]) / step
-        z[j] = start[j]
+        z[place] = start[j]
+        keep_rates(ix, d, chambers, rates)
         for i in range(n):
-            jacobian[i * n + j] = (d[i] - f[i]) / step
+            jacobian[i * n + j] = (rates[i] - f[i]) / step
 
 
-def flow_of_step(ix: Indices, work: Floats, k: int) -> Floats:
+def flow_of_step(ix: Indices, work: Floats, chambers: Floats, k: int) -> Floats:
     """Flow ``k`` in a Rosenbrock step: its rate at the start, its volume, its slopes over the states.
 
     The volume is integrated like one more state, so that it and the circuit's content add up exactly.
     """
-    n = np.int64(ix[N_STATES])
-    return work[n + np.int64(ix[N_SUMS]) + 5 * n + 2 * n * n + np.int64(k) * (n + SLOPES) :]
+    n = states_with(ix, chambers)
+    return work[np.int64(ix[N_STATES]) + np.int64(ix[N_SUMS]) + 5 * n + 2 * n * n + np.int64(k) * (n + SLOPES) :]
 
 
-def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
+def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats, h: float) -> None:
     """One step of ``h`` from the kept linearisation."""
-    n = np.int64(ix[N_STATES])
-    m = n + np.int64(ix[N_SUMS])
+    own, n = np.int64(ix[N_STATES]), states_with(ix, chambers)
+    m = own + np.int64(ix[N_SUMS])
     d, start, f, k1, k2, pivots = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 3 * n :], work[m + 4 * n :]
     jacobian, matrix = work[m + 5 * n :], work[m + 5 * n + n * n :]
     for i in range(n):
@@ -335,59 +369,77 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: flo
     factorise(matrix, int(n), pivots)
     solve(matrix, k1, int(n), pivots)
     for i in range(n):
-        z[i] = start[i] + GAMMA * h * k1[i]
+        z[place_of_state(ix, chambers, i)] = start[i] + GAMMA * h * k1[i]
     for k in range(ix[N_FLOWS]):
-        one = flow_of_step(ix, work, k)
+        one = flow_of_step(ix, work, chambers, k)
         one[VOLUME] = one[RATE]
         for i in range(n):
             one[VOLUME] += GAMMA * h * one[SLOPES + i] * k1[i]
-    z[n] += GAMMA * h
+    z[own] += GAMMA * h
     clip_states(ix, val, z)
     rates_within_step(ix, val, z, y, d, True)
+    keep_rates(ix, d, chambers, k2)
     for i in range(n):
-        k2[i] = d[i] - 2.0 * GAMMA * k1[i]
+        k2[i] = k2[i] - 2.0 * GAMMA * k1[i]
     solve(matrix, k2, int(n), pivots)
     for k in range(ix[N_FLOWS]):
-        one = flow_of_step(ix, work, k)
+        one = flow_of_step(ix, work, chambers, k)
         first = one[VOLUME]
         second = flow(ix, z, d, ix[FLOWS] + THREE * k) - 2.0 * GAMMA * first
         for i in range(n):
             second += GAMMA * h * one[SLOPES + i] * k2[i]
         one[VOLUME] = h * (GAMMA * first + (2.0 - GAMMA) * second)
     for i in range(n):
-        z[i] = start[i] + h * (GAMMA * k1[i] + (2.0 - GAMMA) * k2[i])
+        z[place_of_state(ix, chambers, i)] = start[i] + h * (GAMMA * k1[i] + (2.0 - GAMMA) * k2[i])
     clip_states(ix, val, z)
 
 
-def is_as_promised(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> bool:
+def is_as_promised(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats, h: float) -> bool:
     """Whether the rates at the end of an attempted step agree with those that the linearisation predicts there.
 
     The difference is expressed as the change of state that it causes: h·(I - g·h·J)^-1·(f(z) - f - J·(z - start)).
+    It is compared with the change in the step: at a restriction that follows the square root law, the linearisation
+    holds for a pressure near that at the start, and beyond zero drop it is wrong by as much as the pressure changes.
     """
-    n = np.int64(ix[N_STATES])
-    m = n + np.int64(ix[N_SUMS])
-    d, start, f, error, pivots = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 4 * n :]
+    own, n = np.int64(ix[N_STATES]), states_with(ix, chambers)
+    m = own + np.int64(ix[N_SUMS])
+    d, start, f, error, change, pivots = (
+        work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 3 * n :], work[m + 4 * n :]
+    )  # fmt: skip
     jacobian, matrix = work[m + 5 * n :], work[m + 5 * n + n * n :]
     rates_within_step(ix, val, z, y, d, True)
+    keep_rates(ix, d, chambers, error)
+    for j in range(n):
+        change[j] = z[place_of_state(ix, chambers, j)] - start[j]
     for i in range(n):
         promised = f[i]
         for j in range(n):
-            promised += jacobian[i * n + j] * (z[j] - start[j])
-        error[i] = d[i] - promised
+            promised += jacobian[i * n + j] * change[j]
+        error[i] = error[i] - promised
     solve(matrix, error, int(n), pivots)
     for i in range(n):
-        allowed = BEND_RELATIVE * max(abs(start[i]), abs(z[i])) + BEND_ABSOLUTE * val[ix[SCALE] + i]
+        scale = val[ix[SCALE] + i] if i < own else CHAMBER_SCALE
+        allowed = BEND_RELATIVE * abs(change[i]) + BEND_ABSOLUTE * scale
         if not abs(h * error[i]) <= allowed:  # also false for NaN
             return False
     return True
 
 
 def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_steps: int, h: float) -> None:
+    """`advance_with` all boundary values held."""
+    advance_with(ix, val, z, y, work, work[:0], n_steps, h)
+
+
+def advance_with(
+    ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats, n_steps: int, h: float
+) -> None:
     """Integrate ``n_steps`` steps of ``h`` seconds, inputs held; then refresh ``y`` and the flows into the machine.
 
-    These flows, in ``z``, are means over all steps: volume divided by time. Without a step they are those of now.
+    These flows, in ``z``, are means over all steps: volume divided by time. Without a step they are those of now. With
+    ``chambers`` the method is Rosenbrock's; without any, the circuit's.
     """
-    set_explicit_step(ix, work, h)
+    implicit = ix[INTEGRATOR] == ROSENBROCK or chambers.shape[0] > 0
+    set_explicit_step(ix, work, 0.0 if implicit else h)
     row = ix[FLOWS]
     for _ in range(ix[N_FLOWS]):
         z[ix[row]] = 0.0
@@ -403,12 +455,12 @@ def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_step
         if ix[N_SAMPLED] > 0:
             expose_pressures(ix, val, z)
             evaluate_sampled(ix, val, z, y, work)
-        if ix[INTEGRATOR] == RK4:
+        if implicit:
+            rosenbrock(ix, val, z, y, work, chambers, h)
+        elif ix[INTEGRATOR] == RK4:
             rk4(ix, val, z, y, work, h)
-        elif ix[INTEGRATOR] == EULER:
-            euler(ix, val, z, y, work, h)
         else:
-            rosenbrock(ix, val, z, y, work, h)
+            euler(ix, val, z, y, work, h)
         clip_states(ix, val, z)
     rates_within_step(ix, val, z, y, work, False)
     row = ix[FLOWS]
@@ -434,6 +486,6 @@ def carry(ix: Indices, val: Floats, source: Integers, old: Floats, z: Floats) ->
 
 
 def work_size(ix: Indices) -> int:
-    """Length of the scratch array ``work``, sufficient for any integrator."""
-    n, flows = int(ix[N_STATES]), int(ix[N_FLOWS])
+    """Length of the scratch array ``work``, sufficient for any integrator, and for a chamber at each of the ports."""
+    n, flows = int(ix[N_STATES]) + int(ix[N_PORTS]), int(ix[N_FLOWS])
     return int(ix[N_SUMS]) + 6 * n + 2 * n * n + flows * (n + SLOPES) + 8

@@ -28,7 +28,7 @@ TABLE_WIDTHS = {
     e.MECHANICAL: 2,
     e.FLOWS: 3,
     e.BOUND: 2,
-    e.PORTS: 2,
+    e.PORTS: 3,
     e.LIMITED: 1,
     e.MECHANISMS: 1,
 }
@@ -414,10 +414,11 @@ class _Packer:
                 tables[e.BOUND] += [self.place[target], column]
         limits = [(lower, upper) for lower, upper, _ in self.limits]
         tables[e.LIMITED] = [i for i, limit in enumerate(limits) if np.isfinite(limit).any()]
-        nowhere = [len(self.names), self.n_states]
+        nowhere = [len(self.names), self.n_states, len(self.names)]
         for name in (f"{RIG}{port}" for port in self.ports):
             connected = f"{name}.q" in self.place
-            tables[e.PORTS] += [self.place[f"{name}.q"], self.n_states + self.sums[name]] if connected else nowhere
+            places = [self.place[f"{name}.{what}"] for what in "qp"] if connected else []
+            tables[e.PORTS] += [places[0], self.n_states + self.sums[name], places[1]] if connected else nowhere
 
     def _assemble(
         self,

@@ -11,7 +11,7 @@ from hilserver.tick.bridge.compensation import compensated
 from hilserver.tick.bridge.ladder import Compensates, Kind, compensates, kind_of
 from hilserver.tick.bridge.strategies import flow_servo, inverse, jog
 from hilserver.tick.codes import Action, FaultCode, Mode
-from hilserver.tick.look_ahead import FLOW, HELD, PREDICTED, PRESSURE, predicted
+from hilserver.tick.look_ahead import FLOW, PRESSURE, Stage, predicted
 from hilserver.tick.modes import take_over, trip
 from hilserver.tick.plan import Plan
 from hilserver.tick.row import header, valve_state
@@ -58,7 +58,7 @@ def strategy_command(plan: Plan, row: Floats, work: Floats, valve: int, elapsed:
         return flow_servo(b.flow_virtual, b, v, elapsed)
     p, p_S, p_T = row[v.column_p], row[v.column_S], row[v.column_T]
     if kind == Kind.LOOK_AHEAD:
-        view = PREDICTED if compensates(number, Compensates.DELAY) else HELD
+        view = Stage.PREDICTED if compensates(number, Compensates.DELAY) else Stage.HELD
         q_ahead, p_ahead = predicted(plan, work, view, v.port, FLOW), predicted(plan, work, view, v.port, PRESSURE)
         return compensated(number, q_ahead, p_ahead, p_T, b, v, work, elapsed, dt)
     return inverse(number, b.flow_virtual, p, p_S, p_T, b, v, elapsed, dt)
