@@ -1,4 +1,4 @@
-"""The compiled core: derivatives of a packed circuit, integrators with sub-steps, state carry-over.
+"""The compiled core: derivatives of a packed circuit, integrators with sub-steps.
 
 These functions are linked to the generated ``evaluate`` and compiled by :mod:`hilserver.compiler`.
 A packed circuit is two arrays, ``ix`` (uint64) and ``val`` (float64); the header of ``ix`` locates its tables.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from hilserver.mechanics.equations import move_mechanism, push_mechanism, settle_mechanism
-from hilserver.numerics.arrays import Floats, Indices, Integers
+from hilserver.numerics.arrays import Floats, Indices
 from hilserver.numerics.linear import factorise, solve
 
 # header of ix
@@ -258,7 +258,9 @@ def rk4(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) 
     count_voids(ix, val, z, d)
 
 
-def rosenbrock(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats, h: float) -> None:
+def rosenbrock(
+    ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats, h: float, is_linearised: bool
+) -> None:
     """A linearly implicit, L-stable method of second order that divides its step where the circuit is nonlinear.
 
     (I - g·h·J) k1 = f(z);  (I - g·h·J) k2 = f(z + g·h·k1) - 2·g·k1;  z + g·h·k1 + (2 - g)·h·k2,  g = 1 - 1/sqrt(2).
@@ -268,20 +270,29 @@ def rosenbrock(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, cha
 
     A linearisation does not hold beyond a discontinuity of slope (a valve that opens, a pump at its limit, cavitation),
     and a stiff node would overshoot it. So the step is halved while the rates at its end differ from those that the
-    linearisation predicts; at most to h/PARTS, so that the computing time of a step is bounded.
+    linearisation predicts; at most to h/PARTS, so that the computing time of a step is bounded. ``is_linearised``: the
+    linearisation of the step before is in ``work``; it is tried first.
     """
     n = np.int64(ix[N_STATES])
     t = z[n]
     at, size = 0, PARTS
     while at < PARTS:
-        linearise(ix, val, z, y, work, chambers)
+        keep_start(ix, val, z, y, work, chambers)
+        if not is_linearised:
+            linearise(ix, val, z, y, work, chambers)
         while True:
             part = h * size / PARTS
             attempt(ix, val, z, y, work, chambers, part)
             z[n] = t + h * (at + size) / PARTS
-            if size == 1 or is_as_promised(ix, val, z, y, work, chambers, part):
+            if (size == 1 and not is_linearised) or is_as_promised(ix, val, z, y, work, chambers, part):
                 break
-            size //= 2
+            if is_linearised:
+                z[n] = t + h * at / PARTS
+                linearise(ix, val, z, y, work, chambers)
+                is_linearised = False
+            else:
+                size //= 2
+        is_linearised = False
         pass_volumes_of_part(ix, val, z, work, chambers)
         count_voids(ix, val, z, work)
         at += size
@@ -310,11 +321,10 @@ def place_of_state(ix: Indices, chambers: Floats, i: int) -> int:
     return i if i < n else int(chambers[CHAMBER_CELLS * (i - int(n)) + PRESSURE_AT])
 
 
-def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats) -> None:
-    """Keep the states, their rates and the Jacobian at ``z`` in ``work``; states held at a hard limit don't move."""
-    own, n = np.int64(ix[N_STATES]), states_with(ix, chambers)
-    m = own + np.int64(ix[N_SUMS])
-    d, start, f, rates, jacobian = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 5 * n :]
+def keep_start(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats) -> None:
+    """Keep the states and their rates at ``z`` in ``work``."""
+    n, m = states_with(ix, chambers), np.int64(ix[N_STATES]) + np.int64(ix[N_SUMS])
+    d, start, f = work, work[m:], work[m + n :]
     rates_within_step(ix, val, z, y, d, True)
     hold_voids(ix, val, z, d)
     for i in range(n):
@@ -322,6 +332,15 @@ def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, cham
     keep_rates(ix, d, chambers, f)
     for k in range(ix[N_FLOWS]):
         flow_of_step(ix, work, chambers, k)[RATE] = flow(ix, z, d, ix[FLOWS] + THREE * k)
+
+
+def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats) -> None:
+    """Return to the start and keep the Jacobian there in ``work``; states held at a hard limit don't move."""
+    own, n = np.int64(ix[N_STATES]), states_with(ix, chambers)
+    m = own + np.int64(ix[N_SUMS])
+    d, start, f, rates, jacobian = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 5 * n :]
+    for j in range(n):
+        z[place_of_state(ix, chambers, j)] = start[j]
     for j in range(n):
         step = 1e-7 * max(abs(start[j]), val[ix[SCALE] + j] if j < own else CHAMBER_SCALE)
         step = (start[j] + step) - start[j]
@@ -446,9 +465,8 @@ def advance_with(
         row += THREE
     release_voids(ix, work)
     if ix[N_SAMPLED] > 0:
-        rates_within_step(
-            ix, val, z, y, work, False
-        )  # so that sampled kernels see signals that follow from these inputs
+        # so that sampled kernels see signals that follow from these inputs
+        rates_within_step(ix, val, z, y, work, False)
     for step in range(n_steps):
         if ix[N_MECHANISMS] > 0:
             settle_mechanisms(ix, val, z, work, step, h)
@@ -456,7 +474,7 @@ def advance_with(
             expose_pressures(ix, val, z)
             evaluate_sampled(ix, val, z, y, work)
         if implicit:
-            rosenbrock(ix, val, z, y, work, chambers, h)
+            rosenbrock(ix, val, z, y, work, chambers, h, step > 0 and chambers.shape[0] > 0)
         elif ix[INTEGRATOR] == RK4:
             rk4(ix, val, z, y, work, h)
         else:
@@ -474,15 +492,6 @@ def load(ix: Indices, val: Floats, z: Floats) -> None:
     """Set all values to the circuit's initial values."""
     for i in range(ix[N_VALUES]):
         z[i] = val[ix[INITIAL] + i]
-
-
-def carry(ix: Indices, val: Floats, source: Integers, old: Floats, z: Floats) -> None:
-    """Start a circuit from the values of another: z[i] = old[source[i]], or its initial value where source is -1."""
-    load(ix, val, z)
-    for i in range(ix[N_VALUES]):
-        if source[i] >= 0:
-            z[i] = old[source[i]]
-    clip_states(ix, val, z)
 
 
 def work_size(ix: Indices) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import ceil, isfinite
 
-from hilserver.circuit.engine import N_VALUES, SUBSTEPS, advance_with, carry, load
+from hilserver.circuit.engine import N_VALUES, SUBSTEPS, advance_with, clip_states, load
 from hilserver.numerics.arrays import Floats, Indices, Integers, overwrite, signed
 from hilserver.tick.codes import FaultCode
 from hilserver.tick.look_ahead import (
@@ -87,4 +87,8 @@ def swap(block: Floats, row: Floats, ix: Indices, val: Floats, source: Integers,
     for i in range(n):
         old[i] = space[i]
         space[i] = 0.0
-    carry(ix, val, source, old, space)
+    load(ix, val, space)
+    for i in range(ix[N_VALUES]):
+        if source[i] >= 0:
+            space[i] = old[source[i]]
+    clip_states(ix, val, space)

@@ -273,26 +273,31 @@ def couple(plan: Plan, ix: Indices, row: Floats, machine: Floats, work: Floats, 
     """Make the chambers that the circuit fills states of its copy for a step of ``h`` seconds, if they have to be."""
     coupled = ix[INTEGRATOR] == ROSENBROCK
     for port in range(plan.port.shape[0]):
-        ahead, c = ahead_of(plan, work, port), plan.port[port].cylinder
+        ahead = ahead_of(plan, work, port)
         ahead.C = 0.0
-        if c < 0 or not follows_circuit(plan, row, port):
-            continue
-        k, m = cylinder_copy(machine, c), plan.cylinder[c]
-        if not is_known(k):
-            continue
-        is_B = plan.port[port].is_B
-        v = k.v + 0.5 * h * (m.area_A * k.p_A - m.area_B * k.p_B - k.F) / m.mass
-        x = k.x + 0.5 * h * k.v
-        ahead.C = chamber_B(x, k.p_B, m) if is_B else chamber_A(x, k.p_A, m)
-        ahead.swept = -m.area_B * v if is_B else m.area_A * v
-        coupled = coupled or -ahead.slope * h / ahead.C > STIFF
+        if ahead.slope < 0.0 and is_filled(plan, row, machine, port):
+            k, m = cylinder_copy(machine, plan.port[port].cylinder), plan.cylinder[plan.port[port].cylinder]
+            x = clip(k.x, 0.0, m.stroke)
+            V = m.dead_B + m.area_B * (m.stroke - x) if plan.port[port].is_B else m.dead_A + m.area_A * x
+            coupled = coupled or -ahead.slope * h * m.B_o > STIFF * V  # as without air: C itself takes long to compute
+    if not coupled:
+        return
     for port in range(plan.port.shape[0]):
-        ahead, c = ahead_of(plan, work, port), plan.port[port].cylinder
-        if not coupled:
-            ahead.C = 0.0
-        elif ahead.C > 0.0:
-            k = cylinder_copy(machine, c)
-            ahead.p = k.p_B if plan.port[port].is_B else k.p_A
+        if is_filled(plan, row, machine, port):
+            ahead, is_B = ahead_of(plan, work, port), plan.port[port].is_B
+            k, m = cylinder_copy(machine, plan.port[port].cylinder), plan.cylinder[plan.port[port].cylinder]
+            v = k.v + 0.5 * h * (m.area_A * k.p_A - m.area_B * k.p_B - k.F) / m.mass
+            x = k.x + 0.5 * h * k.v
+            ahead.p = k.p_B if is_B else k.p_A
+            ahead.C = chamber_B(x, ahead.p, m) if is_B else chamber_A(x, ahead.p, m)
+            ahead.swept = -m.area_B * v if is_B else m.area_A * v
+
+
+@compilable
+def is_filled(plan: Plan, row: Floats, machine: Floats, port: int) -> bool:
+    """Whether the circuit fills a chamber at this port whose state is known."""
+    c = plan.port[port].cylinder
+    return bool(c >= 0 and follows_circuit(plan, row, port) and is_known(cylinder_copy(machine, c)))
 
 
 @compilable
