@@ -129,3 +129,18 @@ def test_a_circuit_with_an_explicit_integrator_is_too(case: Case, transition: st
 @pytest.mark.parametrize("case", [Case("pressure_source", "small", "light"), Case("hose", "middle", "light")], ids=str)
 def test_it_may_be_armed(case: Case) -> None:
     assert refusals(rig_with(case, "orifice", laminar_below("0.01 bar")), [FEEDBACK]) == []
+
+
+@pytest.mark.parametrize("transition", TRANSITIONS[:3])
+def test_a_source_that_holds_a_small_chamber_leaves_the_command_quiet(transition: str) -> None:
+    """Chambers of 50 ml and more behind hardly any resistance, a servo valve of 100 Hz, ticks of 1 ms."""
+    case = Case("pressure_source", "small", "light")
+    sources = case.sources()
+    for cylinder in (
+        sources["devices"]["rig"]["machine"]["components"]["cylinder"],
+        sources["rig"]["cylinders"]["cylinder"],
+    ):
+        cylinder |= {"dead_volume_A": "0.05 l", "dead_volume_B": "0.05 l"}
+    wide = sources["circuit"]["components"]["wide"]
+    wide["transition_pressure"] = transition
+    assert_as_if_installed(judged(assemble(sources, Path(f"{case}.toml"), standard_library()), case))
