@@ -1,4 +1,4 @@
-"""The compiled core: derivatives of a packed circuit, integrators with sub-steps, state carry-over.
+"""The compiled core: derivatives of a packed circuit, voids, hard limits.
 
 These functions are linked to the generated ``evaluate`` and compiled by :mod:`hilserver.compiler`.
 A packed circuit is two arrays, ``ix`` (uint64) and ``val`` (float64); the header of ``ix`` locates its tables.
@@ -12,9 +12,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from hilserver.mechanics.equations import move_mechanism, push_mechanism, settle_mechanism
-from hilserver.numerics.arrays import Floats, Indices, Integers
-from hilserver.numerics.linear import factorise, solve
+from hilserver.mechanics.equations import move_mechanism, push_mechanism
+from hilserver.numerics.arrays import Floats, Indices
 
 # header of ix
 N_STATES, N_VALUES, N_RECORDED, N_SUMS = 0, 1, 2, 3
@@ -43,14 +42,10 @@ class Integrator(IntEnum):
     ROSENBROCK = 2
 
 
-GAMMA = 1.0 - 0.5 * 2.0**0.5  # L-stable
-PARTS = 64
 VOID_CAPACITANCE = 1e-11
 """m³/Pa: below the vapour pressure the state of a node counts its void by this, 1 bar for each millilitre."""
-RATE, VOLUME, SLOPES = 0, 1, 2  # of a flow, see flow_of_step
 HELD, FLOWN, BEFORE, AT_START = (np.uint64(k) for k in range(4))  # of a node in a step, see hold_voids
 NODE_CELLS = 4
-BEND_RELATIVE, BEND_ABSOLUTE = 0.02, 0.5  # of the state, of its typical size: 2 % and 0.5 bar of a pressure
 
 
 def evaluate(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> None:
@@ -109,15 +104,6 @@ def rates_within_step(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats,
 def set_explicit_step(ix: Indices, d: Floats, h: float) -> None:
     """Tell the kernels the step, s, with which an explicit method integrates them (``h_explicit``); else 0."""
     d[ix[N_STATES] + ix[N_CLEARED]] = 0.0 if ix[INTEGRATOR] == Integrator.ROSENBROCK else h
-
-
-def settle_mechanisms(ix: Indices, val: Floats, z: Floats, work: Floats, step: int, h: float) -> None:
-    """Correct the drift of all mechanisms before a step; steps that share a solution use that of their middle."""
-    shared = np.int64(ix[SOLUTION_STEPS])
-    if shared == 0 or step % shared == 0:
-        ahead = 0.5 * h * shared
-        for k in range(ix[N_MECHANISMS]):
-            settle_mechanism(ix, val, z, work, int(ix[ix[MECHANISMS] + k]), ahead)
 
 
 def expose_pressures(ix: Indices, val: Floats, z: Floats) -> None:
@@ -209,246 +195,7 @@ def pass_volumes(ix: Indices, z: Floats, d: Floats, time: float) -> None:
         row += FIVE
 
 
-def pass_volumes_of_part(ix: Indices, val: Floats, z: Floats, work: Floats) -> None:
-    """The same for a part of a Rosenbrock step; into nodes that may have opened a void by the mean of 1/C."""
-    for k in range(ix[N_FLOWS]):
-        z[ix[ix[FLOWS] + THREE * k]] += flow_of_step(ix, work, k)[VOLUME]
-    row = ix[HYDRAULIC]
-    for _ in range(ix[N_HYDRAULIC]):
-        i, cell = ix[row], ix[row + THREE]
-        if z[i] < val[ix[row + FOUR]]:
-            per_volume = 0.5 / work[cell + AT_START] + 0.5 / work[ix[row + ONE] + ONE]
-            work[cell + FLOWN] = (z[i] - work[cell + BEFORE]) / per_volume
-        row += FIVE
-
-
-def euler(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
-    """Explicit Euler."""
-    n = np.int64(ix[N_STATES])
-    rates_within_step(ix, val, z, y, work, True)
-    hold_voids(ix, val, z, work)
-    pass_volumes(ix, z, work, h)
-    for i in range(n):
-        z[i] += h * work[i]
-    z[n] += h
-    count_voids(ix, val, z, work)
-
-
-def rk4(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
-    """The classical Runge-Kutta method of fourth order."""
-    n = np.int64(ix[N_STATES])
-    m = n + np.int64(ix[N_SUMS])
-    d, start, total = work, work[m:], work[m + n :]
-    t = z[n]
-    for stage in range(4):
-        rates_within_step(ix, val, z, y, d, True)
-        if stage == 0:
-            hold_voids(ix, val, z, d)
-            for i in range(n):
-                start[i] = z[i]
-                total[i] = 0.0
-        weight = 1.0 if stage == 0 or stage == 3 else 2.0
-        pass_volumes(ix, z, d, weight * h / 6.0)
-        reach = h if stage == 2 else 0.5 * h
-        for i in range(n):
-            total[i] += weight * d[i]
-            z[i] = start[i] + reach * d[i]
-        z[n] = t + reach
-    for i in range(n):
-        z[i] = start[i] + h / 6.0 * total[i]
-    z[n] = t + h
-    count_voids(ix, val, z, d)
-
-
-def rosenbrock(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
-    """A linearly implicit, L-stable method of second order that divides its step where the circuit is nonlinear.
-
-    (I - g·h·J) k1 = f(z);  (I - g·h·J) k2 = f(z + g·h·k1) - 2·g·k1;  z + g·h·k1 + (2 - g)·h·k2,  g = 1 - 1/sqrt(2).
-    Second order with any J; both the stage (an implicit Euler step of g·h) and the result damp stiff modes, so that the
-    stage does not overshoot into cavitation or past a seat. Source: the family of two-stage W-methods of
-    Verwer, Spee, Blom & Hundsdorfer, SIAM J. Sci. Comput. 20 (1999) 1456, with the stage at g instead of 1.
-
-    A linearisation does not hold beyond a discontinuity of slope (a valve that opens, a pump at its limit, cavitation),
-    and a stiff node would overshoot it. So the step is halved while the rates at its end differ from those that the
-    linearisation predicts; at most to h/PARTS, so that the computing time of a step is bounded.
-    """
-    n = np.int64(ix[N_STATES])
-    t = z[n]
-    at, size = 0, PARTS
-    while at < PARTS:
-        linearise(ix, val, z, y, work)
-        while True:
-            part = h * size / PARTS
-            attempt(ix, val, z, y, work, part)
-            z[n] = t + h * (at + size) / PARTS
-            if size == 1 or is_accurate_step(ix, val, z, y, work, part):
-                break
-            size //= 2
-        pass_volumes_of_part(ix, val, z, work)
-        count_voids(ix, val, z, work)
-        at += size
-        size = min(2 * size, PARTS - at)
-
-
-def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats) -> None:
-    """Keep the states, their rates and the Jacobian at ``z`` in ``work``; states held at a hard limit don't move."""
-    n = np.int64(ix[N_STATES])
-    m = n + np.int64(ix[N_SUMS])
-    d, start, f, jacobian = work, work[m:], work[m + n :], work[m + 5 * n :]
-    rates_within_step(ix, val, z, y, d, True)
-    hold_voids(ix, val, z, d)
-    for i in range(n):
-        start[i] = z[i]
-        f[i] = d[i]
-    for k in range(ix[N_FLOWS]):
-        flow_of_step(ix, work, k)[RATE] = flow(ix, z, d, ix[FLOWS] + THREE * k)
-    for j in range(n):
-        lower, upper = val[ix[LOWER] + j], val[ix[UPPER] + j]
-        if f[j] == 0.0 and (start[j] <= lower or start[j] >= upper):
-            for i in range(n):
-                jacobian[i * n + j] = 0.0
-            for k in range(ix[N_FLOWS]):
-                flow_of_step(ix, work, k)[SLOPES + j] = 0.0
-            continue
-        step = 1e-7 * max(abs(start[j]), val[ix[SCALE] + j])
-        step = (start[j] + step) - start[j]
-        if start[j] + step > upper:
-            step = -step
-        z[j] = start[j] + step
-        rates_within_step(ix, val, z, y, d, True)
-        for k in range(ix[N_FLOWS]):
-            one = flow_of_step(ix, work, k)
-            one[SLOPES + j] = (flow(ix, z, d, ix[FLOWS] + THREE * k) - one[RATE]) / step
-        z[j] = start[j]
-        for i in range(n):
-            jacobian[i * n + j] = (d[i] - f[i]) / step
-
-
-def flow_of_step(ix: Indices, work: Floats, k: int) -> Floats:
-    """Flow ``k`` in a Rosenbrock step: its rate at the start, its volume, its slopes over the states.
-
-    The volume is integrated like one more state, so that it and the circuit's content add up exactly.
-    """
-    n = np.int64(ix[N_STATES])
-    return work[n + np.int64(ix[N_SUMS]) + 5 * n + 2 * n * n + np.int64(k) * (n + SLOPES) :]
-
-
-def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> None:
-    """One step of ``h`` from the kept linearisation."""
-    n = np.int64(ix[N_STATES])
-    m = n + np.int64(ix[N_SUMS])
-    d, start, f, k1, k2, pivots = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 3 * n :], work[m + 4 * n :]
-    jacobian, matrix = work[m + 5 * n :], work[m + 5 * n + n * n :]
-    for i in range(n):
-        for j in range(n):
-            matrix[i * n + j] = (1.0 if i == j else 0.0) - GAMMA * h * jacobian[i * n + j]
-        k1[i] = f[i]
-    factorise(matrix, int(n), pivots)
-    solve(matrix, k1, int(n), pivots)
-    for i in range(n):
-        z[i] = start[i] + GAMMA * h * k1[i]
-    for k in range(ix[N_FLOWS]):
-        one = flow_of_step(ix, work, k)
-        one[VOLUME] = one[RATE]
-        for i in range(n):
-            one[VOLUME] += GAMMA * h * one[SLOPES + i] * k1[i]
-    z[n] += GAMMA * h
-    clip_states(ix, val, z)
-    rates_within_step(ix, val, z, y, d, True)
-    for i in range(n):
-        k2[i] = d[i] - 2.0 * GAMMA * k1[i]
-    solve(matrix, k2, int(n), pivots)
-    for k in range(ix[N_FLOWS]):
-        one = flow_of_step(ix, work, k)
-        first = one[VOLUME]
-        second = flow(ix, z, d, ix[FLOWS] + THREE * k) - 2.0 * GAMMA * first
-        for i in range(n):
-            second += GAMMA * h * one[SLOPES + i] * k2[i]
-        one[VOLUME] = h * (GAMMA * first + (2.0 - GAMMA) * second)
-    for i in range(n):
-        z[i] = start[i] + h * (GAMMA * k1[i] + (2.0 - GAMMA) * k2[i])
-    clip_states(ix, val, z)
-
-
-def is_accurate_step(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, h: float) -> bool:
-    """Whether the rates at the end of an attempted step agree with those that the linearisation predicts there.
-
-    The difference is expressed as the change of state that it causes: h·(I - g·h·J)^-1·(f(z) - f - J·(z - start)).
-    It grows with h²: each of the HALVINGS in the header, 0 in any circuit that is not a companion, allows a quarter.
-    """
-    n = np.int64(ix[N_STATES])
-    m = n + np.int64(ix[N_SUMS])
-    d, start, f, error, pivots = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 4 * n :]
-    jacobian, matrix = work[m + 5 * n :], work[m + 5 * n + n * n :]
-    rates_within_step(ix, val, z, y, d, True)
-    for i in range(n):
-        predicted = f[i]
-        for j in range(n):
-            predicted += jacobian[i * n + j] * (z[j] - start[j])
-        error[i] = d[i] - predicted
-    solve(matrix, error, int(n), pivots)
-    part = 1.0
-    for _ in range(ix[HALVINGS]):
-        part *= 0.25
-    for i in range(n):
-        allowed = BEND_RELATIVE * max(abs(start[i]), abs(z[i])) + BEND_ABSOLUTE * val[ix[SCALE] + i]
-        if not abs(h * error[i]) <= part * allowed:  # also false for NaN
-            return False
-    return True
-
-
-def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_steps: int, h: float) -> None:
-    """Integrate ``n_steps`` steps of ``h`` seconds, inputs held; then refresh ``y`` and the flows into the machine.
-
-    These flows, in ``z``, are means over all steps: volume divided by time. Without a step they are those of now.
-    """
-    set_explicit_step(ix, work, h)
-    row = ix[FLOWS]
-    for _ in range(ix[N_FLOWS]):
-        z[ix[row]] = 0.0
-        row += THREE
-    release_voids(ix, work)
-    if ix[N_SAMPLED] > 0:
-        rates_within_step(
-            ix, val, z, y, work, False
-        )  # so that sampled kernels see signals that follow from these inputs
-    for step in range(n_steps):
-        if ix[N_MECHANISMS] > 0:
-            settle_mechanisms(ix, val, z, work, step, h)
-        if ix[N_SAMPLED] > 0:
-            expose_pressures(ix, val, z)
-            evaluate_sampled(ix, val, z, y, work)
-        if ix[INTEGRATOR] == Integrator.RK4:
-            rk4(ix, val, z, y, work, h)
-        elif ix[INTEGRATOR] == Integrator.EULER:
-            euler(ix, val, z, y, work, h)
-        else:
-            rosenbrock(ix, val, z, y, work, h)
-        clip_states(ix, val, z)
-    rates_within_step(ix, val, z, y, work, False)
-    row = ix[FLOWS]
-    for _ in range(ix[N_FLOWS]):
-        z[ix[row]] = z[ix[row]] / (n_steps * h) if n_steps > 0 else flow(ix, z, work, row)
-        row += THREE
-    set_explicit_step(ix, work, 0.0)
-
-
 def load(ix: Indices, val: Floats, z: Floats) -> None:
     """Set all values to the circuit's initial values."""
     for i in range(ix[N_VALUES]):
         z[i] = val[ix[INITIAL] + i]
-
-
-def carry(ix: Indices, val: Floats, source: Integers, old: Floats, z: Floats) -> None:
-    """Start a circuit from the values of another: z[i] = old[source[i]], or its initial value where source is -1."""
-    load(ix, val, z)
-    for i in range(ix[N_VALUES]):
-        if source[i] >= 0:
-            z[i] = old[source[i]]
-    clip_states(ix, val, z)
-
-
-def work_size(ix: Indices) -> int:
-    """Length of the scratch array ``work``, sufficient for any integrator."""
-    n, flows = int(ix[N_STATES]), int(ix[N_FLOWS])
-    return int(ix[N_SUMS]) + 6 * n + 2 * n * n + flows * (n + SLOPES) + 8

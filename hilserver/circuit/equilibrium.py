@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import inf, isfinite
 
-from hilserver.circuit.engine import N_STATES, SCALE, advance
+from hilserver.circuit.engine import N_STATES, SCALE
+from hilserver.circuit.integrators import advance
 from hilserver.numerics.arrays import Floats, Indices
 
 SETTLED = 1e-6

@@ -10,6 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 
 from hilserver.circuit import engine as e
+from hilserver.circuit.integrators import work_size
 from hilserver.circuit.library import RECORDED, RESISTING, SUMMED, WRITTEN, Contract, Library, Role, Term
 from hilserver.circuit.mechanisms import PlacedMechanism
 from hilserver.circuit.model import RIG, Circuit, NodeStart, Placed
@@ -28,7 +29,7 @@ TABLE_WIDTHS = {
     e.MECHANICAL: 2,
     e.FLOWS: 3,
     e.BOUND: 2,
-    e.PORTS: 2,
+    e.PORTS: 3,
     e.LIMITED: 1,
     e.MECHANISMS: 1,
 }
@@ -64,7 +65,7 @@ class PackedCircuit:
     @property
     def work_size(self) -> int:
         """Length of the scratch array that the integrators require."""
-        return e.work_size(self.index)
+        return work_size(self.index)
 
     def carried_from(self, old: PackedCircuit) -> Integers:
         """For each value its index in ``old`` (same name, same kind), or -1: the values kept in a switch."""
@@ -120,8 +121,7 @@ class _Packer:
         self.names, self.kinds = list[str](), list[str]()
         self.initial: list[float] = []
         self.limits: list[tuple[float, float, float]] = []
-        self.place: dict[str, int] = {}
-        self.sums: dict[str, int] = {}
+        self.place, self.sums = dict[str, int](), dict[str, int]()
         self.mechanisms: dict[str, MechanismTables] = {}
 
     def packed(self) -> PackedCircuit:
@@ -417,10 +417,11 @@ class _Packer:
                 tables[e.BOUND] += [self.place[target], column]
         limits = [(lower, upper) for lower, upper, _ in self.limits]
         tables[e.LIMITED] = [i for i, limit in enumerate(limits) if np.isfinite(limit).any()]
-        nowhere = [len(self.names), self.n_states]
+        nowhere = [len(self.names), self.n_states, len(self.names)]
         for name in (f"{RIG}{port}" for port in self.ports):
             connected = f"{name}.q" in self.place
-            tables[e.PORTS] += [self.place[f"{name}.q"], self.n_states + self.sums[name]] if connected else nowhere
+            places = [self.place[f"{name}.{what}"] for what in "qp"] if connected else []
+            tables[e.PORTS] += [places[0], self.n_states + self.sums[name], places[1]] if connected else nowhere
 
     def _assemble(
         self,

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from math import ceil, isfinite
 
-from hilserver.circuit.engine import N_VALUES, SUBSTEPS, advance, carry, load
+from hilserver.circuit.engine import N_VALUES, SUBSTEPS, clip_states, load
+from hilserver.circuit.integrators import advance_with
 from hilserver.numerics.arrays import Floats, Indices, Integers, overwrite, signed
 from hilserver.tick.codes import FaultCode
 from hilserver.tick.look_ahead import (
-    PREDICTED,
     calls_of,
+    chambers_of,
+    coupled_chambers,
+    ends_first_tick,
     exchanges_of,
     hand_over,
     is_ahead,
@@ -32,7 +35,7 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
     """Integrate the circuit over the elapsed time to the end of this tick, and look ahead as far as required.
 
     If a strategy predicts, the circuit takes its last tick from the copy that ran on the predicted pressures. There is
-    only one call of ``advance``, because all components would be compiled into each call.
+    only one call of ``advance_with``, because all components would be compiled into each call.
     """
     n, layout = int(ix[N_VALUES]), plan.layout[0]
     space = layout.circuit_space
@@ -47,14 +50,15 @@ def run_circuit(plan: Plan, ix: Indices, val: Floats, row: Floats, work: Floats,
         if is_ahead(stage) and ticks > 0:
             overwrite(copy, circuit)
             start_ahead(plan, row, machine, work, stage)
-        for call in range(calls_of(plan, stage, ticks, substeps)):
+        for call in range(calls_of(plan, ix, stage, ticks, substeps)):
             steps = prepare(plan, ix, row, values[:n], machine, work, stage, ticks, substeps, call)
-            advance(ix, val, values[:n], values[n:], work, steps, h)
+            chambers = chambers_of(plan, work, coupled_chambers(plan, ix, values[:n], work, stage, steps))
+            advance_with(ix, val, values[:n], values[n:], work, chambers, steps, h)
             if is_ahead(stage):
                 note_ahead(plan, ix, row, values[:n], machine, work, stage, substeps, call)
             else:
                 count_volumes(plan, ix, row, circuit[:n], steps * h)
-            if stage == PREDICTED and call == 2 * exchanges:  # the end of the first tick
+            if ends_first_tick(plan, ix, stage, substeps, call):
                 overwrite(circuit, copy)
                 hand_over(plan, ix, work, circuit[:n])
                 count_volumes(plan, ix, row, circuit[:n], plan.loop[0].dt)
@@ -84,4 +88,8 @@ def swap(block: Floats, row: Floats, ix: Indices, val: Floats, source: Integers,
     for i in range(n):
         old[i] = space[i]
         space[i] = 0.0
-    carry(ix, val, source, old, space)
+    load(ix, val, space)
+    for i in range(ix[N_VALUES]):
+        if source[i] >= 0:
+            space[i] = old[source[i]]
+    clip_states(ix, val, space)

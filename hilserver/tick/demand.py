@@ -11,7 +11,7 @@ from hilserver.tick.bridge.compensation import compensated
 from hilserver.tick.bridge.ladder import Compensates, Kind, compensates, kind_of
 from hilserver.tick.bridge.strategies import flow_servo, inverse, jog
 from hilserver.tick.codes import Action, FaultCode, Mode
-from hilserver.tick.look_ahead import HELD, PREDICTED, Note, predicted
+from hilserver.tick.look_ahead import Note, Stage, predicted
 from hilserver.tick.modes import take_over, trip
 from hilserver.tick.plan import Plan
 from hilserver.tick.row import header, valve_state
@@ -58,7 +58,7 @@ def strategy_command(plan: Plan, row: Floats, work: Floats, valve: int, elapsed:
         return flow_servo(b.flow_virtual, b, v, elapsed)
     p, p_S, p_T = row[v.column_p], row[v.column_S], row[v.column_T]
     if kind == Kind.LOOK_AHEAD:
-        view = PREDICTED if compensates(number, Compensates.DELAY) else HELD
+        view = Stage.PREDICTED if compensates(number, Compensates.DELAY) else Stage.HELD
         q_ahead = predicted(plan, work, view, v.port, Note.FLOW)
         p_ahead = predicted(plan, work, view, v.port, Note.PRESSURE)
         return compensated(number, q_ahead, p_ahead, p_T, b, v, work, elapsed, dt)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hilserver.circuit.engine import N_VALUES, advance
+from hilserver.circuit.engine import N_VALUES
+from hilserver.circuit.integrators import advance
 from hilserver.numerics.arrays import Floats, Indices, Integers, Matrix
 from hilserver.tick.plan import plan_on
 from hilserver.tick.plant import PlantArrays, move, sample

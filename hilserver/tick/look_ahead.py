@@ -6,16 +6,20 @@ are treated in one of two ways. HELD: they stay as they are now, so that only th
 PREDICTED: each cylinder moves with the oil that the circuit passes. (For a port without a cylinder, the pressure is
 extrapolated linearly.)
 
-Circuit and cylinders are stepped alternately, in steps of at most `EXCHANGE`. In each, the circuit sees one pressure at
-a port: the mean over the step, for a chamber whose flow changes linearly with its pressure,
+Circuit and cylinders are stepped alternately, in steps of at most `EXCHANGE`. In each, the pistons keep their speed in
+the middle of the step. A chamber that the circuit fills is one of two things in the step:
 
-.. math:: \bar p = p + \frac{h}{C}\,(Q - A v)\;\frac{1}{a}\Bigl(1 - \frac{1 - e^{-a}}{a}\Bigr), \qquad
-   a = -\frac{h}{C}\frac{\partial Q}{\partial p}
+- a state of the circuit, :math:`C \dot p = Q - A v`, integrated together with it by the L-stable method, if the circuit
+  uses that method, or if its flow settles the chamber in a few steps or less,
+- otherwise at a pressure that the circuit sees: the mean over the step, for a flow that changes linearly with it,
 
-The chamber then receives the volume that the circuit has passed, neither more nor less. Without stiffness (a = 0) this
-is the midpoint rule; a stiff supply settles a small chamber in less than a step, and the pressure is that at which they
-are in balance. Source: exponential Euler method, e.g. Hochbruck & Ostermann, Exponential integrators, Acta Numerica 19
-(2010) 209.
+  .. math:: \bar p = p + \frac{h}{C}\,(Q - A v)\;\frac{1}{a}\Bigl(1 - \frac{1 - e^{-a}}{a}\Bigr), \qquad
+     a = -\frac{h}{C}\frac{\partial Q}{\partial p}
+
+The chamber then receives the volume that the circuit has passed, neither more nor less. A restriction that is stiff
+compared with the chamber must not be linearised over the step: the square root law is hundreds of times steeper at no
+drop than a bar away from it. Source: exponential Euler method, e.g. Hochbruck & Ostermann, Exponential integrators,
+Acta Numerica 19 (2010) 209.
 
 All copies are in ``work``, after the integrator's scratch space.
 """
@@ -27,7 +31,15 @@ from math import ceil, exp
 
 import numpy as np
 
-from hilserver.circuit.engine import BOUND, N_BOUND, ONE, TWO
+from hilserver.circuit.engine import (
+    BOUND,
+    INTEGRATOR,
+    N_BOUND,
+    ONE,
+    TWO,
+    Integrator,
+)
+from hilserver.circuit.integrators import CAPACITANCE, CHAMBER_CELLS, PRESSURE_AT, SUM_AT, SWEPT
 from hilserver.numerics.arrays import Floats, Indices, overwrite
 from hilserver.numerics.compilable import compilable, gives_arrays
 from hilserver.numerics.shape import clip
@@ -48,10 +60,22 @@ from hilserver.tick.row import (
     valve_state,
 )
 from hilserver.tick.valve import delay_of, opening_for, valve_flow
-from hilserver.tick.volumes import flow_at_end, flow_of, place_of_flow
+from hilserver.tick.volumes import flow_at_end, flow_of, place_of_flow, place_of_pressure, place_of_sum
 
-CATCH_UP, HELD, PREDICTED, THIS_TICK = 0, 1, 2, 3
-"""Stages of a tick: the circuit over missed ticks; the look-ahead, in either way; the circuit over this tick."""
+
+class Stage(IntEnum):
+    """Stages of a tick."""
+
+    CATCH_UP = 0
+    """The circuit over missed ticks."""
+    HELD = 1
+    """The look-ahead with the port pressures held."""
+    PREDICTED = 2
+    """The look-ahead with the port pressures predicted."""
+    THIS_TICK = 3
+    """The circuit over this tick."""
+
+
 FARTHEST = 32
 """Maximum look-ahead, in ticks."""
 NOTES = 2
@@ -62,6 +86,8 @@ DIP = 1e4
 """Pa: pressure difference for a slope."""
 GENTLE = 1e-3
 """Stiffness (a) below which the midpoint rule is used."""
+STIFF = 0.25
+"""Stiffness (a) above which the chamber is a state of the circuit: there the linearised flow is wrong by per cents."""
 
 
 class Note(IntEnum):
@@ -78,6 +104,8 @@ class PortAhead(Struct):
     flow: float = value("m^3/s", "its flow into the port at this pressure")
     slope: float = value("m^3/(s*Pa)", "change of this flow with the pressure, not positive")
     passed: float = value("m^3/s", "mean of its flow over the last step")
+    C: float = value("m^3/Pa", "capacitance of its chamber, if this is a state of the circuit, else 0")
+    swept: float = value("m^3/s", "flow that the piston takes up in this step")
 
 
 AHEAD_CELLS = PortAhead.cells()
@@ -90,11 +118,18 @@ def ahead_of(plan: Plan, row: Floats, port: int) -> int:
     return int(row.shape[0]) - (2 * NOTES * FARTHEST + AHEAD_CELLS) * ports + AHEAD_CELLS * port
 
 
+@gives_arrays
+def chambers_of(plan: Plan, work: Floats, number: int) -> Floats:
+    """The first chambers that are states of the circuit's copy, as the integrator takes them."""
+    start = work.shape[0] - (2 * NOTES * FARTHEST + AHEAD_CELLS + CHAMBER_CELLS) * plan.port.shape[0]
+    return work[start : start + CHAMBER_CELLS * number]
+
+
 @compilable
 def look_ahead_size(plan: Plan) -> int:
     """Number of values that the look-ahead needs in ``work``, after the integrator's."""
     ports, cylinders = plan.port.shape[0], plan.cylinder.shape[0]
-    notes = (2 * NOTES * FARTHEST + AHEAD_CELLS) * ports
+    notes = (2 * NOTES * FARTHEST + AHEAD_CELLS + CHAMBER_CELLS) * ports
     return int(plan.layout[0].circuit_space + CYLINDER_CELLS * cylinders + notes)
 
 
@@ -102,22 +137,22 @@ def look_ahead_size(plan: Plan) -> int:
 def predicted(plan: Plan, work: Floats, view: int, port: int, what: int) -> Floats:
     """A `Note` of a port: means over the coming tick, the next, …"""
     ports = plan.port.shape[0]
-    start = work.shape[0] + ((NOTES * (view - PREDICTED - 1) + what) * ports + port) * FARTHEST
+    start = work.shape[0] + ((NOTES * (view - 1 - Stage.PREDICTED.value) + what) * ports + port) * FARTHEST
     return work[start : start + FARTHEST]
 
 
 @compilable
 def is_ahead(stage: int) -> bool:
     """Whether a stage is a look-ahead."""
-    return HELD <= stage <= PREDICTED
+    return stage == Stage.HELD or stage == Stage.PREDICTED
 
 
 @compilable
 def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
     """Ticks that a stage has to integrate."""
-    if stage == CATCH_UP:
+    if stage == Stage.CATCH_UP:
         return missed
-    if stage == THIS_TICK:
+    if stage == Stage.THIS_TICK:
         return 0 if predicts(plan, row) else 1
     ticks = 0
     for i in range(plan.valve.shape[0]):
@@ -125,9 +160,9 @@ def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
         if kind_of(b.strategy) != Kind.LOOK_AHEAD:
             continue
         predictive = compensates(b.strategy, Compensates.DELAY)
-        if stage == HELD and not predictive:
+        if stage == Stage.HELD and not predictive:
             ticks = max(ticks, POINTS)
-        if stage == PREDICTED and predictive:
+        if stage == Stage.PREDICTED and predictive:
             spare = 1.0 if compensates(b.strategy, Compensates.PARAMETERS) else 0.0  # the tracked delay may still rise
             ticks = max(ticks, first_of(delay_of(b, v) / plan.loop[0].dt + spare, FARTHEST) + POINTS)
     return ticks
@@ -136,34 +171,46 @@ def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
 @compilable
 def exchanges_of(plan: Plan, stage: int, substeps: int) -> int:
     """Number of alternating steps of circuit and cylinders per tick."""
-    return min(ceil(plan.loop[0].dt / EXCHANGE - 1e-6), substeps) if stage == PREDICTED else 1
+    return min(ceil(plan.loop[0].dt / EXCHANGE - 1e-6), substeps) if stage == Stage.PREDICTED else 1
 
 
 @compilable
-def calls_of(plan: Plan, stage: int, ticks: int, substeps: int) -> int:
+def calls_per_exchange(ix: Indices) -> int:
+    """For the step; and before it for the slopes, if these decide whether a chamber is a state of the circuit."""
+    return 1 if ix[INTEGRATOR] == Integrator.ROSENBROCK else 2
+
+
+@compilable
+def calls_of(plan: Plan, ix: Indices, stage: int, ticks: int, substeps: int) -> int:
     """Calls of the integrator: one for a stage of the circuit, or per tick with held pressures.
 
-    With predicted pressures: one for the flows now, and two per exchange, for the slopes and for the step.
+    With predicted pressures: one for the flows now, and then those of the exchanges.
     """
     if not is_ahead(stage):
         return min(ticks, 1)
-    if stage == HELD or ticks == 0:
+    if stage == Stage.HELD or ticks == 0:
         return ticks
-    return 1 + 2 * exchanges_of(plan, stage, substeps) * ticks
+    return 1 + calls_per_exchange(ix) * exchanges_of(plan, stage, substeps) * ticks
 
 
 @compilable
-def tick_of(plan: Plan, stage: int, substeps: int, call: int) -> int:
+def tick_of(plan: Plan, ix: Indices, stage: int, substeps: int, call: int) -> int:
     """The tick of a look-ahead to which a call belongs."""
-    if stage == HELD:
+    if stage == Stage.HELD:
         return call
-    return max(call - 1, 0) // (2 * exchanges_of(plan, stage, substeps))
+    return max(call - 1, 0) // (calls_per_exchange(ix) * exchanges_of(plan, stage, substeps))
 
 
 @compilable
-def is_step(stage: int, call: int) -> bool:
+def is_step(ix: Indices, stage: int, call: int) -> bool:
     """Whether a call of the look-ahead moves the circuit's copy on."""
-    return stage == HELD or (call > 0 and call % 2 == 0)
+    return stage == Stage.HELD or (call > 0 and call % calls_per_exchange(ix) == 0)
+
+
+@compilable
+def ends_first_tick(plan: Plan, ix: Indices, stage: int, substeps: int, call: int) -> bool:
+    """Whether a call ends the first tick of the look-ahead from which the circuit takes its values."""
+    return stage == Stage.PREDICTED and call == calls_per_exchange(ix) * exchanges_of(plan, stage, substeps)
 
 
 @compilable
@@ -188,7 +235,8 @@ def start_ahead(plan: Plan, row: Floats, machine: Floats, work: Floats, view: in
         flow, pressure = predicted(plan, work, view, port, Note.FLOW), predicted(plan, work, view, port, Note.PRESSURE)
         for tick in range(FARTHEST):
             flow[tick] = pressure[tick] = 0.0
-        ahead_of(plan, work, port).p = port_state(plan, row, port).port
+        ahead = ahead_of(plan, work, port)
+        ahead.p, ahead.slope = port_state(plan, row, port).port, 0.0
 
 
 @compilable
@@ -208,15 +256,65 @@ def prepare(
     if not is_ahead(stage):
         bind(ix, row, z)
         return ticks * substeps
-    exchanges, tick = exchanges_of(plan, stage, substeps), tick_of(plan, stage, substeps, call)
-    if stage == PREDICTED and is_step(stage, call):
+    exchanges, tick = exchanges_of(plan, stage, substeps), tick_of(plan, ix, stage, substeps, call)
+    steps = ceil(substeps / exchanges) if is_step(ix, stage, call) else 0
+    if stage == Stage.PREDICTED and steps > 0:
         h = plan.loop[0].dt / exchanges
-        at = (call // 2 - 0.5) * h
+        couple(plan, ix, row, machine, work, h)
+        at = (call // calls_per_exchange(ix) - 0.5) * h
         for port in range(plan.port.shape[0]):
-            ahead_of(plan, work, port).p = mean_pressure(plan, row, machine, work, port, at, h)
-    dip = DIP if stage == PREDICTED and call > 0 and not is_step(stage, call) else 0.0
+            if ahead_of(plan, work, port).C == 0.0:
+                ahead_of(plan, work, port).p = mean_pressure(plan, row, machine, work, port, at, h)
+    dip = DIP if stage == Stage.PREDICTED and call > 0 and steps == 0 else 0.0
     bind_ahead(plan, ix, row, z, work, tick, dip)
-    return ceil(substeps / exchanges) if is_step(stage, call) else 0
+    return steps
+
+
+@compilable
+def couple(plan: Plan, ix: Indices, row: Floats, machine: Floats, work: Floats, h: float) -> None:
+    """Make the chambers that the circuit fills states of its copy for a step of ``h`` seconds, if they have to be."""
+    coupled = ix[INTEGRATOR] == Integrator.ROSENBROCK
+    for port in range(plan.port.shape[0]):
+        ahead = ahead_of(plan, work, port)
+        ahead.C = 0.0
+        if ahead.slope < 0.0 and is_filled(plan, row, machine, port):
+            k, m = cylinder_copy(machine, plan.port[port].cylinder), plan.cylinder[plan.port[port].cylinder]
+            x = clip(k.x, 0.0, m.stroke)
+            V = m.dead_B + m.area_B * (m.stroke - x) if plan.port[port].is_B else m.dead_A + m.area_A * x
+            coupled = coupled or -ahead.slope * h * m.B_o > STIFF * V  # as without air: C itself takes long to compute
+    if not coupled:
+        return
+    for port in range(plan.port.shape[0]):
+        if is_filled(plan, row, machine, port):
+            ahead, is_B = ahead_of(plan, work, port), plan.port[port].is_B
+            k, m = cylinder_copy(machine, plan.port[port].cylinder), plan.cylinder[plan.port[port].cylinder]
+            v = k.v + 0.5 * h * (m.area_A * k.p_A - m.area_B * k.p_B - k.F) / m.mass
+            x = k.x + 0.5 * h * k.v
+            ahead.p = k.p_B if is_B else k.p_A
+            ahead.C = chamber_B(x, ahead.p, m) if is_B else chamber_A(x, ahead.p, m)
+            ahead.swept = -m.area_B * v if is_B else m.area_A * v
+
+
+@compilable
+def is_filled(plan: Plan, row: Floats, machine: Floats, port: int) -> bool:
+    """Whether the circuit fills a chamber at this port whose state is known."""
+    c = plan.port[port].cylinder
+    return bool(c >= 0 and follows_circuit(plan, row, port) and is_known(cylinder_copy(machine, c)))
+
+
+@compilable
+def coupled_chambers(plan: Plan, ix: Indices, z: Floats, work: Floats, stage: int, steps: int) -> int:
+    """Write the chambers that are states of the circuit's copy into `chambers_of`; returns their number."""
+    number = 0
+    if stage == Stage.PREDICTED and steps > 0:
+        for port in range(plan.port.shape[0]):
+            ahead = ahead_of(plan, work, port)
+            if ahead.C > 0.0 and place_of_pressure(ix, port) < z.shape[0]:
+                number += 1
+                cells = chambers_of(plan, work, number)[CHAMBER_CELLS * (number - 1) :]
+                cells[PRESSURE_AT], cells[SUM_AT] = place_of_pressure(ix, port), place_of_sum(ix, port)
+                cells[CAPACITANCE], cells[SWEPT] = ahead.C, ahead.swept
+    return number
 
 
 @compilable
@@ -255,20 +353,25 @@ def note_ahead(
     plan: Plan, ix: Indices, row: Floats, z: Floats, machine: Floats, work: Floats, stage: int, substeps: int, call: int
 ) -> None:
     """Store the flows of the circuit's copy after a call of the integrator, and move the cylinders with them."""
-    tick, exchanges = tick_of(plan, stage, substeps, call), exchanges_of(plan, stage, substeps)
+    tick, exchanges = tick_of(plan, ix, stage, substeps, call), exchanges_of(plan, stage, substeps)
     for port in range(plan.port.shape[0]):
         ahead, now = ahead_of(plan, work, port), port_state(plan, row, port)
         q = flow_of(ix, z, port)
-        if is_step(stage, call):
+        if is_step(ix, stage, call):
+            p = ahead.p
+            if stage == Stage.PREDICTED and ahead.C > 0.0 and place_of_pressure(ix, port) < z.shape[0]:
+                ahead.p = z[place_of_pressure(ix, port)]
+                q = ahead.swept + ahead.C * (ahead.p - p) * exchanges / plan.loop[0].dt  # without what fills the port
+                p = 0.5 * (p + ahead.p)
             predicted(plan, work, stage, port, Note.FLOW)[tick] += q / exchanges
-            predicted(plan, work, stage, port, Note.PRESSURE)[tick] += (ahead.p - now.port_shift) / exchanges
+            predicted(plan, work, stage, port, Note.PRESSURE)[tick] += (p - now.port_shift) / exchanges
             ahead.flow, ahead.passed = flow_at_end(ix, z, work, port), q
         elif call == 0:
             ahead.flow = q
         else:
             dip = -DIP if plan.port[port].is_B else DIP
             ahead.slope = min((q - ahead.flow) / dip, 0.0)
-    if stage == PREDICTED and is_step(stage, call):
+    if stage == Stage.PREDICTED and is_step(ix, stage, call):
         for c in range(plan.cylinder.shape[0]):
             k, m = cylinder_copy(machine, c), plan.cylinder[c]
             if is_known(k):
@@ -283,7 +386,7 @@ def hand_over(plan: Plan, ix: Indices, work: Floats, z: Floats) -> None:
     for port in range(plan.port.shape[0]):
         place = place_of_flow(ix, port)
         if place < z.shape[0]:
-            z[place] = predicted(plan, work, PREDICTED, port, Note.FLOW)[0]
+            z[place] = predicted(plan, work, Stage.PREDICTED, port, Note.FLOW)[0]
 
 
 @compilable

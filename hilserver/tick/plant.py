@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hilserver.circuit.engine import N_VALUES, SUBSTEPS, advance
+from hilserver.circuit.engine import N_VALUES, SUBSTEPS
+from hilserver.circuit.integrators import advance
 from hilserver.numerics.arrays import Floats, Indices, Integers, Matrix
 from hilserver.numerics.shape import clip
 from hilserver.tick.plant_records import actuators_on, sensors_on

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hilserver.circuit import engine, equilibrium
-from hilserver.circuit.engine import work_size
+from hilserver.circuit import engine, equilibrium, integrators
+from hilserver.circuit.integrators import work_size
 from hilserver.circuit.pack import PackedCircuit
 from hilserver.numerics import riccati, valve_record
 from hilserver.numerics.arrays import Floats, Indices
@@ -22,7 +22,7 @@ ENTRY_POINTS: tuple[Callable[..., Any], ...] = (
     circuit.swap,
     engine.load,
     engine.derivatives,
-    engine.advance,
+    integrators.advance,
     engine.evaluate,
     engine.evaluate_sampled,
     equilibrium.find_rest,

@@ -46,7 +46,7 @@ LARGEST_SHIFT = 5e6
 @compilable
 def place_of_flow(ix: Indices, port: int) -> int:
     """Place of a port's flow among the circuit's values; beyond them where the circuit is not connected to it."""
-    return signed(ix, signed(ix, PORTS) + 2 * port)
+    return signed(ix, signed(ix, PORTS) + 3 * port)
 
 
 @compilable
@@ -59,8 +59,19 @@ def flow_of(ix: Indices, z: Floats, port: int) -> float:
 @compilable
 def flow_at_end(ix: Indices, z: Floats, work: Floats, port: int) -> float:
     """The same at the end of these steps, as the integrator has left it in ``work``."""
-    total = signed(ix, signed(ix, PORTS) + 2 * port + 1)
-    return float(work[total]) if place_of_flow(ix, port) < z.shape[0] else 0.0
+    return float(work[place_of_sum(ix, port)]) if place_of_flow(ix, port) < z.shape[0] else 0.0
+
+
+@compilable
+def place_of_sum(ix: Indices, port: int) -> int:
+    """Place of the sum of the flows into a port in the integrator's ``work``."""
+    return signed(ix, signed(ix, PORTS) + 3 * port + 1)
+
+
+@compilable
+def place_of_pressure(ix: Indices, port: int) -> int:
+    """Place of a port's pressure among the circuit's values, as `place_of_flow`."""
+    return signed(ix, signed(ix, PORTS) + 3 * port + 2)
 
 
 @compilable

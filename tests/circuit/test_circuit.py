@@ -195,8 +195,9 @@ def test_bindings_and_ports_point_to_the_right_values() -> None:
     index, start = circuit.index, circuit.index[engine.BOUND]
     bound = index[start : start + 2 * index[engine.N_BOUND]].reshape(-1, 2)
     assert {circuit.values[place]: int(column) for place, column in bound} == {"rig.A.p": 30, "u": 40}
-    ports = index[index[engine.PORTS] : index[engine.PORTS] + 2 * index[engine.N_PORTS]]
-    assert list(ports[::2]) == [circuit.values.index("rig.A.q"), len(circuit.values)]  # the second port: not connected
+    ports = index[index[engine.PORTS] : index[engine.PORTS] + 3 * index[engine.N_PORTS]]
+    assert list(ports[::3]) == [circuit.values.index("rig.A.q"), len(circuit.values)]  # the second port: not connected
+    assert list(ports[2::3]) == [circuit.values.index("rig.A.p"), len(circuit.values)]
 
 
 def test_states_are_carried_over_by_name_and_kind() -> None:

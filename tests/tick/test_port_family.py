@@ -65,6 +65,8 @@ TWO: list[Case | Ready] = [
     Case("pressure_source", "middle", "light"),
     Case("hydraulic_motor", "small", "light"),
     Case("single_acting_cylinder, at the port", "middle", "light"),
+    Case("volume, small", "middle", "light"),
+    Case("hose, at the port", "middle", "light"),
     Ready("verification"),
     Ready("boom", "slow"),
 ]
@@ -83,8 +85,6 @@ NOT_AT_A_PORT = {
 }
 """Component types with hydraulic ports that no circuit of the family has at a port of the machine, with the reason."""
 WRONG: dict[Case | Ready, str] = {
-    Case("volume, small", "middle", "light"): "rosenbrock: a stiff orifice settles in a cycle, its line 2 bar too high",
-    Case("hose, at the port", "middle", "light"): "what stands at the measured node itself does not count",
     Ready("regenerative"): "a return of 2 to 8 bar: the real valve has hardly any drop, and its command is noisy",
 }
 """What is not as if it were installed, with the reason."""
