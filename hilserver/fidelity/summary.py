@@ -11,6 +11,9 @@ from hilserver.fidelity.tables import number, percent, signed
 from hilserver.tick.bridge.ladder import BRIDGING
 from hilserver.units import shown_unit
 
+NOT_USABLE = 0.1
+"""RMS deviation, of the range of a quantity, above which the best strategy is of no use either."""
+
 
 def sentences(result: Fidelity) -> list[str]:
     """The results in words, most important first."""
@@ -38,14 +41,16 @@ def _best(result: Fidelity) -> Iterator[str]:
 
 
 def _closer(errors: dict[str, Deviation], over: tuple[str, ...]) -> str:
-    """The best variant, and how many times closer it is than others."""
+    """The best variant, how far it is off, and how many times closer it is than others."""
     best = min(errors, key=lambda name: errors[name].rms)
     times = [
         f"{_times(errors[name].rms / errors[best].rms)} times closer than {name}"
         for name in over
         if name in errors and name != best and errors[best].rms > 0.0
     ]
-    return ", ".join([f"{best} is best", *times])
+    off = errors[best].nrmse
+    unusable = ": not usable" if off > NOT_USABLE else ""
+    return ", ".join([f"{best} is best, {percent(off)} of the range off{unusable}", *times])
 
 
 def _times(ratio: float) -> str:

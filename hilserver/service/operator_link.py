@@ -20,7 +20,7 @@ from hilserver.protocol.heartbeat import OperatorHeartbeat
 from hilserver.protocol.published import Answer
 from hilserver.rig.settings import OperatorSettings
 from hilserver.service.recording import Tell
-from hilserver.service.silence import LOOK, Silence
+from hilserver.service.silence import LOOK, SilenceTimer
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
@@ -62,7 +62,7 @@ class OperatorLink:
         self._execute = execute
         self._refuse_waiting = refuse_waiting
         self._clients: OrderedDict[str, _Client] = OrderedDict()
-        self._broker_silence, self._client_silence = Silence(), Silence()
+        self._broker_silence, self._client_silence = SilenceTimer(), SilenceTimer()
 
     # --- clients -----------------------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class OperatorLink:
         self._telemetry.troubles.pop(SOURCE, None)
         if self._settings.require == "client":
             self.client = command.client
-            self._client_silence = Silence()
+            self._client_silence = SilenceTimer()
 
     # --- watching ----------------------------------------------------------------------------------------------------
 
@@ -131,14 +131,14 @@ class OperatorLink:
         """Why the operator counts as lost; empty while the link exists."""
         settings = self._settings
         signs, broker = self._broker()
-        if (silence := self._broker_silence.look(signs)) > settings.lost_after:
+        if (silence := self._broker_silence.update(signs)) > settings.lost_after:
             return f"no answer of the MQTT broker {broker} for {silence:.1f} s"
         if self.client is None:
             return ""
         known = self._clients.get(self.client)
         if known is None or known.lost:
             return f'the connection of "{self.client}" has ended'
-        if (silence := self._client_silence.look(known.signs)) > settings.lost_after:
+        if (silence := self._client_silence.update(known.signs)) > settings.lost_after:
             return f'no heartbeat of "{self.client}" for {silence:.1f} s'
         return ""
 

@@ -33,7 +33,7 @@ from hilserver.rig.build import Rig
 from hilserver.rig.settings import RecordingSettings
 from hilserver.service.children import Child, ChildFailed, Prepared, all_ready
 from hilserver.service.operator import RunningCircuit
-from hilserver.service.silence import LOOK, Silence
+from hilserver.service.silence import LOOK, SilenceTimer
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.row import header, headers
 
@@ -218,12 +218,12 @@ class RecorderProcess:
 
     async def _ended(self, recorder: Child) -> str:
         """Wait for the end of the recorder, and kill it if it hangs; returns why it ended."""
-        ending, silence, killed = asyncio.create_task(recorder.wait_ended()), Silence(), ""
+        ending, silence, killed = asyncio.create_task(recorder.wait_ended()), SilenceTimer(), ""
         try:
             while not (await asyncio.wait({ending}, timeout=LOOK))[0]:
-                row, quiet = self._telemetry.latest(), silence.look(self.last_tick)
+                row, quiet = self._telemetry.latest(), silence.update(self.last_tick)
                 if row is None or header(row).tick <= self.last_tick:  # there is nothing to record
-                    silence = Silence()
+                    silence = SilenceTimer()
                 elif quiet > self._hung_after and not killed:
                     killed = f"it has written nothing for {quiet:.1f} s and was killed"
                     recorder.kill()

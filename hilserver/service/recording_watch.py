@@ -9,7 +9,7 @@ from hilserver.protocol.commands import Arm, Command, Disarm, Start, Trip
 from hilserver.protocol.published import Answer
 from hilserver.rig.settings import RecordingSettings
 from hilserver.service.recording import Tell
-from hilserver.service.silence import LOOK, Silence
+from hilserver.service.silence import LOOK, SilenceTimer
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
@@ -37,7 +37,7 @@ class RecordingWatch:
         self._last_tick = last_tick
         self._execute = execute
         self._refuse_waiting = refuse_waiting
-        self._silence = Silence()
+        self._silence = SilenceTimer()
         self._lost = ""
         self._has_acted = False
 
@@ -69,9 +69,9 @@ class RecordingWatch:
         """Why the recording counts as lost; empty while rows arrive in the log, or there are none."""
         last = self._last_tick()
         if tick <= last:
-            self._silence = Silence()
+            self._silence = SilenceTimer()
             return ""
-        if self._silence.look(last) <= self._settings.lost_after:
+        if self._silence.update(last) <= self._settings.lost_after:
             return ""
         return f"not recorded: no row has reached the log for more than {self._settings.lost_after:g} s"
 

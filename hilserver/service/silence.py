@@ -8,7 +8,7 @@ LOOK = 0.05
 """Seconds between two checks."""
 
 
-class Silence:
+class SilenceTimer:
     """Time since the last sign of life, s, of something whose signs of life are counted.
 
     Each check counts for a limited time only: after a pause of the whole machine, the other processes need a moment,
@@ -20,7 +20,7 @@ class Silence:
         self._signs = -1
         self._looked = time.monotonic()
 
-    def look(self, signs: int) -> float:
+    def update(self, signs: int) -> float:
         """Update with the present number of signs of life; returns the time since the last one, s."""
         now = time.monotonic()
         step, self._looked = min(now - self._looked, 2 * LOOK), now

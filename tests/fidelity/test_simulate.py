@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ import pytest
 
 from hilserver.circuit.library import standard_library
 from hilserver.errors import ConfigurationError, HilserverError
+from hilserver.fidelity.measures import Deviation
 from hilserver.fidelity.report import write_simulation
 from hilserver.fidelity.results import NO_BRIDGE, VARIANTS, Fidelity, SegmentResult
 from hilserver.fidelity.strategies import simulate
-from hilserver.fidelity.summary import sentences
+from hilserver.fidelity.summary import _closer, sentences
 from hilserver.fidelity.tables import cycle_grid, frequency_grid, overview
 from hilserver.record.reader import LogReader
 from hilserver.rig.build import Rig, assemble, load_rig
@@ -313,9 +315,15 @@ def test_report_is_written(demo: Fidelity, tmp_path: Path) -> None:
     assert errors[NO_BRIDGE] > errors["inverse_static"]
     assert told["best_is_closer_by"]["flow A"][NO_BRIDGE] == pytest.approx(demo.gain("flow A", NO_BRIDGE))
     text = "\n".join(sentences(demo))
-    assert "times closer than no compensation" in text
+    assert re.search(r"flow A: \w+ is best, [\d.]+% of the range off, [\d.]+ times closer than no compensation", text)
     assert "times closer than inverse_static" in text
+    assert "not usable" not in text
     assert "Port B is supplied by the other edges of valve main" in text
+
+
+def test_a_best_strategy_that_is_far_off_is_called_unusable() -> None:
+    errors = {"inverse_static": Deviation(0.93, 2.0, 1.0), "prediction": Deviation(0.31, 1.0, 1.0)}
+    assert _closer(errors, ("inverse_static",)).startswith("prediction is best, 31% of the range off: not usable, 3.00")
 
 
 def test_a_rig_that_trips_during_the_run_gives_no_result(tables: Tables) -> None:

@@ -31,7 +31,7 @@ from hilserver.sequences.live import run_live
 from hilserver.sequences.model import load_sequence
 from hilserver.service.held_inputs import HeldInputs
 from hilserver.service.operator_link import OperatorLink
-from hilserver.service.silence import LOOK, Silence
+from hilserver.service.silence import LOOK, SilenceTimer
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
@@ -99,15 +99,15 @@ def test_many_names_cost_no_memory_and_do_not_hide_the_operator() -> None:
 def test_a_pause_of_the_whole_machine_does_not_count_as_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("hilserver.service.silence.time.monotonic", lambda: now)
-    silence = Silence()
-    assert silence.look(1) == 0.0
+    silence = SilenceTimer()
+    assert silence.update(1) == 0.0
     now += 3600.0
-    assert silence.look(1) == 2 * LOOK
+    assert silence.update(1) == 2 * LOOK
     for _ in range(10):
         now += LOOK
-        silence.look(1)
+        silence.update(1)
     assert silence.seconds == pytest.approx(12 * LOOK)
-    assert silence.look(2) == 0.0
+    assert silence.update(2) == 0.0
 
 
 def test_an_input_returns_to_rest_unless_it_is_renewed() -> None:
