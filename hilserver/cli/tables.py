@@ -15,7 +15,7 @@ from rich.measure import Measurement
 from rich.padding import Padding
 from rich.text import Text
 
-PIPED = 200
+PIPED = 1000
 """Width of the output where it is no terminal and nothing else is given (COLUMNS)."""
 BOUNDLESS = 10_000
 

@@ -73,7 +73,7 @@ def test_check_shows_the_rig(hilserver: Command) -> None:
         "command: joystick",
         "2 l",
         "main_valve.U",
-        "37.19 l/min",
+        "37.18 l/min",
         "critical delay",
         "1 ms (1000 Hz)",
         "no problems.",

@@ -258,7 +258,7 @@ valve = { channel = "ao0" }
 pump = { channel = "port0/line4" }
 [channels]
 p_A = { device = "daq", source = "p_A", scale = { raw = [0, 10], value = ["0 bar", "100 bar"] } }
-p_S = { device = "daq", source = "p_S", scale = { raw = [0, 10], value = ["0 bar", "200 bar"] } }
+p_S = { device = "daq", source = "p_S", scale = { raw = [0, 10], value = ["0 bar", "200 bar"] }, watch.supply = "off" }
 p_T = { device = "daq", source = "p_T", scale = { raw = [0, 10], value = ["0 bar", "10 bar"] } }
 {valve}device = "daq"
 output = "valve"

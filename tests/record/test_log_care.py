@@ -171,7 +171,7 @@ def test_a_failed_repair_leaves_no_file(tmp_path: Path) -> None:
 
 
 def run(*arguments: object) -> tuple[int, str]:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    result = CliRunner(env={"COLUMNS": "250"}).invoke(app, [str(argument) for argument in arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.output
 

@@ -19,7 +19,7 @@ from hilserver.service.change_point_watch import ChangePointWatch
 from hilserver.service.operator import RunningCircuit
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.simulation.lockstep import LockstepRun
-from hilserver.tick.row import COLUMN, headers
+from hilserver.tick.row import header, headers
 
 DEMO = Path(__file__).parents[2] / "config/rigs/demo.toml"
 
@@ -79,7 +79,7 @@ def watched(method: str, coupler: float, speed: str, mode: str) -> tuple[list[st
         return Answer(id="", command="estop", ok=True, time=0.0)
 
     ring = Ring(rig, rows)
-    running = RunningCircuit(circuit, packed, int(rows[-1, COLUMN["circuit_version"]]), None)
+    running = RunningCircuit(circuit, packed, int(header(rows[-1]).circuit_version), None)
     watch = ChangePointWatch(cast(TelemetryReader, ring), lambda: running, execute)
 
     async def look() -> None:

@@ -27,7 +27,7 @@ from hilserver.service.recording_watch import RecordingWatch
 from hilserver.service.supervisor import RING_BYTES, ring_rows
 from hilserver.service.telemetry import TelemetryReader
 from hilserver.tick.codes import Mode
-from hilserver.tick.row import header
+from hilserver.tick.row import header, is_whole
 
 DEMO = load_rig(Path(__file__).parents[2] / "config" / "rigs" / "demo.toml")
 
@@ -102,7 +102,9 @@ def test_the_ring_has_the_configured_length(monkeypatch: pytest.MonkeyPatch) -> 
     def rows(**changes: Any) -> int:
         recording = DEMO.settings.recording.model_copy(update=changes)
         settings = DEMO.settings.model_copy(update={"recording": recording})
-        return ring_rows(cast("Any", SimpleNamespace(settings=settings, layout=DEMO.layout)))
+        return ring_rows(
+            cast("Any", SimpleNamespace(settings=settings, layout=DEMO.layout, clock_rate=DEMO.clock_rate))
+        )
 
     assert rows() == 20.0 * DEMO.settings.loop.rate
     assert rows(buffer=60.0) == 60.0 * DEMO.settings.loop.rate
@@ -113,7 +115,14 @@ def test_the_ring_has_the_configured_length(monkeypatch: pytest.MonkeyPatch) -> 
 def test_files_that_a_killed_recorder_has_begun_without_a_report_count(tmp_path: Path) -> None:
     """Reported was the first of three; the rows of the others are not lost, and those of another run are not ours."""
     columns = DEMO.layout.names
-    about = LogHeader(software="test", rig="lab", started="now", period_s=1e-3, columns=columns)
+    about = LogHeader(
+        software="test",
+        rig="lab",
+        started="now",
+        period_s=1e-3,
+        columns=columns,
+        whole=tuple(filter(is_whole, columns)),
+    )
     row = first_row(DEMO.layout, DEMO.plan, DEMO.packed)
     for name in ("run", "other"):
         with LogWriter(tmp_path / f"{name}.arrow", about, batch_rows=10, max_rows=100) as log:
