@@ -31,14 +31,13 @@ def note_readings(plan: Plan, row: Floats, elapsed: float) -> None:
         raw, value = row[layout.raw + channel.slot], row[layout.channel + i]
         if raw != state.reading or mode != Mode.RUNNING:
             state.reading, state.same, state.moved, state.frozen = raw, 0, 0.0, 0.0
-        else:
-            state.frozen += elapsed
-            if row[layout.interval + i] > 0.0:
-                state.same += 1
+        elif row[layout.interval + i] > 0.0:  # a new sample; without one, its age tells
+            state.same += 1
+            state.frozen += row[layout.interval + i]
             if channel.moved_by >= 0:
                 flow = abs(valve_state(plan, row, channel.moved_by).flow_expected) - channel.least_flow
                 if flow > 0.0:
-                    state.moved += flow * elapsed
+                    state.moved += flow * row[layout.interval + i]
         if value > channel.supply_min or not (mode == Mode.ARMED or mode == Mode.RUNNING):
             state.missing = 0.0
         else:

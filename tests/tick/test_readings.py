@@ -243,6 +243,23 @@ def test_a_position_that_is_stuck_is_found_within_a_twentieth_of_the_stroke(tmp_
     assert passed == pytest.approx(0.05 * np.pi / 4 * 0.063**2 * 1.0, rel=0.5)
 
 
+@pytest.mark.parametrize("samples_come", [True, False])
+def test_only_new_samples_show_that_a_sensor_is_stuck(samples_come: bool) -> None:
+    """Without any, as of a device that is dead, their age tells, and the limit on it names the cause."""
+    bench = Bench(load_rig(ROOT / "config" / "rigs" / "demo.toml"))
+    bench.raw |= {"p_A": 2.0, "p_B": 2.0, "p_S": 5.6, "p_T": 0.02, "Q_A": 0.0, "x": 5.0}
+    bench.run_to(Mode.RUNNING)
+    bench.tick(CommandKind.SET_INPUT, 0, 0.6)
+    ticks(bench, 30)
+    before = bench["channel_moved.x"]
+    for k in range(100):
+        if not samples_come:
+            bench.ages |= dict.fromkeys(bench.ages, (k + 1) * 1e-3)
+        bench.tick()
+    assert bench["channel_same.x"] > 10
+    assert (bench["channel_moved.x"] > before) == samples_come
+
+
 def test_a_machine_at_rest_has_constant_readings_and_no_alarm(tmp_path: Path) -> None:
     table = simulated(tmp_path, fault(0.3, "stuck", "x") + fault(0.3, "stuck", "p_A"), command=0.0, duration=5.0)
     assert violated(table) == set()
