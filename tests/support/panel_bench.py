@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ from typing import Any
 
 from mosquitto_lab import PROGRAM_PATH, passwd
 from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from service_harness import Server, eventually
 
 from hilserver.client import read_status, where
@@ -167,6 +169,16 @@ class User:
         if self.page.locator(".mode.ARMED").count():
             self.presses("Start")
         self.sees_mode("RUNNING")
+
+    def replays(self, recording: str) -> None:
+        """Press Replay in the row of a recording; again if the list was just drawn anew."""
+        button = self.page.locator(".recordings tr", has_text=recording).get_by_role("button", name="Replay")
+        for _ in range(10):
+            button.click()
+            with contextlib.suppress(PlaywrightTimeout):
+                self.page.locator(".replay").wait_for(state="visible", timeout=10_000)
+                return
+        raise AssertionError(f"the replay of {recording} was not opened")
 
     def points(self) -> list[list[float]]:
         """What the first plot in view shows of its first channel: times in ms and values."""
