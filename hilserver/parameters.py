@@ -162,7 +162,7 @@ class Parameters:
                 return _BINARY[type(operator)](self._amount(left), self._amount(right))
             case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in _FUNCTIONS:
                 return _FUNCTIONS[name](self._amount(argument))
-        text = f"{shown(ast.unparse(node))} is not possible here: use names of parameters, numbers, + - * / **, ( )"
+        text = f"{shown(ast.unparse(node))} is not allowed here: use names of parameters, numbers, + - * / **, ( )"
         raise ValueError(f"{text}, {', '.join(RESERVED)}; give a quantity such as 5 mm a name in [parameters]")
 
     def _quantity(self, name: str) -> Amount:
@@ -182,9 +182,9 @@ def wrong_names(names: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Names that can't be used in an expression, each with the reason."""
     for name in names:
         if name in RESERVED:
-            yield name, f"{name} has a meaning of its own in expressions: give the parameter another name."
+            yield name, f"{name} is reserved in expressions: give the parameter another name."
         elif not name.isidentifier() or keyword.iskeyword(name):
-            yield name, "the name of a parameter consists of letters, digits and _, and is no word of Python."
+            yield name, "the name of a parameter consists of letters, digits and _, and must not be a Python keyword."
 
 
 class Resolver:

@@ -165,7 +165,7 @@ def dimensional(text: str) -> tuple[float, Dimension]:
     amount = parse(text)
     powers = {str(base): float(power) for base, power in amount.dimensionality.items()}
     if not powers.keys() <= _BASE.keys():
-        raise ValueError(f"{shown(text)} is measured in a unit that is not one of hydraulics")
+        raise ValueError(f"{shown(text)} is in a unit that is not used in hydraulics")
     dimension = {_BASE[base]: power for base, power in powers.items()}
     return _exact(amount, _product(dimension), text), dimension
 

@@ -194,7 +194,7 @@ class Library:
             for word in (getattr(entry, name, None) for name in ("initial", "lower", "upper", "scale")):
                 if isinstance(word, str) and not isinstance(values.get(word), int | float):
                     meant = did_you_mean(word, values)
-                    yield f"{where(kind)}: {entry.name}: {word} is no number in parameters().{meant}"
+                    yield f"{where(kind)}: {entry.name}: {word} is not a number in parameters().{meant}"
         for contract in self.contracts_of(kind):
             for term in contract.arguments:
                 if term.role not in (Role.PARAMETER, Role.TABLE):

@@ -98,7 +98,10 @@ def check_name(name: str, key: str, file: str, problems: list[Problem]) -> None:
     """Add a problem if the name of a component or mechanism can't be part of a value's name."""
     if not all(name.split(".")) or any(character in name for character in '"[] \n\t'):
         kind = "mechanism" if key.startswith("mechanisms") else "component"
-        text = f"a {kind}'s name has no brackets, quotes or spaces, and a dot only after the name of a sub-circuit."
+        text = (
+            f"a {kind}'s name must not contain brackets, quotes or spaces, and a dot only after the name of a "
+            f"sub-circuit."
+        )
         problems.append(Problem(text, key, file))
 
 

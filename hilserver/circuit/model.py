@@ -35,7 +35,8 @@ class Solver(Datasheet):
     mechanics_substeps: int | None = Field(
         default=None,
         ge=1,
-        description="how often per tick a mechanism's equations of motion are solved; a divisor of substeps. The steps "
+        description="number of times per tick that a mechanism's equations of motion are solved; a divisor of "
+        "substeps. The steps "
         "in between share the solution at their midpoint. default: one solution per evaluation",
     )
 
@@ -172,7 +173,7 @@ def _not_loaded(names: object, library: Library, folder: Path, file: str) -> Ite
     loaded = {own.name for own in library.own}
     for name in names if isinstance(names, list) else [names]:
         if not isinstance(name, str) or OwnFile.shown_name(name, folder) not in loaded:
-            text = f"{shown(name)} is not loaded: a running server gets its components with its start, from the files"
+            text = f"{shown(name)} is not loaded: a running server gets its components when it starts, from the files"
             yield Problem(f"{text} that library names in the rig file and in its circuit files.", "library", file)
 
 
@@ -190,7 +191,7 @@ def _read_expanded(
 
     description = raw.get("description", "")
     if not isinstance(description, str):
-        problems.append(Problem(f"{shown(description)} is not a text in quotes.", "description", file))
+        problems.append(Problem(f"{shown(description)} is not a string in quotes.", "description", file))
     fluid = model(Fluid, raw.get("fluid", {}), "fluid")
     solver = model(Solver, raw.get("solver", {}), "solver")
     starts = {name: model(NodeStart, value, f"nodes.{name}") for name, value in _table(raw, "nodes", file, problems)}

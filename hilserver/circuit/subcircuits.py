@@ -325,7 +325,7 @@ class _Expansion:
 
     def _start(self, level: _Level, name: str, start: Any) -> None:
         if name in level.ports or (level.name and name.startswith(RIG)):
-            text = "is a port: its initial values belong to the circuit around it, to the node that it connects to."
+            text = "is a port: its initial values belong to the enclosing circuit, to the node that it connects to."
             self._problem(level, f"nodes.{name}", text)
             return
         self._enter(level, "nodes", name, start)
@@ -333,7 +333,7 @@ class _Expansion:
     def _subcircuit(self, level: _Level, name: str, table: Mapping[str, Any]) -> None:
         here = f"components.{name}"
         if not name or any(character in name for character in '."[] \n\t'):
-            self._problem(level, here, "a sub-circuit's name has no dots, brackets, quotes or spaces.")
+            self._problem(level, here, "the name of a sub-circuit must not contain dots, brackets, quotes or spaces.")
         for key in table:
             if key not in _INSTANCE:
                 self._problem(level, f"{here}.{key}", "unknown key." + did_you_mean(key, _INSTANCE))

@@ -77,7 +77,7 @@ class OutputQueue:
 
     def _report_gap(self) -> None:
         lines, self._dropped = self._dropped, 0
-        text = f"({lines} lines are missing here: the terminal did not take them.)\n".encode()
+        text = f"({lines} lines are missing here: the terminal did not accept them.)\n".encode()
         self._waiting.append((self._drop_to, text))
         self._size += len(text)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hilserver.simulation.circuit_run import RunSettings
 
 Tick = Annotated[
-    str | None, typer.Option(help='circuit: time that solver.substeps divide, like "0.5 ms"; default: 1 ms')
+    str | None, typer.Option(help='circuit: time that is divided into solver.substeps, such as "0.5 ms"; default: 1 ms')
 ]
 OutputStep = Annotated[
     str | None, typer.Option(help="circuit: time between two values of the result; default: the tick")
@@ -24,7 +24,7 @@ Tolerance = Annotated[
 Speed = Annotated[
     float | None,
     typer.Option(
-        help="run by the clock, at so many times real time, like 0.1 (slow motion) or 10; default: as fast as possible"
+        help="pace the run at this multiple of real time, such as 0.1 (slow motion) or 10; default: as fast as possible"
     ),
 ]
 HoldInputs = Annotated[

@@ -62,7 +62,7 @@ class HeartbeatSender:
             await asyncio.wait_for(self._sent.wait(), within)
         except TimeoutError:
             raise HilserverError(
-                f"MQTT broker {self._address}: it took no heartbeat within {within:g} s, which this rig requires."
+                f"MQTT broker {self._address}: it accepted no heartbeat within {within:g} s, which this rig requires."
             ) from None
 
     async def end(self) -> None:

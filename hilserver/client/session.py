@@ -121,7 +121,7 @@ class Session:
             raise RequestFailed(
                 f"the server of rig {self.rig} did not answer {command.name} within {within:g} s. "
                 "It may still be carried out: check the status before sending it again. "
-                "Or this login may not command: then the broker did not forward it."
+                "Or this login has no right to send commands, and the broker did not forward it."
             ) from None
         except aiomqtt.MqttError as error:
             raise RequestFailed(_no_broker(self.address, error)) from None

@@ -134,7 +134,10 @@ def check_cache(rig: Rig | None) -> Finding:
             f"mkdir -p {folder} && chown $USER {folder}   (in a systemd unit: CacheDirectory=hilserver)",
         )
     if folder.exists() and (found := flaw(folder, folder)) is not None:
-        why = "It contains machine code that runs as you. Own components, and a program built here, are refused"
+        why = (
+            "It contains machine code that runs under your account. Own components, and a program built here, are "
+            "refused"
+        )
         return Finding("cache", ERROR, found, why, f"rm -r {folder}   (it is filled again)")
     if rig is not None and not is_compiled(rig.library):
         found = f"{folder}: this version is not compiled yet"

@@ -151,7 +151,7 @@ def check_virtual(host: Host) -> Finding:
         "machine",
         WARNING,
         f"a virtual machine{stolen}",
-        "Now and then the host withholds the CPU for milliseconds, regardless of the settings inside",
+        "From time to time the host withholds the CPU for milliseconds, regardless of the settings inside",
         "Run the rig on a dedicated machine; for trials raise loop.max_missed in the rig file",
     )
 

@@ -203,7 +203,7 @@ def needed(m: Mechanism, states: Floats, file: str = "", prefix: str = "") -> li
     lines = closures(m)
     here, everywhere = _redundant(Assembly(m, lines), states)
     if odd := [lines[k].owner for k in here if k not in everywhere]:
-        text = f"the start is a dead centre of {odd[0]}: choose a start slightly beside it."
+        text = f"the start is a dead centre of {odd[0]}: choose a start slightly away from it."
         raise ConfigurationError([Problem(text, prefix, file)])
     return [line for k, line in enumerate(lines) if k not in everywhere]
 

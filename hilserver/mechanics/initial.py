@@ -44,7 +44,7 @@ def start_of(tree: Tree, file: str = "", prefix: str = "") -> Floats:
             raise ConfigurationError([Problem(text, keys, file)])
     J = closure_jacobian(tree, y)
     if len(tree.rows) and rank(J) < len(tree.rows):
-        text = f"the start is a dead centre of {tree.rows[0].joint}: choose a start slightly beside it."
+        text = f"the start is a dead centre of {tree.rows[0].joint}: choose a start slightly away from it."
         raise ConfigurationError([Problem(text, prefix, file)])
     fast = [g for g in given if g.speed is not None]
     if fast:

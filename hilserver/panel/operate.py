@@ -183,7 +183,9 @@ class InputsView:
                     if info.hold_to_run is not None:
                         self._rest[name] = info.initial
                         slider.on("pan", lambda e, name=name: self._hold(name, e.args == "start"))
-                        slider.tooltip("Hold: the value stays as long as you hold it. Release: it returns to rest.")
+                        slider.tooltip(
+                            "Hold: the value is kept while you hold the slider. Release: it returns to rest."
+                        )
                     centre = min(max(0.0, info.minimum), info.maximum)
                     ui.button(
                         icon="filter_center_focus", on_click=lambda name=name, v=centre: self._move(name, v)

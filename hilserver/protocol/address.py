@@ -80,7 +80,7 @@ class BrokerAddress(BaseModel):
                 context.load_cert_chain(self.cert_file, self.key_file, password=_no_passphrase)
         except OSError as error:
             reason = (
-                f"holds no usable certificate or key ({error.reason})"
+                f"contains no usable certificate or key ({error.reason})"
                 if isinstance(error, ssl.SSLError)
                 else error.strerror
             )
@@ -142,11 +142,11 @@ def require_private(file: Path) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise LoginError(f"{file}: is not a file.")
     if wrong := stat.S_IMODE(status.st_mode) & (stat.S_IRWXO | stat.S_IWGRP):
-        what = "others may read it" if wrong & stat.S_IROTH else "others than its owner may change it"
-        raise LoginError(f"{file}: holds a secret, and {what}. Fix it with: chmod 640 {file}")
+        what = "others may read it" if wrong & stat.S_IROTH else "users other than its owner may change it"
+        raise LoginError(f"{file}: contains a secret, and {what}. Fix it with: chmod 640 {file}")
     if status.st_uid not in (0, os.geteuid()) and os.geteuid() != 0:
         raise LoginError(
-            f"{file}: holds a secret and belongs to {_user(status.st_uid)}: it must belong to you, or to root."
+            f"{file}: contains a secret and belongs to {_user(status.st_uid)}: it must belong to you, or to root."
         )
 
 

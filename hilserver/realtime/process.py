@@ -279,7 +279,7 @@ def make_devices_safe(setup_file: Path) -> list[str]:
                 driver.make_safe()
         except Exception as error:  # the other devices must have their safe values regardless of this one
             failures.append(
-                f"device {setup.name} could not be given its safe values: {str(error).rstrip('.')}. {ADVICE}"
+                f"device {setup.name} could not be set to its safe values: {str(error).rstrip('.')}. {ADVICE}"
             )
     return failures
 

@@ -155,8 +155,9 @@ def at_speed(rig: Rig, speed: float) -> Rig:
     changed = replace(rig, speed=speed)
     if not LOWEST_RATE <= changed.clock_rate <= HIGHEST_RATE:
         raise HilserverError(
-            f"{rig.file}: at --speed {speed:g} the loop would tick {changed.clock_rate:g} times per second; possible "
-            f"is {LOWEST_RATE:g} … {HIGHEST_RATE:g}, which is a speed of {LOWEST_RATE / rig.settings.loop.rate:g} … "
+            f"{rig.file}: at --speed {speed:g} the loop would tick {changed.clock_rate:g} times per second; the "
+            f"possible range is {LOWEST_RATE:g} … {HIGHEST_RATE:g}, which is a speed of "
+            f"{LOWEST_RATE / rig.settings.loop.rate:g} … "
             f"{HIGHEST_RATE / rig.settings.loop.rate:g} at loop.rate = {rig.settings.loop.rate:g} Hz."
         )
     return changed

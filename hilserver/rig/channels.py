@@ -43,17 +43,17 @@ class ChannelSettings(Datasheet):
     valid_raw: tuple[Number, Number] | None = Field(
         default=None,
         examples=[[-500, 5000]],
-        description="raw readings outside this range are no samples (4 … 20 mA: 3.6 mA and 21 mA)",
+        description="raw readings outside this range are not samples (4 … 20 mA: 3.6 mA and 21 mA)",
     )
     valid: tuple[AnyQuantity, AnyQuantity] | None = Field(
-        default=None, examples=[["0 bar", "420 bar"]], description="values outside this range are no samples"
+        default=None, examples=[["0 bar", "420 bar"]], description="values outside this range are not samples"
     )
     valid_rate: AnyRate | None = Field(
         default=None,
-        description="a value that changed faster since the last sample (filtered) is no sample",
+        description="a value that changed faster since the last sample (filtered) is not a sample",
         examples=["50000 bar/s"],
     )
-    watch: ChannelWatch = Field(default=ChannelWatch(), description="which of its readings can't be true")
+    watch: ChannelWatch = Field(default=ChannelWatch(), description="which of its readings are implausible")
     delay: Time = Field(
         default="0 s", ge=0, le=0.1, description="age of a new sample: sensor, converter, transmission (prediction)"
     )
@@ -188,8 +188,8 @@ class LimitSettings(Datasheet):
     max_age: Time | None = Field(default=None, gt=0, description="oldest allowed sample")
     max_rate: AnyRate | None = Field(default=None, description="fastest allowed change", examples=["5000 bar/s"])
     action: Literal["warn", "stop", "hold", "ramp", "trip"] = Field(
-        description="warn: report only; stop: no command of `valves` leads further beyond min or max, the way back is "
-        "free; hold: freeze the command; ramp: ramp to null and leave RUNNING; trip: FAULT, latched"
+        description="warn: report only; stop: no command of `valves` moves the quantity further beyond min or max, "
+        "the way back is free; hold: freeze the command; ramp: ramp to null and leave RUNNING; trip: FAULT, latched"
     )
     valves: dict[ValveName, Literal[1, -1]] = Field(
         default_factory=dict,

@@ -84,5 +84,5 @@ def _volumes_at_ports(rig: Rig) -> Iterator[str]:
             if node.startswith(RIG):
                 yield (
                     f"components.{placed.name}: its volume has no effect at {node}, where the pressure is measured: "
-                    "place an orifice or a line between, or add the volume to the dead volume of the machine."
+                    "place an orifice or a line in between, or add the volume to the dead volume of the machine."
                 )

@@ -109,7 +109,7 @@ class Scale(Datasheet):
     range: tuple[AnyQuantity, AnyQuantity] | None = Field(
         default=None,
         examples=[["0 bar", "250 bar"]],
-        description="values between which the sensor measures; default: from the first point to the last, or at 4 mA "
+        description="range of the sensor; default: from the first point to the last, or at 4 mA "
         "and 20 mA. Not known without it: with a polynomial, and with the raw readings 0 and 1 (a factor)",
     )
 
@@ -119,7 +119,7 @@ class Scale(Datasheet):
         if points + (self.current is not None) + (self.polynomial is not None) != 1:
             raise ValueError("scale: give raw and value (points), or current (4 … 20 mA), or polynomial and unit")
         if (self.polynomial is None) != (self.unit is None):
-            raise ValueError("scale: polynomial and unit belong together")
+            raise ValueError("scale: give polynomial and unit together")
         if self.shunt is not None and self.current is None:
             raise ValueError("scale.shunt is for current only")
         if points:
@@ -197,7 +197,7 @@ def _check_values(values: list[AnyQuantity] | tuple[AnyQuantity, ...], key: str 
         raise ValueError(f"{key}: all values must be of the same kind of quantity")
     steps = [b.value - a.value for a, b in pairwise(values)]
     if not (all(step > 0 for step in steps) or all(step < 0 for step in steps)):
-        raise ValueError(f"{key}: the values must be strictly monotonic over rising readings")
+        raise ValueError(f"{key}: the values must be strictly monotonic over increasing readings")
 
 
 def in_si(unit: str) -> tuple[str, float, float]:

@@ -71,7 +71,7 @@ def watches(settings: RigSettings) -> dict[str, Watch]:
 
 
 def unwatched(name: str, channel: ChannelSettings, settings: RigSettings) -> Iterator[str]:
-    """Why something is not watched of a measured channel, in words."""
+    """Reasons why a check of a measured channel is not possible."""
     watch, found = channel.watch, watches(settings)
     off = [kind for kind in ("jumps", "stuck", "estimate", "supply") if getattr(watch, kind) == "off"]
     if not watch.range:

@@ -70,7 +70,7 @@ class ChangePointWatch:
         if running.version != self._version:
             self._version, self._loops = running.version, await asyncio.to_thread(self._loops_of, running)
             if self._has_told:
-                tell(None, "another circuit runs, whose mechanisms are watched anew")
+                tell(None, "the circuit has changed; its mechanisms are monitored from the start")
             self._has_told = False
         rows = self._telemetry.since(self._cursor)
         self._cursor = self._telemetry.published
@@ -99,7 +99,7 @@ class ChangePointWatch:
     async def _report(self, loops: _Loops, row: Floats, tell: Callable[..., None]) -> None:
         text = (
             f"mechanism {loops.name} of the virtual circuit is at a change point: there a closed loop can continue in "
-            "more than one way, and rounding decides which; its motion is not to be relied on from now on"
+            "more than one way, and rounding decides which; from now on its motion is unreliable"
         )
         if header(row).mode in (Mode.ARMED, Mode.RUNNING):
             self._telemetry.trip_reason = text

@@ -209,7 +209,7 @@ class Inbox:
         if stop := self._stop_overtaking():
             self._refuse(name, command.id, _overtaken(stop), reply)
         elif (waiting := self._waiting.qsize()) >= WAITING_LIMIT:
-            busy = f"busy: {waiting} commands are waiting already. Send it again when they are answered."
+            busy = f"busy: {waiting} commands are already waiting. Send it again when they are answered."
             self._refuse(name, command.id, busy, reply)
         else:
             self._waiting.put_nowait((command, reply))

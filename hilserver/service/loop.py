@@ -116,7 +116,7 @@ class LoopProcesses:
             looks = looks + 1 if self._memory.loop_heartbeat.beats == beats else 0
             beats = self._memory.loop_heartbeat.beats
             if looks * LOOK > patience:
-                _log.error("the loop has not ticked for %.1f s: it is killed", looks * LOOK)
+                _log.error("the loop has not ticked for %.1f s and is killed", looks * LOOK)
                 self.realtime.kill()
             await asyncio.sleep(LOOK)
 

@@ -349,7 +349,9 @@ class MqttService:
         if not topic:
             return None
         if topic.startswith(("hil/", "$")) or set(topic) & set("+#"):
-            _log.warning("response topic %s not used: it is a server's, the broker's, or a pattern", shown(topic))
+            _log.warning(
+                "response topic %s not used: it belongs to a server or to the broker, or is a pattern", shown(topic)
+            )
             return None
         return Reply(topic, getattr(message.properties, "CorrelationData", None))
 

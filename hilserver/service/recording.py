@@ -294,7 +294,10 @@ class RecorderProcess:
             await self.recorder.stop()
         self._note_vanished()
         for file in self.vanished:
-            _log.error("%s is gone, with all rows in it: it was deleted or moved, or its disk was unmounted", file)
+            _log.error(
+                "%s no longer exists, and all rows in it are lost: it was deleted or moved, or its disk was unmounted",
+                file,
+            )
 
     # --- old recordings ----------------------------------------------------------------------------------------------
 

@@ -296,7 +296,10 @@ class Supervisor:
             publisher.publish_now(Event(kind="warning" if trouble or warn else "info", text=text, tick=0, time=0.0))
 
         async def watch_device(device: Child) -> None:
-            text = f"{device.name} ended ({await device.wait_ended()}): its samples are outdated, it takes no commands"
+            text = (
+                f"{device.name} ended ({await device.wait_ended()}): its samples are outdated, and it accepts no "
+                f"commands"
+            )
             tell(device.name, text, text)
 
         settings = self.rig.settings

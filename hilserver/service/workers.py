@@ -99,7 +99,8 @@ class WorkerProcess:
             reason = await self._ended(self.child)
             delay = 0.0 if time.monotonic() - began >= STABLE_AFTER else max(delay, FIRST_DELAY)
             text = (
-                f"device {self.name}: its I/O process ended ({reason}); its samples are outdated, it takes no commands"
+                f"device {self.name}: its I/O process ended ({reason}); its samples are outdated, and it accepts no "
+                f"commands"
             )
             tell(text, f"{text}. Another one is started.")
             await asyncio.sleep(delay)

@@ -90,7 +90,7 @@ def audit_log(path: Path, *, trust: bool = False) -> tuple[Audit, ...]:
             last.elapsed.append(int(missed[k]) + 1)
     found = tuple(each.audited(rig, path) for each in stretches if len(each.values) > 1)
     if not found:
-        raise RecordError(path, "has no two rows in succession: there is nothing to balance.")
+        raise RecordError(path, "has no two consecutive rows: there is nothing to balance.")
     return found
 
 

@@ -66,8 +66,8 @@ def change_point_note(placed: PlacedMechanism, time: Floats, series: Mapping[str
         return None
     first, often = found[0][0], f" and {len(found) - 1} more" if len(found) > 1 else ""
     return (
-        f"mechanism {placed.name} comes to a change point at {first:.4g} s{often}: there a closed loop can continue in "
-        "more than one way (as a parallelogram or crosswise), and which way is decided by rounding. What follows "
-        "is not to be relied on, and a shorter step does not help. Stay away from this position, or change a "
+        f"mechanism {placed.name} reaches a change point at {first:.4g} s{often}: there a closed loop can continue in "
+        "more than one way (as a parallelogram or crosswise), and rounding decides which. The motion after it is "
+        "unreliable, and a shorter step does not help. Stay away from this position, or change a "
         "length so that the loop has only one way."
     )

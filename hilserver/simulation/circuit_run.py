@@ -78,7 +78,7 @@ class RunSettings:
         check_tolerance(self.tolerance)
         if abs(self.every * self.tick - (self.output_step or self.tick)) > 1e-6 * self.tick or self.every < 1:
             text = f"{self.output_step:g} s is not a multiple of the tick of {self.tick:g} s"
-            raise HilserverError(f"output step: {text}. Set both, like --tick 0.5ms --output-step 1ms.")
+            raise HilserverError(f"output step: {text}. Set both, for example --tick 0.5ms --output-step 1ms.")
 
     @property
     def every(self) -> int:
@@ -263,7 +263,7 @@ class _Course:
 
 
 def _machine_ports(circuit: Circuit, file: str) -> list[Problem]:
-    text = "is a port of the real machine. A circuit that is run on its own must include its cylinder and load."
+    text = "is a port of the real machine. A circuit that is run alone must include its cylinder and load."
     return [Problem(f"{RIG}{port} {text}", "components", file) for port in circuit.rig_ports()]
 
 

@@ -137,7 +137,7 @@ def machine_of_cylinders(
             at = positions.get(name, 0.5 * cylinder.stroke)
             components[f"cylinder_{name}"] |= _dead_volumes(cylinder, oil.bulk_modulus / cylinder.bulk_modulus, at)
     source = {"components": components, **({"fluid": dict(fluid)} if fluid else {})}
-    origin = "the cylinders of the rig file, with the outer forces (load and friction) estimated in the same run"
+    origin = "the cylinders of the rig file, with the external forces (load and friction) estimated in the same run"
     return Machine.read(source, library, origin, loads=_loads(settings.cylinders))
 
 

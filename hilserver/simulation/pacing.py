@@ -42,7 +42,7 @@ class Paced:
     def __str__(self) -> str:
         kept = f"{self.ran:g} s took {self.took:.4g} s, at {self.speed:g} times real time; "
         if not self.late:
-            return f"{kept}all {self.ticks} ticks were done in their time"
+            return f"{kept}all {self.ticks} ticks were completed in time"
         return f"{kept}{self.late} of {self.ticks} ticks were late, by up to {1e3 * self.lateness:.3g} ms"
 
     def figures(self) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class StepError:
             return f"The {step} can't be judged: nothing moves."
         if self.too_long:
             return f"The {step} is too long for {self.integrator}: {self.worst}. {self.remedy}"
-        return f"Error of the {step}, from a run of half the step: at most {100 * self.worst.relative:.2g} %."
+        return f"Error of the {step}, from a run with half the step: at most {100 * self.worst.relative:.2g} %."
 
     def grid(self) -> Grid:
         """The deviations as a table."""
@@ -111,7 +111,7 @@ class StepError:
             for each in self.deviations
         )  # fmt: skip
         head = ("quantity", "value", "largest difference", "at", "largest value", "of it")
-        return Grid(head, tuple(rows), "Differences from a run of half the step: the error of the step.")
+        return Grid(head, tuple(rows), "Differences from a run with half the step: the error of the step.")
 
     def figures(self) -> dict[str, Any]:
         """All of it for a JSON file, SI."""

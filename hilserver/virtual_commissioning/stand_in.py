@@ -77,7 +77,7 @@ def _missing(rig: Rig) -> Iterator[Problem]:
     """Values that a simulation needs and the rig file does not state."""
     file, settings = str(rig.file), rig.settings
     if not settings.valves:
-        yield Problem("missing: a virtual commissioning needs a valve.", "valves", file)
+        yield Problem("missing: virtual commissioning needs a valve.", "valves", file)
     if not settings.cylinders:
         text = "missing: describe the cylinders that the valves drive, so that the machine can be simulated."
         yield Problem(text, "cylinders", file)

@@ -144,7 +144,7 @@ def test_raw_slots_follow_the_devices_and_each_reading_has_one() -> None:
         ({"valves": {"main": {"raw": [5, 5]}}}, "valves.main: raw: the outputs at command -1 and +1 must differ"),
         ({"valves": {"main": {"raw": [5]}}}, "valves.main.raw[1]: missing"),
         ({"valves": {"main": {"polarity": 0}}}, "valves.main.polarity: 0 is not one of 1 or -1"),
-        ({"valves": {"main": {"range": [0.5, 1]}}}, "range: must rise, lie within -1 … 1 and contain the safe command"),
+        ({"valves": {"main": {"range": [0.5, 1]}}}, "range: the first value must be below the second"),
         ({"valves": {"main": {"f45": None}}}, "spool dynamics: give f45 (first order) or f90"),
         ({"valves": {"main": {"bridge": {"strategy": "magic"}}}}, "valves.main.bridge.strategy"),
         ({"valves": {"main": {"flow": None, "bridge": {"strategy": "flow_servo"}}}}, "flow_servo needs flow"),
@@ -210,7 +210,7 @@ def test_a_limit_with_the_name_of_another_channel_is_refused() -> None:
     [
         ({"points": [["0 s", 2.0]]}, "cycle.toml: inputs.flow.points[0]: 2 is outside the input's range -1 … 1"),
         ({"points": [["1 s", 0.0], ["1 s", 0.5]]}, "points: times must rise"),
-        ({"points": [["-1 s", 0.0]]}, "points: times must rise and not be negative"),
+        ({"points": [["-1 s", 0.0]]}, "points: times must increase and not be negative"),
         ({"points": [["1 bar", 0.0]]}, '"1 bar" has the wrong unit'),
         ({"points": [["1 s", nan]]}, "nan is not a finite number"),
         ({"points": []}, "inputs.flow.points"),

@@ -212,7 +212,7 @@ def test_without_the_broker_the_rig_stops_and_a_person_must_start_it_again(
         await asyncio.sleep(1.0)
         assert mode_now(server) == ending, "it does not start by itself"
         if action == "trip":
-            assert state["fault"].startswith("operator lost: no answer of the MQTT broker")
+            assert state["fault"].startswith("operator lost: no answer from the MQTT broker")
             await user.do("reset")
             await user.see("state", lambda state: state["mode"] == "SAFE", len(user.seen))
         start = len(user.seen)

@@ -16,8 +16,9 @@ class Suction(Datasheet):
 
     min_inlet_pressure: Pressure | None = Field(
         default=None,
-        description="least gauge pressure at the suction port, p_in: from there down to the vapour pressure the "
-        "filling falls from 1 to 0; -0.2 bar at the usual vapour pressure of -1 bar if not given; no limit if it is "
+        description="minimum gauge pressure at the suction port for complete filling, p_in: below it the filling "
+        "falls from 1 to 0 at the vapour pressure; -0.2 bar at the usual vapour pressure of -1 bar if not given; no "
+        "limit if it is "
         "not above the vapour pressure",
     )
 
