@@ -1,7 +1,7 @@
 """Parameters of a file: named in ``[parameters]``, used as ``"=bore"`` or in arithmetic such as ``"=pi/4*bore**2"``.
 
-A text that begins with ``=`` is an expression. The name of a parameter alone stands for its value as written, whatever
-that is; arithmetic is that of quantities: units are converted, and the sum of a length and a pressure is an error.
+A string that begins with ``=`` is an expression. The name of a parameter alone stands for its value as written,
+whatever that is; arithmetic uses quantities: units are converted, and the sum of a length and a pressure is an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hilserver.units import LARGEST, Dimension, dimensional, finite, unit_of, wi
 MARK = "="
 """First character of an expression."""
 _LONGEST = 200
-"""Characters of an expression at most."""
+"""Maximum number of characters of an expression."""
 _CONSTANTS = {"pi": math.pi}
 
 

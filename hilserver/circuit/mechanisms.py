@@ -38,7 +38,7 @@ class PlacedMechanism:
         return strokes | {f"{self.name}.{name}": x for name, _, x in found.states}
 
     def values_with(self, node: str, x: float) -> Mapping[str, float]:
-        """The values of a circuit in which the linear actuator at this node stands at x, m; empty where it can't.
+        """The values of a circuit in which the linear actuator at this node stands at x, m; empty if it can't.
 
         The other actuators stand where the mechanism's file starts them, or, where they hinder it, anywhere.
         """

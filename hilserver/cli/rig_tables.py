@@ -69,7 +69,7 @@ def formula(polynomial: Sequence[float]) -> str:
 
 
 def watch_table(rig: Rig) -> TerminalTable:
-    """What is watched of the readings of each measured channel, with the action; what is not, is a dash."""
+    """The checks of each measured channel's readings, with their actions; a dash stands for no check."""
     kinds = ("jumps", "stuck", "estimate", "supply")
     table = new_table("Implausible readings", "channel", "range", *kinds, "not checked")
     found = watches(rig.settings)

@@ -71,10 +71,10 @@ def simulate(
     real time. A mechanism file is run as a circuit that consists of the mechanism only.
 
     The error of the solver's step is found from a second run with half of it (of a rig: half of every step, of circuit,
-    machine and reference simulation); if it is above the tolerance, the step that suffices is named.
+    machine and reference simulation); if it is above the tolerance, a sufficient step is recommended.
 
     With --speed, each tick is computed when it is due on the clock, slower or faster than real time, and the present
-    values are shown. Results are the same as without a clock; ticks that were not done in their time are reported.
+    values are shown. Results are the same as without a clock; ticks that were not completed in time are reported.
     """
     from hilserver.simulation.circuit_run import is_circuit_file
 

@@ -151,7 +151,7 @@ def _may_write(folder: Path) -> bool:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that is there."""
+    """The folder, or the nearest one above it that exists."""
     return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
 
 
@@ -211,7 +211,7 @@ def log_rate(rig: Rig) -> float:
 
 
 def check_disk(folder: Path, rate: float, kept_free: float = 0.0) -> Iterator[Finding]:
-    """Free space and speed of the disk for the log; ``rate`` in bytes per second, 0 if it isn't known."""
+    """Free space and speed of the disk for the log; ``rate`` in bytes per second, 0 if it is not known."""
     place = _existing(folder)
     if not _may_write(folder):
         found = f"{folder.absolute()} can't be written by this user"

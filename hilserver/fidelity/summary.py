@@ -12,7 +12,7 @@ from hilserver.tick.bridge.ladder import BRIDGING
 from hilserver.units import shown_unit
 
 NOT_USABLE = 0.1
-"""RMS deviation, of the range of a quantity, above which the best strategy is of no use either."""
+"""RMS deviation, as a fraction of the range of a quantity, above which even the best strategy is useless."""
 
 
 def sentences(result: Fidelity) -> list[str]:

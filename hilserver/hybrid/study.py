@@ -1,4 +1,4 @@
-"""All strategies of the bridge of displacement on the benchmark, at nominal and at perturbed plants."""
+"""All strategies of the displacement bridge on the benchmark, at nominal and at perturbed plants."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CASE, STRATEGY = "case", "strategy"
 
 @dataclass(frozen=True)
 class PlantResult:
-    """A run with one plant: criteria as in the benchmark, and with the true displacement in place of the measured one.
+    """A run with one plant: criteria as in the benchmark, and with the true displacement instead of the measured one.
 
     ``unstable_at``: s, if the run became unstable, without criteria then. ``force``: the largest of the actuator, N.
     """
@@ -74,7 +74,7 @@ def study(
     seed: int = 1,
     tell: Progress = lambda what, done: None,
 ) -> list[StudyRow]:
-    """Run the strategies in the cases, with the nominal plant and with others drawn at random from ``seed`` on.
+    """Run the strategies in the cases, with the nominal plant and with others drawn at random, starting with ``seed``.
 
     The same plants, with the same noise, for each strategy and case.
     """

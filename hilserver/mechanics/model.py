@@ -26,7 +26,7 @@ from hilserver.units import Acceleration, Angle, Inertia, Length, Mass, Number, 
 GROUND = "ground"
 """The body that does not move."""
 ROUNDED = 0.01
-"""Moments of inertia may be rounded by so much of their size."""
+"""Relative rounding error that is allowed for moments of inertia."""
 
 Vector = tuple[float, ...]
 """Two components in a plane, three in space."""
@@ -368,7 +368,7 @@ def _typed(
 
 
 def _misfits(m: Mechanism) -> Iterator[tuple[str, str]]:
-    """Inconsistencies: key and text."""
+    """Inconsistencies, as key and text."""
     if m.method == "absolute" and not m.planar:
         yield "method", 'absolute coordinates are for mechanisms in a plane; for one in space set method = "recursive".'
     yield from _wrong_sizes(m)

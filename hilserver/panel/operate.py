@@ -304,7 +304,7 @@ class ValvesView:
 
 
 class JogControl:
-    """Moves a valve by hand while a button is held; the server ends a command that is not renewed (``jog_time``)."""
+    """Moves a valve manually while a button is held; the server ends a command that is not renewed (``jog_time``)."""
 
     def __init__(self, page: Page, valve: str, limit: float) -> None:
         self.page, self._valve, self._limit, self._ended = page, valve, limit, False

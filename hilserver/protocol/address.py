@@ -64,7 +64,7 @@ class BrokerAddress(BaseModel):
             return self.host == "localhost"
 
     def password(self) -> str | None:
-        """The password, None where there is none. Raises LoginError if it can't be read, or others can read it."""
+        """The password, None if there is none. Raises LoginError if it can't be read, or others can read it."""
         return None if self.password_file is None else read_password(self.password_file)
 
     def tls(self) -> ssl.SSLContext | None:
@@ -105,7 +105,7 @@ class BrokerAddress(BaseModel):
 def read_address(file: Path) -> tuple[str | None, BrokerAddress]:
     """Read a login file: TOML with the keys of a BrokerAddress and, where it is for one rig only, ``rig``.
 
-    Returns the rig's name (None where there is none) and the address. The files that it names are in its folder. Raises
+    Returns the rig's name (None if there is none) and the address. The files that it names are in its folder. Raises
     ConfigurationError.
     """
     table = read_toml(file)
@@ -119,7 +119,7 @@ def read_address(file: Path) -> tuple[str | None, BrokerAddress]:
 
 
 def read_password(file: Path) -> str:
-    """The first line of a private file. Raises LoginError where it can't be read, is empty, or others may read it."""
+    """The first line of a private file. Raises LoginError if it can't be read, is empty, or others may read it."""
     require_private(file)
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -158,5 +158,5 @@ def _user(number: int) -> str:
 
 
 def _no_passphrase() -> str:
-    """Called where the key is encrypted, in place of a prompt at a terminal that a service does not have."""
+    """Called where the key is encrypted, instead of a prompt at a terminal that a service does not have."""
     raise LoginError("key_file: the key has a passphrase. Use one without, in a file that only hilserver can read.")

@@ -180,7 +180,8 @@ class RecordingStatus(Published):
 
 
 class Utilisation(Published):
-    """Utilisation of a real valve by the virtual circuit: the largest since the last state, shares of its capacity."""
+    """Utilisation of a real valve by the virtual circuit: the maximum since the last state, as fractions of its
+    capacity."""
 
     flow_to_port: float | None = Field(
         default=0.0,
@@ -242,7 +243,7 @@ class ServerState(Published):
 
 
 class CircuitStatus(Published):
-    """The virtual circuit that runs. Retained."""
+    """The active virtual circuit. Retained."""
 
     source: dict[str, JsonValue] = Field(description="the circuit, without parameters and sub-circuits")
     written: dict[str, JsonValue] | None = Field(

@@ -22,7 +22,7 @@ from hilserver.protocol.published import (
 
 
 class Topics:
-    """The topics of one rig, ``hil/<rig>/...``. Raises ValueError where the rig's name is not allowed in a topic."""
+    """The topics of one rig, ``hil/<rig>/...``. Raises ValueError if the rig's name is not allowed in a topic."""
 
     def __init__(self, rig: str) -> None:
         if not rig or not rig.isprintable() or set(rig) & set("/+#"):

@@ -110,7 +110,7 @@ class Mailbox:
     """
 
     WAITING = 64
-    """So many commands may wait for the taker, at most: they would be carried out late."""
+    """Maximum number of commands that may wait for the taker: more would be carried out late."""
     _POSTED, _TAKEN = 0, LINE // 8
 
     def __init__(self, buffer: memoryview, slots: int, payload_bytes: int) -> None:

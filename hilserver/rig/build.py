@@ -103,7 +103,7 @@ class Rig:
         return {device.name: device.rate for device in self.devices if device.rate is not None}
 
     def pack(self, circuit: Circuit, file: str = "") -> PackedCircuit:
-        """Pack another circuit for this rig. Raises ConfigurationError, also where it is too large for the row."""
+        """Pack another circuit for this rig. Raises ConfigurationError, also if it is too large for the row."""
         packed = pack(circuit, self.library, self.layout.bindings, self.layout.ports, file)
         self.layout.check_space(packed, file)
         return packed

@@ -1,4 +1,4 @@
-"""What is watched of a channel's readings: settings of the rig file."""
+"""Settings of the checks of a channel's readings in the rig file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WatchAction = Literal["off", "warn", "ramp", "trip"]
 
 
 class ChannelWatch(Datasheet):
-    """Readings that can't be true. All of it is watched by default, as far as the rig file says what is possible."""
+    """Detection of implausible readings. All checks are on by default, as far as the rig file says what is possible."""
 
     range: StrictBool = Field(
         default=True,

@@ -45,7 +45,7 @@ def _limits_out_of_reach(rig: Rig) -> Iterator[str]:
 
 
 def sensor_range(channel: ChannelSettings) -> tuple[float, float]:
-    """Values between which a sensor measures, SI, as on its label; infinite where that is not known.
+    """Values between which a sensor measures, SI, as on its label; infinite if that is not known.
 
     The points of a scale are taken to cover the range.
     """

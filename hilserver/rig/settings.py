@@ -44,7 +44,7 @@ UnconfirmedAction = Annotated[
 
 
 LOWEST_RATE, HIGHEST_RATE = 1.0, 20_000.0
-"""Ticks per second of the clock that the loop can keep."""
+"""Ticks per second of the clock at which the loop can run."""
 
 
 class LoopSettings(Datasheet):

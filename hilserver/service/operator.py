@@ -116,7 +116,7 @@ class Operator:
         return {**done, "warnings": list(self.before_arming())} if isinstance(command, Arm) else done
 
     async def _check_before_arming(self, arm: Arm) -> None:
-        """Raises HilserverError where there is a reason not to arm, or the rig was stopped during the check."""
+        """Raises HilserverError if there is a reason not to arm, or the rig was stopped during the check."""
         stops = self._stops
         reasons = await self.against_arming(arm)
         if self._stops > stops:
@@ -127,7 +127,7 @@ class Operator:
     # --- plain commands ----------------------------------------------------------------------------------------------
 
     async def _post(self, command: Command, order: LoopCommand, payload: bytes = b"") -> dict[str, Any]:
-        """Post a record to the loop and wait for the tick that takes it. Raises HilserverError where it refuses."""
+        """Post a record to the loop and wait for the tick that takes it. Raises HilserverError if it refuses."""
         record = no_command()
         asked = command_in(record)
         asked.kind, asked.a, asked.b = order.kind, order.first, order.second

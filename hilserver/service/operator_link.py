@@ -41,7 +41,7 @@ class _Client:
 
 
 class OperatorLink:
-    """Watches the link to the operator. ``broker``: number of signs of life of the broker, and its address in words.
+    """Watches the link to the operator. ``broker``: number of responses of the broker, and its address in words.
 
     ``execute`` carries out a command, ``refuse_waiting`` refuses those that wait, with a reason.
     """

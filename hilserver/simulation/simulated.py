@@ -51,7 +51,7 @@ def simulate(
     changes: Mapping[str, Mapping[str, Any]] | None = None,
     library: Library | None = None,
 ) -> Simulated:
-    """Simulate a circuit by itself, from its initial values.
+    """Simulate a circuit alone, from its initial values.
 
     Args:
         circuit: a circuit file, or its contents as a table.

@@ -59,7 +59,7 @@ class InputTrend(Struct):
 
 
 class ReadingState(Struct):
-    """What is remembered of a channel's readings, to recognise those that can't be true."""
+    """The history of a channel's readings, to detect implausible ones."""
 
     reading: float = value("raw", "the last raw reading")
     same: int = value("", "number of samples with exactly this reading while RUNNING")
@@ -208,7 +208,7 @@ def trend(plan: Plan, row: Floats, i: int) -> int:
 
 @record_at(ReadingState)
 def reading_state(plan: Plan, row: Floats, i: int) -> int:
-    """What is remembered of the readings of channel ``i``."""
+    """The history of the readings of channel ``i``."""
     return plan.layout[0].reading + i * READING_CELLS
 
 

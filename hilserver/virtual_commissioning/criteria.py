@@ -1,4 +1,4 @@
-"""The criteria of a verdict: which figures decide, from which values on, and why."""
+"""The criteria of a verdict: the decisive figures, their limits, and the reasons."""
 
 from __future__ import annotations
 

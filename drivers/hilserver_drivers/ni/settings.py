@@ -76,7 +76,7 @@ class NiChannel(_Part):
 
     @property
     def span(self) -> tuple[float, float]:
-        """Least and greatest raw value."""
+        """Lowest and highest raw value."""
         return self.range or RANGES.get(self.kind, (-math.inf, math.inf))
 
     def physical(self, device: str) -> str:

@@ -289,7 +289,7 @@ class SerialConfig(SlowDriverConfig, PortSettings):
                 yield f"inputs.{name}.request", entry.request
 
     def request_of(self, name: str) -> str | None:
-        """The request for an input; None if the device sends unasked."""
+        """The request for an input; None if the device sends without a request."""
         return self.request if self.inputs[name].request is None else self.inputs[name].request
 
     def request_bytes(self, text: str) -> bytes:

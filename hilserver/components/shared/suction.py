@@ -8,7 +8,7 @@ from hilserver.components.base import Datasheet, Fluid
 from hilserver.units import Pressure
 
 USUAL_SHARE = 0.2
-"""Of the vapour pressure (gauge): the least inlet pressure by default, 0.8 bar absolute as on many datasheets."""
+"""Of the vapour pressure (gauge): the minimum inlet pressure by default, 0.8 bar absolute as on many datasheets."""
 
 
 class Suction(Datasheet):
@@ -23,7 +23,7 @@ class Suction(Datasheet):
     )
 
     def full_from(self, fluid: Fluid) -> float:
-        """The pressure from which on it fills completely, Pa."""
+        """The pressure above which it fills completely, Pa."""
         if self.min_inlet_pressure is None:
             return USUAL_SHARE * fluid.vapour_pressure
         return self.min_inlet_pressure
