@@ -178,7 +178,7 @@ def _circuit(
         run = run_circuit_file(file, circuit_library(file), cycle, duration, settings, watch)
     print(f"{run.name}: {run.time[-1]:g} s, {len(written(run))} values in {len(run.time)} ticks.")
     if run.paced is not None:
-        print(f"By the clock: {run.paced}.")
+        print(f"Paced: {run.paced}.")
     for name, text in balance_facts(run):
         print(f"{name}: {text}.")
     if run.error is not None and run.error.deviations:

@@ -25,7 +25,7 @@ def sentences(result: Fidelity) -> list[str]:
             "the real supply, not from the virtual circuit. No bridge can compensate for that."
         )
     if result.paced is not None:
-        found.append(f"By the clock: {result.paced}.")
+        found.append(f"Paced: {result.paced}.")
     return found + [f"Not tried: {reason}." for reason in result.left_out.values()]
 
 

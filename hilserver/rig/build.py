@@ -90,11 +90,11 @@ class Rig:
     calibrations: Mapping[str, tuple[Calibration, ...]] = field(default_factory=dict)
     """The history of each calibrated channel; ``settings`` holds what came of it."""
     speed: float = 1.0
-    """Seconds of the rig per second of the clock, in a run by the clock; see :func:`at_speed`."""
+    """Seconds of the rig per second of the clock, if the run is paced; see :func:`at_speed`."""
 
     @property
     def clock_rate(self) -> float:
-        """Ticks per second of the clock, in a run by the clock."""
+        """Ticks per second of the clock, if the run is paced."""
         return self.settings.loop.rate * self.speed
 
     @property

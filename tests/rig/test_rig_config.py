@@ -209,7 +209,7 @@ def test_a_limit_with_the_name_of_another_channel_is_refused() -> None:
     ("entry", "said"),
     [
         ({"points": [["0 s", 2.0]]}, "cycle.toml: inputs.flow.points[0]: 2 is outside the input's range -1 … 1"),
-        ({"points": [["1 s", 0.0], ["1 s", 0.5]]}, "points: times must rise"),
+        ({"points": [["1 s", 0.0], ["1 s", 0.5]]}, "points: times must increase"),
         ({"points": [["-1 s", 0.0]]}, "points: times must increase and not be negative"),
         ({"points": [["1 bar", 0.0]]}, '"1 bar" has the wrong unit'),
         ({"points": [["1 s", nan]]}, "nan is not a finite number"),

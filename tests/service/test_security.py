@@ -105,7 +105,7 @@ def test_certificates_and_keys_are_checked(tmp_path: Path) -> None:
         ({"ca_file": folder / "none.crt"}, "none.crt: No such file"),
         ({"ca_file": folder / "anna"}, "anna: contains no usable certificate"),
         ({"key_file": folder / "public.key"}, "others may read it"),
-        ({"key_file": folder / "ca.key"}, "holds no usable certificate or key"),
+        ({"key_file": folder / "ca.key"}, "contains no usable certificate or key"),
         ({"key_file": locked}, "the key has a passphrase"),
     ):
         with pytest.raises(LoginError, match=reason):

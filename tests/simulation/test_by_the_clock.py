@@ -1,4 +1,4 @@
-"""Offline runs by the clock: the same results, never earlier than the clock, lateness reported."""
+"""Paced offline runs: the same results, never earlier than the clock, lateness reported."""
 
 from __future__ import annotations
 
