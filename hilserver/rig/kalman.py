@@ -1,9 +1,10 @@
-r"""Gains of the Kalman filter that follows a cylinder (:mod:`hilserver.tick.cylinder`), as tables over its stroke.
+r"""Gains of the Kalman filter that follows a cylinder (:mod:`hilserver.tick.cylinder`), as tables over its stroke and
+the rates at which its valves settle the pressures.
 
 States in the filter's units: p_A, p_B in bar, x in mm, v in mm/s, F in A_A·bar, bias_A, bias_B in thousandths of the
-nominal flow. Between ticks the linearised cylinder moves without flow but the biases; noise drives force and biases
-(random walks: load, friction; effects that the valves' models do not contain) and, slightly, all other states. The
-stationary gain follows from the discrete Riccati equation (:mod:`hilserver.numerics.riccati`). Source: Kalman, A new
+nominal flow. Between ticks the linearised cylinder moves with the biases as flows, and with what the valves pass more
+or less at another pressure; noise drives force and biases (random walks: load, friction; effects that the valves'
+models do not contain) and, slightly, all other states. The stationary gain follows from the discrete Riccati equation (:mod:`hilserver.numerics.riccati`). Source: Kalman, A new
 approach to linear filtering, J. Basic Eng. 82 (1960) 35.
 """
 
@@ -21,7 +22,7 @@ from hilserver.numerics.arrays import Floats, Integers
 from hilserver.numerics.riccati import spare_cells
 from hilserver.rig.hold import ticks_between_samples
 from hilserver.tick.cylinder import chamber_A, chamber_B
-from hilserver.tick.plan import GRID, MEASUREMENTS, SENSED, STATES, CylinderRecord
+from hilserver.tick.plan import GRID, MEASUREMENTS, RATES, SENSED, STATES, CylinderRecord
 from hilserver.tick.records import dtype_of
 from hilserver.tick.row import CylinderState
 from hilserver.units import BAR
@@ -52,7 +53,7 @@ P_A, P_B, X, V, FORCE, BIAS_A, BIAS_B = map(CylinderState.names().index, Cylinde
 
 
 def kalman_table(settings: RigSettings, plan: Plan, rates: Mapping[str, float]) -> Floats:
-    """GRID lines per cylinder: gains (SI), and standard deviations of the flows estimated into A and B.
+    """LINES lines per cylinder: gains (SI), and standard deviations of the flows estimated into A and B.
 
     ``rates``: how often slow devices are read, 1/s. Each of their samples corrects the estimate once.
     """
@@ -74,19 +75,27 @@ def _lines(cylinder: bytes, noise: Values, periods: tuple[int, ...], nominal: Va
     """The lines of one cylinder. They are kept: a process that loads variants of a rig would solve the same again."""
     m: CylinderRecord = np.frombuffer(cylinder, dtype_of(CylinderRecord))[0]
     places = np.linspace(0.0, m.stroke, GRID)
-    return np.array([_gains(m, float(x), noise, periods, nominal, dt, length) for x in places])
+    pairs = [(rate_A / dt, rate_B / dt) for rate_A in RATES for rate_B in RATES]
+    return np.array([_gains(m, float(x), pair, noise, periods, nominal, dt, length) for pair in pairs for x in places])
 
 
 def _gains(
-    m: CylinderRecord, x: float, noise: Values, periods: tuple[int, ...], nominal: Values, dt: float, length: int
+    m: CylinderRecord,
+    x: float,
+    rates: tuple[float, float],
+    noise: Values,
+    periods: tuple[int, ...],
+    nominal: Values,
+    dt: float,
+    length: int,
 ) -> Floats:
-    """One line of the table: at position x."""
+    """One line of the table: at position x, where the valves settle p_A and p_B at these rates, 1/s."""
     usual = max((q for q in nominal if q is not None), default=1e-3)
     scale = np.array([BAR, BAR, 1e-3, 1e-3, m.area_A * BAR, 1e-3 * usual, 1e-3 * usual])
     C_A, C_B = chamber_A(x, TYPICAL_PRESSURE, m), chamber_B(x, TYPICAL_PRESSURE, m)
     motion = np.zeros((STATES, STATES))
-    motion[P_A, [V, BIAS_A]] = -m.area_A / C_A, 1.0 / C_A
-    motion[P_B, [V, BIAS_B]] = m.area_B / C_B, 1.0 / C_B
+    motion[P_A, [P_A, V, BIAS_A]] = -rates[0], -m.area_A / C_A, 1.0 / C_A
+    motion[P_B, [P_B, V, BIAS_B]] = -rates[1], m.area_B / C_B, 1.0 / C_B
     motion[X, V] = 1.0
     motion[V, [P_A, P_B, FORCE]] = m.area_A / m.mass, -m.area_B / m.mass, -1.0 / m.mass
     motion = motion * scale[None, :] / scale[:, None]

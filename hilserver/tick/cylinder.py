@@ -7,16 +7,20 @@ r"""The bridge's model of the machine: a cylinder, the mass it moves, and a forc
 C is the capacitance of a chamber (volume divided by effective bulk modulus). F contains load, gravity and friction; Q
 is the flow that the real valve should pass plus a bias. F and bias are random walks that a Kalman filter estimates from
 the measured pressures, position and flows. So a flow is estimated without a flow sensor, and the present pressures are
-known although their sensors have delays. The filter's gains are tables over the stroke (:mod:`hilserver.rig.kalman`).
+known although their sensors have delays.
+
+An open valve with a small pressure drop settles the pressure of a small chamber within a tick: an error of the pressure
+decays at the rate :math:`r = -(\partial Q / \partial p) / C`. The filter's gains are tables over the stroke and these
+rates (:mod:`hilserver.rig.kalman`): with those of closed valves it would be unstable.
 
 ``k`` is the cylinder's block of the row, ``m`` its line of the plan.
 """
 
 from __future__ import annotations
 
-from math import ceil, floor, isfinite, nan
+from math import ceil, exp, floor, isfinite, nan
 
-from hilserver.numerics.arrays import Floats
+from hilserver.numerics.arrays import Floats, Matrix
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.fluid import capacitance
 from hilserver.numerics.shape import clip
@@ -24,6 +28,7 @@ from hilserver.tick.plan import (
     GAINS,
     GRID,
     MEASUREMENTS,
+    RATES,
     REMEMBERED,
     SENSED,
     STATES,
@@ -35,6 +40,8 @@ from hilserver.tick.row import CylinderState
 
 LEAST_PRESSURE = -1e5
 """Pa gauge; the estimate does not fall below a vacuum."""
+GENTLE = 1e-3
+"""Fraction of a pressure error that decays in a step, below which it counts as constant."""
 
 FIRST_FLOW = CylinderState.names().index("flow_A")
 
@@ -58,6 +65,28 @@ def move_cylinder(q_A: float, q_B: float, k: CylinderState, m: CylinderRecord, h
     k.x = x + h * mid_v
     if (k.x < 0.0 and k.v < 0.0) or (k.x > m.stroke and k.v > 0.0):
         k.x, k.v = clip(k.x, 0.0, m.stroke), 0.0
+
+
+@compilable
+def mean_flow(q: float, slope: float, swept: float, C: float, h: float) -> float:
+    """Mean flow into a chamber over ``h`` seconds: ``q`` at first, it changes with the pressure by ``slope``.
+
+    Exact for a constant slope, so that it is stable for a chamber of any size. ``swept``: what the piston takes up.
+    """
+    return q + slope * (q - swept) * h / C * share_of_rise(-slope * h / C)
+
+
+@compilable
+def share_of_rise(a: float) -> float:
+    """Mean rise of a pressure over a step, as a fraction of the rise at its initial rate; ``a``: step per time
+    constant.
+
+    >>> round(share_of_rise(1e-9), 6), round(share_of_rise(1.0), 6), round(100.0 * share_of_rise(100.0), 6)
+    (0.5, 0.367879, 0.99)
+    """
+    if a < GENTLE:
+        return 0.5
+    return float((1.0 - (1.0 - exp(-a)) / a) / a)
 
 
 @compilable
@@ -91,10 +120,47 @@ def is_known(k: CylinderState) -> bool:
 
 
 @compilable
+def interpolate_gains(table: Matrix, x: float, rates: tuple[float, float], m: CylinderRecord, gains: Floats) -> None:
+    """Write the line of gains at position ``x`` and these rates per tick into ``gains``.
+
+    ``table``: this cylinder's lines of plan.kalman.
+    """
+    along, rate_A, rate_B = clip(x / m.stroke, 0.0, 1.0) * (GRID - 1), place_of_rate(rates[0]), place_of_rate(rates[1])
+    i, j = min(floor(rate_A), len(RATES) - 2), min(floor(rate_B), len(RATES) - 2)
+    k = min(floor(along), GRID - 2)
+    gains[:] = 0.0
+    for corner in range(8):
+        up_A, up_B, up = corner // 4, corner // 2 % 2, corner % 2
+        share = weight(rate_A - i, up_A) * weight(rate_B - j, up_B) * weight(along - k, up)
+        if share > 0.0:
+            line = ((i + up_A) * len(RATES) + j + up_B) * GRID + k + up
+            for column in range(gains.shape[0]):
+                gains[column] += share * table[line, column]
+
+
+@compilable
+def weight(past: float, up: int) -> float:
+    """Weight of the upper or lower neighbour of a value that lies ``past`` the lower one."""
+    return past if up == 1 else 1.0 - past
+
+
+@compilable
+def place_of_rate(rate: float) -> float:
+    """Place of a rate among RATES, linear in r / (1 + r) between two of them."""
+    place, share = len(RATES) - 1.0, rate / (1.0 + rate)
+    for i in range(len(RATES) - 1, 0, -1):
+        low, high = RATES[i - 1] / (1.0 + RATES[i - 1]), RATES[i] / (1.0 + RATES[i])
+        if share < high:
+            place = i - 1 + max(share - low, 0.0) / (high - low)
+    return place
+
+
+@compilable
 def correct_cylinder(
     innovation: Floats,
     late: Floats,
     gains: Floats,
+    rates: tuple[float, float],
     past: Floats,
     k: CylinderState,
     change: CylinderState,
@@ -104,27 +170,26 @@ def correct_cylinder(
     """Correct the estimate by the differences between measured and expected values.
 
     ``innovation``: of p_A, p_B, x, Q_A, Q_B (0 if there is no sensor); ``late``: how many ticks of ``dt`` seconds
-    each sample is older than its sensor's delay; ``gains``: this cylinder's lines of plan.kalman; ``past``: p_A, p_B
-    and x of this and the last ticks; ``change``: scratch. The past values are corrected together with the present ones,
-    so that an error that is measured with a delay is not corrected twice.
+    each sample is older than its sensor's delay; ``gains``: as from `interpolate_gains`, for these ``rates`` per tick;
+    ``past``: p_A, p_B and x of this and the last ticks; ``change``: scratch. The past values are corrected together
+    with the present ones, so that an error that is measured with a delay is not corrected twice.
     """
-    place = clip(k.x / m.stroke, 0.0, 1.0) * (GRID - 1)
     for j in range(MEASUREMENTS):
         if innovation[j] != 0.0:
-            correct_past(j, innovation[j], late[j], gains, place, past)
-            correct_present(j, innovation[j], late[j], gains, place, past, k, change, m, dt)
+            correct_past(j, innovation[j], late[j], gains, past)
+            correct_present(j, innovation[j], late[j], gains, rates, past, k, change, m, dt)
 
 
 @compilable
-def correct_past(j: int, innovation: float, late: float, gains: Floats, place: float, past: Floats) -> None:
+def correct_past(j: int, innovation: float, late: float, gains: Floats, past: Floats) -> None:
     """Correct p_A, p_B and x up to the time of sample ``j``, ``late`` ticks ago."""
     ticks = past.shape[1]
     for lag in range(max(ceil(late), 1), ticks):
         back = min(floor(lag - late), ticks - 2)
         share = lag - late - back
         for s in range(SENSED):
-            newer = gain_of(s if back == 0 else STATES + SENSED * (back - 1) + s, j, gains, place)
-            older = gain_of(STATES + SENSED * back + s, j, gains, place)
+            newer = gain_of(s if back == 0 else STATES + SENSED * (back - 1) + s, j, gains)
+            older = gain_of(STATES + SENSED * back + s, j, gains)
             past[s, lag] += (newer + share * (older - newer)) * innovation
 
 
@@ -134,7 +199,7 @@ def correct_present(
     innovation: float,
     late: float,
     gains: Floats,
-    place: float,
+    rates: tuple[float, float],
     past: Floats,
     k: CylinderState,
     change: CylinderState,
@@ -148,10 +213,10 @@ def correct_present(
     """
     cells, changes = cells_of(k), cells_of(change)
     for s in range(STATES):
-        changes[s] = gain_of(s, j, gains, place) * innovation
+        changes[s] = gain_of(s, j, gains) * innovation
     while late > 0.0:
         lag = ceil(late) - 1
-        move_change(change, k, m, (late - lag) * dt)
+        move_change(change, k, m, (late - lag) * dt, (rates[0] / dt, rates[1] / dt))
         for s in range(SENSED):
             past[s, lag] += changes[s]
         late = lag
@@ -162,33 +227,43 @@ def correct_present(
 
 
 @compilable
-def gain_of(s: int, j: int, gains: Floats, place: float) -> float:
-    """Gain of measurement ``j`` for state ``s``, interpolated between two lines of the table."""
-    i, column = min(floor(place), GRID - 2), GAINS + s * MEASUREMENTS + j
-    return float(gains[i, column] + (place - i) * (gains[i + 1, column] - gains[i, column]))
+def gain_of(s: int, j: int, gains: Floats) -> float:
+    """Gain of measurement ``j`` for state ``s``."""
+    return float(gains[GAINS + s * MEASUREMENTS + j])
 
 
 @compilable
-def move_change(change: CylinderState, k: CylinderState, m: CylinderRecord, time: float) -> None:
-    """Advance a small change of the state ``k`` by ``time`` seconds: `move_cylinder`, linearised."""
+def move_change(
+    change: CylinderState, k: CylinderState, m: CylinderRecord, time: float, rates: tuple[float, float]
+) -> None:
+    """Advance a small change of the state ``k`` by ``time`` seconds: `move_cylinder`, linearised.
+
+    ``rates``: those at which the valves settle the pressures, 1/s.
+    """
     d, h = change, time / SUBSTEPS_OF_MACHINE
     C_A, C_B = chamber_A(k.x, k.p_A, m), chamber_B(k.x, k.p_B, m)
+    slope_A, slope_B = -rates[0] * C_A, -rates[1] * C_B
     for _ in range(SUBSTEPS_OF_MACHINE):
-        mid_A = d.p_A + 0.5 * h * (d.bias_A - m.area_A * d.v) / C_A
-        mid_B = d.p_B + 0.5 * h * (d.bias_B + m.area_B * d.v) / C_B
+        q_A = mean_flow(d.bias_A + slope_A * d.p_A, slope_A, m.area_A * d.v, C_A, h)
+        q_B = mean_flow(d.bias_B + slope_B * d.p_B, slope_B, -m.area_B * d.v, C_B, h)
+        mid_A = d.p_A + 0.5 * h * (q_A - m.area_A * d.v) / C_A
+        mid_B = d.p_B + 0.5 * h * (q_B + m.area_B * d.v) / C_B
         mid_v = d.v + 0.5 * h * (m.area_A * d.p_A - m.area_B * d.p_B - d.F) / m.mass
-        d.p_A += h * (d.bias_A - m.area_A * mid_v) / C_A
-        d.p_B += h * (d.bias_B + m.area_B * mid_v) / C_B
+        d.p_A += h * (q_A - m.area_A * mid_v) / C_A
+        d.p_B += h * (q_B + m.area_B * mid_v) / C_B
         d.v += h * (m.area_A * mid_A - m.area_B * mid_B - d.F) / m.mass
         d.x += h * mid_v
 
 
 @compilable
-def deviation_of(column: int, gains: Floats, k: CylinderState, m: CylinderRecord) -> float:
-    """Standard deviation of an estimated flow at the present position, m³/s (columns DEVIATION_A, DEVIATION_B)."""
+def deviation_of(column: int, table: Matrix, k: CylinderState, m: CylinderRecord) -> float:
+    """Standard deviation of an estimated flow at the present position, m³/s (columns DEVIATION_A, DEVIATION_B).
+
+    It is that with closed valves, from the first lines of ``table``: open ones make pressures more certain, not flows.
+    """
     place = clip(k.x / m.stroke, 0.0, 1.0) * (GRID - 1)
     i = min(floor(place), GRID - 2)
-    return float(gains[i, column] + (place - i) * (gains[i + 1, column] - gains[i, column]))
+    return float(table[i, column] + (place - i) * (table[i + 1, column] - table[i, column]))
 
 
 @compilable

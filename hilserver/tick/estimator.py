@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from math import isfinite
 
-from hilserver.numerics.arrays import Floats, overwrite
+from hilserver.numerics.arrays import Floats
 from hilserver.numerics.compilable import compilable
 from hilserver.tick.bridge.end_stop import note_end_stop
 from hilserver.tick.bridge.ladder import Compensates, compensates
 from hilserver.tick.bridge.learning import note_volume
 from hilserver.tick.cylinder import (
     add_volumes,
+    chamber_A,
+    chamber_B,
     correct_cylinder,
     deviation_of,
     expected,
+    interpolate_gains,
     is_known,
+    mean_flow,
     move_cylinder,
     note_flows,
     remember,
@@ -26,7 +30,7 @@ from hilserver.tick.cylinder import (
 from hilserver.tick.plan import (
     DEVIATION_A,
     DEVIATION_B,
-    GRID,
+    LINES,
     MEASUREMENTS,
     SENSED,
     SUBSTEPS_OF_MACHINE,
@@ -34,7 +38,6 @@ from hilserver.tick.plan import (
     Plan,
 )
 from hilserver.tick.readings import note_difference
-from hilserver.tick.records import cells_of
 from hilserver.tick.row import (
     CYLINDER_CELLS,
     CylinderState,
@@ -51,6 +54,8 @@ from hilserver.tick.volumes import balance_volumes, shift_pressure
 
 TREND_TIME = 5e-3
 """s: filter of the trends of supply and port pressures."""
+DIP = 1e4
+"""Pa: pressure difference for the slope of a valve's flow."""
 SPOOL_TRUST = 0.3
 """Fraction of the difference between measured and simulated spool position that is corrected per tick."""
 
@@ -88,12 +93,12 @@ def follow_machine(plan: Plan, row: Floats, work: Floats, elapsed: float) -> Non
 
 @compilable
 def move_machine(plan: Plan, row: Floats, work: Floats, h: float, at: float) -> None:
-    """One sub-step of ``h`` seconds with its midpoint at ``at`` (negative: before now), by the midpoint rule.
+    """One sub-step of ``h`` seconds with its midpoint at ``at`` (negative: before now), with the mean flows over it.
 
-    ``work`` holds the spools at the midpoint, and a cylinder's state at the start.
+    ``work`` holds the spools at the midpoint.
     """
     n = plan.valve.shape[0]
-    spools, start = work[:n], work[n : n + CYLINDER_CELLS]
+    spools = work[:n]
     for i in range(n):
         b, v = valve_state(plan, row, i), plan.valve[i]
         before = b.spool
@@ -103,12 +108,12 @@ def move_machine(plan: Plan, row: Floats, work: Floats, h: float, at: float) -> 
         k, m = cylinder_state(plan, row, c), plan.cylinder[c]
         if not is_known(k):
             continue
-        overwrite(start, cells_of(k))
         q_A, q_B = flows_into(plan, row, spools, k, m)
-        move_cylinder(q_A + k.bias_A, q_B + k.bias_B, k, m, 0.5 * h)
-        q_A, q_B = flows_into(plan, row, spools, k, m)
-        overwrite(cells_of(k), start)
-        move_cylinder(q_A + k.bias_A, q_B + k.bias_B, k, m, h)
+        slope_A, slope_B = slopes_into(plan, row, spools, k, m, q_A, q_B)
+        C_A, C_B = chamber_A(k.x, k.p_A, m), chamber_B(k.x, k.p_B, m)
+        q_A = mean_flow(q_A + k.bias_A, slope_A, m.area_A * k.v, C_A, h)
+        q_B = mean_flow(q_B + k.bias_B, slope_B, -m.area_B * k.v, C_B, h)
+        move_cylinder(q_A, q_B, k, m, h)
 
 
 @compilable
@@ -117,6 +122,17 @@ def flows_into(plan: Plan, row: Floats, spools: Floats, k: CylinderState, m: Cyl
     return (
         flow_over(plan, row, spools, m.valve_A, m.turn_A, k.p_A),
         flow_over(plan, row, spools, m.valve_B, m.turn_B, k.p_B),
+    )
+
+
+@compilable
+def slopes_into(
+    plan: Plan, row: Floats, spools: Floats, k: CylinderState, m: CylinderRecord, q_A: float, q_B: float
+) -> tuple[float, float]:
+    """Change of these flows, ``q_A`` and ``q_B``, with the pressure, m³/(s·Pa); not positive."""
+    return (
+        (flow_over(plan, row, spools, m.valve_A, m.turn_A, k.p_A + DIP) - q_A) / DIP,
+        (flow_over(plan, row, spools, m.valve_B, m.turn_B, k.p_B + DIP) - q_B) / DIP,
     )
 
 
@@ -178,8 +194,12 @@ def correct(plan: Plan, row: Floats, work: Floats, c: int) -> None:
             innovation[i] = 0.0
         late[i] = age_of(plan, row, sensors[i], 0.0)
     before_A, before_B, before_x = k.p_A, k.p_B, k.x
-    gains = plan.kalman[c * GRID : (c + 1) * GRID]
-    correct_cylinder(innovation, late, gains, past, k, change, m, plan.loop[0].dt)
+    gains = work[n + 2 * MEASUREMENTS + CYLINDER_CELLS :][: plan.kalman.shape[1]]
+    slope_A, slope_B = slopes_into(plan, row, spools, k, m, q_A, q_B)
+    dt, C_A, C_B = plan.loop[0].dt, chamber_A(k.x, k.p_A, m), chamber_B(k.x, k.p_B, m)
+    rates = (-slope_A * dt / C_A, -slope_B * dt / C_B)
+    interpolate_gains(plan.kalman[c * LINES : (c + 1) * LINES], k.x, rates, m, gains)
+    correct_cylinder(innovation, late, gains, rates, past, k, change, m, dt)
     add_volumes(before_A, before_B, before_x, k, m)
     q_A, q_B = flows_into(plan, row, spools, k, m)
     note_flows(q_A, q_B, k)
@@ -248,8 +268,8 @@ def note_valve(plan: Plan, row: Floats, i: int, elapsed: float) -> None:
     if c >= 0:
         k, m = cylinder_state(plan, row, c), plan.cylinder[c]
         b.flow_estimated += k.bias_B if v.is_B else k.bias_A
-        gains = plan.kalman[c * GRID : (c + 1) * GRID]
-        b.flow_deviation = deviation_of(DEVIATION_B if v.is_B else DEVIATION_A, gains, k, m)
+        table = plan.kalman[c * LINES : (c + 1) * LINES]
+        b.flow_deviation = deviation_of(DEVIATION_B if v.is_B else DEVIATION_A, table, k, m)
         b.volume = k.volume_B if v.is_B else k.volume_A
         note_end_stop(b, v, k, m, elapsed)
     elif v.column_Q >= 0:

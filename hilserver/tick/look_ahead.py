@@ -27,7 +27,7 @@ All copies are in ``work``, after the integrator's scratch space.
 from __future__ import annotations
 
 from enum import IntEnum
-from math import ceil, exp
+from math import ceil
 
 import numpy as np
 
@@ -46,7 +46,7 @@ from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.compensation import POINTS, first_of
 from hilserver.tick.bridge.ladder import Compensates, Kind, compensates, kind_of
 from hilserver.tick.codes import Mode
-from hilserver.tick.cylinder import chamber_A, chamber_B, is_known, move_cylinder
+from hilserver.tick.cylinder import chamber_A, chamber_B, is_known, move_cylinder, share_of_rise
 from hilserver.tick.estimator import predicts
 from hilserver.tick.plan import Plan
 from hilserver.tick.records import Struct, record_at, value
@@ -84,8 +84,6 @@ EXCHANGE = 2e-4
 """s: longest step in which circuit and cylinders are simulated separately."""
 DIP = 1e4
 """Pa: pressure difference for a slope."""
-GENTLE = 1e-3
-"""Stiffness (a) below which the midpoint rule is used."""
 STIFF = 0.25
 """Stiffness (a) above which the chamber is a state of the circuit: there the linearised flow is wrong by several per
 cent."""
@@ -406,19 +404,6 @@ def mean_pressure(plan: Plan, row: Floats, machine: Floats, work: Floats, port: 
     slope = ahead_of(plan, work, port).slope if follows_circuit(plan, row, port) else 0.0
     filling = flow_into(plan, row, work, port, p, flow) - swept
     return float(p + filling * h / C * share_of_rise(-slope * h / C))
-
-
-@compilable
-def share_of_rise(a: float) -> float:
-    """Mean rise of a pressure over a step, as a fraction of the rise at its initial rate; ``a``: step per time
-    constant.
-
-    >>> round(share_of_rise(1e-9), 6), round(share_of_rise(1.0), 6), round(100.0 * share_of_rise(100.0), 6)
-    (0.5, 0.367879, 0.99)
-    """
-    if a < GENTLE:
-        return 0.5
-    return float((1.0 - (1.0 - exp(-a)) / a) / a)
 
 
 @compilable

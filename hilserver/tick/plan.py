@@ -27,7 +27,11 @@ SENSED = 3
 REMEMBERED = 5
 """Values stored per tick because sensors have delays: p_A, p_B, x and the flows."""
 GRID = 9
-"""Number of positions along the stroke with Kalman gains, and so of lines per cylinder in ``plan.kalman``."""
+"""Number of positions along the stroke with Kalman gains."""
+RATES = (0.0, 0.5, 2.0, 10.0)
+"""Rates with Kalman gains, per tick: those at which the valves settle the pressures of the chambers."""
+LINES = GRID * len(RATES) ** 2
+"""Number of lines per cylinder in ``plan.kalman``: the positions, for each rate of B, for each rate of A."""
 DEVIATION_A, DEVIATION_B, GAINS = 0, 1, 2
 """Number of columns of such a line: standard deviations of the flows into A and B, then the gains.
 
@@ -271,7 +275,7 @@ class Plan(NamedTuple):
     cylinder: RecordTable[CylinderRecord]
     cycle: RecordTable[CyclePoint]
     kalman: Matrix
-    """GRID lines per cylinder (:mod:`hilserver.rig.kalman`)."""
+    """LINES lines per cylinder (:mod:`hilserver.rig.kalman`)."""
 
 
 TABLES: dict[str, type[Struct]] = {
@@ -299,7 +303,7 @@ PLACES = len(TABLES) + 2
 def plan_on(block: Floats) -> Plan:
     """The plan contained in a block (see `make_plan`)."""
     at = block[:PLACES].view(np.int64)
-    n = (at[11] - at[10]) // CYLINDER_CELLS * GRID
+    n = (at[11] - at[10]) // CYLINDER_CELLS * LINES
     return Plan(
         block,
         block[at[0] : at[1]].view(LOOP),

@@ -61,4 +61,5 @@ def no_command() -> Floats:
 
 def work_needed(index: Indices, plan: Plan) -> int:
     """Length of the scratch array that the tick needs with a circuit of this index."""
-    return max(work_size(index), int(plan.layout[0].circuit_space), LEAST_WORK) + look_ahead_size(plan)
+    own = LEAST_WORK + int(plan.kalman.shape[1])
+    return max(work_size(index), int(plan.layout[0].circuit_space), own) + look_ahead_size(plan)

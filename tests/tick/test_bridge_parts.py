@@ -19,19 +19,21 @@ from hilserver.rig.kalman import BIAS_A, BIAS_B, P_A, X
 from hilserver.tick.bridge.compensation import cubic, cubic_bend, cubic_slope
 from hilserver.tick.codes import Saturation
 from hilserver.tick.cylinder import (
+    GENTLE,
     add_volumes,
     correct_cylinder,
     expected,
+    interpolate_gains,
     is_known,
     move_cylinder,
     remember,
+    share_of_rise,
     start_cylinder,
 )
-from hilserver.tick.look_ahead import GENTLE, share_of_rise
 from hilserver.tick.plan import (
     DEVIATION_A,
     GAINS,
-    GRID,
+    LINES,
     MEASUREMENTS,
     REMEMBERED,
     SENSED,
@@ -244,6 +246,9 @@ def test_the_piston_stops_at_both_ends() -> None:
 
 # --- the filter ------------------------------------------------------------------------------------------------------
 
+CLOSED = (0.0, 0.0)
+"""Rates of closed valves: an error of a pressure does not decay."""
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.0, 1.0, 2.4, 6.0])
@@ -256,7 +261,8 @@ def test_the_filter_finds_load_and_unknown_flow_from_late_and_noisy_sensors(dela
     late = {"delay": f"{delay} ms", "noise": f"{max(noise, 0.05)} bar"}
     sensors = {name: {**WITH_CYLINDER["channels"].get(name, {}), **late} for name in ("p_A", "p_B")}
     plan = cylinder_plan(**sensors, x={**WITH_CYLINDER["channels"]["x"], "noise": "0.01 mm"})
-    m, gains, length = plan.cylinder[0], plan.kalman, len(plan.kalman[0])
+    m, table, length = plan.cylinder[0], plan.kalman, len(plan.kalman[0])
+    gains = np.zeros(length)
     lines = 4 + round(max(delay, 0.0) + 0.499)
     assert (length - GAINS) == MEASUREMENTS * (STATES + SENSED * (lines - 1))
     truth, k = blank(CylinderState), blank(CylinderState)
@@ -281,11 +287,12 @@ def test_the_filter_finds_load_and_unknown_flow_from_late_and_noisy_sensors(dela
         innovation = np.zeros(MEASUREMENTS)
         innovation[:2] = [sample[s] - expected(past, s, delay) for s in range(2)]
         innovation[2] = sample[2] - expected(past, 2, 0.0)
-        correct_cylinder(innovation, np.zeros(MEASUREMENTS), gains, past, k, blank(CylinderState), m, DT)
+        interpolate_gains(table, k.x, CLOSED, m, gains)
+        correct_cylinder(innovation, np.zeros(MEASUREMENTS), gains, CLOSED, past, k, blank(CylinderState), m, DT)
         errors.append([k.bias_A - hidden, k.p_A - truth.p_A])
     off = np.abs(np.array(errors)[500:])
     assert off[:, 0].max() < 0.03 * 60 * L_MIN
-    assert off[:, 0].std() < 4 * gains[4, DEVIATION_A]
+    assert off[:, 0].std() < 4 * table[4, DEVIATION_A]
     assert off[:, 1].max() < (1.0 + 2 * noise) * BAR
     assert pytest.approx(truth.F, abs=400.0) == k.F
 
@@ -299,7 +306,7 @@ def test_a_wrong_estimate_is_corrected_whatever_the_age_of_the_samples(late: flo
     """
     rate = 500.0
     plan = bench_rig({**WITH_CYLINDER, "loop": {"rate": f"{rate} Hz"}, "valves": {"main": {"flow": None}}}).plan
-    m, gains, dt = plan.cylinder[0], plan.kalman, 1.0 / rate
+    m, gains, dt = plan.cylinder[0], np.zeros(plan.kalman.shape[1]), 1.0 / rate
     fine, random = 10, np.random.default_rng(5)
     truth, k, change = blank(CylinderState), blank(CylinderState), blank(CylinderState)
     start_cylinder(40e5, 20e5, 0.3, truth, m)
@@ -321,7 +328,8 @@ def test_a_wrong_estimate_is_corrected_whatever_the_age_of_the_samples(late: flo
         if late != "is lost" or random.random() < 0.7:
             sample = seen[-1 - round(age * fine)]
             innovation[:SENSED] = [sample[s] - expected(past, s, age) for s in range(SENSED)]
-        correct_cylinder(innovation, np.full(MEASUREMENTS, age), gains, past, k, change, m, dt)
+        interpolate_gains(plan.kalman, k.x, CLOSED, m, gains)
+        correct_cylinder(innovation, np.full(MEASUREMENTS, age), gains, CLOSED, past, k, change, m, dt)
         off.append(k.p_A - truth.p_A)
     swing, least = np.ptp([sample[0] for sample in seen]), (2.0 if late == "is lost" else 0.5) * BAR
     assert np.abs(off[150:200]).max() < least
@@ -335,7 +343,7 @@ def test_without_a_position_sensor_the_flows_are_those_of_the_valves() -> None:
     plan = bench_rig(
         {**WITH_CYLINDER, "cylinders": {"lift": {**cylinder, "position": None}}, "valves": {"main": {"flow": None}}}
     ).plan
-    gains = plan.kalman[:, GAINS:].reshape(GRID, -1, MEASUREMENTS)
+    gains = plan.kalman[:, GAINS:].reshape(LINES, -1, MEASUREMENTS)
     assert not gains[:, [X, BIAS_A, BIAS_B]].any()
     assert (gains[:, P_A, 0] > 0.01).all()
 

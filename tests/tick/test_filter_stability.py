@@ -1,0 +1,100 @@
+"""The filter that follows a cylinder is stable whatever its valves do to the pressures.
+
+An open valve with a small drop settles the pressure of a small chamber within a tick, or a fraction of it. The judge is
+linear algebra outside of the product: the transition of cylinder and valves by a matrix exponential, and the largest
+eigenvalue of the filter's error from tick to tick.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from rig_bench import bench_rig
+from scipy.linalg import expm
+
+from hilserver.numerics.arrays import Floats
+from hilserver.rig.kalman import BIAS_A, BIAS_B, FORCE, P_A, P_B, TYPICAL_PRESSURE, V, X
+from hilserver.tick.cylinder import chamber_A, chamber_B, correct_cylinder, interpolate_gains
+from hilserver.tick.plan import MEASUREMENTS, REMEMBERED, SENSED, STATES, CylinderRecord, Plan
+from hilserver.tick.records import blank, cells_of
+from hilserver.tick.row import CylinderState
+
+OPEN = (0.0, 100.0, 400.0, 1e3, 3e3, 5e3, 1e4, 1e5)
+"""1/s: from closed valves to a chamber that follows its valve at once."""
+Rates = tuple[float, float]
+
+
+def rig_plan(delay: str, dead_volume: str, mass: str) -> Plan:
+    """A press cylinder at 1 kHz whose pressures and position are measured with this delay."""
+    scale = {"raw": [0, 10], "value": ["0 bar", "400 bar"]}
+    sensor: dict[str, Any] = {"device": "card", "source": "A", "scale": scale, "delay": delay, "noise": "0.08 bar"}
+    stroke = {"raw": [0, 10], "value": ["0 mm", "500 mm"]}
+    channels = {
+        "p_A": sensor,
+        "p_B": sensor | {"source": "S"},
+        "x": {"device": "card", "source": "Q", "scale": stroke, "delay": delay, "noise": "0.005 mm"},
+    }
+    size = {"bore": "80 mm", "rod_diameter": "56 mm", "stroke": "500 mm", "mass": mass}
+    dead = {"dead_volume_A": dead_volume, "dead_volume_B": dead_volume}
+    cylinder = {**size, **dead, "port_A": "A", "port_B": "B", "position": "x"}
+    changes = {
+        "ports": {"B": "p_B"},
+        "channels": channels,
+        "cylinders": {"press": cylinder},
+        "valves": {"main": {"flow": None, "other_port": "B"}},
+    }
+    return bench_rig(changes).plan
+
+
+def transition(m: CylinderRecord, x: float, rates: Rates, past: int, dt: float) -> Floats:
+    """Errors of the states and of the past values, a tick later."""
+    C_A, C_B = chamber_A(x, TYPICAL_PRESSURE, m), chamber_B(x, TYPICAL_PRESSURE, m)
+    motion = np.zeros((STATES, STATES))
+    motion[P_A, [P_A, V, BIAS_A]] = -rates[0], -m.area_A / C_A, 1.0 / C_A
+    motion[P_B, [P_B, V, BIAS_B]] = -rates[1], m.area_B / C_B, 1.0 / C_B
+    motion[X, V] = 1.0
+    motion[V, [P_A, P_B, FORCE]] = m.area_A / m.mass, -m.area_B / m.mass, -1.0 / m.mass
+    size = STATES + SENSED * past
+    whole = np.zeros((size, size))
+    whole[:STATES, :STATES] = expm(motion * dt)
+    for s in range(STATES, size):
+        whole[s, s - STATES if s < STATES + SENSED else s - SENSED] = 1.0
+    return whole
+
+
+def corrections(plan: Plan, x: float, rates: Rates, past: int) -> Floats:
+    """What a unit difference between sample and estimate adds to states and past values: a column per sensor."""
+    columns, gains, dt = [], np.zeros(plan.kalman.shape[1]), float(plan.loop[0].dt)
+    per_tick = (rates[0] * dt, rates[1] * dt)
+    interpolate_gains(plan.kalman, x, per_tick, plan.cylinder[0], gains)
+    for sensor in range(SENSED):
+        k, remembered = blank(CylinderState), np.zeros((REMEMBERED, past + 1))
+        k.x, innovation = x, np.zeros(MEASUREMENTS)
+        innovation[sensor] = unit = (1.0, 1.0, 1e-9)[sensor]
+        late, spare = np.zeros(MEASUREMENTS), blank(CylinderState)
+        correct_cylinder(innovation, late, gains, per_tick, remembered, k, spare, plan.cylinder[0], dt)
+        states = cells_of(k)[:STATES].copy()
+        states[X] -= x
+        columns.append(np.concatenate([states, remembered[:SENSED, 1:].T.ravel()]) / unit)
+    return np.array(columns).T
+
+
+@pytest.mark.parametrize("delay", ["0 ms", "1 ms", "2.4 ms"])
+@pytest.mark.parametrize(("dead_volume", "mass"), [("0.5 l", "230 kg"), ("0.05 l", "230 kg")])
+def test_errors_of_the_estimate_decay_whatever_the_valves_pass(delay: str, dead_volume: str, mass: str) -> None:
+    plan = rig_plan(delay, dead_volume, mass)
+    m, dt, past = plan.cylinder[0], float(plan.loop[0].dt), int(plan.layout[0].cylinder_past_ticks) - 1
+    seen = np.zeros((SENSED, STATES + SENSED * past))
+    for sensor, age in enumerate((m.age_A, m.age_B, m.age_x)):
+        back = min(int(age), past - 1)
+        for ticks, share in ((back, 1.0 - (age - back)), (back + 1, age - back)):
+            seen[sensor, sensor if ticks == 0 else STATES + SENSED * (ticks - 1) + sensor] += share
+    worst = 0.0
+    for place, *rates in itertools.product(np.linspace(0.0, 1.0, 5), OPEN, OPEN):
+        x, pair = place * m.stroke, (rates[0], rates[1])
+        error = (np.eye(seen.shape[1]) - corrections(plan, x, pair, past) @ seen) @ transition(m, x, pair, past, dt)
+        worst = max(worst, float(np.abs(np.linalg.eigvals(error)).max()))
+    assert worst < 1.0
