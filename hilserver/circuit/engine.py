@@ -29,7 +29,8 @@ N_SAMPLED, SAMPLED = 22, 23
 VAPOUR, N_LIMITED, LIMITED = 24, 25, 26
 N_MECHANISMS, MECHANISMS, SOLUTION_STEPS = 27, 28, 29  # steps that share a solution of a mechanism's equations, or 0
 N_CLEARED, HALVINGS = 30, 31  # of the sums: those at nodes; behind them the explicit step, cells, mechanisms' scratch
-HEADER = 32
+N_MEANS = 32  # of the flows: means over some steps; behind them accounts, which add up what has passed since the start
+HEADER = 33
 ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)  # unsigned plus signed would be signed
 FOUR, FIVE = np.uint64(4), np.uint64(5)
 

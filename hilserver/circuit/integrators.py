@@ -23,6 +23,7 @@ from hilserver.circuit.engine import (
     MECHANISMS,
     N_FLOWS,
     N_HYDRAULIC,
+    N_MEANS,
     N_MECHANISMS,
     N_PORTS,
     N_SAMPLED,
@@ -76,7 +77,7 @@ def advance_with(
     implicit = ix[INTEGRATOR] == Integrator.ROSENBROCK or chambers.shape[0] > 0
     set_explicit_step(ix, work, 0.0 if implicit else h)
     row = ix[FLOWS]
-    for _ in range(ix[N_FLOWS]):
+    for _ in range(ix[N_MEANS]):
         z[ix[row]] = 0.0
         row += THREE
     release_voids(ix, work)
@@ -98,7 +99,7 @@ def advance_with(
         clip_states(ix, val, z)
     rates_within_step(ix, val, z, y, work, False)
     row = ix[FLOWS]
-    for _ in range(ix[N_FLOWS]):
+    for _ in range(ix[N_MEANS]):
         z[ix[row]] = z[ix[row]] / (n_steps * h) if n_steps > 0 else flow(ix, z, work, row)
         row += THREE
     set_explicit_step(ix, work, 0.0)

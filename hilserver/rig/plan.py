@@ -113,8 +113,9 @@ class RowLayout:
         }
 
     def with_space_for(self, packed: PackedCircuit) -> RowLayout:
-        """The layout with at least the usual room, and twice what ``packed`` takes."""
-        return replace(self, circuit_space=max(CIRCUIT_SPACE, 2 * len(packed.names)))
+        """The layout with at least the usual room, and twice what ``packed`` takes; with accounts, as much for them."""
+        usual = (1 + ("account" in packed.kinds)) * CIRCUIT_SPACE
+        return replace(self, circuit_space=max(usual, 2 * len(packed.names)))
 
     def check_space(self, packed: PackedCircuit, file: str = "") -> None:
         """Refuse a circuit that has more values than the row has room for."""
