@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from math import hypot
 
 import numpy as np
 
 from hilserver.mechanics.cutting import tree_of
+from hilserver.mechanics.geometry import extent
 from hilserver.mechanics.model import Mechanism
 from hilserver.mechanics.position import kinematics_of
 from hilserver.mechanics.recursion import chain_energy
@@ -28,3 +31,10 @@ def energy_of(mechanism: Mechanism, states: Mapping[str, float]) -> float:
         energy += 0.5 * body.mass * (vx * vx + vy * vy) + 0.5 * body.inertia[0] * w * w
         energy -= body.mass * (g_x * x + g_y * height)
     return energy
+
+
+def usual_energy(mechanism: Mechanism, states: Mapping[str, float]) -> float:
+    """What the energy of a mechanism is to be compared with, J: motion in this state, and weights times its size."""
+    weightless = replace(mechanism, gravity=(0.0,) * len(mechanism.gravity))
+    weight = sum(body.mass for body in mechanism.bodies.values()) * hypot(*mechanism.gravity)
+    return energy_of(weightless, states) + weight * extent(mechanism)

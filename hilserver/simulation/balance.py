@@ -23,7 +23,7 @@ from hilserver.circuit.program import Program
 from hilserver.components.base import Parameters
 from hilserver.components.crane_arm import crane_arm
 from hilserver.mechanics.columns import N_ACTUATORS, NODES
-from hilserver.mechanics.energy import energy_of
+from hilserver.mechanics.energy import energy_of, usual_energy
 from hilserver.mechanics.stroke import NODE_ENTRIES
 from hilserver.numerics.arrays import Floats, Integers
 
@@ -67,7 +67,7 @@ class EnergyBalance:
     motion and height (friction and motors of their joints are components of the circuit). The error
     is the difference between what the engine has integrated and the energy that follows from speeds, from the places
     and speeds of the bodies of mechanisms, and from the pressures of rigid volumes without air. ``moved``: what went
-    into and out of all nodes, taken as positive.
+    into and out of all nodes, taken as positive, and what is usual in the mechanisms (`usual_energy`).
     """
 
     inflow: float
@@ -252,6 +252,7 @@ class _Account:
         mechanisms = sum(map(self._gained_by, self.circuit.mechanisms))
         dissipated = inflow - outflow - stored - mechanisms
         moved = sum(float(np.abs(self._steps(name)).sum()) for name in self._energies())
+        moved += sum(usual_energy(p.mechanism, _own(self.last, p)) for p in self.circuit.mechanisms)
         return EnergyBalance(inflow, outflow, stored, mechanisms, dissipated, self._energy_error(into), moved)
 
     def _gained_speed(self, node: str) -> float:
@@ -267,10 +268,8 @@ class _Account:
         """Gain of the energy of a mechanism's bodies, and of the motion of what its actuators carry."""
         gain = 0.0
         for sign, sums, values in zip((-1.0, 1.0), self.sums, (self.first, self.last), strict=True):
-            prefix = f"{placed.name}."
-            states = {name.removeprefix(prefix): x for name, x in values.items() if name.startswith(prefix)}
             carried = (0.5 * sums[speed] * values[speed] ** 2 for speed in self._speeds_of(placed))
-            gain += sign * (energy_of(placed.mechanism, states) + sum(carried))
+            gain += sign * (energy_of(placed.mechanism, _own(values, placed)) + sum(carried))
         return gain
 
     def _speeds_of(self, placed: PlacedMechanism) -> list[str]:
@@ -369,6 +368,12 @@ class _Account:
             for term in contract.results
             if term.role is Role.CAPACITANCE and placed.ports[term.name] == node
         )
+
+
+def _own(values: Values, placed: PlacedMechanism) -> dict[str, float]:
+    """The states of a mechanism by their names in it."""
+    prefix = f"{placed.name}."
+    return {name.removeprefix(prefix): x for name, x in values.items() if name.startswith(prefix)}
 
 
 def node_sums(program: Program, packed: PackedCircuit, values: Floats) -> dict[str, float]:
