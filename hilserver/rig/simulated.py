@@ -29,7 +29,7 @@ def plant_circuit(
 def joined(one: Mapping[str, Any], other: Mapping[str, Any], file: str = "") -> dict[str, Any]:
     """Two circuit tables as one, joined at nodes of the same name; ``rig.A`` of ``other`` is node A of ``one``.
 
-    Each component keeps its oil. Raises ConfigurationError where both have a component of the same name.
+    Each component keeps its oil. Raises ConfigurationError if both have a component of the same name.
     """
     both: dict[str, Any] = {**one, "components": dict(one.get("components", {})), "nodes": dict(one.get("nodes", {}))}
     fluid = other.get("fluid", {})

@@ -48,7 +48,7 @@ class Audit:
 
 
 def audit_log(path: Path, *, trust: bool = False) -> tuple[Audit, ...]:
-    """The balances of the circuits in a log: one for each stretch without a switch of the circuit or a gap.
+    """The balances of the circuits in a log: one for each part without a switch of the circuit or a gap.
 
     They are those of the replay. Where it differs from the log (another version has written it), the largest difference
     is stated. Raises RecordError if the log can't be used; ``trust``: as for `replay_log`.
