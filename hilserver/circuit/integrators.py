@@ -81,7 +81,7 @@ def advance_with(
         z[ix[row]] = 0.0
         row += THREE
     release_voids(ix, work)
-    if ix[N_SAMPLED] > 0:
+    if ix[N_SAMPLED] > 0 and n_steps > 0:
         # so that sampled kernels see signals that follow from these inputs
         rates_within_step(ix, val, z, y, work, False)
     for step in range(n_steps):
@@ -203,10 +203,10 @@ def keep_rates(ix: Indices, d: Floats, chambers: Floats, f: Floats) -> None:
     n = np.int64(ix[N_STATES])
     for i in range(n):
         f[i] = d[i]
-    for i in range(n, states_with(ix, chambers)):
-        row = CHAMBER_CELLS * (i - n)
+    for c in range(chambers.shape[0] // CHAMBER_CELLS):
+        row = CHAMBER_CELLS * c
         total = int(chambers[row + SUM_AT])
-        f[i] = (d[total] - chambers[row + SWEPT]) / (d[total + 1] + chambers[row + CAPACITANCE])
+        f[n + c] = (d[total] - chambers[row + SWEPT]) / (d[total + 1] + chambers[row + CAPACITANCE])
 
 
 def place_of_state(ix: Indices, chambers: Floats, i: int) -> int:
@@ -215,14 +215,31 @@ def place_of_state(ix: Indices, chambers: Floats, i: int) -> int:
     return i if i < n else int(chambers[CHAMBER_CELLS * (i - int(n)) + PRESSURE_AT])
 
 
+def set_states(ix: Indices, z: Floats, chambers: Floats, states: Floats) -> None:
+    """Write all states into z."""
+    n = np.int64(ix[N_STATES])
+    for i in range(n):
+        z[i] = states[i]
+    for c in range(chambers.shape[0] // CHAMBER_CELLS):
+        z[int(chambers[CHAMBER_CELLS * c + PRESSURE_AT])] = states[n + c]
+
+
+def read_states(ix: Indices, z: Floats, chambers: Floats, states: Floats) -> None:
+    """Read all states out of z."""
+    n = np.int64(ix[N_STATES])
+    for i in range(n):
+        states[i] = z[i]
+    for c in range(chambers.shape[0] // CHAMBER_CELLS):
+        states[n + c] = z[int(chambers[CHAMBER_CELLS * c + PRESSURE_AT])]
+
+
 def keep_start(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambers: Floats) -> None:
     """Keep the states and their rates at ``z`` in ``work``."""
     n, m = states_with(ix, chambers), np.int64(ix[N_STATES]) + np.int64(ix[N_SUMS])
     d, start, f = work, work[m:], work[m + n :]
     rates_within_step(ix, val, z, y, d, True)
     hold_voids(ix, val, z, d)
-    for i in range(n):
-        start[i] = z[place_of_state(ix, chambers, i)]
+    read_states(ix, z, chambers, start)
     keep_rates(ix, d, chambers, f)
     for k in range(ix[N_FLOWS]):
         flow_of_step(ix, work, chambers, k)[RATE] = flow(ix, z, d, ix[FLOWS] + THREE * k)
@@ -233,8 +250,7 @@ def linearise(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, cham
     own, n = np.int64(ix[N_STATES]), states_with(ix, chambers)
     m = own + np.int64(ix[N_SUMS])
     d, start, f, rates, jacobian = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 5 * n :]
-    for j in range(n):
-        z[place_of_state(ix, chambers, j)] = start[j]
+    set_states(ix, z, chambers, start)
     for j in range(n):
         step = 1e-7 * max(abs(start[j]), val[ix[SCALE] + j] if j < own else CHAMBER_SCALE)
         step = (start[j] + step) - start[j]
@@ -275,19 +291,22 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambe
     m = own + np.int64(ix[N_SUMS])
     d, start, f, k1, k2, pivots = work, work[m:], work[m + n :], work[m + 2 * n :], work[m + 3 * n :], work[m + 4 * n :]
     jacobian, matrix = work[m + 5 * n :], work[m + 5 * n + n * n :]
+    for i in range(n * n):
+        matrix[i] = 0.0 - GAMMA * h * jacobian[i]
     for i in range(n):
-        for j in range(n):
-            matrix[i * n + j] = (1.0 if i == j else 0.0) - GAMMA * h * jacobian[i * n + j]
+        matrix[i * n + i] = 1.0 - GAMMA * h * jacobian[i * n + i]
         k1[i] = f[i]
     factorise(matrix, int(n), pivots)
     solve(matrix, k1, int(n), pivots)
     for i in range(n):
-        z[place_of_state(ix, chambers, i)] = start[i] + GAMMA * h * k1[i]
+        k2[i] = start[i] + GAMMA * h * k1[i]
+    set_states(ix, z, chambers, k2)
     for k in range(ix[N_FLOWS]):
         one = flow_of_step(ix, work, chambers, k)
-        one[VOLUME] = one[RATE]
+        volume = one[RATE]
         for i in range(n):
-            one[VOLUME] += GAMMA * h * one[SLOPES + i] * k1[i]
+            volume += GAMMA * h * one[SLOPES + i] * k1[i]
+        one[VOLUME] = volume
     z[own] += GAMMA * h
     clip_states(ix, val, z)
     rates_within_step(ix, val, z, y, d, True)
@@ -303,7 +322,8 @@ def attempt(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, chambe
             second += GAMMA * h * one[SLOPES + i] * k2[i]
         one[VOLUME] = h * (GAMMA * first + (2.0 - GAMMA) * second)
     for i in range(n):
-        z[place_of_state(ix, chambers, i)] = start[i] + h * (GAMMA * k1[i] + (2.0 - GAMMA) * k2[i])
+        k2[i] = start[i] + h * (GAMMA * k1[i] + (2.0 - GAMMA) * k2[i])
+    set_states(ix, z, chambers, k2)
     clip_states(ix, val, z)
 
 
@@ -324,8 +344,9 @@ def is_accurate_step(ix: Indices, val: Floats, z: Floats, y: Floats, work: Float
     jacobian, matrix = work[m + 5 * n :], work[m + 5 * n + n * n :]
     rates_within_step(ix, val, z, y, d, True)
     keep_rates(ix, d, chambers, error)
+    read_states(ix, z, chambers, change)
     for j in range(n):
-        change[j] = z[place_of_state(ix, chambers, j)] - start[j]
+        change[j] = change[j] - start[j]
     for i in range(n):
         predicted = f[i]
         for j in range(n):

@@ -144,7 +144,7 @@ def first_row(layout: RowLayout, plan: Plan, packed: PackedCircuit) -> Floats:
         block.command = block.demand = block.spool = v.safe_value
         block.gain_PA = block.gain_AT = 1.0
         block.output = raw_output(v.safe_value, v)
-        past_of_valve(plan, row, number)[:] = v.safe_value
+        past_of_valve(plan.layout[0], row, number)[:] = v.safe_value
     row[at.output : at.output + len(plan.output)] = plan.output["off"]
     for number in range(len(plan.cylinder)):
         cells_of(cylinder_state(plan, row, number))[:] = np.nan
