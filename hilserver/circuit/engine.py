@@ -137,16 +137,21 @@ def hold_voids(ix: Indices, val: Floats, z: Floats, d: Floats) -> None:
         row += FIVE
 
 
-def count_voids(ix: Indices, val: Floats, z: Floats, d: Floats) -> None:
-    """At the end of a step: the state of a node below the vapour pressure counts its void again.
+def count_voids(ix: Indices, val: Floats, z: Floats, d: Floats) -> bool:
+    """At the end of a step: the state of a node below the vapour pressure counts its void again; whether there was any.
 
     Where a void has opened or closed within the step, a part of the volume flown has expanded or compressed the oil,
     at the node's mean capacitance in this part of the step. (That volume is integrated; in a Rosenbrock step it follows
     from the change of the state, exactly while the capacitance is constant, and to second order otherwise.)
     """
+    found = False
     row = ix[HYDRAULIC]
     for _ in range(ix[N_HYDRAULIC]):
-        i, cell, vapour = ix[row], ix[row + THREE], val[ix[row + FOUR]]
+        i, total, cell, vapour = ix[row], ix[row + ONE], ix[row + THREE], val[ix[row + FOUR]]
+        row += FIVE
+        if z[i] >= vapour and d[cell + HELD] == 0.0:
+            continue
+        found = True
         before, flown, C = d[cell + BEFORE], d[cell + FLOWN], d[cell + AT_START]
         if z[i] < vapour and d[cell + HELD] > 0.0:
             z[i] = vapour + (z[i] - vapour) * C / VOID_CAPACITANCE
@@ -155,10 +160,10 @@ def count_voids(ix: Indices, val: Floats, z: Floats, d: Floats) -> None:
             expanded = (C + share * (C_mean - C)) * (before - vapour)
             z[i] = vapour - max(-flown - expanded, 0.0) / VOID_CAPACITANCE
         elif d[cell + HELD] > 0.0:
-            share, C_end = (vapour - before) / (z[i] - before), d[ix[row + ONE] + ONE]
+            share, C_end = (vapour - before) / (z[i] - before), d[total + ONE]
             z[i] = vapour + (z[i] - vapour) * C / (C + 0.5 * (1.0 + share) * (C_end - C))
         d[cell + HELD] = 0.0
-        row += FIVE
+    return found
 
 
 def release_voids(ix: Indices, d: Floats) -> None:
