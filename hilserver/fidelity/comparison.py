@@ -30,6 +30,7 @@ from hilserver.fidelity.results import (
     SegmentResult,
 )
 from hilserver.fidelity.segments import CircuitRows, CycleSegment, passes, segment_result, segments_of, trip_in
+from hilserver.fidelity.step import IntegrationStep
 from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Device, Rig
 from hilserver.rig.simulated import joined, plant_circuit
@@ -89,8 +90,9 @@ class Comparison:
     ) -> Comparison:
         """The comparison of a rig on this machine with this drive."""
         file = str(rig.file.parent / rig.settings.circuit)
-        reference = reference_simulation(machine, rig.circuit, rig.library, file)
-        plant = plant_circuit(machine.source, drive, rig.library, accounts=rig.accounts)
+        companion = IntegrationStep(halvings=rig.halvings)
+        reference = reference_simulation(machine, rig.circuit, rig.library, file).at(companion)
+        plant = companion.of(plant_circuit(machine.source, drive, rig.library, accounts=rig.accounts))
         uncommanded = [v.port for v in rig.settings.valves.values() if commanded_by(rig.circuit, v.port) is None]
         where = ", ".join(uncommanded)
         reason = f"{NO_BRIDGE}: no signal commands a virtual valve at port {where}" if uncommanded else ""

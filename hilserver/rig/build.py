@@ -93,6 +93,8 @@ class Rig:
     """Seconds of the rig per second of the clock, if the run is paced; see :func:`at_speed`."""
     accounts: bool = False
     """Whether its circuits are packed with their accounts, see `pack`. No result depends on it."""
+    halvings: int = 0
+    """Of the parts into which implicit methods divide their steps: of a rig that is the companion of another one."""
 
     @property
     def clock_rate(self) -> float:
