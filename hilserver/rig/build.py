@@ -25,7 +25,7 @@ from hilserver.rig.outputs import driven_outputs
 from hilserver.rig.plan import RowLayout, build_plan, row_layout
 from hilserver.rig.references import unresolved
 from hilserver.rig.settings import HIGHEST_RATE, LOWEST_RATE, RigSettings
-from hilserver.rig.simulated import build_plant
+from hilserver.rig.simulated import build_plant, plant_circuit
 from hilserver.rig.trust import remember
 from hilserver.tick.plan import Plan
 from hilserver.tick.plant import PlantArrays
@@ -91,6 +91,10 @@ class Rig:
     """The history of each calibrated channel; ``settings`` holds what came of it."""
     speed: float = 1.0
     """Seconds of the rig per second of the clock, if the run is paced; see :func:`at_speed`."""
+    accounts: bool = False
+    """Whether its circuits are packed with their accounts, see `pack`. No result depends on it."""
+    halvings: int = 0
+    """Of the parts into which implicit methods divide their steps: of a rig that is the companion of another one."""
 
     @property
     def clock_rate(self) -> float:
@@ -104,7 +108,7 @@ class Rig:
 
     def pack(self, circuit: Circuit, file: str = "") -> PackedCircuit:
         """Pack another circuit for this rig. Raises ConfigurationError, also if it is too large for the row."""
-        packed = pack(circuit, self.library, self.layout.bindings, self.layout.ports, file)
+        packed = pack(circuit, self.library, self.layout.bindings, self.layout.ports, file, self.accounts)
         self.layout.check_space(packed, file)
         return packed
 
@@ -221,12 +225,18 @@ def _plant_tables(rig_source: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[
                     yield name, table
 
 
-def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems: list[Problem] | None = None) -> Rig:
+def assemble(
+    sources: Mapping[str, Any],
+    file: Path,
+    library: Library,
+    problems: list[Problem] | None = None,
+    accounts: bool = False,
+) -> Rig:
     """Build a rig from its source tables (as loaded from files, or as kept in a log).
 
     ``sources``: "rig", "circuit", "cycle" and "calibration" (both optional), and for simulated devices "devices":
-    {device: {"machine": …, "drive": …}}. ``problems``: what was found wrong when they were loaded. Raises
-    ConfigurationError with these and all others.
+    {device: {"machine": …, "drive": …}}. ``problems``: what was found wrong when they were loaded. ``accounts``: pack
+    its circuits and plants with their accounts. Raises ConfigurationError with these and all others.
     """
     problems = list(problems or ())
     devices_sources = {device: dict(tables) for device, tables in sources.get("devices", {}).items()}
@@ -255,7 +265,7 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
     if cycle is not None:
         problems += unresolved(CycleSettings, sources["cycle"], rig_source, cycle_file)
         problems += cycle_disagreements(settings, cycle, cycle_file)
-    plants = dict(_plants(settings, devices, sources, file, library, problems))
+    plants = dict(_plants(settings, devices, sources, file, library, problems, accounts))
     slots, rates = _order(settings, devices), {d.name: d.rate for d in devices if d.rate is not None}
     outputs = tuple(driven_outputs(settings, {d.name: d.rate for d in devices if d.is_hardware}))
     layout = row_layout(settings, slots, rates, outputs) if not wrong else None
@@ -263,7 +273,7 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
     if circuit is not None:
         try:
             bindings, ports = (layout.bindings, layout.ports) if layout is not None else (None, ())
-            packed = pack(circuit, library, bindings, ports, circuit_file)
+            packed = pack(circuit, library, bindings, ports, circuit_file, accounts)
         except ConfigurationError as error:
             problems += error.problems
     if problems or layout is None or circuit is None or packed is None:
@@ -272,7 +282,19 @@ def assemble(sources: Mapping[str, Any], file: Path, library: Library, problems:
     layout = layout.with_space_for(packed)
     plan = build_plan(settings, cycle, slots, layout, rates, circuit.fluid)
     return Rig(
-        file, settings, circuit, cycle, tuple(devices), library, layout, plan, packed, sources, plants, calibrations
+        file,
+        settings,
+        circuit,
+        cycle,
+        tuple(devices),
+        library,
+        layout,
+        plan,
+        packed,
+        sources,
+        plants,
+        calibrations,
+        accounts=accounts,
     )
 
 
@@ -296,6 +318,7 @@ def _plants(
     file: Path,
     library: Library,
     problems: list[Problem],
+    accounts: bool,
 ) -> Iterator[tuple[str, PlantArrays]]:
     """The plants of the simulated devices whose files could be read."""
     for device in devices:
@@ -311,15 +334,16 @@ def _plants(
                 wrong += error.problems
         if not wrong:
             try:
-                yield device.name, _plant(device, tables, library, 1.0 / settings.loop.rate)
+                yield device.name, _plant(device, tables, library, 1.0 / settings.loop.rate, accounts)
             except ConfigurationError as error:
                 wrong += (_located(problem, device.name, tables, files, file) for problem in error.problems)
         problems += wrong
 
 
-def _plant(device: Device, tables: Mapping[str, Any], library: Library, dt: float) -> PlantArrays:
+def _plant(device: Device, tables: Mapping[str, Any], library: Library, dt: float, accounts: bool) -> PlantArrays:
     names = (device.inputs, device.outputs)
-    return build_plant(device.config, tables["machine"], tables["drive"], library, names, dt)
+    packed = plant_circuit(tables["machine"], tables["drive"], library, accounts=accounts)
+    return build_plant(device.config, packed, names, dt)
 
 
 def _located(problem: Problem, device: str, tables: Mapping[str, Any], files: Mapping[str, str], file: Path) -> Problem:

@@ -11,7 +11,7 @@ from hilserver.tick.bridge.compensation import compensated
 from hilserver.tick.bridge.ladder import Compensates, Kind, compensates, kind_of
 from hilserver.tick.bridge.strategies import flow_servo, inverse, jog
 from hilserver.tick.codes import Action, FaultCode, Mode
-from hilserver.tick.look_ahead import Note, Stage, predicted
+from hilserver.tick.look_ahead import FARTHEST, Note, Stage, first_note
 from hilserver.tick.modes import take_over, trip
 from hilserver.tick.plan import Plan
 from hilserver.tick.row import header, valve_state
@@ -59,7 +59,9 @@ def strategy_command(plan: Plan, row: Floats, work: Floats, valve: int, elapsed:
     p, p_S, p_T = row[v.column_p], row[v.column_S], row[v.column_T]
     if kind == Kind.LOOK_AHEAD:
         view = Stage.PREDICTED if compensates(number, Compensates.DELAY) else Stage.HELD
-        q_ahead = predicted(plan, work, view, v.port, Note.FLOW)
-        p_ahead = predicted(plan, work, view, v.port, Note.PRESSURE)
+        first = first_note(plan.port.shape[0], work.shape[0], view, v.port, Note.FLOW)
+        q_ahead = work[first : first + FARTHEST]
+        first = first_note(plan.port.shape[0], work.shape[0], view, v.port, Note.PRESSURE)
+        p_ahead = work[first : first + FARTHEST]
         return compensated(number, q_ahead, p_ahead, p_T, b, v, work, elapsed, dt)
     return inverse(number, b.flow_virtual, p, p_S, p_T, b, v, elapsed, dt)

@@ -47,7 +47,7 @@ def drive_valves(plan: Plan, ix: Indices, row: Floats, work: Floats, elapsed: fl
             watch_oscillation(b, v, travel, elapsed)
         else:
             forget_oscillation(b, v)
-        note_command(b.command, past_of_valve(plan, row, i))
+        note_command(b.command, past_of_valve(plan.layout[0], row, i))
 
 
 @compilable
