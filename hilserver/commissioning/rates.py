@@ -27,7 +27,7 @@ from hilserver.tick.codes import Mode
 
 RATES = (500.0, 1000.0, 2000.0, 3000.0, 5000.0, 7000.0, 10_000.0, 14_000.0, 20_000.0)
 """Rates that are tried, 1/s, up to the highest that a rig file may have."""
-MOST_MISSED = 0.01
+MAX_MISSED = 0.01
 """Share of the ticks that may be missed at a rate that counts as sustained: a shared machine loses some at any."""
 WARMING_UP = 0.3
 """Seconds of each run that are not evaluated."""
@@ -55,7 +55,7 @@ class RateTrial:
     @property
     def sustained(self) -> bool:
         """Whether the machine keeps up: hardly a tick is missed, work fits into the tick, the log is complete."""
-        return self.missed <= MOST_MISSED and self.work_p99 < 1e6 / self.rate and self.lost == 0
+        return self.missed <= MAX_MISSED and self.work_p99 < 1e6 / self.rate and self.lost == 0
 
 
 def highest_rate(trials: Sequence[RateTrial]) -> float | None:

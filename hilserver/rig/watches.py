@@ -20,7 +20,7 @@ MOVED = {"position": 0.05, "pressure": 0.2, "flow": 0.2}
 
 Pressure and flow may be constant in a smooth motion, to the resolution of a coarse sensor; a position may not.
 """
-LEAST_FLOW = 0.1
+MIN_FLOW = 0.1
 """Flows below this part of the valve's nominal flow do not count: errors of null and leakage, at rest."""
 ONE_JUMP = 0.5
 """Between no jump and one."""
@@ -93,7 +93,7 @@ def channel_constants(settings: RigSettings) -> dict[str, dict[str, Any]]:
         change, rate = possible_change(channel, motion)
         constants[name] = {
             "moved_by": valves.index(motion.valve) if motion is not None else NONE,
-            "least_flow": LEAST_FLOW * settings.valves[motion.valve].nominal_flow.flow if motion is not None else 0.0,
+            "least_flow": MIN_FLOW * settings.valves[motion.valve].nominal_flow.flow if motion is not None else 0.0,
             "supply_min": supply_min(channel) if name in _supplies(settings) else -inf,
             "supply_run_up": run_up(channel, settings),
             "jump": change,

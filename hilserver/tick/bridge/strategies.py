@@ -19,7 +19,7 @@ from hilserver.tick.plan import ValveRecord
 from hilserver.tick.row import ValveState
 from hilserver.tick.valve import UNAVAILABLE, note
 
-LEAST_DROP = 0.25
+MIN_DROP = 0.25
 """Fraction of the transition pressure below which the command is faded out."""
 SLOW_RETURN = 0.2
 """s: time in which the command is restored, because the measured drop is noisy."""
@@ -72,7 +72,7 @@ def authority(b: ValveState, v: ValveRecord, elapsed: float, return_time: float)
     Between zero drop and a quarter of P_TR, the sensors' noise would make the inverse jump between null and full
     opening. So the command fades to null there: immediately when the drop vanishes, and back slowly when it returns.
     """
-    wanted = 1.0 - step(b.drop, 0.0, 0.0, LEAST_DROP * v.p_tr, 1.0)
+    wanted = 1.0 - step(b.drop, 0.0, 0.0, MIN_DROP * v.p_tr, 1.0)
     slowly = b.no_drop_share + (wanted - b.no_drop_share) * elapsed / (return_time + elapsed)
     b.no_drop_share = max(wanted, slowly)
     if b.no_drop_share > 0.01:
