@@ -10,7 +10,7 @@ from typing import NamedTuple
 from hilserver.components.base import Component
 
 
-class Connection(NamedTuple):
+class ComponentPort(NamedTuple):
     """A port of a component type."""
 
     port: str
@@ -27,13 +27,13 @@ def first_sentence(kind: type[Component]) -> str:
     return re.split(r"(?<=\.) (?=[A-Z])", paragraph)[0]
 
 
-def connections(kind: type[Component]) -> Iterator[Connection]:
+def connections(kind: type[Component]) -> Iterator[ComponentPort]:
     """Ports and signals of a component type."""
     for what, ports in (("hydraulic", kind.hydraulic), ("mechanical", kind.mechanical), ("shaft", kind.rotational)):
         for port in ports:
-            yield Connection(port, what, f'ports = {{ {port} = "<node>" }}')
+            yield ComponentPort(port, what, f'ports = {{ {port} = "<node>" }}')
     for port in kind.inputs:
         default = f"; {kind.input_defaults[port]:g} if not given" if port in kind.input_defaults else ""
-        yield Connection(port, "signal in", f'{port} = "<signal>"', f", or a number{default}")
+        yield ComponentPort(port, "signal in", f'{port} = "<signal>"', f", or a number{default}")
     for port in kind.outputs:
-        yield Connection(port, "signal out", f'{port} = "<signal>"')
+        yield ComponentPort(port, "signal out", f'{port} = "<signal>"')

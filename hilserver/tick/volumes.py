@@ -23,7 +23,8 @@ from hilserver.circuit.engine import PORTS
 from hilserver.numerics.arrays import Floats, Indices, signed
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
-from hilserver.tick.bridge.ladder import Compensates, compensates
+from hilserver.tick.bridge.effects import Compensates
+from hilserver.tick.bridge.ladder import compensates
 from hilserver.tick.codes import Mode
 from hilserver.tick.cylinder import MIN_PRESSURE, chamber_A, chamber_B, is_known
 from hilserver.tick.plan import Plan
