@@ -24,7 +24,7 @@ import numpy as np
 
 from hilserver.circuit import dispatch
 from hilserver.circuit.dispatch import is_pair
-from hilserver.circuit.library import FIRST_OWN_KIND, MOST_OWN_KINDS, Contract, Library
+from hilserver.circuit.library import FIRST_OWN_KIND, MAX_OWN_KINDS, Contract, Library
 from hilserver.circuit.program import Program
 from hilserver.compiler.linking import (
     HEAPLESS,
@@ -46,9 +46,9 @@ def program_with(library: Library, file: Path) -> Program:
     """The prebuilt program with the kernels of the user's components in this library."""
     register_marks()
     contracts = library.own_kernels
-    if len(contracts) > MOST_OWN_KINDS:
+    if len(contracts) > MAX_OWN_KINDS:
         raise HilserverError(
-            f"{len(contracts)} kernels of your own components are too many: {MOST_OWN_KINDS} can be used."
+            f"{len(contracts)} kernels of your own components are too many: {MAX_OWN_KINDS} can be used."
         )
     linecache.checkcache()
     name = fingerprint_of(contracts)
@@ -59,7 +59,7 @@ def program_with(library: Library, file: Path) -> Program:
 def _loaded(name: str, file: Path, contracts: tuple[Contract, ...]) -> Program:
     kernels = [_compiled(contract) for contract in contracts]
     program = _loaded_alone(file, f"-{name}")
-    table = program.table(OWN_TABLE, MOST_OWN_KINDS)
+    table = program.table(OWN_TABLE, MAX_OWN_KINDS)
     for contract, kernel in zip(contracts, kernels, strict=True):
         table[contract.kind - FIRST_OWN_KIND] = _address(kernel)
     program.kept = kernels

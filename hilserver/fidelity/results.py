@@ -17,7 +17,7 @@ from hilserver.rig.cycle import Sine
 from hilserver.simulation.balance import Balance, balance_texts
 from hilserver.simulation.pacing import Paced
 from hilserver.simulation.step_error import StepError
-from hilserver.tick.bridge.ladder import BRIDGING, Kind, Strategy
+from hilserver.tick.bridge.ladder import BRIDGING, Strategy
 from hilserver.tick.codes import Saturation
 
 NO_BRIDGE = "no compensation"
@@ -282,5 +282,5 @@ class Fidelity:
 
 def highest_strategy(variants: Mapping[str, object]) -> str:
     """The highest of these variants on the ladder of strategies."""
-    levels = [s.name for s in Strategy if s.name in variants and s.kind is not Kind.FLOW_SERVO]
+    levels = [s.name for s in Strategy if s.name in variants and not s.kind.integrates]
     return levels[-1] if levels else list(variants)[-1]

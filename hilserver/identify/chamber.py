@@ -38,7 +38,7 @@ from hilserver.rig.build import Rig
 from hilserver.rig.settings import CylinderSettings, ValveSettings
 from hilserver.tick.cylinder import chamber_A, chamber_B
 
-LEAST_PRESSURE = 1e5
+MIN_PRESSURE = 1e5
 """Pa gauge, below which a chamber contains air as well as oil."""
 END_OF_STROKE = 0.005
 """Fraction of the stroke at either end that is left out: end stops and cushions."""
@@ -83,7 +83,7 @@ class Chamber:
         p_other = channels[self.other] if self.other is not None else np.zeros(len(p))
         area_A, area_B = self.cylinder.areas()
         change = np.diff(smoothed(p, round(SMOOTH_PRESSURE / self.dt)))
-        middle = np.maximum(_middle(p), LEAST_PRESSURE)
+        middle = np.maximum(_middle(p), MIN_PRESSURE)
         dead, line = (self._line.dead_B if self._at_B else self._line.dead_A), self._line
         V = capacitance / self._oil_compliance(middle)
         absolute = middle + line.p_0
@@ -118,7 +118,7 @@ class Chamber:
         p, x = channels[self.pressure], channels[str(self.cylinder.position)]
         inside = np.abs(x / self.cylinder.stroke - 0.5) < 0.5 - END_OF_STROKE
         around = round(AROUND_ENDS / self.dt)
-        good = known & ~widened(~inside | (p < LEAST_PRESSURE), around, around)
+        good = known & ~widened(~inside | (p < MIN_PRESSURE), around, around)
         used: NDArray[np.bool_] = good[:-1] & good[1:]
         return used
 

@@ -30,7 +30,7 @@ from scipy.signal import lfilter
 from hilserver.identify.scatter import scatters
 from hilserver.numerics.arrays import Floats
 
-MOST_ROUNDS = 12
+MAX_ROUNDS = 12
 """Fits, each with the filters from the one before, until the gain falls below DONE."""
 NEAR_OPTIMUM, DONE = 30.0, 1.0
 """Reduction of the sum of squares by a fit (its terms are 1 on average): one standard deviation is 1."""
@@ -48,7 +48,7 @@ oil.
 """
 FINEST = STEP
 """Minimum standard deviation, as a fraction of a parameter's size: derivatives, interpolation between ticks."""
-MOST_EVALUATIONS = 40
+MAX_EVALUATIONS = 40
 """Steps of a fit, accepted or not."""
 DAMPING = 1e-4
 """First damping of the steps, relative to the diagonal of the normal equations."""
@@ -205,7 +205,7 @@ def fit(
     predict: Predict,
     start: Values,
     others: Others | None = None,
-    rounds: int = MOST_ROUNDS,
+    rounds: int = MAX_ROUNDS,
 ) -> FitResult:
     """Identify the parameters, starting from the values of ``start``, in at most this number of rounds."""
     values, gained = dict(start), inf
@@ -294,7 +294,7 @@ class _Problem:
 
         now = np.clip([values[name] for name in self.parameters] / sizes, low, high)
         r, damping, growth, J = self.penalised(at(now)), DAMPING, 2.0, None
-        for _ in range(MOST_EVALUATIONS):
+        for _ in range(MAX_EVALUATIONS):
             if J is None:
                 J = self.penalised_jacobian(at(now))
                 normal, slope = J.T @ J, J.T @ r

@@ -40,7 +40,7 @@ DRIFT_UNKNOWN = 0.3
 """The same where no valve is known at the port."""
 POSITION_NOISE = 1e-7
 """m per sqrt(s): keeps the filter from trusting its integration of the speed indefinitely."""
-LEAST_NOISE = 0.1
+MIN_NOISE = 0.1
 """Minimum noise that is assumed, per tick of a sensor's delay and one more: bar, 0.1 mm, tenths of nominal flow.
 
 A filter that gives a delayed sensor more weight than that corrects the errors of its model too fast.
@@ -101,7 +101,7 @@ def _gains(
     known: Integers = np.array([s for s in range(len(scale)) if not _unseen(s, noise)])
     rows: Integers = np.array([i for i, sigma in enumerate(noise) if sigma is not None])
     late = [1.0 + m.age_A, 1.0 + m.age_B, 1.0 + m.age_x, 1.0, 1.0]
-    sigma = np.array([max(noise[i] or 0.0, LEAST_NOISE * late[i] * unit[i]) / unit[i] for i in rows])
+    sigma = np.array([max(noise[i] or 0.0, MIN_NOISE * late[i] * unit[i]) / unit[i] for i in rows])
     seen = look[np.ix_(rows, known)]
     known_step, known_spread = step[np.ix_(known, known)], spread[np.ix_(known, known)]
     gain, after = stationary(known_step, known_spread, seen, sigma**2, np.array(periods)[rows])

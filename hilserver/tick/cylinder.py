@@ -33,7 +33,7 @@ from hilserver.tick.plan import (
 from hilserver.tick.records import cells_of
 from hilserver.tick.row import CylinderState
 
-LEAST_PRESSURE = -1e5
+MIN_PRESSURE = -1e5
 """Pa gauge; the estimate does not fall below a vacuum."""
 
 FIRST_FLOW = CylinderState.names().index("flow_A")
@@ -53,7 +53,7 @@ def move_cylinder(q_A: float, q_B: float, k: CylinderState, m: CylinderRecord, h
     mid_x = x + half * v
     more_A = h * (q_A - m.area_A * mid_v) / chamber_A(mid_x, mid_A, m)
     more_B = h * (q_B + m.area_B * mid_v) / chamber_B(mid_x, mid_B, m)
-    k.p_A, k.p_B = max(p_A + more_A, LEAST_PRESSURE), max(p_B + more_B, LEAST_PRESSURE)
+    k.p_A, k.p_B = max(p_A + more_A, MIN_PRESSURE), max(p_B + more_B, MIN_PRESSURE)
     k.v = v + h * (m.area_A * mid_A - m.area_B * mid_B - k.F) / m.mass
     k.x = x + h * mid_v
     if (k.x < 0.0 and k.v < 0.0) or (k.x > m.stroke and k.v > 0.0):

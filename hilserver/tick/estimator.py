@@ -9,8 +9,9 @@ from math import isfinite
 
 from hilserver.numerics.arrays import Floats, overwrite
 from hilserver.numerics.compilable import compilable
+from hilserver.tick.bridge.effects import Compensates
 from hilserver.tick.bridge.end_stop import note_end_stop
-from hilserver.tick.bridge.ladder import Compensates, compensates
+from hilserver.tick.bridge.ladder import compensates
 from hilserver.tick.bridge.learning import note_volume
 from hilserver.tick.cylinder import (
     add_volumes,

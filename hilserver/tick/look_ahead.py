@@ -26,7 +26,6 @@ All copies are in ``work``, after the integrator's scratch space.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from math import ceil, exp
 
 import numpy as np
@@ -44,7 +43,8 @@ from hilserver.numerics.arrays import Floats, Indices, overwrite
 from hilserver.numerics.compilable import compilable
 from hilserver.numerics.shape import clip
 from hilserver.tick.bridge.compensation import POINTS, first_of
-from hilserver.tick.bridge.ladder import Compensates, Kind, compensates, kind_of
+from hilserver.tick.bridge.effects import Compensates
+from hilserver.tick.bridge.ladder import compensates, looks_ahead
 from hilserver.tick.codes import Mode
 from hilserver.tick.cylinder import chamber_A, chamber_B, is_known, move_cylinder
 from hilserver.tick.estimator import predicts
@@ -59,27 +59,10 @@ from hilserver.tick.row import (
     trend,
     valve_state,
 )
+from hilserver.tick.stages import FARTHEST, NOTES, Note, Stage, first_note
 from hilserver.tick.valve import delay_of, opening_for, valve_flow
 from hilserver.tick.volumes import flow_at_end, flow_of, place_of_flow, place_of_pressure, place_of_sum
 
-
-class Stage(IntEnum):
-    """Stages of a tick."""
-
-    CATCH_UP = 0
-    """The circuit over missed ticks."""
-    HELD = 1
-    """The look-ahead with the port pressures held."""
-    PREDICTED = 2
-    """The look-ahead with the port pressures predicted."""
-    THIS_TICK = 3
-    """The circuit over this tick."""
-
-
-FARTHEST = 32
-"""Maximum look-ahead, in ticks."""
-NOTES = 2
-"""Number of values that the look-ahead stores per port and tick (`Note`)."""
 EXCHANGE = 2e-4
 """s: longest step in which circuit and cylinders are simulated separately."""
 DIP = 1e4
@@ -89,13 +72,6 @@ GENTLE = 1e-3
 STIFF = 0.25
 """Stiffness (a) above which the chamber is a state of the circuit: there the linearised flow is wrong by several per
 cent."""
-
-
-class Note(IntEnum):
-    """What the look-ahead stores per port and tick: the mean over the tick of this."""
-
-    FLOW = 0
-    PRESSURE = 1
 
 
 class PortAhead(Struct):
@@ -137,12 +113,6 @@ def look_ahead_size(plan: Plan) -> int:
 
 
 @compilable
-def first_note(ports: int, cells: int, view: int, port: int, what: int) -> int:
-    """Place in ``work``, of so many cells, of a `Note` of a port: FARTHEST means, over the coming tick, the next, …"""
-    return cells + ((NOTES * (view - 1 - Stage.PREDICTED.value) + what) * ports + port) * FARTHEST
-
-
-@compilable
 def is_ahead(stage: int) -> bool:
     """Whether a stage is a look-ahead."""
     return stage == Stage.HELD or stage == Stage.PREDICTED
@@ -158,7 +128,7 @@ def ticks_of(plan: Plan, row: Floats, stage: int, missed: int) -> int:
     ticks = 0
     for i in range(plan.valve.shape[0]):
         b, v = valve_state(plan, row, i), plan.valve[i]
-        if kind_of(b.strategy) != Kind.LOOK_AHEAD:
+        if not looks_ahead(b.strategy):
             continue
         predictive = compensates(b.strategy, Compensates.DELAY)
         if stage == Stage.HELD and not predictive:

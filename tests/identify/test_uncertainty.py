@@ -18,7 +18,7 @@ from hilserver.identify.suspicions import suspicions
 from hilserver.numerics.arrays import Floats
 
 TICKS = 4000
-LEAST_COVERED = 0.75
+MIN_COVERED = 0.75
 """Share of the 95 % intervals of a rig that contain the truth, at least; the page states that of many rigs.
 
 Of ten independent intervals of 95 % (of 90 %) less than eight hold with a probability of 1 % (of 7 %). Deviations from
@@ -98,7 +98,7 @@ def test_confidence_intervals_of_a_randomised_rig_contain_the_true_values(random
     found: list[Finding] = [f for valve in randomised for f in compared(valve.experiment.rig, valve)]
     assert len(found) >= 7
     outside = [f for f in found if not f.covered]
-    assert len(outside) <= (1.0 - LEAST_COVERED) * len(found), outside
+    assert len(outside) <= (1.0 - MIN_COVERED) * len(found), outside
 
 
 @pytest.mark.slow
