@@ -52,6 +52,15 @@ def test_a_rig_that_must_stop_is_seen_to_have_stopped_for_a_moment() -> None:
     assert model.wrong == ["still RUNNING, though it was tripped"]
 
 
+def test_a_piston_that_moves_unseen_must_not_go_on_moving() -> None:
+    """A sensor that shows the same again and again; with a stop in between it has moved half as far."""
+    for modes, wrong in (([R] * 20, True), ([R] * 10 + [F] + [R] * 9, False)):
+        model = Model()
+        for number, mode in enumerate(modes):
+            model.see(Look(0.1 * number, 100 * number, mode, 3.0, None, 0.01 * number))
+        assert [f"{0.1 + 0.01:.2f} m unseen" in text for text in model.wrong] == [True] * wrong
+
+
 def test_while_this_machine_stands_still_nothing_is_known() -> None:
     model = Model()
     for at in (0.0, 0.01, 100.0, 100.01):

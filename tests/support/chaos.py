@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from chaos_model import BLIND, Look, Model, Step, Steps
+from chaos_model import BLIND, SLOWLY, Look, Model, Step, Steps
+from chaos_place import IS_ROOT, ChaosServer, Disk
 from mqtt_bench import FLOOD
-from service_harness import Server, eventually, panel, rig_text
+from service_harness import eventually, panel, rig_text
 from soak import HEARTBEAT, MAX_MISSED, RECORDING, Soak, be_running
 from soak_logs import look_at_logs
 
@@ -34,6 +35,7 @@ from hilserver.record.folder import SUFFIX
 from hilserver.tick.codes import Mode
 from hilserver.tick.row import header
 
+NAME = f"chaos_{os.getpid()}"
 LOST_AFTER = 2.0
 """s; without a broker the rig may run for so long."""
 TO_END = 20.0
@@ -48,9 +50,14 @@ timeout = "200 ms"
 refresh = "100 ms"
 rate = "50 Hz"
 hang_time = "2 s"
+read_back = true
 [devices.plc.inputs.p_A]
 table = "input"
 address = 0
+type = "int16"
+[devices.plc.inputs.x]
+table = "input"
+address = 1
 type = "int16"
 [devices.plc.outputs.enable]
 table = "coil"
@@ -60,6 +67,10 @@ safe = 0
 device = "plc"
 source = "p_A"
 scale = {{ raw = [0, 100], value = ["0 bar", "100 bar"] }}
+[channels.x_plc]
+device = "plc"
+source = "x"
+scale = {{ raw = [0, {most}], value = ["0 mm", "1000 mm"] }}
 [limits.old_plc]
 channel = "p_plc"
 max_age = "1 s"
@@ -71,7 +82,11 @@ max_age = "1 s"
 raw = [0, 1]
 on = "armed"
 """
-"""The valve's supply is measured, and the pump switched on, by a slow device."""
+"""The valve's supply and the piston's position are measured, and the pump switched on, by a slow device."""
+STEPS_OF_X = 10_000
+"""Of the reading of the position, over a stroke of 1 m."""
+X = 6
+"""Place of the piston's position, 0 to 10 V, in what the simulated device shows, behind the time."""
 
 
 @dataclass
@@ -79,31 +94,42 @@ class Chaos:
     """The server, its devices, and what is seen of them."""
 
     soak: Soak
-    server: Server = field(init=False)
+    server: ChaosServer = field(init=False)
     model: Model = field(default_factory=Model)
     held: list[int] = field(default_factory=list)
     """Processes that are held by SIGSTOP, each as often as it is."""
     deleted: list[Path] = field(default_factory=list)
     """Logs that were removed while they were written."""
+    unmounted: bool = False
+    """Whether logs could not be seen for a while."""
     active: list[tuple[str, float, float]] = field(default_factory=list)
     """What each fault concerns, when it began, when it ended (inf: not yet)."""
     recorded: int = -1
     """The last tick that the server has reported as recorded."""
     floods: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    stuck: int = 0
+    """How many faults hold the sensor of the position."""
+    unseen: float = 0.0
+    """m that the piston has moved since then, fast enough for anybody to see."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def new_server(self) -> Server:
+    def __post_init__(self) -> None:
+        self.disk = Disk(self.soak.folder / "logs")
+        self._was: tuple[float, float] | None = None
+        """Time and position at the last look."""
+
+    def new_server(self) -> ChaosServer:
         changes = {
             "rate =": f'rate = "1 kHz"\nheartbeat_timeout = "{HEARTBEAT:g} s"',
             "max_missed =": f"max_missed = {MAX_MISSED}",
             "max_age =": 'max_age = "2 s"',
             "lost_after =": f'lost_after = "{LOST_AFTER:g} s"',
             "supply =": 'supply = "p_plc"',
+            "position =": 'position = "x_plc"',
         }
-        name = f"chaos_{os.getpid()}"
-        text = rig_text(name, self.soak.folder, changes) + RECORDING.format(file_length="2 s", keep=2.0)
-        text += DEVICE.format(port=self.soak.bench.settings["tcp"]["port"])
-        return Server(self.soak.folder, name, text=text, environment=self.soak.fake.environment)
+        text = rig_text(NAME, self.soak.folder, changes) + RECORDING.format(file_length="2 s", keep=2.0)
+        text += DEVICE.format(port=self.soak.bench.settings["tcp"]["port"], most=STEPS_OF_X)
+        return ChaosServer(self.soak.folder, NAME, text=text, environment=self.soak.fake.environment)
 
     # --- what is seen ------------------------------------------------------------------------------------------------
 
@@ -115,13 +141,26 @@ class Chaos:
             await asyncio.sleep(0.01)
 
     def _look(self, memory: LoopMemory, device: DeviceMemory) -> Look:
+        """First at the devices, then at the loop: what a device does is never newer than the loop's row."""
         row, reading = np.empty(memory.ring.width), np.zeros(device.readings.width)
-        memory.ring.latest(row)
         device.readings.latest(reading)
         is_fresh = time.monotonic() - reading[0] < 0.5
-        pump = self.modbus("get", table="coil", address=9, count=1, unit=1)
         valve = float(reading[device.applied][0]) if is_fresh else None
-        return Look(time.monotonic(), int(header(row).tick), Mode(int(header(row).mode)), valve, bool(pump[0]))
+        if reading[0]:
+            self._measure(float(reading[0]), float(reading[X]) / 10.0)
+        pump = self.modbus("get", table="coil", address=9, count=1, unit=1)
+        memory.ring.latest(row)
+        now, tick, mode = time.monotonic(), int(header(row).tick), Mode(int(header(row).mode))
+        return Look(now, tick, mode, valve, bool(pump[0]), self.unseen)
+
+    def _measure(self, at: float, x: float) -> None:
+        """Let the slow device measure the position, unless its sensor is stuck."""
+        was, self._was = self._was, (at, x)
+        if not self.stuck:
+            self.modbus("set", table="input", address=1, values=[round(x * STEPS_OF_X)], unit=1)
+            self.unseen = 0.0
+        elif was is not None:
+            self.unseen += max(abs(x - was[1]) - SLOWLY * (at - was[0]), 0.0)
 
     def modbus(self, command: str, **arguments: Any) -> Any:
         """Tell the Modbus device something."""
@@ -149,6 +188,10 @@ class Chaos:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
 
+    def hold_sensor(self, one_more: int) -> None:
+        """Let the sensor of the position show what it shows."""
+        self.stuck += one_more
+
     def kill(self, *names: str) -> None:
         self.server.note_children()
         for name in names or tuple(self.server.pids):
@@ -172,7 +215,10 @@ class Chaos:
         end_floods(self)
         self.soak.fake.mend()
         self.soak.fake.set(clock_offset=0.0)
-        self.modbus("fault", refusal=0, answers=[])
+        self.stuck = 0
+        self.server.terminal.go_on()
+        self.disk.mount()
+        self.modbus("fault", refusal=0, answers=[], deaf=False)
         self.modbus("set", table="input", address=0, values=[SUPPLY], unit=1)
 
     def publish(self, name: str, **payload: Any) -> None:
@@ -230,10 +276,20 @@ def sent(name: str, stops: bool = False, **payload: Any) -> Fault:
     return Fault(lambda chaos: chaos.publish(name, **payload), stops_after=0.0 if stops else np.inf, by_command=True)
 
 
-def flood(chaos: Chaos) -> None:
-    """Another client sends as many commands as it can."""
-    command = [sys.executable, "-c", FLOOD, str(chaos.server.port), chaos.server.name]
-    chaos.floods.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+def flood(*command: str) -> Callable[[Chaos], None]:
+    """Another client sends as many commands as it can: this one, with this payload."""
+
+    def begin(chaos: Chaos) -> None:
+        words = [sys.executable, "-c", FLOOD, str(chaos.server.port), chaos.server.name, *command]
+        chaos.floods.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+    return begin
+
+
+def unmount(chaos: Chaos) -> None:
+    """Take the disk of the logs away."""
+    chaos.disk.unmount()
+    chaos.unmounted = True
 
 
 def end_floods(chaos: Chaos) -> None:
@@ -274,8 +330,19 @@ FAULTS = {
     "stopped": sent("stop", stops=True),
     "disarmed by an old command": sent("disarm", stops=True, expires=LONG_AGO),
     "old start": sent("start", expires=LONG_AGO),
-    "flood": Fault(flood, end_floods),
+    "flood": Fault(flood(), end_floods),
+    "flood of stops": Fault(flood("stop", "{}"), end_floods),
+    "flood of heartbeats": Fault(flood("heartbeat", '{"client": "x"}'), end_floods),
+    "terminal stopped": Fault(lambda chaos: chaos.server.terminal.stop(), lambda chaos: chaos.server.terminal.go_on()),
+    "terminal not read": Fault(
+        lambda chaos: chaos.server.terminal.stop_reading(), lambda chaos: chaos.server.terminal.go_on()
+    ),
+    "writes not applied": plc({"deaf": True}, {"deaf": False}, stops_after=1.5),
+    "sensor stuck": Fault(lambda chaos: chaos.hold_sensor(1), lambda chaos: chaos.hold_sensor(-1)),
+    "clock a second back": fake(clock_offset=-1.0),
 }
+if IS_ROOT:
+    FAULTS["disk unmounted"] = Fault(unmount, lambda chaos: chaos.disk.mount())
 
 
 def stop_service(chaos: Chaos) -> None:
@@ -348,8 +415,12 @@ async def operate(chaos: Chaos) -> None:
 async def play(soak: Soak, steps: Steps, end: str) -> str:
     """One life of a server; returns what was wrong first, empty if nothing was."""
     chaos, times = Chaos(soak), [time.monotonic()]
-    chaos.mend()
-    with chaos.new_server() as chaos.server:
+    chaos.disk.mount()
+    chaos.server = chaos.new_server()
+    with contextlib.ExitStack() as life:
+        life.callback(chaos.disk.unmount)
+        life.enter_context(chaos.server)
+        chaos.mend()
         memory = chaos.server.memory
         watching = asyncio.create_task(chaos.watch())
         try:
@@ -382,7 +453,13 @@ async def play(soak: Soak, steps: Steps, end: str) -> str:
     spans = zip(("start", "chaos", "running again", "end"), np.diff(times), strict=False)
     soak.report.append(f"{'':32}" + ", ".join(f"{what} {span:.1f} s" for what, span in spans))
     is_whole = end != "all killed" and not chaos.deleted
-    soak.report.append(look_at_logs(soak.new_logs(), int(header(row).tick), is_whole=is_whole, recorded=chaos.recorded))
+    with chaos.disk.all_files() as folders:
+        logs = soak.new_logs(*folders)
+        soak.report.append(
+            look_at_logs(
+                logs, int(header(row).tick), is_whole=is_whole, recorded=chaos.recorded, found_later=chaos.unmounted
+            )
+        )
     return ""
 
 
