@@ -48,7 +48,10 @@ def test_a_rig_that_must_stop_is_seen_to_have_stopped_for_a_moment() -> None:
     model = seen((1.0, R, 3.0, None), (0.1, F, 1.0, None), (0.5, R, 3.0, None))
     model.require_stopped(0.5, "it was tripped")
     assert model.wrong == []
-    model.require_stopped(1.2, "it was tripped")
+    model.see(Look(1.61, 1610, R, 3.0, stopped=True))
+    model.require_stopped(1.6, "it was tripped and reset again between two looks")
+    assert model.wrong == []
+    model.require_stopped(1.62, "it was tripped")
     assert model.wrong == ["still RUNNING, though it was tripped"]
 
 

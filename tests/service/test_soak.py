@@ -14,9 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chaos import ENDS, FAULTS, NAME, play
+from chaos import play
+from chaos_faults import ENDS, FAULTS
 from chaos_model import as_text, from_text, random_steps, shortest
 from chaos_place import squatted
+from chaos_rig import NAME
 from fake_system import FakeSystem, needs_compiler
 from modbus_bench import TcpBench
 from soak import ENDING, SURVIVED, Fault, Soak, Usage, be_running, live, service_is_stopped, switches

@@ -39,6 +39,8 @@ class Look:
     pump: bool | None = None
     unseen: float = 0.0
     """m that the piston has moved, not slowly, since its sensor is stuck."""
+    stopped: bool = False
+    """Whether the loop was in another mode than RUNNING in any of the ticks since the last look."""
 
 
 @dataclass
@@ -69,7 +71,7 @@ class Model:
         ticks = look.tick != last.tick
         if ticks and look.mode == Mode.RUNNING:
             self._running = look.at
-        else:
+        if look.stopped or not ticks or look.mode != Mode.RUNNING:
             self._not_running, self._unseen = look.at, look.unseen
         self._unseen = min(self._unseen, look.unseen)
         if look.unseen - self._unseen > FAR:
