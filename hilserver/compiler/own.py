@@ -37,6 +37,7 @@ from hilserver.compiler.linking import (
 )
 from hilserver.compiler.loading import load
 from hilserver.compiler.lowering import register_marks
+from hilserver.compiler.seal import sealed
 from hilserver.compiler.sources import cache_folder, fingerprint
 from hilserver.errors import ConfigurationError, HilserverError, Problem
 from hilserver.tick.program import OWN_TABLE
@@ -80,11 +81,11 @@ def _compiled(contract: Contract) -> Any:
     """A kernel as a C function, with the code that gathers its arguments and distributes its results."""
     name = fingerprint_of([contract])
     folder = cache_folder(f"own-{name}")
-    generated = import_generated(dispatch.generate_own(contract), f"own_{name}", folder)
-    vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **KERNEL_OPTIONS)
-    run, entry = generated.run, generated.entry
-    run.__qualname__, entry.__qualname__ = f"run_{name}", f"entry_{name}"
-    with cached_in(folder):
+    with sealed(folder), cached_in(folder):
+        generated = import_generated(dispatch.generate_own(contract), f"own_{name}", folder)
+        vars(generated)[f"k{contract.kind}"] = numba.njit(contract.kernel.function, **KERNEL_OPTIONS)
+        run, entry = generated.run, generated.entry
+        run.__qualname__, entry.__qualname__ = f"run_{name}", f"entry_{name}"
         vars(generated)["run"] = numba.njit(run, **HEAPLESS)
         made = numba.njit(entry, cache=True, **OPTIONS, **UNWRAPPED)  # carray requires the heap
         made.compile(OWN_SIGNATURE.args)

@@ -27,7 +27,7 @@ from hilserver.rig.references import unresolved
 from hilserver.rig.settings import HIGHEST_RATE, LOWEST_RATE, RigSettings
 from hilserver.rig.simulated import build_plant, plant_circuit
 from hilserver.rig.trust import remember
-from hilserver.tick.plan import Plan
+from hilserver.tick.plan import Plan, plan_on
 from hilserver.tick.plant import PlantArrays
 from hilserver.toml import read_toml
 
@@ -150,13 +150,16 @@ def load_rig(path: Path | str, library: Library | None = None) -> Rig:
 def at_speed(rig: Rig, speed: float) -> Rig:
     """The rig, to be run slower (speed below 1) or faster than real time. Raises HilserverError.
 
-    Only the clock changes: a tick remains the same step of the physics, and takes 1/speed of its time.
+    Only the clock changes: a tick remains the same step of the physics, and takes 1/speed of its time. The time after
+    which a jog ends is that of a person who renews it, in seconds of the clock.
     """
     real = [device.name for device in rig.devices if not device.is_simulated]
     if speed != 1.0 and real:
         text = f"device {', '.join(real)} is real, and its physics can't be slowed down or accelerated"
         raise HilserverError(f"{rig.file}: --speed is for rigs whose devices are all simulated: {text}.")
-    changed = replace(rig, speed=speed)
+    plan = plan_on(rig.plan.block.copy())
+    plan.valve["jog_time"] *= speed / rig.speed
+    changed = replace(rig, plan=plan, speed=speed)
     if not LOWEST_RATE <= changed.clock_rate <= HIGHEST_RATE:
         raise HilserverError(
             f"{rig.file}: at --speed {speed:g} the loop would tick {changed.clock_rate:g} times per second; the "

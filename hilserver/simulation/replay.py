@@ -17,7 +17,7 @@ from hilserver.numerics.arrays import Floats, Integers
 from hilserver.record.format import Event, LogHeader, RecordError, is_circuit
 from hilserver.record.reader import Batch, CircuitVersion, Damage, LogReader
 from hilserver.record.run import recorded_command, unpacked_record
-from hilserver.rig.build import Rig, assemble
+from hilserver.rig.build import Rig, assemble, at_speed
 from hilserver.rig.plan import first_row
 from hilserver.rig.trust import library_of_log
 from hilserver.tick.program import no_command, work_array
@@ -326,7 +326,8 @@ def rig_of_log(header: LogHeader, path: Path, trust: bool, accounts: bool = Fals
         raise RecordError(path, "does not contain the configuration of its rig and can't be replayed.")
     try:
         library = library_of_log(sources, path, trust=trust)
-        return assemble(sources, Path(str(header.configuration.get("file", path))), library, accounts=accounts)
+        rig = assemble(sources, Path(str(header.configuration.get("file", path))), library, accounts=accounts)
+        return at_speed(rig, header.speed)
     except ConfigurationError as error:
         problems = "\n".join(f"  {problem}" for problem in error.problems)
         text = f"was written by {header.software}; this version does not accept its configuration:\n{problems}"

@@ -77,8 +77,8 @@ class Soak:
     file_length: str = "2 s"
     keep: float = 2.0
     report: list[str] = field(default_factory=list)
-    server: Server = field(init=False)
-    memory: LoopMemory = field(init=False)
+    server: Server = field(init=False, repr=False)
+    memory: LoopMemory = field(init=False, repr=False)
     seen: set[Path] = field(default_factory=set)
     switches: int = 0
 
@@ -120,9 +120,10 @@ class Soak:
         """Wait for a condition without holding up the user."""
         return await asyncio.to_thread(eventually, condition, seconds)
 
-    def new_logs(self) -> list[Path]:
+    def new_logs(self, *folders: Path) -> list[Path]:
         """The logs of the life that has just ended."""
-        new = sorted(set((self.folder / "logs").glob(f"*{SUFFIX}")) - self.seen)
+        found = {path for folder in folders or (self.folder / "logs",) for path in folder.glob(f"*{SUFFIX}")}
+        new = sorted(found - self.seen)
         self.seen |= set(new)
         return new
 
