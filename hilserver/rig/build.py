@@ -251,9 +251,7 @@ def assemble(
     cycle: CycleSettings | None = None
     if "cycle" in sources:
         cycle = _validated(CycleSettings, sources["cycle"], cycle_file, problems)
-    if (
-        settings is None or circuit is None
-    ):  # further checks in spite of these problems, so that everything is reported at once
+    if settings is None or circuit is None:  # further checks nonetheless, so that everything is reported at once
         inputs = rig_source.get("inputs")
         names = inputs if isinstance(inputs, Mapping) else ()
         problems += undriven_signals(sources.get("circuit"), names, library, circuit_file)
@@ -284,21 +282,8 @@ def assemble(
     sources["circuit"] = circuit.written
     layout = layout.with_space_for(packed)
     plan = build_plan(settings, cycle, slots, layout, rates, circuit.fluid)
-    return Rig(
-        file,
-        settings,
-        circuit,
-        cycle,
-        tuple(devices),
-        library,
-        layout,
-        plan,
-        packed,
-        sources,
-        plants,
-        calibrations,
-        accounts=accounts,
-    )
+    parts = (tuple(devices), library, layout, plan, packed, sources, plants, calibrations)
+    return Rig(file, settings, circuit, cycle, *parts, accounts=accounts)
 
 
 def _beside(file: Path, name: object) -> str:
