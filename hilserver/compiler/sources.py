@@ -65,7 +65,7 @@ def only_one(folder: Path) -> Iterator[None]:
 
 
 def writable(root: Path) -> Path:
-    """The root if it can be written to, else a private folder of this user under the temporary folder."""
+    """The root if it can be written to, otherwise a private folder of this user under the temporary folder."""
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
         root.mkdir(mode=0o700, exist_ok=True)
