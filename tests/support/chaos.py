@@ -87,7 +87,7 @@ async def play(soak: Soak, steps: Steps, end: str) -> str:
             times.append(time.monotonic())
             if "supervisor" in chaos.server.alive():
                 async with asyncio.timeout(90.0), panel(chaos.server) as user:
-                    await be_running(user)
+                    await be_running(user, patience=5.0)
                     state = await user.see("state", lambda state: state["recording"]["tick"], len(user.seen))
                     chaos.recorded = state["recording"]["tick"]
             elif not {"supervisor", "loop", "device"} & {concerns(step.what) for step in steps}:

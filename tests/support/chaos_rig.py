@@ -74,6 +74,8 @@ on = "armed"
 """The valve's supply and the piston's position are measured, and the pump switched on, by a slow device."""
 STEPS_OF_X = 10_000
 """Of the reading of the position, over a stroke of 1 m."""
+STEADY = 0.1
+"""s between two readings of the simulated device; one that stood still longer makes good in one go what it missed."""
 LONGEST_LOOK = 1000
 """Rows of the loop between two looks."""
 X = 6
@@ -164,7 +166,7 @@ class Chaos:
         if not self.stuck:
             self.modbus("set", table="input", address=1, values=[round(x * STEPS_OF_X)], unit=1)
             self.unseen = 0.0
-        elif was is not None:
+        elif was is not None and at - was[0] < STEADY:
             self.unseen += max(abs(x - was[1]) - SLOWLY * (at - was[0]), 0.0)
 
     def modbus(self, command: str, **arguments: Any) -> Any:

@@ -141,14 +141,17 @@ def _inline(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-async def be_running(user: Panel) -> None:
-    """What an operator does after whatever has happened, until the rig runs with its work cycle."""
-    reasons: set[str] = set()
+async def be_running(user: Panel, patience: float = 60.0) -> None:
+    """What an operator does after whatever has happened, until the rig runs with its work cycle.
+
+    ``patience``: s after which the operator repeats what is not answered, as after a flood that has pushed it out.
+    """
     async with asyncio.timeout(60):
         while True:
+            answer = {"ok": False, "reason": "not answered"}
             for name in ("reset", "arm", "start"):
-                answer = await user.command(name)
-                reasons.add(str(answer.get("reason")))
+                with contextlib.suppress(TimeoutError):
+                    answer = await asyncio.wait_for(user.command(name), patience)
             if answer["ok"] or "the mode is RUNNING" in str(answer["reason"]):
                 break
             await asyncio.sleep(0.1)
