@@ -66,7 +66,10 @@ def broken(folder: Path) -> str | None:
         return None  # of a process that is just using it
     if hmac.compare_digest(written.encode(), _mark_of(folder).encode()):
         return None
-    return f"{folder}: contains machine code that hilserver has not written here, or that has changed since"
+    return (
+        f"{folder}: contains machine code that hilserver has not written here, or that has changed since (or the key in "
+        f"{state_folder()} is another one)"
+    )
 
 
 def broken_in(root: Path) -> str | None:

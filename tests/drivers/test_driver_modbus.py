@@ -144,7 +144,7 @@ def test_safe_values_do_not_wait_for_the_pause_after_refused_writes(bench: Modbu
         session.driver.write(np.array([300.0]))
     bench.server.do("fault", refusal=0)
     session.driver.write(np.array([300.0]))
-    assert not session.driver.holds(np.array([300.0])).any(), "it is in a pause"
+    assert not np.any(session.driver.holds(np.array([300.0]))), "it is in a pause"
     session.driver.write(np.array([7.0]))
     assert bench.server.get("holding", 100) == [7]
     session.driver.close()

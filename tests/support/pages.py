@@ -191,6 +191,7 @@ class Workplace:
             "HOME": str(self.folder),
             "XDG_RUNTIME_DIR": str(self.folder),
             "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
+            "XDG_STATE_HOME": os.environ.get("XDG_STATE_HOME", str(Path.home() / ".local" / "state")),
             "MACHINE": str(self.folder / "machine"),
             **self.environment,
         }
