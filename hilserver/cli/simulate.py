@@ -122,7 +122,7 @@ def _rig(file: Path, strategy: list[str] | None, speed: float | None, out: Path,
     for table in tables(result):
         console.print(table)
     balances = [f"{name}: {text}." for name, text in result.balances()]
-    said = [*sentences(result), *balances, *step_lines(result)]
+    said = [*sentences(result), *result.notes, *balances, *step_lines(result)]
     for line in [*said, *(f"Written: {path}" for path in write_simulation(result, out))]:
         console.print(line, soft_wrap=True)
 

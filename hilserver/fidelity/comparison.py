@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,6 +35,7 @@ from hilserver.numerics.arrays import Floats
 from hilserver.rig.build import Device, Rig
 from hilserver.rig.simulated import joined, plant_circuit
 from hilserver.simulation.balance import balance
+from hilserver.simulation.change_points import change_point_note
 from hilserver.simulation.lockstep import LockstepRun
 from hilserver.simulation.machine import Machine, machine_of_device
 from hilserver.tick.bridge.ladder import Strategy
@@ -163,16 +164,23 @@ class Comparison:
         flows = {port: flows_into(self.rig.circuit, port) for port in settings.ports}
         reference = self.series(coupled, self.reference.packed, flows)
         actual = self.series(true_values[segment.rows], self.plant, self.plant_flows())
-        balances = {SIMULATED_REFERENCE: self.reference.balance(self.program, self.dt, start, coupled)}
-        if self.rig.accounts:
-            runs = {
-                VIRTUAL_CIRCUIT: (self.rig.circuit, record.circuit, record.values),
-                SIMULATED_MACHINE: (self._installed(), self.plant, true_values),
-            }
-            for name, (circuit, packed, values) in runs.items():
-                run = (circuit, packed, values[begin], values[segment.rows], self.dt)
-                balances[name] = balance(self.program, self.rig.library, *run)
-        return replace(segment_result(settings, record, segment, actual, reference), balances=balances), coupled
+        runs = {
+            SIMULATED_REFERENCE: (self.reference.circuit, self.reference.packed, start, coupled),
+            VIRTUAL_CIRCUIT: (self.rig.circuit, record.circuit, record.values[begin], record.values[segment.rows]),
+            SIMULATED_MACHINE: (self._installed(), self.plant, true_values[begin], true_values[segment.rows]),
+        }
+        balances = {
+            what: balance(self.program, self.rig.library, *run, self.dt)
+            for what, run in runs.items()
+            if what == SIMULATED_REFERENCE or self.rig.accounts
+        }
+        result = segment_result(settings, record, segment, actual, reference)
+        notes = tuple(
+            f"The {what}: {note}"
+            for what, (circuit, packed, _, rows) in runs.items()
+            for note in _change_points(circuit, packed, rows, result.time)
+        )
+        return replace(result, balances=balances, notes=notes), coupled
 
     def _installed(self) -> Circuit:
         """The simulated machine with its drive."""
@@ -226,3 +234,10 @@ class Comparison:
         assert found is not None
         signal, sign = found
         return sign * rows[:, self.reference.packed.names.index(signal)]
+
+
+def _change_points(circuit: Circuit, packed: PackedCircuit, rows: Floats, time: Floats) -> Iterator[str]:
+    """A note on each mechanism of a circuit that came to a change point."""
+    for placed in circuit.mechanisms:
+        if note := change_point_note(placed, time, dict(zip(packed.names, rows.T, strict=True))):
+            yield note

@@ -61,6 +61,7 @@ class SegmentResult:
     ``stated_deviation``: the standard deviation that the bridge states for them. ``sines``: those of a sweep, in
     seconds of ``time``. ``rest``: the ticks before a sweep in which nothing moves. ``balances``: of the reference
     simulation and, where the run kept accounts, of the virtual circuit and the simulated machine, by their names.
+    ``notes``: on mechanisms that come to a change point.
     """
 
     time: Floats
@@ -76,6 +77,7 @@ class SegmentResult:
     sines: tuple[Sine, ...] = ()
     rest: slice | None = None
     balances: Mapping[str, Balance] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def deviations(self) -> dict[str, Deviation]:

@@ -123,7 +123,10 @@ def compare(
         left_out=left_out | ({NO_BRIDGE: comparison.no_command} if comparison.no_command else {}),
         ports_without_valve=tuple(p for p in rig.circuit.rig_ports() if p not in {*driven.values(), *others}),
         swept=swept,
-        notes=("Flows, pressures and positions are the simulated machine's own values, not those of its sensors.",),
+        notes=(
+            "Flows, pressures and positions are the simulated machine's own values, not those of its sensors.",
+            *dict.fromkeys(note for kinds in results.values() for segment in kinds.values() for note in segment.notes),
+        ),
         circuit=rig.circuit.source,
         paced=paced.together() if paced is not None else None,
     )
