@@ -151,13 +151,16 @@ class Chamber:
         oil += values.get(f"dead volume {self.port}", 0.0) * signals.dead
         return oil
 
-    def behind_restriction(self, volume: Floats, capacitance: Floats, values: Values) -> Floats:
+    def behind_restriction(
+        self, volume: Floats, signals: ChamberSignals, capacitance: Floats, values: Values
+    ) -> Floats:
         """By how much the volume by the ports' pressures exceeds that of the valve, m³ per tick; ``volume``: of it.
 
         At the piston the pressure differs by the restriction's drop, which compresses less oil, and drives less of it
         past the piston; the other chamber's oil passes a restriction, too.
         """
-        share = volume / (ROD_SPEED * max(self.cylinder.areas()) * self.dt)
+        through = volume - values.get(f"hose {self.port}", 0.0) * (signals.hose + signals.dead)
+        share = through / (ROD_SPEED * max(self.cylinder.areas()) * self.dt)
         square = share * np.abs(share)
         own, other = (values.get(f"restriction {port}", 0.0) for port in (self.port, self._other_port))
         compressed = values[f"elasticity {self.port}"] * capacitance * own * np.gradient(square)

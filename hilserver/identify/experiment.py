@@ -186,8 +186,8 @@ class Experiment:
         measured = self.measured(values)
         for number, chamber in enumerate(self.chambers):
             volume = (C * self.dt) @ self._shares(number, key, self._key(values), *edges)
-            volume += chamber.behind_restriction(volume, self._capacitance[number], values)
             now, recorded = measured.chambers[number], self.signals[number].measured
+            volume += chamber.behind_restriction(volume, now, self._capacitance[number], values)
             predicted.append(volume - chamber.into(now, values) + recorded)
         way = np.ascontiguousarray(self._follow(key).way[:, 0])
         if self.flow is not None:

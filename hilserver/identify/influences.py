@@ -43,7 +43,7 @@ HOSE, AIR = 1.0, 0.02
 """Tolerances: share of the dead volume that lies in a hose; volume of free air at atmospheric pressure."""
 PISTON_LEAKAGE = 0.02 * L_MIN / BAR
 """m³/s/Pa: tolerance of the leakage past a piston, 0.02 l/min/bar (worn seals)."""
-SMOOTH_PRESSURE = 0.008
+SMOOTH_PRESSURE = 0.004
 """s over which a pressure is smoothed to identify errors of its sensor and the elasticity of the oil."""
 TAPS, KAISER = 16, 6.0
 """Half the length, in ticks, and the shape of the window of the filter that shifts a signal by a part of a tick."""
