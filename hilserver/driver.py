@@ -86,9 +86,9 @@ class Driver(ABC):
     """A device. The loop calls ``read`` and ``write`` once a tick, with the channels in the order of construction.
 
     ``open`` raises DriverError for problems with which a run can't start. A running device raises it only if it must
-    not continue. Failures that may be temporary (time-out, bad frame, unplugged) raise nothing: the samples are NaN,
+    not continue. Failures that may be temporary (timeout, bad frame, unplugged) raise nothing: the samples are NaN,
     and the driver counts the failure (``failed``), retries automatically, and never blocks longer than its stated
-    time-out.
+    timeout.
 
     Outputs are monitored like inputs: ``confirmed`` gives the values that the device is known to have, and the times of
     the commands with which they came.
@@ -173,7 +173,7 @@ class Driver(ABC):
         values[:], at[:] = self._confirmed, self._confirmed_at
 
     def forget_confirmed(self) -> None:
-        """No output has a known value any more: other values than those commanded were written."""
+        """No output has a known value any more: values other than the commanded ones were written."""
         self._confirmed[:], self._confirmed_at[:] = np.nan, -np.inf
 
     @abstractmethod
@@ -215,10 +215,10 @@ class DriverHost(Protocol):
     """Interface of a program that runs drivers: plants for simulated devices, samples for replayed ones."""
 
     def plant(self, device: str, config: Any, outputs: Sequence[str]) -> Plant:
-        """The plant of a simulated device. Raises HilserverError where there is none."""
+        """The plant of a simulated device. Raises HilserverError if there is none."""
 
     def samples(self, device: str) -> SampleSource:
-        """The samples of a replayed device. Raises HilserverError where there are none."""
+        """The samples of a replayed device. Raises HilserverError if there are none."""
 
 
 class PlantDriver(Driver):
@@ -271,5 +271,5 @@ def driver_named(name: str, key: str = "driver", file: str = "") -> type[Driver]
 
 @functools.cache
 def _entries(path: tuple[str, ...]) -> dict[str, EntryPoint]:
-    """The drivers' entry points by name, read once for a search path: that takes a look at every installed package."""
+    """The drivers' entry points by name, read once for a search path: this examines every installed package."""
     return {entry.name: entry for entry in entry_points(group="hilserver.drivers")}

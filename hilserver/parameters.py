@@ -1,7 +1,7 @@
 """Parameters of a file: named in ``[parameters]``, used as ``"=bore"`` or in arithmetic such as ``"=pi/4*bore**2"``.
 
-A text that begins with ``=`` is an expression. The name of a parameter alone stands for its value as written, whatever
-that is; arithmetic is that of quantities: units are converted, and the sum of a length and a pressure is an error.
+A string that begins with ``=`` is an expression. The name of a parameter alone stands for its value as written,
+whatever that is; arithmetic uses quantities: units are converted, and the sum of a length and a pressure is an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hilserver.units import LARGEST, Dimension, dimensional, finite, unit_of, wi
 MARK = "="
 """First character of an expression."""
 _LONGEST = 200
-"""Characters of an expression at most."""
+"""Maximum number of characters of an expression."""
 _CONSTANTS = {"pi": math.pi}
 
 
@@ -162,7 +162,7 @@ class Parameters:
                 return _BINARY[type(operator)](self._amount(left), self._amount(right))
             case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in _FUNCTIONS:
                 return _FUNCTIONS[name](self._amount(argument))
-        text = f"{shown(ast.unparse(node))} is not possible here: use names of parameters, numbers, + - * / **, ( )"
+        text = f"{shown(ast.unparse(node))} is not allowed here: use names of parameters, numbers, + - * / **, ( )"
         raise ValueError(f"{text}, {', '.join(RESERVED)}; give a quantity such as 5 mm a name in [parameters]")
 
     def _quantity(self, name: str) -> Amount:
@@ -182,9 +182,9 @@ def wrong_names(names: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Names that can't be used in an expression, each with the reason."""
     for name in names:
         if name in RESERVED:
-            yield name, f"{name} has a meaning of its own in expressions: give the parameter another name."
+            yield name, f"{name} is reserved in expressions: give the parameter another name."
         elif not name.isidentifier() or keyword.iskeyword(name):
-            yield name, "the name of a parameter consists of letters, digits and _, and is no word of Python."
+            yield name, "the name of a parameter consists of letters, digits and _, and must not be a Python keyword."
 
 
 class Resolver:

@@ -12,7 +12,7 @@ from hilserver.errors import ConfigurationError, Problem
 def read_toml(path: Path, shown_as: str = "") -> dict[str, Any]:
     """Parse a TOML file. Raises ConfigurationError naming the file, and the line of a syntax error.
 
-    ``shown_as``: the name of the file in errors, in place of its path.
+    ``shown_as``: the name of the file in errors, instead of its path.
     """
     name = shown_as or str(path)
     try:
@@ -21,6 +21,6 @@ def read_toml(path: Path, shown_as: str = "") -> dict[str, Any]:
         text = "no such file."
     except (OSError, UnicodeDecodeError) as error:
         text = f"can't be read: {error}."
-    except (ValueError, RecursionError) as error:  # also integers of thousands of digits, lists nested a thousand deep
+    except (ValueError, RecursionError) as error:  # also integers of thousands of digits, lists nested too deeply
         text = f"is not valid TOML: {error}."
     raise ConfigurationError([Problem(text, file=name)])

@@ -47,7 +47,7 @@ USUAL_UNITS = {
 }  # fmt: skip
 """The units in nearly all files, each word with its definition for pint.
 
-Gallons are those of the USA. ``barg`` and ``psig`` are gauge pressures, as all pressures are. (``psi`` is not among
+Gallons are those of the USA. ``barg`` and ``psig`` are gauge pressures, like all pressures here. (``psi`` is not among
 them: pint's own differs in the last digits, which logs of earlier versions contain.)
 """
 _NOT_IN_PINT = ("rev", "rpm", "percent", "gpm", "lpm", "barg")
@@ -56,7 +56,7 @@ _USUAL_WORDS = {*USUAL_UNITS, "%", "dimensionless"}
 
 
 def registry(*units: str) -> pint.UnitRegistry[Any]:
-    """The registry for these units: the small one if it has them all, else pint's own, which takes 0.2 s to load.
+    """The registry for these units: the small one if it has them all, otherwise pint's own, which takes 0.2 s to load.
 
     A revolution counts as 1: ``1500 rpm`` is 25 1/s, ``28 cm^3/rev`` a volume.
     """
@@ -66,7 +66,7 @@ def registry(*units: str) -> pint.UnitRegistry[Any]:
 
 @functools.cache
 def _usual_units() -> pint.UnitRegistry[Any]:
-    import pint  # only where units are read: clients do without it, and it takes 0.1 s
+    import pint  # only where units are read: clients do not need it, and it takes 0.1 s
 
     return pint.UnitRegistry([f"{word} = {definition}" for word, definition in USUAL_UNITS.items()])
 
@@ -165,7 +165,7 @@ def dimensional(text: str) -> tuple[float, Dimension]:
     amount = parse(text)
     powers = {str(base): float(power) for base, power in amount.dimensionality.items()}
     if not powers.keys() <= _BASE.keys():
-        raise ValueError(f"{shown(text)} is measured in a unit that is not one of hydraulics")
+        raise ValueError(f"{shown(text)} is in a unit that is not used in hydraulics")
     dimension = {_BASE[base]: power for base, power in powers.items()}
     return _exact(amount, _product(dimension), text), dimension
 
@@ -240,7 +240,7 @@ _BY_LETTER = {
 
 
 def unit_of_value(name: str) -> str:
-    """SI unit of a virtual circuit's value by the letter in the last part of its name; empty where it implies none.
+    """SI unit of a virtual circuit's value by the letter in the last part of its name; empty if it implies none.
 
     >>> unit_of_value("supply.p"), unit_of_value("pump.q_P"), unit_of_value("joystick")
     ('Pa', 'm^3/s', '')

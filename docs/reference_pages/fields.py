@@ -57,7 +57,8 @@ def model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def example_of(field: FieldInfo) -> str:
-    """An example of the key's own, else its default where this is a quantity other than 0, else one of its kind."""
+    """An example of the key's own, otherwise its default where this is a quantity other than 0, otherwise one of its
+    kind."""
     if field.examples:
         return f"`{json.dumps(field.examples[0], ensure_ascii=False)}`"
     of_a_unit = any(isinstance(mark, Unit) for mark in field.metadata)

@@ -33,7 +33,7 @@ class TcpSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
-    host: str = Field(min_length=1, description="IP address (a name costs a look-up at each connection)")
+    host: str = Field(min_length=1, description="IP address (a host name requires a look-up at each connection)")
     port: int = Field(default=502, ge=1, le=65_535, description="TCP port")
 
 
@@ -43,12 +43,13 @@ class PortSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     port: str = Field(
-        min_length=1, description="device file; those in /dev/serial/by-id stay the same when plugged in elsewhere"
+        min_length=1,
+        description="device file; names in /dev/serial/by-id stay the same when the device is plugged in elsewhere",
     )
     baud: int = Field(default=9600, ge=50, le=4_000_000, description="bits per second")
-    data_bits: Literal[7, 8] = Field(default=8, description="bits of a character")
-    parity: Literal["none", "even", "odd"] = Field(default="none", description="parity bit of a character")
-    stop_bits: Literal[1, 2] = Field(default=1, description="stop bits of a character")
+    data_bits: Literal[7, 8] = Field(default=8, description="data bits per character")
+    parity: Literal["none", "even", "odd"] = Field(default="none", description="parity bit of each character")
+    stop_bits: Literal[1, 2] = Field(default=1, description="stop bits per character")
 
     @property
     def character_time(self) -> float:

@@ -74,7 +74,7 @@ class WireDriver(Driver):
 
     @abstractmethod
     def _put(self, job: Any, data: bytes, deadline: float) -> bool:
-        """Write a job's data; returns whether the device has them. A failure is counted."""
+        """Write a job's data; returns whether the device has accepted it. A failure is counted."""
 
     def write(self, values: Floats) -> None:
         """Write values that have changed or are due again."""

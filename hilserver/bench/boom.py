@@ -1,6 +1,6 @@
 """The experiment of [Asikainen]: the boom over its work cycle against an independent solution; cost and steps.
 
-The independent solution is one angle after Lagrange with SciPy's DOP853 (`boom_reference`), where the source has Adams.
+The independent solution is one Lagrange equation solved with SciPy's DOP853 (`boom_reference`); the source used Adams.
 """
 
 from __future__ import annotations

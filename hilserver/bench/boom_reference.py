@@ -1,6 +1,7 @@
-"""The hydraulic boom once more, independently: one angle after Lagrange, two pressures, one spool; scipy's DOP853.
+"""An independent solution of the hydraulic boom: one Lagrange equation for the angle, two pressures, one spool;
 
-Nothing of hilserver's code is used, only the numbers of its files; written down after theory §3 and §5.
+SciPy's DOP853. None of hilserver's code is used, only the numbers in its files; the equations are those of theory §3
+and §5.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Boom:
     J: float = 190.0
 
     def geometry(self, angle: float) -> tuple[float, float, float, float, float]:
-        """Length of the cylinder, its arm dL/dangle, its turning dphi/dangle, its direction."""
+        """Length of the cylinder, its lever arm dL/dangle, its rotation dphi/dangle, its direction."""
         hx, hy = cos(angle) * HEAD[0] - sin(angle) * HEAD[1], sin(angle) * HEAD[0] + cos(angle) * HEAD[1]
         dx, dy = hx - BASE[0], hy - BASE[1]
         length = hypot(dx, dy)

@@ -100,7 +100,7 @@ store_release: Any = intrinsic(_store_release)
 
 
 def synchronise(flags: Integers, side: int, count: int) -> bool:
-    """Wait until the other thread has reached the same count; False where it has given up."""
+    """Wait until the other thread has reached the same count; False if it has given up."""
     store_release(flags, COUNTER * side, count)
     for _ in range(PATIENCE):
         there = load_acquire(flags, COUNTER * (1 - side))
@@ -123,7 +123,7 @@ def copy_ends(c: Chain, d_other: Floats, begin: int, end: int) -> None:
 
 
 def half_rates(c: Chain, half: Half, count: int, y: Floats, rate: Floats) -> bool:
-    """``chain_rates`` of one branch; False where the other thread has given up."""
+    """``chain_rates`` of one branch; False if the other thread has given up."""
     q, u, begin, end = y[: c.n_coordinates], y[c.n_coordinates :], half.begin, half.end
     place_links(c, q, begin, end)
     move_links(c, u, begin, end)

@@ -54,7 +54,7 @@ def run_fixed(
 ) -> ChainRun:
     """Integrate by the classical Runge-Kutta method with steps of ``h`` s, as in real time.
 
-    The states are stored after each ``every`` steps. Raises HilserverError where the run diverges.
+    The states are stored after each ``every`` steps. Raises HilserverError if the run diverges.
     """
     steps = round(seconds / h)
     efforts = _no_efforts(tree) if effort is None else np.array(effort(0.5 * h * np.arange(2.0 * steps + 1.0)))
@@ -81,7 +81,7 @@ def run_bdf(
 ) -> ChainRun:
     """Integrate by backward differentiation formulas of variable order (1 to 5) and step.
 
-    The loops are kept closed by Baumgarte stabilisation alone. Raises HilserverError where the integrator gives up.
+    The loops are kept closed by Baumgarte stabilisation alone. Raises HilserverError if the integrator gives up.
 
     Source: [Closed chains] ch. 2.3; the integrator is scipy's (Shampine & Reichelt, SIAM J. Sci. Comput. 18 (1997) 1).
     """
@@ -108,8 +108,8 @@ def run_bdf(
 def run_halves(program: Any, tree: Tree, y: Floats, seconds: float, h: float, every: int = 1) -> ChainRun:
     """Integrate as ``run_fixed`` does, in two threads, one per half of the loop.
 
-    Raises HilserverError where only one branch starts at the ground, where the run diverges, or where a thread is
-    starved of processor time.
+    Raises HilserverError if only one branch starts at the ground, the run diverges, or a thread is starved of
+    processor time.
     """
     split = tree.split()
     if split is None:

@@ -41,9 +41,9 @@ SOURCE = {
 JOINTS = (5, 15, 25, 51, 101, 151, 251)
 LOOP_SECONDS = 10.0
 LARGEST_FOR_BDF = 51
-"""Joints from which on BDF and the converged solution are not computed, because they take too long."""
+"""Joints above which BDF and the converged solution are not computed, because they take too long."""
 BURST, BURSTS = 2e-3, 25
-"""Length in s and number of the runs by which one thread and two are compared; the fastest run counts."""
+"""Length in s and number of the runs with which one thread and two are compared; the fastest run counts."""
 
 
 def torque(times: Floats) -> Floats:
@@ -142,7 +142,7 @@ def generated_loops(joints: Iterable[int] = JOINTS, seconds: float = LOOP_SECOND
 
 
 def _costs(program: Any, tree: Tree, seconds: float) -> tuple[Cost | None, Cost | None, Cost | None]:
-    """Costs of RK4 with steps of 10 ms and 1 ms, and of BDF; None where a run diverged or was not made."""
+    """Costs of RK4 with steps of 10 ms and 1 ms, and of BDF; None if a run diverged or was not made."""
     y = start_of(tree)
 
     def attempt(run: Callable[[], ChainRun], error: float | None = None) -> Cost | None:

@@ -202,7 +202,7 @@ def parts_around(rig: Rig, repeats: int = 7) -> list[PartCost]:
 
 
 def _empty_call(rig: Rig) -> Callable[[], object]:
-    """A call from Python that does next to nothing."""
+    """A call from Python that does almost nothing."""
     return compiled_program(rig.library).read_counter.bound()
 
 

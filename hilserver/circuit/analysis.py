@@ -21,11 +21,11 @@ Complexes = NDArray[np.complex128]
 
 _RELATIVE = 1e-7
 SIGNIFICANT = 0.05
-"""Smallest part of an output for which a motion is significant."""
+"""Smallest fraction of an output for which a motion is significant."""
 _SLOWEST = 1e-3
 """1/s; slower motions are treated as being this fast."""
 MARGIN = 1.5
-"""Between the longest stable step and the one that is advised: at the limit, nothing decays."""
+"""Factor between the longest stable step and the recommended one: at the limit, nothing decays."""
 TYPICAL_PRESSURE = 1e5
 """Pa: differences are taken over _RELATIVE of a measured pressure, but at least of this one."""
 
@@ -99,7 +99,7 @@ class Analysis:
         return LinearModel(A, B, C, D, self.packed.values[: self.n], self.scale.copy())
 
     def outputs(self, names: Sequence[str]) -> Floats:
-        """These values, recorded results or flows into the machine (``rig.A.q``), as of the last call of `rates`."""
+        """These values, recorded results or flows into the machine (``rig.A.q``), from the last call of `rates`."""
         first, count = int(self.packed.index[e.FLOWS]), int(self.packed.index[e.N_FLOWS])
         table = self.packed.index[first : first + 3 * count].astype(np.int64).reshape(-1, 3).tolist()
         flows = {self.packed.values[place]: total for place, total, _ in table}

@@ -27,7 +27,10 @@ def with_values(source: Mapping[str, Any], component: str, values: Mapping[str, 
             text = f"there is no such parameter.{did_you_mean(first, defaults)}"
             raise ConfigurationError([Problem(text, f"{component}.{path}")])
         if rest and defaults is not None and first not in table:
-            text = f"give the whole parameter {first}: the circuit has no value of its own of which to change a part."
+            text = (
+                f"give the whole parameter {first}: the circuit itself sets no value for it, so a part of it "
+                f"cannot be changed."
+            )
             raise ConfigurationError([Problem(text, f"{component}.{path}")])
         _set(table, path, value, f"components.{component}.{path}")
     return changed
@@ -48,7 +51,7 @@ def with_component(source: Mapping[str, Any], component: str, kind: str, values:
     changed = copy.deepcopy(dict(source))
     level, name = _place(changed, component)
     if name not in level.get("components", {}):
-        text = "is no component: only a component can be replaced by one of another type."
+        text = "is not a component: only a component can be replaced by one of another type."
         raise ConfigurationError([Problem(f'"{component}" {text}', "component")])
     old = level["components"][name]
     new = {"type": kind, **values}

@@ -50,7 +50,7 @@ def generate(library: Library) -> str:
 def generate_own(contract: Contract) -> str:
     """Source text of a module with ``run``, one call of a kernel of the user, which is k<kind> in it.
 
-    ``entry`` is the same for addresses in place of arrays, whose lengths are never checked.
+    ``entry`` is the same for addresses instead of arrays, whose lengths are never checked.
     """
     arrays = ("ix", "val", "z", "y", "d")
     lines = ['"""Generated: runs one call of a kernel."""', "", "import numpy as np", "from numba import carray", ""]

@@ -70,7 +70,7 @@ def derivatives(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats) -> No
 
 
 def rates_within_step(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats, held: bool) -> None:
-    """The same; ``held``: with the shared solution of a mechanism's equations of motion, where steps share one."""
+    """The same; ``held``: with the shared solution of a mechanism's equations of motion, if steps share one."""
     expose_pressures(ix, val, z)
     n = ix[N_STATES]
     for i in range(n, n + ix[N_CLEARED]):
@@ -102,7 +102,7 @@ def rates_within_step(ix: Indices, val: Floats, z: Floats, y: Floats, d: Floats,
 
 
 def set_explicit_step(ix: Indices, d: Floats, h: float) -> None:
-    """Tell the kernels the step, s, with which an explicit method integrates them (``h_explicit``); else 0."""
+    """Tell the kernels the step, s, with which an explicit method integrates them (``h_explicit``); otherwise 0."""
     d[ix[N_STATES] + ix[N_CLEARED]] = 0.0 if ix[INTEGRATOR] == Integrator.ROSENBROCK else h
 
 
@@ -115,12 +115,12 @@ def expose_pressures(ix: Indices, val: Floats, z: Floats) -> None:
 
 
 def hold_voids(ix: Indices, val: Floats, z: Floats, d: Floats) -> None:
-    """At the start of a step, with the sums there in ``d``: the void of a node becomes a pressure below the vapour's.
+    """At the start of a step, with its sums in ``d``: the void of a node becomes a pressure below the vapour pressure.
 
-    A state below the vapour pressure p_v counts the void, V = VOID_CAPACITANCE·(p_v - state): so it means the same
-    whatever moves meanwhile, and in any circuit. Within the step V = C·(p_v - state), with the node's capacitance C at
-    the start: what flows is integrated as a volume, exactly. To the integrator the node is one that empties and fills
-    at constant capacitance.
+    A state below the vapour pressure p_v counts the void, V = VOID_CAPACITANCE·(p_v - state): so it has the same
+    meaning in any circuit, whatever moves in the meantime. Within the step V = C·(p_v - state), with the node's
+    capacitance C at the start: what flows is integrated as a volume, exactly. To the integrator the node is one that
+    empties and fills at constant capacitance.
 
     For each node ``d`` has four cells behind the sums: the capacitance that is held, or 0 without a void; the volume
     that has flown in; the state at the start, and the capacitance there.

@@ -52,7 +52,7 @@ def find_rest(
 
 
 def error_of_step(ix: Indices, val: Floats, whole: Floats, halves: Floats) -> float:
-    """Largest difference of a step from two half steps, in tolerances; infinite where a value is no longer finite."""
+    """Largest difference of a step from two half steps, in tolerances; infinite if a value is no longer finite."""
     for value in halves:
         if not isfinite(value):
             return inf

@@ -57,7 +57,7 @@ PRESSURE_AT, SUM_AT, CAPACITANCE, SWEPT = 0, 1, 2, 3
 """Of a chamber: places of its pressure in z and of its port's sum in d; m³/Pa; m³/s that its piston takes up."""
 CHAMBER_CELLS = 4
 CHAMBER_SCALE = 1e4
-"""Pa: size of its pressure that counts: an error in it becomes a volume that is asked of the real valve."""
+"""Pa: typical size of a chamber's pressure; an error in it becomes a volume that is demanded of the real valve."""
 
 
 def advance(ix: Indices, val: Floats, z: Floats, y: Floats, work: Floats, n_steps: int, h: float) -> None:
@@ -70,8 +70,8 @@ def advance_with(
 ) -> None:
     """Integrate ``n_steps`` steps of ``h`` seconds, inputs held; then refresh ``y`` and the flows into the machine.
 
-    These flows, in ``z``, are means over all steps: volume divided by time. Without a step they are those of now. With
-    ``chambers`` the method is Rosenbrock's; without any, the circuit's.
+    These flows, in ``z``, are means over all steps: volume divided by time. Without a step they are the present ones.
+    With ``chambers`` the method is Rosenbrock's; otherwise it is the circuit's.
     """
     implicit = ix[INTEGRATOR] == Integrator.ROSENBROCK or chambers.shape[0] > 0
     set_explicit_step(ix, work, 0.0 if implicit else h)
@@ -312,7 +312,8 @@ def is_accurate_step(ix: Indices, val: Floats, z: Floats, y: Floats, work: Float
     The difference is expressed as the change of state that it causes: h·(I - g·h·J)^-1·(f(z) - f - J·(z - start)).
     It is compared with the change in the step: at a restriction that follows the square root law, the linearisation
     holds for a pressure near that at the start, and beyond zero drop it is wrong by as much as the pressure changes.
-    It grows with h²: each of the HALVINGS in the header, 0 in any circuit that is not a companion, allows a quarter.
+    It grows with h²: each of the HALVINGS in the header (0 except in the second run with half the step) allows a
+    quarter.
     """
     own, n = np.int64(ix[N_STATES]), states_with(ix, chambers)
     m = own + np.int64(ix[N_SUMS])

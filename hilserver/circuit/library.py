@@ -90,7 +90,7 @@ class Contract:
 
     @property
     def meaning(self) -> tuple[object, ...]:
-        """What makes two kernels one kind."""
+        """Whatever determines the kind of a kernel."""
         return self.kernel, self.arguments, self.results, self.component.memories
 
     @property
@@ -194,7 +194,7 @@ class Library:
             for word in (getattr(entry, name, None) for name in ("initial", "lower", "upper", "scale")):
                 if isinstance(word, str) and not isinstance(values.get(word), int | float):
                     meant = did_you_mean(word, values)
-                    yield f"{where(kind)}: {entry.name}: {word} is no number in parameters().{meant}"
+                    yield f"{where(kind)}: {entry.name}: {word} is not a number in parameters().{meant}"
         for contract in self.contracts_of(kind):
             for term in contract.arguments:
                 if term.role not in (Role.PARAMETER, Role.TABLE):
@@ -241,7 +241,8 @@ def built_in_types() -> tuple[type[Component], ...]:
 
 @functools.cache
 def built_in_kinds() -> dict[tuple[object, ...], int]:
-    """The kinds of the kernels in the prebuilt program: the same in every library, also in one of a few types."""
+    """The kinds of the kernels in the prebuilt program: the same in every library, even in one with only a few
+    types."""
     kinds: dict[tuple[object, ...], int] = {}
     for component in built_in_types():
         for kernel in component.kernels:

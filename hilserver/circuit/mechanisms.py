@@ -38,7 +38,7 @@ class PlacedMechanism:
         return strokes | {f"{self.name}.{name}": x for name, _, x in found.states}
 
     def values_with(self, node: str, x: float) -> Mapping[str, float]:
-        """The values of a circuit in which the linear actuator at this node stands at x, m; empty where it can't.
+        """The values of a circuit in which the linear actuator at this node stands at x, m; empty if it can't.
 
         The other actuators stand where the mechanism's file starts them, or, where they hinder it, anywhere.
         """
@@ -98,7 +98,10 @@ def check_name(name: str, key: str, file: str, problems: list[Problem]) -> None:
     """Add a problem if the name of a component or mechanism can't be part of a value's name."""
     if not all(name.split(".")) or any(character in name for character in '"[] \n\t'):
         kind = "mechanism" if key.startswith("mechanisms") else "component"
-        text = f"a {kind}'s name has no brackets, quotes or spaces, and a dot only after the name of a sub-circuit."
+        text = (
+            f"a {kind}'s name must not contain brackets, quotes or spaces, and a dot only after the name of a "
+            f"sub-circuit."
+        )
         problems.append(Problem(text, key, file))
 
 

@@ -35,7 +35,8 @@ class Solver(Datasheet):
     mechanics_substeps: int | None = Field(
         default=None,
         ge=1,
-        description="how often per tick a mechanism's equations of motion are solved; a divisor of substeps. The steps "
+        description="number of times per tick that a mechanism's equations of motion are solved; a divisor of "
+        "substeps. The steps "
         "in between share the solution at their midpoint. default: one solution per evaluation",
     )
 
@@ -154,7 +155,7 @@ def read_part(raw: Mapping[str, Any], library: Library, file: str = "", folder: 
     located = [whole.located(problem, file) for problem in wrong]
     problems += [problem for problem in located if (problem.file, problem.key) not in found_already]
     if problems or circuit is None:
-        raise ConfigurationError(dict.fromkeys(problems))  # a part that is used twice has its problems once
+        raise ConfigurationError(dict.fromkeys(problems))  # the problems of a part that is used twice are reported once
     return circuit
 
 
@@ -168,18 +169,18 @@ def _unknown_keys(raw: Mapping[str, Any], file: str) -> Iterator[Problem]:
 
 
 def _not_loaded(names: object, library: Library, folder: Path, file: str) -> Iterator[Problem]:
-    """Python files with components that a circuit names and that the program has not loaded at its start."""
+    """Python files with components that a circuit names and that the program did not load when it started."""
     loaded = {own.name for own in library.own}
     for name in names if isinstance(names, list) else [names]:
         if not isinstance(name, str) or OwnFile.shown_name(name, folder) not in loaded:
-            text = f"{shown(name)} is not loaded: a running server gets its components with its start, from the files"
+            text = f"{shown(name)} is not loaded: a running server gets its components when it starts, from the files"
             yield Problem(f"{text} that library names in the rig file and in its circuit files.", "library", file)
 
 
 def _read_expanded(
     raw: Mapping[str, Any], written: Mapping[str, Any], library: Library, file: str, problems: list[Problem]
 ) -> Circuit | None:
-    """The circuit of a table without parameters and sub-circuits; None where it has problems."""
+    """The circuit of a table without parameters and sub-circuits; None if it has problems."""
 
     def model(kind: type[Any], value: object, key: str) -> Any:
         try:
@@ -190,7 +191,7 @@ def _read_expanded(
 
     description = raw.get("description", "")
     if not isinstance(description, str):
-        problems.append(Problem(f"{shown(description)} is not a text in quotes.", "description", file))
+        problems.append(Problem(f"{shown(description)} is not a string in quotes.", "description", file))
     fluid = model(Fluid, raw.get("fluid", {}), "fluid")
     solver = model(Solver, raw.get("solver", {}), "solver")
     starts = {name: model(NodeStart, value, f"nodes.{name}") for name, value in _table(raw, "nodes", file, problems)}
@@ -218,7 +219,8 @@ def _table(raw: Mapping[str, Any], key: str, file: str, problems: list[Problem])
 
 
 def _meant_type(named: str, library: Library) -> str:
-    """A hint for a component type that does not exist: types that are also called so, else a similar name."""
+    """A hint for a component type that does not exist: types that have this name as a synonym, otherwise a similar
+    name."""
     spoken = named.replace("_", " ").replace("-", " ").casefold()
     also = [
         kind

@@ -1,7 +1,8 @@
 """Regimes that a circuit can enter: sticking, contact, closed valves, cavitation. It is stiff in some, not in others.
 
-Where a circuit is now says little about the step that it requires: a piston is soft until it meets its stop, and a
-friction is steep only where it stands still. What an open valve damps, a closed one does not.
+The present state of a circuit says little about the step that it requires: a piston is soft until it meets its stop,
+and a friction is steep only where it stands still. Oscillations that an open valve damps are undamped when it is
+closed.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def regimes(circuit: Circuit, packed: PackedCircuit, values: Floats) -> Iterator
 
 
 def _moved_to(circuit: Circuit, node: str, x: float, values: Floats, place: Mapping[str, int]) -> Floats | None:
-    """The values with a node at the position x, m, its mechanism included; None where it can't be there."""
+    """The values with a node at the position x, m, its mechanism included; None if it can't be there."""
     moved = values.copy()
     placed = next((placed for placed in circuit.mechanisms if node in placed.nodes.values()), None)
     found = {f"{node}.x": x} if placed is None else placed.values_with(node, x)

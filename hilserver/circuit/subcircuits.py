@@ -1,6 +1,6 @@
 """Parameters and sub-circuits: the table of a circuit as written becomes one without either.
 
-A sub-circuit is a circuit file with ``ports``: names of its nodes and signals that the circuit around it connects.
+A sub-circuit is a circuit file with ``ports``: names of its nodes and signals to which the enclosing circuit connects.
 Inside, everything else is its own: component ``cylinder`` and node ``A`` of sub-circuit ``front`` are called
 ``front.cylinder`` and ``front.A`` in the circuit.
 """
@@ -28,7 +28,7 @@ _INSTANCE = ("type", "description", "file", "definition", "parameters", "ports")
 """The keys of a component that is a sub-circuit."""
 _OF_THE_WHOLE = ("fluid", "solver", "library")
 MOST = 1000
-"""Sub-circuits of a circuit at most: a file that uses another twice, which uses a third twice, grows without limit."""
+"""Maximum number of sub-circuits: a file that uses another twice, which uses a third twice, grows without limit."""
 
 
 class Sources:
@@ -44,7 +44,7 @@ class Sources:
         self._top = file, folder
 
     def embedded(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """The circuit's table with contents in place of names of files."""
+        """The circuit's table with contents instead of names of files."""
         file, folder = self._top
         return self._embedded(raw, "", "", file, folder, ())
 
@@ -187,7 +187,7 @@ class _Level:
         return f"{self.name}.{name}" if self.name else name
 
     def node(self, name: object) -> Any:
-        """What a node or signal of this level is in the circuit."""
+        """The node or signal of the circuit that corresponds to one of this level."""
         if not isinstance(name, str) or not name or name.startswith(RIG):
             return name
         return self.ports[name] if name in self.ports else self.called(name)
@@ -325,7 +325,7 @@ class _Expansion:
 
     def _start(self, level: _Level, name: str, start: Any) -> None:
         if name in level.ports or (level.name and name.startswith(RIG)):
-            text = "is a port: its initial values belong to the circuit around it, to the node that it connects to."
+            text = "is a port: its initial values belong to the enclosing circuit, to the node that it connects to."
             self._problem(level, f"nodes.{name}", text)
             return
         self._enter(level, "nodes", name, start)
@@ -333,7 +333,7 @@ class _Expansion:
     def _subcircuit(self, level: _Level, name: str, table: Mapping[str, Any]) -> None:
         here = f"components.{name}"
         if not name or any(character in name for character in '."[] \n\t'):
-            self._problem(level, here, "a sub-circuit's name has no dots, brackets, quotes or spaces.")
+            self._problem(level, here, "the name of a sub-circuit must not contain dots, brackets, quotes or spaces.")
         for key in table:
             if key not in _INSTANCE:
                 self._problem(level, f"{here}.{key}", "unknown key." + did_you_mean(key, _INSTANCE))

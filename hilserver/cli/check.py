@@ -80,7 +80,7 @@ def _commission(
 ) -> None:
     """Virtual commissioning, with a report in the folder ``out``; None: print JSON instead.
 
-    Raises HilserverError where a configured strategy is not suitable.
+    Raises HilserverError if a configured strategy is not suitable.
     """
     from hilserver.cli.progress import progress_bar
     from hilserver.errors import HilserverError

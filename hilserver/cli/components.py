@@ -43,7 +43,7 @@ def components(
     kind = known.types.get(named)
     console = new_console()
     if example and kind is None:
-        raise HilserverError(f'--example needs a component type, "{" ".join(words or ())}" is none.')
+        raise HilserverError(f'--example needs a component type, "{" ".join(words or ())}" is not one.')
     if example:
         typer.echo(_example(named))
     elif kind is not None:

@@ -78,7 +78,7 @@ def loop(
 
 
 def _needs_compiler() -> None:
-    """Raises HilserverError where Numba is not installed: these experiments compile integrators of their own."""
+    """Raises HilserverError if Numba is not installed: these experiments compile integrators of their own."""
     from importlib.util import find_spec
 
     from hilserver.errors import HilserverError

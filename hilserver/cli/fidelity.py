@@ -108,7 +108,7 @@ def fidelity(
 
 
 def _refuse_source(log: Path | None, drive: bool, machine: Path | None) -> None:
-    """Raises HilserverError where it is not clear what is evaluated, or with which machine."""
+    """Raises HilserverError if it is not clear what is evaluated, or with which machine."""
     from hilserver.errors import HilserverError
 
     if log is not None and drive:
@@ -118,7 +118,7 @@ def _refuse_source(log: Path | None, drive: bool, machine: Path | None) -> None:
 
 
 def _refuse_options_of_vary(rigs: int | None, seed: int | None) -> None:
-    """Raises HilserverError where options of --vary are given without it."""
+    """Raises HilserverError if options of --vary are given without it."""
     from hilserver.errors import HilserverError
 
     if rigs is not None or seed is not None:

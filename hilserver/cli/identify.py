@@ -88,7 +88,7 @@ def _apply(file: Path, fragment: str, obsolete: dict[str, tuple[str, ...]], yes:
         with asking():
             typer.confirm(f"Change {file}?", abort=True)
     copy = replace_rig_file(file, after, now)
-    typer.echo(f"Changed: {file} (as it was: {copy})")
+    typer.echo(f"Changed: {file} (previous version: {copy})")
 
 
 def _driven(rig: Rig, valves: list[str], seconds: float, largest: float, yes: bool) -> Path:

@@ -53,7 +53,7 @@ def latency(
 ) -> None:
     """Measure the wake-up latency of the real-time loop on this machine.
 
-    Measures, in a process that is configured exactly as the real-time process: the delay with which a periodic thread
+    Measures, in a process that is configured exactly like the real-time process: the delay with which a periodic thread
     wakes up after its deadline, compared with cyclictest running at the same time; and the delay with which a thread
     wakes up after a semaphore was posted. Both without load and with a load on every CPU that the loop may use. No
     device is accessed.

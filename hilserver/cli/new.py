@@ -16,9 +16,11 @@ def new(
         typer.Option(help="demo: one servo valve for both ports; lift: one for each; boom: with a mechanism"),
     ] = "demo",
     name: Annotated[str | None, typer.Option(help="name of the rig; default: that of the folder")] = None,
-    flow: Annotated[str | None, typer.Option(help='nominal flow of the real valve per edge, like "40 l/min"')] = None,
-    drop: Annotated[str | None, typer.Option(help='pressure drop of this flow per edge, like "35 bar"')] = None,
-    f90: Annotated[str | None, typer.Option(help='frequency of the real valve at -90°, like "60 Hz"')] = None,
+    flow: Annotated[
+        str | None, typer.Option(help='nominal flow of the real valve per edge, such as "40 l/min"')
+    ] = None,
+    drop: Annotated[str | None, typer.Option(help='pressure drop of this flow per edge, such as "35 bar"')] = None,
+    f90: Annotated[str | None, typer.Option(help='frequency of the real valve at -90°, such as "60 Hz"')] = None,
 ) -> None:
     """Create a folder with a rig, its circuits, work cycle and README, ready to run and to be adapted.
 

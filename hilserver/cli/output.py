@@ -77,7 +77,7 @@ class OutputQueue:
 
     def _report_gap(self) -> None:
         lines, self._dropped = self._dropped, 0
-        text = f"({lines} lines are missing here: the terminal did not take them.)\n".encode()
+        text = f"({lines} lines are missing here: the terminal did not accept them.)\n".encode()
         self._waiting.append((self._drop_to, text))
         self._size += len(text)
 
@@ -98,7 +98,7 @@ class OutputQueue:
 
 
 class QueuedStream(io.TextIOBase):
-    """A text stream in place of ``original``, which passes on whole lines; it never waits."""
+    """A text stream that replaces ``original`` and passes on whole lines; it never waits."""
 
     def __init__(self, original: TextIO, queue: OutputQueue) -> None:
         self._original, self._queue = original, queue
@@ -108,11 +108,11 @@ class QueuedStream(io.TextIOBase):
 
     @property
     def original(self) -> TextIO:
-        """The stream in whose place it is."""
+        """The stream that it replaces."""
         return self._original
 
     def finish(self) -> bool:
-        """Wait briefly until all that was said is written; returns whether it is."""
+        """Wait briefly until all output is written; returns whether it is."""
         self.flush()
         return self._queue.finish()
 
@@ -166,7 +166,7 @@ class QueuedStream(io.TextIOBase):
 def never_waiting() -> Iterator[None]:
     """Make standard output and error of this process non-waiting; at the end, wait briefly for queued output.
 
-    Streams that are no files, as in a test, stay as they are.
+    Streams that are not files, as in a test, remain unchanged.
     """
     originals = sys.stdout, sys.stderr
     try:
@@ -194,7 +194,7 @@ def never_waiting() -> Iterator[None]:
 
 @contextlib.contextmanager
 def asking() -> Iterator[None]:
-    """Within `never_waiting`, the terminal itself, for a question to the user; what was said before appears first."""
+    """Within `never_waiting`, the terminal itself, for a question to the user; earlier output appears first."""
     queued = sys.stdout, sys.stderr
     for stream in queued:
         if isinstance(stream, QueuedStream):

@@ -69,9 +69,9 @@ def formula(polynomial: Sequence[float]) -> str:
 
 
 def watch_table(rig: Rig) -> TerminalTable:
-    """What is watched of the readings of each measured channel, with the action; what is not, is a dash."""
+    """The checks of each measured channel's readings, with their actions; a dash stands for no check."""
     kinds = ("jumps", "stuck", "estimate", "supply")
-    table = new_table("Readings that can't be true", "channel", "range", *kinds, "not watched")
+    table = new_table("Implausible readings", "channel", "range", *kinds, "not checked")
     found = watches(rig.settings)
     for name, channel in rig.settings.channels.items():
         if channel.device is None:
@@ -177,7 +177,7 @@ def rate_table(rig: Rig) -> TerminalTable:
     table.add_row(
         "circuit", f"{solver.integrator}, {solver.substeps} steps of {tick / solver.substeps * 1e6:g} µs per tick"
     )
-    table.add_row("missed ticks", f"up to {settings.loop.max_missed} in succession are compensated")
+    table.add_row("missed ticks", f"up to {settings.loop.max_missed} in a row are compensated")
     table.add_row(
         "telemetry", f"{settings.mqtt.telemetry_rate:g} Hz, sent every {settings.mqtt.telemetry_batch * 1e3:g} ms"
     )

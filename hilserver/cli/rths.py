@@ -11,7 +11,7 @@ import typer
 def rths(
     strategy: Annotated[
         list[str] | None,
-        typer.Option(help="strategy of the bridge of displacement; may be repeated; default: all"),
+        typer.Option(help="strategy of the displacement bridge; may be repeated; default: all"),
     ] = None,
     case: Annotated[
         list[str] | None, typer.Option(help="case of the benchmark, 1 to 4; may be repeated; default: all")

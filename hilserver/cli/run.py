@@ -21,7 +21,7 @@ RigFile = Annotated[Path, typer.Argument(help="rig file (TOML)", show_default=Fa
 Speed = Annotated[
     float,
     typer.Option(
-        min=0.0, help="simulated rig: seconds of the rig per second of the clock, like 0.1 (slow motion) or 10"
+        min=0.0, help="simulated rig: seconds of the rig per second of the clock, such as 0.1 (slow motion) or 10"
     ),
 ]
 

@@ -24,7 +24,7 @@ def safe(rig: RigFile) -> None:
         troubles = make_rig_safe(load_rig(rig))
     for device, trouble in troubles.items():
         if trouble is None:
-            typer.echo(f"device {device} has its safe values.")
+            typer.echo(f"device {device} is at its safe values.")
         else:
             typer.echo(f"device {device}: the safe values could not be written: {trouble}", err=True)
     if not troubles:
@@ -42,7 +42,7 @@ def _usable_cache() -> Iterator[None]:
     if not root.exists() or (found := flaw(root, root)) is None:
         yield
         return
-    typer.echo(f"Warning: {found}. Its programs are not used.", err=True)
+    typer.echo(f"Warning: {found}. The programs in it are not used.", err=True)
     before = os.environ.get("CACHE_DIRECTORY")
     with tempfile.TemporaryDirectory(prefix="hilserver-cache-") as folder:
         os.environ["CACHE_DIRECTORY"] = folder

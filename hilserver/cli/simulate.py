@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hilserver.simulation.circuit_run import RunSettings
 
 Tick = Annotated[
-    str | None, typer.Option(help='circuit: time that solver.substeps divide, like "0.5 ms"; default: 1 ms')
+    str | None, typer.Option(help='circuit: time that is divided into solver.substeps, such as "0.5 ms"; default: 1 ms')
 ]
 OutputStep = Annotated[
     str | None, typer.Option(help="circuit: time between two values of the result; default: the tick")
@@ -24,7 +24,7 @@ Tolerance = Annotated[
 Speed = Annotated[
     float | None,
     typer.Option(
-        help="run by the clock, at so many times real time, like 0.1 (slow motion) or 10; default: as fast as possible"
+        help="pace the run at this multiple of real time, such as 0.1 (slow motion) or 10; default: as fast as possible"
     ),
 ]
 HoldInputs = Annotated[
@@ -71,10 +71,10 @@ def simulate(
     real time. A mechanism file is run as a circuit that consists of the mechanism only.
 
     The error of the solver's step is found from a second run with half of it (of a rig: half of every step, of circuit,
-    machine and reference simulation); if it is above the tolerance, the step that suffices is named.
+    machine and reference simulation); if it is above the tolerance, a sufficient step is recommended.
 
     With --speed, each tick is computed when it is due on the clock, slower or faster than real time, and the present
-    values are shown. Results are the same as without a clock; ticks that were not done in their time are reported.
+    values are shown. Results are the same as without a clock; ticks that were not completed in time are reported.
     """
     from hilserver.simulation.circuit_run import is_circuit_file
 
@@ -178,7 +178,7 @@ def _circuit(
         run = run_circuit_file(file, circuit_library(file), cycle, duration, settings, watch)
     print(f"{run.name}: {run.time[-1]:g} s, {len(written(run))} values in {len(run.time)} ticks.")
     if run.paced is not None:
-        print(f"By the clock: {run.paced}.")
+        print(f"Paced: {run.paced}.")
     for name, text in balance_facts(run):
         print(f"{name}: {text}.")
     if run.error is not None and run.error.deviations:

@@ -29,7 +29,7 @@ EVENTS_SHOWN = 8
 DIGITS = {"bar": 2, "l/min": 2, "mm": 1}
 """Decimal places, by unit; 4 for all others."""
 REDRAWN = 0.25
-"""Least time between two updates of the screen, s."""
+"""Minimum time between two updates of the screen, s."""
 
 
 def status(

@@ -1,4 +1,4 @@
-"""Tables in the terminal of which nothing is cut, and the console that prints them.
+"""Tables in the terminal without truncated cells, and the console that prints them.
 
 Importing this module loads Rich.
 """
@@ -67,9 +67,10 @@ class TerminalTable(rich.table.Table):
 
 
 def fitted(least: Sequence[int], most: Sequence[int], room: int) -> list[int]:
-    """Widths between the least and the most that each column can use, ``room`` in total if they can't all have most.
+    """Widths between the minimum and the maximum that each column can use, ``room`` in total if not all fit at their
+    maximum.
 
-    What is left after the least is shared in proportion to what each column could still use.
+    The remaining width is shared in proportion to what each column could still use.
 
     >>> fitted([5, 10], [5, 40], 60), fitted([5, 10, 10], [5, 40, 25], 40)
     ([5, 40], [5, 20, 15])

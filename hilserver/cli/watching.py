@@ -1,4 +1,4 @@
-"""What the terminal shows during a run by the clock: the time that is simulated, and the present values."""
+"""The display in the terminal during a paced run: the simulated time, and the present values."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from hilserver.simulation.step_error import Quantity
 
 MOST_LINES = 20
-"""Values that are shown of each quantity at most."""
+"""Maximum number of values that are shown for each quantity."""
 
 
 @contextlib.contextmanager
 def watched_circuit(speed: float | None) -> Iterator[Watch | None]:
-    """Shows the quantities of a circuit while it runs by the clock; nothing without a clock or a terminal."""
+    """Shows the quantities of a circuit during a paced run; shows nothing without a clock or a terminal."""
     from rich.console import Console
     from rich.live import Live
 
@@ -48,7 +48,7 @@ def values_table(time: float, quantities: list[Quantity], speed: float) -> Table
 
 @contextlib.contextmanager
 def watched_rig(console: Console, speed: float | None) -> Iterator[Callable[[str, float], object] | None]:
-    """Shows which strategy runs and how far it is; nothing without a clock or a terminal."""
+    """Shows which strategy is running, and its progress; shows nothing without a clock or a terminal."""
     if speed is None or not console.is_terminal:
         yield None
         return

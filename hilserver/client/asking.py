@@ -14,7 +14,7 @@ from hilserver.protocol.published import Answer, CircuitStatus, Description, Mar
 
 @dataclass(frozen=True)
 class Status:
-    """The retained topics of a server; None where nothing is retained. If not ``online``, they are outdated."""
+    """The retained topics of a server; None if nothing is retained. If not ``online``, they are outdated."""
 
     online: bool
     description: Description | None
@@ -27,7 +27,7 @@ async def request(address: BrokerAddress, rig: str, command: Command, *, within:
     """Send one command and return its answer; a command without an id gets one, and expires after ``within``.
 
     ``within`` in s, for the connection and for the answer each; by default the command's patience. Raises RequestFailed
-    with the reason; a refused command is an answer, no error. A rig that requires the heartbeats of its operator is
+    with the reason; a refused command is an answer, not an error. A rig that requires the heartbeats of its operator is
     neither armed nor started by this: use `connect` or `open_session`.
     """
     within = command.patience if within is None else within

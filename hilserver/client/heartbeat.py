@@ -19,7 +19,7 @@ from hilserver.protocol.published import OperatorDescription
 from hilserver.protocol.topics import Topics
 
 BEATS = 4
-"""Heartbeats within the time after which the operator counts as lost."""
+"""Number of heartbeats within the time after which the operator counts as lost."""
 RETRY = 0.2
 """Seconds between two attempts to connect."""
 ASLEEP = 60.0
@@ -55,14 +55,15 @@ class HeartbeatSender:
         self._sending: asyncio.Task[None] | None = None
 
     async def start(self, within: float) -> None:
-        """Connect, and return when the broker has the first heartbeat. Raises HilserverError if it gets none."""
+        """Connect, and return when the broker has received the first heartbeat. Raises HilserverError if it receives
+        none."""
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send())
         try:
             await asyncio.wait_for(self._sent.wait(), within)
         except TimeoutError:
             raise HilserverError(
-                f"MQTT broker {self._address}: it took no heartbeat within {within:g} s, which this rig requires."
+                f"MQTT broker {self._address}: it accepted no heartbeat within {within:g} s, which this rig requires."
             ) from None
 
     async def end(self) -> None:

@@ -89,7 +89,7 @@ class Client:
 
     @contextmanager
     def _use(self) -> Iterator[None]:
-        """The program waits here for something of ours: it does not hang."""
+        """The program is waiting for this connection: it does not hang."""
         self._in_use += 1
         try:
             yield
@@ -98,7 +98,7 @@ class Client:
             self._last_used = time.monotonic()
 
     def _is_used(self) -> bool:
-        """Whether the program counts as alive; the thread that sends the heartbeats lives on if it hangs."""
+        """Whether the program counts as alive; the thread that sends the heartbeats continues if the program hangs."""
         if self.hangs_after is None or self._in_use:
             return True
         return time.monotonic() - self._last_used < self.hangs_after
@@ -112,12 +112,12 @@ class Client:
 
     @property
     def state(self) -> ServerState:
-        """The newest state (at most half a second old). Raises RequestFailed where server or broker are offline."""
+        """The newest state (at most half a second old). Raises RequestFailed if server or broker are offline."""
         return self._present(self._session.state, "state")
 
     @property
     def circuit(self) -> CircuitStatus:
-        """The running virtual circuit. Raises RequestFailed where server or broker are offline."""
+        """The running virtual circuit. Raises RequestFailed if server or broker are offline."""
         return self._present(self._session.circuit, "circuit")
 
     @property
@@ -139,7 +139,7 @@ class Client:
         return message
 
     def wait(self, condition: Callable[[ServerState], bool], within: float = 10.0) -> ServerState:
-        """The first state that meets the condition. Raises RequestFailed where there is none within ``within`` s."""
+        """The first state that meets the condition. Raises RequestFailed if there is none within ``within`` s."""
         session = self._session
 
         def holds() -> bool:
@@ -267,8 +267,8 @@ def connect(
     ``broker``: ``host:port``, or a TOML file with address and login; without one the server that runs on this machine,
     called ``rig`` if there are several. ``within``: time in s for the connection, and for each command's answer; by
     default 5 s, and 20 s for ``arm``. ``hangs_after``: time in s after which a program that has not used the connection
-    (any command, or a look at ``state``) counts as hanging, so that a rig that requires the heartbeat of its operator
-    stops; None: never, as in a notebook, where a person reads between two cells. Raises HilserverError where no such
-    server is found, RequestFailed where it can't be reached.
+    (with any command, or by reading ``state``) counts as hanging, so that a rig that requires the heartbeat of its
+    operator stops; None: never, as in a notebook, where a person reads between two cells. Raises HilserverError if no
+    such server is found, RequestFailed where it can't be reached.
     """
     return Client(rig, broker, within=within, hangs_after=hangs_after)

@@ -13,7 +13,7 @@ def where(rig: str | None = None, broker: str | None = None) -> tuple[str, Broke
     """The rig's name and its broker.
 
     ``broker``: ``host:port``, or a TOML file with address and login (``docs/mqtt.md``); without one the server that
-    runs on this machine, called ``rig`` if there are several. Raises HilserverError where no such server is found.
+    runs on this machine, called ``rig`` if there are several. Raises HilserverError if no such server is found.
     """
     if broker is None:
         return find(rig)

@@ -91,7 +91,7 @@ def _tab(tab: ElementTree.Element, groups: Mapping[str, list[str]]) -> None:
 
 
 async def stream(session: Session, host: str, port: int) -> None:
-    """Send the telemetry of a session by UDP until cancelled. Raises OSError where the address can't be used."""
+    """Send the telemetry of a session by UDP until cancelled. Raises OSError if the address can't be used."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.connect((host, port))
 

@@ -48,7 +48,7 @@ class RequestFailed(HilserverError):
 class Session:
     """The present state of a server; belongs to one event loop. Created by `open_session`.
 
-    ``description``, ``state``, ``circuit`` and ``margins`` are the latest messages, None where nothing was published.
+    ``description``, ``state``, ``circuit`` and ``margins`` are the latest messages, None if nothing was published.
     ``events`` are the latest ones, ``listeners`` get each telemetry message. ``trouble``: why there is no connection;
     empty while there is one. ``operator``: the program as which it arms and starts a rig that requires heartbeats,
     which are sent while it is ``alive()``.
@@ -88,7 +88,7 @@ class Session:
         return self._client is not None and self.availability == "online"
 
     async def until(self, condition: Callable[[], bool], within: float | None = None) -> None:
-        """Return once the condition holds. Raises TimeoutError where it does not within ``within`` s."""
+        """Return once the condition holds. Raises TimeoutError if it does not within ``within`` s."""
         async with asyncio.timeout(within):
             while not condition():
                 await self.next_news()
@@ -101,7 +101,7 @@ class Session:
     async def request(self, command: Command, *, within: float | None = None) -> Answer:
         """Send one command and return its answer; it gets an id and expires after ``within`` s (or its patience).
 
-        Raises RequestFailed with the reason; a refused command is an answer, no error.
+        Raises RequestFailed with the reason; a refused command is an answer, not an error.
         """
         within = command.patience if within is None else within
         command = self._prepared(command, within)
@@ -121,7 +121,7 @@ class Session:
             raise RequestFailed(
                 f"the server of rig {self.rig} did not answer {command.name} within {within:g} s. "
                 "It may still be carried out: check the status before sending it again. "
-                "Or this login may not command: then the broker did not forward it."
+                "Or this login has no right to send commands, and the broker did not forward it."
             ) from None
         except aiomqtt.MqttError as error:
             raise RequestFailed(_no_broker(self.address, error)) from None
@@ -143,7 +143,7 @@ class Session:
     async def _signed(self, command: Arm | Start, within: float) -> Command:
         """The command with our name, where the rig requires the heartbeats of its operator; we send them from now on.
 
-        Raises RequestFailed where the broker takes none.
+        Raises RequestFailed if the broker takes none.
         """
         required = self.description.operator if self.description is not None else OperatorDescription()
         if self._operator is None or required.require != "client" or command.client is not None:
@@ -233,7 +233,7 @@ class Session:
                 answer.set_exception(RequestFailed(reason))
 
     async def first_contact(self, within: float) -> None:
-        """Wait for the retained topics of the server. Raises RequestFailed where the broker knows no such rig."""
+        """Wait for the retained topics of the server. Raises RequestFailed if the broker knows no such rig."""
         try:
             await self.until(lambda: self._client is not None or bool(self.trouble), within)
         except TimeoutError:
@@ -267,7 +267,7 @@ async def open_session(
 
     ``operator``: the program as which it arms and starts a rig that requires heartbeats, which are sent until the
     session ends, while the program is ``alive()``; None: such a rig is neither armed nor started. ``within`` in s, for
-    the connection. Raises RequestFailed where there is no broker, or it knows no such rig.
+    the connection. Raises RequestFailed if there is no broker, or it knows no such rig.
     """
     session = Session(address, rig, telemetry=telemetry, operator=operator, alive=alive)
     running = asyncio.create_task(session.run())

@@ -22,12 +22,12 @@ from hilserver.units import shown_unit
 
 BETWEEN_LOOKS = 0.005
 MIN_SAMPLES = 5
-"""Samples that make a reading."""
+"""Number of samples for a reading."""
 NOISE = 6.0
 """Standard deviations by which two readings must differ."""
 ROUNDING = 1e-12
 FAR = 0.05
-"""Share of the span."""
+"""Fraction of the span."""
 PATIENCE = 1.0
 """Seconds beyond its averaging time that a reading waits for this number of samples."""
 
@@ -42,7 +42,7 @@ class Measured:
 
 
 def measured_channel(rig: Rig, name: str) -> ChannelSettings:
-    """The channel to calibrate. Raises HilserverError where there is none, or nothing measures it."""
+    """The channel to calibrate. Raises HilserverError if there is none, or nothing measures it."""
     if name not in rig.settings.channels:
         known = did_you_mean(name, rig.settings.channels)
         raise HilserverError(f'{rig.file}: "{name}" is not a channel.{known}')
@@ -53,7 +53,7 @@ def measured_channel(rig: Rig, name: str) -> ChannelSettings:
 
 
 def calibration_file(rig: Rig) -> Path:
-    """Where the rig's calibrations are kept. Raises HilserverError where the rig file does not name the file."""
+    """Where the rig's calibrations are kept. Raises HilserverError if the rig file does not name the file."""
     if rig.settings.calibration is None:
         example = f"{rig.file.stem}-calibration.toml"
         raise HilserverError(f'{rig.file}: no calibration file is named. Add at its top: calibration = "{example}"')
@@ -83,7 +83,7 @@ def checked_unit(rig: Rig, name: str, unit: str) -> str:
 
 
 def measure(rig: Rig, source: Source, name: str, seconds: float) -> Measured:
-    """Raw readings of a channel over some time. Raises HilserverError where it has no valid samples."""
+    """Raw readings of a channel over some time. Raises HilserverError if it has no valid samples."""
     channel, trouble = rig.settings.channels[name], ""
     found: list[float] = []
     source.row()  # the first takes longer

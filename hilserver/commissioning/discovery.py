@@ -38,7 +38,7 @@ def _device(driver: str, device: FoundDevice) -> Iterator[str]:
 
 
 def _grouped(channels: Sequence[ChannelInfo]) -> Iterator[str]:
-    """The channels, each unit behind the last channel that has it."""
+    """The channels, each unit after the last channel that has it."""
     for info, after in zip(channels, [*channels[1:], None], strict=True):
         yield info.name if after is not None and after.unit == info.unit else f"{info.name} ({info.unit or 'number'})"
 

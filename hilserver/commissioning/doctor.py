@@ -134,7 +134,10 @@ def check_cache(rig: Rig | None) -> Finding:
             f"mkdir -p {folder} && chown $USER {folder}   (in a systemd unit: CacheDirectory=hilserver)",
         )
     if folder.exists() and (found := flaw(folder, folder)) is not None:
-        why = "It contains machine code that runs as you. Own components, and a program built here, are refused"
+        why = (
+            "It contains machine code that runs under your account. Own components, and a program built here, are "
+            "refused"
+        )
         return Finding("cache", ERROR, found, why, f"rm -r {folder}   (it is filled again)")
     if rig is not None and not is_compiled(rig.library):
         found = f"{folder}: this version is not compiled yet"
@@ -148,7 +151,7 @@ def _may_write(folder: Path) -> bool:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that is there."""
+    """The folder, or the nearest one above it that exists."""
     return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
 
 
@@ -208,7 +211,7 @@ def log_rate(rig: Rig) -> float:
 
 
 def check_disk(folder: Path, rate: float, kept_free: float = 0.0) -> Iterator[Finding]:
-    """Free space and speed of the disk for the log; ``rate`` in bytes per second, 0 if it isn't known."""
+    """Free space and speed of the disk for the log; ``rate`` in bytes per second, 0 if it is not known."""
     place = _existing(folder)
     if not _may_write(folder):
         found = f"{folder.absolute()} can't be written by this user"

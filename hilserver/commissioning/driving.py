@@ -32,7 +32,7 @@ PAUSE = 0.5
 async def record_passes(rig: Rig, strategies: Sequence[str | None], tell: Callable[[str], object]) -> Path:
     """Run a server of the rig, its work cycle once under each strategy, then stop the server; returns the log.
 
-    None stands for the strategies of the rig file. ``tell`` gets a line per pass. Raises HilserverError where the
+    None stands for the strategies of the rig file. ``tell`` gets a line per pass. Raises HilserverError if the
     server can't start, a command is refused, or the rig leaves RUNNING too early; the valves are at null then.
     """
     if rig.cycle is None:
@@ -43,7 +43,7 @@ async def record_passes(rig: Rig, strategies: Sequence[str | None], tell: Callab
 async def record_by_hand(rig: Rig, valves: Sequence[str], seconds: float, largest: float) -> Path:
     """Run a server of the rig and the identification sequence on it, then stop the server; returns the log.
 
-    Raises HilserverError where the server can't start, a command is refused, or the rig leaves RUNNING too early.
+    Raises HilserverError if the server can't start, a command is refused, or the rig leaves RUNNING too early.
     """
     ended = threading.Event()
 
@@ -145,7 +145,7 @@ async def _passes(supervisor: Supervisor, strategies: Sequence[str | None], tell
 
 
 async def _do(supervisor: Supervisor, *commands: Command) -> None:
-    """Execute commands, one after the other. Raises HilserverError where one is refused."""
+    """Execute commands, one after the other. Raises HilserverError if one is refused."""
     assert supervisor.operator is not None
     for command in commands:
         answer = await supervisor.operator.execute(command)
@@ -154,7 +154,7 @@ async def _do(supervisor: Supervisor, *commands: Command) -> None:
 
 
 async def _pass(supervisor: Supervisor, strategy: str | None) -> None:
-    """Wait for the end of the work cycle. Raises HilserverError where RUNNING ends before it."""
+    """Wait for the end of the work cycle. Raises HilserverError if RUNNING ends before it."""
     assert supervisor.telemetry is not None
     while True:
         await asyncio.sleep(LOOK)

@@ -49,19 +49,19 @@ class Host:
         self.root = root
 
     def text(self, path: str) -> str | None:
-        """A file's text without its end of line; None where there is none, or it can't be read."""
+        """A file's text without its end of line; None if there is none, or it can't be read."""
         try:
             return (self.root / path).read_text().strip()
         except (OSError, UnicodeDecodeError):
             return None
 
     def number(self, path: str) -> int | None:
-        """A whole number; None where there is none."""
+        """A whole number; None if there is none."""
         text = self.text(path)
         return int(text) if text is not None and text.lstrip("-").isdigit() else None
 
     def cpus(self, path: str) -> frozenset[int]:
-        """A list of CPUs, like 0-3,6; empty where there is none."""
+        """A list of CPUs, like 0-3,6; empty if there is none."""
         return cpu_list(self.text(path) or "")
 
     @property
@@ -151,7 +151,7 @@ def check_virtual(host: Host) -> Finding:
         "machine",
         WARNING,
         f"a virtual machine{stolen}",
-        "Now and then the host withholds the CPU for milliseconds, regardless of the settings inside",
+        "From time to time the host withholds the CPU for milliseconds, regardless of the settings inside",
         "Run the rig on a dedicated machine; for trials raise loop.max_missed in the rig file",
     )
 

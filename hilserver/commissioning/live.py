@@ -66,7 +66,7 @@ class RunningServer:
         self._row = np.empty(memory.ring.width)
 
     def row(self) -> Floats:
-        """The latest row. Raises HilserverError where the server has ended."""
+        """The latest row. Raises HilserverError if the server has ended."""
         if self._memory.ring.latest(self._row) < 0 or self._memory.loop_heartbeat.age() > ALIVE:
             raise HilserverError("the server has ended.")
         return self._row
@@ -121,7 +121,7 @@ class OpenDevices:
 
 
 class _StillPlant:
-    """A simulated rig whose actuators have their safe values, moved by the time that passes."""
+    """A simulated rig whose actuators are at their safe values, advanced as time passes."""
 
     def __init__(self, rig: Rig, name: str) -> None:
         self._program, self._arrays = compiled_program(rig.library), rig.plants()[name]
@@ -141,7 +141,7 @@ class _StillPlant:
         """Without effect: the machine is not moved."""
 
     def make_safe(self) -> None:
-        """It has its safe values."""
+        """Without effect: it is at its safe values."""
 
     def close(self) -> None:
         """Nothing to release."""
@@ -170,9 +170,10 @@ def _reader(rig: Rig, device: Device) -> Driver:
 
 @contextlib.contextmanager
 def live(rig: Rig, only: str = "") -> Iterator[Source]:
-    """The rig's rows as they come: from its server where one runs on this machine, else from its devices.
+    """The rig's rows as they arrive: from its server if one runs on this machine, otherwise from its devices.
 
-    ``only``: the one device that is needed. Raises HilserverError where the running server has another configuration.
+    ``only``: the name of the only device that is needed. Raises HilserverError if the running server has another
+    configuration.
     """
     with contextlib.ExitStack() as stack:
         memory = _running(rig)
@@ -214,7 +215,7 @@ def readings(rig: Rig, row: Floats) -> list[Reading]:
 
 
 def settled(rig: Rig, source: Source) -> Floats:
-    """A row with samples of all channels, or the last one where some do not come within a second."""
+    """A row with samples of all channels, or the last row if some samples do not arrive within a second."""
     deadline = time.monotonic() + SETTLING
     while True:
         row = source.row()

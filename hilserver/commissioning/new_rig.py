@@ -23,7 +23,7 @@ TEMPLATES = {
 RIG = Path("rig.toml")
 README = """# {name}
 
-A test rig for hilserver, made from the template `{template}` ({text}). Its machine is simulated, to begin with.
+A test rig for hilserver, made from the template `{template}` ({text}). Its machine is simulated at first.
 
     hilserver check rig.toml       # what is configured, and every problem in it
     hilserver simulate rig.toml    # how closely the rig follows its virtual circuit
@@ -36,7 +36,7 @@ For your own rig, edit `rig.toml`:
 
 1. Replace `[devices]` by your I/O card; `hilserver channels` lists the cards found and their channels.
 2. Adapt `[channels]` to its sensors, `[cylinders]` and `[valves]` to the datasheets of cylinder and servo valve, and
-   `[limits]` to what the rig withstands.
+   `[limits]` to what the rig can withstand.
 3. Run `hilserver check rig.toml`, and `hilserver doctor rig.toml` on the computer of the rig.
 
 Then follow the guide to commissioning in the documentation of hilserver.

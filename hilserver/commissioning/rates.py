@@ -28,7 +28,8 @@ from hilserver.tick.codes import Mode
 RATES = (500.0, 1000.0, 2000.0, 3000.0, 5000.0, 7000.0, 10_000.0, 14_000.0, 20_000.0)
 """Rates that are tried, 1/s, up to the highest that a rig file may have."""
 MOST_MISSED = 0.01
-"""Share of the ticks that may be missed at a rate that counts as sustained: a shared machine loses some at any."""
+"""Fraction of the ticks that may be missed at a rate that counts as sustained: a shared machine misses some at any
+rate."""
 WARMING_UP = 0.3
 """Seconds of each run that are not evaluated."""
 PATIENCE = 5.0
@@ -37,7 +38,7 @@ PATIENCE = 5.0
 
 @dataclass(frozen=True)
 class RateTrial:
-    """A run at one rate. Times in µs; ``missed`` is a share of the ticks; ``lost`` counts rows that the log lacks.
+    """A run at one rate. Times in µs; ``missed`` is a fraction of the ticks; ``lost`` counts rows that the log lacks.
 
     ``work`` is the whole work of the loop in a tick: reading, computing, writing, publishing.
     """
@@ -54,12 +55,13 @@ class RateTrial:
 
     @property
     def sustained(self) -> bool:
-        """Whether the machine keeps up: hardly a tick is missed, work fits into the tick, the log is complete."""
+        """Whether the machine keeps up: almost no ticks are missed, the work fits into the tick, and the log is
+        complete."""
         return self.missed <= MOST_MISSED and self.work_p99 < 1e6 / self.rate and self.lost == 0
 
 
 def highest_rate(trials: Sequence[RateTrial]) -> float | None:
-    """The highest rate that was sustained; None where none was."""
+    """The highest rate that was sustained; None if none was."""
     return max((trial.rate for trial in trials if trial.sustained), default=None)
 
 
@@ -72,7 +74,7 @@ def try_rates(
     """Run the server for ``duration`` seconds at each of these rates (1/s), RUNNING its work cycle.
 
     Without ``rates``: at rising ones, until one is not sustained. The circuit takes as many integration steps per tick
-    at every rate. A run includes everything: simulated device, recorder, broker. Raises ConfigurationError where
+    at every rate. A run includes everything: simulated device, recorder, broker. Raises ConfigurationError if
     the rig has other than simulated devices, HilserverError where a run does not complete.
     """
     refuse_hardware(rig)
@@ -126,7 +128,7 @@ def rig_at(rig: Rig, rate: float, folder: Path) -> Rig:
 
 
 async def _run_at(rig: Rig, duration: float) -> RateTrial:
-    """One run of the server. Raises HilserverError where it does not start."""
+    """One run of the server. Raises HilserverError if it does not start."""
     supervisor = Supervisor(rig, attended=True)
     running = asyncio.create_task(supervisor.run())
     log = None
@@ -166,7 +168,7 @@ async def _begin(supervisor: Supervisor) -> None:
 
 
 def judged(log: LogReader, rate: float) -> RateTrial:
-    """The result of a run by its log, without the warm-up. Raises HilserverError where the log has nothing else."""
+    """The result of a run, from its log without the warm-up. Raises HilserverError if the log has nothing else."""
     read: dict[str, list[Floats]] = {name: [] for name in ("tick", "mode", "missed", "wake_error", *WORK)}
     lost = 0
     for batch in log.batches():

@@ -36,7 +36,7 @@ Progress = Callable[[str, float], None]
 ABOUT = 480
 """Number of functions that Numba compiles."""
 LAST_SHARE = 0.85
-"""Share of the time that Numba takes; the rest is LLVM's."""
+"""Fraction of the time that Numba takes; the rest is LLVM's."""
 
 
 def build(levels: Mapping[str, Path], progress: Progress) -> None:

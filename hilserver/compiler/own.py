@@ -109,7 +109,7 @@ def check_kernels(library: Library) -> None:
         if error := _failure(function, types, HEAPLESS):
             reason = _essence(error)
             if not _failure(function, types, {**HEAPLESS, "_nrt": True}):
-                reason = "it creates an array, a list or a text, but a tick must not allocate memory"
+                reason = "it creates an array, a list or a string, but a tick must not allocate memory"
             text = f"kernel {function.__name__} can't be compiled: {reason}"
             file = modules.get(function.__module__, f"installed components ({function.__module__})")
             problems.append(Problem(text, contract.component.__name__, file))

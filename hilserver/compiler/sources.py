@@ -45,7 +45,7 @@ def cache_folder(name: str) -> Path:
 
 
 def writable(root: Path) -> Path:
-    """The root if it can be written to, else a private folder of this user under the temporary folder."""
+    """The root if it can be written to, otherwise a private folder of this user under the temporary folder."""
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
         root.mkdir(mode=0o700, exist_ok=True)

@@ -29,7 +29,7 @@ def timed(functions: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with(function: Any, **replaced: Any) -> Any:
-    """A function of the program that calls others in place of some."""
+    """A function of the program in which some of the called functions are replaced."""
     original = function.py_func
     copy = FunctionType(original.__code__, {**original.__globals__, **replaced}, original.__name__)
     copy.__module__, copy.__qualname__ = __name__, f"timed_{original.__name__}"

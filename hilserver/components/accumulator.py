@@ -13,7 +13,7 @@ from hilserver.numerics.shape import clip
 from hilserver.units import ATMOSPHERE, BAR, Number, Pressure, Volume
 
 CLOSING = 0.01
-"""Share of the gas volume over which the fluid port closes before the accumulator is empty or full."""
+"""Fraction of the gas volume over which the fluid port closes before the accumulator is empty or full."""
 
 
 class Accumulator(Component):

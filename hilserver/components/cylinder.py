@@ -39,7 +39,7 @@ class Cylinder(DoubleActing):
     pressure, F_cushion/A_c, is below the cylinder's rating; at too high a speed it is overestimated, and its slope
     2·F/v relative to the mass requires small steps or ``rosenbrock``.
 
-    The logged ``F_mu`` and ``F_end`` (stops and cushions) are positive against growing position.
+    The logged ``F_mu`` and ``F_end`` (stops and cushions) are positive against increasing position.
     Source: theory §3; [Virtual hydraulics] eqs. 3.48, 4.7, 4.8, ch. 4.2.4; [Linjama] (dry friction).
     """
 

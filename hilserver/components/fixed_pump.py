@@ -20,8 +20,8 @@ class FixedPump(Suction, Component):
     .. math:: Q = \varphi(p_T)\,\min\left(V_{rev}\,n,\; \frac{P_{max}\,\eta_{tot}}{\Delta p}\right)
 
     No volumetric losses, no pulsation. A relief valve is required: nothing else limits the pressure. The signal
-    ``drive``, speed over rated speed, scales flow and power (the motor's torque is limited). The filling phi is 1 from
-    the least inlet pressure at T on, and 0 at the vapour pressure. For leakage, friction and a shaft use
+    ``drive``, speed over rated speed, scales flow and power (the motor's torque is limited). The filling phi is 1
+    above the minimum inlet pressure at T, and 0 at the vapour pressure. For leakage, friction and a shaft use
     ``hydraulic_motor``, which is a pump where its shaft is driven.
     Source: theory §3; [Virtual hydraulics] ch. 4.2.
     """

@@ -77,7 +77,7 @@ class Friction(DryFriction, Component):
 
     Steps: ``stribeck`` is steep at rest; it requires ``rosenbrock``, or steps below m·v_0/F_S (longer ones chatter).
     For ``lugre`` steps below sqrt(m/sigma0) and 0.2 ms are sufficient with any integrator.
-    The logged ``F_mu`` is positive against growing position. Source: theory §3; [Linjama]; Canudas de Wit, Olsson,
+    The logged ``F_mu`` is positive against increasing position. Source: theory §3; [Linjama]; Canudas de Wit, Olsson,
     Åström & Lischinsky, A new model for control of systems with friction, IEEE TAC 40 (1995).
     """
 

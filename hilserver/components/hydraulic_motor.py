@@ -25,13 +25,13 @@ class HydraulicMotor(Suction, Component):
     .. math:: T = \varphi\,u\,V\,(p_A - p_B) - \tanh(\omega/\omega_0)\,\lambda\,V\,|p_A - p_B| - b\,\omega, \qquad
        V = V_{rev}/(2\pi)
 
-    Pressure at A turns it forwards; driven forwards it pumps from A to B. ``displacement`` is the size, the signal
-    ``setting`` its share, -1 to 1, for variable machines. The losses meet both datasheet efficiencies exactly at the
-    rated point as a motor: leakage V_rev·n·(1/eta_v - 1), lost torque V·dp·(1 - eta_hm). Leakage grows with pressure,
-    the lost torque partly with pressure (lambda), partly with speed (b), at any setting. So the hydraulic input power
-    equals mechanical output power plus losses, which are positive in all four quadrants. The filling phi of the port
-    that it draws from is 1 from the least inlet pressure on, and 0 at the vapour pressure; it goes from one port to the
-    other as the sign of u·omega, within omega_0. No pulsation; starting
+    Pressure at A turns it forwards; driven forwards it pumps from A to B. ``displacement`` is the size; for variable
+    machines the signal ``setting`` is the fraction of it, -1 to 1. The losses meet both datasheet efficiencies exactly
+    at the rated point as a motor: leakage V_rev·n·(1/eta_v - 1), lost torque V·dp·(1 - eta_hm). Leakage grows with
+    pressure, the lost torque partly with pressure (lambda), partly with speed (b), at any setting. So the hydraulic
+    input power equals mechanical output power plus losses, which are positive in all four quadrants. The filling phi of
+    the port that it draws from is 1 above the minimum inlet pressure, and 0 at the vapour pressure; it moves from one
+    port to the other with the sign of u·omega, within omega_0. No pulsation; starting
     friction equals running friction. Source: the linear loss model of Wilson, Rotary-Pump Theory, Trans. ASME 68
     (1946).
     """

@@ -28,7 +28,7 @@ class LoadSensingPump(VariablePump):
     hydraulic = ("P", "T", "LS")
 
     margin: Pressure = Field(default="20 bar", gt=0, description="pump pressure above the load's at no flow, dp_LS")
-    max_pressure: Pressure = Field(gt=0, description="cut-off: the flow is zero from this pressure on, p_max")
+    max_pressure: Pressure = Field(gt=0, description="cut-off: the flow is zero from this pressure upwards, p_max")
     control_range: Pressure = Field(
         default="5 bar",
         gt=0,

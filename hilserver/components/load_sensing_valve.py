@@ -22,7 +22,7 @@ class LoadSensingValve(CentredValve):
        Q_{LS,T} = C_s\,(1 - a - b)\;g(p_{LS} - p_T)
 
     a is a STEP of the spool's travel U, b of -U: 0 up to half of ``ls_travel`` (LS is vented to T: a load-sensing pump
-    goes to stand-by), 1 from ``ls_travel`` on (LS is connected to A, or to B). So the pressure of the port that returns
+    goes to stand-by), 1 above ``ls_travel`` (LS is connected to A, or to B). So the pressure of the port that returns
     oil, which an overrunning load may raise above the supplied one, has no effect. LS falls with the load the same way.
 
     **LS is a hydraulic port**, so that it connects straight to the LS port of a pump or pressure compensator, or

@@ -33,7 +33,7 @@ class PowerLimitedPump(VariablePump):
 
     max_power: Power = Field(gt=0, description="setting of the power controller, at the shaft, P_max")
     max_pressure: Pressure | None = Field(
-        default=None, gt=0, description="cut-off: the flow is zero from this pressure on, p_max; none if not given"
+        default=None, gt=0, description="cut-off: the flow is zero from this pressure upwards, p_max; none if not given"
     )
 
     @model_validator(mode="after")

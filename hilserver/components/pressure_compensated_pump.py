@@ -20,7 +20,7 @@ class PressureCompensatedPump(VariablePump):
     below it: k = Q_max/control_range. Where the power limit falls below Q with rising pressure, the pump delivers no
     more than the limit and Q follows with tau. Q is the flow at the rated speed: the signal ``drive``, speed over rated
     speed, scales what is delivered; max_power then is a limit of the motor's torque. What is delivered is also scaled
-    by the filling at T: 1 from the least inlet pressure on, 0 at the vapour pressure (``fixed_pump``).
+    by the filling at T: 1 above the minimum inlet pressure, 0 at the vapour pressure (``fixed_pump``).
     Source: theory §3; [Virtual hydraulics] ch. 4.2.
     """
 

@@ -17,7 +17,7 @@ class UnloadingValve(ValveWithThrottle):
 
     .. math:: Q_{PT} = K\,g(p_P - p_T), \qquad \dot K = (s\,K_{max} - K)/\tau
 
-    s becomes 1 where p_A - p_T reaches the cut-out pressure, 0 where it has fallen to the cut-in pressure, and keeps
+    s becomes 1 when p_A - p_T reaches the cut-out pressure, 0 when it has fallen to the cut-in pressure, and keeps
     its value in between: the pilot's hysteresis, sampled once per integration step. The pump fills A through the
     built-in check valve; without ``check`` A is only sensed. For unloading in proportion to a pilot pressure use a
     ``sequence_valve`` with A and Y at the tank.

@@ -109,7 +109,8 @@ def draw_line(drawing: Drawing, line: LineSection) -> None:
 
 
 def value_place(line: LineSection) -> tuple[float, Mark]:
-    """The line's length, and where the value has room: over the widest gap between its ends, else at its right end."""
+    """The line's length, and where the value has room: over the widest gap between its ends, otherwise at its right
+    end."""
     ends = line.ends()
     width, left = max(((b - a, a) for a, b in pairwise(ends)), default=(0.0, ends[0]))
     if width > 96.0:

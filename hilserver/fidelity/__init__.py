@@ -1,1 +1,1 @@
-"""How true a rig is to its virtual circuit: reference simulation, strategies, segments, measures."""
+"""How accurately a rig reproduces its virtual circuit: reference simulation, strategies, segments, measures."""

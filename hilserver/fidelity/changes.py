@@ -19,11 +19,11 @@ Draw = np.random.Generator
 
 CYLINDERS = ("cylinder", "double_rod_cylinder", "single_acting_cylinder")
 SEAL_PRESSURE = 160e5
-"""Pa on the piston; the static friction is a share of its force at this pressure."""
+"""Pa on the piston; the static friction is a fraction of its force at this pressure."""
 HOSE_DIAMETER = 0.016
 """m."""
 LINE_SHARE = 0.2
-"""Share of a chamber's dead volume that lies between port and restriction."""
+"""Fraction of a chamber's dead volume that lies between port and restriction."""
 ROD_SPEED = 0.2
 """m/s at which a restriction has its drop."""
 LEAKAGE_DROP = 70e5
@@ -42,7 +42,7 @@ class DeviceTables:
 
     @classmethod
     def of(cls, sources: Mapping[str, Any], name: str, dt: float) -> DeviceTables:
-        """That of this name in a rig's sources."""
+        """The simulated device of this name in a rig's sources."""
         circuits, device = sources["devices"][name], sources["rig"]["devices"][name]
         return cls(circuits["machine"], circuits["drive"], device["sensors"], device.get("actuators", {}), dt)
 
@@ -66,7 +66,7 @@ class DeviceTables:
 
 
 def of_type(circuit: Table, *types: str) -> Iterator[tuple[str, Table]]:
-    """The components of these types in a circuit table, by name; others may be added meanwhile."""
+    """The components of these types in a circuit table, by name; others may be added in the meantime."""
     return iter([(name, table) for name, table in circuit.get("components", {}).items() if table["type"] in types])
 
 
@@ -98,7 +98,7 @@ def load(rig: DeviceTables, draw: Draw) -> None:
 
 
 def _weight(part: Table) -> float:
-    """Force of a load mass against growing position, N."""
+    """Force of a load mass against increasing position, N."""
     direction, gravity = si(part.get("direction", "90 deg"), "rad"), si(part.get("gravity", "9.81 m/s^2"), "m/s^2")
     return si(part["mass"], "kg") * gravity * sin(direction)
 
@@ -147,7 +147,7 @@ def friction(rig: DeviceTables, draw: Draw) -> None:
 
 
 def piston_leakage(rig: DeviceTables, draw: Draw) -> None:
-    """Let oil pass the pistons."""
+    """Add leakage past the pistons."""
     for _, cylinder in rig.cylinders():
         if cylinder["type"] != "single_acting_cylinder":
             cylinder["leakage"] = f"{draw.uniform(0.001, 0.02)!r} l/min/bar"
@@ -203,7 +203,7 @@ def restriction(rig: DeviceTables, draw: Draw) -> None:
 
 
 def _taken(cylinder: Table, port: str, share: float) -> float:
-    """Take a share of a chamber's dead volume for a separate component, m³."""
+    """Take a fraction of a chamber's dead volume for a separate component, m³."""
     key = f"dead_volume_{port}"
     volume = share * si(cylinder[key], "m^3")
     scaled(cylinder, key, "m^3", 1.0 - share)
@@ -330,7 +330,7 @@ def sensor_gain(rig: DeviceTables, draw: Draw) -> None:
 
 
 def _show(sensor: Table, offset: float = 0.0, gain: float = 1.0) -> None:
-    """Show ``offset`` (a share of the range) more, ``gain`` times the distance from the lower end of the range.
+    """Show ``offset`` (a fraction of the range) more, ``gain`` times the distance from the lower end of the range.
 
     The values at the ends of the raw range move the other way; the channel still has the stated ones.
     """

@@ -57,7 +57,7 @@ class Comparison:
     """What all runs of a rig share.
 
     ``device``: name of the simulated device; ``drive``: the circuit table of its valves and their supply; ``plant``:
-    machine and drive; ``no_command``: why there is no run without a bridge, empty where there is one.
+    machine and drive; ``no_command``: why there is no run without a bridge, empty if there is one.
     """
 
     rig: Rig
@@ -70,7 +70,7 @@ class Comparison:
 
     @classmethod
     def of(cls, rig: Rig, program: Program | None = None) -> Comparison:
-        """That of a simulated rig. ``program``: the compiled one, where it is loaded already."""
+        """The comparison of a simulated rig. ``program``: the compiled program, if it is already loaded."""
         device = simulated_device(rig)
         drive = rig.sources["devices"][device.name]["drive"]
         return cls.on(rig, device.name, machine_of_device(rig, device), drive, program)
@@ -79,7 +79,7 @@ class Comparison:
     def on(
         cls, rig: Rig, device: str, machine: Machine, drive: Mapping[str, Any], program: Program | None = None
     ) -> Comparison:
-        """That of a rig on this machine with this drive."""
+        """The comparison of a rig on this machine with this drive."""
         file = str(rig.file.parent / rig.settings.circuit)
         reference = reference_simulation(machine, rig.circuit, rig.library, file)
         plant = plant_circuit(machine.source, drive, rig.library)

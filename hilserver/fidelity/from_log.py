@@ -40,7 +40,7 @@ def fidelity_of_log(
     ``rig``: as known today; only the machine is taken from it (that of its simulated device, or its cylinders), all
     else from the log. ``machine_file``: a circuit file of the machine instead. ``trust``: run the Python that the log
     contains, also if it was not run here before. ``step``: of the reference simulation. Of several complete passes of
-    the work cycle under one strategy, the last one is evaluated. Raises RecordError where the log can't be used,
+    the work cycle under one strategy, the last one is evaluated. Raises RecordError if the log can't be used,
     ConfigurationError where the machine does not fit, HilserverError where nothing in the log can be evaluated.
     """
     log = LogReader(path)
@@ -70,7 +70,7 @@ REMEDY = "Record the rig's work cycle (hilserver send cycle action=start), or me
 
 
 def _rig_of(log: LogReader, trust: bool) -> Rig:
-    """The rig when the log was written. Raises ConfigurationError where it can no longer be built."""
+    """The rig when the log was written. Raises ConfigurationError if it can no longer be built."""
     sources = log.header.configuration
     library = library_of_log(sources, log.path, trust=trust)
     return assemble(sources, Path(str(sources.get("file", log.path))), library)
@@ -137,7 +137,7 @@ class _Evaluation:
                         found[kind] = self._result_of(record, segment, circuit)
 
     def result(self) -> Fidelity:
-        """The fidelity. Raises HilserverError where there was nothing to evaluate."""
+        """The fidelity. Raises HilserverError if there was nothing to evaluate."""
         if not self.results:
             reasons = "".join(f"\n  left out: {text}" for text in self.skipped)
             raise HilserverError(f"{self.log}: no complete pass of the work cycle is in it. {REMEDY}{reasons}")

@@ -122,7 +122,7 @@ def rms_above(values: Floats, corner: float, dt: float) -> float:
 
 
 def largest_errors(responses: tuple[Response, ...]) -> tuple[float, float]:
-    """Largest amplitude error (a share) and largest phase error (degrees), both signed, over several frequencies."""
+    """Largest amplitude error (a fraction) and largest phase error (degrees), both signed, over several frequencies."""
     known = [r for r in responses if np.isfinite(r.ratio)]
     if not known:
         return nan, nan

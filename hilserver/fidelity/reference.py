@@ -70,7 +70,7 @@ def run_signals(
 
 
 def reference_simulation(machine: Machine, virtual: Circuit, library: Library, file: str) -> ReferenceSimulation:
-    """Couple a virtual circuit (of ``file``) to a machine. Raises ConfigurationError where they don't fit."""
+    """Couple a virtual circuit (of ``file``) to a machine. Raises ConfigurationError if they don't fit."""
     shared = _nodes(machine.source) & {node for node in _nodes(virtual.source) if not node.startswith(RIG)}
     if shared:
         name = machine.file or "the machine built from the cylinders of the rig file"

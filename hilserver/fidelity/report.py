@@ -108,7 +108,7 @@ def _over_the_cycle(result: Fidelity) -> Iterator[Block]:
         yield Heading("Over the work cycle")
         yield largest_grid(result)
         yield Picture(
-            "cycle", figure, "Quantities, deviations (without those of no compensation) and commands over time"
+            "cycle", figure, "Quantities, deviations (except those without compensation) and commands over time"
         )
 
 

@@ -28,9 +28,9 @@ VARIANTS = {
 LIMITED = Saturation.CAPACITY | Saturation.NO_DROP | Saturation.RANGE | Saturation.SLEW | Saturation.NEAR_END
 """Saturation flags of a valve that can't pass the requested flow."""
 NOISE_CORNER = 0.1
-"""Share of the tick rate above which a command counts as noise."""
+"""Fraction of the tick rate above which a command counts as noise."""
 SATURATED_SHARE = 0.05
-"""Share of a sine's ticks with a saturated valve from which its results show the limits of the valve."""
+"""Fraction of a sine's ticks with a saturated valve from which its results show the limits of the valve."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,11 @@ class SegmentResult:
 
     @property
     def saturated(self) -> float:
-        """Share of the ticks in which a valve could not pass the requested flow."""
+        """Fraction of the ticks in which a valve could not pass the requested flow."""
         return self._share_of(slice(None))
 
     def saturated_at(self, frequency: float) -> float:
-        """The same for the evaluated ticks of the sine of this frequency, Hz."""
+        """The same for the evaluated ticks of the sine with this frequency, Hz."""
         (sine,) = (s for s in self.sines if s.frequency == frequency)
         return self._share_of(self.evaluated(sine))
 
@@ -154,7 +154,7 @@ def _deviations(values: Mapping[str, Floats], reference: Mapping[str, Floats]) -
 
 @dataclass(frozen=True)
 class Variant:
-    """One way of driving the real valves, and its results over work cycle and sweep; None where it did not run."""
+    """One way of driving the real valves, and its results over work cycle and sweep; None if it did not run."""
 
     name: str
     cycle: SegmentResult | None = None
@@ -166,7 +166,7 @@ class Variant:
         return tuple(segment for segment in (self.cycle, self.sweep) if segment is not None)
 
     def saturations(self, valve: str) -> dict[int, float]:
-        """Share of all ticks with each saturation flag of a valve; flags that never occurred are left out."""
+        """Fraction of all ticks with each saturation flag of a valve; flags that never occurred are left out."""
         series = [segment.saturation[valve] for segment in self.segments if valve in segment.saturation]
         flags = np.concatenate(series or [np.zeros(1)]).astype(np.int64)
         shares = {flag: float(np.mean((flags & flag) > 0)) for flag in Saturation}
@@ -180,8 +180,8 @@ class Fidelity:
     ``reference``: describes the reference simulation; empty without one. ``left_out``: strategies that were not tried,
     with the reason. ``tripped``: strategies with which the rig did not complete the run, with cause and time.
     ``ports_without_valve``: ports that no valve drives. ``swept``: the input of the sweep. ``notes``: what the reader
-    must know. ``circuit``: the virtual circuit as a table. ``paced``: how the runs kept to the clock, where they ran by
-    one. ``error``: by the integrator's step, where it was looked for.
+    must know. ``circuit``: the virtual circuit as a table. ``paced``: how well paced runs kept to the clock.
+    ``error``: that of the integrator's step, if it was determined.
     """
 
     rig: str
@@ -241,7 +241,7 @@ class Fidelity:
         return {v.name: v.cycle.tracking[quantity] for v in self.variants if v.cycle and quantity in v.cycle.tracking}
 
     def valve_tracking(self, valve: str) -> dict[str, Deviation]:
-        """The same of the flow of a valve; empty where `cycle_errors` already says it."""
+        """The same of the flow of a valve; empty if `cycle_errors` already says it."""
         return self.tracking(f"flow {self.valves[valve]}") if self.reference else {}
 
     def unachievable(self) -> dict[float, float]:

@@ -19,7 +19,7 @@ from hilserver.tick.bridge.ladder import Strategy
 from hilserver.tick.codes import Mode
 
 SETTLED = 0.6
-"""Share of a sweep's rest after which the machine counts as being at rest."""
+"""Fraction of a sweep's rest after which the machine counts as being at rest."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class CircuitRows:
         return CircuitRows(columns, self.circuit, self.values[rows])
 
     def virtual_flow(self, port: str) -> Floats | None:
-        """Flow from the circuit into a port; None where the circuit is not connected to it."""
+        """Flow from the circuit into a port; None if the circuit is not connected to it."""
         name = f"{RIG}{port}.q"
         return self.values[:, self.circuit.names.index(name)] if name in self.circuit.names else None
 
@@ -69,7 +69,7 @@ class CircuitRows:
         return chosen
 
     def strategy(self, settings: RigSettings) -> str:
-        """The strategy in all rows, or those of several valves; empty where a strategy was changed on the way."""
+        """The strategy in all rows, or those of several valves; empty if a strategy was changed on the way."""
         used = {}
         for valve in settings.valves:
             numbers = np.unique(self.columns[f"valve.{valve}.strategy"])

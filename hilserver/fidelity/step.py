@@ -1,11 +1,10 @@
-"""The error of the step in the results of a rig: the same runs again with half of every step.
+"""The error of the step in the results of a rig, from a repetition of the runs with half of every
 
-In the loop, inputs and pressures are held for a tick: that belongs to the rig, and remains. What is halved are the
-steps of the integrator: of the virtual circuit, of the simulated machine with its drive, and of the reference
-simulation.
-
-Judged is the work cycle; a sweep only where a rig has no cycle. Sines near a resonance saturate valves and let chambers
-cavitate, so that the smallest difference grows there whatever the step: no step would ever suffice.
+step. In the loop, inputs and pressures are held for a tick: this is a property of the rig and is kept. Only the steps
+of the integrator are halved: those of the virtual circuit, of the simulated machine with its drive, and of the
+reference simulation. The error is judged over the work cycle, and over a sweep only if a rig has no cycle. Sines near a
+resonance saturate valves and let chambers cavitate, so that the smallest difference grows there whatever the step: no
+step would be sufficient.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class IntegrationStep:
     """How a rig's circuits are integrated: ``factor`` times the substeps in the files, their integrator or another.
 
     ``halvings`` of the parts into which the virtual circuit and the reference simulation divide them (see `solved_by`).
-    Steps that share a solution of a mechanism remain as many.
+    The number of steps that share a solution of a mechanism remains the same.
     """
 
     factor: int = 1
@@ -78,7 +77,7 @@ RunAt = Callable[[IntegrationStep, list[str]], Fidelity]
 def with_step_error(rig: Rig, result: Fidelity, run_at: RunAt, tolerance: float = TOLERANCE) -> Fidelity:
     """The result and its error by the step, from runs of half of every step; if it is too large, also what to change.
 
-    A step that suffices is looked for with the strategy (or the reference simulation) that deviates most.
+    A sufficient step is determined with the strategy (or the reference simulation) that deviates most.
     """
     names = [v.name for v in result.variants if v.name != NO_BRIDGE]
     solver, tick = rig.circuit.solver, 1.0 / rig.settings.loop.rate
@@ -100,7 +99,7 @@ def with_step_error(rig: Rig, result: Fidelity, run_at: RunAt, tolerance: float 
 
 
 def _tried(run_at: RunAt, step: IntegrationStep, names: list[str]) -> Fidelity | None:
-    """The results with a step; None where none of the strategies completes its run, or the step is impossible."""
+    """The results with a step; None if none of the strategies completes its run, or the step is impossible."""
     try:
         return run_at(step, names)
     except HilserverError:
@@ -149,7 +148,7 @@ def _length(quantities: list[Quantity]) -> int:
 
 
 def _words(rig: Rig, substeps: int) -> str:
-    """So many substeps of the virtual circuit, and as many times more elsewhere."""
+    """This number of substeps of the virtual circuit, and the same factor for all other circuits."""
     factor = substeps // rig.circuit.solver.substeps
     files = {rig.settings.circuit: substeps}
     for device in rig.devices:

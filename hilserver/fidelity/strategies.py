@@ -21,11 +21,11 @@ from hilserver.tick.bridge.ladder import BRIDGING, Strategy
 USUAL = ("inverse_static", "inverse_lag_leakage", "second_order", "null_region", "prediction", "feedback", "flow_servo")
 """Strategies that `fidelity` compares by default, together with the one in the rig file."""
 Watch = Callable[[str, float], object]
-"""Called now and then in a run by the clock: with the strategy, and the simulated time since the rig's start, s."""
+"""Called from time to time during a paced run, with the strategy and the simulated time since the rig's start, s."""
 
 
 class PacedRuns:
-    """Makes runs of a rig by the clock, at ``speed`` times real time."""
+    """Makes runs of a rig that are paced at ``speed`` times real time."""
 
     def __init__(self, speed: float, watch: Watch | None) -> None:
         self._speed, self._watch = speed, watch
@@ -54,8 +54,8 @@ def simulate(
 
     All runs have the same machine, initial state and operator inputs, tick by tick. Flows, pressures and positions are
     the simulated ones, not the measured ones. ``strategies``: default all that the rig can use and may benefit from.
-    ``speed``: run the bridged rig by the clock, at so many times real time; ``watch`` is told how that goes on.
-    Raises HilserverError where the rig has no simulated machine, valve or work cycle.
+    ``speed``: pace the bridged rig at this multiple of real time; ``watch`` is informed of the progress.
+    Raises HilserverError if the rig has no simulated machine, valve or work cycle.
     """
     if rig.cycle is None:
         raise HilserverError(f"{rig.file}: simulate needs a work cycle, which this rig file does not name (cycle = …).")
@@ -67,7 +67,7 @@ def simulate(
 def measure(rig: Rig, named: Sequence[str] | None, swept: str = "", sweep: dict[str, Any] | None = None) -> Fidelity:
     """The rig's fidelity: over its work cycle, if it has one, and over a sweep of the input ``swept``.
 
-    ``named``: strategies, or "all"; default the usual ones. Raises HilserverError where the rig has no simulated
+    ``named``: strategies, or "all"; default the usual ones. Raises HilserverError if the rig has no simulated
     machine, or neither cycle nor sweep.
     """
     if not any(device.is_simulated for device in rig.devices):
@@ -171,5 +171,5 @@ def _sentence(strategy: str, reasons: dict[str, str]) -> str:
 
 
 def with_cycle(rig: Rig, cycle: Mapping[str, Any]) -> Rig:
-    """The rig with another work cycle. Raises ConfigurationError where they don't fit."""
+    """The rig with another work cycle. Raises ConfigurationError if they don't fit."""
     return assemble({**rig.sources, "cycle": dict(cycle)}, rig.file, rig.library)

@@ -12,7 +12,7 @@ from hilserver.tick.bridge.ladder import BRIDGING
 from hilserver.units import shown_unit
 
 NOT_USABLE = 0.1
-"""RMS deviation, of the range of a quantity, above which the best strategy is of no use either."""
+"""RMS deviation, as a fraction of the range of a quantity, above which even the best strategy is useless."""
 
 
 def sentences(result: Fidelity) -> list[str]:
@@ -25,7 +25,7 @@ def sentences(result: Fidelity) -> list[str]:
             "the real supply, not from the virtual circuit. No bridge can compensate for that."
         )
     if result.paced is not None:
-        found.append(f"By the clock: {result.paced}.")
+        found.append(f"Paced: {result.paced}.")
     return found + [f"Not tried: {reason}." for reason in result.left_out.values()]
 
 

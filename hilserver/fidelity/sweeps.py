@@ -17,7 +17,7 @@ AMPLITUDE = 0.3
 def usual_input(rig: Rig) -> str:
     """The input that commands the virtual valve at the port of the rig's first valve, or the rig's only input.
 
-    Raises HilserverError where there is neither.
+    Raises HilserverError if there is neither.
     """
     inputs = list(rig.settings.inputs)
     for valve in rig.settings.valves.values():
@@ -37,7 +37,7 @@ def sweep_of(
     """The table of a sweep of an input.
 
     ``frequencies``: Hz, default those of `Sweep`; ``share``: amplitude divided by half the input's range; ``mean``:
-    default the input's initial value. Raises HilserverError where rig and sweep don't fit.
+    default the input's initial value. Raises HilserverError if rig and sweep don't fit.
     """
     if name not in rig.settings.inputs:
         text = did_you_mean(name, rig.settings.inputs)

@@ -190,7 +190,7 @@ def known_grid(result: Fidelity) -> Grid | None:
 
 
 def estimate_grid(result: Fidelity) -> Grid | None:
-    """Error of the flows as the bridge estimates them; None where the actual flows are not known otherwise."""
+    """Error of the flows as the bridge estimates them; None if the actual flows are not known otherwise."""
     unit, factor = shown_unit("m^3/s")
     rows = []
     for quantity in result.quantities:

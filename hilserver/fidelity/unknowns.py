@@ -64,7 +64,7 @@ UNKNOWNS = (
     ),
     Unknown(
         "friction",
-        "Dry friction of the seals (LuGre) in place of the stated law.",
+        "Dry friction of the seals (LuGre) instead of the stated law.",
         "static friction 1 … 8 % of the piston's force at 160 bar",
         "from low-friction to standard seals",
         changes.friction,

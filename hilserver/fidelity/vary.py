@@ -35,7 +35,7 @@ class VariedRun:
     """A work cycle on a rig, and the seed that repeats it.
 
     ``figures``: NRMSE of each quantity against the reference simulation on the same machine, and `NOISE`, RMS as a
-    share of full command. ``trip``: why there are none; empty otherwise.
+    fraction of full command. ``trip``: why there are none; empty otherwise.
     """
 
     seed: int
@@ -95,7 +95,7 @@ class VaryResult:
         return max(self.completed, key=lambda run: max(run.figures[name] for name in self.followed), default=None)
 
     def influence(self, result: UnknownResult) -> tuple[int, float]:
-        """How far an unknown drives the rig off its reference: its trips, then its largest increase."""
+        """How much an unknown makes the rig deviate from its reference: its trips, then its largest increase."""
         increases = [result.increase(name, self.exact)[1] for name in self.followed]
         return result.trips, max(filter(isfinite, increases), default=0.0)
 
@@ -145,7 +145,7 @@ def vary(
 
 
 def _strategy(rig: Rig, named: str | None) -> str:
-    """The strategy of all valves. Raises HilserverError where a valve can't use it."""
+    """The strategy of all valves. Raises HilserverError if a valve can't use it."""
     own = [valve.bridge.strategy for valve in rig.settings.valves.values() if valve.bridge.strategy != "manual"]
     if named is None and len(set(own)) != 1:
         raise HilserverError(f"{rig.file}: the rig file does not name one strategy for all valves: give --strategy.")

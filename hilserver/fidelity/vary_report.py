@@ -47,7 +47,7 @@ def family_grid(result: VaryResult) -> Grid:
 
 
 def trips_grid(result: VaryResult) -> Grid | None:
-    """The runs that did not complete the work cycle; None where all did."""
+    """The runs that did not complete the work cycle; None if all did."""
     rows = tuple((name, str(run.seed), run.trip) for name, run in result.trips())
     return Grid(("unknown", "seed", "the run"), rows) if rows else None
 

@@ -99,7 +99,7 @@ class Run:
         return self.trace[:, -self.reference.shape[1] :]
 
     def criteria(self, noise_free: bool = False) -> Criteria:
-        """The criteria; ``noise_free``: with the true displacement in place of the measured one."""
+        """The criteria; ``noise_free``: with the true displacement instead of the measured one."""
         displacement = self.trace[:, Trace.DISPLACEMENT if noise_free else Trace.MEASURED]
         return criteria(displacement, self.positions, self.reference, DT)
 

@@ -1,7 +1,7 @@
 """The nine criteria of the benchmark problem, numbered as in its Table 3 and its evaluation program.
 
 The criteria are those of Silva, Gomez, Maghareh, Dyke & Spencer (2020). Equations 15-20 of that paper number J5 to J7
-otherwise.
+differently.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from hilserver.numerics.arrays import Floats
 
 LONGEST = 50
-"""Number of ticks over which the delay is sought."""
+"""Number of ticks within which the delay is searched."""
 
 
 class Criteria(NamedTuple):

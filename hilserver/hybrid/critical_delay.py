@@ -19,7 +19,7 @@ from hilserver.numerics.arrays import Floats, Matrix
 
 
 def critical_delay(structure: Structure, specimen: Specimen) -> tuple[float, float]:
-    """The delay of the specimen's force from which on the virtual structure oscillates, s, and the frequency, Hz."""
+    """The delay of the specimen's force above which the virtual structure oscillates, s, and the frequency, Hz."""
     moved = _moved(structure)
     specimen_alone = _static(np.array([[specimen.stiffness, specimen.damping, specimen.mass], [0.0] * 3, [0.0] * 3]))
     loop = DelayedLoop(moved, specimen_alone, np.zeros((3, 3)), np.eye(3), (0, 1, 2))

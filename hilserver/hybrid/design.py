@@ -1,13 +1,13 @@
-r"""Design of the bridge of displacement: all constants of :mod:`hilserver.tick.bridge.displacement`.
+r"""Design of the displacement bridge: all constants of :mod:`hilserver.tick.bridge.displacement`.
 
 The regulator minimises
 
 .. math:: \sum_k (x_k - y_k - \tau\,\dot y_k)^2 / \varepsilon^2 + (u_k - u_{k-1})^2 / \nu^2
 
 for the virtual structure and the actuator together. y is the position at the interface, and tau is a lead: 0, or the
-delay of the measured force. Since the structure is part of the system, the regulator foresees its motion over the lag
-of the actuator, and it knows that the force of the specimen acts back. The ground acceleration is assumed to stay as it
-is.
+delay of the measured force. Since the structure is part of the system, the regulator takes into account its motion
+during the lag of the actuator, and the force with which the specimen acts on it. The ground acceleration is assumed to
+remain constant.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from hilserver.tick.bridge.displacement import (
 )
 
 FADING = 1e-5
-"""Share of the assumed ground acceleration and disturbance that fades in a tick: a regulator can't hold what it can't
-influence, and its Riccati equation has no solution for what never ends."""
+"""Fraction of the assumed ground acceleration and disturbance that fades in a tick: a regulator can't control a state
+that it can't influence, and its Riccati equation has no solution for a disturbance that never ends."""
 FORCE_DELAY = 1.5
 """Ticks from the measurement of a force to the middle of the tick in which it acts on the structure."""
 
@@ -104,7 +104,7 @@ def design_bridge(
 
 
 def at_rest(bridge: DisplacementBridge, tuning: Tuning = Tuning()) -> DisplacementMemory:
-    """The memory of a bridge whose actuator is at rest, with parameters known as well as their spread."""
+    """The memory of a bridge whose actuator is at rest, with parameters as uncertain as their spread."""
     states, size = len(bridge.step), len(bridge.drift)
     covariance = np.zeros((size, size))
     covariance[states, states] = tuning.start**2

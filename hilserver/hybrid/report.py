@@ -27,8 +27,8 @@ def write_report(rows: Sequence[StudyRow], folder: Path) -> list[Path]:
 
 def _blocks(rows: Sequence[StudyRow]) -> Iterator[Block]:
     yield (
-        "A frame of three storeys under the El Centro earthquake, of which a specimen on the first floor is moved by a "
-        "simulated hydraulic actuator. Source of structure, actuator, noise and criteria: Silva, Gomez, Maghareh, Dyke "
+        "A frame of three storeys is subjected to the El Centro earthquake; a simulated hydraulic actuator moves the "
+        "specimen on its first floor. Source of structure, actuator, noise and criteria: Silva, Gomez, Maghareh, Dyke "
         "& Spencer, Mech. Syst. Signal Process. 135 (2020) 106381."
     )
     cases = _cases(rows)

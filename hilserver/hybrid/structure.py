@@ -126,7 +126,7 @@ class PortalFrame:
 
 
 def beam_stiffness(EI: float, length: float) -> Matrix:
-    """Stiffness of a beam after Euler and Bernoulli: deflection and rotation at its begin, then at its end; N, m."""
+    """Stiffness of an Euler-Bernoulli beam: deflection and rotation at its start, then at its end; N, m."""
     shear, moment = 12.0 * EI / length**3, 6.0 * EI / length**2
     near, far = 4.0 * EI / length, 2.0 * EI / length
     return np.array(

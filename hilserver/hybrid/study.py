@@ -1,4 +1,4 @@
-"""All strategies of the bridge of displacement on the benchmark, at nominal and at perturbed plants."""
+"""All strategies of the displacement bridge on the benchmark, at nominal and at perturbed plants."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CASE, STRATEGY = "case", "strategy"
 
 @dataclass(frozen=True)
 class PlantResult:
-    """A run with one plant: criteria as in the benchmark, and with the true displacement in place of the measured one.
+    """A run with one plant: criteria as in the benchmark, and with the true displacement instead of the measured one.
 
     ``unstable_at``: s, if the run became unstable, without criteria then. ``force``: the largest of the actuator, N.
     """
@@ -74,7 +74,7 @@ def study(
     seed: int = 1,
     tell: Progress = lambda what, done: None,
 ) -> list[StudyRow]:
-    """Run the strategies in the cases, with the nominal plant and with others drawn at random from ``seed`` on.
+    """Run the strategies in the cases, with the nominal plant and with others drawn at random, starting with ``seed``.
 
     The same plants, with the same noise, for each strategy and case.
     """
@@ -107,7 +107,7 @@ def nominal_grid(rows: Sequence[StudyRow]) -> Grid:
         run = row.runs[0]
         lines.append((row.case.name, row.strategy.name, *_cells(run), *_noise_free(run)))
     caption = (
-        "Nominal plant. J1 in ms, all others in %; in the last two columns with the true displacement in place of the "
+        "Nominal plant. J1 in ms, all others in %; the last two columns use the true displacement instead of the "
         "measured one. Table 3: the values of the paper for pi_lead."
     )
     return Grid((CASE, STRATEGY, *Criteria._fields, "J2\ntrue", "J4\ntrue"), tuple(lines), caption)
@@ -149,8 +149,8 @@ def cases_grid(cases: Sequence[BenchmarkCase] = CASES) -> Grid:
         lines.append((case.name, *cells, f"{1e3 * delay:.2f} ms at {frequency:.2f} Hz", f"{noise:.2f} %"))
     head = (CASE, "mass per floor,\ndamping", "natural frequencies,\nHz", "critical delay", "noise of\nthe sensor")
     caption = (
-        f"One tick is {1e3 * DT:.3f} ms. Noise of the displacement sensor: its RMS, of that of the first floor of the "
-        "reference. J2 and J4 contain it: they have this value where the displacement is right."
+        f"One tick is {1e3 * DT:.3f} ms. Noise of the displacement sensor: its RMS relative to that of the first "
+        f"floor in the reference. J2 and J4 include it: they have this value if the displacement is correct."
     )
     return Grid(head, tuple(lines), caption)
 

@@ -2,8 +2,8 @@ r"""The oil between a valve and the piston of a cylinder: the flow of the valve 
 
 .. math:: \int Q\,dt = \pm A\,x + \int C\,dp + \int c\,(p - p_{other})\,dt
 
-The compliance C is the stated one, and in addition a share of it, of a hose (softer at low pressure), of air (much
-softer), and of another dead volume; these shares are identified. Behind a restriction between port and piston
+The compliance C is the stated one, plus contributions of softer oil, of a hose (softer at low pressure), of air (much
+softer), and of another dead volume; these contributions are identified. Behind a restriction between port and piston
 (:math:`p_{piston} = p - R\,Q|Q|`) the oil is compressed later than the pressure at the port tells: by
 :math:`2\,C R\,|Q|`. The pressures that drive leakage past the piston are those behind the restrictions.
 """
@@ -41,7 +41,7 @@ from hilserver.tick.cylinder import chamber_A, chamber_B
 LEAST_PRESSURE = 1e5
 """Pa gauge, below which a chamber contains air as well as oil."""
 END_OF_STROKE = 0.005
-"""Share of the stroke at either end that is left out: end stops and cushions."""
+"""Fraction of the stroke at either end that is left out: end stops and cushions."""
 AROUND_ENDS = 0.02
 """s that are left out before and after the piston is there, or the pressure that low."""
 
@@ -51,8 +51,8 @@ class ChamberSignals:
     """Signals of a chamber, tick by tick.
 
     ``law_port``, ``law_tank``: orifice law of the drops p_S - p and p - p_T; per tick, m³: ``volume`` into the chamber,
-    ``compressed``, ``hose``, ``air``, ``dead``: the smoothed part that compresses the stated oil, the wall of a hose in
-    place of the dead volume, air of 100 %, and the dead volume; ``past``: Pa·s, which drives leakage past the piston.
+    ``compressed``, ``hose``, ``air``, ``dead``: the smoothed part that compresses the stated oil, the wall of a hose
+    instead of the dead volume, air of 100 %, and the dead volume; ``past``: Pa·s, which drives leakage past the piston.
     """
 
     law_port: Floats

@@ -20,7 +20,7 @@ USUAL_LEAK_DROP = 70e5
 class ValveFinding:
     """A property of a valve: SI value, standard deviation (inf: not identifiable), configured value, and shown unit.
 
-    ``key``: of the rig file, empty where there is none; ``factor``: from SI to ``unit``.
+    ``key``: of the rig file, empty if there is none; ``factor``: from SI to ``unit``.
     """
 
     name: str
@@ -118,7 +118,7 @@ def _motion(found: Identified) -> list[ValveFinding]:
 
 
 def delay_deviation(found: Identified) -> float:
-    """Standard deviation of the delay, the lag minus that of the spool; infinite where they can't be separated."""
+    """Standard deviation of the delay, the lag minus that of the spool; infinite if they can't be separated."""
     values, known = found.values, found.fit.deviations
     names = {"lag", "frequency"} | ({"damping"} if found.second_order else set())
     if not names <= set(known):

@@ -40,14 +40,15 @@ ORDER = 30
 POLES = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
 """Poles of the leaky sum of a signal that is a change per tick, which whitens noise and drift of the sum."""
 STEP = 1e-3
-"""Step for derivatives, as a share of a parameter's size."""
+"""Step for derivatives, as a fraction of a parameter's size."""
 MODEL_ERROR = 1e-3
-"""Least standard deviation of white residuals, as a share of the equally filtered signal.
+"""Minimum standard deviation of white residuals, as a fraction of the equally filtered signal.
 
-No model of a hydraulic valve is better, and with smaller ones its errors would pass for findings about sensors and oil.
+No model of a hydraulic valve is more accurate; with smaller values, its errors would be taken for errors of sensors and
+oil.
 """
 FINEST = STEP
-"""Least standard deviation, as a share of a parameter's size: derivatives, interpolation between ticks."""
+"""Minimum standard deviation, as a fraction of a parameter's size: derivatives, interpolation between ticks."""
 MOST_EVALUATIONS = 40
 """Steps of a fit, accepted or not."""
 PRELIMINARY_TOLERANCE, FINAL_TOLERANCE = 1.0, 0.05
@@ -58,10 +59,10 @@ PRELIMINARY_TOLERANCE, FINAL_TOLERANCE = 1.0, 0.05
 class Parameter:
     """A parameter to be identified.
 
-    ``size``: its typical error; ``useful``: the largest standard deviation with which the result is still useful, 0
-    where none is wanted; ``prior``: standard deviation of the prior knowledge, with the mean ``start``;
-    ``slope``: the value that is changed for derivatives, where it is another one; ``inseparable``: standard deviation
-    of an influence quantity that no recording distinguishes from it.
+    ``size``: its typical error; ``useful``: the largest standard deviation with which the result is still useful, 0 if
+    none is wanted; ``prior``: standard deviation of the prior knowledge, with the mean ``start``; ``slope``: the value
+    that is changed for derivatives, where it is another one; ``inseparable``: standard deviation of an influence
+    quantity that no recording distinguishes from it.
     """
 
     start: float
@@ -108,7 +109,7 @@ class Whitener:
     deviation: float = 1.0
 
     def __call__(self, residual: Floats, used: NDArray[np.bool_]) -> Floats:
-        """The filtered residual, 0 where it is not used."""
+        """The filtered residual, 0 if it is not used."""
         filtered: Floats = lfilter(self.model, [1.0, -self.pole], np.where(used, residual, 0.0)) / self.deviation
         return np.where(used, filtered, 0.0)
 
@@ -181,7 +182,7 @@ class FitResult:
         return covariance
 
     def of(self, names: Sequence[str]) -> FitResult:
-        """The result for these parameters, whatever the others are."""
+        """The result for these parameters, regardless of the others."""
         places = [list(self.values).index(name) for name in names]
         here = np.ix_(places, places)
         return replace(
@@ -209,7 +210,7 @@ def fit(
     others: Others | None = None,
     rounds: int = MOST_ROUNDS,
 ) -> FitResult:
-    """Identify the parameters, starting from the values of ``start``, in so many rounds at most."""
+    """Identify the parameters, starting from the values of ``start``, in at most this number of rounds."""
     values, gained = dict(start), inf
     for _ in range(rounds):
         pairs = zip(signals, predict(values), strict=True)

@@ -49,7 +49,7 @@ class Identified:
 
     @property
     def is_of_second_order(self) -> bool:
-        """Whether the recording shows a second-order spool, not one that a first-order model describes as well."""
+        """Whether the recording shows a second-order spool that a first-order model does not describe equally well."""
         known = {"frequency", "damping"} <= set(self.fit.values)
         return self.second_order and known and self.values["damping"] < LARGEST_DAMPING
 
@@ -57,7 +57,7 @@ class Identified:
 def identify_valve(rig: Rig, recording: Recording, valve: str, order: int | None = None) -> Identified:
     """Fit a valve's model to a recording. ``order`` of the spool: 1, 2, or None: chosen by the recording.
 
-    Raises NotIdentifiable where neither rig nor recording shows the flow of the valve.
+    Raises NotIdentifiable if neither rig nor recording shows the flow of the valve.
     """
     experiment = Experiment(rig, recording, valve)
     start = start_values(experiment)

@@ -1,8 +1,8 @@
 r"""Influence quantities: quantities that a recording does not show, but on which the identified values depend.
 
-Every sensor is allowed an error of its zero and gain, and a delay besides the stated one; the oil between valve and
-piston air, a hose, another dead volume and a restriction. They are parameters of the fit with prior knowledge: each has
-the mean 0 and the standard deviation of its usual tolerance (type B evaluation), so that they increase the standard
+Every sensor is allowed an error of its zero and gain, and a delay in addition to the stated one; the oil between valve
+and piston air, a hose, another dead volume and a restriction. They are parameters of the fit with prior knowledge: each
+has the mean 0 and the standard deviation of its usual tolerance (type B evaluation), so that they increase the standard
 deviations of all values by the part that can't be distinguished, and no more. A tolerance :math:`\pm a` without further
 knowledge is a uniform distribution of the standard deviation :math:`a/\sqrt{3}`.
 Sources: JCGM 100:2008 (GUM), 4.3.7 and F.2; Gelman et al., Bayesian Data Analysis, 3rd ed. 2013, ch. 14.8 (prior
@@ -24,7 +24,7 @@ from hilserver.rig.build import Rig
 from hilserver.units import BAR, L_MIN
 
 ACCURACY = 0.0025
-"""Tolerance of zero and gain of a sensor, as a share of its range: accuracy class 0.25 %."""
+"""Tolerance of zero and gain of a sensor, as a fraction of its range: accuracy class 0.25 %."""
 COMMON_DELAY, OWN_DELAY = 2.0, 1.0
 """Tolerance of the stated delays, ticks: common to all sensors, and of each (filters, converters, sampling).
 
@@ -36,7 +36,7 @@ RESTRICTION = 8e5
 ROD_SPEED = 0.2
 """m/s."""
 ELASTICITY, DEAD_VOLUME = 0.3, 0.25
-"""Tolerance of the compliance of the oil, and of the dead volume, as shares of the stated ones."""
+"""Tolerance of the compliance of the oil, and of the dead volume, as fractions of the stated ones."""
 HOSE_MODULUS = 2e5
 """Pa^0.5: B_hc of a braided hose (:mod:`hilserver.components.hose`)."""
 HOSE, AIR = 1.0, 0.02
@@ -118,7 +118,7 @@ class CorrectedChannels:
 
 
 def ahead(signal: Floats, ticks: float) -> Floats:
-    """The signal so many ticks later, at each tick, by a windowed sinc.
+    """The signal this number of ticks later, at each tick, by a windowed sinc.
 
     >>> ahead(np.array([0.0, 1.0, 2.0, 3.0]), 1.0).round(9)
     array([1., 2., 3., 3.])
@@ -131,7 +131,7 @@ def ahead(signal: Floats, ticks: float) -> Floats:
 
 
 def smoothed(signal: Floats, ticks: int) -> Floats:
-    """The mean of a signal, weighted by a Hann window of so many ticks."""
+    """The mean of a signal, weighted by a Hann window of this number of ticks."""
     window = np.hanning(2 * (ticks // 2) + 3)[1:-1]
     padded = np.pad(signal, len(window) // 2, mode="edge")
     return np.convolve(padded, window / window.sum(), "valid")

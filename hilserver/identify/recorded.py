@@ -54,7 +54,7 @@ def columns_needed(rig: Rig) -> list[str]:
 
 
 def recording_of_log(rig: Rig, path: Path) -> Recording:
-    """From a log of hilserver. Raises RecordError where it is none, or has no column of a channel of the rig file."""
+    """From a log of hilserver. Raises RecordError if it is none, or has no column of a channel of the rig file."""
     reader = LogReader(path)
     rate = 1.0 / reader.header.period_s
     if abs(rate / rig.settings.loop.rate - 1.0) > 1e-6:
@@ -128,7 +128,7 @@ def _near(time: Floats, grid: Floats, longest: float) -> NDArray[np.bool_]:
 
 
 def widened(where: NDArray[np.bool_], before: int, after: int) -> NDArray[np.bool_]:
-    """True also at so many places before and after.
+    """Also true at this number of places before and after.
 
     >>> widened(np.array([False, False, True, False, False]), 1, 0)
     array([False,  True,  True, False, False])

@@ -182,8 +182,8 @@ def notes(found: Identified) -> list[str]:
     if e.flow and _significant(fit, "flow_gain", values.get("flow_gain", 1.0) - 1.0, 0.005):
         gain = f"{values['flow_gain']:.4f} ± {fit.deviations['flow_gain']:.2g}"
         lines.append(
-            f"The flow sensor {e.flow.channel} reads {gain} times the flow into the chamber; the flow coefficients are "
-            "those by the chamber."
+            f"The flow sensor {e.flow.channel} reads {gain} times the flow into the chamber; the flow coefficients "
+            f"are those determined from the chamber."
         )
     for word, sensor in (("flow", e.flow), ("spool", e.spool)):
         late = f"{word}_delay"

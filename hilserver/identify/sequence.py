@@ -27,11 +27,11 @@ from hilserver.tick.codes import CommandKind, ResultCode
 from hilserver.tick.row import header
 
 LEAST_DROP = 1e5
-"""Pa, at which the speed of the piston is calculated at least."""
+"""Pa: minimum pressure for which the speed of the piston is calculated."""
 MARGIN = 0.15
-"""Share of the stroke, or of the range between the position's limits, that is kept free at either end."""
+"""Fraction of the stroke, or of the range between the position's limits, that is kept free at either end."""
 NEAR_LIMIT = 0.4
-"""Share of the range between supply pressure and a pressure's limit, above which commands are reduced."""
+"""Fraction of the range between supply pressure and a pressure's limit, above which commands are reduced."""
 REDUCTION = 0.7
 """Factor by which commands are reduced."""
 ROUNDS = (0.3, 0.55, 0.8, 1.0)
@@ -42,9 +42,9 @@ SHORTEST, LONGEST = 0.02, 0.15
 STAIRS = (0.25, 0.5, 0.75, 1.0)
 STAIR_TIME = 0.08
 NEAR_MIDDLE = 0.2
-"""Share of half the range within which the piston is centred."""
+"""Fraction of half the range within which the piston is centred."""
 FIRST_COMMAND, COMMAND_GROWTH = 0.2, 1.1
-"""Share of the largest command with which the piston is centred at first; factor where it hardly moves."""
+"""Fraction of the largest command with which the piston is centred at first; factor where it hardly moves."""
 STALL_TIME = 10.0
 """s without progress after which centring fails."""
 
@@ -53,10 +53,10 @@ class Bench(Protocol):
     """A rig in mode RUNNING whose valves take manual commands."""
 
     reaction: float
-    """Longest time until a measured value is known here, s."""
+    """Maximum time until a measured value is available, s."""
 
     def hold(self, commands: Mapping[str, float], seconds: float) -> None:
-        """Hold these commands, by valve. Raises HilserverError where the rig no longer runs."""
+        """Hold these commands, by valve. Raises HilserverError if the rig no longer runs."""
 
     def now(self, channel: str) -> float:
         """The latest value of a channel, SI."""
@@ -67,7 +67,8 @@ class Bench(Protocol):
 
 @dataclass(frozen=True)
 class Group:
-    """Valves that are moved together: +1 where a positive command extends the cylinder (or without one), else -1."""
+    """Valves that are moved together: +1 where a positive command extends the cylinder (or without one), otherwise
+    -1."""
 
     valves: Mapping[str, float]
     cylinder: CylinderSettings | None
@@ -108,7 +109,7 @@ class Excitation:
         self.creep = FIRST_COMMAND * self.largest
 
     def run(self, seconds: float) -> None:
-        """Run the rounds for so many seconds in all; ends at rest."""
+        """Run the rounds for this number of seconds in total; ends at rest."""
         for number, share in enumerate(ROUNDS):
             self.reach = min(share * self.largest, self.bound)
             self._round(seconds * (number + 1) / len(ROUNDS))

@@ -41,13 +41,16 @@ STRUCTURES = {
         "restriction between port {} and piston",
         "second pressure sensor, at the cylinder",
     ),
-    "hose": ("hose at port {}, share of the dead volume", "closed valve, load changed: pressure over position"),
+    "hose": ("hose at port {}, fraction of the dead volume", "closed valve, load changed: pressure over position"),
     "air": ("free air in the oil at port {}", "the same at low pressure"),
-    "dead volume": ("dead volume at port {}, share that is missing", "the same near both ends of the stroke"),
-    "elasticity": ("compliance of the oil at port {}, share of the stated", "the same at high pressure"),
+    "dead volume": ("dead volume at port {}, fraction that is missing", "the same near both ends of the stroke"),
+    "elasticity": ("compliance of the oil at port {}, fraction of the stated one", "the same at high pressure"),
     "zero": ("zero of sensor {}", "read it without pressure"),
     "gain": ("gain of sensor {}", "compare it with a reference at high pressure"),
-    "delay": ("delay of sensor {} beside the stated one, against the others", "the same step on all sensors"),
+    "delay": (
+        "delay of sensor {} in addition to the stated one, relative to the others",
+        "the same step on all sensors",
+    ),
 }
 """By the first word of a parameter: what it is, and the experiment."""
 ALWAYS = ("restriction", "hose", "air")
@@ -128,6 +131,6 @@ def about_the_delay(found: Identified) -> str:
     common = uniform(COMMON_DELAY * found.experiment.dt)
     return (
         f"{shown_value(common, 's', 2)} of the delay's deviation are the delay that all sensors may have in common "
-        f"beside the stated ones (± {COMMON_DELAY:g} ticks): the recording can't tell it from that of the valve. To "
-        f"tell: {BESIDE_CLOCK}."
+        f"in addition to the stated ones (± {COMMON_DELAY:g} ticks): the recording cannot distinguish it from that "
+        f"of the valve. To distinguish them: {BESIDE_CLOCK}."
     )

@@ -57,7 +57,7 @@ STEP_TIME = 0.2
 TICKS_PER_PERIOD = 10.0
 """Ticks per period of the highest significant frequency that are required."""
 LEAST_FLOW = 0.01
-"""Share of the nominal flow below which a flow counts as zero."""
+"""Fraction of the nominal flow below which a flow counts as zero."""
 TO_PORT, TO_TANK = "P to port", "port to T"
 
 
@@ -295,7 +295,7 @@ def _speed(rig: Rig, name: str, flows: Sequence[PortFlow], real: tuple[float, fl
 
 
 def _opening(q: float, possible: float) -> float:
-    """Share of full opening at which the real valve passes ``q`` of what is possible, at most 1."""
+    """Fraction of full opening at which the real valve passes ``q``, at most 1."""
     return copysign(min(abs(q / possible), 1.0), q) if possible * q > 0.0 else 0.0
 
 
@@ -353,7 +353,7 @@ def _of_circuit(rig: Rig, program: Program, closed: Closed, highest: float, paus
 
 
 def _of_machine(rig: Rig, program: Program) -> float:
-    """The machine's highest resonance with its ports closed, over its stroke, Hz; 0 where it has none."""
+    """The machine's highest resonance with its ports closed, over its stroke, Hz; 0 if it has none."""
     machine = machine_of(rig)
     if machine is None:
         return 0.0

@@ -60,7 +60,7 @@ LEAST_MARGIN = 2.0
 SHARES_OF_INPUT = (0.1, 0.5, 1.0)
 SHARES_OF_STROKE = (0.1, 0.5, 0.9)
 SHARES_OF_LOAD = (0.0, 0.5, -0.5)
-"""Loads, as shares of the force of the circuit's highest pressure on the piston, where the load is unknown."""
+"""Loads, as fractions of the force of the circuit's highest pressure on the piston, where the load is unknown."""
 PARAMETER_ERROR = 0.1
 """Assumed relative error of the parameters of valve and sensors."""
 UNSTABLE = -0.01
@@ -73,10 +73,10 @@ PRESSURE_STEP = 1e4
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """An operating point of the machine: inputs, share of the stroke, load as a share of the largest.
+    """An operating point of the machine: inputs, share of the stroke, load as a fraction of the largest.
 
     ``crossings``: (delay, omega) at which the loop has a root on the imaginary axis. Of the virtual circuit on the
-    machine without delay: ``damping``, its least damping ratio (below 0 it is unstable), and ``fastest``, the highest
+    machine without delay: ``damping``, its lowest damping ratio (below 0 it is unstable), and ``fastest``, the highest
     frequency of a mode of the ports' pressures, Hz.
     """
 
@@ -99,7 +99,7 @@ class StrategyDelay:
     """Delay of a strategy, s, at the operating point with the least margin; critical delay there, frequency in Hz.
 
     ``delay_off``: the delay with sensors and valve slower than in the rig file by `PARAMETER_ERROR`, and the largest
-    lag of slow devices. ``at_rest``: the delay from which on the loop oscillates with all inputs at rest, without an
+    lag of slow devices. ``at_rest``: the delay above which the loop oscillates with all inputs at rest, without an
     assumed load, at any position, s.
     """
 
@@ -113,7 +113,7 @@ class StrategyDelay:
 
     @property
     def margin(self) -> float:
-        """Critical delay divided by actual delay, with parameters off; infinite where any delay is stable."""
+        """Critical delay divided by actual delay, with parameters off; infinite if any delay is stable."""
         return self.critical / self.delay_off if self.delay_off > 0.0 else inf
 
 
@@ -226,7 +226,7 @@ def _certain_delay(rig: Rig, valves: Sequence[str], margin: StrategyDelay, rates
 
 
 def _remedy(rig: Rig, valves: Sequence[str], margin: StrategyDelay, rates: Mapping[str, float]) -> str:
-    """The rate from which on the rig comes to rest, if any."""
+    """The rate above which the rig comes to rest, if any."""
     fast = "a device that the loop itself reads and writes"
     rate, fastest = min(rates.values()), rig.settings.loop.rate
     while rate < fastest:
@@ -272,7 +272,7 @@ def _steady_motions(
 
 
 def _motions(closed: LinearModel) -> tuple[float, float]:
-    """Least damping ratio, and highest frequency of a mode of a port's pressure, Hz; positions held."""
+    """Minimum damping ratio, and highest frequency of a mode of a port's pressure, Hz; positions held."""
     closed = closed.without([name for name in closed.states if is_position(name)])
     poles = closed.poles()
     oscillating = poles[np.abs(poles.imag) > 1e-3 * np.abs(poles)]

@@ -101,7 +101,7 @@ class Pid:
 
 @dataclass(frozen=True)
 class LoopMargins:
-    """Margins of a loop; infinite where the loop never oscillates.
+    """Margins of a loop; infinite if the loop never oscillates.
 
     ``gain``: factor at which it oscillates, with ``gain_at`` Hz; ``phase``, °, at the crossover frequency ``phase_at``,
     Hz; ``delay``: further dead time at which it oscillates, s; ``load``: factor up to which no passive load makes it

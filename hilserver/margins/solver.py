@@ -11,7 +11,7 @@ from hilserver.rig.build import Rig
 
 
 def solver_warning(rig: Rig, program: Program) -> str | None:
-    """What to change where the integrator can't follow the rig's circuit; else None."""
+    """What to change where the integrator can't follow the rig's circuit; otherwise None."""
     solver = rig.circuit.solver
     return too_long(stiffest(rig, program), solver.integrator, 1.0 / rig.settings.loop.rate, solver.substeps)
 

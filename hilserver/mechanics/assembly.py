@@ -91,7 +91,7 @@ def start_lines(m: Mechanism) -> Iterator[tuple[Line, str, float | None, float |
 
 
 def block(m: Mechanism, lines: Sequence[Line]) -> tuple[list[int], list[float]]:
-    """Index entries behind the common ones, and numbers, of these lines, of which the last are the actuators'."""
+    """The method's own index entries, and the numbers, of these lines; the last lines belong to the actuators."""
     names = [*m.bodies, GROUND]
     between = [(names.index(line.between[0]), names.index(line.between[1])) for line in lines]
     entries = [entry for line, bodies in zip(lines, between, strict=True) for entry in (line.kind, *bodies)]
@@ -150,7 +150,7 @@ class Assembly:
 def start(m: Mechanism, file: str = "", prefix: str = "") -> Floats:
     """The states at the start: the positions and speeds that the file gives, reached from the drawing.
 
-    Raises ConfigurationError where they can't be reached at the same time.
+    Raises ConfigurationError if they can't be reached at the same time.
     """
     asked = [(line, key, x, v) for line, key, x, v in start_lines(m) if x is not None or v is not None]
     closed = closures(m)
@@ -203,7 +203,7 @@ def needed(m: Mechanism, states: Floats, file: str = "", prefix: str = "") -> li
     lines = closures(m)
     here, everywhere = _redundant(Assembly(m, lines), states)
     if odd := [lines[k].owner for k in here if k not in everywhere]:
-        text = f"the start is a dead centre of {odd[0]}: choose a start slightly beside it."
+        text = f"the start is a dead centre of {odd[0]}: choose a start slightly away from it."
         raise ConfigurationError([Problem(text, prefix, file)])
     return [line for k, line in enumerate(lines) if k not in everywhere]
 

@@ -5,7 +5,7 @@ several links, of which only the last has mass: a universal joint is two revolut
 whose rotation is one unit quaternion.
 
 Points, directions and moments of inertia are those of the drawing: each link's frame coincides with the ground's frame
-when all coordinates are zero. So a joint is one point and one set of axes for both links that it connects.
+when all coordinates are zero. A joint is therefore one point and one set of axes for both links that it connects.
 
 The tables are in three arrays, as those of a circuit, of which a mechanism may be part: indices, numbers (all SI), and
 scratch space. The constants below give the layout of their rows, each vector by its first column (decision 0019).
@@ -21,8 +21,8 @@ from hilserver.numerics.arrays import Floats, Indices, signed
 
 # kinds of links
 REVOLUTE, PRISMATIC, BALL_X, BALL_Y, BALL_Z = 0, 1, 2, 3, 4
-# kinds of rows: a point of both links stays together along FIRST; FIRST and SECOND stay normal to each other; the
-# distance of two pins, the position of a linear actuator
+# kinds of rows: a point of both links stays together along FIRST; FIRST and SECOND stay perpendicular to each other;
+# the distance of two pins, the position of a linear actuator
 POINT, ANGLE, DISTANCE = 0, 1, 2
 
 # indices: number of each; then the links, the rotary actuators (the link that each one drives), the rows (first those

@@ -38,7 +38,7 @@ def tree_of(
 ) -> Tree:
     """Cut the loops of a mechanism and build its tree.
 
-    ``prefix``: key of the mechanism in ``file``. Raises ConfigurationError where a loop has no joint that can be cut.
+    ``prefix``: key of the mechanism in ``file``. Raises ConfigurationError if a loop has no joint that can be cut.
     """
     parents, cut = spanning_tree(mechanism)
     for name, actuator in mechanism.actuators.items():
@@ -178,8 +178,8 @@ def _across(axis: Floats, planar: bool) -> tuple[Floats, Floats]:
 def independent_rows(tree: Tree) -> list[int]:
     """Indices of a largest set of independent rows.
 
-    The rank is determined as drawn and in a few positions nearby, since the drawing may show a dead centre. Of
-    dependent rows those of translations are kept first, then those that come first.
+    The rank is determined as drawn and in a few positions nearby, since the drawing may show a dead centre. Among
+    dependent rows, those of translations are preferred, then the earlier ones.
     """
     best: list[int] = []
     order = sorted(range(len(tree.rows)), key=lambda r: tree.rows[r].kind)

@@ -30,7 +30,7 @@ def start_of(tree: Tree, file: str = "", prefix: str = "") -> Floats:
     """The state y at the start: the positions and speeds that the file gives, with the loops closed.
 
     What is not given follows from the smallest displacements and speeds. ``prefix``: key of the mechanism in ``file``,
-    put before every key. Raises ConfigurationError where the start is out of reach, or is a dead centre.
+    put before every key. Raises ConfigurationError if the start is out of reach, or is a dead centre.
     """
     given = list(_given(tree, file, prefix))
     y = tree.drawn()
@@ -44,7 +44,7 @@ def start_of(tree: Tree, file: str = "", prefix: str = "") -> Floats:
             raise ConfigurationError([Problem(text, keys, file)])
     J = closure_jacobian(tree, y)
     if len(tree.rows) and rank(J) < len(tree.rows):
-        text = f"the start is a dead centre of {tree.rows[0].joint}: choose a start slightly beside it."
+        text = f"the start is a dead centre of {tree.rows[0].joint}: choose a start slightly away from it."
         raise ConfigurationError([Problem(text, prefix, file)])
     fast = [g for g in given if g.speed is not None]
     if fast:
@@ -62,7 +62,7 @@ def start_of(tree: Tree, file: str = "", prefix: str = "") -> Floats:
 
 
 def _given(tree: Tree, file: str, prefix: str) -> Iterator[Given]:
-    """The prescribed values. Raises ConfigurationError where the file prescribes every joint of a loop."""
+    """The prescribed values. Raises ConfigurationError if the file prescribes every joint of a loop."""
     where = ".".join(part for part in (prefix, "{}") if part)
     for name, joint in tree.mechanism.joints.items():
         if isinstance(joint, Revolute | Prismatic) and (joint.start is not None or joint.start_speed is not None):

@@ -26,7 +26,7 @@ from hilserver.units import Acceleration, Angle, Inertia, Length, Mass, Number, 
 GROUND = "ground"
 """The body that does not move."""
 ROUNDED = 0.01
-"""Moments of inertia may be rounded by so much of their size."""
+"""Relative rounding error that is allowed for moments of inertia."""
 
 Vector = tuple[float, ...]
 """Two components in a plane, three in space."""
@@ -72,7 +72,7 @@ def _require_possible_body(values: Vector) -> None:
     if least <= 0.0:
         raise ValueError(f"{principal}: all must be > 0. xy, xz, yz are elements of the tensor")
     if largest > (least + middle) * (1.0 + ROUNDED):
-        raise ValueError(f"{principal}: no body has one above the sum of the other two")
+        raise ValueError(f"{principal}: no body has one that exceeds the sum of the other two")
 
 
 Point = Annotated[tuple[Length, ...], AfterValidator(_two_or_three)]
@@ -174,7 +174,7 @@ class Linear(Datasheet):
 
     between: Pair = Field(description=f'names of two bodies, like ["{GROUND}", "boom"]')
     pins: tuple[Point, Point] = Field(description="its pins in the first and in the second body, as drawn")
-    retracted: Length = Field(default="0 m", ge=0, description="distance of the pins at position 0")
+    retracted: Length = Field(default="0 m", ge=0, description="distance between the pins at position 0")
     barrel: CylinderPart | None = Field(default=None, description="barrel at the first pin; massless if not given")
     rod: CylinderPart | None = Field(default=None, description="rod at the second pin; massless if not given")
     start: Length | None = Field(default=None, description="position at the start; free if not given")
@@ -335,7 +335,9 @@ def _named(raw: Mapping[str, Any], key: str, file: str, problems: list[Problem])
         return
     for name, value in table.items():
         if not name or name == GROUND or any(character in name for character in '."[] \n\t'):
-            text = f'a name has no dots, brackets, quotes or spaces, and "{GROUND}" is the body that does not move.'
+            text = (
+                f'a name must not contain dots, brackets, quotes or spaces; "{GROUND}" is the body that does not move.'
+            )
             problems.append(Problem(text, f"{key}.{name}", file))
         yield name, value
 
@@ -366,7 +368,7 @@ def _typed(
 
 
 def _misfits(m: Mechanism) -> Iterator[tuple[str, str]]:
-    """Inconsistencies: key and text."""
+    """Inconsistencies, as key and text."""
     if m.method == "absolute" and not m.planar:
         yield "method", 'absolute coordinates are for mechanisms in a plane; for one in space set method = "recursive".'
     yield from _wrong_sizes(m)
@@ -415,7 +417,7 @@ def _wrong_sizes(m: Mechanism) -> Iterator[tuple[str, str]]:
             yield f"joints.{name}.axes", "the two axes of a universal joint are normal to each other."
     for name, actuator in m.actuators.items():
         if isinstance(actuator, Linear) and actuator.barrel is not None and not m.planar:
-            yield f"actuators.{name}.barrel", "a cylinder with mass in space: give its bodies and joints themselves."
+            yield f"actuators.{name}.barrel", "in space, model a cylinder with mass by its bodies and joints."
 
 
 def _vectors(m: Mechanism) -> Iterator[tuple[str, Vector]]:

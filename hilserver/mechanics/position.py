@@ -142,7 +142,7 @@ def prescribed_rates(tree: Tree, y: Floats, given: list[Given]) -> Floats:
 
 
 def reach(tree: Tree, y: Floats, given: list[Given], goal: list[float]) -> bool:
-    """Displace y in place until the loops are closed and ``goal`` is reached; False where that fails."""
+    """Displace y in place until the loops are closed and ``goal`` is reached; False if that fails."""
     units = prescribed_units(tree, given)
     for _ in range(NEWTON_STEPS):
         missing = np.concatenate([-scaled_gaps(tree, y), (np.array(goal) - prescribed_values(tree, y, given)) / units])
@@ -154,5 +154,5 @@ def reach(tree: Tree, y: Floats, given: list[Given], goal: list[float]) -> bool:
 
 
 def close(tree: Tree, y: Floats) -> bool:
-    """Close the loops in place to 1e-12 of the mechanism's size by small displacements; False where that fails."""
+    """Close the loops in place to 1e-12 of the mechanism's size by small displacements; False if that fails."""
     return reach(tree, y, [], [])

@@ -92,7 +92,7 @@ def load_actuator(c: Chain, j: int, effort: float, mass: float) -> None:
 
 
 def chain_energy(c: Chain, y: Floats) -> float:
-    """Kinetic and potential energy in J; the latter is 0 where all masses are at the world's origin."""
+    """Kinetic and potential energy in J; the latter is 0 if all masses are at the world's origin."""
     place_links(c, y[: c.n_coordinates], 1, c.n)
     move_links(c, y[c.n_coordinates :], 1, c.n)
     set_inertias(c, 1, c.n)

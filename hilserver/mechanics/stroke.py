@@ -1,10 +1,10 @@
 """The strokes of a mechanism's actuators, as the circuit sees them: states of their own, integrated like the flows.
 
 The position of an actuator follows from the mechanism's state, whose integration is not exact, and whose drift is
-corrected between steps. Were that position the piston's, its chambers would displace oil that has not flowed. So a node
-has a stroke that is the integral of its speed, to rounding, with any method; the speed at the node follows the
-mechanism: v = v_m + (x_m - x)/T. As x_m' = v_m, the difference x_m - x decays with the time constant T whatever the
-mechanism does.
+corrected between steps. If that position were used for the piston, its chambers would displace oil that has not
+flowed. A node therefore has a stroke that is the integral of its speed, to within rounding, with any method; the speed
+at the node follows the mechanism: v = v_m + (x_m - x)/T. As x_m' = v_m, the difference x_m - x decays with the time
+constant T whatever the mechanism does.
 """
 
 from __future__ import annotations

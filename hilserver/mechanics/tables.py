@@ -36,7 +36,7 @@ class MechanismTables:
 
 
 def tables(m: Mechanism, file: str = "", prefix: str = "") -> MechanismTables:
-    """The tables of a mechanism at its start. Raises ConfigurationError where it can't start so.
+    """The tables of a mechanism at its start. Raises ConfigurationError if it can't start so.
 
     ``prefix``: where the mechanism stands in ``file``, put before every key.
     """

@@ -136,7 +136,7 @@ class Tree:
         return int(self.entries[CHAIN_HEAD + LINK_ENTRIES * i + LINK_PLACE])
 
     def split(self) -> int | None:
-        """First link of the second of two similar groups of branches from the ground; None where there is only one."""
+        """First link of the second of two similar groups of branches from the ground; None if there is only one."""
         roots = [i for i, link in enumerate(self.links, 1) if link.parent == 0][1:]
         return min(roots, key=lambda i: abs(2 * i - len(self.links) - 2), default=None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hilserver.numerics.compilable import compilable
 
 LEAST_SHARE = 0.01
-"""Share of p_0 that the air's absolute pressure is taken as at least: it keeps all finite near vacuum."""
+"""Minimum absolute pressure of the air as a fraction of p_0: it keeps all values finite near vacuum."""
 
 
 @compilable

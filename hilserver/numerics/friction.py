@@ -11,7 +11,7 @@ from hilserver.numerics.shape import clip, step
 EFFICIENCY, STRIBECK, LUGRE = 0.0, 1.0, 2.0
 """The laws of friction, as kernel parameters."""
 FASTEST = 1e4
-"""1/s; rate at which bristles settle at most. A slide that lasts for milliseconds does not feel it."""
+"""1/s; maximum rate at which bristles settle. It has no effect on a slide that lasts for milliseconds."""
 
 
 @compilable
@@ -74,7 +74,7 @@ def dry_friction(
     sigma0: float,
     sigma1: float,
 ) -> tuple[float, float]:
-    """Friction force against growing position, N, and dz/dt, by the law STRIBECK or LUGRE; psi scales F_S and F_C.
+    """Friction force against increasing position, N, and dz/dt, by the law STRIBECK or LUGRE; psi scales F_S and F_C.
 
     Stribeck: tanh(v/v_0)·g(v) + b·v; z is not used and does not change. Source: theory §3; [Linjama].
 
@@ -118,7 +118,7 @@ def seal_friction(
     sigma1: float,
     p_ref: float,
 ) -> tuple[float, float]:
-    """Friction force of a cylinder's seals, N, against growing position, and dz/dt.
+    """Friction force of a cylinder's seals, N, against increasing position, and dz/dt.
 
     With the law EFFICIENCY: xi(v)·tanh(v/v_0)·abs(F_p)·loss with the hydraulic force F_p ([Virtual hydraulics]
     eqs. 3.48, 4.7); otherwise dry friction under the pressures of the chambers ([Linjama]).

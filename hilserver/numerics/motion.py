@@ -55,7 +55,7 @@ def stop_force(depth: float, speed: float, K: float, D: float, zone: float) -> f
 
 @compilable
 def stop_mass(depth: float, K: float, D: float, zone: float, h: float) -> float:
-    """Least mass, kg, that explicit steps of ``h`` s can stop: h·D/2 + h²·K, faded in like the stop's force.
+    """Minimum mass, kg, that explicit steps of ``h`` s can stop: h·D/2 + h²·K, faded in like the stop's force.
 
     A mass m that moves against spring and damper has the rates D/m and sqrt(K/m); with at least this mass, times h they
     are at most 2 and 1 (sqrt(3) while the force is faded in, where its slope is up to 3·K). Within the stability region

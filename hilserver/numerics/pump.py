@@ -26,13 +26,13 @@ def controlled_flow(Q: float, target: float, Q_lim: float, tau: float) -> tuple[
 
 @compilable
 def filling(p: float, p_v: float, p_in: float) -> float:
-    r"""Share of its displacement that a pump draws in at the pressure p of its suction port.
+    r"""Fraction of its displacement that a pump draws in at the pressure p of its suction port.
 
     .. math:: \varphi = r\,\frac{3 - r}{2}, \qquad r = \frac{p - p_v}{p_{in} - p_v}, \qquad 0 \le r \le 1
 
-    The suction passage is an orifice in front of chambers at the vapour pressure p_v, and just fills them at the least
-    inlet pressure p_in: its square root law in the form that ends with a finite slope at no drop (Ellman & Piché, ASME
-    JDSMC 121 (1999), with the transition at p_in). Not above p_v, p_in limits nothing.
+    The suction passage is an orifice in front of chambers at the vapour pressure p_v, and just fills them at the
+    minimum inlet pressure p_in: its square root law in the form that ends with a finite slope at no drop (Ellman &
+    Piché, ASME JDSMC 121 (1999), with the transition at p_in). Not above p_v, p_in limits nothing.
 
     >>> filling(0.0, -1e5, -2e4), filling(-1e5, -1e5, -2e4)
     (1.0, 0.0)

@@ -200,7 +200,7 @@ def correct_covariance(P: Matrix, seen: Matrix, variance: Floats, periods: Integ
 
 @compilable
 def add_gain(gain: Matrix, P: Matrix, seen: Matrix, variance: Floats, s: int, share: float) -> None:
-    """Add a share of the gain of sensor ``s``, from the covariance after all samples: K = P H^T R^-1."""
+    """Add a fraction of the gain of sensor ``s``, from the covariance after all samples: K = P H^T R^-1."""
     for i in range(P.shape[0]):
         total = 0.0
         for j in range(P.shape[0]):

@@ -13,9 +13,9 @@ LINE_SIZE = 1 + 2 * PLACES
 EMPTY = -1.0
 """Initial value of a delay line that has seen no command yet."""
 LANDING = 0.1
-"""Share of its way over which an on/off spool comes to rest; before, it moves at constant speed."""
+"""Fraction of its travel over which an on/off spool comes to rest; before, it moves at constant speed."""
 ARRIVED = 0.95
-"""Share of its way after which an on/off spool counts as switched."""
+"""Fraction of its travel after which an on/off spool counts as switched."""
 FOLLOWS = 1e-3
 """Time constant, s, of the state of a spool without lag where no step sets it: in the analysis of operating points."""
 _SAME_TIME = 1e-7  # s; times are sums of many steps
@@ -23,7 +23,8 @@ _SAME_TIME = 1e-7  # s; times are sums of many steps
 
 @compilable
 def switched(u: float, last: float, least: float, detent: float) -> float:
-    """Switching state for a command: 1 above 0.5, ``least`` (0 or -1) below -0.5; else 0 (spring) or the last state.
+    """Switching state for a command: 1 above 0.5, ``least`` (0 or -1) below -0.5; otherwise 0 (spring) or the last
+    state.
 
     >>> [switched(u, 1.0, -1.0, 0.0) for u in (0.9, 0.4, -0.6)], [switched(u, 1.0, 0.0, 1.0) for u in (0.4, -0.6)]
     ([1.0, 0.0, -1.0], [1.0, 0.0])

@@ -9,7 +9,7 @@ from hilserver.numerics.spool import within_play
 from hilserver.numerics.valve import leakage_fade, opening_past_overlap
 
 FAST_SPOOL = 2e-3
-"""Share of the stroke in a tick (or the part before or after a new command) from which a spool counts as quick."""
+"""Fraction of the stroke in a tick (or the part before or after a new command) from which a spool counts as quick."""
 
 
 @compilable

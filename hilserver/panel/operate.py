@@ -183,7 +183,9 @@ class InputsView:
                     if info.hold_to_run is not None:
                         self._rest[name] = info.initial
                         slider.on("pan", lambda e, name=name: self._hold(name, e.args == "start"))
-                        slider.tooltip("Hold: the value stays as long as you hold it. Release: it returns to rest.")
+                        slider.tooltip(
+                            "Hold: the value is kept while you hold the slider. Release: it returns to rest."
+                        )
                     centre = min(max(0.0, info.minimum), info.maximum)
                     ui.button(
                         icon="filter_center_focus", on_click=lambda name=name, v=centre: self._move(name, v)
@@ -302,7 +304,7 @@ class ValvesView:
 
 
 class JogControl:
-    """Moves a valve by hand while a button is held; the server ends a command that is not renewed (``jog_time``)."""
+    """Moves a valve manually while a button is held; the server ends a command that is not renewed (``jog_time``)."""
 
     def __init__(self, page: Page, valve: str, limit: float) -> None:
         self.page, self._valve, self._limit, self._ended = page, valve, limit, False

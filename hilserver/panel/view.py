@@ -24,7 +24,7 @@ from hilserver.protocol.published import Answer, OperatorDescription
 ROUND, SLOW = 0.025, 8
 """Period of the updates, s; everything except samples is updated in every eighth."""
 LONGEST_SILENCE = 0.1
-"""Seconds without a change after which a message is sent nevertheless: the browser's answer is a sign of life."""
+"""Seconds without a change after which a message is sent in any case: the browser's answer shows that it is alive."""
 PATIENCE = 10.0
 """Seconds allowed for a browser to accept a message; until then it is sent no other one."""
 
@@ -124,7 +124,7 @@ class Page:
     async def _signed(self, command: commands.Arm | commands.Start) -> Command:
         """The command with the name of this page, where the rig requires the heartbeats of its operator.
 
-        They are sent from now on, as long as a browser shows the page. Raises HilserverError where the broker takes
+        They are sent from now on, as long as a browser shows the page. Raises HilserverError if the broker takes
         none.
         """
         connection = self.connection

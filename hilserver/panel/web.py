@@ -173,7 +173,7 @@ async def _decided(connection: Connection) -> None:
 
 _NO_TOKEN = (
     "<!doctype html><title>hilserver</title><p>Open the address that <code>hilserver panel</code> has printed: it "
-    "contains a token, with which this browser is admitted until the panel ends."
+    "contains a token that admits this browser until the panel ends."
 )
 _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="6" fill="#0f4c81"/>'

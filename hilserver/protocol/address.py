@@ -64,7 +64,7 @@ class BrokerAddress(BaseModel):
             return self.host == "localhost"
 
     def password(self) -> str | None:
-        """The password, None where there is none. Raises LoginError if it can't be read, or others can read it."""
+        """The password, None if there is none. Raises LoginError if it can't be read, or others can read it."""
         return None if self.password_file is None else read_password(self.password_file)
 
     def tls(self) -> ssl.SSLContext | None:
@@ -80,7 +80,7 @@ class BrokerAddress(BaseModel):
                 context.load_cert_chain(self.cert_file, self.key_file, password=_no_passphrase)
         except OSError as error:
             reason = (
-                f"holds no usable certificate or key ({error.reason})"
+                f"contains no usable certificate or key ({error.reason})"
                 if isinstance(error, ssl.SSLError)
                 else error.strerror
             )
@@ -105,7 +105,7 @@ class BrokerAddress(BaseModel):
 def read_address(file: Path) -> tuple[str | None, BrokerAddress]:
     """Read a login file: TOML with the keys of a BrokerAddress and, where it is for one rig only, ``rig``.
 
-    Returns the rig's name (None where there is none) and the address. The files that it names are in its folder. Raises
+    Returns the rig's name (None if there is none) and the address. The files that it names are in its folder. Raises
     ConfigurationError.
     """
     table = read_toml(file)
@@ -119,7 +119,7 @@ def read_address(file: Path) -> tuple[str | None, BrokerAddress]:
 
 
 def read_password(file: Path) -> str:
-    """The first line of a private file. Raises LoginError where it can't be read, is empty, or others may read it."""
+    """The first line of a private file. Raises LoginError if it can't be read, is empty, or others may read it."""
     require_private(file)
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -142,11 +142,11 @@ def require_private(file: Path) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise LoginError(f"{file}: is not a file.")
     if wrong := stat.S_IMODE(status.st_mode) & (stat.S_IRWXO | stat.S_IWGRP):
-        what = "others may read it" if wrong & stat.S_IROTH else "others than its owner may change it"
-        raise LoginError(f"{file}: holds a secret, and {what}. Fix it with: chmod 640 {file}")
+        what = "others may read it" if wrong & stat.S_IROTH else "users other than its owner may change it"
+        raise LoginError(f"{file}: contains a secret, and {what}. Fix it with: chmod 640 {file}")
     if status.st_uid not in (0, os.geteuid()) and os.geteuid() != 0:
         raise LoginError(
-            f"{file}: holds a secret and belongs to {_user(status.st_uid)}: it must belong to you, or to root."
+            f"{file}: contains a secret and belongs to {_user(status.st_uid)}: it must belong to you, or to root."
         )
 
 
@@ -158,5 +158,5 @@ def _user(number: int) -> str:
 
 
 def _no_passphrase() -> str:
-    """Called where the key is encrypted, in place of a prompt at a terminal that a service does not have."""
+    """Called where the key is encrypted, instead of a prompt at a terminal that a service does not have."""
     raise LoginError("key_file: the key has a passphrase. Use one without, in a file that only hilserver can read.")

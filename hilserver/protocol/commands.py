@@ -61,7 +61,7 @@ class Command(BaseModel):
         default=None, description="repeated in the answer; a command with a known id is not carried out again"
     )
     expires: float | None = Field(
-        default=None, description="Unix time in s, by the server's system clock, after which it is refused"
+        default=None, description="Unix time in s on the server's system clock, after which it is refused"
     )
 
     def answer(
@@ -151,7 +151,7 @@ class Switch(Command):
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["set"]}, {"required": ["type"]}]})
     name = "switch"
     component: Name = Field(description="name of the component in the circuit")
-    set: Values | None = Field(default=None, description="new values by key; all others stay")
+    set: Values | None = Field(default=None, description="new values by key; all others are kept")
     type: Name | None = Field(default=None, description="component type that replaces the present one")
     values: dict[str, JsonValue] | None = Field(
         default=None, description="all values of the new type, as in a circuit file"

@@ -18,16 +18,16 @@ from hilserver.protocol.address import BrokerAddress
 _log = logging.getLogger(__name__)
 
 KEEP_ALIVE = 15
-"""Seconds; the broker publishes the last will after 1.5 times as long without a sign of life."""
+"""Seconds; the broker publishes the last will after 1.5 times as long without a message."""
 LOST = "connection lost"
 
 
 class _Client(aiomqtt.Client):
-    """Lets the event loop watch a socket for writing only while the socket is open, and takes late answers calmly.
+    """Lets the event loop watch a socket for writing only while the socket is open, and ignores late answers.
 
     aiomqtt hands the loop the file descriptor, for its next iteration. Where the connection is lost in the present one,
     the descriptor is invalid by then, which puts a traceback into the log, or already belongs to another socket.
-    aiomqtt also puts one there when a busy broker answers to a subscription that was given up.
+    aiomqtt also logs one when a busy broker answers a subscription that was abandoned.
     """
 
     def _on_subscribe(self, client: paho.Client, userdata: object, mid: int, *answer: Any) -> None:
@@ -63,7 +63,7 @@ def new_client(
 
     ``queue`` makes the queue of received messages; the usual one has no limit.
 
-    Raises LoginError where the login can't be used.
+    Raises LoginError if the login can't be used.
     """
     properties = None
     if protocol is aiomqtt.ProtocolVersion.V5 and packet_limit is not None:
@@ -89,7 +89,7 @@ def new_client(
 
 @contextlib.asynccontextmanager
 async def connection(client: aiomqtt.Client) -> AsyncIterator[aiomqtt.Client]:
-    """Connect a client for the duration of the context. Raises MqttError where that fails."""
+    """Connect a client for the duration of the context. Raises MqttError if that fails."""
     disconnected = client._disconnected
     try:
         await client.__aenter__()
@@ -108,4 +108,4 @@ async def connection(client: aiomqtt.Client) -> AsyncIterator[aiomqtt.Client]:
             await client.__aexit__(None, None, None)
         for future in (disconnected, client._disconnected):
             if future.done() and not future.cancelled():
-                future.exception()  # retrieved, else asyncio reports it as never retrieved
+                future.exception()  # retrieved, otherwise asyncio reports it as never retrieved

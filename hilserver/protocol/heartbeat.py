@@ -1,15 +1,16 @@
-"""The heartbeat of an operator: a sign of life of the client that has armed or started a rig."""
+"""The heartbeat of an operator: it shows that the client that has armed or started a rig is alive."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from hilserver.protocol.commands import Id
 
 NAME = "heartbeat"
-"""Last level of its topic, beside those of the commands: whoever may command may send it, without another right."""
+"""Last level of its topic, beside those of the commands: anyone who may send commands may send it, without any further
+right."""
 
 
 class OperatorHeartbeat(BaseModel):
-    """A sign of life of a client, or the news that its connection has ended. It is never answered.
+    """A heartbeat of a client, or the message that its connection has ended. It is never answered.
 
     Sent on ``hil/<rig>/command/heartbeat``, not retained, several times within `lost_after` of the description. As the
     last will of the client's connection, with ``lost``, it is sent by the broker.

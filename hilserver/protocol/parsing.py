@@ -1,7 +1,7 @@
 """Parsing the payload of a command.
 
-It is one JSON object, read strictly: UTF-8 only, no duplicate key, no NaN or infinity, no unknown key, no number in
-place of a text. A refusal lists all problems at once, each with its key.
+It is one JSON object, read strictly: UTF-8 only, no duplicate key, no NaN or infinity, no unknown key, no number
+instead of a string. A refusal lists all problems at once, each with its key.
 """
 
 import json
@@ -22,10 +22,11 @@ NESTING_LIMIT = 32
 """Deepest nesting of lists and objects in a command."""
 
 KEY_LIMIT = 32
-"""Most keys at the top level of a command, so that no payload keeps the server busy with listing its problems."""
+"""Maximum number of keys at the top level of a command, so that no payload keeps the server busy listing its
+problems."""
 
 PROBLEM_LIMIT = 20
-"""Most problems that an answer lists."""
+"""Maximum number of problems that an answer lists."""
 
 
 class PayloadError(HilserverError):

@@ -75,7 +75,9 @@ class OperatorDescription(Published):
         description="broker: the server's connection to the broker; client: also heartbeats of the client that has "
         "armed or started; none: nothing",
     )
-    lost_after: float = Field(default=2.0, description="time without a sign of life until the operator is lost, s")
+    lost_after: float = Field(
+        default=2.0, description="time without a response after which the operator counts as lost, s"
+    )
     action: Literal["ramp", "trip"] = Field(default="ramp", description="what the server does then")
 
 
@@ -178,15 +180,18 @@ class RecordingStatus(Published):
 
 
 class Utilisation(Published):
-    """Utilisation of a real valve by the virtual circuit: the largest since the last state, shares of its capacity."""
+    """Utilisation of a real valve by the virtual circuit: the maximum since the last state, as fractions of its
+    capacity."""
 
     flow_to_port: float | None = Field(
         default=0.0,
-        description="flow into the port, of the flow at full command; null: impossible for lack of a pressure drop",
+        description="flow into the port, as a fraction of the flow at full command; null: not possible, for lack of "
+        "a pressure drop",
     )
     flow_to_tank: float | None = Field(default=0.0, description="the same for the flow from the port to the tank")
     speed_to_port: float = Field(
-        default=0.0, description="speed of opening from P to the port, of the speed that spool and slew limit allow"
+        default=0.0,
+        description="speed of opening from P to the port, as a fraction of the speed that spool and slew limit allow",
     )
     speed_to_tank: float = Field(default=0.0, description="the same from the port to the tank")
 
@@ -211,7 +216,9 @@ class ServerState(Published):
     tick: int = Field(description="ticks since the start of the server")
     time: float = Field(description="the server's system clock, Unix time in s: the clock of `expires`")
     missed_ticks: int = Field(default=0, description="ticks missed since the start of the server")
-    telemetry_dropped: int = Field(default=0, description="telemetry messages dropped while the broker was away")
+    telemetry_dropped: int = Field(
+        default=0, description="telemetry messages dropped while the broker could not be reached"
+    )
     timing: dict[str, float] = Field(
         default={}, description="wake-up delay and computing time of the latest ticks (a fraction of a second), in s"
     )
@@ -236,7 +243,7 @@ class ServerState(Published):
 
 
 class CircuitStatus(Published):
-    """The virtual circuit that runs. Retained."""
+    """The active virtual circuit. Retained."""
 
     source: dict[str, JsonValue] = Field(description="the circuit, without parameters and sub-circuits")
     written: dict[str, JsonValue] | None = Field(
@@ -278,7 +285,7 @@ class CapacityMargin(Published):
     direction: str = Field(description="P to port, or port to T")
     needed: float = Field(description="flow coefficient that the virtual circuit requires, m^3/(s*sqrt(Pa))")
     real: float = Field(description="flow coefficient of the real valve, m^3/(s*sqrt(Pa))")
-    same_drop: float | None = Field(description="real divided by needed; null: no flow is required in this direction")
+    same_drop: float | None = Field(description="real divided by required; null: no flow is required in this direction")
     margin: float | None = Field(description="possible flow divided by required flow, with the real supply; at least 1")
     at: str | None = Field(description="operating point at which this margin is smallest")
 
@@ -322,7 +329,7 @@ class DelayMargin(Published):
         validation_alias=AliasChoices("delay_with_tolerance", "late_off"),
         description="the same with sensors and valve 10 % slower than in the rig file",
     )
-    critical: float | None = Field(description="delay from which the loop oscillates; null: it never oscillates")
+    critical: float | None = Field(description="delay above which the loop oscillates; null: it never oscillates")
     frequency: float = Field(description="frequency of this oscillation, Hz")
     margin: float | None = Field(
         description="critical delay divided by delay_with_tolerance, at least 2 is recommended; null: any delay is "
@@ -346,7 +353,8 @@ class MarginStatus(Published):
 
     calculated: bool = Field(
         validation_alias=AliasChoices("calculated", "examined"),
-        description="false: the margins of the present circuit are still being calculated; all other keys are void",
+        description="false: the margins of the present circuit are still being calculated; all other keys are not "
+        "valid",
     )
     version: int = Field(description="version of the circuit that these margins are for")
     warnings: tuple[str, ...] = Field(default=(), description="margins that are too small, with the present strategies")

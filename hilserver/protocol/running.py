@@ -17,7 +17,8 @@ SERVICES = Path("/run/hilserver")
 
 
 def folder() -> Path:
-    """A service's $RUNTIME_DIRECTORY (systemd), else $XDG_RUNTIME_DIR/hilserver, else a private temporary folder."""
+    """A service's $RUNTIME_DIRECTORY (systemd), otherwise $XDG_RUNTIME_DIR/hilserver, otherwise a private temporary
+    folder."""
     if own := os.environ.get("RUNTIME_DIRECTORY"):
         return Path(own.split(":")[0])
     if base := os.environ.get("XDG_RUNTIME_DIR"):
@@ -87,7 +88,7 @@ def find(rig: str | None) -> tuple[str, BrokerAddress]:
 
 
 def _own_folder() -> Path:
-    """The folder, created where it is missing. Raises HilserverError where it does not belong to this user."""
+    """The folder, created where it is missing. Raises HilserverError if it does not belong to this user."""
     path = folder()
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)

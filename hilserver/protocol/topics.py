@@ -22,11 +22,11 @@ from hilserver.protocol.published import (
 
 
 class Topics:
-    """The topics of one rig, ``hil/<rig>/...``. Raises ValueError where the rig's name is not allowed in a topic."""
+    """The topics of one rig, ``hil/<rig>/...``. Raises ValueError if the rig's name is not allowed in a topic."""
 
     def __init__(self, rig: str) -> None:
         if not rig or not rig.isprintable() or set(rig) & set("/+#"):
-            raise ValueError(f"{shown(rig)} can't be a rig's name in MQTT: it must not be empty nor hold / + #.")
+            raise ValueError(f"{shown(rig)} can't be a rig's name in MQTT: it must not be empty or contain / + #.")
         self.prefix = f"hil/{rig}/"
         self.availability = self.prefix + "availability"
         self.description = self.prefix + "description"
@@ -51,7 +51,7 @@ _TOPICS = {
     "availability": (True, '"online" or "offline" (plain text, by last will)'),
     "description": (True, "description of this server and its commands"),
     "state": (True, "state of the server: mode, fault, warnings, time, target and actual values"),
-    "circuit": (True, "the virtual circuit that runs"),
+    "circuit": (True, "the active virtual circuit"),
     "types": (True, "the component types that a circuit may use, with ports and datasheet values"),
     "margins": (True, "whether the real valves are large and fast enough for the circuit, and the loop is stable"),
     "telemetry": (False, "decimated samples, several per message"),

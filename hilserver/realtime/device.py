@@ -1,7 +1,7 @@
 """The simulated device as a separate process, with the watchdog that a real one should have; and the loop's side.
 
 Two rings in one shared memory segment: readings (device -> loop) and commands (loop -> device), each row beginning with
-its monotonic time. Without a command for the watchdog's time, the device sets its safe values without being asked. The
+its monotonic time. Without a command for the watchdog's time, the device sets its safe values without a request. The
 readings are followed by the commands that the actuators follow, so that all processes can see the state of the device.
 
 Started by the supervisor as ``python -m hilserver.realtime.device SETUP DEVICE PID``, where PID is the supervisor's.

@@ -39,7 +39,7 @@ from hilserver.tick.program import no_command, work_needed
 from hilserver.tick.row import COLUMN, INPUTS, as_whole, command_in, header, valve_columns
 
 ORPHAN_LINGER = 2.0
-"""Seconds beyond the heartbeat's time-out after which a loop without a supervisor terminates."""
+"""Seconds beyond the heartbeat's timeout after which a loop without a supervisor terminates."""
 RAMP_MARGIN = 0.5
 """Seconds by which a ramp to null may exceed its expected time before the loop terminates in any case."""
 
@@ -194,7 +194,7 @@ class Loop:
         return self._memory.supervisor_heartbeat.age()
 
     def _is_over(self) -> bool:
-        """Whether the loop may terminate: the valves have reached their safe commands or a time-out has passed."""
+        """Whether the loop may terminate: the valves have reached their safe commands or a timeout has passed."""
         if header(self.row).heartbeat_age <= self.plan.loop[0].heartbeat_timeout + ORPHAN_LINGER:
             self._last_tick = None
             return False
@@ -279,7 +279,7 @@ def make_devices_safe(setup_file: Path) -> list[str]:
                 driver.make_safe()
         except Exception as error:  # the other devices must have their safe values regardless of this one
             failures.append(
-                f"device {setup.name} could not be given its safe values: {str(error).rstrip('.')}. {ADVICE}"
+                f"device {setup.name} could not be set to its safe values: {str(error).rstrip('.')}. {ADVICE}"
             )
     return failures
 

@@ -110,7 +110,7 @@ class Mailbox:
     """
 
     WAITING = 64
-    """So many commands may wait for the taker, at most: they would be carried out late."""
+    """Maximum number of commands that may wait for the taker: more would be carried out late."""
     _POSTED, _TAKEN = 0, LINE // 8
 
     def __init__(self, buffer: memoryview, slots: int, payload_bytes: int) -> None:
@@ -155,7 +155,9 @@ class Mailbox:
             raise ValueError(f"payload of {len(content)} bytes: the mailbox has room for {self.payload_bytes}")
         sequence = self._counters[self._POSTED]
         if sequence - self._counters[self._TAKEN] >= self._waiting:
-            raise MailboxFull(f"The real-time process has not taken the last {self._waiting} commands. Is it running?")
+            raise MailboxFull(
+                f"The real-time process has not processed the last {self._waiting} commands. Is it running?"
+            )
         slot, number = sequence % self.slots, self._next_payload(sequence)
         self._records[slot] = values
         self._lengths[slot], self._numbers[slot] = len(content), number

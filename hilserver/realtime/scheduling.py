@@ -123,7 +123,7 @@ def _sharpen_timer() -> Iterator[Degradation]:
 
 
 def check_throttling(root: Path = Path("/")) -> Iterator[Degradation]:
-    """Whether the kernel keeps a share of the CPU from real-time processes."""
+    """Whether the kernel keeps a fraction of the CPU from real-time processes."""
     runtime, period = (_kernel_number(root / f"proc/sys/kernel/sched_rt_{name}_us") for name in ("runtime", "period"))
     if runtime is not None and period is not None and 0 <= runtime < period:
         yield Degradation(

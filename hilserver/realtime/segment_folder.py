@@ -1,4 +1,4 @@
-"""Where the shared memory of a user's rigs is: a folder of their own in /dev/shm, which nobody else can keep them from.
+"""The place of the shared memory of a user's rigs: a private folder in /dev/shm, which nobody else can deny them.
 
 /dev/shm belongs to all users, so that any name in it can be taken by another one. A folder is therefore recognised by
 its owner, not by its name; and where a name is taken, the next one is used.

@@ -1,4 +1,4 @@
-"""The memory that supervisor, real-time loop and recorder share: rows, commands, signs of life."""
+"""The memory that supervisor, real-time loop and recorder share: rows, commands, heartbeats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALIVE = 1.0
 
 
 class Heartbeat:
-    """A sign of life: time of the last `beat` (CLOCK_MONOTONIC, the same in all processes) and number of beats."""
+    """A heartbeat: time of the last `beat` (CLOCK_MONOTONIC, the same in all processes) and number of beats."""
 
     def __init__(self, buffer: memoryview) -> None:
         """Lay the heartbeat over a `buffer` of `Heartbeat.nbytes()` bytes of a segment."""
@@ -27,7 +27,7 @@ class Heartbeat:
         return LINE
 
     def beat(self) -> None:
-        """Give a sign of life."""
+        """Give a heartbeat."""
         self._numbers[1] += 1
         self._numbers[0] = time.monotonic_ns()
 

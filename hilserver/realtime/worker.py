@@ -152,7 +152,7 @@ class RemoteDevice(Driver):
         self.errors["counted by its worker"] = int(self._row[ERRORS])
 
     def command(self, values: Floats, at: float) -> None:
-        """Pass values that the worker writes in its next turn; it passes back those that the device has confirmed."""
+        """Pass values that the worker writes in its next cycle; it passes back those that the device has confirmed."""
         assert self._memory is not None
         self._command[TIME], self._command[WHAT], self._values[:] = at, WRITE, values
         self._memory.commands.publish(self._command)
@@ -192,7 +192,7 @@ class Worker:
         self._clock = GridClock(period / self._looks)
 
     def stop(self, *_: Any) -> None:
-        """End after this turn. May be called from a signal handler."""
+        """End after this cycle. May be called from a signal handler."""
         self._clock.stop()
 
     def run(self) -> None:

@@ -45,7 +45,7 @@ def export(
     """Write the log at ``path`` (and its following parts) to ``out`` as ``"csv"``, ``"parquet"`` or ``"mf4"``.
 
     Without ``format`` by the suffix of ``out``. One column per name of the fixed part; ``circuit.<name>`` for each
-    value that any circuit of the run has, empty where the circuit of a row lacks it; ``events``: JSON list, mostly
+    value that any circuit of the run has, empty if the circuit of a row lacks it; ``events``: JSON list, mostly
     empty (in MDF4 an attachment). ``columns`` are patterns like ``"raw.*"``; one row of ``every`` is kept, with the
     events of the omitted rows after it. Packed arrays of circuits stay in the log. Fields carry the ``unit`` if the log
     contains it, and the file carries the log's header under ``hilserver``. The log is read twice and never held in

@@ -147,7 +147,9 @@ def _encode_array(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
     if not isinstance(value, np.ndarray) or value.dtype.hasobject:
-        raise TypeError(f"{type(value).__name__} has no JSON form: give text, numbers, lists, tables or numeric arrays")
+        raise TypeError(
+            f"{type(value).__name__} has no JSON form: give strings, numbers, lists, tables or numeric arrays"
+        )
     data = base64.b64encode(value.tobytes()).decode()
     return {"dtype": value.dtype.str, "shape": value.shape, "base64": data}
 

@@ -29,18 +29,18 @@ CONTINUATION = b"\xff\xff\xff\xff"
 COPY_KEY = b"header"
 """In the metadata of the first batch of a file: the copy of the header."""
 _COPY = re.compile(rb"hilserver header, crc32 (\d+), (\d+) bytes:\n")
-"""What a copy begins with. JSON text contains no line break, so that no text of a user can look like it."""
+"""The text with which a copy begins. JSON text contains no line break, so that no text of a user can look like it."""
 
 
 @dataclass(frozen=True)
 class FoundHeader:
-    """The header of a file. ``trouble``: why its copy had to be used; empty where the header itself is intact."""
+    """The header of a file. ``trouble``: why its copy had to be used; empty if the header itself is intact."""
 
     header: LogHeader
     trouble: str = ""
 
     def head(self) -> bytes:
-        """What an Arrow stream of the file's batches begins with: its columns, without metadata."""
+        """The beginning of an Arrow stream of the file's batches: its columns, without metadata."""
         return bytes(schema_of(self.header).remove_metadata().serialize())
 
 

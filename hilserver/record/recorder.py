@@ -169,7 +169,7 @@ class LogRecorder:
             self._sequence = int(numbers[row])
         if header(rows[-1]).circuit_version != self._version:
             raise RecordError(
-                self._writer.path, "ends here: a switch of the circuit was lost, the rows after it can't be read."
+                self._writer.path, "ends here: a switch of the circuit was lost, so the rows after it can't be read."
             )
         return events
 

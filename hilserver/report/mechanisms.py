@@ -34,7 +34,7 @@ MOST_FRAMES = 400
 OBLIQUE = 0.35
 """Scale of depth in an oblique drawing, to the right and up."""
 MARGIN = 0.08
-"""Margin around a drawing, as a share of its width."""
+"""Margin around a drawing, as a fraction of its width."""
 
 Poses = Mapping[str, tuple[Floats, Floats]]
 """Of each body: rotation from its drawn orientation, and position of the drawing's origin as moved with the body."""
@@ -46,7 +46,7 @@ def drawn_poses(m: Mechanism) -> Poses:
 
 
 def start_poses(m: Mechanism, file: str = "") -> Poses:
-    """The bodies at the start. Raises ConfigurationError where it can't be reached."""
+    """The bodies at the start. Raises ConfigurationError if it can't be reached."""
     if m.method == "absolute":
         states = planar_start(m, file).reshape(-1, 6)
         return {name: planar_pose(m, name, *state[:3]) for name, state in zip(m.bodies, states.tolist(), strict=True)}
@@ -74,7 +74,7 @@ def drawing(m: Mechanism, poses: Poses, title: str) -> Figure:
 
 
 def draw(m: Mechanism, path: Path, name: str, poses: Poses | None = None) -> Path:
-    """Write the drawing as a PNG file; default: at its start. Raises HilserverError where it can't be written."""
+    """Write the drawing as a PNG file; default: at its start. Raises HilserverError if it can't be written."""
     title = f"{name}: {m.description}" if m.description else name
     return save(drawing(m, start_poses(m) if poses is None else poses, title), path)
 
@@ -83,7 +83,7 @@ def animate(m: Mechanism, time: Floats, motion: Callable[[int], Poses], path: Pa
     """Write the mechanism in motion as a GIF file, as fast as it moves; returns ``path``.
 
     ``time``: s, evenly spaced; ``motion``: the poses by sample index. At most MOST_FRAMES frames: a longer run is
-    shown with fewer per second. Raises HilserverError where it can't be written.
+    shown with fewer per second. Raises HilserverError if it can't be written.
     """
     step = float(time[1] - time[0]) if len(time) > 1 else 1.0
     every = max(1, round(1.0 / (FRAMES_PER_SECOND * step)), -(-len(time) // MOST_FRAMES))

@@ -29,7 +29,7 @@ Lines = Mapping[str, Floats]
 
 
 Panel = tuple[str, str, Lines]
-"""Label, SI unit, lines by name."""
+"""A panel: label, SI unit, lines by name."""
 
 
 def plot_panels(time: Floats, panels: Sequence[Panel], title: str, path: Path) -> Path:

@@ -280,7 +280,7 @@ def _valve_table(run: _Run) -> Grid:
         ("valve", "RUNNING, s", *flow, "saturated", "volume\nlost"),
         rows,
         "Measured compared with virtual flow in mode RUNNING. Volume lost: virtual volume that the real valve has not "
-        "passed and that was not compensated, as a share of all that was to be passed, in both directions.",
+        "passed and that was not compensated, as a fraction of the total volume to be passed, in both directions.",
     )
 
 

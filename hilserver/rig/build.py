@@ -90,11 +90,11 @@ class Rig:
     calibrations: Mapping[str, tuple[Calibration, ...]] = field(default_factory=dict)
     """The history of each calibrated channel; ``settings`` holds what came of it."""
     speed: float = 1.0
-    """Seconds of the rig per second of the clock, in a run by the clock; see :func:`at_speed`."""
+    """Seconds of the rig per second of the clock, if the run is paced; see :func:`at_speed`."""
 
     @property
     def clock_rate(self) -> float:
-        """Ticks per second of the clock, in a run by the clock."""
+        """Ticks per second of the clock, if the run is paced."""
         return self.settings.loop.rate * self.speed
 
     @property
@@ -103,7 +103,7 @@ class Rig:
         return {device.name: device.rate for device in self.devices if device.rate is not None}
 
     def pack(self, circuit: Circuit, file: str = "") -> PackedCircuit:
-        """Pack another circuit for this rig. Raises ConfigurationError, also where it is too large for the row."""
+        """Pack another circuit for this rig. Raises ConfigurationError, also if it is too large for the row."""
         packed = pack(circuit, self.library, self.layout.bindings, self.layout.ports, file)
         self.layout.check_space(packed, file)
         return packed
@@ -155,8 +155,9 @@ def at_speed(rig: Rig, speed: float) -> Rig:
     changed = replace(rig, speed=speed)
     if not LOWEST_RATE <= changed.clock_rate <= HIGHEST_RATE:
         raise HilserverError(
-            f"{rig.file}: at --speed {speed:g} the loop would tick {changed.clock_rate:g} times per second; possible "
-            f"is {LOWEST_RATE:g} … {HIGHEST_RATE:g}, which is a speed of {LOWEST_RATE / rig.settings.loop.rate:g} … "
+            f"{rig.file}: at --speed {speed:g} the loop would tick {changed.clock_rate:g} times per second; the "
+            f"possible range is {LOWEST_RATE:g} … {HIGHEST_RATE:g}, which is a speed of "
+            f"{LOWEST_RATE / rig.settings.loop.rate:g} … "
             f"{HIGHEST_RATE / rig.settings.loop.rate:g} at loop.rate = {rig.settings.loop.rate:g} Hz."
         )
     return changed

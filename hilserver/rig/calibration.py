@@ -1,7 +1,7 @@
 """The calibration file: the calibrations of the channels, with date and reference; they replace the scales.
 
-One list of entries per channel, the history: a polynomial counts from its entry on and begins without a tare, a tare
-from its own. The file is only ever added to.
+One list of entries per channel, the history: a polynomial applies from its entry onwards and starts without a tare; a
+tare applies from its own entry onwards. Entries are only ever appended to the file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HEAD = "# Calibrations of channels, written by hilserver calibrate. For each cha
 
 
 ROUNDING = 1e-9
-"""Share of the values that counts as no change."""
+"""Fraction of the values that counts as no change."""
 
 
 def _is_date(text: str) -> str:
@@ -117,9 +117,9 @@ def fit(points: Sequence[tuple[float, float]], degree: int = 1) -> CalibrationFi
 def with_calibrations(
     settings: RigSettings, tables: Mapping[str, Any], file: str, problems: list[Problem]
 ) -> tuple[RigSettings, dict[str, tuple[Calibration, ...]]]:
-    """The settings with the calibrations in place of the configured scales, and the history of each channel.
+    """The settings with the calibrations instead of the configured scales, and the history of each channel.
 
-    ``tables``: the calibration file as parsed. ``problems`` takes what is wrong with it.
+    ``tables``: the calibration file as parsed. ``problems`` receives its errors.
     """
     channels, histories = dict(settings.channels), {}
     for name, entries in tables.items():
@@ -203,7 +203,7 @@ def as_text(channel: str, entry: Calibration) -> str:
 def add(file: Path, channel: str, entry: Calibration) -> None:
     """Append an entry to a calibration file, which is created if it is missing; existing entries are not changed.
 
-    Raises HilserverError where it can't be written.
+    Raises HilserverError if it can't be written.
     """
     try:
         before = file.read_text() if file.exists() else HEAD

@@ -1,4 +1,4 @@
-"""What is watched of a channel's readings: settings of the rig file."""
+"""Settings of the checks of a channel's readings in the rig file."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ WatchAction = Literal["off", "warn", "ramp", "trip"]
 
 
 class ChannelWatch(Datasheet):
-    """Readings that can't be true. All of it is watched by default, as far as the rig file says what is possible."""
+    """Detection of implausible readings. All checks are on by default, as far as the rig file says what is possible."""
 
     range: StrictBool = Field(
         default=True,
-        description="a value more than 10 % of the scale's range outside of it is no sample, and neither is a pressure "
-        "below vacuum; `valid` sets another range",
+        description="a value outside the scale's range by more than 10 % of that range is not a sample, and neither "
+        "is a pressure below vacuum; `valid` sets another range",
     )
     jumps: WatchAction = Field(
         default="warn",
-        description="channels with a unit: a sample differs from the one before by more than 10 % of the scale's range "
-        "plus what is possible in the time between them: half of the range per millisecond; for a piston's position, "
+        description="channels with a unit: a sample differs from the previous one by more than 10 % of the scale's "
+        "range plus the change that is possible in the time between them: half of the range per millisecond; for a "
+        "piston's position, "
         "three times the speed at which the valve could move it. Or it changes faster than `valid_rate`",
     )
     stuck: WatchAction = Field(
         default="trip",
-        description="sensors of a cylinder and its valve: exactly the same reading although the valve's flow must have "
-        "moved the piston; any channel with `noise`: the same reading for 10 s while RUNNING (a warning)",
+        description="sensors of a cylinder and its valve: the reading has not changed at all although the valve's "
+        "flow must have moved the piston; any channel with `noise`: the reading has not changed for 10 s while "
+        "RUNNING (a warning)",
     )
     estimate: WatchAction = Field(
         default="warn", description="sensors of a cylinder and its valve: the estimator expects another value"
@@ -50,7 +52,9 @@ class ChannelWatch(Datasheet):
         examples=["20 bar"],
         description="pressure below which the supply is missing; default: 2 % of the scale's upper end",
     )
-    supply_time: Time = Field(default="0.2 s", ge=0, le=60, description="time for which it is missing before that")
+    supply_time: Time = Field(
+        default="0.2 s", ge=0, le=60, description="time for which it must be missing before this acts"
+    )
     supply_run_up: Time | None = Field(
         default=None,
         ge=0,

@@ -14,13 +14,14 @@ from hilserver.rig.scale import Curve, Scale
 from hilserver.units import ATMOSPHERE, AnyDifference, AnyQuantity, AnyRate, Number, Time
 
 MARGIN = 0.1
-"""Values so far outside the scale's range, as part of it, are possible."""
+"""Distance outside the scale's range, as a fraction of it, up to which values are possible."""
 SENSOR_ERROR, UNKNOWN_ERROR = 0.01, 1e5
-"""So far below vacuum a sensor may read for its own error: as part of its range, or Pa where that is not known."""
+"""Distance below vacuum that a sensor may read because of its own error: as a fraction of its range, or in Pa if that
+is not known."""
 HIGHEST_PRESSURE = 1e9
 """Pa; where the range is not known."""
 JUMP, JUMP_RATE = 0.1, 500.0
-"""Part of the range by which two samples may always differ (noise), and how much more per second."""
+"""Fraction of the range by which two samples may always differ (noise), and the additional change per second."""
 
 
 class ChannelSettings(Datasheet):
@@ -43,17 +44,17 @@ class ChannelSettings(Datasheet):
     valid_raw: tuple[Number, Number] | None = Field(
         default=None,
         examples=[[-500, 5000]],
-        description="raw readings outside this range are no samples (4 … 20 mA: 3.6 mA and 21 mA)",
+        description="raw readings outside this range are not samples (4 … 20 mA: 3.6 mA and 21 mA)",
     )
     valid: tuple[AnyQuantity, AnyQuantity] | None = Field(
-        default=None, examples=[["0 bar", "420 bar"]], description="values outside this range are no samples"
+        default=None, examples=[["0 bar", "420 bar"]], description="values outside this range are not samples"
     )
     valid_rate: AnyRate | None = Field(
         default=None,
-        description="a value that changed faster since the last sample (filtered) is no sample",
+        description="a value that changed faster since the last sample (filtered) is not a sample",
         examples=["50000 bar/s"],
     )
-    watch: ChannelWatch = Field(default=ChannelWatch(), description="which of its readings can't be true")
+    watch: ChannelWatch = Field(default=ChannelWatch(), description="which of its readings are implausible")
     delay: Time = Field(
         default="0 s", ge=0, le=0.1, description="age of a new sample: sensor, converter, transmission (prediction)"
     )
@@ -116,7 +117,7 @@ class ChannelSettings(Datasheet):
 
     @property
     def zero(self) -> float:
-        """What is taken from a configured value to have it as inside: pressures are gauge."""
+        """Offset that is subtracted from a configured value to obtain the internal one: pressures are gauge."""
         return ATMOSPHERE if self.absolute else 0.0
 
     def curve(self) -> Curve:
@@ -143,7 +144,7 @@ class ChannelSettings(Datasheet):
         return (max(low, -ATMOSPHERE - error), min(high, HIGHEST_PRESSURE)) if self.unit == "Pa" else (low, high)
 
     def measuring_range(self) -> tuple[float, float] | None:
-        """Values between which the sensor measures, SI and gauge: those of the scale; None where it does not say."""
+        """Values between which the sensor measures, SI and gauge: those of the scale; None if it does not say."""
         values = self.scale.range_values() if self.scale is not None else None
         return (values[0] - self.zero, values[1] - self.zero) if values is not None else None
 
@@ -158,7 +159,7 @@ class ChannelSettings(Datasheet):
         return JUMP * span, JUMP_RATE * span
 
     def why_invalid(self, raw: float) -> str:
-        """Why a raw reading is no sample, in words; empty where it is one (but for ``valid_rate``).
+        """Why a raw reading is not a sample, in words; empty if it is one (apart from ``valid_rate``).
 
         ``raw`` is NaN where the device has none.
         """
@@ -188,8 +189,8 @@ class LimitSettings(Datasheet):
     max_age: Time | None = Field(default=None, gt=0, description="oldest allowed sample")
     max_rate: AnyRate | None = Field(default=None, description="fastest allowed change", examples=["5000 bar/s"])
     action: Literal["warn", "stop", "hold", "ramp", "trip"] = Field(
-        description="warn: report only; stop: no command of `valves` leads further beyond min or max, the way back is "
-        "free; hold: freeze the command; ramp: ramp to null and leave RUNNING; trip: FAULT, latched"
+        description="warn: report only; stop: no command of `valves` moves the quantity further beyond min or max, "
+        "the way back is free; hold: freeze the command; ramp: ramp to null and leave RUNNING; trip: FAULT, latched"
     )
     valves: dict[ValveName, Literal[1, -1]] = Field(
         default_factory=dict,
@@ -232,7 +233,7 @@ class LimitSettings(Datasheet):
 class EnableSettings(Datasheet):
     """The local enable: a switch at the rig without which nobody can arm or start it.
 
-    It counts as off where its channel has no fresh sample (the channel's max_age).
+    It counts as off if its channel has no fresh sample (the channel's max_age).
     """
 
     channel: SwitchChannel = Field(

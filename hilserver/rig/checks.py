@@ -14,7 +14,7 @@ from hilserver.rig.references import ChannelKind
 from hilserver.rig.settings import RigSettings
 
 TICKS_PER_PERIOD = 10
-"""Of the fastest sine of a sweep, at least."""
+"""Minimum number of ticks per period of the fastest sine of a sweep."""
 
 
 def channel_kinds(settings: RigSettings) -> dict[str, ChannelKind]:
@@ -23,7 +23,7 @@ def channel_kinds(settings: RigSettings) -> dict[str, ChannelKind]:
 
 
 def disagreements(settings: RigSettings, file: str) -> Iterator[Problem]:
-    """Settings that are valid separately, but not together. For references that name nothing see references.py."""
+    """Settings that are valid separately, but not together. For references to missing entries see references.py."""
     for check in (_limits, _valves, _outputs, _cylinders):
         for problem in check(settings):
             yield replace(problem, file=file)
@@ -121,7 +121,7 @@ def _sweep(settings: RigSettings, name: str, entry: CycleInput, file: str) -> It
 
 
 def undriven_signals(circuit: object, inputs: Iterable[str], library: Library, file: str) -> Iterator[Problem]:
-    """Signals that no component writes and that are no input of the rig, in a circuit that need not be valid."""
+    """Signals that no component writes and that are not an input of the rig, in a circuit that need not be valid."""
     inputs = list(inputs)
     placed = {
         name: (table, library.types[table["type"]])

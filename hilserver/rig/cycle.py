@@ -38,10 +38,10 @@ class Sweep(Datasheet):
     settle: Time = Field(
         default="0.3 s",
         ge=0,
-        description="minimum time at the start of each sine that does not count; at least one period",
+        description="minimum time at the start of each sine that is not evaluated; at least one period",
     )
     measure: Time = Field(
-        default="1 s", ge=0, description="minimum time of each sine that counts; at least three periods"
+        default="1 s", ge=0, description="minimum time of each sine that is evaluated; at least three periods"
     )
     pause: Time = Field(default="0.2 s", gt=0, description="at the mean, after each sine")
 
@@ -67,7 +67,7 @@ class CycleInput(Datasheet):
         default="linear", description="between points: straight, cubic STEP, or hold"
     )
     points: tuple[tuple[Time, Number], ...] | None = Field(
-        default=None, min_length=1, description="[time, value], rising times"
+        default=None, min_length=1, description="[time, value], increasing times"
     )
     sweep: Sweep | None = Field(default=None, description="sines one after the other, after the points")
 
@@ -77,7 +77,7 @@ class CycleInput(Datasheet):
         if not times and self.sweep is None:
             raise ValueError("give points ([time, value], …), or a sweep")
         if any(b <= a for a, b in pairwise(times)) or (times and times[0] < 0):
-            raise ValueError("points: times must rise and not be negative")
+            raise ValueError("points: times must increase and not be negative")
         return self
 
     @property

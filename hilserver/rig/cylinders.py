@@ -1,4 +1,4 @@
-"""The plan's tables of the machine as the bridge knows it: ports, cylinders, and how much past is remembered."""
+"""The plan's tables of the machine as the bridge knows it: ports, cylinders, and the length of the stored history."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@ r"""Gains of the Kalman filter that follows a cylinder (:mod:`hilserver.tick.cyl
 
 States in the filter's units: p_A, p_B in bar, x in mm, v in mm/s, F in A_A·bar, bias_A, bias_B in thousandths of the
 nominal flow. Between ticks the linearised cylinder moves without flow but the biases; noise drives force and biases
-(random walks: load, friction; what the valves' models miss) and a little of all else. The stationary gain follows from
-the discrete Riccati equation (:mod:`hilserver.numerics.riccati`). Source: Kalman, A new approach to linear filtering,
-J. Basic Eng. 82 (1960) 35.
+(random walks: load, friction; effects that the valves' models do not contain) and, slightly, all other states. The
+stationary gain follows from the discrete Riccati equation (:mod:`hilserver.numerics.riccati`). Source: Kalman, A new
+approach to linear filtering, J. Basic Eng. 82 (1960) 35.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 TYPICAL_PRESSURE = 5e6
 """Pa, for the chambers' capacitance."""
 DRIFT_FORCE = 0.1
-"""Share of A_A·100 bar by which load and friction may wander in 0.1 s (standard deviation)."""
+"""Fraction of A_A·100 bar by which load and friction may wander in 0.1 s (standard deviation)."""
 DRIFT_FLOW = 0.02
-"""Share of the nominal flow by which a flow may wander from what is expected of its valve in 0.1 s."""
+"""Fraction of the nominal flow by which a flow may wander from what is expected of its valve in 0.1 s."""
 DRIFT_UNKNOWN = 0.3
 """The same where no valve is known at the port."""
 POSITION_NOISE = 1e-7
 """m per sqrt(s): keeps the filter from trusting its integration of the speed indefinitely."""
 LEAST_NOISE = 0.1
-"""Least noise that is assumed, per tick of a sensor's delay and one more: bar, 0.1 mm, tenths of nominal flow.
+"""Minimum noise that is assumed, per tick of a sensor's delay and one more: bar, 0.1 mm, tenths of nominal flow.
 
 A filter that gives a delayed sensor more weight than that corrects the errors of its model too fast.
 """
 Values = tuple[float | None, ...]
-"""One number per sensor or valve; None where the cylinder has none."""
+"""One number per sensor or valve; None if the cylinder has none."""
 P_A, P_B, X, V, FORCE, BIAS_A, BIAS_B = map(CylinderState.names().index, CylinderState.names()[:STATES])
 """The filter's states by number."""
 

@@ -9,7 +9,7 @@ from hilserver.tick.bridge.ladder import BRIDGING, Gains, Needs, Strategy
 
 
 def cannot(settings: RigSettings, valve: ValveSettings, strategy: str) -> str:
-    """Why a strategy can't drive a valve; empty where it can."""
+    """Why a strategy can't drive a valve; empty if it can."""
     needs = Strategy[strategy].needs
     available = {
         Needs.NOTHING: True,
@@ -20,7 +20,7 @@ def cannot(settings: RigSettings, valve: ValveSettings, strategy: str) -> str:
 
 
 def gains_nothing(settings: RigSettings, valve: ValveSettings, strategy: str) -> str:
-    """Why a strategy does no better with a valve than the level before it; empty where it may."""
+    """Why a strategy does no better with a valve than the level before it; empty if it may."""
     at_port, gains = cylinders_at(settings, valve), Strategy[strategy].gains
     available = {
         Gains.ALWAYS: True,

@@ -9,7 +9,7 @@ from hilserver.rig.settings import OutputSettings, RigSettings, ValveSettings
 from hilserver.tick.codes import Action
 
 PERIODS = 2.0
-"""Periods of a slow device that a confirmation takes longer than a sample: the command waits for a turn."""
+"""Periods of a slow device that a confirmation takes longer than a sample: the command waits for one cycle."""
 ACTIONS = {"warn": Action.WARN, "ramp": Action.RAMP, "trip": Action.TRIP}
 SUFFIX = ".unconfirmed"
 """End of the name of an output's limit."""

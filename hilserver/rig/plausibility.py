@@ -45,7 +45,7 @@ def _limits_out_of_reach(rig: Rig) -> Iterator[str]:
 
 
 def sensor_range(channel: ChannelSettings) -> tuple[float, float]:
-    """Values between which a sensor measures, SI, as on its label; infinite where that is not known.
+    """Values between which a sensor measures, SI, as on its label; infinite if that is not known.
 
     The points of a scale are taken to cover the range.
     """
@@ -84,5 +84,5 @@ def _volumes_at_ports(rig: Rig) -> Iterator[str]:
             if node.startswith(RIG):
                 yield (
                     f"components.{placed.name}: its volume has no effect at {node}, where the pressure is measured: "
-                    "place an orifice or a line between, or add the volume to the dead volume of the machine."
+                    "place an orifice or a line in between, or add the volume to the dead volume of the machine."
                 )

@@ -120,7 +120,7 @@ def unresolved(
 
 
 def _unfit(to: Names, name: str, channel: ChannelKind) -> str:
-    """Why a channel is not of the required kind; empty where it is."""
+    """Why a channel is not of the required kind; empty if it is."""
     if to.unit is not None and channel.unit != to.unit:
         return f'channel "{name}" has {_unit(channel.unit)}; a channel with {_unit(to.unit)} is required here.'
     if to.measured and not channel.measured:

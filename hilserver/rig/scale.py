@@ -1,4 +1,5 @@
-"""Raw readings and the quantities they stand for: points, a 4 … 20 mA loop, or a polynomial; both ways."""
+"""Raw readings and the quantities that they represent: points, a 4 … 20 mA loop, or a polynomial; in both
+directions."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ HIGHEST_DEGREE = 5
 class Curve:
     """Raw reading -> SI value: a polynomial (``coefficients``, of rising powers), or straight lines through ``points``.
 
-    ``points`` are (raw, value) of rising raw readings; beyond them the outer lines go on.
+    ``points`` are (raw, value) of rising raw readings; beyond them the outer lines are extended.
     """
 
     coefficients: tuple[float, ...] = ()
@@ -55,7 +56,7 @@ class Curve:
         return np.asarray(y[k] + (y[k + 1] - y[k]) * (raw - x[k]) / (x[k + 1] - x[k]), dtype=np.float64)
 
     def raw(self, value: float) -> float:
-        """The raw reading of an SI value. ValueError for a polynomial that is no straight line.
+        """The raw reading of an SI value. ValueError for a polynomial that is not a straight line.
 
         >>> Curve(points=((0.0, 0.0), (1.0, 10.0), (2.0, 40.0))).raw(55.0)
         2.5
@@ -80,7 +81,7 @@ def _on_lines(points: tuple[tuple[float, float], ...], x: float) -> float:
 
 
 class Scale(Datasheet):
-    """What raw readings stand for: ``raw`` and ``value`` (points), ``current`` (4 … 20 mA), or ``polynomial``.
+    """The meaning of raw readings: ``raw`` and ``value`` (points), ``current`` (4 … 20 mA), or ``polynomial``.
 
     Two points give a straight line, more of them straight lines from point to point.
     """
@@ -109,7 +110,7 @@ class Scale(Datasheet):
     range: tuple[AnyQuantity, AnyQuantity] | None = Field(
         default=None,
         examples=[["0 bar", "250 bar"]],
-        description="values between which the sensor measures; default: from the first point to the last, or at 4 mA "
+        description="range of the sensor; default: from the first point to the last, or at 4 mA "
         "and 20 mA. Not known without it: with a polynomial, and with the raw readings 0 and 1 (a factor)",
     )
 
@@ -119,7 +120,7 @@ class Scale(Datasheet):
         if points + (self.current is not None) + (self.polynomial is not None) != 1:
             raise ValueError("scale: give raw and value (points), or current (4 … 20 mA), or polynomial and unit")
         if (self.polynomial is None) != (self.unit is None):
-            raise ValueError("scale: polynomial and unit belong together")
+            raise ValueError("scale: give polynomial and unit together")
         if self.shunt is not None and self.current is None:
             raise ValueError("scale.shunt is for current only")
         if points:
@@ -153,7 +154,7 @@ class Scale(Datasheet):
         return values[0].unit
 
     def range_values(self) -> tuple[float, float] | None:
-        """Values between which the sensor measures, SI, the lower first; None where that is not known.
+        """Values between which the sensor measures, SI, the lower first; None if that is not known.
 
         >>> Scale(raw=(0, 10), value=("0 m", "2 m")).range_values()
         (0.0, 2.0)
@@ -183,7 +184,7 @@ class Scale(Datasheet):
         return Curve((v0 - gain * r0, gain))
 
     def live_range(self) -> tuple[float, float] | None:
-        """Raw readings outside of which there is no sample; None where the scale does not define any."""
+        """Raw readings outside of which there is no sample; None if the scale does not define any."""
         return self._readings(LIVE) if self.current is not None else None
 
     def _readings(self, currents: tuple[float, float]) -> tuple[float, float]:
@@ -192,12 +193,12 @@ class Scale(Datasheet):
 
 
 def _check_values(values: list[AnyQuantity] | tuple[AnyQuantity, ...], key: str = "scale.value") -> None:
-    """Raises ValueError unless values of one kind rise or fall all the way."""
+    """Raises ValueError unless the values are of one kind and strictly monotonic."""
     if len({value.unit for value in values}) > 1:
         raise ValueError(f"{key}: all values must be of the same kind of quantity")
     steps = [b.value - a.value for a, b in pairwise(values)]
     if not (all(step > 0 for step in steps) or all(step < 0 for step in steps)):
-        raise ValueError(f"{key}: the values must be strictly monotonic over rising readings")
+        raise ValueError(f"{key}: the values must be strictly monotonic over increasing readings")
 
 
 def in_si(unit: str) -> tuple[str, float, float]:

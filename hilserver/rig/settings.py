@@ -30,7 +30,7 @@ ConfirmationAge = Annotated[
     Time | None,
     Field(
         gt=0,
-        description="longest time until the device confirms a command; default: the oldest allowed sample of the "
+        description="maximum time until the device confirms a command; default: the maximum age of a sample of the "
         "device's channels, plus two periods of a slow device; simulated devices are not monitored by default",
     ),
 ]
@@ -44,7 +44,7 @@ UnconfirmedAction = Annotated[
 
 
 LOWEST_RATE, HIGHEST_RATE = 1.0, 20_000.0
-"""Ticks per second of the clock that the loop can keep."""
+"""Ticks per second of the clock at which the loop can run."""
 
 
 class LoopSettings(Datasheet):
@@ -57,7 +57,7 @@ class LoopSettings(Datasheet):
     max_age: Time = Field(
         default="20 ms",
         gt=0,
-        description="oldest allowed sample of a channel without a separate max_age limit; trips",
+        description="maximum age of a sample of a channel without a separate max_age limit; trips",
     )
     heartbeat_timeout: Time = Field(
         default="1 s", gt=0, description="ramp to null if the supervisor is silent for this long"
@@ -74,7 +74,7 @@ class InputSettings(Datasheet):
 
     description: str = Field(default="", description="free text")
     range: tuple[Number, Number] = Field(default=(-1.0, 1.0), description="allowed values")
-    initial: Number = Field(default=0.0, description="value whenever the rig is not RUNNING")
+    initial: Number = Field(default=0.0, description="value while the rig is not RUNNING")
     hold_to_run: Time | None = Field(
         default=None,
         examples=["0.5 s"],
@@ -144,7 +144,7 @@ class ValveSettings(Datasheet):
     port: PortName = Field(description="the rig's port whose flow this valve controls")
     other_port: PortName | None = Field(
         default=None,
-        description="port at the valve's other edges, where one spool serves both (A and B of a 4/3 valve)",
+        description="port at the valve's other edges, if one spool serves both (A and B of a 4/3 valve)",
     )
     supply: PressureChannel = Field(description="channel of the real supply pressure p_S")
     tank: PressureChannel = Field(description="channel of the real tank pressure p_T")
@@ -165,7 +165,9 @@ class ValveSettings(Datasheet):
     delay: Time = Field(
         default="0 s", ge=0, le=0.02, description="from the output of the command to the first movement of the spool"
     )
-    overlap: Number = Field(default=0.0, ge=0, lt=0.5, description="spool travel before an edge opens, of full stroke")
+    overlap: Number = Field(
+        default=0.0, ge=0, lt=0.5, description="spool travel before an edge opens, as a fraction of full stroke"
+    )
     leakage: Leakage | None = Field(default=None, description="datasheet leakage at null")
     device: DeviceName = Field(description="device that drives the valve")
     output: Text = Field(description="name of the output channel at the device")
@@ -187,7 +189,10 @@ class ValveSettings(Datasheet):
     def _range_holds_safe(self) -> ValveSettings:
         low, high = self.range
         if not (-1 <= low <= self.safe <= high <= 1 and low < high):
-            raise ValueError("range: must rise, lie within -1 … 1 and contain the safe command")
+            raise ValueError(
+                "range: the first value must be below the second, both must be within -1 … 1, and the "
+                "range must contain the safe command"
+            )
         if self.raw[0] == self.raw[1]:
             raise ValueError("raw: the outputs at command -1 and +1 must differ")
         if (self.f45 is None) == (self.f90 is None):
@@ -312,11 +317,11 @@ class OperatorSettings(Datasheet):
 
     require: Literal["broker", "client", "none"] = Field(
         default="broker",
-        description="broker: the server's connection to the MQTT broker, over which all commands come; client: also "
+        description="broker: the server's connection to the MQTT broker, over which all commands arrive; client: also "
         "the heartbeat of the client that has armed or started the rig; none: the rig keeps running unattended",
     )
     lost_after: Time = Field(
-        default="2 s", ge=0.5, le=60, description="time without a sign of life after which the operator counts as lost"
+        default="2 s", ge=0.5, le=60, description="time without a response after which the operator counts as lost"
     )
     action: Literal["ramp", "trip"] = Field(
         default="ramp",
@@ -341,7 +346,10 @@ class KeepSettings(Datasheet):
     """Limits for the recordings of a rig; beyond them the oldest files are removed. Without a limit all are kept."""
 
     age: Time | None = Field(
-        default=None, examples=["30 d"], gt=0, description="files that were last written longer ago are removed"
+        default=None,
+        examples=["30 d"],
+        gt=0,
+        description="files that were last written longer ago than this are removed",
     )
     files: StrictInt | None = Field(default=None, ge=1, description="maximum number of files")
     gigabytes: Number | None = Field(
@@ -373,8 +381,8 @@ class RecordingSettings(Datasheet):
         examples=["60 s"],
         ge=2,
         le=3600,
-        description="rows of so long are kept in memory while the disk is slow or the recorder is started again; "
-        "default: 20 s, less where that takes more than 128 MB",
+        description="time for which rows are kept in memory while the disk is slow or the recorder is restarted; "
+        "default: 20 s, less if that takes more than 128 MB",
     )
     lost_after: Time = Field(
         default="3 s", ge=2, le=60, description="time without a recorded row after which the recording counts as lost"
@@ -393,7 +401,8 @@ class MqttSettings(BrokerAddress):
     embedded: StrictBool = Field(default=False, description="start an embedded broker on the loopback interface")
     accounts: Path | None = Field(
         default=None,
-        description="embedded: accounts that may log in, a file made by mosquitto_passwd; without it, everybody may",
+        description="embedded: accounts that may log in, a file made by mosquitto_passwd; without it, everybody may "
+        "log in",
     )
     operators: tuple[Text, ...] = Field(
         default=(), description="embedded: the accounts that may command; the others only read"

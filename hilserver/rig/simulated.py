@@ -29,7 +29,7 @@ def plant_circuit(
 def joined(one: Mapping[str, Any], other: Mapping[str, Any], file: str = "") -> dict[str, Any]:
     """Two circuit tables as one, joined at nodes of the same name; ``rig.A`` of ``other`` is node A of ``one``.
 
-    Each component keeps its oil. Raises ConfigurationError where both have a component of the same name.
+    Each component keeps its oil. Raises ConfigurationError if both have a component of the same name.
     """
     both: dict[str, Any] = {**one, "components": dict(one.get("components", {})), "nodes": dict(one.get("nodes", {}))}
     fluid = other.get("fluid", {})
@@ -64,7 +64,7 @@ def build_plant(
     """The arrays of a plant.
 
     ``settings``: the simulated driver's; ``names``: the sensors and actuators used, in the order of the raw arrays;
-    ``dt``: tick, s. Raises ConfigurationError where a sensor or actuator names nothing in the circuit.
+    ``dt``: tick, s. Raises ConfigurationError if a sensor or actuator names nothing in the circuit.
     """
     packed = plant_circuit(machine, drive, library, file)
     places = {name: place for place, name in enumerate(packed.names)}

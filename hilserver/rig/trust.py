@@ -1,8 +1,8 @@
-"""Python that a log brings with it: it is run only where this user has run it before, or says that the log is trusted.
+"""Python code in a log: it is run only if this user has run it before, or states that the log is trusted.
 
-A rig's own components are in its log as text, so that a replay needs no other file. Whoever sends a log could therefore
-have any program run by its replay. The files that a rig file of this user names are run when it is loaded, and their
-fingerprints (SHA-256) are kept from then on.
+A rig's own components are in its log as text, so that a replay needs no other file. Anyone who sends a log could
+therefore have any program run by its replay. The files that a rig file of this user names are run when it is loaded,
+and their fingerprints (SHA-256) are kept from then on.
 """
 
 from __future__ import annotations

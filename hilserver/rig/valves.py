@@ -147,7 +147,8 @@ def corner_frequency(v: ValveSettings) -> float:
 
 
 def spool_matrix(tau: float, omega: float, d: float, h: float) -> list[float]:
-    """How the spool's distance from a held command, and its speed, go on in ``h`` seconds: exact, line by line."""
+    """Exact transition of the spool's distance from a held command, and of its speed, over ``h`` seconds, line by
+    line."""
     if omega == 0.0:
         return [float(np.exp(-h / tau)), 0.0, 0.0, 0.0]
     decay, square = exp(-d * omega * h), omega * omega * (1.0 - d * d)

@@ -1,4 +1,4 @@
-"""Limits of readings that can't be true, derived from scales, valves and cylinders of the rig file."""
+"""Limits that detect implausible readings, derived from scales, valves and cylinders of the rig file."""
 
 from __future__ import annotations
 
@@ -16,29 +16,32 @@ from hilserver.tick.records import NONE
 from hilserver.units import shown_value
 
 MOVED = {"position": 0.05, "pressure": 0.2, "flow": 0.2}
-"""Part of the stroke that the valve's flow must have moved the piston before an unchanged reading is a stuck sensor.
+"""Fraction of the stroke by which the valve's flow must have moved the piston before an unchanged reading means a stuck
+sensor.
 
 Pressure and flow may be constant in a smooth motion, to the resolution of a coarse sensor; a position may not.
 """
 LEAST_FLOW = 0.1
-"""Flows below this part of the valve's nominal flow do not count: errors of null and leakage, at rest."""
+"""Flows below this fraction of the valve's nominal flow do not count: at rest they may be errors of null and
+leakage."""
 ONE_JUMP = 0.5
-"""Between no jump and one."""
+"""Limit between no jump (0) and one jump (1)."""
 FASTEST = 3.0
-"""A piston may move so many times faster than the valve's flow at the highest supply pressure could move it."""
+"""Factor by which a piston may move faster than the valve's flow at the highest supply pressure could move it."""
 RUN_UP = 5.0
 """s: time for which a supply that RUNNING switches on may build up."""
 ESTIMATE = 0.1
-"""Largest difference between measurement and estimate, of the scale's range."""
+"""Largest difference between measurement and estimate, as a fraction of the scale's range."""
 SUPPLY, UNKNOWN_SUPPLY = 0.02, 5e5
-"""Pressure below which a supply is missing, of the scale's upper end; Pa, where the scale does not say its range."""
+"""Pressure below which a supply is missing, as a fraction of the scale's upper end; in Pa if the range of the scale is
+not known."""
 NEVER = 10.0
-"""s: a sensor with noise does not give the same reading for so long."""
+"""s: time for which a sensor with noise never gives the same reading."""
 
 
 @dataclass(frozen=True)
 class Watch:
-    """A limit of the tick on what is watched of a channel's readings. ``what`` can't be true, in words."""
+    """A limit of the tick on a channel's readings. ``what``: the implausible behaviour, in words."""
 
     channel: str
     watched: Watched
@@ -71,7 +74,7 @@ def watches(settings: RigSettings) -> dict[str, Watch]:
 
 
 def unwatched(name: str, channel: ChannelSettings, settings: RigSettings) -> Iterator[str]:
-    """Why something is not watched of a measured channel, in words."""
+    """Reasons why a check of a measured channel is not possible."""
     watch, found = channel.watch, watches(settings)
     off = [kind for kind in ("jumps", "stuck", "estimate", "supply") if getattr(watch, kind) == "off"]
     if not watch.range:
@@ -85,7 +88,7 @@ def unwatched(name: str, channel: ChannelSettings, settings: RigSettings) -> Ite
 
 
 def channel_constants(settings: RigSettings) -> dict[str, dict[str, Any]]:
-    """The constants that the tick needs for it, by channel: fields of its record in the plan."""
+    """The constants that the tick needs for these checks, by channel: fields of its record in the plan."""
     valves, moving = list(settings.valves), motions(settings)
     constants = {}
     for name, channel in settings.channels.items():

@@ -94,7 +94,7 @@ def _judged(title: str, e: Expectation, recorded: RecordedChannels, effects: Map
     first, due, end = window(e, start, time)
     within = slice(int(np.searchsorted(time, due - ROUNDING)), int(np.searchsorted(time, end + ROUNDING)))
     if within.start >= len(time):
-        return Verdict(title, FAILED, f"nothing was recorded from {due:.3g} s on.")
+        return Verdict(title, FAILED, f"nothing was recorded after {due:.3g} s.")
     looked = values[within] if within.stop > within.start else values[within.start : within.start + 1]
     bad = np.flatnonzero(~((looked >= e.lower) & (looked <= e.upper)))  # NaN is not a valid value, hence bad
     if len(bad):

@@ -77,7 +77,7 @@ class Expectation(Datasheet):
     )
     value: AnyQuantity | None = Field(default=None, description='expected value; for `mode` a name, such as "SAFE"')
     tolerance: AnyDifference | None = Field(
-        default=None, description="permitted deviation from the value, to both sides; default 0"
+        default=None, description="permitted deviation from the value in both directions; default 0"
     )
     min: AnyQuantity | None = Field(default=None, description="smallest value allowed")
     max: AnyQuantity | None = Field(default=None, description="largest value allowed")
@@ -136,7 +136,7 @@ class SequenceFile(Datasheet):
         default="", description="rig file for a run in simulation, relative to this file; --rig selects another one"
     )
     length: Time | None = Field(
-        default=None, gt=0, description="duration; default: up to the last step, fault, input value or expectation"
+        default=None, gt=0, description="duration; default: until the last step, fault, input value or expectation"
     )
     step: tuple[dict[str, Any], ...] = Field(default=(), description="commands")
     fault: tuple[Fault, ...] = Field(default=(), description="injected faults")

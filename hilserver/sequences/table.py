@@ -49,7 +49,7 @@ def read_csv(path: Path) -> dict[str, Any]:
         else:
             rows.append((number, at, row))
     if any(b <= a for (_, a, _), (_, b, _) in pairwise(rows)):
-        problems.append(Problem("the times must increase from line to line.", "time", str(path)))
+        problems.append(Problem("the times must increase from one line to the next.", "time", str(path)))
     source = _source(head, rows, problems, str(path)) if rows else {}
     if problems:
         raise ConfigurationError(problems)

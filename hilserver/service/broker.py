@@ -1,4 +1,4 @@
-"""The embedded broker, for the demo and small set-ups: mosquitto where it is installed, else amqtt.
+"""The embedded broker, for the demo and small set-ups: mosquitto where it is installed, otherwise amqtt.
 
 It listens on the loopback interface only, accepts every local client, or those with accounts, and stores nothing on
 disk. For a network of machines, run the system's mosquitto instead.
@@ -58,9 +58,9 @@ class EmbeddedBroker:
     """A broker child process: ``async with EmbeddedBroker() as broker`` starts it; ``broker.port`` is its TCP port.
 
     It is restarted on the same port if it dies, and ends with this process even if that is killed.
-    ``port`` 0 picks a free one; ``program`` None takes mosquitto where it is installed, else amqtt. With ``accounts``
-    only they may log in, and only operators may command; requires mosquitto. Entering raises BrokerError where no
-    broker can be started, and AccountsError or LoginError where the accounts can't be used.
+    ``port`` 0 picks a free one; ``program`` None takes mosquitto where it is installed, otherwise amqtt. With
+    ``accounts`` only they may log in, and only operators may command; requires mosquitto. Entering raises BrokerError
+    where no broker can be started, and AccountsError or LoginError where the accounts can't be used.
     """
 
     def __init__(self, port: int = 0, program: Program | None = None, accounts: Accounts | None = None) -> None:
@@ -165,7 +165,7 @@ class EmbeddedBroker:
                 self._observed[sent[1]] += 1
 
     async def senders(self, seconds: float) -> Counter[str]:
-        """How many commands each client sends within this time; empty where the broker does not tell (amqtt).
+        """How many commands each client sends within this time; empty if the broker does not tell (amqtt).
 
         mosquitto writes into its log who sends what, for this time only: that is two lines per message.
         """

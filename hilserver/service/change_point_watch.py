@@ -1,4 +1,4 @@
-"""Watches the mechanisms of the running circuit for change points: what follows one is decided by rounding."""
+"""Monitors the mechanisms of the running circuit for change points, after which rounding decides the motion."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from hilserver.tick.row import header, headers
 NEAR = 0.02
 """As in a simulation: smallest singular value of the loops' constraints, relative to the largest one of the run."""
 LOOK = 0.05
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 FIRST_LOOKS = 8
-"""Rows of each look that are examined first; then all around the lowest of them, up to so many again."""
+"""Number of rows that each check examines first; then up to as many again around the lowest of them."""
 
 
 @dataclass
@@ -56,13 +56,13 @@ class ChangePointWatch:
         self._has_told = False
 
     async def keep(self, tell: Callable[..., None]) -> None:
-        """Watch for as long as the run lasts; ``tell`` gets the trouble, if any, and an event."""
+        """Monitor for as long as the run lasts; ``tell`` receives the problem, if any, and an event."""
         while True:
             await asyncio.sleep(LOOK)
             await self.look(tell)
 
     async def look(self, tell: Callable[..., None]) -> None:
-        """Examine the rows since the last look."""
+        """Examine the rows since the last check."""
         running = self._running()
         if not running.circuit.mechanisms:
             self._cursor = self._telemetry.published
@@ -70,7 +70,7 @@ class ChangePointWatch:
         if running.version != self._version:
             self._version, self._loops = running.version, await asyncio.to_thread(self._loops_of, running)
             if self._has_told:
-                tell(None, "another circuit runs, whose mechanisms are watched anew")
+                tell(None, "the circuit has changed; its mechanisms are monitored from the start")
             self._has_told = False
         rows = self._telemetry.since(self._cursor)
         self._cursor = self._telemetry.published
@@ -99,7 +99,7 @@ class ChangePointWatch:
     async def _report(self, loops: _Loops, row: Floats, tell: Callable[..., None]) -> None:
         text = (
             f"mechanism {loops.name} of the virtual circuit is at a change point: there a closed loop can continue in "
-            "more than one way, and rounding decides which; its motion is not to be relied on from now on"
+            "more than one way, and rounding decides which; from now on its motion is unreliable"
         )
         if header(row).mode in (Mode.ARMED, Mode.RUNNING):
             self._telemetry.trip_reason = text

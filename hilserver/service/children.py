@@ -19,7 +19,7 @@ START_TIMEOUT = 120.0
 """Seconds allowed for a child to get ready; the first start of a version compiles it."""
 LONGEST_LINE = 1 << 20
 DRAIN_TIMEOUT, LOG_DELAY = 0.5, 0.05
-"""Seconds that an ended child's standard error is read for; and without output after which it is logged."""
+"""Seconds for which the standard error of an ended child is read; seconds without output after which it is logged."""
 USUAL = ("hilserver.realtime.process", "hilserver.realtime.device", "hilserver.record.recorder")
 """Modules of the child processes of most runs."""
 
@@ -97,7 +97,7 @@ class Child:
     ) -> Self:
         """Start a module with these arguments, in a process that is ``prepared`` if there is one.
 
-        ``heard`` gets all messages but those that it is ready or has failed. ``waits``: it waits for `go`.
+        ``heard`` receives all messages except those that it is ready or has failed. ``waits``: it waits for `go`.
         """
         process = prepared.take(module, arguments) if prepared is not None else None
         stdin = asyncio.subprocess.PIPE if waits else asyncio.subprocess.DEVNULL
@@ -120,7 +120,8 @@ class Child:
         return self.ready.done() and self.ready.exception() is None
 
     async def wait_ended(self) -> str:
-        """Wait for the end of the process; returns why it ended: the reason that it reported, else its exit code."""
+        """Wait for the end of the process; returns why it ended: the reason that it reported, otherwise its exit
+        code."""
         await asyncio.shield(self._reading)
         await self._all_passed_on()
         return self._complaint or _ending(await self.process.wait())
@@ -148,7 +149,7 @@ class Child:
         assert self.process.stderr is not None
         stream = self.process.stderr
         while text := await stream.read(LONGEST_LINE):
-            with contextlib.suppress(TimeoutError):  # a traceback comes in pieces
+            with contextlib.suppress(TimeoutError):  # a traceback arrives in pieces
                 while len(text) < LONGEST_LINE:
                     if not (more := await asyncio.wait_for(stream.read(LONGEST_LINE), LOG_DELAY)):
                         break
@@ -179,7 +180,7 @@ class Child:
         if not self.ready.done():
             reason = self._complaint or f"{self.name} ended before it was ready ({_ending(code)})."
             self.ready.set_exception(ChildFailed(reason))
-            self.ready.exception()  # retrieved, else asyncio reports it where nobody waits
+            self.ready.exception()  # retrieved, otherwise asyncio reports it where nobody waits
 
 
 async def all_ready(*children: Child, within: float = START_TIMEOUT) -> None:

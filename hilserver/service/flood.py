@@ -1,6 +1,6 @@
 """A flood of commands over the embedded broker: who sends it, and the end of that client's connection.
 
-A message does not say who has sent it, and MQTT has no means to shut a client out. But the broker's log tells the
+A message does not state its sender, and MQTT has no means to exclude a client. But the broker's log names the
 sender, and a broker ends the connection of a client when another one connects under its name (MQTT 5, section 3.1.4).
 A client that connects again is disconnected again, as long as it floods.
 """

@@ -30,7 +30,7 @@ STOPPING = ("trip", "disarm", "stop")
 WAITING_LIMIT = 32
 """Largest number of other commands that wait; and of identical stopping commands that are answered one by one."""
 RATE, BURST = 300.0, 1000.0
-"""Other commands per second that are read, and how many may come at once. More are discarded unread, and counted."""
+"""Other commands per second that are read, and how many may arrive at once. More are discarded unread, and counted."""
 COPY_TIMEOUT, PRIORITY_TIMEOUT = 10.0, 0.5
 """Seconds after which the second copy of a stopping command counts as lost by the broker. The time is shorter for a
 copy over the priority connection, where nothing delays it: a copy that arrives later is treated as another command."""
@@ -108,7 +108,7 @@ class Inbox:
     ) -> None:
         self.report: Callable[[str], None] = _log.warning
         self.blame: Callable[[], Awaitable[str]] = _unknown_sender
-        """Finds out who sends a flood, and does what can be done about it; returns a sentence on that."""
+        """Finds out who sends a flood, and acts against it if possible; returns a sentence on the result."""
         self._rig = rig
         self._commands = commands
         self._publish = answer
@@ -177,7 +177,7 @@ class Inbox:
         return first
 
     def _stop_overtaking(self) -> str | None:
-        """The stopping command that what arrives now was sent before."""
+        """The stopping command before which the arriving message was sent."""
         if time.monotonic() > self._ahead_since + COPY_TIMEOUT:
             return None
         return next((name for name in STOPPING if self._ahead[name] > 0), None)
@@ -209,7 +209,7 @@ class Inbox:
         if stop := self._stop_overtaking():
             self._refuse(name, command.id, _overtaken(stop), reply)
         elif (waiting := self._waiting.qsize()) >= WAITING_LIMIT:
-            busy = f"busy: {waiting} commands are waiting already. Send it again when they are answered."
+            busy = f"busy: {waiting} commands are already waiting. Send it again when they are answered."
             self._refuse(name, command.id, busy, reply)
         else:
             self._waiting.put_nowait((command, reply))

@@ -31,13 +31,13 @@ COMPILE_TIMEOUT = 600.0
 LOOK = 0.1
 """Seconds between two checks of the loop's heartbeat."""
 LEAST_TICKS = 5
-"""Missed ticks from which on the loop counts as hanging, at slow rates."""
+"""Missed ticks above which the loop counts as hanging, at slow rates."""
 LOOP_GONE = 1.0
 """Seconds without a tick after which a predecessor's loop counts as dead."""
 PATIENCE = 3.0
 """Seconds that the loop may take longer than its ramp to null before it is killed."""
 TAKE_OVER = 3.0
-"""Seconds to wait for the simulated device of a killed run, which terminates without being asked."""
+"""Seconds to wait for the simulated device of a killed run, which terminates without a request."""
 
 
 class LoopProcesses:
@@ -102,7 +102,7 @@ class LoopProcesses:
         assert self.realtime is not None
         reason = await self.realtime.wait_ended()
         safe = await self._make_safe() if self.realtime.process.returncode else "it had written the safe values"
-        self._memory.info.loop_pid = 0  # for the recorder, in place of the process itself
+        self._memory.info.loop_pid = 0  # for the recorder, instead of the process itself
         return f"the real-time process ended ({reason}); {safe}"
 
     async def watch(self) -> None:
@@ -116,7 +116,7 @@ class LoopProcesses:
             looks = looks + 1 if self._memory.loop_heartbeat.beats == beats else 0
             beats = self._memory.loop_heartbeat.beats
             if looks * LOOK > patience:
-                _log.error("the loop has not ticked for %.1f s: it is killed", looks * LOOK)
+                _log.error("the loop has not ticked for %.1f s and is killed", looks * LOOK)
                 self.realtime.kill()
             await asyncio.sleep(LOOK)
 

@@ -40,7 +40,7 @@ class LoopCommand(NamedTuple):
 
 
 def loop_command(rig: Rig, command: commands.Command) -> LoopCommand:
-    """The record of a command that leaves the circuit as it is. Raises ConfigurationError where a value is wrong."""
+    """The record of a command that leaves the circuit as it is. Raises ConfigurationError if a value is wrong."""
     settings = rig.settings
     match command:
         case commands.SetInput():

@@ -104,11 +104,11 @@ class MqttService:
         self.telemetry_dropped = 0
         """Telemetry messages dropped since the start, because the broker was offline or too slow."""
         self.heard = 0
-        """Signs of life of the broker since the start."""
+        """Number of responses of the broker since the start."""
         self.on_heartbeat: Callable[[bytes], None] = lambda _: None
         """Gets the messages on the topic of the clients' heartbeats."""
         self.ask_every: float | None = None
-        """Seconds of silence after which the broker is asked for a sign of life; None: never."""
+        """Seconds of silence after which the broker is queried; None: never."""
         self._rig = rig
         self._timeout = timeout
         self._connected = asyncio.Event()
@@ -152,7 +152,7 @@ class MqttService:
         self._retain(self.topics.state, state.payload())
 
     def publish_circuit(self, circuit: CircuitStatus) -> None:
-        """Publish the virtual circuit that runs (retained)."""
+        """Publish the active virtual circuit (retained)."""
         self._retain(self.topics.circuit, circuit.payload())
 
     def publish_margins(self, margins: MarginStatus) -> None:
@@ -160,14 +160,15 @@ class MqttService:
         self._retain(self.topics.margins, margins.payload())
 
     def publish_telemetry(self, telemetry: Telemetry) -> None:
-        """Publish samples. While the broker is away, the oldest ones are dropped and counted."""
+        """Publish samples. While the broker cannot be reached, the oldest ones are dropped and counted."""
         if len(self._telemetry) == TELEMETRY_LIMIT:
             self.telemetry_dropped += 1
         self._telemetry.append(_Outgoing(self.topics.telemetry, telemetry.payload(), qos=0))
         self._wake.set()
 
     def publish_event(self, event: Event) -> None:
-        """Publish something that happened; kept while the broker is away (the latest 1000 events and answers)."""
+        """Publish something that happened; kept while the broker cannot be reached (the latest 1000 events and
+        answers)."""
         self._post(_Outgoing(self.topics.event, event.payload(), qos=1))
 
     def _retain(self, topic: str, payload: bytes) -> None:
@@ -204,7 +205,7 @@ class MqttService:
             await asyncio.sleep(delay)
 
     async def _best_protocol(self) -> aiomqtt.ProtocolVersion:
-        """MQTT 5 where the broker supports it, else 3.1.1. Checked each time: the broker may have been replaced.
+        """MQTT 5 where the broker supports it, otherwise 3.1.1. Checked each time: the broker may have been replaced.
 
         Checked without a last will: some brokers for 3.1.1 don't understand the rest of a CONNECT with one, and hang.
         """
@@ -349,7 +350,9 @@ class MqttService:
         if not topic:
             return None
         if topic.startswith(("hil/", "$")) or set(topic) & set("+#"):
-            _log.warning("response topic %s not used: it is a server's, the broker's, or a pattern", shown(topic))
+            _log.warning(
+                "response topic %s not used: it belongs to a server or to the broker, or is a pattern", shown(topic)
+            )
             return None
         return Reply(topic, getattr(message.properties, "CorrelationData", None))
 

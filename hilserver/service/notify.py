@@ -21,7 +21,7 @@ LONGEST = 1.0
 class Notifier:
     """Sends the state of a run to systemd's socket at ``address``; does nothing where that is empty.
 
-    ``watchdog``: seconds without a sign of life after which systemd ends the service; None: never.
+    ``watchdog``: seconds without a notification after which systemd ends the service; None: never.
     """
 
     def __init__(self, address: str = "", watchdog: float | None = None) -> None:

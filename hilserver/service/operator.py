@@ -116,7 +116,7 @@ class Operator:
         return {**done, "warnings": list(self.before_arming())} if isinstance(command, Arm) else done
 
     async def _check_before_arming(self, arm: Arm) -> None:
-        """Raises HilserverError where there is a reason not to arm, or the rig was stopped during the check."""
+        """Raises HilserverError if there is a reason not to arm, or the rig was stopped during the check."""
         stops = self._stops
         reasons = await self.against_arming(arm)
         if self._stops > stops:
@@ -127,7 +127,7 @@ class Operator:
     # --- plain commands ----------------------------------------------------------------------------------------------
 
     async def _post(self, command: Command, order: LoopCommand, payload: bytes = b"") -> dict[str, Any]:
-        """Post a record to the loop and wait for the tick that takes it. Raises HilserverError where it refuses."""
+        """Post a record to the loop and wait for the tick that takes it. Raises HilserverError if it refuses."""
         record = no_command()
         asked = command_in(record)
         asked.kind, asked.a, asked.b = order.kind, order.first, order.second
@@ -150,7 +150,7 @@ class Operator:
                 taken: Floats = rows[int(np.argmax(headers(rows)["command"] >= number))]
                 return taken
             await asyncio.sleep(0.001)
-        raise NotTaken("the real-time loop did not take the command in time: is it running?")
+        raise NotTaken("the real-time loop did not accept the command in time: is it running?")
 
     # --- switching ---------------------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class Operator:
         """Prepare a switch and try it; returns the circuit and the mailbox's payload. Runs in a separate thread."""
         row, running = self._telemetry.latest(), self.running
         if row is None:
-            raise HilserverError("the real-time loop does not run yet.")
+            raise HilserverError("the real-time loop is not running yet.")
         new = prepare_switch(self._rig, self._program, running.circuit, running.packed, row, command)
         payload, room = new.payload(), self._memory.mailbox.payload_bytes
         if len(payload) > room:
@@ -206,7 +206,7 @@ class Operator:
         """Step a copy of the running row with the new circuit. Raises HilserverError if it diverges or is too slow."""
         row = self._telemetry.latest()
         if row is None:
-            raise HilserverError("the real-time loop does not run yet.")
+            raise HilserverError("the real-time loop is not running yet.")
         plan, period = self._rig.plan, 1.0 / self._rig.clock_rate
         work = work_array(packed, self._rig.plan)
         self._program.swap(plan.block, row, packed.index, packed.value, carried, work)
@@ -225,7 +225,7 @@ class Operator:
             if head.fault == FaultCode.DIVERGED or np.abs(values).max() > DIVERGENCE_LIMIT:
                 raise invalid(
                     "solver",
-                    "the circuit diverges when it is tried from the present state: "
+                    "the circuit diverges when it is tested from the present state: "
                     "use more substeps, or the rosenbrock integrator.",
                 )
         typical = float(np.percentile(took, 25))  # other processes, which share its caches, only add to it

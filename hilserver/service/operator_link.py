@@ -41,7 +41,7 @@ class _Client:
 
 
 class OperatorLink:
-    """Watches the link to the operator. ``broker``: number of signs of life of the broker, and its address in words.
+    """Watches the link to the operator. ``broker``: number of responses of the broker, and its address in words.
 
     ``execute`` carries out a command, ``refuse_waiting`` refuses those that wait, with a reason.
     """
@@ -132,7 +132,7 @@ class OperatorLink:
         settings = self._settings
         signs, broker = self._broker()
         if (silence := self._broker_silence.update(signs)) > settings.lost_after:
-            return f"no answer of the MQTT broker {broker} for {silence:.1f} s"
+            return f"no answer from the MQTT broker {broker} for {silence:.1f} s"
         if self.client is None:
             return ""
         known = self._clients.get(self.client)

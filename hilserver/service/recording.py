@@ -43,13 +43,13 @@ FIRST_DELAY, LONGEST_DELAY, STABLE_AFTER = 0.2, 60.0, 5.0
 LOOK_FOR_ROOM = 2.0
 """Seconds between two checks of a disk that is nearly full."""
 MORE_ROOM = 1.1
-"""Recording resumes with so many times the free space at which it ended."""
+"""Factor of the free space at which recording ended, above which it resumes."""
 TIDY_EVERY = 60.0
 """Seconds between two checks for old recordings; each new file causes one, too."""
 HUNG_AFTER = 0.5
-"""Part of the time for which the ring has room, after which a recorder that writes nothing is killed."""
+"""Fraction of the time for which the ring has space, after which a recorder that writes nothing is killed."""
 SLOW = 3.0
-"""The same in seconds, at least: so long a write may take on a busy disk."""
+"""The same in seconds, at least: a write may take this long on a busy disk."""
 FILES_KEPT = 1000
 """Files of the recording that are remembered."""
 CLOCK_JUMP = 3600.0
@@ -102,7 +102,7 @@ class RecorderProcess:
         """The first file of the log that is being written."""
         self.recorder: Child | None = None
         self.vanished: list[Path] = []
-        """Files of the recording that are gone, with their rows, though nobody here has removed them."""
+        """Files of the recording that no longer exist, although this server has not removed them."""
         self._settings = rig.settings.recording
         self._rig = rig
         self._memory = memory
@@ -131,7 +131,7 @@ class RecorderProcess:
     # --- starting ----------------------------------------------------------------------------------------------------
 
     async def start_if_room(self) -> Child | None:
-        """As `start`; None where the disk is nearly full: `keep` then waits for free space."""
+        """As `start`; None if the disk is nearly full: `keep` then waits for free space."""
         self._telemetry.recording = RecordingStatus()
         try:
             return await self.start()
@@ -143,7 +143,7 @@ class RecorderProcess:
     async def start(self) -> Child:
         """Start a recorder with a new log; it is ready later.
 
-        Raises HilserverError where the folder can't be used, NoRoom where the disk is nearly full.
+        Raises HilserverError if the folder can't be used, NoRoom where the disk is nearly full.
         """
         folder = _made(log_folder(self._settings))
         self._require_room(folder)
@@ -176,7 +176,7 @@ class RecorderProcess:
             raise NoRoom(f"{folder}: {no_room(free, needed)}.")
 
     def _first_version(self) -> int:
-        """The version of the circuit in the oldest row of the ring that is in no log yet; 0 where there is none."""
+        """The version of the circuit in the oldest row of the ring that is in no log yet; 0 if there is none."""
         ring = self._memory.ring
         rows = np.empty((ring.capacity, ring.width))
         count, _, _ = ring.read(max(ring.published - ring.capacity, 0), rows)
@@ -294,7 +294,10 @@ class RecorderProcess:
             await self.recorder.stop()
         self._note_vanished()
         for file in self.vanished:
-            _log.error("%s is gone, with all rows in it: it was deleted or moved, or its disk was unmounted", file)
+            _log.error(
+                "%s no longer exists, and all rows in it are lost: it was deleted or moved, or its disk was unmounted",
+                file,
+            )
 
     # --- old recordings ----------------------------------------------------------------------------------------------
 
@@ -336,7 +339,8 @@ class RecorderProcess:
 
 
 def log_folder(settings: RecordingSettings) -> Path:
-    """Where logs go: the folder in the rig file, else the logs directory of a systemd service, else ``logs``."""
+    """Where logs go: the folder in the rig file, otherwise the logs directory of a systemd service, otherwise
+    ``logs``."""
     return Path(settings.folder or os.environ.get("LOGS_DIRECTORY", "").split(":")[0] or "logs")
 
 

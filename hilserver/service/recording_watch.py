@@ -1,4 +1,5 @@
-"""Watches that the rows of the loop arrive in the log: a rig that runs without being recorded is an alarm at once."""
+"""Monitors that the rows of the loop arrive in the log: a rig that runs without being recorded immediately causes an
+alarm."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ from hilserver.rig.build import Rig
 
 
 def make_rig_safe(rig: Rig) -> dict[str, str | None]:
-    """Open each device, write its safe values, close it. Returns the failure by device, None where there was none.
+    """Open each device, write its safe values, close it. Returns the failure by device, None if there was none.
 
-    Simulated devices are skipped: their processes have ended, too. Raises HilserverError where the rig's loop is still
+    Simulated devices are skipped: their processes have ended, too. Raises HilserverError if the rig's loop is still
     running: then the devices belong to the loop, and commands are the way to stop it.
     """
     if pid := _running_loop(rig.settings.name):
@@ -28,7 +28,7 @@ def make_rig_safe(rig: Rig) -> dict[str, str | None]:
 
 
 def _running_loop(rig: str) -> int:
-    """The rig's real-time process, 0 where there is none."""
+    """The rig's real-time process, 0 if there is none."""
     with contextlib.suppress(SharedMemoryError, OSError):
         pid = LoopMemory.attach(find_segment(rig)).info.loop_pid
         if pid and b"hilserver.realtime.process" in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -42,6 +42,6 @@ def _make_safe(setup: DeviceSetup) -> str | None:
         with contextlib.closing(kind(setup.name, config, setup.inputs, setup.outputs)) as driver:
             driver.open()
             driver.make_safe()
-    except Exception as error:  # the other devices must get their safe values in any case
+    except Exception as error:  # the safe values of the other devices must be written in any case
         return str(error) or type(error).__name__
     return None

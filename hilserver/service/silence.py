@@ -1,4 +1,4 @@
-"""How long something has given no sign of life."""
+"""Time for which a partner has been silent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LOOK = 0.05
 
 
 class SilenceTimer:
-    """Time since the last sign of life, s, of something whose signs of life are counted.
+    """Time since the last message, s, of a partner whose messages are counted.
 
     Each check counts for a limited time only: after a pause of the whole machine, the other processes need a moment,
     too.
@@ -21,7 +21,7 @@ class SilenceTimer:
         self._looked = time.monotonic()
 
     def update(self, signs: int) -> float:
-        """Update with the present number of signs of life; returns the time since the last one, s."""
+        """Update with the present number of messages; returns the time since the last one, s."""
         now = time.monotonic()
         step, self._looked = min(now - self._looked, 2 * LOOK), now
         self.seconds = 0.0 if signs != self._signs else self.seconds + step

@@ -95,7 +95,7 @@ class Supervisor:
         self._stop.set()
 
     async def run(self) -> int:
-        """Start everything, serve until stopped. Raises HilserverError where the start fails, with all undone."""
+        """Start everything, serve until stopped. Raises HilserverError if the start fails, with all undone."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.stop)
@@ -215,7 +215,7 @@ class Supervisor:
         stack.callback(memory.close)
         memory.supervisor_heartbeat.beat()
         memory.info.layout = self.rig.layout.fingerprint
-        if left_behind is not None:  # its owner is dead, else `create` had failed
+        if left_behind is not None:  # its owner is dead, otherwise `create` had failed
             await end_predecessor(left_behind)
         return memory
 
@@ -270,7 +270,7 @@ class Supervisor:
     def _require_recording(
         self, stack: contextlib.AsyncExitStack, operator: Operator, mqtt: MqttService, tell: Callable[..., None]
     ) -> None:
-        """Watch that what happens is recorded."""
+        """Monitor that the run is recorded."""
         assert self.telemetry is not None
         assert self._recording is not None
         recording, settings = self._recording, self.rig.settings.recording
@@ -296,7 +296,10 @@ class Supervisor:
             publisher.publish_now(Event(kind="warning" if trouble or warn else "info", text=text, tick=0, time=0.0))
 
         async def watch_device(device: Child) -> None:
-            text = f"{device.name} ended ({await device.wait_ended()}): its samples are outdated, it takes no commands"
+            text = (
+                f"{device.name} ended ({await device.wait_ended()}): its samples are outdated, and it accepts no "
+                f"commands"
+            )
             tell(device.name, text, text)
 
         settings = self.rig.settings
@@ -381,7 +384,7 @@ def _own_login(address: BrokerAddress, accounts: Accounts, folder: Path) -> Brok
 
 
 def _rivals(rig: str) -> list[str]:
-    """Other users who run a rig of this name, or pretend to. To refuse would let anybody prevent a start."""
+    """Other users who run a rig of this name, or pretend to. Refusing to start would let anybody prevent a start."""
     return [
         f"{user} also has the shared memory of a rig {rig}. If they run it too, two servers command the same devices: "
         "stop one of them"
@@ -422,4 +425,4 @@ async def _cancel(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled():
-        task.exception()  # retrieved, else asyncio reports it as never retrieved
+        task.exception()  # retrieved, otherwise asyncio reports it as never retrieved

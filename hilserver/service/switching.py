@@ -70,7 +70,7 @@ def prepare_switch(
 ) -> PreparedSwitch:
     """Read, check and pack the circuit that a command asks for, with the states it takes over and starts from.
 
-    ``running``, ``packed``: the circuit that the loop runs; ``row``: the newest row. Raises ConfigurationError where
+    ``running``, ``packed``: the circuit that the loop runs; ``row``: the newest row. Raises ConfigurationError if
     the circuit is invalid or its integrator unsuitable, NoEquilibrium where its new states have none to start at.
     """
     change = circuit_change(rig, running, command)
@@ -156,7 +156,7 @@ def with_start_values(
 def instability(
     rig: Rig, program: Program, circuit: Circuit, packed: PackedCircuit, carried: Integers, row: Floats
 ) -> str | None:
-    """Why the circuit's integrator is unstable or too coarse for it, in a sentence; None where it is suitable.
+    """Why the circuit's integrator is unstable or too coarse for it, in a sentence; None if it is suitable.
 
     Checked in the present state, and 0.2 s after a step of all inputs to each end of their ranges.
     """

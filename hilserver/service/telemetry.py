@@ -166,7 +166,7 @@ class TelemetryReader:
         return max(float(self._ring.capacity - waiting) / self.rig.settings.loop.rate, 0.0)
 
     def fault(self, row: Floats) -> str:
-        """Cause of the fault in words; empty where there is none."""
+        """Cause of the fault in words; empty if there is none."""
         code = int(header(row).fault)
         if code == FaultCode.ESTOP and self.trip_reason:
             return self.trip_reason
@@ -298,7 +298,7 @@ class TelemetryReader:
     # --- telemetry ---------------------------------------------------------------------------------------------------
 
     def batch(self, rows: Floats) -> Telemetry | None:
-        """A batch of decimated samples, None where there is nothing new.
+        """A batch of decimated samples, None if there is nothing new.
 
         Samples are those of every n-th tick; a missed one is null. The names are those of the newest row's circuit,
         with null where an older row's circuit has no value of that name.
@@ -414,7 +414,7 @@ def channel_columns(rig: Rig) -> dict[str, str]:
 
 
 def fault_text(rig: Rig, fault: int) -> str:
-    """The reason of a fault, as a text; empty where there is none."""
+    """The reason of a fault, as a text; empty if there is none."""
     if fault >= FIRST_LIMIT_FAULT:
         return f"{limit_text(rig, rig.layout.limits[fault - FIRST_LIMIT_FAULT], 'was')} (action trip)"
     return text_of_fault(fault)

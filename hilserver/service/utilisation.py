@@ -1,4 +1,5 @@
-"""Utilisation of the real valves: flow and speed that the virtual circuit requires, as shares of the possible ones."""
+"""Utilisation of the real valves: flow and speed that the virtual circuit requires, as fractions of the possible
+ones."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ WORKER, STAND_BY = "hilserver.realtime.worker", "hilserver.realtime.stand_by"
 LOOK = 0.02
 """Seconds between two checks of a worker's heartbeat."""
 GRACE = 0.06
-"""Seconds that a worker may be silent beyond the device's own time when the rig must be made safe."""
+"""Seconds for which a worker may be silent beyond the device's own time when the rig must be made safe."""
 OPENING = 10.0
 """Seconds allowed for opening a device, where its ``hang_time`` is not longer."""
 TAKE_OVER = 3.0
@@ -44,7 +44,7 @@ class WorkerProcess:
     def __init__(
         self, setup: DeviceSetup, priority: int, folder: Path, reports: DeviceReports, is_tripped: Callable[[], bool]
     ) -> None:
-        """Create the shared memory. Raises SharedMemoryError where another run uses the device.
+        """Create the shared memory. Raises SharedMemoryError if another run uses the device.
 
         ``is_tripped``: whether the loop has tripped, so that a device that does not answer is taken over at once.
         """
@@ -66,7 +66,7 @@ class WorkerProcess:
         write_worker_file(setup, priority, self._file)
 
     async def start(self) -> Child:
-        """Start a worker; it is ready once the device is open and has its safe values."""
+        """Start a worker; it is ready once the device is open and at its safe values."""
         await _await_end(self._left_behind, self._file)
         if self.child is not None:
             self._opened |= self.child.was_ready
@@ -99,7 +99,8 @@ class WorkerProcess:
             reason = await self._ended(self.child)
             delay = 0.0 if time.monotonic() - began >= STABLE_AFTER else max(delay, FIRST_DELAY)
             text = (
-                f"device {self.name}: its I/O process ended ({reason}); its samples are outdated, it takes no commands"
+                f"device {self.name}: its I/O process ended ({reason}); its samples are outdated, and it accepts no "
+                f"commands"
             )
             tell(text, f"{text}. Another one is started.")
             await asyncio.sleep(delay)
@@ -153,7 +154,7 @@ class WorkerProcess:
         return None
 
     async def make_safe(self) -> str | None:
-        """Make sure that the device has its safe values, once no loop writes to it; returns why that failed.
+        """Make sure that the device is at its safe values, once no loop writes to it; returns why that failed.
 
         A worker that is dead or hangs is replaced: the new one first writes the safe values.
         """

@@ -2,7 +2,7 @@
 
 A log holds all values of the circuit at the end of each tick. So each tick is computed again, from the recorded state
 before it and with the recorded pressures and signals, by the same circuit with its accounts, which the loop does not
-keep. The flows are summed up and held against the recorded states.
+keep. The flows are summed and compared with the recorded states.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hilserver.simulation.balance import Balance, balance, balance_texts
 from hilserver.simulation.replay import rig_of_log
 
 ROUNDING = 1e-12
-"""Difference of the states, as a fraction of their largest values, that needs no mention."""
+"""Difference of the states, as a fraction of their largest values, below which it is not mentioned."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Audit:
 
 
 def audit_log(path: Path, *, trust: bool = False) -> tuple[Audit, ...]:
-    """The balances of the circuits in a log: one for each stretch without a switch of the circuit or a gap.
+    """The balances of the circuits in a log: one for each part without a switch of the circuit or a gap.
 
     Over each tick the circuit gets the pressures that are logged for it, held, as in the loop. Where the bridge looks
     ahead, the loop lets them change within the tick: the states then agree less, and the errors include it.
@@ -90,7 +90,7 @@ def audit_log(path: Path, *, trust: bool = False) -> tuple[Audit, ...]:
             last.elapsed.append(int(missed[k]) + 1)
     found = tuple(each.audited(rig, path) for each in stretches if len(each.values) > 1)
     if not found:
-        raise RecordError(path, "has no two rows in succession: there is nothing to balance.")
+        raise RecordError(path, "has no two consecutive rows: there is nothing to balance.")
     return found
 
 

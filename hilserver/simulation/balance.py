@@ -1,7 +1,7 @@
-"""The balances of a circuit run: oil and energy that went in, came out, and are stored.
+"""The balances of a circuit run: oil and energy that entered, left, and are stored.
 
 The engine integrates the flow and the power into every node together with the states, with the weights of its method.
-So the parts of a balance are sums of what it has integrated, and they are held against what the states say: strokes,
+The terms of a balance are therefore sums of the integrated values, and they are compared with the states: strokes,
 contents of accumulators, voids, pressures of rigid volumes, speeds of masses.
 """
 
@@ -28,10 +28,10 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True)
 class OilBalance:
-    """m³ over a run: what came in and went out (tanks, pressure sources), and what is stored more than at the start.
+    """m³ over a run: what entered and left (tanks, pressure sources), and the increase of what is stored.
 
     ``displaced``: in cylinders and accumulators, by their strokes and contents; ``compressed``: in nodes; ``void``:
-    room without oil, which the stored oil lacks. ``largest`` is the volume of the largest node.
+    space without oil, which reduces the stored oil. ``largest`` is the volume of the largest node.
     """
 
     inflow: float
@@ -44,18 +44,18 @@ class OilBalance:
 
     @property
     def stored(self) -> float:
-        """Oil stored more than at the start."""
+        """Increase of the stored oil since the start."""
         return self.displaced + self.compressed - self.void
 
     @property
     def relative_error(self) -> float:
-        """The error in parts of the largest volume or of what flowed, whichever is more."""
+        """The error relative to the largest volume or to the volume that has flowed, whichever is larger."""
         return self.error / max(self.largest, self.inflow, self.outflow, 1e-300)
 
 
 @dataclass(frozen=True)
 class EnergyBalance:
-    """J over a run: what came in and went out, what is stored more than at the start, and what was dissipated.
+    """J over a run: what entered and left, the increase of what is stored, and what was dissipated.
 
     ``inflow``: from pumps, sources, tanks and prescribed motions that gave energy; ``outflow``: to those that took it;
     ``stored``: in oil, motion, gas, springs and weights; ``mechanisms``: taken by the bodies of mechanisms. The error
@@ -73,13 +73,13 @@ class EnergyBalance:
 
     @property
     def relative_error(self) -> float:
-        """The error in parts of the energy that was moved about."""
+        """The error relative to the energy that was moved."""
         return self.error / max(self.moved, 1e-300)
 
 
 @dataclass(frozen=True)
 class Balance:
-    """Both balances of a run, and where oil was wanting: the largest void, m³, by node."""
+    """Both balances of a run, and where oil was missing: the largest void, m³, by node."""
 
     oil: OilBalance
     energy: EnergyBalance
@@ -130,7 +130,7 @@ KEPT_OIL: Mapping[str, Callable[[Parameters, Values, Placed], float]] = {
     **dict.fromkeys(("cylinder", "double_rod_cylinder", "single_acting_cylinder"), _piston_oil),
     "accumulator": lambda p, values, placed: values[f"{placed.name}.V"],
 }
-"""Oil, m³, that a component holds beside what compresses in the nodes, by type."""
+"""Oil, m³, that a component contains in addition to the compressed oil of the nodes, by type."""
 RIGID = {"volume", "pipe", "accumulator"}
 """Types whose capacitance is constant where there is no air in their oil."""
 
@@ -263,7 +263,7 @@ class _Account:
         return taken - self._change(STORES, placed)
 
     def _energy_error(self, into: Mapping[str, float]) -> float:
-        """What was integrated, against what masses of constant size and rigid volumes hold."""
+        """The integrated values, compared with what constant masses and rigid volumes contain."""
         wrong = 0.0
         for node, (place, _) in self.moving.items():
             if self.sums[0][place] == self.sums[1][place]:
@@ -307,7 +307,7 @@ class _Account:
     def _change(
         self, of: Mapping[str, Callable[[Parameters, Values, Placed], float]], only: Placed | None = None
     ) -> float:
-        """How much more all components, or one, hold at the end of the run."""
+        """Increase, over the run, of the content of all components, or of one."""
         change = 0.0
         for placed in self.circuit.placed if only is None else (only,):
             if held := of.get(placed.component.type_name):

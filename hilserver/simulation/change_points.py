@@ -1,7 +1,7 @@
 """Change points of mechanisms in a circuit: positions in which a closed loop can continue in more than one way.
 
-A parallelogram with all its bars in one line can go on as a parallelogram or crosswise. The derivatives of the loop's
-constraints lose rank there, so that equations of motion do not determine what follows; rounding does.
+A parallelogram with all its bars in line can continue as a parallelogram or crosswise. The derivatives of the loop's
+constraints lose rank there, so that rounding, and not the equations of motion, determines the further motion.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from hilserver.mechanics.position import closure_jacobian
 from hilserver.numerics.arrays import Floats
 
 LOOKS = 400
-"""Times of a run at which the loops are looked at first; around the lowest of them, every time is."""
+"""Number of times of a run at which the loops are examined first; around the lowest of them, every time is examined."""
 NEAR = 0.02
 """Smallest singular value, relative to the largest one of the run, below which a change point is passed or touched."""
 
 
 def change_points(placed: PlacedMechanism, time: Floats, series: Mapping[str, Floats]) -> Iterator[tuple[float, float]]:
-    """Times, s, at which a loop comes to a change point, and how near (0: there), one for each passage."""
+    """Times, s, at which a loop reaches a change point, and how near it comes (0: exactly), one for each passage."""
     names, stiffness = loop_stiffness(placed)
     states = np.column_stack([series[f"{placed.name}.{name}"] for name in names])
     states = states[: int(np.argmin(np.append(np.isfinite(states).all(axis=1), False)))]
@@ -60,14 +60,14 @@ def _smallest(jacobian: Floats) -> float | None:
 
 
 def change_point_note(placed: PlacedMechanism, time: Floats, series: Mapping[str, Floats]) -> str | None:
-    """What happened, in sentences for the user; None where no loop came near a change point."""
+    """The findings, in sentences for the user; None if no loop came near a change point."""
     found = list(change_points(placed, time, series))
     if not found:
         return None
     first, often = found[0][0], f" and {len(found) - 1} more" if len(found) > 1 else ""
     return (
-        f"mechanism {placed.name} comes to a change point at {first:.4g} s{often}: there a closed loop can continue in "
-        "more than one way (as a parallelogram or crosswise), and which way is decided by rounding. What follows "
-        "is not to be relied on, and a shorter step does not help. Stay away from this position, or change a "
+        f"mechanism {placed.name} reaches a change point at {first:.4g} s{often}: there a closed loop can continue in "
+        "more than one way (as a parallelogram or crosswise), and rounding decides which. The motion after it is "
+        "unreliable, and a shorter step does not help. Stay away from this position, or change a "
         "length so that the loop has only one way."
     )

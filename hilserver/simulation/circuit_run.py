@@ -1,4 +1,4 @@
-"""Circuit runs: a circuit on its own, without a rig, its inputs from a work cycle; all its values over time."""
+"""Circuit runs: a circuit alone, without a rig, with inputs from a work cycle; all its values over time."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RunSettings:
     ``tick``: s, divided by the circuit's ``substeps``; in each, inputs are sampled that the run holds. ``output_step``:
     s between two values of the result, a multiple of the tick; default: the tick. ``tolerance``: of the step's error,
     as a fraction of the largest value of a quantity. ``hold_inputs``: hold all inputs for a tick, as the loop must.
-    ``speed``: by the clock, at so many times real time; default: without a clock, as fast as possible.
+    ``speed``: pace the run at this multiple of real time; default: without a clock, as fast as possible.
     """
 
     tick: float = TICK
@@ -78,7 +78,7 @@ class RunSettings:
         check_tolerance(self.tolerance)
         if abs(self.every * self.tick - (self.output_step or self.tick)) > 1e-6 * self.tick or self.every < 1:
             text = f"{self.output_step:g} s is not a multiple of the tick of {self.tick:g} s"
-            raise HilserverError(f"output step: {text}. Set both, like --tick 0.5ms --output-step 1ms.")
+            raise HilserverError(f"output step: {text}. Set both, for example --tick 0.5ms --output-step 1ms.")
 
     @property
     def every(self) -> int:
@@ -94,7 +94,7 @@ class CircuitRun:
     """The result of a circuit run: time (s) of each output step, and all values of the circuit by name, SI.
 
     ``inputs``: names of the signals that the work cycle set; ``balance``: of oil and energy; ``error``: of its step;
-    ``notes``: what the reader should know; ``paced``: how it kept to the clock, if it ran by one.
+    ``notes``: what the reader should know; ``paced``: how well a paced run kept to the clock.
     """
 
     name: str
@@ -141,7 +141,7 @@ def run_circuit_file(
 ) -> CircuitRun:
     """Run a circuit file over a work cycle file; ``duration`` in s, default: that of the cycle, or 10 s.
 
-    ``watch``: told how a run by the clock goes on.
+    ``watch``: informed of the progress of a paced run.
 
     Raises ConfigurationError with all problems of both files and of their combination, HilserverError if the result
     is no longer finite.
@@ -203,7 +203,7 @@ def run_circuit(
 
 
 Watch = Callable[[float, list[Quantity]], object]
-"""Called now and then in a run by the clock: with the simulated time, s, and the quantities at that time."""
+"""Called from time to time during a paced run, with the simulated time, s, and the quantities at that time."""
 
 
 def _look(watch: Watch, circuit: Circuit, names: Sequence[str], tick: float) -> Look:
@@ -234,7 +234,7 @@ class _Course:
     def of(
         cls, circuit: Circuit, library: Library, cycle: CycleSettings | None, ticks: int, s: RunSettings, file: str
     ) -> _Course:
-        """Inputs with a course become signals of the circuit, the others are held in each tick."""
+        """Inputs that change continuously become signals of the circuit; the others are held in each tick."""
         driven = circuit
         if cycle is not None and not s.hold_inputs:
             driven = read_circuit(driven_table(circuit, cycle), library, file)
@@ -243,7 +243,7 @@ class _Course:
         return cls(driven, program, packed, held, given_inputs(cycle, held, ticks, s.tick), s)
 
     def pacing(self, watch: Watch | None) -> Pacing | None:
-        """The clock of the run, where it has one."""
+        """The clock of the run, if it is paced."""
         s, names, look = self.settings, self.packed.names, None
         if s.speed is None:
             return None
@@ -263,7 +263,7 @@ class _Course:
 
 
 def _machine_ports(circuit: Circuit, file: str) -> list[Problem]:
-    text = "is a port of the real machine. A circuit that is run on its own must include its cylinder and load."
+    text = "is a port of the real machine. A circuit that is run alone must include its cylinder and load."
     return [Problem(f"{RIG}{port} {text}", "components", file) for port in circuit.rig_ports()]
 
 
@@ -290,7 +290,7 @@ def _diverged(wrong: str, at: float, error: StepError, what: str) -> str:
 
 
 def step_note(run: CircuitRun, looks: int = 20) -> str | None:
-    """What to change if the integrator is unstable in a regime that the circuit can enter; else None.
+    """What to change if the integrator is unstable in a regime that the circuit can enter; otherwise None.
 
     Examined at the start and at ``looks`` times of the run.
     """
@@ -327,7 +327,7 @@ def panels(run: CircuitRun) -> list[Quantity]:
 
 
 def quantities(circuit: Circuit, series: Mapping[str, Floats]) -> list[Quantity]:
-    """Pressures, flows, positions and speeds: (label, SI unit, values by name); empty where the circuit has none."""
+    """Pressures, flows, positions and speeds: (label, SI unit, values by name); empty if the circuit has none."""
     return [
         ("pressure", "Pa", _lines(series, [f"{node}.p" for node in circuit.hydraulic_nodes()], _node)),
         ("flow", "m^3/s", _lines(series, [n for n in series if ".q_" in n], str)),

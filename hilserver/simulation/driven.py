@@ -21,13 +21,15 @@ from hilserver.tick.codes import Shape
 from hilserver.tick.signals import cycle_value
 
 PIECES = 2000
-"""Straight pieces in place of a STEP: nowhere more than 2e-7 of its height off (height·6/T²·(T/PIECES)²/8)."""
+"""Number of straight segments that replace a STEP: they deviate by at most 2e-7 of its height
+(height·6/T²·(T/PIECES)²/8)."""
 PIECES_OF_PERIOD = 1000
-"""Straight pieces in place of a period of a sine: 5e-6 of its amplitude."""
+"""Number of straight segments that replace a period of a sine: they deviate by at most 5e-6 of its amplitude."""
 
 
 def is_continuous(entry: CycleInput) -> bool:
-    """Whether an input has a course between its points; one of the shape ``hold`` is constant there, and jumps."""
+    """Whether an input changes continuously between its points; one of the shape ``hold`` is constant there, and
+    jumps."""
     return entry.shape != "hold"
 
 
@@ -46,7 +48,8 @@ def driven_table(circuit: Circuit, cycle: CycleSettings) -> Mapping[str, Any]:
 
 
 def course(cycle: CycleSettings, signal: str) -> tuple[Floats, Floats]:
-    """Times, s, and values of an input, with straight lines in between; of a cycle that repeats, exactly one of it."""
+    """Times, s, and values of an input, with straight lines in between; for a cycle that repeats, exactly one
+    period."""
     lines = cycle_table(cycle, [signal])
     at = [0.0]
     for before, point in pairwise([None, *lines]):

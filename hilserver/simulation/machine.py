@@ -123,7 +123,7 @@ def machine_of_device(rig: Rig, device: Device) -> Machine:
 def machine_of_cylinders(
     settings: RigSettings, library: Library, fluid: Mapping[str, Any], positions: Mapping[str, float]
 ) -> Machine | None:
-    """The machine of the rig file's cylinders, loaded by measured outer forces; None without cylinders.
+    """The machine of the rig file's cylinders, loaded by measured external forces; None without cylinders.
 
     The forces contain the friction, so the cylinders have none. ``fluid``: that of the circuit, as given;
     ``positions``: of the cylinders at the start, m, where a cylinder's own bulk modulus is matched.
@@ -137,7 +137,7 @@ def machine_of_cylinders(
             at = positions.get(name, 0.5 * cylinder.stroke)
             components[f"cylinder_{name}"] |= _dead_volumes(cylinder, oil.bulk_modulus / cylinder.bulk_modulus, at)
     source = {"components": components, **({"fluid": dict(fluid)} if fluid else {})}
-    origin = "the cylinders of the rig file, with the outer forces (load and friction) estimated in the same run"
+    origin = "the cylinders of the rig file, with the external forces (load and friction) estimated in the same run"
     return Machine.read(source, library, origin, loads=_loads(settings.cylinders))
 
 
@@ -168,7 +168,7 @@ def from_cylinders(cylinders: Mapping[str, CylinderSettings]) -> dict[str, Any]:
 
 
 def load_of(cylinder: str) -> str:
-    """Name of the signal of the force against a cylinder's growing position."""
+    """Name of the signal of the force against a cylinder's increasing position."""
     return f"load_of_{cylinder}"
 
 
@@ -263,7 +263,7 @@ def closed_ports(rig: Rig, program: Program) -> Iterator[tuple[dict[str, float],
 
 
 def real_pressures(rig: Rig, row: Floats | None = None) -> dict[str, tuple[float, float] | None]:
-    """Supply and tank pressure of each real valve, Pa; None where they are not known.
+    """Supply and tank pressure of each real valve, Pa; None if they are not known.
 
     Known are those of ``row``, fixed ones, and those of a simulated rig.
     """

@@ -1,4 +1,4 @@
-"""Runs by the clock: offline runs whose ticks are computed when they are due, slower or faster than real time."""
+"""Paced runs: offline runs whose ticks are computed when they are due, slower or faster than real time."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from hilserver.realtime.clock import GridClock
 
 SLOWEST, FASTEST = 1e-4, 1e4
 LEAST_PERIOD = 1e-3
-"""s of the clock: where ticks are due faster than this, those of this time are computed together."""
+"""s of the clock: if ticks are due more often than this, those within this time are computed together."""
 MOST_AT_ONCE = 1000
 """Ticks of a late run that are computed together; then it may be interrupted."""
 LOOK = 0.1
-"""s of the clock between two looks at a run."""
+"""s of the clock between two reports of the progress."""
 
 Look = Callable[[int, Floats], object]
-"""Called now and then with the number of ticks done and the present values."""
+"""Called from time to time with the number of completed ticks and the present values."""
 
 
 @dataclass(frozen=True)
 class Paced:
     """How a run kept to the clock.
 
-    ``ran``: s of the simulated time; ``took``: s of the clock; ``late``: ticks that were not done when their time was
-    over, by up to ``lateness`` s of the clock.
+    ``ran``: s of the simulated time; ``took``: s of the clock; ``late``: ticks that were not completed in time, by up
+    to ``lateness`` s of the clock.
     """
 
     speed: float
@@ -42,7 +42,7 @@ class Paced:
     def __str__(self) -> str:
         kept = f"{self.ran:g} s took {self.took:.4g} s, at {self.speed:g} times real time; "
         if not self.late:
-            return f"{kept}all {self.ticks} ticks were done in their time"
+            return f"{kept}all {self.ticks} ticks were completed in time"
         return f"{kept}{self.late} of {self.ticks} ticks were late, by up to {1e3 * self.lateness:.3g} ms"
 
     def figures(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Paced:
 class Pacing:
     """The clock of a run: tick k of ``tick`` seconds is computed when k·tick/speed seconds have passed.
 
-    A run that is late computes what is due without waiting, so that it comes back to its time. Raises HilserverError
+    A run that is late computes the ticks that are due without waiting, until it has caught up. Raises HilserverError
     for a speed that is out of range.
     """
 
@@ -88,7 +88,7 @@ class Pacing:
         return min(self._granted - self._done, MOST_AT_ONCE)
 
     def computed(self, ticks: int, values: Floats) -> None:
-        """Note that so many ticks were computed, after which these are the values."""
+        """Record that this number of ticks was computed, and the resulting values."""
         self._now = time.monotonic() - self._start
         over = int(self._now / self._period)  # of the periods
         self._late += min(max(over * self._together - self._done, 0), ticks)

@@ -18,7 +18,7 @@ from hilserver.tick.signals import cycle_value
 
 
 def solved_by(circuit: PackedCircuit, substeps: int, integrator: str, halvings: int) -> PackedCircuit:
-    """The same circuit with so many substeps and this integrator, the parts into which it divides them halved."""
+    """The same circuit with this number of substeps and this integrator, and with halved parts of divided steps."""
     index = circuit.index.copy()
     index[e.SUBSTEPS], index[e.INTEGRATOR], index[e.HALVINGS] = substeps, INTEGRATORS[integrator], halvings
     return replace(circuit, index=index)

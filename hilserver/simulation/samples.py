@@ -37,7 +37,7 @@ class Recordings:
 class TickSamples:
     """A `hilserver.driver.SampleSource`: in each tick the last sample taken at or before it, and its age.
 
-    A slower log is held from sample to sample; of a faster one, only the last sample before each tick is used. The
+    A slower log is held from sample to sample; for a faster one, only the last sample before each tick is used. The
     first tick is at the time of the first sample, the last one at or just before the last sample.
     """
 

@@ -51,7 +51,7 @@ def simulate(
     changes: Mapping[str, Mapping[str, Any]] | None = None,
     library: Library | None = None,
 ) -> Simulated:
-    """Simulate a circuit by itself, from its initial values.
+    """Simulate a circuit alone, from its initial values.
 
     Args:
         circuit: a circuit file, or its contents as a table.
@@ -104,7 +104,10 @@ def _wrong_inputs(circuit: Circuit, inputs: Mapping[str, Input], until: float) -
         if name not in wanted:
             yield Problem("is not an input of the circuit." + did_you_mean(name, wanted), f"inputs.{name}")
     for port in circuit.rig_ports():
-        text = f"rig.{port} is a port of the real machine: a circuit by itself includes its cylinder and load."
+        text = (
+            f"rig.{port} is a port of the real machine: a circuit that is simulated alone includes its cylinder "
+            f"and load."
+        )
         yield Problem(text, "components")
     if not 0.0 < until < np.inf:
         yield Problem(f"{until!r} is not a time in s after 0.", "until")

@@ -1,9 +1,9 @@
-"""The error of a circuit run by its step: its difference from a run of half the step, and the step that suffices.
+"""The error of a circuit run that is due to its step: its difference from a run with half the step; and a sufficient
 
-With half the step a method of order p has 2^-p of the error. So the difference is the error itself, less this part
-(Richardson): half of the error of a method of first order, 94 % of it for RK4 where the circuit is smooth.
-``rosenbrock`` divides its step where the circuit bends, and would divide half of the step into the same parts: the
-companion of its run is held to a quarter of the bend (``engine.HALVINGS``), so that its parts are halved too.
+step. With half the step, a method of order p has 2^-p of the error. The difference is therefore the error itself, minus
+this part (Richardson): half of the error of a method of first order, 94 % of it for RK4 where the circuit is smooth.
+``rosenbrock`` divides its step at corners of the circuit, and would divide half of the step into the same parts: the
+second run is held to a quarter of the linearisation error (``engine.HALVINGS``), so that its parts are halved too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class StepDeviation:
 
     @property
     def relative(self) -> float:
-        """Fraction of the size; infinite where the run or its companion is not finite."""
+        """Fraction of the size; infinite if the run or its companion is not finite."""
         if not isfinite(self.largest):
             return inf
         return self.largest / self.size if self.size > 0.0 else 0.0
@@ -95,13 +95,13 @@ class StepError:
         return max(self.judged, key=lambda each: each.relative)
 
     def verdict(self) -> str:
-        """One sentence or two: whether the step is short enough; if not, what is."""
+        """One or two sentences: whether the step is short enough, and if not, which step is."""
         step = f"step of {self.step * 1e6:g} µs"
         if not self.deviations:
             return f"The {step} can't be judged: nothing moves."
         if self.too_long:
             return f"The {step} is too long for {self.integrator}: {self.worst}. {self.remedy}"
-        return f"Error of the {step}, from a run of half the step: at most {100 * self.worst.relative:.2g} %."
+        return f"Error of the {step}, from a run with half the step: at most {100 * self.worst.relative:.2g} %."
 
     def grid(self) -> Grid:
         """The deviations as a table."""
@@ -111,7 +111,7 @@ class StepError:
             for each in self.deviations
         )  # fmt: skip
         head = ("quantity", "value", "largest difference", "at", "largest value", "of it")
-        return Grid(head, tuple(rows), "Differences from a run of half the step: the error of the step.")
+        return Grid(head, tuple(rows), "Differences from a run with half the step: the error of the step.")
 
     def figures(self) -> dict[str, Any]:
         """All of it for a JSON file, SI."""
@@ -135,7 +135,7 @@ class StepError:
 
 
 def deviations(time: Floats, run: list[Quantity], finer: list[Quantity]) -> tuple[StepDeviation, ...]:
-    """The largest deviation of each quantity of a run from a finer one; infinite where one is not finite."""
+    """The largest deviation of each quantity of a run from a finer one; infinite if one is not finite."""
     return tuple(_deviations(time, run, finer))
 
 
@@ -158,7 +158,8 @@ def _deviations(time: Floats, run: list[Quantity], finer: list[Quantity]) -> Ite
 # --- a step that suffices ---------------------------------------------------------------------------------------------
 
 RunWith = Callable[[int, str, int], list[Quantity]]
-"""Runs a circuit with so many substeps, this integrator, and so many halvings of the parts of its step."""
+"""Runs a circuit with this number of substeps, this integrator, and this number of halvings of the parts of its
+step."""
 
 
 def step_error(
@@ -170,9 +171,10 @@ def step_error(
     tolerance: float = TOLERANCE,
     words: Callable[[int], str] | None = None,
 ) -> StepError:
-    """The error of a run by its step, from a run of half the step; if it is too large, also what to change.
+    """The error of a run that is due to its step, from a run with half the step; if it is too large, also what to
+    change.
 
-    ``words``: how so many substeps are set, where one number does not say it.
+    ``words``: how a number of substeps is set, if one number is not sufficient.
     """
 
     divides = solver.integrator == "rosenbrock"
@@ -202,6 +204,6 @@ def step_error(
 
 
 def _shared(solver: Solver, substeps: int) -> str:
-    """The solutions of mechanisms that belong to so many substeps: the steps that share one remain as many."""
+    """The solutions of mechanisms for this number of substeps: the number of steps that share one remains the same."""
     solutions = solver.mechanics_substeps
     return "" if solutions is None else f" with {solutions * substeps // solver.substeps} mechanics_substeps"

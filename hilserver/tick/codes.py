@@ -93,7 +93,7 @@ class Action(IntEnum):
 class Watched(IntEnum):
     """The quantity that a limit monitors: of a channel, or the age of the confirmed command of an output.
 
-    From JUMPS on: readings of a channel that can't be true.
+    From JUMPS onwards: implausible readings of a channel.
     """
 
     VALUE = 0

@@ -103,7 +103,7 @@ def correct_cylinder(
 ) -> None:
     """Correct the estimate by the differences between measured and expected values.
 
-    ``innovation``: of p_A, p_B, x, Q_A, Q_B (0 where there is no sensor); ``late``: how many ticks of ``dt`` seconds
+    ``innovation``: of p_A, p_B, x, Q_A, Q_B (0 if there is no sensor); ``late``: how many ticks of ``dt`` seconds
     each sample is older than its sensor's delay; ``gains``: this cylinder's lines of plan.kalman; ``past``: p_A, p_B
     and x of this and the last ticks; ``change``: scratch. The past values are corrected together with the present ones,
     so that an error that is measured with a delay is not corrected twice.

@@ -1,7 +1,7 @@
 """A virtual structure on a simulated actuator, without a clock: real-time hybrid simulation in lockstep.
 
-In each tick the structure gives the position at its interface, the bridge of displacement makes it the command of the
-actuator, and the force of the specimen, as measured one tick earlier, acts on the structure.
+In each tick the structure gives the position at its interface, the displacement bridge converts it into the command
+of the actuator, and the force of the specimen, as measured one tick earlier, acts on the structure.
 """
 
 from __future__ import annotations

@@ -87,7 +87,8 @@ DIP = 1e4
 GENTLE = 1e-3
 """Stiffness (a) below which the midpoint rule is used."""
 STIFF = 0.25
-"""Stiffness (a) above which the chamber is a state of the circuit: there the linearised flow is wrong by per cents."""
+"""Stiffness (a) above which the chamber is a state of the circuit: there the linearised flow is wrong by several per
+cent."""
 
 
 class Note(IntEnum):
@@ -409,7 +410,8 @@ def mean_pressure(plan: Plan, row: Floats, machine: Floats, work: Floats, port: 
 
 @compilable
 def share_of_rise(a: float) -> float:
-    """Mean rise of a pressure over a step, as a share of the rise at its initial rate; ``a``: step per time constant.
+    """Mean rise of a pressure over a step, as a fraction of the rise at its initial rate; ``a``: step per time
+    constant.
 
     >>> round(share_of_rise(1e-9), 6), round(share_of_rise(1.0), 6), round(100.0 * share_of_rise(100.0), 6)
     (0.5, 0.367879, 0.99)

@@ -94,7 +94,7 @@ def supply_missing(plan: Plan, row: Floats) -> bool:
 
 @compilable
 def change_mode(row: Floats, allowed: bool, mode: int, refused: int) -> int:
-    """Change the mode if it is allowed and nothing else prevents it; ``refused``: the result if not, else DONE."""
+    """Change the mode if it is allowed and nothing else prevents it; ``refused``: the result if not, otherwise DONE."""
     head = header(row)
     if not allowed:
         return ResultCode.WRONG_MODE

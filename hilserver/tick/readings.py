@@ -1,6 +1,6 @@
-"""Part of the tick: readings that can't be true. What is remembered of each channel to recognise them.
+"""Part of the tick: implausible readings. The history of each channel that is needed to detect them.
 
-The limits on it, by default one of each kind that the rig file makes possible, are those of `check_limits`.
+The limits on it (by default, one of each kind that the rig file makes possible) are evaluated by `check_limits`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from hilserver.tick.plan import Plan
 from hilserver.tick.row import ReadingState, header, reading_state, valve_state
 
 SAME_SAMPLES = 10
-"""So many samples must be the same for a sensor to count as stuck: those of a slow device come seldom."""
+"""Number of equal samples after which a sensor may count as stuck, because a slow device has few samples."""
 MEAN_TIME = 0.1
 """s: filter of the difference to the estimate."""
 JUMP_TIME = 1.0
-"""s: time constant with which a jump is forgotten."""
+"""s: time constant with which a jump decays."""
 
 
 @compilable
 def note_readings(plan: Plan, row: Floats, elapsed: float) -> None:
-    """Update what is remembered of each channel's readings; the model is that of the last tick."""
+    """Update the history of each channel's readings; the model is that of the last tick."""
     layout, mode = plan.layout[0], header(row).mode
     for i in range(plan.channel.shape[0]):
         channel = plan.channel[i]
@@ -31,7 +31,7 @@ def note_readings(plan: Plan, row: Floats, elapsed: float) -> None:
         raw, value = row[layout.raw + channel.slot], row[layout.channel + i]
         if raw != state.reading or mode != Mode.RUNNING:
             state.reading, state.same, state.moved, state.frozen = raw, 0, 0.0, 0.0
-        elif row[layout.interval + i] > 0.0:  # a new sample; without one, its age tells
+        elif row[layout.interval + i] > 0.0:  # a new sample; without one, its age shows this
             state.same += 1
             state.frozen += row[layout.interval + i]
             if channel.moved_by >= 0:

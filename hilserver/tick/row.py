@@ -59,13 +59,13 @@ class InputTrend(Struct):
 
 
 class ReadingState(Struct):
-    """What is remembered of a channel's readings, to recognise those that can't be true."""
+    """The history of a channel's readings, to detect implausible ones."""
 
     reading: float = value("raw", "the last raw reading")
-    same: int = value("", "samples with exactly this reading, while RUNNING")
-    moved: float = value("m^3", "flow that should have changed it since, integrated")
+    same: int = value("", "number of samples with exactly this reading while RUNNING")
+    moved: float = value("m^3", "integral of the flow that should have changed it since then")
     frozen: float = value("s", "time since it changed, while RUNNING")
-    jumps: float = value("", "samples in RUNNING that differ by a jump from the one before; forgotten with time")
+    jumps: float = value("", "number of jumps from one sample to the next while RUNNING; decays with time")
     difference: float = value("SI", "measurement minus estimate, recent mean")
     missing: float = value("s", "supply: time for which it is missing in ARMED or RUNNING; below 0: time to build up")
 
@@ -86,12 +86,12 @@ class ValveState(Struct):
     flow_measured: float = value("m^3/s", "measured flow; NaN without a sensor")
     drop: float = value("Pa", "pressure drop over the open edge")
     opening: float = value("", "opening that passes the virtual flow, before lead and limits")
-    demand: float = value("", "command that the strategy demands, of full opening")
-    command: float = value("", "command within all limits, of full opening")
+    demand: float = value("", "command that the strategy demands, as a fraction of full opening")
+    command: float = value("", "command within all limits, as a fraction of full opening")
     saturation: int = value("", "why the command differs from the demand: bits (hilserver.tick.codes.Saturation)")
     opening_filtered: float = value("", "memory of the lead: the filtered opening")
     lead: float = value("", "filtered lead of a strategy with look-ahead; NaN before its first")
-    spool: float = value("", "spool position as simulated from the commands, of full stroke")
+    spool: float = value("", "spool position simulated from the commands, as a fraction of full stroke")
     spool_speed: float = value("1/s", "its speed")
     integral: float = value("", "flow servo: integral part of the command")
     flow_filtered: float = value("m^3/s", "flow servo: filtered flow for the derivative")
@@ -101,7 +101,7 @@ class ValveState(Struct):
     output: float = value("raw", "raw value for the device")
     no_drop_share: float = value("", "fraction of the command that is faded out because there is almost no drop")
     end_stop_share: float = value("", "degree to which the piston counts as held by its end stop, 0 to 1")
-    flow_off_end_stop: float = value("m^3/s", "filtered virtual flow in the direction off the end stop")
+    flow_off_end_stop: float = value("m^3/s", "filtered virtual flow in the direction away from the end stop")
     flow_expected: float = value("m^3/s", "flow that the valve should pass at its spool position and pressures")
     flow_estimated: float = value("m^3/s", "estimated flow through the valve")
     flow_deviation: float = value("m^3/s", "standard deviation of that estimate")
@@ -110,7 +110,7 @@ class ValveState(Struct):
     volume_before: float = value("m^3", "the same in the previous tick")
     volume_virtual: float = value("m^3", "integral of the virtual flow")
     volume_virtual_before: float = value(
-        "m^3", "the same in the previous tick, including what was expected of missed ticks"
+        "m^3", "the same in the previous tick, including the volume expected of missed ticks"
     )
     volume_error: float = value("m^3", "virtual volume that the real valve has not passed yet")
     volume_ahead: float = value("m^3", "recent part of volume_error, which the circuit treats as already passed")
@@ -130,16 +130,18 @@ class ValveState(Struct):
     seen_22: float = value("s^3", "adaptive: squares of the effect of the gain P->A")
     seen_23: float = value("s^3", "adaptive: products of the effects of both gains")
     seen_33: float = value("s^3", "adaptive: squares of the effect of the gain A->T")
-    seen_1: float = value("s^3", "adaptive: unexplained, times the effect of a delay")
-    seen_2: float = value("s^3", "adaptive: unexplained, times the effect of the gain P->A")
-    seen_3: float = value("s^3", "adaptive: unexplained, times the effect of the gain A->T")
+    seen_1: float = value("s^3", "adaptive: unexplained volume times the effect of a delay")
+    seen_2: float = value("s^3", "adaptive: unexplained volume times the effect of the gain P->A")
+    seen_3: float = value("s^3", "adaptive: unexplained volume times the effect of the gain A->T")
     spool_error: float = value("", "filtered difference between measured and simulated spool position")
     oscillation: float = value("", "largest recent half-wave of the demanded opening")
     oscillation_mean: float = value("", "demanded opening, filtered")
     oscillation_from: float = value("", "last turning point of the demanded opening")
     oscillation_to: float = value("", "farthest point since that turning point")
     oscillation_time: float = value("s", "time since the last half-wave that counted")
-    oscillation_travel: float = value("", "travel of the operator inputs in this half-wave, of half their ranges")
+    oscillation_travel: float = value(
+        "", "travel of the operator inputs in this half-wave, as a fraction of half their ranges"
+    )
     oscillation_count: int = value("", "half-waves that counted")
 
 
@@ -206,7 +208,7 @@ def trend(plan: Plan, row: Floats, i: int) -> int:
 
 @record_at(ReadingState)
 def reading_state(plan: Plan, row: Floats, i: int) -> int:
-    """What is remembered of the readings of channel ``i``."""
+    """The history of the readings of channel ``i``."""
     return plan.layout[0].reading + i * READING_CELLS
 
 
@@ -290,10 +292,10 @@ SECTIONS = {
     "age": Field("s", "age of that reading"),
     "errors": Field("", "1 if the device could not be read or written"),
     "confirmed": Field("raw", "raw value of an output as last confirmed by its device; NaN: none yet"),
-    "confirmed_age": Field("s", "age of the command with which that value came, when the latest one was given"),
+    "confirmed_age": Field("s", "age of the command with which that value came, at the time of the latest command"),
     "channel": Field("SI", "value of the channel"),
     "stale": Field("s", "age of its last valid sample"),
-    "interval": Field("s", "time from the sample before to this one; 0 if no sample has come since the last tick"),
+    "interval": Field("s", "time from the previous sample to this one; 0 if no sample has arrived since the last tick"),
     "change": Field("SI/s", "rate of change of the channel"),
     "input": Field("", "operator input"),
     "limit": Field("", "1 if the limit is violated"),

@@ -115,7 +115,8 @@ def check_limits(plan: Plan, row: Floats, elapsed: float) -> int:
 
 @compilable
 def set_inputs(plan: Plan, row: Floats, elapsed: float) -> None:
-    """Operator inputs: at their initial values unless RUNNING; from the work cycle while it runs; else as last set."""
+    """Operator inputs: at their initial values unless RUNNING; from the work cycle while it runs; otherwise as last
+    set."""
     head = header(row)
     first = plan.layout[0].input
     if head.mode != Mode.RUNNING:
@@ -158,7 +159,7 @@ def alike(a: float, b: float) -> bool:
 
 @compilable
 def least(a: float, b: float) -> float:
-    """The smaller of two numbers of the same sign, else 0."""
+    """The smaller of two numbers of the same sign, otherwise 0."""
     if a * b <= 0.0:
         return 0.0
     return a if abs(a) < abs(b) else b

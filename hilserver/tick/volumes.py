@@ -7,8 +7,8 @@ V_ahead/C that the chamber will have with the missing oil: the flow of a valve t
 the circuit; only the motion of the piston acts on it. This is the damping-impedance method of power hardware in the
 loop with the chamber as impedance: Ren, Steurer & Baldwin, Improve the stability and the accuracy of power
 hardware-in-the-loop simulation by selecting appropriate interface algorithms, IEEE Trans. Ind. Appl. 44 (2008) 1286.
-V_ahead is the recent part of the error (a high-pass filter): a lasting error q of the flow, such as a leak, falsifies
-the pressure only by q·T/C.
+V_ahead is the recent part of the error (a high-pass filter): a lasting flow error q, such as a leak, changes the
+pressure only by q·T/C.
 
 An error that cannot be compensated is lost: beyond a bound, at an end stop, without a pressure drop for some time, and
 under a strategy without feedback, which forgets the error. ``b`` is the valve's block of the row, ``v`` its line of the

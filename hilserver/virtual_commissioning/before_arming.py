@@ -32,10 +32,10 @@ REMEDY = (
 
 
 def refusals(rig: Rig, strategies: Collection[str]) -> list[str]:
-    """Why a rig must not be armed with these strategies, one sentence for each that would do harm.
+    """Why a rig must not be armed with these strategies, one sentence for each harmful one: one that
 
-    That is: it trips, oscillates, wears out the valve or does not hold the load, at rest or in the first seconds of the
-    work cycle. One that is merely inaccurate is not refused. Takes one or two seconds of computing time per strategy.
+    trips, oscillates, wears out the valve or does not hold the load, at rest or in the first seconds of the work cycle.
+    One that is merely inaccurate is not refused. Takes one or two seconds of computing time per strategy.
     """
     bridging = [name for name in dict.fromkeys(strategies) if name in BRIDGING]
     if not bridging:

@@ -10,7 +10,7 @@ from typing import Any
 from hilserver.rig.build import Rig
 
 STROKES = (0.1, 0.5, 0.9)
-"""Initial positions, as shares of the stroke."""
+"""Initial positions, as fractions of the stroke."""
 LOADS = (1.0, 0.5, 1.5)
 """Loads, as multiples of that stated; the stated one first."""
 SECONDS = 3.0
@@ -19,12 +19,12 @@ LEAST_SECONDS = 1.0
 PAUSE, STEP, AFTER = 0.3, 0.5, 0.8
 """s, time at rest before an input moves; duration of a step; time at rest after it."""
 STEP_SHARE = 0.5
-"""Height of a step, as a share of the input's range from rest to its end.
+"""Height of a step, as a fraction of the input's range from rest to its end. With
 
-Higher steps make chambers cavitate that are closed so abruptly, in the directly connected circuit too.
+higher steps, chambers cavitate because they are closed so abruptly, in the directly connected circuit too.
 """
 RAMP = 1.0
-"""s, from rest to the end of an input's range, and back."""
+"""Time, s, in which an input moves from rest to the end of its range, and back."""
 
 
 class CaseKind(Enum):
@@ -38,7 +38,7 @@ class CaseKind(Enum):
 
 @dataclass(frozen=True)
 class Case:
-    """One run: the inputs as the table of a work cycle, the initial position as a share of the stroke, the load.
+    """One run: the inputs as the table of a work cycle, the initial position as a fraction of the stroke, the load.
 
     ``stroke``: None for the initial position in the circuit file. ``load``: multiple of the stated one. ``moves``: the
     input that moves, and how far.
@@ -62,7 +62,7 @@ def cases(
 ) -> Iterator[Case]:
     """All cases of a rig. ``seconds``: duration of rest; ``stroke``, ``load``: whether they can be varied.
 
-    ``home``: where the work cycle starts, as a share of the stroke; None for the position in the circuit file.
+    ``home``: where the work cycle starts, as a fraction of the stroke; None for the position in the circuit file.
     """
     middle = 0.5 if stroke else None
     if rig.cycle is not None:
@@ -77,7 +77,7 @@ def cases(
 
 
 def short_cases(rig: Rig, seconds: float = SECONDS, *, home: float | None = None) -> Iterator[Case]:
-    """The least before arming: rest, and the first seconds of the work cycle; ``home`` as above."""
+    """The minimum before arming: rest, and the first seconds of the work cycle; ``home`` as above."""
     yield Case(CaseKind.REST, _still(rig, seconds), home)
     if rig.cycle is not None:
         length = min(seconds, rig.cycle.duration)

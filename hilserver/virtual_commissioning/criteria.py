@@ -1,4 +1,4 @@
-"""The criteria of a verdict: which figures decide, from which values on, and why."""
+"""The criteria of a verdict: the decisive figures, their limits, and the reasons."""
 
 from __future__ import annotations
 
@@ -45,29 +45,30 @@ class Criterion:
 CRITERIA = (
     Criterion(
         "position",
-        "RMS of the position error, of the range of the position (at least 2 % of the stroke)",
+        "RMS of the position error, relative to the range of the position (at least 2 % of the stroke)",
         0.02,
         0.10,
         "the nominal flow of a servo valve is stated to about 10 %; with a larger error the rig represents a valve "
-        "of another size. Up to 2 % is the uncertainty of a measured flow gain",
+        "of another size. Up to 2 % is within the uncertainty of a measured flow gain",
     ),
     Criterion(
         "flow",
-        "RMS of the flow error at the port of a valve, of the range of the flow (at least 10 % of the nominal flow)",
+        "RMS of the flow error at the port of a valve, relative to the range of the flow (at least 10 % of the "
+        "nominal flow)",
         0.035,
         0.15,
         "3.5 % is a sine with 10 % error of amplitude or 6° of phase; 15 % is 42 % or 25°: no longer the same dynamics",
     ),
     Criterion(
         "pressure",
-        "RMS of the pressure error at a port, of the real supply pressure",
+        "RMS of the pressure error at a port, relative to the real supply pressure",
         0.10,
         0.25,
         "10 % changes the flow over an edge by 5 %, 25 % by 13 %: more than the uncertainty of the nominal flow",
     ),
     Criterion(
         "noise",
-        "RMS of the command above 100 Hz, of full command, except during the steps",
+        "RMS of the command above 100 Hz, relative to full command, except during the steps",
         0.01,
         0.03,
         "1 % is the usual dither of a servo valve, which it withstands permanently; three times as much wears it out",
@@ -75,8 +76,8 @@ CRITERIA = (
     ),
     Criterion(
         "oscillation",
-        "RMS of the command about its trend at rest and after a step, of full command, less that which the virtual "
-        "circuit requires",
+        "RMS of the command about its trend at rest and after a step, relative to full command, minus the part that "
+        "the virtual circuit requires",
         0.005,
         0.02,
         "0.5 % is the usual resolution and hysteresis of a servo valve; at 2 % the machine oscillates visibly",
@@ -84,7 +85,7 @@ CRITERIA = (
     ),
     Criterion(
         "drift",
-        "flow error at rest, largest mean over 0.5 s, of the nominal flow of the valve",
+        "flow error at rest, largest mean over 0.5 s, relative to the nominal flow of the valve",
         0.005,
         0.02,
         "servo valves leak 0.5 % to 2 % of their nominal flow at null: beyond that the load is not held",
@@ -92,7 +93,8 @@ CRITERIA = (
     ),
     Criterion(
         "saturated",
-        "share of the ticks in which a valve can't pass the virtual flow, or its command is limited by range or slew",
+        "fraction of the ticks in which a valve cannot pass the virtual flow, or its command is limited by range or "
+        "slew",
         0.05,
         inf,
         "the valve is too small or too slow for these inputs; the resulting errors are judged as errors",

@@ -15,14 +15,14 @@ from hilserver.numerics.arrays import Floats
 from hilserver.virtual_commissioning.cases import CaseKind
 
 AT_THE_STOP = 1e-3
-"""Share of the stroke within which a piston counts as being at its end."""
+"""Fraction of the stroke within which a piston counts as being at its end."""
 ABOVE_VAPOUR = 1e4
 """Pa above the vapour pressure below which a chamber cavitates."""
 
 
 @dataclass(frozen=True)
 class Exclusion:
-    """The tick from which on a case is not judged, and the reason."""
+    """The tick from which a case is no longer judged, and the reason."""
 
     tick: int
     reason: str

@@ -19,7 +19,7 @@ from hilserver.virtual_commissioning.cases import PAUSE, STEP, CaseKind
 NOISE_ABOVE = 100.0
 """Hz; a command above it moves no machine."""
 SETTLED = 1.0 / 3.0
-"""Share of a rest after which noise and oscillation are taken."""
+"""Fraction of a rest after which noise and oscillation are taken."""
 DRIFT_TIME = 0.5
 """s over which a flow error at rest is averaged."""
 LEAST_STROKE, LEAST_FLOW = 0.02, 0.1
@@ -29,7 +29,7 @@ STEP_RESPONSE_END = PAUSE + STEP + 0.3
 LEAST_MOTION = 0.2
 """s of a command that show noise and oscillation."""
 NO_FLOW = 0.02
-"""Share of the nominal flow below which a saturation does not matter."""
+"""Fraction of the nominal flow below which a saturation does not matter."""
 OUT_OF_REACH = Saturation.RANGE | Saturation.SLEW
 
 
@@ -109,7 +109,8 @@ def _floors(sizes: Mapping[str, float], share: float) -> dict[str, float]:
 
 
 def _worst(found: SegmentResult, what: str, least: Mapping[str, float], ranges: float = 1.0) -> float:
-    """The largest RMS deviation of a kind of quantity, of its range or a least one. Only those in ``least``."""
+    """The largest RMS deviation of a kind of quantity, relative to its range or to a minimum range. Only those in
+    ``least``."""
     errors = [
         deviation.rms / max(ranges * deviation.range, least[where])
         for where, deviation in _deviations(found, what)
@@ -162,7 +163,7 @@ def _largest_error(found: SegmentResult, name: str) -> float:
 
 
 def _noise(found: SegmentResult, dt: float) -> float:
-    """The largest noise of a command; 0 where the case is too short, or the tick too slow to show any."""
+    """The largest noise of a command; 0 if the case is too short, or the tick too slow to show any."""
     if 0.45 / dt <= NOISE_ABOVE:
         return 0.0
     values = [rms_above(series, NOISE_ABOVE, dt) for series in found.command.values()]

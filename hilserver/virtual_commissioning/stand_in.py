@@ -1,6 +1,6 @@
 """A simulated machine that stands in for a real one, made from the rig file's cylinders, valves and channels.
 
-The valves are not quite those of the rig file, as real valves are not: their flow is smaller and their spool slower.
+Like real valves, the valves differ slightly from the rig file: their flow is smaller and their spool slower.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIRST_ORDER = 2.0**0.5 - 1.0
 """f45/f90 of a critically damped second-order spool: its lag is 2·atan(f/f90)."""
 GRAVITY = 9.81
 OF_THE_ROD = 1e-3
-"""Share of a cylinder's mass that does not belong to its load."""
+"""Fraction of a cylinder's mass that does not belong to its load."""
 PLUG = "0.05 l"
 WIDE = 1e12
 """Range of a sensor whose channel states none, SI."""
@@ -43,7 +43,7 @@ class StandIn:
 def stand_in(rig: Rig, load: float = 1.0) -> StandIn:
     """The stand-in for a rig's machine, with a multiple of its load.
 
-    Raises ConfigurationError where the rig file does not state enough.
+    Raises ConfigurationError if the rig file does not state enough.
     """
     problems = list(_missing(rig))
     if problems:
@@ -77,7 +77,7 @@ def _missing(rig: Rig) -> Iterator[Problem]:
     """Values that a simulation needs and the rig file does not state."""
     file, settings = str(rig.file), rig.settings
     if not settings.valves:
-        yield Problem("missing: a virtual commissioning needs a valve.", "valves", file)
+        yield Problem("missing: virtual commissioning needs a valve.", "valves", file)
     if not settings.cylinders:
         text = "missing: describe the cylinders that the valves drive, so that the machine can be simulated."
         yield Problem(text, "cylinders", file)

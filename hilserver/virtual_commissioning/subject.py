@@ -45,7 +45,7 @@ class Subject:
 
     @property
     def home(self) -> float | None:
-        """Where the work cycle starts, as a share of the stroke; None for the position in the circuit file."""
+        """Where the work cycle starts, as a fraction of the stroke; None for the position in the circuit file."""
         return 0.5 if self.is_real else None
 
     @property
@@ -59,7 +59,7 @@ class Subject:
         return bool(self._machine().strokes())
 
     def of(self, case: Case) -> CaseRun:
-        """The runs of a case. Raises ConfigurationError where rig and case do not fit."""
+        """The runs of a case. Raises ConfigurationError if rig and case do not fit."""
         sources = {**self.rig.sources, "cycle": dict(case.cycle)}
         substitute = None
         if self.is_real:
@@ -99,7 +99,7 @@ class CaseRun:
     substitute: StandIn | None
 
     def run(self, strategy: str) -> tuple[CircuitRows, Floats]:
-        """Rows and true values of the bridged rig. Raises HilserverError where it does not start."""
+        """Rows and true values of the bridged rig. Raises HilserverError if it does not start."""
         return self.comparison.bridged(self.comparison.rig, strategy, self._prepared)
 
     def _prepared(self, rig: Rig, program: Program) -> LockstepRun:

@@ -72,7 +72,7 @@ class StrategyResult:
         return [found for found in self.cases if found.trip is not None and found.trip_counts]
 
     def worst(self, name: str) -> tuple[float, CaseResult] | None:
-        """The largest value of a figure, and its case; None where no case has it."""
+        """The largest value of a figure, and its case; None if no case has it."""
         known = [
             (found.figures.judged[name], found) for found in self.cases if found.judged and name in found.figures.judged
         ]
@@ -109,7 +109,7 @@ def commission(
     """Virtual commissioning of a rig: all cases, under the strategies of these names.
 
     ``named``: default all that the rig can use; the configured ones are always included. ``seconds``: duration of
-    rest. Raises HilserverError where the rig has neither a simulated machine nor what is needed to make one.
+    rest. Raises HilserverError if the rig has neither a simulated machine nor what is needed to make one.
     """
     subject, own = Subject(rig, compiled_program(rig.library)), configured(rig)
     tried, left_out = usable(rig, [*(named or possible(rig.settings)), *own], by_user=bool(named))

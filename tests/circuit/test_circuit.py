@@ -133,7 +133,7 @@ def test_a_signal_loop_is_named() -> None:
         ({"line": {**VOLUME, "volum": "1 l"}}, {}, "components.line.volum: unknown key. Did you mean volume?"),
         ({"line": {**VOLUME, "volume": "1 bar"}}, {}, 'components.line.volume: "1 bar" has the wrong unit'),
         ({"line": 3}, {}, "components.line: 3 is not a table"),
-        ({"a b": VOLUME}, {}, "components.a b: a component's name has no brackets, quotes or spaces"),
+        ({"a b": VOLUME}, {}, "components.a b: a component's name must not contain brackets, quotes or spaces"),
         ({"line": VOLUME}, {"b": {}}, "nodes.b: no component connects to this node"),
         ({"line": VOLUME}, {"a": {"presure": "1 bar"}}, "nodes.a.presure: unknown key. Did you mean pressure?"),
         ({"line": VOLUME}, {"a": 3}, "nodes.a: 3 is not a table"),

@@ -196,7 +196,8 @@ def test_the_body_of_these_tests_is_accepted() -> None:
         (HEAD + BODY.replace("G * (p_A - p_B)", "H * (p_A - p_B)"), "kernel mine can't be compiled: NameError"),
         (
             "import numpy as np\n" + HEAD + BODY.replace("G * (p_A - p_B)", "(G * np.array([p_A - p_B]))[0]"),
-            "kernel mine can't be compiled: it creates an array, a list or a text, but a tick must not allocate memory",
+            "kernel mine can't be compiled: it creates an array, a list or a string, "
+            "but a tick must not allocate memory",
         ),
     ],
 )
@@ -226,7 +227,7 @@ def test_name_taken_by_another_file_is_named() -> None:
         (
             '    states = (State("x", "m", initial="x_0"),)\n'
             + BODY.replace("return q_A", "dx = 0.0\n    return dx, q_A"),
-            "x: x_0 is no number in parameters().",
+            "x: x_0 is not a number in parameters().",
         ),
     ],
 )
@@ -244,7 +245,7 @@ def test_circuit_with_a_component_that_breaks_its_contract_is_refused(body: str,
         ('["../none.py"]', "none.py: no such file."),
         ('["../rigs"]', "rigs: can't be read"),
         ('"../my_components.py"', "library: "),
-        ("[7]", "library[0]: 7 is not a text in quotes."),
+        ("[7]", "library[0]: 7 is not a string in quotes."),
     ],
 )
 def test_rig_names_files_that_are_there(tmp_path: Path, library: str, said: str) -> None:

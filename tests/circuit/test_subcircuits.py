@@ -207,7 +207,7 @@ command = "own"
         (("parameters", "p_S"), "=size2", 'top.toml: parameters.p_S: "=size2": there is no parameter "size2".'),
         (("parameters", "p_S"), float("nan"), "parameters.p_S: nan: nan is not a finite number"),
         (("parameters", "p_S"), "=p_S", "the parameters p_S -> p_S depend on each other"),
-        (("parameters", "pi"), 3, "parameters.pi: pi has a meaning of its own"),
+        (("parameters", "pi"), 3, "parameters.pi: pi is reserved in expressions"),
         (("parameters", "a-b"), 3, "parameters.a-b: the name of a parameter consists of letters"),
         (("parameters",), 3, "top.toml: parameters: 3 is not a table"),
         (("components", "left", "file"), "../leg.toml", "top.toml: components.left: file: \"../leg.toml\" must be"),
@@ -315,7 +315,7 @@ def test_a_change_of_nothing_is_refused(folder: Path, name: str, values: dict[st
 
 
 def test_only_a_component_gets_another_type(folder: Path) -> None:
-    with pytest.raises(ConfigurationError, match='"parameters" is no component'):
+    with pytest.raises(ConfigurationError, match='"parameters" is not a component'):
         with_component(read(folder, TOP).written, "parameters", "pipe", {})
 
 

@@ -72,7 +72,7 @@ def test_a_full_pipe_loses_lines_but_does_not_block(pipe: tuple[int, int]) -> No
     kept = len(lines) - 1
     assert lines[:kept] == [f"line {number}" for number in range(kept)]
     assert ROOM - 20 < sum(len(line) + 1 for line in lines[:kept]) <= ROOM
-    assert lines[kept] == f"({500 - kept} lines are missing here: the terminal did not take them.)"
+    assert lines[kept] == f"({500 - kept} lines are missing here: the terminal did not accept them.)"
 
     queue.put(writing, b"goes on\n")
     assert taken(queue, reading) == "goes on\n"

@@ -152,7 +152,7 @@ def test_safe_values_are_written_with_any_cache(
     assert ended.value.exit_code == 0
     said = capsys.readouterr()
     assert f"Warning: {cache}: other users can write to it" in said.err
-    assert "device card has its safe values." in said.out
+    assert "device card is at its safe values." in said.out
     (folder,) = used
     assert folder != cache
     assert not folder.exists()

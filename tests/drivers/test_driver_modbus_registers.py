@@ -321,7 +321,7 @@ def test_a_value_that_is_acknowledged_and_not_applied_is_confirmed_only_without_
         assert dict(zip(wanted, held, strict=True)) == {name: not (read_back and name == deaf) for name in wanted}
         assert session.driver.errors == ({"not applied": 1} if read_back else {})
         if read_back:
-            assert f"({deaf}): the device has acknowledged the value, but does not have it" in session.driver.last_error
+            assert f"({deaf}): the device acknowledged the value, but has not applied it" in session.driver.last_error
             tcp.server.do("fault", deaf=False)
             session.write(wanted)
             assert all(held_by(session, wanted)), "it is written again until it is there"
@@ -331,7 +331,7 @@ def test_a_value_that_is_acknowledged_and_not_applied_is_confirmed_only_without_
 def test_safe_values_that_are_not_applied_are_reported(tcp: TcpBench) -> None:
     session = opened(tcp.server, outputs={"valve": {**place(200), "safe": 7}}, read_back=True)
     tcp.server.do("fault", deaf=True)
-    with pytest.raises(DriverError, match=r"no safe value for holding 200 .*does not have it"):
+    with pytest.raises(DriverError, match=r"no safe value for holding 200 .*has not applied it"):
         session.driver.make_safe()
     session.driver.close()
 

@@ -34,7 +34,7 @@ VALVE = {"table": "holding", "address": 100, "type": "int16", "safe": 0}
         ({**TCP, "timeout": "3 s"}, "timeout (3 s) must be at most a third of hang_time (2 s)"),
         (
             {**TCP, "inputs": {"p": {"table": "holding", "address": 1}}},
-            'inputs.p: a register needs a type, like "int16"',
+            'inputs.p: a register needs a type, such as "int16"',
         ),
         ({**TCP, "inputs": {"p": {"table": "coil", "address": 1, "type": "int16"}}}, "inputs.p: a coil is 0 or 1"),
         ({**TCP, "inputs": {"p": {"table": "coil", "address": 1, "bit": 1}}}, "inputs.p: bit is for holding and input"),

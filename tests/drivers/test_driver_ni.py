@@ -166,7 +166,7 @@ def test_missing_device_or_channel_is_named_with_those_there_are(opened: Opened,
 def test_current_input_on_a_voltage_device_is_named(opened: Opened) -> None:
     with pytest.raises(DriverError) as caught:
         opened(inputs={"p": {"channel": "ai0", "signal": "current"}})
-    assert "device io: p (Dev1/ai0): this channel is not for this kind of signal. NI-DAQmx error -200431" in str(
+    assert "device io: p (Dev1/ai0): this channel does not support this kind of signal. NI-DAQmx error -200431" in str(
         caught.value
     )
 

@@ -80,7 +80,7 @@ def test_timeout_loses_one_sample_only(opened: Opened, fake_ni: FakeNi) -> None:
     assert ages[0] >= ages[1:].max() + 0.02
     assert read(io) == {"p": 0.0, "stop": 0.0, "x": 0.0}
     assert io.errors == {"timeout": 1}
-    assert io.last_error.startswith("device io: analog inputs: no sample within the time-out. NI-DAQmx error -200284:")
+    assert io.last_error.startswith("device io: analog inputs: no sample within the timeout. NI-DAQmx error -200284:")
 
 
 def test_slow_device_is_given_up_after_the_timeout(opened: Opened, fake_ni: FakeNi) -> None:

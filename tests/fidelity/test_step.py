@@ -141,4 +141,4 @@ def test_the_commands_tell_it(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Error of pressure" in done.stdout
-    assert "Error of the step of 100 µs, from a run of half the step: at most" in done.stdout
+    assert "Error of the step of 100 µs, from a run with half the step: at most" in done.stdout

@@ -34,7 +34,7 @@ LIFT = {"type": "force_source", "ports": {"rod": "lift"}, "force": "5 kN", "comm
     [
         ({"m": 3}, {}, {}, "c.toml: mechanisms.m: 3 is not a table"),
         ({"m": {}}, {}, {}, 'c.toml: mechanisms.m: give file, such as "../mechanisms/boom.toml", or definition.'),
-        ({"a..b": {"definition": BOOM}}, {}, {}, "c.toml: mechanisms.a..b: a mechanism's name has no"),
+        ({"a..b": {"definition": BOOM}}, {}, {}, "c.toml: mechanisms.a..b: a mechanism's name must not contain"),
         ({"m": {"definition": BOOM, "node": {}}}, {}, {}, "mechanisms.m.node: unknown key. Did you mean nodes?"),
         ({"m": {"definition": {}}}, {}, {}, "c.toml: mechanisms.m.definition.bodies: a mechanism needs at least one"),
         (

@@ -128,7 +128,7 @@ def test_a_rotary_actuator_turns_the_bodies_of_its_joint() -> None:
         ("bodies.boom.inertia", ["1 kg*m^2"] * 2, "bodies.boom.inertia: needs 1 number (in a plane), 3 (xx, yy, zz)"),
         ("bodies.boom.centre", ["1 m"], "bodies.boom.centre: needs 2 components (in a plane) or 3 (in space), not 1"),
         ("bodies.boom.outline", [["1 m", "1 m", "1 m"]], "bodies.boom.outline[0]: has 3 components"),
-        ("bodies.ground", BOOM["bodies"]["boom"], "bodies.ground: a name has no dots"),
+        ("bodies.ground", BOOM["bodies"]["boom"], "bodies.ground: a name must not contain dots"),
         ("bodies.b", BOOM["bodies"]["boom"], 'bodies.b: no chain of joints connects it to "ground".'),
         ("bodies.boom", 3, "bodies.boom: 3 is not a table"),
         ("joints", 3, "joints: 3 is not a table"),

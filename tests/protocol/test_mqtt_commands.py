@@ -164,7 +164,7 @@ def test_a_busy_server_refuses_with_the_reason() -> None:
             for number in range(34):  # one is executed, 32 wait
                 await user.send("arm", {"id": str(number)})
             busy = await user.answer("33")
-            assert busy["reason"].startswith("busy: 32 commands are waiting")
+            assert busy["reason"].startswith("busy: 32 commands are already waiting")
             lab.commands.free.set()
             assert (await user.answer("32"))["ok"]
             await user.send("arm", {"id": "33"})  # a busy refusal leaves the id free

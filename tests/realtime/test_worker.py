@@ -358,7 +358,7 @@ def test_an_end_without_the_safe_values_of_a_fast_device_is_a_failure(run: Run) 
     run.card.condition = probe.UNPLUGGED
     run.server.kill("supervisor", number=signal.SIGTERM)
     assert run.server.wait_exit() == 1
-    assert "device card could not be given its safe values" in run.server.stderr
+    assert "device card could not be set to its safe values" in run.server.stderr
     assert "Switch the hydraulic supply off at the machine" in run.server.stderr
     assert has_safe_values(run.io, "u")
 

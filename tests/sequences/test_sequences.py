@@ -83,7 +83,7 @@ RAMP = RecordedChannels(
         ('channel = "p"\nvalue = "10 bar"\nat = "1.2 s"\nuntil = "1.2 s"', PASSED, "10 bar from 1.2 to 1.2 s"),
         ('channel = "p"\nvalue = "7 bar"\ntolerance = "0.1 bar"\nat = "0.65 s"\nuntil = "0.66 s"', PASSED, "7 bar"),
         ('channel = "p"\nmin = 5', FAILED, "p is measured in Pa, not in no unit"),
-        ('channel = "p"\nmin = "5 bar"\nat = "3 s"', FAILED, "nothing was recorded from 3 s on"),
+        ('channel = "p"\nmin = "5 bar"\nat = "3 s"', FAILED, "nothing was recorded after 3 s"),
         ('channel = "P"\nmin = "5 bar"', FAILED, 'no channel "P". Did you mean p?'),
         ('channel = "hole"\nvalue = 1', FAILED, "no valid value, expected 1; first at 1 s, 1 of 20 samples"),
         ('channel = "hole"\nvalue = 1\nuntil = "0.9 s"', PASSED, "1 from 0 to 0.9 s"),

@@ -310,7 +310,7 @@ def test_a_deleted_log_is_reported_replaced_from_the_ring_and_makes_the_run_fail
         talk(server, work)
         server.kill("supervisor", number=signal.SIGTERM)
         assert server.wait_exit() == 1
-        assert f"{os.path.normpath(deleted[0])} is gone, with all rows in it" in server.stderr
+        assert f"{os.path.normpath(deleted[0])} no longer exists, and all rows in it are lost" in server.stderr
         assert_ticks_are_complete(server.logs)
 
 

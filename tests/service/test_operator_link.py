@@ -205,14 +205,14 @@ def test_without_the_broker_the_rig_stops_and_a_person_must_start_it_again(
         finally:
             server.kill("broker", number=signal.SIGCONT)
         print(f"broker hangs, {action}: {took:.2f} s")
-        event = await user.see("event", lambda event: event["text"].startswith("operator lost: no answer of"))
+        event = await user.see("event", lambda event: event["text"].startswith("operator lost: no answer from"))
         assert event["kind"] == "warning"
         state = await user.see("state", lambda state: state["mode"] == ending.name)
         state = await user.see("state", lambda state: event["text"] in state["warnings"])
         await asyncio.sleep(1.0)
         assert mode_now(server) == ending, "it does not start by itself"
         if action == "trip":
-            assert state["fault"].startswith("operator lost: no answer of the MQTT broker")
+            assert state["fault"].startswith("operator lost: no answer from the MQTT broker")
             await user.do("reset")
             await user.see("state", lambda state: state["mode"] == "SAFE", len(user.seen))
         start = len(user.seen)

@@ -33,8 +33,8 @@ ROOT = Path(__file__).parents[2]
         (0o400, None),
         (0o640, None),
         (0o644, r"others may read it\. Fix it with: chmod 640 "),
-        (0o660, "others than its owner may change it"),
-        (0o602, "others than its owner may change it"),
+        (0o660, "users other than its owner may change it"),
+        (0o602, "users other than its owner may change it"),
     ],
 )
 def test_a_password_is_read_from_a_private_file_only(tmp_path: Path, mode: int, reason: str | None) -> None:
@@ -103,9 +103,9 @@ def test_certificates_and_keys_are_checked(tmp_path: Path) -> None:
     (folder / "public.key").chmod(0o644)
     for changes, reason in (
         ({"ca_file": folder / "none.crt"}, "none.crt: No such file"),
-        ({"ca_file": folder / "anna"}, "anna: holds no usable certificate"),
+        ({"ca_file": folder / "anna"}, "anna: contains no usable certificate"),
         ({"key_file": folder / "public.key"}, "others may read it"),
-        ({"key_file": folder / "ca.key"}, "holds no usable certificate or key"),
+        ({"key_file": folder / "ca.key"}, "contains no usable certificate or key"),
         ({"key_file": locked}, "the key has a passphrase"),
     ):
         with pytest.raises(LoginError, match=reason):

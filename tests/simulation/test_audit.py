@@ -78,7 +78,7 @@ def test_a_log_of_one_row_has_no_balance(rig: Rig, tmp_path: Path) -> None:
     log = tmp_path / "short.arrow"
     with LockstepRun(rig, log) as run:
         run.run(1)
-    with pytest.raises(RecordError, match="no two rows in succession"):
+    with pytest.raises(RecordError, match="no two consecutive rows"):
         audit_log(log)
 
 

@@ -1,4 +1,4 @@
-"""Offline runs by the clock: the same results, never earlier than the clock, lateness reported."""
+"""Paced offline runs: the same results, never earlier than the clock, lateness reported."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_runs_together() -> None:
     runs = [Paced(0.5, 1.0, 2.0, 1000, 0, 0.0), Paced(0.5, 1.0, 2.1, 1000, 3, 0.01)]
     assert Paced.all_of(runs) == Paced(0.5, 2.0, 4.1, 2000, 3, 0.01)
     assert Paced.all_of([]) is None
-    assert "all 1000 ticks were done in their time" in str(runs[0])
+    assert "all 1000 ticks were completed in time" in str(runs[0])
 
 
 def test_a_rig_in_lockstep_by_the_clock_gives_the_same_rows() -> None:

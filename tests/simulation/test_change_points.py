@@ -54,7 +54,7 @@ def test_a_parallelogram_passing_its_dead_centre_is_reported(method: str, speed:
         text = " ".join(run(linkage(method, 0.5, speed), 0.4).notes)
     except HilserverError as error:
         text = str(error)
-    assert f"mechanism m comes to a change point at {at}" in text
+    assert f"mechanism m reaches a change point at {at}" in text
     assert "shorter step does not help" in text
 
 
@@ -77,7 +77,7 @@ def test_one_body_on_a_ball_joint_is_simulated_plotted_and_animated(tmp_path: Pa
 @pytest.mark.parametrize(
     ("moments", "text"),
     [
-        (["0.02", "0.03", "0.08"], "no body has one above the sum of the other two"),
+        (["0.02", "0.03", "0.08"], "no body has one that exceeds the sum of the other two"),
         (["0.02", "0.03", "0.04", "0.03", "0", "0"], "all must be > 0"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Readings that can't be true: out of range, jumping, stuck, against the estimate, a supply that is gone."""
+"""Implausible readings: out of range, jumping, stuck, against the estimate, a supply that is gone."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 ``settings``: the settings of a device in the rig file; ``line``: requests, the check of answers, framing over TCP and
 on a serial line; ``driver``: the sequence of requests and the treatment of failures. pymodbus (extra ``modbus``) builds
-the requests and is loaded when a device is opened, not before; connection, time-outs and the check of answers are part
+the requests and is loaded when a device is opened, not before; connection, timeouts and the check of answers are part
 of the driver (decision 0009).
 """
 

@@ -279,7 +279,7 @@ class Modbus(WireDriver):
         if found is not None and job.table == "coil":
             found = bytes(found[k // 8] >> k % 8 & 1 for k in range(job.count))
         if found is not None and found != data:
-            self._failed("not applied", f"{job}: the device has acknowledged the value, but does not have it")
+            self._failed("not applied", f"{job}: the device acknowledged the value, but has not applied it")
         return found == data
 
     def _ask(self, span: Span, request: ModbusRequest, deadline: float) -> bytes | None:

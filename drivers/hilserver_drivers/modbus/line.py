@@ -210,7 +210,7 @@ class TcpLine(ModbusLine):
 class RtuLine(ModbusLine):
     """Frames with unit and CRC on a serial line. They have no number, so late answers are distinguished by time alone.
 
-    After a request without an answer, no request is sent for one more time-out, and bytes that arrive in this time are
+    After a request without an answer, no request is sent for one more timeout, and bytes that arrive in this time are
     dropped.
     """
 

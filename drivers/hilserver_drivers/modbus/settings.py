@@ -51,7 +51,7 @@ class _Place(_Settings):
         if self.is_bit and (self.type or self.order):
             raise ValueError(f"a {self.table} is 0 or 1: it has no type and no order")
         if self.needs_type and self.type is None:
-            raise ValueError('a register needs a type, like "int16" or "float32"')
+            raise ValueError('a register needs a type, such as "int16" or "float32"')
         if self.address + self.count > 65_536:
             raise ValueError(f"a {self.type} at address {self.address} reaches beyond the last register, 65535")
         return self
@@ -109,8 +109,10 @@ class WatchdogRegister(_Settings):
 class Grouping(_Settings):
     """Rules for reading several registers in one request. 16 coils or discrete inputs count as one register."""
 
-    gap: int = Field(default=8, ge=0, le=124, description="unused registers in between that may be read too; 0: none")
-    size: int = Field(default=READ_AT_ONCE, ge=1, le=READ_AT_ONCE, description="most registers in one request")
+    gap: int = Field(default=8, ge=0, le=124, description="unused registers in between that may also be read; 0: none")
+    size: int = Field(
+        default=READ_AT_ONCE, ge=1, le=READ_AT_ONCE, description="maximum number of registers in one request"
+    )
 
 
 class ModbusConfig(SlowDriverConfig):
@@ -119,19 +121,19 @@ class ModbusConfig(SlowDriverConfig):
     tcp: TcpSettings | None = None
     rtu: PortSettings | None = None
     unit: int = Field(default=1, ge=0, le=255, description="unit identifier; on a serial line the device's address")
-    timeout: Time = Field(default="100 ms", gt=0, le=10, description="longest total time for one read or write")
+    timeout: Time = Field(default="100 ms", gt=0, le=10, description="maximum total time for one read or write")
     order: WordOrder = Field(default="ABCD", description="ABCD: high word and high byte first; CDAB: low word first")
     group: Grouping = Field(default_factory=Grouping)
     writes: Literal["multiple", "single"] = Field(
         default="multiple",
-        description="multiple: functions 16 and 15, neighbours together; single: 6 and 5, one by one",
+        description="multiple: functions 16 and 15, adjacent outputs together; single: 6 and 5, one by one",
     )
     refresh: Time = Field(
         default="1 s", gt=0, le=3600, description="unchanged values are written again after this time"
     )
     read_back: bool = Field(
         default=False,
-        description="read each output after it was written; without the value in the device it is not confirmed",
+        description="read each output back after it was written; it is confirmed only if the device has the value",
     )
     watchdog_register: WatchdogRegister | None = None
     inputs: dict[str, ModbusInput] = Field(default_factory=dict)

@@ -38,11 +38,11 @@ from hilserver_drivers.ni.system import (
 )
 
 SEARCH_PAUSES = (0.1, 2.0)
-"""Seconds between attempts to find a device again: the first pause, the longest."""
+"""Seconds between attempts to find a device again: the first pause and the longest."""
 SAFE_TIMEOUT = 1.0
 """Seconds that make_safe waits for a disconnected device."""
 SILENCE = 1.0
-"""Seconds of time-outs after which the tasks are created again."""
+"""Seconds of timeouts after which the tasks are created again."""
 
 
 class NiDaq(Driver):
@@ -63,7 +63,7 @@ class NiDaq(Driver):
 
     @classmethod
     def channels(cls, config: NiConfig) -> tuple[Sequence[ChannelInfo], Sequence[ChannelInfo]]:
-        """One per entry of ``inputs`` and ``outputs``."""
+        """One channel per entry of ``inputs`` and ``outputs``."""
         inputs, outputs = (
             [
                 ChannelInfo(name, UNITS[channel.kind], f"{channel.kind}, {channel.physical(config.device)}")

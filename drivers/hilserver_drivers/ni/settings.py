@@ -43,7 +43,7 @@ class NiChannel(_Part):
         default=None, description="voltage (default) or current; digital; encoder or edges (a counter must state which)"
     )
     range: tuple[Number, Number] | None = Field(
-        default=None, description="least and greatest value in V or A; default: -10 to 10 V, 0 to 0.02 A"
+        default=None, description="lowest and highest value in V or A; default: -10 to 10 V, 0 to 0.02 A"
     )
 
     @model_validator(mode="after")
@@ -76,7 +76,7 @@ class NiChannel(_Part):
 
     @property
     def span(self) -> tuple[float, float]:
-        """Least and greatest raw value."""
+        """Lowest and highest raw value."""
         return self.range or RANGES.get(self.kind, (-math.inf, math.inf))
 
     def physical(self, device: str) -> str:
@@ -130,7 +130,7 @@ class NiOutput(NiChannel):
 class NiWatchdog(_Part):
     """The device's own watchdog: without a write for this time it sets outputs to their safe values."""
 
-    timeout: Time = Field(gt=0, le=100, description="at least some ticks of the loop")
+    timeout: Time = Field(gt=0, le=100, description="at least several ticks of the loop")
     outputs: tuple[str, ...] = Field(min_length=1, description="monitored outputs; on many devices only digital ones")
 
 
@@ -146,7 +146,7 @@ class NiConfig(DriverConfig):
         le=1e6,
         description="the device samples analog inputs by its own clock; give the loop's rate",
     )
-    timeout: Time = Field(default="10 ms", gt=0, le=10, description="longest wait for a sample")
+    timeout: Time = Field(default="10 ms", gt=0, le=10, description="maximum wait for a sample")
     watchdog: NiWatchdog | None = None
     store_safe: bool = Field(
         default=False, description="store the safe values in the device as the power-up states of its outputs"

@@ -19,14 +19,14 @@ EXPIRED = {-201478, -201434, -201433, -200712, -200681, -200678, -200644}
 GONE = {-201401, -201390, -201003, -200220, -200175, -200045, -88705, -50405}
 TAKEN = {-200587, -200022, -50103}
 MEANINGS = (
-    (TIMEOUT, "timeout", "no sample within the time-out"),
+    (TIMEOUT, "timeout", "no sample within the timeout"),
     (LATE, "missed sample clock", "a sample clock of the device was missed"),
     (EXPIRED, "watchdog expired", "the device's watchdog expired; its outputs are locked"),
     (GONE, "disconnected", "the device is not connected: unplugged, switched off, or known under another name"),
     (TAKEN, "in use", "in use by another program or by another channel of this rig"),
     ({-200170}, "no such channel", "the device has no such channel"),
     ({-200662}, "no watchdog", "the device has no watchdog"),
-    ({-200431}, "wrong signal", "this channel is not for this kind of signal"),
+    ({-200431}, "wrong signal", "this channel does not support this kind of signal"),
 )
 
 

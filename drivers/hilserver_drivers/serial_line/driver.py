@@ -26,7 +26,7 @@ from hilserver_drivers.wire_driver import Job, WireDriver, WriteJob
 
 
 class ReadJob(Job):
-    """Inputs that come in one message; ``request`` is sent for it, empty if the device sends unasked."""
+    """Inputs that come in one message; ``request`` is sent for it, empty if the device sends without a request."""
 
     def __init__(self, request: bytes, reader: Reader, names: Iterable[str]) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class SerialLine(WireDriver):
         super().__init__(name, config, inputs, outputs)
         self._values = np.full(len(inputs), np.nan)
         self._listening = any(config.request_of(entry) is None for entry in config.inputs)
-        """Whether the device sends without being asked."""
+        """Whether the device sends without a request."""
         if not self._listening and config.lines is not None and config.answer is not None:
             self._replies: LineReader | None = ReplyReader(config.lines, self._failed, config.answer)
         else:
@@ -131,7 +131,7 @@ class SerialLine(WireDriver):
     def read(self, values: Floats, ages: Floats) -> None:
         """Request all messages, or take those that have arrived; NaN if there is none.
 
-        A message that a device sends unasked is valid for ``timeout``, because it may send less often than this is
+        An unrequested message is valid for ``timeout``, because the device may send less often than this is
         called.
         """
         begin, deadline = time.monotonic(), self._deadline()
@@ -216,7 +216,7 @@ class SerialLine(WireDriver):
         return True
 
     def _reader_of_answers(self, wire: Wire, deadline: float) -> LineReader:
-        """Expect the answer, which may be among lines that the device sends unasked."""
+        """Expect the answer, which may be among lines that the device sends without a request."""
         if self._replies is not None:
             self._drop(wire)
             self._replies.begin(in_the_middle=False)

@@ -90,12 +90,13 @@ class Lines(_Settings):
     end: Text = Field(default="\n", min_length=1, description="end of a line; white space before it is ignored")
     separator: Text = Field(default=",", min_length=1, description='between columns; " ": any white space')
     decimal: Literal[".", ","] = Field(default=".", description="decimal sign")
-    columns: int | None = Field(default=None, ge=1, description="lines with another number of columns are refused")
+    columns: int | None = Field(default=None, ge=1, description="lines with a different number of columns are rejected")
     checksum: Literal["none", "nmea"] = Field(
-        default="none", description="nmea: lines are like $…*5A, with the exclusive or of all between $ and *"
+        default="none",
+        description="nmea: lines have the form $…*5A, with the exclusive or of all characters between $ and *",
     )
     longest: int = Field(
-        default=256, ge=1, le=10_000, description="maximum number of characters; longer lines are refused"
+        default=256, ge=1, le=10_000, description="maximum number of characters; longer lines are rejected"
     )
 
     @model_validator(mode="after")
@@ -108,7 +109,7 @@ class Lines(_Settings):
 class Frame(_Settings):
     """Frames of bytes: start, perhaps a length, a payload of fixed size, a check value."""
 
-    start: Hex = Field(default="", description='bytes that every frame begins with, like "AA 55"')
+    start: Hex = Field(default="", description='bytes with which every frame begins, such as "AA 55"')
     length: Literal["none", "uint8", "uint16"] = Field(default="none", description="length after the start")
     counts: Literal["payload", "rest", "frame"] = Field(
         default="payload", description="what the length counts; rest: payload and check value"
@@ -116,8 +117,10 @@ class Frame(_Settings):
     size: int = Field(ge=1, le=4096, description="bytes of payload")
     check: CheckName = Field(description='check value at the end; "none": corrupted values are not detected')
     check_from: int = Field(default=0, ge=0, description="first byte of the frame that the check covers")
-    order: ByteOrder = Field(default="little", description="of the bytes of numbers")
-    check_order: ByteOrder | None = Field(default=None, description="of the check value; default: as numbers")
+    order: ByteOrder = Field(default="little", description="byte order of numbers")
+    check_order: ByteOrder | None = Field(
+        default=None, description="byte order of the check value; default: that of numbers"
+    )
 
     @property
     def length_size(self) -> int:
@@ -207,11 +210,12 @@ class SerialConfig(SlowDriverConfig, PortSettings):
     request: str | None = Field(
         default=None,
         min_length=1,
-        description="request for a message: text, or with frames hexadecimal digits; none: it is sent unasked",
+        description="request for a message: text, or hexadecimal digits for frames; none: the device sends without a "
+        "request",
     )
     answer: Text | None = Field(default=None, min_length=1, description="line that confirms an output")
     timeout: Time = Field(
-        default="100 ms", gt=0, le=10, description="longest time for one read or write; longest silence of a device"
+        default="100 ms", gt=0, le=10, description="maximum time for one read or write; maximum silence of a device"
     )
     refresh: Time = Field(
         default="1 s", gt=0, le=3600, description="unchanged values are written again after this time"
@@ -285,7 +289,7 @@ class SerialConfig(SlowDriverConfig, PortSettings):
                 yield f"inputs.{name}.request", entry.request
 
     def request_of(self, name: str) -> str | None:
-        """The request for an input; None if the device sends unasked."""
+        """The request for an input; None if the device sends without a request."""
         return self.request if self.inputs[name].request is None else self.inputs[name].request
 
     def request_bytes(self, text: str) -> bytes:

@@ -103,11 +103,11 @@ class OverlappedEdges(Component):
         default=0.0,
         gt=-0.5,
         lt=0.5,
-        description="spool travel from null until the edges of P open, of full stroke; negative: underlap, "
-        "they are open at null",
+        description="spool travel from null to the opening of the edges of P, as a fraction of full stroke; "
+        "negative: underlap, they are open at null",
     )
     overlap_T: Number | None = Field(
-        default=None, gt=-0.5, lt=0.5, description="likewise the edges of T; as overlap if not given"
+        default=None, gt=-0.5, lt=0.5, description="the same for the edges of T; default: overlap"
     )
 
     def overlaps(self) -> tuple[float, float]:

@@ -50,7 +50,7 @@ class CentredValve(SpoolValve, ValveWithEdges, OverlappedEdges):
     flow_signal: tuple[SignalPoint, ...] | None = Field(
         default=None,
         description='flow-signal curve of the datasheet at the drop of nominal_flow, like [[0.1, "0 l/min"], '
-        '[0.5, "12 l/min"], [1, "40 l/min"]]: the opening of every edge over the signal, in place of overlap',
+        '[0.5, "12 l/min"], [1, "40 l/min"]]: the opening of every edge over the signal, instead of overlap',
     )
 
     @model_validator(mode="after")

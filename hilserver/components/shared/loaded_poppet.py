@@ -29,7 +29,8 @@ class ValveWithLoadedPoppet(ValveWithReliefCurve, ValveWithThrottle):
         if flow > full:
             raise ValueError(
                 f"override: {flow / L_MIN:g} l/min at the last point is more than the fully open valve passes at "
-                f"that pressure, {full / L_MIN:.0f} l/min by nominal_flow: give fewer points or a smaller drop in "
+                f"that pressure, {full / L_MIN:.0f} l/min according to nominal_flow: give fewer points or a smaller "
+                f"drop in "
                 "nominal_flow"
             )
         return self

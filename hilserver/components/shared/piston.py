@@ -65,8 +65,8 @@ class SealFriction(DryFriction):
     reference_pressure: Pressure | None = Field(
         default=None,
         gt=0,
-        description="p_ref: pressure that doubles F_S and F_C, which then are those without pressure and by the rule "
-        "half of it; no influence if not given",
+        description="p_ref: pressure that doubles F_S and F_C, which are then the values without pressure and half "
+        "as large by default; no influence if not given",
     )
 
     @model_validator(mode="after")
@@ -110,7 +110,7 @@ class Cushion(Datasheet):
         default=None, gt=0, description="part of the length over which the throttle closes; half of it if not given"
     )
     area: Area | None = Field(
-        default=None, gt=0, description="of the piston around the spear, A_c; 75 % of the chamber's if not given"
+        default=None, gt=0, description="area of the piston around the spear, A_c; 75 % of the chamber's if not given"
     )
 
     @model_validator(mode="after")
@@ -159,7 +159,8 @@ class Piston(Component):
         default=None,
         ge=-pi,
         le=pi,
-        description="angle of extending above the horizontal, at which the weight of moving_mass acts; none: no weight",
+        description="angle of the extending direction above the horizontal, for the weight of moving_mass; none: no "
+        "weight",
     )
     dead_volume_A: Volume = Field(gt=0, description="oil at port A with the piston fully retracted, V_0A")
     line_A: LineSize | None = Field(default=None, description="line at port A, its oil's mass reduced to the rod")
@@ -243,7 +244,7 @@ class DoubleActing(Piston):
     dead_volume_B: Volume = Field(gt=0, description="oil at port B with the piston fully extended, V_0B")
     line_B: LineSize | None = Field(default=None, description="line at port B, its oil's mass reduced to the rod")
     leakage: LeakageCoefficient = Field(
-        default="0 l/min/bar", ge=0, description="past the piston, flow per pressure, C"
+        default="0 l/min/bar", ge=0, description="leakage past the piston, flow per pressure, C"
     )
     cushion_B: Cushion | None = Field(
         default=None, description="throttles port B before the extended end; none if not given"

@@ -115,7 +115,7 @@ class SpoolValve(Component):
         default=0.0,
         ge=0,
         le=0.5,
-        description="width of the loop between rising and falling command, of full command: a play in the command",
+        description="width of the hysteresis loop between rising and falling command, as a fraction of full command",
     )
     null_offset: Number = Field(default=0.0, gt=-0.5, lt=0.5, description="spool position at command 0")
 

@@ -8,7 +8,7 @@ from hilserver.components.base import Datasheet, Fluid
 from hilserver.units import Pressure
 
 USUAL_SHARE = 0.2
-"""Of the vapour pressure (gauge): the least inlet pressure by default, 0.8 bar absolute as on many datasheets."""
+"""Of the vapour pressure (gauge): the minimum inlet pressure by default, 0.8 bar absolute as on many datasheets."""
 
 
 class Suction(Datasheet):
@@ -16,13 +16,14 @@ class Suction(Datasheet):
 
     min_inlet_pressure: Pressure | None = Field(
         default=None,
-        description="least gauge pressure at the suction port, p_in: from there down to the vapour pressure the "
-        "filling falls from 1 to 0; -0.2 bar at the usual vapour pressure of -1 bar if not given; no limit if it is "
+        description="minimum gauge pressure at the suction port for complete filling, p_in: below it the filling "
+        "falls from 1 to 0 at the vapour pressure; -0.2 bar at the usual vapour pressure of -1 bar if not given; no "
+        "limit if it is "
         "not above the vapour pressure",
     )
 
     def full_from(self, fluid: Fluid) -> float:
-        """The pressure from which on it fills completely, Pa."""
+        """The pressure above which it fills completely, Pa."""
         if self.min_inlet_pressure is None:
             return USUAL_SHARE * fluid.vapour_pressure
         return self.min_inlet_pressure

@@ -10,8 +10,9 @@ exactly by
 .. math:: U = W + \frac{2d}{\omega}\dot W + \frac{\ddot W}{\omega^2}
 
 The derivatives are those of a cubic through four predicted openings, so that no noisy signal is differentiated. The
-noise of the prediction differs from tick to tick, and far above its natural frequency no spool follows a lead. The lead
-therefore passes a low-pass filter, and is taken from a later part of the prediction by as much as the filter delays it.
+noise of the prediction differs from one tick to the next, and no spool follows a lead far above its natural frequency.
+The lead therefore passes a low-pass filter, and is taken from a later part of the prediction by as much as the filter
+delays it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-r"""The bridge of displacement: from the position of a virtual structure to the command of an actuator.
+r"""The displacement bridge: from the position of a virtual structure to the command of an actuator.
 
 The position-controlled actuator moves a real specimen, whose measured force acts on the structure. The actuator lags
-behind its command, and a lagging force drives the oscillation that it should damp, so the bridge must move the specimen
+behind its command, and a lagging force feeds the oscillation that it should damp, so the bridge must move the specimen
 to the position of the structure at the same time. It knows a linear model of actuator and specimen, with parameters
 that are uncertain within a stated spread:
 
@@ -46,7 +46,7 @@ class Law(IntEnum):
 
 
 class DelayCompensation(Enum):
-    """What is done about the delay of the measured force."""
+    """How the delay of the measured force is treated."""
 
     ACCEPTED = "accepted"
     LEAD = "the actuator leads by it"
@@ -54,7 +54,7 @@ class DelayCompensation(Enum):
 
 
 class DisplacementStrategy(IntEnum):
-    """The strategies of the bridge of displacement, from the lowest level up, each with its law and what it adds."""
+    """The strategies of the displacement bridge, from the lowest level up, each with its law and what it adds."""
 
     law: Law
     tracks: bool
@@ -142,7 +142,7 @@ class DisplacementBridge(NamedTuple):
 
 
 class DisplacementMemory(NamedTuple):
-    """What the bridge remembers from tick to tick.
+    """The memory of the bridge from one tick to the next.
 
     ``estimate``: state of the actuator, disturbance of its command, parameters; with its ``covariance``. ``last``: the
     command of the last tick. ``spare``: scratch space of three matrices like the covariance, and a line.

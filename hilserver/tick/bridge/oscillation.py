@@ -4,7 +4,7 @@ A loop with too much delay oscillates at its own frequency and does not stop. So
 from one turning point to the next, are counted if they
 
 - are large enough (`LEAST`), slower than noise and faster than an operator (`QUICKEST`, `SLOWEST`),
-- are not caused by the operator, whose inputs have not moved by a large part of it meanwhile (`EXPLAINED`),
+- are not caused by the operator, whose inputs have not moved by a large fraction of it in the meantime (`EXPLAINED`),
 - do not decay: they are not much smaller than those before (`PERSISTENCE`, `DECAY_TIME`); a damped rig rings after a
   step.
 
