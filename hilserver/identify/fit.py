@@ -50,7 +50,7 @@ oil.
 FINEST = STEP
 """Minimum standard deviation, as a fraction of a parameter's size: derivatives, interpolation between ticks."""
 MOST_EVALUATIONS = 40
-"""Steps of a fit, accepted or not."""
+"""Evaluations of the residuals in a fit."""
 PRELIMINARY_TOLERANCE, FINAL_TOLERANCE = 1.0, 0.05
 """Reduction of the sum of squares by a step at which a fit ends: with preliminary filters, with final ones."""
 
@@ -61,8 +61,8 @@ class Parameter:
 
     ``size``: its typical error; ``useful``: the largest standard deviation with which the result is still useful, 0 if
     none is wanted; ``prior``: standard deviation of the prior knowledge, with the mean ``start``; ``slope``: the value
-    that is changed for derivatives, where it is another one; ``inseparable``: standard deviation of an influence
-    quantity that no recording distinguishes from it.
+    that is changed within a fit, if it is another one, and added to this one afterwards; ``inseparable``: standard
+    deviation of an influence quantity that no recording distinguishes from it.
     """
 
     start: float
@@ -75,7 +75,7 @@ class Parameter:
     inseparable: float = 0.0
 
     def value_in(self, values: Values, name: str) -> float:
-        """Its value, with what a fit has added to it."""
+        """Its value, with what a fit is adding to it."""
         return values[name] + values.get(self.slope, 0.0)
 
 
@@ -259,7 +259,9 @@ class _Problem:
 
     def conflict(self, values: Values) -> float:
         """Birge ratio of the prior knowledge, at least 1."""
-        off = [(p.start - p.value_in(values, name)) / p.prior for name, p in self.known_before.items() if p.useful > 0.0]
+        off = [
+            (p.start - p.value_in(values, name)) / p.prior for name, p in self.known_before.items() if p.useful > 0.0
+        ]
         return max(1.0, float(np.sqrt(np.mean(np.square(off))))) if off else 1.0
 
     def penalised_jacobian(self, values: Values) -> Floats:
@@ -281,9 +283,10 @@ class _Problem:
         return np.array(columns).T
 
     def solved(self, values: Values, tolerance: float) -> tuple[dict[str, float], float]:
-        """The parameters with the least sum of squares, within their bounds, and by how much it is less.
+        """The parameters with the least sum of squares, within their bounds, and the reduction of this sum.
 
-        Other values stay as they are.
+        Other values stay as they are. The function and its derivatives must agree, or the iteration stops anywhere:
+        a parameter with a ``slope`` is therefore changed by its slope in both (decision 0041).
         """
         sizes = np.array([p.size for p in self.parameters.values()])
         low, high = np.array([[p.lower, p.upper] for p in self.parameters.values()]).T / sizes
