@@ -67,8 +67,8 @@ def broken(folder: Path) -> str | None:
     if hmac.compare_digest(written.encode(), _mark_of(folder).encode()):
         return None
     return (
-        f"{folder}: contains machine code that hilserver has not written here, or that has changed since (or the key in "
-        f"{state_folder()} is another one)"
+        f"{folder}: contains machine code that hilserver has not written here, or that has changed since "
+        f"(or the key in {state_folder()} is another one)"
     )
 
 

@@ -10,7 +10,7 @@ from identification_coverage import Finding, changed_rig, compared
 
 from hilserver.identify.fit import FINEST, Parameter, Signal, fit
 from hilserver.identify.identification import Identified, identify_valve
-from hilserver.identify.influences import ACCURACY, COMMON_DELAY, uniform
+from hilserver.identify.influences import ACCURACY, uniform, unseen_delay
 from hilserver.identify.report import fragment, notes
 from hilserver.identify.scatter import bands, blocks, newey_west, of_parts
 from hilserver.identify.sequence import recorded_sequence
@@ -106,7 +106,7 @@ def test_standard_deviations_include_the_accuracy_of_the_sensors(randomised: lis
     """Gain of the position sensor: of the flow; delay common to all sensors: of the delay."""
     for found in randomised:
         assert found.fit.deviations["C_PA"] > 0.9 * uniform(ACCURACY) * found.values["C_PA"]
-        assert found.fit.deviations["lag"] > 0.9 * uniform(COMMON_DELAY * found.experiment.dt)
+        assert found.fit.deviations["lag"] > 0.9 * unseen_delay(found.experiment.dt)
 
 
 @pytest.mark.slow
@@ -117,5 +117,5 @@ def test_report_lists_the_suspected_model_errors(randomised: list[Identified]) -
         assert any(s.structure.startswith(("restriction", "hose", "air")) for s in suspected)
         assert all("±" in s.figure or "correlate" in s.figure for s in suspected)
         assert all(s.experiment for s in suspected)
-        assert any("that all sensors may have in common" in line for line in notes(found))
+        assert any("that the sensors may have in addition" in line for line in notes(found))
     assert "# suspected: " in fragment(randomised[:1], randomised[0].experiment.recording)
